@@ -1,0 +1,806 @@
+"""Turns any Python value into JSON text, or says exactly what cannot be turned and where it is.
+
+Runs in the sandbox on values that hostile code made. A value's type is `type(value)`, never its `__class__`, and a
+method of a class that is not known here is called only by these protocols: iteration and item access of classes that
+inherit from `collections.abc.Mapping` or `Sequence`, fields of a dataclass, `_asdict()`, `<` between members of a set,
+`str()` of an exception, the time zone of a date, and the accessors that numpy, pandas and polars document. Whatever
+they raise becomes `Unrepresentable`.
+
+Standard library only. numpy, pandas and polars are never imported here: a value of theirs can only exist when the
+agent's code has imported them, so they are looked up in `sys.modules`.
+"""
+
+from __future__ import annotations
+
+import binascii
+import collections
+import collections.abc
+import enum
+import json
+import sys
+import types
+from itertools import chain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # The real `typing` takes longer to import than all of the above.
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    # Called with the value and the known class it inherits from, whose methods are called in place of overriding ones.
+    _Handler = Callable[["_Conversion", Any, Any], Any]
+
+__all__ = ("TooLarge", "Unrepresentable", "describe", "encode", "preview")
+
+MAX_DEPTH = 200
+"""Deepest nesting of containers that is encoded."""
+MAX_DIGITS = 4_300
+"""Longest integer that is encoded; CPython, which reads it on the other side, refuses longer ones by default."""
+_BIG = 10**MAX_DIGITS
+
+
+class Unrepresentable(TypeError):
+    """A value has no honest form in JSON; the message says where it is, what it is and what to do."""
+
+
+class TooLarge(ValueError):
+    """The JSON text is over the limit. `bytes` is its size as far as it was known: at least that many."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(
+            f"The value is at least {size} bytes as JSON, and the limit is {limit}. "
+            "Use less of it: filter it, aggregate it, or write it to a file in the workspace."
+        )
+        self.bytes = size
+
+
+def encode(value: object, *, max_bytes: int, root: str = "result") -> tuple[str, list[str]]:
+    """Return `value` as compact JSON text and notes on what was changed, each with how often.
+
+    Lossless changes of form carry no note: tuples, ranges, arrays and deques become lists, dataclasses become objects,
+    numpy scalars and subclasses of `str`, `int` and `float` become plain values. A duration becomes its seconds, a
+    DataFrame a list of row objects, with its index as a column unless that only numbers the rows. `root` is the name
+    of the value in error messages. The size is watched while reading, so that an endless structure stops early.
+
+    Raises:
+        Unrepresentable: A part of `value` has no honest form in JSON.
+        TooLarge: The text would have more than `max_bytes` bytes in UTF-8.
+    """
+    conversion = _Conversion(max_bytes, root)
+    try:
+        text = _dumps(conversion.convert(value))
+        size = len(text) if text.isascii() else len(text.encode())
+    except (MemoryError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        # Hostile code can raise our classes too, so the class alone does not make it ours.
+        if error is conversion.verdict:
+            raise
+        raise conversion.broken(type(error), type(value)) from None
+    if size > max_bytes:
+        raise TooLarge(size, max_bytes)
+    return text, conversion.counted_notes()
+
+
+def describe(value: Any) -> str:
+    """Return the shape of plain JSON data in at most 200 characters, such as `list of 3 objects with keys id, name`.
+
+    Anything else is named by its type, so encode first: rows of a DataFrame are then a list of objects.
+    """
+    kind = type(value)
+    if kind is str:
+        return f"text of {_count(len(value), 'character')}"
+    if kind is dict:
+        return _with_keys("object", value)
+    if kind is not list:
+        return _NOUNS.get(kind, f"value of type {_name(kind)}")
+    if not value:
+        return "empty list"
+    nouns = {_NOUNS.get(kind, "value") for kind in set(map(type, value))}
+    noun = nouns.pop() if len(nouns) == 1 else "value"
+    shape = f"list of {_count(len(value), noun)}"
+    return _with_keys(shape, dict.fromkeys(chain.from_iterable(value))) if noun == "object" else shape
+
+
+def preview(value_json: Any, *, max_bytes: int) -> Any:
+    """Return plain JSON data of the same kind, cut to at most `max_bytes` bytes of compact JSON in UTF-8.
+
+    What fits is returned as it is. Otherwise lists keep their first items and end in `{"…": "19997 more items"}`,
+    objects keep their first keys and end in `"…": "3 more keys"`, and text ends in `… (+120 characters)`. Inner values
+    are cut before outer ones, so that the outline stays visible. An integer that is too long becomes a text.
+
+    Raises:
+        ValueError: `max_bytes` is below 64, which holds no outline of anything.
+    """
+    if max_bytes < 64:
+        raise ValueError(f"max_bytes is {max_bytes!r}. Give at least 64.")
+    return _pruned(value_json, max_bytes, 0)
+
+
+# --- Conversion to plain data -----------------------------------------------------------------------------------------
+
+_dumps: Callable[[object], str] = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
+).encode
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+_PLAIN_DEPTH = 8
+_KEY = object()
+"""Step of a path that leads to a key, not to a value."""
+
+# Read past whatever a hostile metaclass defines under these names.
+_mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+_namespace: Callable[[type], dict[str, object]] = type.__dict__["__dict__"].__get__
+_raw_name: Callable[[type], str] = type.__dict__["__name__"].__get__
+
+
+def _plain_cost(value: Any, limit: int, depth: int = 0) -> int | None:
+    """Return how many bytes `value` takes at least, or `None` if it is not plain, too deep or over the limit.
+
+    Most results are plain. This finds it out for little more than what `json.dumps` takes.
+    """
+    if depth == _PLAIN_DEPTH:
+        return None
+    cost = 1 + len(value)
+    items = value
+    if type(value) is dict:
+        cost += 3 * len(value)
+        for key in value:
+            if type(key) is not str or not (key.isascii() or _is_unicode(key)):
+                return None
+            cost += len(key)
+        items = value.values()
+    for item in items:
+        kind = type(item)
+        if kind is str:
+            if not (item.isascii() or _is_unicode(item)):
+                return None
+            cost += len(item) + 2
+        elif kind is int:
+            if not -_BIG < item < _BIG:
+                return None
+            cost += 1
+        elif kind is float:
+            if item - item != 0.0:
+                return None
+            cost += 3
+        elif kind is dict or kind is list or kind is tuple:
+            inner = _plain_cost(item, limit - cost, depth + 1)
+            if inner is None:
+                return None
+            cost += inner
+        elif kind is bool or item is None:
+            cost += 4
+        else:
+            return None
+        if cost > limit:
+            return None
+    return cost
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class _Conversion:
+    """One pass over a value: the place it has reached, the bytes that are left, and what was changed so far."""
+
+    def __init__(self, max_bytes: int, root: str) -> None:
+        self.max_bytes = max_bytes
+        self.left = max_bytes
+        self.root = root
+        self.path: list[object] = []
+        self.notes: dict[str, int] = {}
+        self.opened: dict[int, tuple[int, type]] = {}
+        self.handlers = _BUILTIN
+        self.kinds_kept: list[type] = []
+        self.verdict: Exception | None = None
+
+    def convert(self, value: Any) -> Any:
+        """Return `value` as plain `dict`, `list`, `tuple`, `str`, `int`, `float`, `bool` or `None`."""
+        kind = type(value)
+        if kind is str:
+            self.spend(len(value) + 2)
+            return value if value.isascii() else self.repaired(value)
+        if kind is int:
+            self.spend((value.bit_length() - 1) * 3 // 10 + 1)
+            if not -_BIG < value < _BIG:
+                raise self.refusal(f"is an integer of more than {MAX_DIGITS} digits", self.advice("hex(...)"))
+            return value
+        if kind is bool or value is None:
+            self.spend(4)
+            return value
+        if kind is float:
+            self.spend(3)
+            return value if value - value == 0.0 else self.null("NaN" if value != value else "Infinity")
+        mark = id(value)
+        if mark in self.opened:
+            same = self.where(self.path[: self.opened[mark][0]])
+            raise self.refusal(f"is {same} again, a loop without end", "Leave the loop out.")
+        if len(self.opened) >= MAX_DEPTH:
+            raise self.refusal(f"is nested deeper than {MAX_DEPTH} levels", "Make it flatter.")
+        self.opened[mark] = (len(self.path), kind)
+        handler, base = self.handlers.get(id(kind)) or self.find_handler(kind)
+        plain = handler(self, value, base)
+        del self.opened[mark]
+        return plain
+
+    def find_handler(self, kind: type) -> tuple[_Handler, type]:
+        """Return the handler of the nearest class that `kind` inherits from, and that class."""
+        if self.handlers is _BUILTIN:
+            self.handlers = _handlers_of_loaded_modules()
+        found = next((self.handlers[id(base)] for base in _mro(kind) if id(base) in self.handlers), None)
+        if found is None:
+            found = next((handler for name, handler in _BY_ATTRIBUTE if _has(kind, name)), _refuse_unknown), kind
+        self.handlers[id(kind)] = found
+        self.kinds_kept.append(kind)  # Else its id could become the id of another class.
+        return found
+
+    def sequence(self, items: Iterable[Any]) -> list[Any] | tuple[Any, ...]:
+        if type(items) is list or type(items) is tuple:
+            self.room(2 * len(items))
+            if (cost := _plain_cost(items, self.left)) is not None:
+                self.spend(cost)
+                return items
+        self.spend(1)
+        plain = []
+        self.path.append(0)
+        for index, item in enumerate(items):
+            self.path[-1] = index
+            self.spend(1)
+            plain.append(self.convert(item))
+        self.path.pop()
+        return plain
+
+    def keyed(self, pairs: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
+        self.spend(1)
+        plain: dict[str, Any] = {}
+        origins: dict[str, Any] = {}
+        for key, item in pairs:
+            self.spend(2)
+            name = self.convert(key) if type(key) is str else self.key(key)
+            if name in plain:
+                both = f"{_shown(origins[name])} and {_shown(key)}"
+                raise self.refusal(f"has two keys that both become {_quoted(name)}: {both}", "Rename one of them.")
+            origins[name] = key
+            self.path.append(name)
+            plain[name] = self.convert(item)
+            self.path.pop()
+        return plain
+
+    def key(self, key: Any) -> str:
+        self.path.append(_KEY)
+        name = self.convert(key)
+        if type(name) is not str:
+            if type(name) not in _SCALARS:
+                what = f"is of type {_name(type(key))}, and JSON keys are text"
+                raise self.refusal(what, "Use text as keys, or a list of rows.")
+            self.note("keys that are not text became text")
+            name = _dumps(name)
+        self.path.pop()
+        return name
+
+    def repaired(self, text: str) -> str:
+        if _is_unicode(text):
+            return text
+        self.note("surrogates in text were joined or became U+FFFD")
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+    def null(self, what: str) -> None:
+        self.note(f"{what} became null")
+
+    def note(self, text: str) -> None:
+        self.notes[text] = self.notes.get(text, 0) + 1
+
+    def counted_notes(self) -> list[str]:
+        return [text if times == 1 else f"{text} ({times} times)" for text, times in self.notes.items()]
+
+    def room(self, at_least: int) -> None:
+        """Stop now if `at_least` more bytes cannot fit."""
+        if at_least > self.left:
+            self.verdict = TooLarge(self.max_bytes - self.left + at_least, self.max_bytes)
+            raise self.verdict
+
+    def spend(self, at_least: int) -> None:
+        if at_least > self.left:
+            self.room(at_least)
+        self.left -= at_least
+
+    def where(self, path: list[object]) -> str:
+        if _KEY in path:
+            return f"a key of {self.where(path[: path.index(_KEY)])}"
+        steps = [f"[{_quoted(step)}]" if isinstance(step, str) else f"[{step}]" for step in path]
+        return self.root + "".join(steps if len(steps) <= 12 else [*steps[:6], "…", *steps[-5:]])
+
+    def refusal(self, what: str, advice: str) -> Unrepresentable:
+        self.verdict = Unrepresentable(f"{self.where(self.path)} {what}. {advice}")
+        return self.verdict
+
+    def advice(self, how: str) -> str:
+        how = f"convert it with {how} first" if how.endswith(")") else how
+        return f"{'Return' if self.root == 'result' else 'Pass'} plain data: {how}."
+
+    def broken(self, error: type, kind: type) -> Unrepresentable:
+        if self.opened:
+            kind = next(reversed(self.opened.values()))[1]
+        what = f"is of type {_name(kind)} and could not be read: that raised {_name(error)}"
+        return self.refusal(what, self.advice("dict, list, str, int, float, bool and None"))
+
+
+# --- One function for each kind of value ------------------------------------------------------------------------------
+
+
+def _list(c: _Conversion, value: Any, base: Any) -> Any:
+    return c.sequence(value if type(value) is list else list(base.__iter__(value)))
+
+
+def _tuple(c: _Conversion, value: Any, base: Any) -> Any:
+    if type(value) is tuple:
+        return c.sequence(value)
+    items = tuple(base.__iter__(value))
+    if not _has(type(value), "_fields"):
+        return c.sequence(items)
+    c.note("namedtuple became an object")
+    return c.keyed(zip(_static(type(value), "_fields"), items, strict=True))
+
+
+def _dict(c: _Conversion, value: Any, base: Any) -> Any:
+    c.room(5 * base.__len__(value))
+    if type(value) is dict and (cost := _plain_cost(value, c.left)) is not None:
+        c.spend(cost)
+        return value
+    return c.keyed(base.items(value))
+
+
+def _mapping(c: _Conversion, value: Any, base: Any) -> Any:
+    return c.keyed((key, value[key]) for key in value)
+
+
+def _iterable(c: _Conversion, value: Any, base: Any) -> Any:
+    return c.sequence(value)
+
+
+def _set(c: _Conversion, value: Any, base: Any) -> Any:
+    c.note("set became a sorted list")
+    items = list(base.__iter__(value))
+    # Between sets `<` means subset, which puts them in no order.
+    ordered = not any(_has(kind, "issubset") for kind in set(map(type, items)))
+    if ordered:
+        try:
+            items.sort()
+        except TypeError:
+            ordered = False
+    return c.sequence(items) if ordered else sorted(c.sequence(items), key=_dumps)
+
+
+def _bytes(c: _Conversion, value: Any, base: Any) -> Any:
+    view = memoryview(value)
+    c.room(view.nbytes * 4 // 3)
+    c.note("bytes became base64 in an object with the key $bytes")
+    return c.keyed([("$bytes", binascii.b2a_base64(view.tobytes(), newline=False).decode())])
+
+
+def _exception(c: _Conversion, value: Any, base: Any) -> Any:
+    c.note("exception became an object with type and message")
+    return c.keyed([("type", _name(type(value))), ("message", str(value))])
+
+
+def _enum(c: _Conversion, value: Any, base: Any) -> Any:
+    c.note("Enum became its value")
+    return c.convert(object.__getattribute__(value, "_value_"))
+
+
+def _dataclass(c: _Conversion, value: Any, base: Any) -> Any:
+    fields = sys.modules["dataclasses"].fields(base)
+    return c.keyed((field.name, object.__getattribute__(value, field.name)) for field in fields)
+
+
+def _as_dict(c: _Conversion, value: Any, base: Any) -> Any:
+    return c.keyed(dict.items(value._asdict()))
+
+
+def _as_text(what: str) -> _Handler:
+    def handler(c: _Conversion, value: Any, base: Any) -> Any:
+        c.note(f"{what} became text")
+        return c.convert(base.__str__(value))
+
+    return handler
+
+
+def _decimal(c: _Conversion, value: Any, base: Any) -> Any:
+    if not base.is_finite(value):
+        return c.null("NaN" if base.is_nan(value) else "Infinity")
+    return _as_text("Decimal")(c, value, base)
+
+
+def _as_iso(what: str) -> _Handler:
+    def handler(c: _Conversion, value: Any, base: Any) -> Any:
+        c.note(f"{what} became ISO 8601 text")
+        return c.convert(base.isoformat(value))
+
+    return handler
+
+
+def _seconds(c: _Conversion, value: Any, base: Any) -> Any:
+    c.note("timedelta became seconds")
+    return c.convert(base.total_seconds(value))
+
+
+def _as_null(what: str) -> _Handler:
+    return lambda c, value, base: c.null(what)
+
+
+def _tolist(c: _Conversion, value: Any, base: Any) -> Any:
+    c.room(2 * len(value))
+    return c.convert(base.tolist(value))
+
+
+def _array(c: _Conversion, value: Any, base: Any) -> Any:
+    c.room(2 * value.size)
+    if value.dtype.kind in "biufU":
+        return c.convert(base.tolist(value))
+    return _array_items(c, value, base)
+
+
+def _array_items(c: _Conversion, value: Any, base: Any) -> Any:
+    # `tolist` would turn datetime64[ns] into bare integers, records into tuples and masked dates into dates.
+    c.room(2 * value.size)
+    return c.convert(value[()]) if value.ndim == 0 else c.sequence(value)
+
+
+def _datetime64(c: _Conversion, value: Any, base: Any) -> Any:
+    text = base.__str__(value)
+    if text == "NaT":
+        return c.null("NaT")
+    c.note("datetime64 became ISO 8601 text")
+    return c.convert(text)
+
+
+def _timedelta64(c: _Conversion, value: Any, base: Any) -> Any:
+    if base.__str__(value) == "NaT":
+        return c.null("NaT")
+    c.note("timedelta became seconds")
+    return c.convert(float(value / base(1, "s")))
+
+
+def _record(c: _Conversion, value: Any, base: Any) -> Any:
+    names = value.dtype.names
+    return _bytes(c, value.tobytes(), bytes) if names is None else c.keyed((name, value[name]) for name in names)
+
+
+def _floating(c: _Conversion, value: Any, base: Any) -> Any:
+    if value.dtype.itemsize > 8:
+        c.note("long double became a 64-bit float")
+    return c.convert(float(value))
+
+
+def _frame(c: _Conversion, value: Any, base: Any) -> Any:
+    c.note("DataFrame became a list of row objects")
+    c.room(5 * value.size)
+    labels, columns = _index_columns(value.index)
+    for position, label in enumerate(value.columns):
+        labels.append(label)
+        columns.append(value.iloc[:, position].tolist())
+    return _rows(c, labels, columns)
+
+
+def _series(c: _Conversion, value: Any, base: Any) -> Any:
+    c.room(2 * value.size)
+    labels, columns = _index_columns(value.index)
+    if not labels:
+        c.note("Series became a list")
+        return c.sequence(base.tolist(value))
+    if len(labels) == 1 and value.index.is_unique:
+        c.note("Series became an object with its index as keys")
+        return c.keyed(zip(columns[0], base.tolist(value), strict=True))
+    c.note("Series became a list of row objects")
+    return _rows(c, [*labels, "value" if value.name is None else value.name], [*columns, base.tolist(value)])
+
+
+def _index_columns(index: Any) -> tuple[list[Any], list[list[Any]]]:
+    """Names and values of the levels of an index; none for the index that only numbers the rows."""
+    pandas: Any = sys.modules["pandas"]
+    if type(index) is pandas.RangeIndex and (index.start, index.step, index.name) == (0, 1, None):
+        return [], []
+    unnamed = ["index"] if index.nlevels == 1 else [f"level_{level}" for level in range(index.nlevels)]
+    labels = [other if name is None else name for name, other in zip(index.names, unnamed, strict=True)]
+    return labels, [index.get_level_values(level).tolist() for level in range(index.nlevels)]
+
+
+def _rows(c: _Conversion, labels: list[Any], columns: list[list[Any]]) -> Any:
+    if not columns or not columns[0]:
+        return []
+    # The names are paid for with each row, not here.
+    left, c.left = c.left, c.max_bytes
+    names = list(c.keyed((_joined(c, label), None) for label in labels))
+    c.left = left
+    return c.sequence([dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)])
+
+
+def _joined(c: _Conversion, label: Any) -> Any:
+    """Join the levels of a column label, as in `amount_mean`; an empty level says nothing."""
+    if type(label) is not tuple:
+        return label
+    return "_".join(c.key(part) for part in label if type(part) is not str or part)
+
+
+def _polars_frame(c: _Conversion, value: Any, base: Any) -> Any:
+    c.note("DataFrame became a list of row objects")
+    c.room(5 * value.height * value.width)
+    return c.sequence(base.rows(value, named=True))
+
+
+def _polars_series(c: _Conversion, value: Any, base: Any) -> Any:
+    c.note("Series became a list")
+    c.room(2 * base.len(value))
+    return c.sequence(base.to_list(value))
+
+
+def _refuse(how: str) -> _Handler:
+    def handler(c: _Conversion, value: Any, base: Any) -> Any:
+        raise c.refusal(f"is of type {_name(type(value))}, which JSON cannot hold", c.advice(how))
+
+    return handler
+
+
+def _refuse_awaitable(c: _Conversion, value: Any, base: Any) -> Any:
+    raise c.refusal(f"is of type {_name(type(value))}: you forgot await", "Put await before the call that made it.")
+
+
+_refuse_unknown = _refuse("convert it with str(...) first, or take the parts you need")
+# No form of a complex number in JSON is usual enough to be read back as one.
+_refuse_complex = _refuse("convert it with [value.real, value.imag] first")
+
+_MAPPINGS: tuple[dict[str, Any], ...] = ({}, collections.OrderedDict())
+_BUILTIN: dict[int, tuple[_Handler, type]] = {
+    id(kind): (handler, kind)
+    for kind, handler in (
+        (str, lambda c, value, base: c.convert(base.__str__(value))),
+        (int, lambda c, value, base: c.convert(base.__index__(value))),
+        (float, lambda c, value, base: c.convert(base.__float__(value))),
+        (list, _list),
+        (collections.deque, _list),
+        *((type(view), _list) for one in _MAPPINGS for view in (one.keys(), one.values(), one.items())),
+        (tuple, _tuple),
+        (dict, _dict),
+        # Its own entry, for the order that move_to_end makes is not the order of the dict beneath.
+        (collections.OrderedDict, _dict),
+        (set, _set),
+        (frozenset, _set),
+        (bytes, _bytes),
+        (bytearray, _bytes),
+        (memoryview, _bytes),
+        (range, _iterable),
+        (collections.abc.Sequence, _iterable),
+        (collections.abc.Mapping, _mapping),
+        (types.MappingProxyType, _mapping),
+        (collections.UserString, lambda c, value, base: c.convert(value.data)),
+        (BaseException, _exception),
+        (enum.Enum, _enum),
+        (complex, _refuse_complex),
+        (types.ModuleType, _refuse("take the values you need from it")),
+    )
+}
+
+_LAZY: tuple[tuple[str, str, _Handler], ...] = (
+    ("array", "array", _tolist),
+    ("datetime", "date", _as_iso("date")),
+    ("datetime", "datetime", _as_iso("datetime")),
+    ("datetime", "time", _as_iso("time")),
+    ("datetime", "timedelta", _seconds),
+    ("decimal", "Decimal", _decimal),
+    ("fractions", "Fraction", _as_text("Fraction")),
+    ("pathlib", "PurePath", _as_text("path")),
+    ("uuid", "UUID", _as_text("UUID")),
+    ("numpy", "bool_", lambda c, value, base: c.convert(bool(value))),
+    ("numpy", "integer", lambda c, value, base: c.convert(int(value))),
+    ("numpy", "floating", _floating),
+    ("numpy", "complexfloating", _refuse_complex),
+    ("numpy", "datetime64", _datetime64),
+    ("numpy", "timedelta64", _timedelta64),
+    ("numpy", "void", _record),
+    ("numpy", "ndarray", _array),
+    ("numpy.ma", "MaskedArray", _array_items),
+    ("numpy.ma", "masked", _as_null("masked value")),
+    ("pandas", "DataFrame", _frame),
+    ("pandas", "Series", _series),
+    ("pandas", "Index", _tolist),
+    ("pandas.api.extensions", "ExtensionArray", _tolist),
+    ("pandas", "Timestamp", _as_iso("Timestamp")),
+    ("pandas", "Timedelta", _seconds),
+    ("pandas", "Period", _as_text("Period")),
+    ("pandas", "Interval", _as_text("Interval")),
+    ("pandas", "NaT", _as_null("NaT")),
+    ("pandas", "NA", _as_null("NA")),
+    ("polars", "DataFrame", _polars_frame),
+    ("polars", "Series", _polars_series),
+)
+"""Classes, or sole instances of one, by the module that must be loaded for a value of theirs to exist."""
+
+_BY_ATTRIBUTE: tuple[tuple[str, _Handler], ...] = (
+    ("__dataclass_fields__", _dataclass),
+    ("_asdict", _as_dict),
+    ("__await__", _refuse_awaitable),
+    ("__anext__", _refuse("collect it with [item async for item in ...] first")),
+    ("__next__", _refuse("list(...)")),
+    ("model_dump", _refuse(".model_dump()")),
+    ("__attrs_attrs__", _refuse("attrs.asdict(...)")),
+    ("__struct_fields__", _refuse("msgspec.to_builtins(...)")),
+    ("agg", _refuse("aggregate it, as .sum() does")),
+    ("collect", _refuse(".collect()")),
+    ("to_dict", _refuse(".to_dict()")),
+    ("tolist", _refuse(".tolist()")),
+    ("__call__", _refuse("call it first, or take its name")),
+    ("keys", _refuse("dict(...)")),
+    ("__iter__", _refuse("list(...)")),
+    ("__dict__", _refuse("convert it with vars(...) first, or take the fields you need")),
+)
+"""What to do with classes that nothing above knows, by what the class defines; the first that fits counts."""
+
+
+def _handlers_of_loaded_modules() -> dict[int, tuple[_Handler, type]]:
+    handlers = dict(_BUILTIN)
+    for module, name, handler in _LAZY:
+        found = getattr(sys.modules.get(module), name, None)
+        if found is not None:
+            kind = found if type in _mro(type(found)) else type(found)
+            handlers[id(kind)] = (handler, kind)
+    return handlers
+
+
+def _has(kind: type, name: str) -> bool:
+    return any(name in _namespace(base) for base in _mro(kind))
+
+
+def _static(kind: type, name: str) -> Any:
+    return next(_namespace(base)[name] for base in _mro(kind) if name in _namespace(base))
+
+
+# --- Words for people and models --------------------------------------------------------------------------------------
+
+_NOUNS: dict[type, str] = {
+    dict: "object",
+    list: "list",
+    str: "text",
+    int: "number",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+}
+
+
+def _name(kind: type) -> str:
+    return _cut(str.__str__(_raw_name(kind)).encode(errors="replace").decode(), 60)
+
+
+def _shown(key: object) -> str:
+    return _cut(repr(key), 60) if type(key) in _SCALARS else f"one of type {_name(type(key))}"
+
+
+def _quoted(text: str) -> str:
+    return _cut(_dumps(_cut(text, 40)), 60)
+
+
+def _cut(text: str, characters: int) -> str:
+    return text if len(text) <= characters else text[: characters - 1] + "…"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _with_keys(shape: str, keys: dict[str, Any]) -> str:
+    if not keys:
+        return f"{shape} without keys"
+    text = f"{shape} with {'key' if len(keys) == 1 else 'keys'}"
+    for position, key in enumerate(keys):
+        name = key if key.isidentifier() and len(key) <= 40 else _quoted(key)
+        if len(text) + len(name) > 175:
+            return f"{text} and {len(keys) - position} more"
+        text += f", {name}" if position else f" {name}"
+    return text
+
+
+# --- Previews ---------------------------------------------------------------------------------------------------------
+
+_FLOOR = 48
+"""Bytes in which anything can be shown as at least a marker."""
+_PREVIEW_DEPTH = 32
+_AIM = 3
+"""Items of a list that are shown, cut if need be, before any is shown whole."""
+
+
+def _pruned(value: Any, room: int, depth: int) -> Any:
+    """Return `value` in at most `room` bytes; `room` is at least `_FLOOR` or the size of `value`."""
+    if _size(value, room) <= room:
+        return value
+    if type(value) is str:
+        return _pruned_text(value, room)
+    if type(value) is list:
+        return _pruned_list(value, room, depth)
+    if type(value) is dict:
+        return _pruned_object(value, room, depth)
+    return "… (a number too long to show)"
+
+
+def _pruned_text(text: str, room: int) -> str:
+    low, high = 0, min(len(text), room)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _size(_shortened(text, middle), room) <= room:
+            low = middle
+        else:
+            high = middle - 1
+    return _shortened(text, low)
+
+
+def _shortened(text: str, characters: int) -> str:
+    return f"{text[:characters]}… (+{_count(len(text) - characters, 'character')})"
+
+
+def _pruned_list(items: list[Any], room: int, depth: int) -> list[Any]:
+    left = room - len("[]") - _size(_marker(len(items), "item"), room)
+    first: list[Any] = []
+    if depth < _PREVIEW_DEPTH:
+        for item in items[:_AIM]:
+            left -= 1
+            if _floor(item) + sum(map(_floor, first)) > left:
+                left += 1
+                break
+            first.append(item)
+    shown = _shared_out(first, left, depth)
+    left -= sum(_size(item, room) for item in shown)
+    if len(shown) == _AIM:
+        for item in items[_AIM:]:
+            left -= _size(item, left) + 1
+            if left < 0:
+                break
+            shown.append(item)
+    return shown if len(shown) == len(items) else [*shown, _marker(len(items) - len(shown), "item")]
+
+
+def _pruned_object(pairs: dict[str, Any], room: int, depth: int) -> dict[str, Any]:
+    left = room - _size(_marker(len(pairs), "key"), room)
+    floors = 0
+    first: dict[str, Any] = {}
+    for key, item in pairs.items() if depth < _PREVIEW_DEPTH else ():
+        key_bytes = _size(key, room) + len(":,")
+        floors += _floor(item)
+        if key_bytes + floors > left:
+            break
+        # The key that marks what is left out must not be taken for one of the object's own.
+        if key != "…":
+            left -= key_bytes
+            first[key] = item
+    shown = dict(zip(first, _shared_out(list(first.values()), left, depth), strict=True))
+    return shown if len(shown) == len(pairs) else shown | _marker(len(pairs) - len(shown), "key")
+
+
+def _shared_out(values: list[Any], room: int, depth: int) -> list[Any]:
+    """Return all values, the small ones whole and the others cut to equal shares of what is left."""
+    sizes = [_size(value, room) for value in values]
+    shown = list(values)
+    for done, position in enumerate(sorted(range(len(values)), key=sizes.__getitem__)):
+        share = room // (len(values) - done)
+        shown[position] = _pruned(values[position], share, depth + 1)
+        room -= _size(shown[position], share)
+    return shown
+
+
+def _marker(left_out: int, noun: str) -> dict[str, str]:
+    return {"…": f"{left_out} more {noun}" + ("" if left_out == 1 else "s")}
+
+
+def _floor(value: Any) -> int:
+    return min(_size(value, _FLOOR), _FLOOR)
+
+
+def _size(value: Any, room: int) -> int:
+    """Return the size of `value` as JSON, or something above `room` when it does not fit."""
+    try:
+        text, _ = encode(value, max_bytes=room)
+    except (TooLarge, Unrepresentable):
+        return room + 1
+    return len(text) if text.isascii() else len(text.encode())

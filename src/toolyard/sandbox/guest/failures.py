@@ -1,0 +1,138 @@
+"""What went wrong in the agent's code, as plain data: the error, its line, and only the agent's own frames.
+
+Exceptions are hostile values here: their `__str__` may raise or answer megabytes. Standard library only.
+"""
+
+import difflib
+import errno
+import traceback
+from types import TracebackType
+from typing import Any
+
+from encode import TooLarge, Unrepresentable
+from imports import ImportRefused
+
+AGENT_FILE = "<agent>"
+
+_MESSAGE_CHARACTERS = 4_000
+_OUTER_FRAMES, _INNER_FRAMES = 3, 7
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+_LIMITS = {
+    "memory": ("MemoryExceeded", "The code used more memory than its limit allows."),
+    "open_files": ("OpenFilesExceeded", "The code opened more files than its limit allows."),
+    "workspace": ("WorkspaceExceeded", "The workspace or the temporary directory is full."),
+    "processes": ("ProcessesExceeded", "The code started more threads or processes than its limit allows."),
+}
+_LIMIT_HINTS = {
+    "memory": "Work on smaller pieces: filter early, use generators, drop what is no longer needed.",
+    "open_files": "Close files when done: use `with open(...)`.",
+    "workspace": "Delete files that are no longer needed, or write less.",
+    "processes": "Use fewer threads; code here cannot start processes unless its policy allows them.",
+}
+
+
+def describe(error: BaseException, source: list[str], names: dict[str, Any]) -> dict[str, Any]:
+    """The failure of a run that ended with `error`."""
+    kind = kind_of(error)
+    type_name, message = type(error).__name__, text_of(error)
+    if kind in _LIMITS:
+        type_name, general = _LIMITS[kind]
+        message = f"{general} ({type(error).__name__}: {message})" if message else general
+    frames = agent_frames(error.__traceback__)
+    line = frames[-1][0] if frames else None
+    if isinstance(error, SyntaxError) and error.filename == AGENT_FILE:
+        line = error.lineno
+        message = str(error.msg)
+    return {
+        "kind": kind,
+        "type": type_name,
+        "message": message,
+        "line": line,
+        "source_line": _source_line(source, line),
+        "traceback": _format(frames, source),
+        "hint": _LIMIT_HINTS.get(kind) or _hint(error, message, names),
+    }
+
+
+def kind_of(error: BaseException) -> str:
+    """Which limit or rule an uncaught exception stands for."""
+    if isinstance(error, MemoryError):
+        return "memory"
+    if isinstance(error, OSError):
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            return "open_files"
+        if error.errno in _DISK_ERRORS:
+            return "workspace"
+        if error.errno == errno.EAGAIN:
+            return "processes"
+    if isinstance(error, RuntimeError) and error.args == ("can't start new thread",):
+        return "processes"
+    if isinstance(error, ImportRefused):
+        return "import"
+    if isinstance(error, SyntaxError) and error.filename == AGENT_FILE:
+        return "syntax"
+    if isinstance(error, Unrepresentable | TooLarge):
+        return "result"
+    return "exit" if isinstance(error, SystemExit) else "exception"
+
+
+def text_of(error: BaseException) -> str:
+    """The exception's own words, bounded; survives an exception that misbehaves when asked."""
+    try:
+        text = str(error)
+        if isinstance(error, BaseExceptionGroup):
+            inner = "; ".join(f"{type(item).__name__}: {item}" for item in error.exceptions[:5])
+            text = f"{text}: {inner}"
+    except BaseException as failure:
+        return f"(the exception's text could not be had: its __str__ raised {type(failure).__name__})"
+    if len(text) > _MESSAGE_CHARACTERS:
+        text = f"{text[:_MESSAGE_CHARACTERS]}… (+{len(text) - _MESSAGE_CHARACTERS} characters)"
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def agent_frames(trace: TracebackType | None) -> list[tuple[int, str]]:
+    """Line and function name of the frames that are the agent's, outermost first."""
+    return [
+        (number, frame.f_code.co_name)
+        for frame, number in traceback.walk_tb(trace)
+        if frame.f_code.co_filename == AGENT_FILE
+    ]
+
+
+def _format(frames: list[tuple[int, str]], source: list[str]) -> str:
+    lines = []
+    skipped = len(frames) - _OUTER_FRAMES - _INNER_FRAMES
+    for index, (number, function) in enumerate(frames):
+        if skipped > 0 and _OUTER_FRAMES <= index < _OUTER_FRAMES + skipped:
+            if index == _OUTER_FRAMES:
+                lines.append(f"… {skipped} more frames …")
+            continue
+        lines.append(f"line {number}, in {function}")
+        text = _source_line(source, number)
+        if text:
+            lines.append(f"    {text}")
+    return "\n".join(lines)
+
+
+def _source_line(source: list[str], number: int | None) -> str | None:
+    if number is None or not 1 <= number <= len(source):
+        return None
+    return source[number - 1].strip()[:400]
+
+
+def _hint(error: BaseException, message: str, names: dict[str, Any]) -> str | None:
+    if isinstance(error, ImportRefused):
+        return "Tools are functions: call them for what lies outside. Other modules need another isolation level."
+    if isinstance(error, ModuleNotFoundError):
+        return "Only the standard library and the packages of the guest environment are installed here."
+    if isinstance(error, NameError) and isinstance(error.name, str):
+        near = difflib.get_close_matches(error.name, [name for name in names if not name.startswith("__")], n=1)
+        return f"Did you mean {near[0]!r}?" if near else None
+    if isinstance(error, FileNotFoundError):
+        return "Only files of the workspace, the current directory, can be opened; nothing of the host exists here."
+    if isinstance(error, RuntimeError) and "event loop" in message:
+        return "The code already runs in an event loop when it uses await: write `await main()`, not asyncio.run()."
+    if isinstance(error, OSError) and error.errno in (errno.EPERM, errno.EACCES, errno.EROFS):
+        return "The sandbox forbids it: no network, no processes, no writing outside the workspace."
+    return None

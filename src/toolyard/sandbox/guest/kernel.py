@@ -1,0 +1,235 @@
+"""Linux calls that Python has no names for, by `ctypes`.
+
+Marked for security review: every wall of the sandbox is put up through this file. Each function either does what
+its name says or raises `OSError`; none of them returns a failure. Standard library only: this runs in the zygote.
+"""
+
+import ctypes
+import fcntl
+import os
+import struct
+from collections.abc import Iterable
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_syscall = _libc.syscall
+_syscall.restype = ctypes.c_long
+_numbers: dict[str, int] = {}
+
+NEW_TIME = 0x00000080
+NEW_MOUNT = 0x00020000
+NEW_CGROUP = 0x02000000
+NEW_UTS = 0x04000000
+NEW_IPC = 0x08000000
+NEW_USER = 0x10000000
+NEW_PID = 0x20000000
+NEW_NET = 0x40000000
+
+ATTR_READ_ONLY = 0x01
+ATTR_NO_SUID = 0x02
+ATTR_NO_DEV = 0x04
+ATTR_NO_EXEC = 0x08
+
+_AT_FDCWD = -100
+_AT_EMPTY_PATH = 0x1000
+_AT_RECURSIVE = 0x8000
+_MNT_DETACH = 2
+_MS_REC_PRIVATE = 0x4000 | 0x40000
+_MS_NO_SUID_DEV_EXEC = 2 | 4 | 8
+
+
+def use_numbers(numbers: dict[str, int]) -> None:
+    """Take the syscall numbers of this machine; the gateway holds the tables."""
+    _numbers.update(numbers)
+
+
+def call(name: str, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | None) -> int:
+    """Make the syscall `name`; raises `OSError` with the name in it."""
+    result: int = _syscall(
+        ctypes.c_long(_numbers[name]),
+        *[ctypes.c_long(value) if isinstance(value, int) else value for value in arguments],
+    )
+    if result == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), name)
+    return result
+
+
+def unshare(flags: int) -> None:
+    """Move this process (or, for pids, its next child) into new namespaces."""
+    call("unshare", flags)
+
+
+def enter_namespace(fd: int, kind: int) -> None:
+    """Join the namespace behind `fd`."""
+    call("setns", fd, kind)
+
+
+def make_mounts_private() -> None:
+    """Stop mounts of this namespace from reaching the one it was copied from."""
+    call("mount", None, b"/", None, _MS_REC_PRIVATE, None)
+
+
+def mount_tmpfs(target: str, options: str, *, executable: bool = False) -> None:
+    """Mount an empty tmpfs without devices or set-uid files."""
+    flags = 2 | 4 if executable else _MS_NO_SUID_DEV_EXEC
+    call("mount", b"tmpfs", target.encode(), b"tmpfs", flags, options.encode())
+
+
+def unmount(target: str) -> None:
+    """Detach the mount at `target` and everything below it."""
+    call("umount2", target.encode(), _MNT_DETACH)
+
+
+def pivot_here() -> None:
+    """Make the current directory the root and drop the old root."""
+    call("pivot_root", b".", b".")
+    unmount(".")
+    os.chdir("/")
+
+
+def clone_mount(path: str) -> int:
+    """A detached copy of the mount tree at `path`, as a descriptor."""
+    return call("open_tree", _AT_FDCWD, path.encode(), 1 | os.O_CLOEXEC | _AT_RECURSIVE)
+
+
+def attach_mount(fd: int, target: str) -> None:
+    """Put the detached mount behind `fd` at `target`."""
+    call("move_mount", fd, b"", _AT_FDCWD, target.encode(), 4)
+
+
+def restrict_mount(fd: int, attributes: int) -> None:
+    """Add `attributes` to the mount tree behind `fd`."""
+    argument = struct.pack("QQQQ", attributes, 0, 0, 0)
+    call("mount_setattr", fd, b"", _AT_EMPTY_PATH | _AT_RECURSIVE, argument, len(argument))
+
+
+def restrict_mount_at(path: str, attributes: int) -> None:
+    """Add `attributes` to the single mount at `path`."""
+    argument = struct.pack("QQQQ", attributes, 0, 0, 0)
+    call("mount_setattr", _AT_FDCWD, path.encode(), 0, argument, len(argument))
+
+
+def set_death_signal() -> None:
+    """Have the kernel kill this process when its parent dies. A fork and a change of user both clear this."""
+    call("prctl", 1, 9, 0, 0, 0)
+
+
+def forbid_new_privileges() -> None:
+    """No program run from here on gains privileges; also what lets an unprivileged process install filters."""
+    call("prctl", 38, 1, 0, 0, 0)
+
+
+def drop_bounding_set() -> None:
+    """Empty the capability bounding set and lock the rules by which a change of user would give some back."""
+    for capability in range(64):
+        try:
+            call("prctl", 24, capability, 0, 0, 0)
+        except OSError:
+            if capability < 38:  # every kernel with landlock knows at least these
+                raise
+            break
+    call("prctl", 28, 0x2F, 0, 0, 0)
+
+
+def drop_capabilities() -> None:
+    """Give up every capability of this process."""
+    call("capset", struct.pack("II", 0x20080522, 0), bytes(24))
+
+
+def holds_capabilities() -> bool:
+    """Whether any effective, permitted or inheritable capability is left."""
+    data = ctypes.create_string_buffer(24)
+    call("capget", struct.pack("II", 0x20080522, 0), data)
+    return any(data.raw)
+
+
+def move_away(fd: int) -> int:
+    """Renumber a descriptor, out of the way of the low numbers that a worker lays its own on."""
+    moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100)
+    os.close(fd)
+    return moved
+
+
+def close_from(first: int) -> None:
+    """Close every descriptor from `first` on."""
+    call("close_range", first, 0xFFFFFFFF, 0)
+
+
+def open_pidfd(pid: int) -> int:
+    """A descriptor of the process `pid`."""
+    return call("pidfd_open", pid, 0)
+
+
+def install_filter(program: bytes) -> None:
+    """Install a seccomp program on this thread and everything it starts."""
+    code = ctypes.create_string_buffer(program, len(program))
+    header = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(code))
+    call("seccomp", 1, 0, header)
+
+
+def limit_malloc_arenas() -> None:
+    """Keep one heap for all threads: each further one would reserve 64 MiB of the address space that is limited."""
+    _libc.mallopt(-8, 1)
+
+
+# Landlock access rights, in the order the kernel added them.
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
+_REMOVE_DIR, _REMOVE_FILE, _MAKE_DIR, _MAKE_REG, _MAKE_FIFO, _MAKE_SYM = 16, 32, 128, 256, 1024, 4096
+_REFER, _TRUNCATE = 1 << 13, 1 << 14
+_RIGHTS_BY_ABI = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
+
+READ = _READ_FILE | _READ_DIR
+LIST = _READ_DIR
+READ_FILE = _READ_FILE
+DEVICE = _READ_FILE | _WRITE_FILE
+READ_WRITE = (
+    READ
+    | _WRITE_FILE
+    | _REMOVE_DIR
+    | _REMOVE_FILE
+    | _MAKE_DIR
+    | _MAKE_REG
+    | _MAKE_FIFO
+    | _MAKE_SYM
+    | _REFER
+    | _TRUNCATE
+)
+
+
+def landlock_abi() -> int:
+    """The landlock version of the running kernel, 0 when it has none."""
+    try:
+        return call("landlock_create_ruleset", None, 0, 1)
+    except OSError:
+        return 0
+
+
+def landlock_ruleset(abi: int, rules: Iterable[tuple[str, int]]) -> int:
+    """A ruleset that denies all files, TCP and, where the kernel can, signals, but for `rules` (path, rights)."""
+    handled = (1 << _RIGHTS_BY_ABI[min(abi, 5)]) - 1
+    words = [handled]
+    if abi >= 4:
+        words.append(0b11)  # TCP bind and connect
+    if abi >= 6:
+        words.append(0b11)  # abstract unix sockets and signals stay inside the domain
+    attributes = struct.pack(f"{len(words)}Q", *words)
+    ruleset = call("landlock_create_ruleset", attributes, len(attributes), 0)
+    for path, rights in rules:
+        allow_path(ruleset, path, rights & handled)
+    return ruleset
+
+
+def allow_path(ruleset: int, path: str, rights: int) -> None:
+    """Add one rule; on a file only the rights a file can have are kept, as the kernel demands."""
+    fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        if not os.path.isdir(path):
+            rights &= _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE
+        call("landlock_add_rule", ruleset, 1, struct.pack("=Qi", rights, fd), 0)
+    finally:
+        os.close(fd)
+
+
+def restrict_self(ruleset: int) -> None:
+    """Put this thread, and what it starts, under `ruleset` for good."""
+    call("landlock_restrict_self", ruleset, 0)

@@ -1,0 +1,200 @@
+"""Runs the agent's code on the real interpreter and reports how it ended.
+
+By the time `run` is called the process is sealed, so nothing here protects anybody: the code can rewrite every
+function of this file, and then it has only lied about its own result. Standard library only.
+"""
+
+import ast
+import asyncio
+import builtins
+import inspect
+import io
+import json
+import keyword
+import linecache
+import os
+import random
+import resource
+import sys
+import threading
+import types
+from typing import Any
+
+import encode
+import failures
+import imports
+import transform
+import wire
+
+_WARM_CODE = """
+class Point:
+    def __init__(self, x): self.x = x
+total = sum(point.x for point in [Point(n) for n in range(9)])
+text = f"{total:>8}"
+{"total": total, "text": text, "rows": [{"a": 1.5, "b": None}]}
+"""
+_WARM_JOB: dict[str, Any] = {
+    "code": _WARM_CODE,
+    "context": {},
+    "call_bytes": 1 << 20,
+    "result_bytes": 1 << 20,
+    "inline_bytes": 1 << 20,
+    "spill": None,
+}
+_MISSING = object()
+_builtins: dict[str, Any] = dict(vars(builtins))
+
+
+def set_import_rule(allowed: list[str] | None, refused: list[str], level: str) -> None:
+    """Take the rule for the agent's own imports; once, in the zygote."""
+    _builtins.update(imports.guarded_builtins(allowed, refused, level))
+
+
+def run(job: dict[str, Any], channel: wire.Channel) -> None:
+    """Execute the job's code and send the one `done` frame."""
+    source = job["code"].splitlines()
+    names: dict[str, Any] = {}
+    try:
+        names = _namespace(job, channel)
+        value = _execute(job["code"], names)
+        _join_threads()
+        body = _success(job, value)
+    except BaseException as error:  # whatever the code raised is its result
+        body = _failure(error, source, names)
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError, AttributeError):
+        pass  # the code closed or replaced its own output; the report matters more
+    channel.send(body)
+
+
+def warm() -> None:
+    """Exercise the whole path once, in the zygote."""
+    value = _execute(_WARM_CODE, _namespace(_WARM_JOB, wire.Channel(None)))
+    _success(_WARM_JOB, value)
+    _failure(ValueError("x"), _WARM_CODE.splitlines(), {})
+    pandas = sys.modules.get("pandas")
+    if pandas is not None:
+        frame = pandas.DataFrame({"k": ["a", "b", "a"], "v": [1, 2, 3], "w": [0.5, 1.5, 2.5]})
+        frame.groupby("k").agg({"v": "sum", "w": "mean"}).sort_values("v").reset_index().to_dict("records")
+
+
+def prewarm() -> None:
+    """Do the same in a waiting worker, so that its own copies of the pages exist before it gets a run."""
+    json.loads(json.dumps(_WARM_JOB))
+    for limit in (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_NPROC):
+        resource.getrlimit(limit)
+    warm()
+
+
+def take_over_output() -> None:
+    """Point the standard streams at this worker's own output, unbuffered, and give it its own randomness."""
+    for stream in ("stdout", "stderr"):
+        raw = io.FileIO(1, "w", closefd=False)
+        setattr(sys, stream, io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", write_through=True))
+    _reseed()
+
+
+def _reseed() -> None:
+    """Give this worker randomness of its own where a library's state came along with the fork."""
+    random.seed()
+    tempfile = sys.modules.get("tempfile")
+    if tempfile is not None:
+        tempfile._name_sequence = None  # type: ignore[attr-defined]  # it tells forks apart by pid, and all are 1
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed()
+
+
+def _namespace(job: dict[str, Any], channel: wire.Channel) -> dict[str, Any]:
+    module = types.ModuleType("__main__")
+    sys.modules["__main__"] = module
+    names = module.__dict__
+    names["__builtins__"] = _builtins
+    context = job["context"]
+    for name, value in context.items():
+        if name.isidentifier() and not keyword.iskeyword(name) and name not in ("context", "result"):
+            names[name] = value
+    names["context"] = context
+    names["call_tool"] = _tool_caller(channel, job["call_bytes"])
+    names["ToolError"] = wire.ToolError
+    names.update(transform.names())
+    linecache.cache[failures.AGENT_FILE] = (len(job["code"]), None, job["code"].splitlines(True), failures.AGENT_FILE)
+    return names
+
+
+def _tool_caller(channel: wire.Channel, max_bytes: int) -> Any:
+    def call_tool(name: str, arguments: dict[str, Any] | None = None) -> Any:
+        """Call a tool by its full name and return its answer; also awaitable."""
+        return channel.call(name, _arguments(name, arguments, max_bytes))
+
+    async def call_tool_async(name: str, arguments: dict[str, Any] | None = None) -> Any:
+        return await channel.call_async(name, _arguments(name, arguments, max_bytes))
+
+    call_tool.__toolyard_async__ = call_tool_async  # type: ignore[attr-defined]
+    return call_tool
+
+
+def _arguments(name: str, arguments: dict[str, Any] | None, max_bytes: int) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"A tool's name is text, not {type(name).__name__}.")
+    if arguments is None:
+        return "{}"
+    if not isinstance(arguments, dict):
+        raise TypeError(f"Arguments of {name!r} are a dict of names and values, not {type(arguments).__name__}.")
+    return encode.encode(arguments, max_bytes=max_bytes, root="arguments")[0]
+
+
+def _execute(code: str, names: dict[str, Any]) -> Any:
+    """Run `code` in `names`; its value is `result` if it set that, else its last expression."""
+    tree = transform.prepare(_parse(code), asynchronous="await" in code or "async" in code)
+    compiled = compile(tree, failures.AGENT_FILE, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    try:
+        if compiled.co_flags & inspect.CO_COROUTINE:
+            asyncio.run(eval(compiled, names))
+        else:
+            exec(compiled, names)
+    except SystemExit as leaving:
+        if leaving.code:
+            raise
+    value = names.get("result", _MISSING)
+    return names.get(transform.LAST) if value is _MISSING else value
+
+
+def _parse(code: str) -> ast.Module:
+    flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    tree = compile(code, failures.AGENT_FILE, "exec", flags=flags, dont_inherit=True)
+    assert isinstance(tree, ast.Module)
+    return tree
+
+
+def _join_threads() -> None:
+    """Wait for threads the code started, as the interpreter does at its end."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+
+
+def _success(job: dict[str, Any], value: Any) -> str:
+    text, notes = encode.encode(value, max_bytes=job["result_bytes"])
+    spill = None
+    size = len(text.encode())
+    if job["spill"] and size > job["inline_bytes"]:
+        os.makedirs(os.path.dirname(job["spill"]), exist_ok=True)
+        with open(job["spill"], "w", encoding="utf-8") as file:
+            file.write(text)
+        spill = {"path": job["spill"], "bytes": size, "shape": encode.describe(value)}
+        text = json.dumps(encode.preview(json.loads(text), max_bytes=job["inline_bytes"]))
+    return (
+        f'{{"t":"done","ok":true,"result":{text},"notes":{json.dumps(notes)},"spill":{json.dumps(spill)},{_usage()}}}'
+    )
+
+
+def _failure(error: BaseException, source: list[str], names: dict[str, Any]) -> str:
+    failure = failures.describe(error, source, names)
+    return f'{{"t":"done","ok":false,"failure":{json.dumps(failure)},{_usage()}}}'
+
+
+def _usage() -> str:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return f'"cpu_seconds":{used.ru_utime + used.ru_stime:.6f},"memory_peak_bytes":{used.ru_maxrss * 1024}'

@@ -1,0 +1,192 @@
+"""The namespaces and the file tree that every worker of a zygote shares, built once.
+
+Marked for security review. The invariant: after `enter` returns, this process sees the interpreter's standard
+library, the system's shared libraries, the packages that were named, five harmless devices, and nothing else of the
+host: no `/proc`, no network, no other process, no file of the gateway.
+"""
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import kernel
+
+WORKSPACE = "/sandbox/workspace"
+TEMP = "/sandbox/tmp"
+SESSIONS = "/sessions"
+PACKAGES = "/packages"
+
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_FILES = ("/etc/ld.so.cache", "/etc/localtime")
+_TREES = ("/usr/share/zoneinfo",)
+_EMPTY = "/empty"
+_NAMESPACES = kernel.NEW_MOUNT | kernel.NEW_NET | kernel.NEW_IPC | kernel.NEW_UTS | kernel.NEW_CGROUP
+
+
+def enter(setup: dict[str, Any], ask_for_map: Callable[[], None]) -> tuple[int, int, list[str]]:
+    """Build the template and continue in it as pid 1 of its own pid namespace.
+
+    Returns a descriptor of that pid namespace, one of this process's own memory figures, and the names of the layers
+    that could not be had. The process that called does not return: it waits for the new one and ends with it.
+    """
+    missing: list[str] = []
+    proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    sources = [*interpreter_trees(), *library_directories(proc)]
+    if setup["privileged"]:
+        # Real root builds the tree while it can still read every source, then gives that power up for good.
+        kernel.unshare(kernel.NEW_MOUNT)
+        _build_root(sources, setup["packages"])
+        kernel.unshare(kernel.NEW_USER)
+        ask_for_map()
+        os.setgroups([])
+        os.setresgid(0, 0, 0)
+        os.setresuid(0, 0, 0)
+        kernel.unshare(_NAMESPACES)
+    else:
+        user, group = os.getuid(), os.getgid()
+        kernel.unshare(kernel.NEW_USER)
+        _write(proc, "self/setgroups", "deny")
+        _write(proc, "self/uid_map", f"1000 {user} 1")
+        _write(proc, "self/gid_map", f"1000 {group} 1")
+        kernel.unshare(_NAMESPACES)
+        _build_root(sources, setup["packages"])
+    kernel.call("sethostname", b"sandbox", 7)
+    try:
+        _write(proc, "sys/user/max_user_namespaces", "0")
+    except OSError:  # a read-only /proc/sys, as containers have it; seccomp forbids new namespaces all the same
+        missing.append("no nested user namespaces")
+    kernel.unshare(kernel.NEW_PID)
+    child = os.fork()
+    if child:
+        _follow(child)
+    kernel.set_death_signal()
+    pid_namespace = os.open("self/ns/pid", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
+    memory = os.open("self/statm", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
+    os.close(proc)
+    kernel.mount_tmpfs(SESSIONS, "size=1m,nr_inodes=64k,mode=700")
+    return pid_namespace, memory, missing
+
+
+def interpreter_trees() -> list[str]:
+    """The directories this interpreter imports its standard library from."""
+    return [os.path.realpath(path) for path in sys.path if os.path.isdir(path)]
+
+
+def library_directories(proc: int) -> list[str]:
+    """The directories of the shared libraries that are mapped here, and the system's own."""
+    directories = {"/lib64", "/usr/lib64", *(f"{base}/{_multiarch()}" for base in ("/lib", "/usr/lib"))}
+    with open(os.open("self/maps", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc), encoding="utf-8") as maps:
+        for line in maps:
+            path = line.rstrip("\n").partition("/")
+            name = "/" + path[2]
+            if ".so" in os.path.basename(name) and "(deleted)" not in name:
+                directories.add(os.path.dirname(name))
+    return [os.path.realpath(path) for path in sorted(directories) if os.path.isdir(path)]
+
+
+def _multiarch() -> str:
+    return str(getattr(sys.implementation, "_multiarch", "") or "no-multiarch")
+
+
+def foreign_packages(trees: Iterable[str]) -> list[str]:
+    """Directories below `trees` that hold installed packages, which must stay out of sight."""
+    found = []
+    for tree in trees:
+        candidates = [tree]
+        try:
+            names = os.listdir(tree)
+        except PermissionError:
+            names = []
+        candidates += [os.path.join(tree, name) for name in names if name.startswith("python")]
+        for candidate in candidates:
+            for name in ("site-packages", "dist-packages"):
+                path = os.path.join(candidate, name)
+                if os.path.isdir(path):
+                    found.append(path)
+    return found
+
+
+def outermost(paths: Iterable[str]) -> list[str]:
+    """`paths` without those that lie below another of them."""
+    kept: list[str] = []
+    for path in sorted(set(paths)):
+        if not any(path == other or path.startswith(other + "/") for other in kept):
+            kept.append(path)
+    return kept
+
+
+def _build_root(sources: list[str], packages: list[list[str]]) -> None:
+    kernel.make_mounts_private()
+    os.umask(0o022)
+    trees = outermost([*sources, *(path for path in _TREES if os.path.isdir(path))])
+    hidden = foreign_packages(trees)
+    read_only = kernel.ATTR_READ_ONLY | kernel.ATTR_NO_SUID
+    # Copies of all sources are taken first, so that the new root can lie over any directory, even one of theirs.
+    binds = [(_restricted_copy(path, read_only | kernel.ATTR_NO_DEV), path) for path in trees]
+    binds += [
+        (_restricted_copy(os.path.realpath(path), read_only | kernel.ATTR_NO_DEV), path)
+        for path in _FILES
+        if os.path.exists(path)
+    ]
+    binds += [
+        (_restricted_copy(source, read_only | kernel.ATTR_NO_DEV), f"{PACKAGES}/{name}") for source, name in packages
+    ]
+    binds += [
+        (_restricted_copy(f"/dev/{name}", kernel.ATTR_NO_SUID | kernel.ATTR_NO_EXEC), f"/dev/{name}")
+        for name in _DEVICES
+    ]
+    links = {name: os.readlink(f"/{name}") for name in ("lib", "lib64") if os.path.islink(f"/{name}")}
+    base = next(path for path in ("/tmp", "/mnt", "/var", "/opt") if os.path.isdir(path))  # noqa: S108
+    kernel.mount_tmpfs(base, "size=4m,nr_inodes=16k,mode=755", executable=True)
+    os.chdir(base)
+    for directory in (WORKSPACE, TEMP, SESSIONS, PACKAGES, _EMPTY, "/etc", "/dev", "/proc", "/servers"):
+        os.makedirs("." + directory, exist_ok=True)
+    for name, target in links.items():
+        os.symlink(target, name)
+    os.symlink("sandbox/workspace", "workspace")
+    os.symlink("sandbox/tmp", "tmp")
+    os.symlink("/sandbox/tmp", "dev/shm")
+    with open("etc/passwd", "w", encoding="utf-8") as passwd:
+        passwd.write("sandbox:x:1000:1000::/workspace:/sbin/nologin\n")
+    for fd, target in binds:
+        _attach(fd, target)
+    for path in hidden:
+        _attach(_restricted_copy("." + _EMPTY, read_only | kernel.ATTR_NO_DEV | kernel.ATTR_NO_EXEC), path)
+    kernel.pivot_here()
+    kernel.restrict_mount_at("/", read_only | kernel.ATTR_NO_DEV)
+
+
+def _restricted_copy(path: str, attributes: int) -> int:
+    fd = kernel.clone_mount(path)
+    kernel.restrict_mount(fd, attributes)
+    return fd
+
+
+def _attach(fd: int, target: str) -> None:
+    """Attach at `target` of the new root, which is the current directory."""
+    place = "." + target
+    if not os.path.lexists(place):
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            os.makedirs(place)
+        else:
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            os.close(os.open(place, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+    kernel.attach_mount(fd, place)
+    os.close(fd)
+
+
+def _write(directory: int, name: str, text: str) -> None:
+    fd = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
+
+
+def _follow(child: int) -> None:
+    """End when the zygote ends. Keeps no descriptor, so that the gateway sees the zygote's end at once."""
+    kernel.close_from(0)
+    os.waitpid(child, 0)
+    os._exit(0)

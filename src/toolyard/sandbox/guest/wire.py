@@ -1,0 +1,203 @@
+"""Frames between a worker and the gateway, seen from the inside.
+
+A frame is four bytes of little-endian length and that many bytes of JSON. Calls may come from any thread and from
+any number of asyncio tasks at once; replies arrive in any order. Standard library only.
+"""
+
+import asyncio
+import itertools
+import json
+import socket
+import struct
+import threading
+from typing import Any
+
+_LENGTH = struct.Struct("<I")
+
+
+class ToolError(Exception):
+    """A tool failed or a call was refused; the message is the tool's own."""
+
+
+class Channel:
+    """The one connection to the gateway."""
+
+    def __init__(self, connection: socket.socket | None) -> None:
+        if connection is not None:
+            self._socket = connection
+        self._buffer = bytearray()
+        self._ids = itertools.count(1)
+        self._sending = threading.Lock()
+        self._state = threading.Condition()
+        self._reading = False
+        self._waiting: dict[int, _Waiter] = {}
+        self._watched: dict[int, tuple[asyncio.AbstractEventLoop, int]] = {}
+
+    def receive_with_descriptors(self) -> tuple[dict[str, Any], list[int]]:
+        """The first frame, with the descriptors that came along. Raises `EOFError` when the gateway is gone."""
+        head, descriptors, _, _ = socket.recv_fds(self._socket, _LENGTH.size, 4)
+        if not head:
+            raise EOFError
+        self._buffer += head
+        return self.receive(), list(descriptors)
+
+    def receive(self) -> dict[str, Any]:
+        """The next frame. Raises `EOFError` when the gateway is gone."""
+        while True:
+            frame = self._next_buffered()
+            if frame is not None:
+                return frame
+            data = self._socket.recv(1 << 16)
+            if not data:
+                raise EOFError
+            self._buffer += data
+
+    def send(self, body: str) -> None:
+        """Send one frame whose JSON text is `body`."""
+        data = body.encode()
+        with self._sending:
+            self._socket.sendall(_LENGTH.pack(len(data)) + data)
+
+    def call(self, tool: str, arguments: str) -> Any:
+        """Call `tool` with JSON text `arguments` and wait for the answer. Raises what the gateway answered."""
+        waiter = _Waiter()
+        number = self._post(waiter, tool, arguments)
+        state = self._state
+        while True:
+            with state:
+                while waiter.reply is None and self._reading:
+                    state.wait()
+                if waiter.reply is not None:
+                    break
+                self._reading = True
+            self._read_one(number)
+        return _value(waiter.reply)
+
+    async def call_async(self, tool: str, arguments: str) -> Any:
+        """Like `call`, without holding up other tasks of the running loop."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[dict[str, Any]] = loop.create_future()
+        self._watch(loop)
+        try:
+            self._post(_AsyncWaiter(loop, future), tool, arguments)
+            return _value(await future)
+        finally:
+            self._unwatch(loop)
+
+    def _post(self, waiter: "_Waiter", tool: str, arguments: str) -> int:
+        number = next(self._ids)
+        self._waiting[number] = waiter
+        self.send(f'{{"t":"call","id":{number},"tool":{json.dumps(tool)},"args":{arguments}}}')
+        return number
+
+    def _read_one(self, number: int) -> None:
+        """As the one reader, take frames until the reply to `number` or anybody else's has come."""
+        try:
+            frame = self.receive()
+        except BaseException:
+            with self._state:
+                self._reading = False
+                self._waiting.pop(number, None)
+                self._state.notify_all()
+            raise
+        with self._state:
+            self._reading = False
+            self._dispatch(frame)
+            self._state.notify_all()
+
+    def _dispatch(self, frame: dict[str, Any]) -> None:
+        waiter = self._waiting.pop(frame["id"], None)
+        if waiter is not None:
+            waiter.settle(frame)
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        key = id(loop)
+        count = self._watched.get(key, (loop, 0))[1]
+        if count == 0:
+            loop.add_reader(self._socket.fileno(), self._on_readable)
+        self._watched[key] = (loop, count + 1)
+
+    def _unwatch(self, loop: asyncio.AbstractEventLoop) -> None:
+        key = id(loop)
+        count = self._watched[key][1] - 1
+        if count:
+            self._watched[key] = (loop, count)
+        else:
+            del self._watched[key]
+            if not loop.is_closed():
+                loop.remove_reader(self._socket.fileno())
+
+    def _on_readable(self) -> None:
+        with self._state:
+            if self._reading:  # a thread is at it and will dispatch what belongs to tasks
+                return
+            try:
+                data = self._socket.recv(1 << 16, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            if not data:
+                raise EOFError
+            self._buffer += data
+            while (frame := self._next_buffered()) is not None:
+                self._dispatch(frame)
+            self._state.notify_all()
+
+    def _next_buffered(self) -> dict[str, Any] | None:
+        buffer = self._buffer
+        if len(buffer) < 4:
+            return None
+        end = 4 + _LENGTH.unpack_from(buffer)[0]
+        if len(buffer) < end:
+            return None
+        frame: dict[str, Any] = json.loads(bytes(buffer[4:end]))
+        del buffer[:end]
+        return frame
+
+
+class _Waiter:
+    __slots__ = ("reply",)
+
+    def __init__(self) -> None:
+        self.reply: dict[str, Any] | None = None
+
+    def settle(self, reply: dict[str, Any]) -> None:
+        self.reply = reply
+
+
+class _AsyncWaiter(_Waiter):
+    __slots__ = ("_future", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, future: "asyncio.Future[dict[str, Any]]") -> None:
+        super().__init__()
+        self._loop = loop
+        self._future = future
+
+    def settle(self, reply: dict[str, Any]) -> None:
+        self._loop.call_soon_threadsafe(self._settle_in_loop, reply)
+
+    def _settle_in_loop(self, reply: dict[str, Any]) -> None:
+        if not self._future.done():
+            self._future.set_result(reply)
+
+
+def _value(reply: dict[str, Any]) -> Any:
+    if reply["ok"]:
+        return reply["value"]
+    raise _error_type(reply["type"])(reply["message"])
+
+
+_error_types: dict[str, type[ToolError]] = {}
+
+
+def _error_type(name: str) -> type[ToolError]:
+    """An exception class called `name`: a `ToolError`, and also the built-in of that name when there is one."""
+    known = _error_types.get(name)
+    if known is not None:
+        return known
+    builtin = getattr(__import__("builtins"), name, None)
+    bases: tuple[type, ...] = (ToolError,)
+    if isinstance(builtin, type) and issubclass(builtin, Exception) and not issubclass(builtin, UnicodeError):
+        bases = (ToolError, builtin) if builtin is not Exception else (ToolError,)
+    made: type[ToolError] = ToolError if name == "ToolError" else type(name, bases, {"__module__": "__main__"})
+    _error_types[name] = made
+    return made

@@ -1,0 +1,259 @@
+"""The zygote: a warm interpreter inside the walls that forks one worker per run.
+
+Marked for security review. It is executed by the gateway with an empty environment and one descriptor, never sees a
+secret, and takes orders only from that descriptor. When the descriptor closes it ends, and every worker with it.
+Standard library only.
+"""
+
+import base64
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from typing import Any
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import kernel
+import seal
+import template
+
+del sys.path[0]  # the gateway's code is not importable by what runs here
+
+
+class Control:
+    """The gateway's orders: one JSON object a packet, with descriptors."""
+
+    def __init__(self, fd: int) -> None:
+        self.socket = socket.socket(fileno=fd)
+
+    def receive(self) -> tuple[dict[str, Any], list[int]]:
+        """The next order. Ends the process when the gateway is gone."""
+        packet, descriptors, _, _ = socket.recv_fds(self.socket, 1 << 20, 4)
+        if not packet:
+            os._exit(0)
+        return json.loads(packet), [kernel.move_away(fd) for fd in descriptors]
+
+    def send(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
+        """Answer the gateway."""
+        socket.send_fds(self.socket, [json.dumps(message).encode()], descriptors or [])
+
+
+class Zygote:
+    """What every worker is forked from, and the loop that does it."""
+
+    def __init__(self, control: Control, setup: dict[str, Any], pid_namespace: int | None, memory: int) -> None:
+        self._control = control
+        self._pid_namespace = pid_namespace
+        self._slots: dict[int, int] = {}
+        self._null = kernel.move_away(os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC))
+        self._seal = seal.Seal(setup, null=self._null, mapped_bytes=_mapped_bytes(memory))
+        self._wake_read, self._wake_write = (kernel.move_away(fd) for fd in os.pipe())
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+
+    def serve(self) -> None:
+        """Carry out orders until the gateway goes away."""
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        poll = select.poll()
+        poll.register(self._control.socket, select.POLLIN)
+        poll.register(self._wake_read, select.POLLIN)
+        while True:
+            for fd, _ in poll.poll():
+                if fd == self._wake_read:
+                    os.read(fd, 4096)
+                    self._reap()
+                else:
+                    self._obey(*self._control.receive())
+
+    def _obey(self, order: dict[str, Any], descriptors: list[int]) -> None:
+        name = order["op"]
+        try:
+            if name == "fork":
+                self._fork(order, descriptors)
+            elif name == "create":
+                self._create_workspace(order)
+            elif name == "adopt":
+                self._adopt_workspace(order, descriptors)
+            elif name == "lease":
+                self._lease_workspace(order)
+            elif name == "remove":
+                self._remove_workspace(order)
+            else:
+                raise ValueError(f"unknown order {name!r}")
+        except Exception as error:  # reported to the gateway, which decides; the next order may well succeed
+            answer = {"op": "failed", "order": name, "error": f"{type(error).__name__}: {error}"}
+            self._control.send(answer | {key: order[key] for key in ("slot", "ticket") if key in order})
+        finally:
+            for fd in descriptors:
+                os.close(fd)
+
+    def _fork(self, order: dict[str, Any], descriptors: list[int]) -> None:
+        slot = order["slot"]
+        if self._pid_namespace is not None:
+            kernel.unshare(kernel.NEW_PID)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                self._become_worker(order, *descriptors)
+        finally:
+            if self._pid_namespace is not None:
+                kernel.enter_namespace(self._pid_namespace, kernel.NEW_PID)
+        self._slots[pid] = slot
+        pidfd = kernel.open_pidfd(pid)
+        try:
+            self._control.send({"op": "forked", "slot": slot}, [pidfd])
+        finally:
+            os.close(pidfd)
+
+    def _become_worker(self, order: dict[str, Any], connection: int, output: int) -> None:
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            self._seal.live(order, connection, output)
+        except EOFError:
+            os._exit(0)  # the gateway dropped this worker before it got a run
+        except BaseException as error:
+            seal.report_broken(error)
+        os._exit(seal.BROKEN)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            slot = self._slots.pop(pid, None)
+            if slot is None:
+                continue
+            self._control.send(
+                {
+                    "op": "exited",
+                    "slot": slot,
+                    "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
+                    "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
+                    "cpu_seconds": usage.ru_utime + usage.ru_stime,
+                    "memory_peak_bytes": usage.ru_maxrss * 1024,
+                }
+            )
+
+    def _create_workspace(self, order: dict[str, Any]) -> None:
+        path = f"{template.SESSIONS}/{order['number']}"
+        os.mkdir(path)
+        try:
+            kernel.mount_tmpfs(path, f"size={order['bytes']},nr_inodes={order['files']},mode=777")
+            self._answer_with_mount(order, path)
+        except OSError:
+            os.rmdir(path)
+            raise
+
+    def _adopt_workspace(self, order: dict[str, Any], descriptors: list[int]) -> None:
+        path = f"{template.SESSIONS}/{order['number']}"
+        os.mkdir(path)
+        kernel.attach_mount(descriptors[0], path)
+        self._answer_with_mount(order, path)
+
+    def _lease_workspace(self, order: dict[str, Any]) -> None:
+        self._answer_with_mount(order, f"{template.SESSIONS}/{order['number']}")
+
+    def _remove_workspace(self, order: dict[str, Any]) -> None:
+        path = f"{template.SESSIONS}/{order['number']}"
+        kernel.unmount(path)
+        os.rmdir(path)
+        self._control.send({"op": "done", "ticket": order["ticket"]})
+
+    def _answer_with_mount(self, order: dict[str, Any], path: str) -> None:
+        fd = kernel.clone_mount(path)
+        try:
+            self._control.send({"op": "mount", "ticket": order["ticket"]}, [fd])
+        finally:
+            os.close(fd)
+
+
+def main() -> None:
+    """Build the walls, warm up, report, serve."""
+    control = Control(kernel.move_away(int(sys.argv[1])))
+    setup, _ = control.receive()
+    kernel.use_numbers(setup["syscalls"])
+    stage = "importing the standard library"
+    try:
+        for name in setup["preload"]:
+            _preload(name)
+        stage = "building the walls"
+        pid_namespace: int | None = None
+        missing: list[str] = []
+        if setup["tier"] == "namespace":
+            pid_namespace, memory, missing = template.enter(setup, lambda: _ask_for_map(control))
+            pid_namespace = kernel.move_away(pid_namespace)
+        else:
+            memory = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        _empty_environment()
+        stage = "importing packages"
+        packages = _import_packages(setup)
+        stage = "warming up"
+        seal.warm(setup)
+        zygote = Zygote(control, setup, pid_namespace, memory)
+        stage = "locking down"
+        layers = seal.lock_zygote(setup)
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        kernel.install_filter(base64.b64decode(setup["filters"]["template"]))
+    except Exception as error:
+        control.send({"op": "failed", "order": stage, "error": f"{type(error).__name__}: {error}"})
+        os._exit(1)
+    control.send({"op": "ready", "missing": missing, "layers": layers, "packages": packages})
+    zygote.serve()
+
+
+def _ask_for_map(control: Control) -> None:
+    control.send({"op": "map"})
+    control.receive()
+
+
+def _preload(name: str) -> None:
+    try:
+        importlib.import_module(name)
+    except ImportError:  # some builds of Python leave parts of the standard library out
+        return
+
+
+def _empty_environment() -> None:
+    os.environ.clear()
+    os.environ.update(
+        HOME="/workspace",
+        LANG="C.UTF-8",
+        OMP_NUM_THREADS="1",
+        OPENBLAS_NUM_THREADS="1",
+        MKL_NUM_THREADS="1",
+        POLARS_MAX_THREADS="2",
+    )
+
+
+def _import_packages(setup: dict[str, Any]) -> dict[str, str]:
+    """Import the named packages from where only they can be seen; says which failed and why."""
+    sys.path.append(setup["package_path"])
+    failed = {}
+    for name in setup["package_imports"]:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            failed[name] = str(error)
+    return failed
+
+
+def _mapped_bytes(statm: int) -> int:
+    try:
+        return int(os.read(statm, 128).split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    finally:
+        os.close(statm)
+
+
+if __name__ == "__main__":
+    main()
