@@ -1,0 +1,66 @@
+"""The `toolyard` command. A command's module is imported when it runs, so `--help` costs little more than Python.
+
+Exit codes: 0 done, 1 the agent's code failed or was refused, 2 a mistake in the request or a failure of this machine,
+130 after Ctrl-C, 143 after SIGTERM.
+"""
+
+import importlib
+import io
+import sys
+
+import click
+
+from toolyard import ToolyardError, __version__
+
+__all__ = ("main",)
+
+_COMMANDS = {
+    "bench": "Measure the sandbox beside a bare Python.",
+    "demo": "Show the sandbox at work.",
+    "doctor": "Show what isolation this machine offers.",
+    "run": "Run Python code in the sandbox.",
+}
+"""Each is the function of the same name in the module of the same name."""
+
+
+class _LazyGroup(click.Group):
+    """Lists its commands from the table above and imports one only to run it."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, placeholder, rest = super().resolve_command(ctx, args)
+        if name is None or placeholder is None:
+            return name, placeholder, rest
+        return name, getattr(importlib.import_module(f"{__name__}.{name}"), name), rest
+
+
+@click.group(
+    cls=_LazyGroup,
+    commands={name: click.Command(name, help=sentence) for name, sentence in _COMMANDS.items()},
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, message="toolyard %(version)s")
+def _toolyard() -> None:
+    """Run agent-written Python in a sealed sandbox."""
+
+
+def main() -> None:
+    """Run the command that the arguments name and exit with its code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # agent code prints what the locale may not be able to
+    try:
+        code = _toolyard.main(prog_name="toolyard", standalone_mode=False)
+    except click.Abort:
+        code = 130
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except ToolyardError as error:
+        click.echo(f"error: {error}", err=True)
+        code = 2
+    except Exception:  # noqa: BLE001 - the last frame: exit code 1 would say that the agent's code failed
+        sys.excepthook(*sys.exc_info())
+        click.echo("error: This is a fault in toolyard. Report it with the lines above.", err=True)
+        code = 2
+    sys.exit(code)

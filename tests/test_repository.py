@@ -1,0 +1,170 @@
+"""Promises about the repository as a whole: what is exported, pinned, shipped and marked."""
+
+import ast
+import importlib
+import pkgutil
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import click
+import pytest
+
+import toolyard
+import toolyard.cli
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "toolyard"
+GUEST = SOURCE / "sandbox" / "guest"
+LOCKS = ("requirements/dev.txt", "requirements/runtime.txt")
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages(toolyard.__path__, "toolyard.")
+    if module.name != "toolyard.__main__" and ".guest" not in module.name
+)
+
+
+@pytest.mark.parametrize("name", ["toolyard", *MODULES])
+def test_every_exported_name_exists(name: str) -> None:
+    """A module's `__all__` is a tuple of names that it has."""
+    module = importlib.import_module(name)
+
+    assert isinstance(module.__all__, tuple)
+    assert [each for each in module.__all__ if not hasattr(module, each)] == []
+
+
+@pytest.mark.parametrize("name", ["toolyard", "toolyard.sandbox"])
+def test_packages_export_all_their_public_names(name: str) -> None:
+    """What can be taken from a package without an underscore is what `__all__` promises, submodules aside."""
+    package = importlib.import_module(name)
+    submodules = {module.name for module in pkgutil.iter_modules(package.__path__)} | {"guest"}
+
+    public = {each for each in vars(package) if not each.startswith("_")} - submodules
+
+    assert public == set(package.__all__) - {"__version__"}
+
+
+def test_help_imports_no_part_of_the_product() -> None:
+    """`toolyard --help` pays for click alone, however much the commands import."""
+    code = """
+import sys
+import toolyard.cli
+sys.argv = ["toolyard", "--help"]
+try:
+    toolyard.cli.main()
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+
+    loaded = set(done.stderr.split())
+    assert {name for name in loaded if name.startswith("toolyard")} == {"toolyard", "toolyard.cli", "toolyard.errors"}
+    assert {"asyncio", "msgspec", "rich", "subprocess"} & loaded == set()
+
+
+@pytest.mark.parametrize("name", toolyard.cli._COMMANDS)
+def test_listed_commands_exist_and_say_the_same(name: str) -> None:
+    """The table that `--help` prints names a command that exists and opens its own help with the same sentence."""
+    command = getattr(importlib.import_module(f"toolyard.cli.{name}"), name)
+
+    assert isinstance(command, click.Command)
+    assert (command.help or "").split("\n")[0] == toolyard.cli._COMMANDS[name]
+
+
+def test_changelog_has_the_version() -> None:
+    """The newest entry of the changelog is the version that the package reports."""
+    headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert headings[0] == toolyard.__version__
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_lock_files_hold_no_address(lock: str) -> None:
+    """Where packages come from is the installing machine's choice: no URL, host, path or index option is pinned."""
+    text = (ROOT / lock).read_text(encoding="utf-8")
+
+    assert re.findall(r"\w+://\S*|^-.*| @ \S+", text, re.MULTILINE) == []
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_locked_version_has_hashes(lock: str) -> None:
+    """Each requirement is one exact version and at least one SHA-256."""
+    requirements = _read_lock(lock)
+
+    assert requirements
+    assert [each for each in requirements if not re.search(r"==\S+.* --hash=sha256:[0-9a-f]{64}\b", each)] == []
+
+
+def test_runtime_lock_is_part_of_the_development_lock() -> None:
+    """Tests run with the very versions that users are told to install."""
+    assert set(_read_lock("requirements/runtime.txt")) <= set(_read_lock("requirements/dev.txt"))
+
+
+def test_locks_hold_every_direct_dependency() -> None:
+    """A dependency added to `pyproject.toml` without `make lock` is noticed."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    runtime = {_name(each) for each in project["project"]["dependencies"]}
+    development = {_name(each) for each in project["dependency-groups"]["dev"]}
+
+    assert runtime - {_name(each) for each in _read_lock("requirements/runtime.txt")} == set()
+    assert (runtime | development) - {_name(each) for each in _read_lock("requirements/dev.txt")} == set()
+
+
+@pytest.mark.parametrize("file", sorted(GUEST.glob("*.py")), ids=lambda file: file.name)
+def test_guest_imports_only_the_standard_library_and_itself(file: Path) -> None:
+    """Inside the sandbox there is no site-packages and nothing of ours but this directory."""
+    siblings = {each.stem for each in GUEST.glob("*.py")}
+    imported = set()
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.add("." * node.level + (node.module or "").partition(".")[0])
+
+    assert imported - siblings - sys.stdlib_module_names == set()
+
+
+def test_marked_files_are_the_ones_that_contributing_lists() -> None:
+    """Review rules attach to file names, so the list that reviewers read matches the marks in the files."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    listed = [ROOT / name for name in re.findall(r"^- `(src/\S+)`$", text, re.MULTILINE)]
+    marked = {
+        file
+        for file in SOURCE.rglob("*.py")
+        if "Marked for security review" in (ast.get_docstring(ast.parse(file.read_bytes())) or "")
+    }
+
+    assert {path for path in listed if path.is_file()} - marked == set()
+    assert {file for file in marked if not any(file.is_relative_to(path) for path in listed)} == set()
+
+
+def test_wheel_holds_every_source_file(tmp_path: Path) -> None:
+    """What is installed from a wheel has the guest's files and the type marker, as the source tree has."""
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        packed = {name for name in wheel.namelist() if name.startswith("toolyard/")}
+
+    source = {file.relative_to(SOURCE.parent).as_posix() for file in SOURCE.rglob("*") if file.is_file()}
+    assert packed == {name for name in source if "__pycache__" not in name}
+
+
+def _read_lock(lock: str) -> list[str]:
+    """The requirements, each on one line without comments."""
+    text = re.sub(r"^\s*#.*\n", "", (ROOT / lock).read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return [" ".join(line.split()) for line in text.replace("\\\n", " ").splitlines() if line.strip()]
+
+
+def _name(requirement: str) -> str:
+    match = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert match is not None
+    return match[0].lower()
