@@ -92,7 +92,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     result: Any = None
     output: str = ""
     """Standard output and standard error, in the order they were written."""
-    output_cut: bool = False
     failure: Failure | None = None
     spill: Spill | None = None
     notes: tuple[str, ...] = ()

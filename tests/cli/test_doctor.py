@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from toolyard.sandbox.policy.levels import DEFAULT, PRESETS, IsolationPolicy
-from toolyard.sandbox.probe import Report
+from toolyard.sandbox.report import Report
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -15,7 +15,7 @@ from toolyard import ToolyardError, __version__
 __all__ = ("main",)
 
 _COMMANDS = {
-    "bench": "Measure the sandbox beside a bare Python.",
+    "bench": "Measure toolyard beside a yardstick, in one run.",
     "demo": "Show the sandbox at work.",
     "doctor": "Show what isolation this machine offers.",
     "run": "Run Python code in the sandbox.",

@@ -9,7 +9,8 @@ from toolyard.cli.terminal import columns, plain, screen, write
 from toolyard.errors import InvalidRequest
 from toolyard.sandbox import IsolationPolicy
 from toolyard.sandbox.policy.levels import DEFAULT, PRESETS
-from toolyard.sandbox.probe import Report, TierReport, examine
+from toolyard.sandbox.probe import examine
+from toolyard.sandbox.report import Report, TierReport
 
 __all__ = ("doctor",)
 

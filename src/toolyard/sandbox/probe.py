@@ -12,73 +12,19 @@ import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import msgspec
-
 from toolyard.errors import InvalidRequest, LevelUnavailable, SandboxBroken, SandboxUnavailable
 from toolyard.sandbox import spawn
 from toolyard.sandbox.packages import find_packages
 from toolyard.sandbox.policy.levels import DEFAULT, LEVELS, IsolationLevel, IsolationPolicy
-from toolyard.sandbox.pool import PoolOptions, Sandbox
+from toolyard.sandbox.pool import PoolOptions
+from toolyard.sandbox.report import Attack, Layer, LevelReport, Report, TierReport
+from toolyard.sandbox.run import Sandbox
 
-__all__ = ("Attack", "Layer", "LevelReport", "Report", "TierReport", "examine", "open_sandbox")
+__all__ = ("examine", "open_sandbox")
 
 _OWN_FILE = os.path.abspath(__file__)
 
 TIERS: tuple[spawn.Tier, ...] = ("namespace", "landlock")
-
-
-class Layer(msgspec.Struct, frozen=True, kw_only=True):
-    """One wall: whether it is there, what it is for, and what to do if it is not."""
-
-    name: str
-    present: bool
-    detail: str
-    meaning: str
-    remedy: str
-
-
-class Attack(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt of the probe; `held` says that it ended as it must, for a control that it succeeded."""
-
-    name: str
-    held: bool
-    detail: str
-
-
-class TierReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one tier came to on this machine."""
-
-    name: str
-    available: bool
-    reason: str
-    layers: tuple[Layer, ...] = ()
-    attacks: tuple[Attack, ...] = ()
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """Names of the layers that are not there."""
-        return tuple(layer.name for layer in self.layers if not layer.present)
-
-
-class LevelReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a level can be honoured here, and by which tier."""
-
-    honoured: bool
-    tier: str | None
-    reason: str
-
-
-class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything `toolyard doctor` knows."""
-
-    machine: str
-    kernel: str
-    python: str
-    user: str
-    resource_control: str
-    tiers: tuple[TierReport, ...]
-    levels: dict[str, LevelReport]
-    packages: dict[str, str]
 
 
 @contextlib.asynccontextmanager

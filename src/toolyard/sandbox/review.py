@@ -224,7 +224,6 @@ class _Rules:
         self._calls = 0
         self._tool_calls: int | None = 0
         self._tool_calls_in_loops = 0
-        self._imports: set[str] = set()
 
     def check(self, node: Noted, place: Place) -> None:
         """Apply every rule that speaks about this kind of node."""
@@ -251,7 +250,7 @@ class _Rules:
             calls=self._calls,
             tool_calls=self._tool_calls,
             tool_calls_in_loops=self._tool_calls_in_loops,
-            imports=tuple(sorted(self._imports)),
+            imports=tuple(sorted(self._survey.imports)),
         )
 
     # Imports
@@ -266,7 +265,6 @@ class _Rules:
         return self._allowed is not None and name in self._policy.refused_modules
 
     def _check_import(self, name: str, node: ast.expr | ast.stmt | ast.alias, place: Place) -> None:
-        self._imports.add(name)
         if self._is_importable(name):
             self._check_server(name, node)
         elif not place.is_optional:
@@ -283,7 +281,7 @@ class _Rules:
             name = f"{node.module}.{alias.name}"
             if self._is_refused(name):
                 self._check_import(name, alias, place)
-            else:
+            elif node.module.count(".") < 2:  # deeper, the module itself is the tool
                 self._check_server(name, alias)
 
     def _import_hint(self, name: str) -> str:
@@ -318,6 +316,7 @@ class _Rules:
         elif name == "builtins.getattr" and (attribute := text_of(node.args[1:])) is not None:
             self._check_walk(attribute, node.args[0], node)
         elif name in _IMPORTERS and text is not None and all(part.isidentifier() for part in text.split(".")):
+            self._survey.imports.add(text)
             self._check_import(text, node, place)
         elif name in _SLEEPS and number is not None and number > self._policy.wall_seconds:
             message = f"Sleeping for {number:g} s outlasts the wall limit of {self._policy.wall_seconds:g} s."
@@ -333,7 +332,7 @@ class _Rules:
         name = self._survey.resolve(node)
         if name is None:
             return
-        if self._is_refused(name) and self._is_importable(name.rpartition(".")[0]):
+        if self._is_refused(name) and name not in self._survey.imports:
             self._check_import(name, node, place)  # `urllib.request` after `import urllib`
         else:
             self._check_rule(advice.REFERENCES.get(name), name, node)
@@ -494,7 +493,9 @@ def _split_lines(code: str) -> list[str]:
 
 
 def _source_line(lines: list[str], line: int | None) -> str | None:
-    return _shorten(lines[line - 1], 200) if line and line <= len(lines) else None
+    if not line or line > len(lines):
+        return None
+    return _shorten(lines[line - 1], 200).encode(errors="replace").decode()
 
 
 def _column(lines: list[str], line: int, offset: int) -> int:

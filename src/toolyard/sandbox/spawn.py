@@ -120,6 +120,7 @@ def start(
             stderr=stderr_fd,
             close_fds=True,
             pass_fds=[theirs.fileno()],
+            start_new_session=True,  # no terminal, and no process group that the gateway is in
         )
     except OSError as error:
         ours.close()

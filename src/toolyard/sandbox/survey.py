@@ -56,6 +56,8 @@ class Survey:
         """Loads, calls, imports and operations, for the second pass."""
         self.values: set[int] = set()
         """Nodes whose item or attribute is taken, so that they are data rather than functions."""
+        self.imports: set[str] = set()
+        """Modules that import statements name."""
         self.misplaced: list[Misplaced] = []
         """Statements in places that Python does not allow, with its own message."""
         self.loops = 0
@@ -150,10 +152,13 @@ class Survey:
     def _visit_import(self, node: ast.Import, place: Place) -> _Inside:
         for alias in node.names:
             root = alias.name.partition(".")[0]
+            self.imports.add(alias.name)
             self._bind(alias.asname or root, alias.name if alias.asname else root, place)
         return self._note(node, place)
 
     def _visit_import_from(self, node: ast.ImportFrom, place: Place) -> _Inside:
+        if node.module is not None and not node.level:
+            self.imports.add(node.module)
         for alias in node.names:
             self._bind(alias.asname or alias.name, None if node.level else f"{node.module}.{alias.name}", place)
         return self._note(node, place)

@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import socket
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -29,6 +30,7 @@ OnOutput = Callable[[str], None]
 _EXIT_SECONDS = 10.0  # for a killed worker to be reaped
 _LEAVE_SECONDS = 2.0  # for one that hung up to be gone
 _FRAME_OVERHEAD = 64 << 10
+_UNREAD_BYTES = 64 << 20  # of answers that wait for the code to read them
 _CALLS_PAST_LIMIT = 100  # after so many refused calls the code is not going to stop by itself
 
 _LIMITS: dict[FailureKind, tuple[str, str]] = {
@@ -69,12 +71,15 @@ class Worker(asyncio.Protocol):
         self._on_output: OnOutput | None = None
         self._calls: set[asyncio.Task[None]] = set()
         self._call_ids: set[int] = set()
+        self._backlog: deque[wire.Call] = deque()
         self._call_count = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._output: list[str] = []
         self._output_bytes = 0
         self._output_open = False
         self._is_sealed = False
+        self._is_probe = False
+        self._call_bytes = 0
         self._done: wire.Done | None = None
         self._attacked: wire.Attacked | None = None
         self._failure: Failure | None = None
@@ -101,6 +106,7 @@ class Worker(asyncio.Protocol):
         policy: IsolationPolicy,
         on_call: OnCall | None,
         on_output: OnOutput | None,
+        is_probe: bool = False,
     ) -> End:
         """Seal the worker, run the job, and say how it ended.
 
@@ -110,6 +116,8 @@ class Worker(asyncio.Protocol):
         self._policy = policy
         self._on_call = on_call
         self._on_output = on_output
+        self._is_probe = is_probe
+        self._call_bytes = policy.call_bytes
         self._reader.max_bytes = max(policy.result_bytes, policy.call_bytes) + _FRAME_OVERHEAD
         self._loop.add_reader(self.fork.output_fd, self._on_output_readable)
         self._output_open = True
@@ -186,7 +194,10 @@ class Worker(asyncio.Protocol):
             return
         try:
             for body in self._reader.feed(data):
-                self._take(wire.parse(body))
+                frame = wire.parse(body)
+                if isinstance(frame, wire.Call) and len(body) > self._call_bytes + _FRAME_OVERHEAD:
+                    raise wire.ProtocolError(f"a call of {len(body):,} bytes")
+                self._take(frame)
                 if self._ended.done():
                     return
         except wire.ProtocolError as error:
@@ -216,6 +227,8 @@ class Worker(asyncio.Protocol):
             self._done = frame
             self._ended.set_result(None)
         elif isinstance(frame, wire.Attacked):
+            if not self._is_probe:
+                raise wire.ProtocolError("an answer that nobody asked for")
             self._attacked = frame
             self._ended.set_result(None)
         else:
@@ -235,11 +248,26 @@ class Worker(asyncio.Protocol):
             self._reply_error(frame.id, "CallsExceeded", f"The run may make at most {limit:,} tool calls.")
             return
         self._call_ids.add(frame.id)
+        if len(self._calls) < self._policy.concurrent_calls:
+            self._start_call(frame)
+        else:
+            # One read may hold many calls: those over the limit wait here, the rest in the worker.
+            self._backlog.append(frame)
+            self._transport.pause_reading()
+
+    def _start_call(self, frame: wire.Call) -> None:
         task = self._loop.create_task(self._answer(frame))
         self._calls.add(task)
-        task.add_done_callback(self._calls.discard)
-        if len(self._call_ids) >= self._policy.concurrent_calls:
-            self._transport.pause_reading()
+        task.add_done_callback(self._end_call)
+
+    def _end_call(self, task: "asyncio.Task[None]") -> None:
+        self._calls.discard(task)
+        if self._ended.done() or self._transport is None or self._transport.is_closing():
+            return
+        if self._backlog:
+            self._start_call(self._backlog.popleft())
+        if not self._backlog:
+            self._transport.resume_reading()
 
     async def _answer(self, frame: wire.Call) -> None:
         try:
@@ -251,12 +279,15 @@ class Worker(asyncio.Protocol):
                 body = msgspec.json.encode({"t": "reply", "id": frame.id, "ok": True, "value": value})
             except Exception as error:  # noqa: BLE001 - the callback's failure is the code's to handle
                 self._reply_error(frame.id, type(error).__name__, str(error))
+            except asyncio.CancelledError:
+                if self._ended.done():
+                    raise
+                # Something the callback waited for was cancelled; the run goes on and its code must hear of it.
+                self._reply_error(frame.id, "ToolError", f"The call of {frame.tool!r} was cancelled.")
             else:
                 self._send(body)
         finally:
             self._call_ids.discard(frame.id)
-            if self._transport is not None and not self._transport.is_closing():
-                self._transport.resume_reading()
 
     def _reply_error(self, number: int, type_name: str, message: str) -> None:
         message = message.encode("utf-8", "replace").decode()
@@ -266,6 +297,8 @@ class Worker(asyncio.Protocol):
     def _send(self, body: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(wire.pack(body))
+            if self._transport.get_write_buffer_size() > _UNREAD_BYTES and not self._ended.done():
+                self._fail("protocol", "The worker broke the protocol: it does not read the answers to its calls.")
 
     def _on_output_readable(self) -> None:
         assert self._policy is not None
@@ -293,7 +326,7 @@ class Worker(asyncio.Protocol):
                     self._host_error = error
                     if not self._ended.done():
                         self._ended.set_result(None)
-        if len(data) > room and not self._ended.done():
+        if len(data) > room and self._failure is None:
             self._fail("output", f"The code wrote more than {self._policy.output_bytes:,} bytes of output.")
 
     def _drain_output(self) -> None:

@@ -7,6 +7,7 @@ a descriptor of the root, one component at a time and never through a link: the 
 
 import os
 import re
+import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,29 +111,26 @@ class Workspace:
         return folder
 
     def _walk(self) -> Iterator[WorkspaceFile]:
-        waiting = [(os.open(".", _FOLDER, dir_fd=self.root_fd), "", 0)]
-        try:
-            while waiting:
-                folder, prefix, depth = waiting.pop()
-                try:
-                    with os.scandir(folder) as entries:
-                        for entry in entries:
-                            try:
-                                status = entry.stat(follow_symlinks=False)
-                            except FileNotFoundError:
-                                continue  # a run of this session is deleting files
-                            kind = _kind(status.st_mode)
-                            yield WorkspaceFile(path=prefix + entry.name, kind=kind, bytes=status.st_size)
-                            if kind == "folder" and depth < _LISTED_DEPTH:
-                                try:
-                                    deeper = os.open(entry.name, _FOLDER, dir_fd=folder)
-                                except OSError:
-                                    continue  # gone, or closed to us by the code: listed without its content
-                                waiting.append((deeper, f"{prefix}{entry.name}/", depth + 1))
-                finally:
-                    os.close(folder)
-        finally:
-            for folder, _, _ in waiting:
+        waiting = [""]
+        while waiting:
+            prefix = waiting.pop()
+            try:
+                # By its path, so that one descriptor is open however many folders the code has made.
+                folder, _ = self._open_folder(f"{prefix}*", make=False)
+            except InvalidRequest:
+                continue  # gone, or closed to us by the code: listed without its content
+            try:
+                with os.scandir(folder) as entries:
+                    for entry in entries:
+                        try:
+                            status = entry.stat(follow_symlinks=False)
+                        except FileNotFoundError:
+                            continue  # a run of this session is deleting files
+                        kind = _kind(status.st_mode)
+                        yield WorkspaceFile(path=prefix + entry.name, kind=kind, bytes=status.st_size)
+                        if kind == "folder" and prefix.count("/") < _LISTED_DEPTH:
+                            waiting.append(f"{prefix}{entry.name}/")
+            finally:
                 os.close(folder)
 
 
@@ -147,15 +145,26 @@ def check_session_name(session: str) -> str:
 
 
 def directory_usage(directory: Path) -> tuple[int, int]:
-    """Bytes and entries below `directory`, links not followed; what vanishes meanwhile does not count."""
+    """Bytes and entries below `directory`, links not followed; what vanishes meanwhile does not count.
+
+    Raises `OSError` when a folder is closed to us or too deep to be named: what is in it could be of any size.
+    """
     total, entries = 0, 0
-    for root, folders, files in os.walk(directory, onerror=None, followlinks=False):
-        for name in (*folders, *files):
-            entries += 1
-            try:
-                total += os.lstat(os.path.join(root, name)).st_blocks * 512
-            except FileNotFoundError:
-                continue
+    waiting = [str(directory)]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as found:
+                for entry in found:
+                    try:
+                        status = entry.stat(follow_symlinks=False)
+                    except FileNotFoundError:
+                        continue
+                    entries += 1
+                    total += status.st_blocks * 512
+                    if stat.S_ISDIR(status.st_mode):
+                        waiting.append(entry.path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
     return total, entries
 
 
@@ -170,6 +179,7 @@ def remove_directory(directory: Path) -> None:
     except FileNotFoundError:
         return
     moved = 0
+    unused = f".removed-{secrets.token_hex(8)}"
     try:
         while names := os.listdir(top):
             for name in names:
@@ -182,7 +192,7 @@ def remove_directory(directory: Path) -> None:
                         if _is_folder(child, folder):
                             os.close(_open_anyway(child, folder))
                             moved += 1
-                            os.rename(child, f".removed-{moved}", src_dir_fd=folder, dst_dir_fd=top)
+                            os.rename(child, f"{unused}-{moved}", src_dir_fd=folder, dst_dir_fd=top)
                         else:
                             os.unlink(child, dir_fd=folder)
                 finally:

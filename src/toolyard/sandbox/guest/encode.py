@@ -132,12 +132,12 @@ _namespace: Callable[[type], dict[str, object]] = type.__dict__["__dict__"].__ge
 _raw_name: Callable[[type], str] = type.__dict__["__name__"].__get__
 
 
-def _plain_cost(value: Any, limit: int, depth: int = 0) -> int | None:
+def _plain_cost(value: Any, limit: int, levels: int) -> int | None:
     """Return how many bytes `value` takes at least, or `None` if it is not plain, too deep or over the limit.
 
     Most results are plain. This finds it out for little more than what `json.dumps` takes.
     """
-    if depth == _PLAIN_DEPTH:
+    if levels == 0:
         return None
     cost = 1 + len(value)
     items = value
@@ -163,7 +163,7 @@ def _plain_cost(value: Any, limit: int, depth: int = 0) -> int | None:
                 return None
             cost += 3
         elif kind is dict or kind is list or kind is tuple:
-            inner = _plain_cost(item, limit - cost, depth + 1)
+            inner = _plain_cost(item, limit - cost, levels - 1)
             if inner is None:
                 return None
             cost += inner
@@ -238,20 +238,25 @@ class _Conversion:
         self.kinds_kept.append(kind)  # Else its id could become the id of another class.
         return found
 
+    def is_plain(self, value: Any) -> bool:
+        """Return whether the open `value` can be left as it is, and if so spend what it takes."""
+        cost = _plain_cost(value, self.left, min(_PLAIN_DEPTH, MAX_DEPTH + 1 - len(self.opened)))
+        if cost is not None:
+            self.spend(cost)
+        return cost is not None
+
     def sequence(self, items: Iterable[Any]) -> list[Any] | tuple[Any, ...]:
         if type(items) is list or type(items) is tuple:
             self.room(2 * len(items))
-            if (cost := _plain_cost(items, self.left)) is not None:
-                self.spend(cost)
+            if self.is_plain(items):
                 return items
         self.spend(1)
         plain = []
-        self.path.append(0)
         for index, item in enumerate(items):
-            self.path[-1] = index
             self.spend(1)
+            self.path.append(index)
             plain.append(self.convert(item))
-        self.path.pop()
+            self.path.pop()
         return plain
 
     def keyed(self, pairs: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
@@ -348,10 +353,7 @@ def _tuple(c: _Conversion, value: Any, base: Any) -> Any:
 
 def _dict(c: _Conversion, value: Any, base: Any) -> Any:
     c.room(5 * base.__len__(value))
-    if type(value) is dict and (cost := _plain_cost(value, c.left)) is not None:
-        c.spend(cost)
-        return value
-    return c.keyed(base.items(value))
+    return value if type(value) is dict and c.is_plain(value) else c.keyed(base.items(value))
 
 
 def _mapping(c: _Conversion, value: Any, base: Any) -> Any:
@@ -370,7 +372,7 @@ def _set(c: _Conversion, value: Any, base: Any) -> Any:
     if ordered:
         try:
             items.sort()
-        except TypeError:
+        except Exception:
             ordered = False
     return c.sequence(items) if ordered else sorted(c.sequence(items), key=_dumps)
 
@@ -672,7 +674,7 @@ _NOUNS: dict[type, str] = {
 
 
 def _name(kind: type) -> str:
-    return _cut(str.__str__(_raw_name(kind)).encode(errors="replace").decode(), 60)
+    return _cut(str.__str__(_raw_name(kind)), 60)
 
 
 def _shown(key: object) -> str:
@@ -705,15 +707,16 @@ def _with_keys(shape: str, keys: dict[str, Any]) -> str:
 
 # --- Previews ---------------------------------------------------------------------------------------------------------
 
-_FLOOR = 48
-"""Bytes in which anything can be shown as at least a marker."""
+_LONG_NUMBER = "… (a number too long to show)"
 _PREVIEW_DEPTH = 32
 _AIM = 3
-"""Items of a list that are shown, cut if need be, before any is shown whole."""
+"""Items of a list that are shown, cut if need be, before any further one is shown whole."""
+_USEFUL = 64
+"""Bytes below which a second or third item would be little more than its marker."""
 
 
 def _pruned(value: Any, room: int, depth: int) -> Any:
-    """Return `value` in at most `room` bytes; `room` is at least `_FLOOR` or the size of `value`."""
+    """Return `value` in at most `room` bytes, which must be no fewer than `_least` says."""
     if _size(value, room) <= room:
         return value
     if type(value) is str:
@@ -722,7 +725,7 @@ def _pruned(value: Any, room: int, depth: int) -> Any:
         return _pruned_list(value, room, depth)
     if type(value) is dict:
         return _pruned_object(value, room, depth)
-    return "… (a number too long to show)"
+    return _LONG_NUMBER
 
 
 def _pruned_text(text: str, room: int) -> str:
@@ -741,20 +744,18 @@ def _shortened(text: str, characters: int) -> str:
 
 
 def _pruned_list(items: list[Any], room: int, depth: int) -> list[Any]:
-    left = room - len("[]") - _size(_marker(len(items), "item"), room)
+    left = room - _least(items)
     first: list[Any] = []
-    if depth < _PREVIEW_DEPTH:
-        for item in items[:_AIM]:
-            left -= 1
-            if _floor(item) + sum(map(_floor, first)) > left:
-                left += 1
-                break
-            first.append(item)
-    shown = _shared_out(first, left, depth)
-    left -= sum(_size(item, room) for item in shown)
+    wanted = 0
+    for item in items[:_AIM] if depth < _PREVIEW_DEPTH else ():
+        wanted += min(_size(item, _USEFUL), _USEFUL) + len(",")
+        if wanted > left and (first or _least(item) + len(",") > left):
+            break
+        first.append(item)
+    shown, left = _shared_out(first, left - sum(_least(item) + len(",") for item in first), depth)
     if len(shown) == _AIM:
         for item in items[_AIM:]:
-            left -= _size(item, left) + 1
+            left -= _size(item, left) + len(",")
             if left < 0:
                 break
             shown.append(item)
@@ -762,39 +763,51 @@ def _pruned_list(items: list[Any], room: int, depth: int) -> list[Any]:
 
 
 def _pruned_object(pairs: dict[str, Any], room: int, depth: int) -> dict[str, Any]:
-    left = room - _size(_marker(len(pairs), "key"), room)
-    floors = 0
+    left = room - _least(pairs)
     first: dict[str, Any] = {}
     for key, item in pairs.items() if depth < _PREVIEW_DEPTH else ():
-        key_bytes = _size(key, room) + len(":,")
-        floors += _floor(item)
-        if key_bytes + floors > left:
+        if key == "…":
+            continue  # It would be taken for the marker of what is left out.
+        need = _size(key, room) + _least(item) + len(":,")
+        if need > left:
             break
-        # The key that marks what is left out must not be taken for one of the object's own.
-        if key != "…":
-            left -= key_bytes
-            first[key] = item
-    shown = dict(zip(first, _shared_out(list(first.values()), left, depth), strict=True))
-    return shown if len(shown) == len(pairs) else shown | _marker(len(pairs) - len(shown), "key")
+        left -= need
+        first[key] = item
+    shown, _ = _shared_out(list(first.values()), left, depth)
+    plain = dict(zip(first, shown, strict=True))
+    return plain if len(plain) == len(pairs) else plain | _marker(len(pairs) - len(plain), "key")
 
 
-def _shared_out(values: list[Any], room: int, depth: int) -> list[Any]:
-    """Return all values, the small ones whole and the others cut to equal shares of what is left."""
-    sizes = [_size(value, room) for value in values]
+def _shared_out(values: list[Any], spare: int, depth: int) -> tuple[list[Any], int]:
+    """Return all values, cut to the least they need and equal shares of `spare`, and what is left of it.
+
+    The small ones come first, so that what they do not use goes to the others.
+    """
+    sizes = [_size(value, _least(value) + spare) for value in values]
     shown = list(values)
     for done, position in enumerate(sorted(range(len(values)), key=sizes.__getitem__)):
-        share = room // (len(values) - done)
+        least = _least(values[position])
+        share = least + spare // (len(values) - done)
         shown[position] = _pruned(values[position], share, depth + 1)
-        room -= _size(shown[position], share)
-    return shown
+        spare -= _size(shown[position], share) - least
+    return shown, spare
 
 
 def _marker(left_out: int, noun: str) -> dict[str, str]:
     return {"…": f"{left_out} more {noun}" + ("" if left_out == 1 else "s")}
 
 
-def _floor(value: Any) -> int:
-    return min(_size(value, _FLOOR), _FLOOR)
+def _least(value: Any) -> int:
+    """Return the size of the shortest form that a preview can give to `value`."""
+    shortest: Any = _LONG_NUMBER
+    if type(value) is str:
+        shortest = _shortened(value, 0)
+    elif type(value) is list:
+        shortest = [_marker(len(value), "item")]
+    elif type(value) is dict:
+        shortest = _marker(len(value), "key")
+    least = _size(shortest, 64)
+    return min(least, _size(value, least))
 
 
 def _size(value: Any, room: int) -> int:

@@ -52,7 +52,7 @@ def set_import_rule(allowed: list[str] | None, refused: list[str], level: str) -
 
 def run(job: dict[str, Any], channel: wire.Channel) -> None:
     """Execute the job's code and send the one `done` frame."""
-    source = job["code"].splitlines()
+    source = _lines(job["code"])
     names: dict[str, Any] = {}
     try:
         names = _namespace(job, channel)
@@ -91,7 +91,9 @@ def take_over_output() -> None:
     """Point the standard streams at this worker's own output, unbuffered, and give it its own randomness."""
     for stream in ("stdout", "stderr"):
         raw = io.FileIO(1, "w", closefd=False)
-        setattr(sys, stream, io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", write_through=True))
+        text = io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", write_through=True)
+        setattr(sys, stream, text)
+        setattr(sys, f"__{stream}__", text)
     _reseed()
 
 
@@ -111,16 +113,20 @@ def _namespace(job: dict[str, Any], channel: wire.Channel) -> dict[str, Any]:
     sys.modules["__main__"] = module
     names = module.__dict__
     names["__builtins__"] = _builtins
-    context = job["context"]
-    for name, value in context.items():
-        if name.isidentifier() and not keyword.iskeyword(name) and name not in ("context", "result"):
-            names[name] = value
-    names["context"] = context
+    context = names["context"] = job["context"]
     names["call_tool"] = _tool_caller(channel, job["call_bytes"])
     names["ToolError"] = wire.ToolError
     names.update(transform.names())
-    linecache.cache[failures.AGENT_FILE] = (len(job["code"]), None, job["code"].splitlines(True), failures.AGENT_FILE)
+    for name, value in context.items():
+        if name.isidentifier() and not keyword.iskeyword(name) and name != "result":
+            names.setdefault(name, value)
+    linecache.cache[failures.AGENT_FILE] = (len(job["code"]), None, _lines(job["code"]), failures.AGENT_FILE)
     return names
+
+
+def _lines(code: str) -> list[str]:
+    """The lines as the compiler counts them; `splitlines` would also split at form feeds and the like."""
+    return io.StringIO(code, newline=None).readlines()
 
 
 def _tool_caller(channel: wire.Channel, max_bytes: int) -> Any:
@@ -170,9 +176,8 @@ def _parse(code: str) -> ast.Module:
 
 def _join_threads() -> None:
     """Wait for threads the code started, as the interpreter does at its end."""
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            thread.join()
+    # Idle threads of an executor wait for this signal to end, so joining them without it would wait for ever.
+    threading._shutdown()  # type: ignore[attr-defined]
 
 
 def _success(job: dict[str, Any], value: Any) -> str:
@@ -183,8 +188,9 @@ def _success(job: dict[str, Any], value: Any) -> str:
         os.makedirs(os.path.dirname(job["spill"]), exist_ok=True)
         with open(job["spill"], "w", encoding="utf-8") as file:
             file.write(text)
-        spill = {"path": job["spill"], "bytes": size, "shape": encode.describe(value)}
-        text = json.dumps(encode.preview(json.loads(text), max_bytes=job["inline_bytes"]))
+        plain = json.loads(text)
+        spill = {"path": job["spill"], "bytes": size, "shape": encode.describe(plain)}
+        text = json.dumps(encode.preview(plain, max_bytes=job["inline_bytes"]))
     return (
         f'{{"t":"done","ok":true,"result":{text},"notes":{json.dumps(notes)},"spill":{json.dumps(spill)},{_usage()}}}'
     )

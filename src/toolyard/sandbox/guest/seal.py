@@ -31,9 +31,8 @@ _RULESET = 4
 class Seal:
     """Everything prepared once in the zygote so that sealing a worker takes a handful of calls."""
 
-    def __init__(self, setup: dict[str, Any], *, null: int, mapped_bytes: int) -> None:
+    def __init__(self, setup: dict[str, Any], *, mapped_bytes: int) -> None:
         self._setup = setup
-        self._null = null
         self._mapped_bytes = mapped_bytes
         self._namespace = setup["tier"] == "namespace"
         self._filter = base64.b64decode(setup["filters"]["worker"])
@@ -82,7 +81,8 @@ class Seal:
         )
 
     def _lay_descriptors(self, connection: int, output: int) -> None:
-        os.dup2(self._null, 0)
+        # Opened anew: a flag or lock that one worker sets on a shared one would be seen by all others.
+        os.dup2(os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC), 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.dup2(connection, _CONNECTION, inheritable=False)

@@ -8,6 +8,7 @@ it gives the answer. Line numbers are kept. Standard library only.
 import ast
 import asyncio
 import inspect
+import types
 from collections.abc import Awaitable
 from typing import Any
 
@@ -37,7 +38,8 @@ def names() -> dict[str, Any]:
 
 
 def _defer(function: Any, /, *arguments: Any, **named: Any) -> Any:
-    later = getattr(function, "__toolyard_async__", None)
+    # Only of plain functions: an object may answer to any attribute.
+    later = getattr(function, "__toolyard_async__", None) if isinstance(function, types.FunctionType) else None
     return function(*arguments, **named) if later is None else later(*arguments, **named)
 
 

@@ -103,6 +103,9 @@ class Channel:
         with self._state:
             self._reading = False
             self._dispatch(frame)
+            # What came along must not stay here: a task that waits for it is woken by the socket only.
+            while (more := self._next_buffered()) is not None:
+                self._dispatch(more)
             self._state.notify_all()
 
     def _dispatch(self, frame: dict[str, Any]) -> None:
@@ -173,7 +176,10 @@ class _AsyncWaiter(_Waiter):
         self._future = future
 
     def settle(self, reply: dict[str, Any]) -> None:
-        self._loop.call_soon_threadsafe(self._settle_in_loop, reply)
+        try:
+            self._loop.call_soon_threadsafe(self._settle_in_loop, reply)
+        except RuntimeError:
+            return  # the loop is closed: whoever called gave up
 
     def _settle_in_loop(self, reply: dict[str, Any]) -> None:
         if not self._future.done():

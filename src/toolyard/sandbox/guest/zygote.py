@@ -49,8 +49,7 @@ class Zygote:
         self._control = control
         self._pid_namespace = pid_namespace
         self._slots: dict[int, int] = {}
-        self._null = kernel.move_away(os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC))
-        self._seal = seal.Seal(setup, null=self._null, mapped_bytes=_mapped_bytes(memory))
+        self._seal = seal.Seal(setup, mapped_bytes=_mapped_bytes(memory))
         self._wake_read, self._wake_write = (kernel.move_away(fd) for fd in os.pipe())
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
@@ -201,6 +200,7 @@ def main() -> None:
         zygote = Zygote(control, setup, pid_namespace, memory)
         stage = "locking down"
         layers = seal.lock_zygote(setup)
+        _cover_tracks()
         gc.collect()
         gc.freeze()
         gc.disable()
@@ -210,6 +210,24 @@ def main() -> None:
         os._exit(1)
     control.send({"op": "ready", "missing": missing, "layers": layers, "packages": packages})
     zygote.serve()
+
+
+def _cover_tracks() -> None:
+    """Take the gateway's names out of what the code sees first; they are no secret, but none of its business."""
+    for name in (
+        "attacks",
+        "encode",
+        "failures",
+        "imports",
+        "kernel",
+        "runner",
+        "seal",
+        "template",
+        "transform",
+        "wire",
+    ):
+        del sys.modules[name]
+    sys.argv[:] = ["<agent>"]
 
 
 def _ask_for_map(control: Control) -> None:

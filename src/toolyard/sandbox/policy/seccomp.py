@@ -50,6 +50,8 @@ def build_filters(policy: IsolationPolicy, *, machine: str, tier: Literal["names
     table = numbers(machine)
     setup_calls = _SETUP_CALLS + (_NAMESPACE_SETUP_CALLS if tier == "namespace" else ())
     template_rules = {**dict.fromkeys(_AGENT_CALLS + setup_calls, _ALLOW), **_TEMPLATE_RULES}
+    if tier == "landlock":
+        template_rules |= _LANDLOCK_RULES
     worker_rules = {**dict.fromkeys(setup_calls, _DENY), **_worker_rules(policy, tier)}
 
     passed = {table[name]: action for name, action in template_rules.items() if name in table}
@@ -178,9 +180,10 @@ _FILE_CALLS = """
     lseek dup dup2 dup3 fcntl ioctl flock fsync fdatasync truncate ftruncate fallocate fadvise64 sendfile
     copy_file_range stat lstat fstat newfstatat statx statfs fstatfs access faccessat faccessat2 getdents getdents64
     getcwd chdir fchdir mkdir mkdirat rmdir rename renameat renameat2 link linkat unlink unlinkat symlink symlinkat
-    readlink readlinkat chmod fchmod fchmodat fchmodat2 umask utime utimes futimesat utimensat getxattr lgetxattr
-    fgetxattr listxattr llistxattr flistxattr
+    readlink readlinkat umask
 """
+_MODE_AND_TIME_CALLS = "chmod fchmod fchmodat fchmodat2 utime utimes futimesat utimensat"
+_ATTRIBUTE_CALLS = "getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr"
 _MEMORY_CALLS = """
     brk mmap munmap mremap mprotect madvise msync get_mempolicy membarrier
 """
@@ -200,14 +203,22 @@ _SOCKET_AND_WAIT_CALLS = """
     socketpair sendto recvfrom sendmsg recvmsg shutdown getsockname getpeername getsockopt pipe pipe2 eventfd eventfd2
     poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2
 """
-_AGENT_CALLS = _words(_FILE_CALLS, _MEMORY_CALLS, _PROCESS_CALLS, _SIGNAL_AND_TIME_CALLS, _SOCKET_AND_WAIT_CALLS)
+_AGENT_CALLS = _words(
+    _FILE_CALLS,
+    _MODE_AND_TIME_CALLS,
+    _ATTRIBUTE_CALLS,
+    _MEMORY_CALLS,
+    _PROCESS_CALLS,
+    _SIGNAL_AND_TIME_CALLS,
+    _SOCKET_AND_WAIT_CALLS,
+)
 
 _SETUP_CALLS = _words("""
     capset landlock_create_ruleset landlock_add_rule landlock_restrict_self seccomp setresuid setresgid setgroups
-    setrlimit sched_setaffinity pidfd_open pidfd_send_signal
+    setrlimit sched_setaffinity pidfd_open
 """)
 _NAMESPACE_SETUP_CALLS = _words("""
-    unshare setns mount umount2 move_mount open_tree fsopen fsconfig fsmount mount_setattr
+    unshare setns mount umount2 move_mount open_tree
 """)
 
 # CLONE_NEWNS, _NEWCGROUP, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID and _NEWNET. CLONE_NEWTIME shares a bit with the exit
@@ -284,6 +295,13 @@ _TEMPLATE_RULES: Mapping[str, _Action] = {
     "recvmsg": _any_bit(_low(2), _MSG_OOB, then=_DENY, otherwise=_ALLOW),
 }
 
+# Landlock covers neither the mode and times of a file nor its attributes, and files of the host may belong to the
+# worker's user. Setting the former is pretended, since every copy of a file does it.
+_LANDLOCK_RULES: Mapping[str, _Action] = {
+    **dict.fromkeys(_words(_MODE_AND_TIME_CALLS), _errno(0)),
+    **dict.fromkeys(_words(_ATTRIBUTE_CALLS), _errno(errno.EOPNOTSUPP)),
+}
+
 
 def _worker_rules(policy: IsolationPolicy, tier: Literal["namespace", "landlock"]) -> dict[str, _Action]:
     rules: dict[str, _Action] = {
@@ -302,6 +320,8 @@ def _worker_rules(policy: IsolationPolicy, tier: Literal["namespace", "landlock"
         # Without a pid namespace the host's processes are in reach.
         rules["kill"] = rules["tgkill"] = _allow_only(_low(0), (_OWN_PID,), otherwise=_DENY)
         rules["tkill"] = _DENY
+    else:
+        rules["kill"] = _choose(_low(0), {0: _DENY}, otherwise=_ALLOW)  # a process group may reach out of a namespace
     return rules
 
 

@@ -1,0 +1,329 @@
+"""The sandbox: one run from code to outcome."""
+
+import asyncio
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from toolyard.errors import InvalidRequest, SandboxBroken
+from toolyard.sandbox import spawn
+from toolyard.sandbox.packages import GuestPackages
+from toolyard.sandbox.policy.levels import IsolationPolicy
+from toolyard.sandbox.pool import Pool, PoolOptions
+from toolyard.sandbox.report import TierReport
+from toolyard.sandbox.sessions import Sessions
+from toolyard.sandbox.wire import Finding
+from toolyard.sandbox.worker import End, OnCall, OnOutput, Worker
+from toolyard.sandbox.workspace import Workspace, directory_usage
+from toolyard.sandbox.zygote import Zygote
+from toolyard.values import Failure, Limits, Outcome, Spill, Status, Usage
+
+__all__ = ("Sandbox",)
+
+_WATCH_SECONDS = 0.1
+_STATUS: dict[str, Status] = {
+    "wall_time": "timeout",
+    "protocol": "broken",
+    "crash": "broken",
+    "exit": "broken",
+    "exception": "failed",
+    "syntax": "failed",
+    "import": "failed",
+    "result": "failed",
+}
+
+
+class Sandbox:
+    """Runs agent code in sealed workers. Make one with `open_sandbox`."""
+
+    def __init__(
+        self,
+        policy: IsolationPolicy,
+        *,
+        tier: spawn.Tier,
+        privileged: bool,
+        packages: GuestPackages,
+        options: PoolOptions,
+    ) -> None:
+        self.policy = policy
+        self.tier = tier
+        self.packages = packages
+        self.report: TierReport | None = None
+        """The proof that this sandbox passed."""
+        self._sessions = Sessions()
+        self.pool = Pool(
+            policy,
+            tier=tier,
+            privileged=privileged,
+            packages=packages,
+            options=options,
+            hand_over=self._sessions.hand_over,
+        )
+        self._sessions.pool = self.pool
+        self._running = asyncio.Semaphore(options.running)
+
+    async def start(self) -> None:
+        """Build the first zygote. Raises `SandboxUnavailable` when this tier cannot be built here."""
+        await self.pool.start()
+
+    @property
+    def resource_control(self) -> str:
+        """What holds memory down: `cgroup v2`, `cgroup v1` or `rlimits`."""
+        return self.pool.resource_control
+
+    @property
+    def zygote(self) -> Zygote:
+        """The zygote that new workers are forked from."""
+        return self.pool.zygote
+
+    async def run(
+        self,
+        code: str,
+        *,
+        context: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
+        on_call: OnCall | None = None,
+        on_output: OnOutput | None = None,
+        session: str | None = None,
+        execution_id: str | None = None,
+    ) -> Outcome:
+        """Run `code` in a sealed worker that is used for nothing else.
+
+        `on_call(tool, args)` answers the code's tool calls, `on_output(text)` sees what it prints as it does. With a
+        `session`, files in the workspace stay for the next run of the same name. What the code does wrong is in the
+        outcome.
+
+        Raises:
+            InvalidRequest: The context, a limit or the session's name is wrong.
+            SandboxBroken: The host side failed; whether the code ran is unknown.
+        """
+        policy = self.policy.with_limits(limits)
+        execution_id = execution_id or secrets.token_hex(8)
+        async with self._running, self._sessions.in_use(session) as workspace:
+            job = _job(code, context or {}, policy, workspace, execution_id)
+            lease = await self.pool.take()
+            started = time.perf_counter()
+            try:
+                end = await self._run_on(lease.worker, lease.zygote, job, policy, workspace, on_call, on_output)
+            finally:
+                seconds = time.perf_counter() - started
+                gone = self.pool.discard(lease)
+                self.pool.refill()
+            if workspace is not None:
+                # The next run of this session, and the caller's own reading, find nobody still writing.
+                await asyncio.shield(gone)
+        return self._outcome(end, execution_id, seconds, session)
+
+    async def attack(self, job: dict[str, Any]) -> list[Finding]:
+        """Have a sealed worker try to break out, and report what it could do."""
+        lease = await self.pool.take()
+        try:
+            body = msgspec.json.encode(job)
+            end = await lease.worker.run(
+                msgspec.json.encode(self._order(lease.worker, self.policy, None)),
+                body,
+                descriptors=[],
+                policy=self.policy,
+                on_call=None,
+                on_output=None,
+                is_probe=True,
+            )
+        finally:
+            await self.pool.discard(lease)
+        if end.attacked is None:
+            raise SandboxBroken(f"The probe ended without an answer: {end.failure}.")
+        return end.attacked.findings
+
+    def sessions(self) -> list[str]:
+        """The names of all sessions that have a workspace."""
+        return self._sessions.names()
+
+    def workspace(self, session: str) -> Workspace:
+        """The workspace of a session. Raises `UnknownSession`."""
+        return self._sessions.get(session)
+
+    async def remove_session(self, session: str) -> None:
+        """Delete a session's workspace. Raises `InvalidRequest` while a run of it is under way."""
+        await self._sessions.remove(session)
+
+    async def fill(self) -> None:
+        """Wait until the pool is full."""
+        await self.pool.fill()
+
+    async def settle(self) -> None:
+        """Wait until the pool is full and every used worker is gone."""
+        await self.pool.settle()
+
+    async def drain(self) -> None:
+        """Empty the pool, so that the next run forks."""
+        await self.pool.drain()
+
+    async def recycle(self) -> None:
+        """Execute a fresh zygote for all further runs; runs under way finish on the old one."""
+        await self.pool.renew()
+
+    async def close(self) -> None:
+        """Kill every worker, end the zygotes, and leave nothing behind."""
+        await self.pool.close()
+        self._sessions.close()
+        await self.pool.remove_files()
+
+    async def _run_on(
+        self,
+        worker: Worker,
+        zygote: Zygote,
+        job: bytes,
+        policy: IsolationPolicy,
+        workspace: Workspace | None,
+        on_call: OnCall | None,
+        on_output: OnOutput | None,
+    ) -> End:
+        descriptors: list[int] = []
+        watch = None
+        try:
+            if workspace is not None and workspace.directory is None:
+                descriptors.append(await zygote.lease_workspace(workspace.number))
+            order = msgspec.json.encode(self._order(worker, policy, workspace))
+            if self.pool.directory is not None:
+                watch = asyncio.create_task(self._watch_directories(worker, policy, workspace))
+            return await worker.run(
+                order, job, descriptors=descriptors, policy=policy, on_call=on_call, on_output=on_output
+            )
+        finally:
+            for fd in descriptors:
+                os.close(fd)
+            if watch is not None:
+                watch.cancel()
+
+    def _order(self, worker: Worker, policy: IsolationPolicy, workspace: Workspace | None) -> dict[str, Any]:
+        """What the worker needs to seal itself."""
+        slot = worker.fork.slot
+        user = self.pool.user_of(slot, None if workspace is None else workspace.number)
+        directory, temp = None, None
+        if self.pool.directory is not None:
+            directory, temp = self._make_directories(slot, user, workspace)
+        if worker.leaf is None:
+            address_bytes = policy.memory_mib << 20
+        else:
+            address_bytes = (policy.memory_mib << 21) + (256 << 20)  # a backstop; the control group is exact
+            if policy.memory_mib != self.policy.memory_mib:
+                worker.leaf.limit(policy.memory_mib << 20)
+        return {
+            "user": None if workspace is None else user,
+            "workspace": directory,
+            "temp": temp,
+            "cores": None if policy.cores == self.policy.cores else self.pool.pick_cores(policy.cores),
+            "address_bytes": address_bytes,
+            "cpu_seconds": max(1, round(policy.cpu_seconds)),
+            "file_bytes": max(policy.workspace_mib, policy.temp_mib) << 20,
+            "open_files": policy.open_files,
+            "tasks": self._task_limit(policy),
+        }
+
+    def _make_directories(self, slot: int, user: int | None, workspace: Workspace | None) -> tuple[str, str]:
+        place = self.pool.folder_of(slot)
+        place.mkdir(mode=0o711)
+        temp, directory = place / "tmp", place / "workspace"
+        temp.mkdir()
+        if workspace is None:
+            directory.mkdir()
+        else:
+            assert workspace.directory is not None
+            directory = workspace.directory
+        for path in (directory, temp):
+            path.chmod(0o700)
+            if user is not None:
+                os.chown(path, user, user)
+        return str(directory), str(temp)
+
+    def _task_limit(self, policy: IsolationPolicy) -> int | None:
+        """The kernel counts tasks per user: exact with a user per worker, else shared between them."""
+        own = policy.threads + policy.processes
+        if self.pool.has_own_users:
+            return own
+        if self.tier == "landlock":
+            return None  # everything else this user runs counts too; the address space bounds threads
+        return own if policy.processes > 1 else own * self.pool.options.running
+
+    async def _watch_directories(self, worker: Worker, policy: IsolationPolicy, workspace: Workspace | None) -> None:
+        """Without a file system of its own per run, the size of the workspace is watched, not enforced."""
+        place = self.pool.folder_of(worker.fork.slot)
+        folder: Path | None = place / "workspace" if workspace is None else workspace.directory
+        assert folder is not None
+        while True:
+            await asyncio.sleep(_WATCH_SECONDS)
+            for path, mib, files in (
+                (folder, policy.workspace_mib, policy.workspace_files),
+                (place / "tmp", policy.temp_mib, policy.temp_files),
+            ):
+                try:
+                    used, entries = await asyncio.to_thread(directory_usage, path)
+                except OSError as error:
+                    worker.end_for("workspace", f"The size of the workspace could not be told: {error}.")
+                    return
+                if used > mib << 20 or entries > files:
+                    worker.end_for(
+                        "workspace", f"The code wrote more than {mib:,} MiB or {files:,} files into one directory."
+                    )
+                    return
+
+    def _outcome(self, end: End, execution_id: str, seconds: float, session: str | None) -> Outcome:
+        done, failure, spill = end.done, end.failure, None
+        cpu_seconds = memory_peak_bytes = None
+        if done is not None:
+            cpu_seconds, memory_peak_bytes = done.cpu_seconds, done.memory_peak_bytes
+            if done.failure is not None:
+                failure = msgspec.convert(done.failure, Failure, from_attributes=True)
+            if done.spill is not None:
+                spill = msgspec.convert(done.spill, Spill, from_attributes=True)
+        if end.exit is not None:
+            cpu_seconds, memory_peak_bytes = end.exit.cpu_seconds, end.exit.memory_peak_bytes
+        return Outcome(
+            execution_id=execution_id,
+            status="ok" if failure is None else _STATUS.get(failure.kind, "limit"),
+            result=done.result if done is not None and failure is None else None,
+            output=end.output,
+            failure=failure,
+            spill=spill,
+            notes=tuple(done.notes) if done is not None else (),
+            usage=Usage(
+                wall_seconds=seconds,
+                cpu_seconds=cpu_seconds,
+                memory_peak_bytes=memory_peak_bytes,
+                output_bytes=end.output_bytes,
+                tool_calls=end.tool_calls,
+            ),
+            tier=self.tier,
+            level=self.policy.level,
+            session=session,
+        )
+
+
+def _job(
+    code: str, context: Mapping[str, Any], policy: IsolationPolicy, workspace: Workspace | None, execution_id: str
+) -> bytes:
+    """The first frame that may hold the agent's bytes; a worker reads it only when it is sealed."""
+    spill = None
+    if workspace is not None:
+        root = "/workspace" if workspace.directory is None else str(workspace.directory)
+        spill = f"{root}/results/{execution_id}.json"
+    job = {
+        "kind": "run",
+        "code": code,
+        "context": context,
+        "result_bytes": policy.result_bytes,
+        "inline_bytes": policy.inline_bytes,
+        "call_bytes": policy.call_bytes,
+        "spill": spill,
+    }
+    try:
+        return msgspec.json.encode(job)
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(f"The code or its context holds text that is not valid Unicode: {error}.") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidRequest(f"The context must be JSON data: {error}.") from error

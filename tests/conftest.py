@@ -1,0 +1,134 @@
+"""What every test may use: coroutine tests, a sandbox on a thread of its own, and a count of what we hold."""
+
+import asyncio
+import inspect
+import os
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from toolyard.sandbox import IsolationPolicy, PoolOptions, Sandbox, open_sandbox
+from toolyard.sandbox.cgroup import _candidates, owner_mark
+from toolyard.sandbox.policy.levels import DEFAULT
+from toolyard.sandbox.spawn import Tier
+from toolyard.values import Outcome
+
+PLAIN = msgspec.structs.replace(DEFAULT, packages=())
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Registers the markers."""
+    config.addinivalue_line("markers", "soak: thousands of runs in a row; deselect with -m 'not soak'")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs a test that is a coroutine on an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.function):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.function).parameters}
+    asyncio.run(pyfuncitem.function(**arguments))
+    return True
+
+
+class Driver:
+    """A sandbox on an event loop in a thread, so that tests which only run code need no loop and share one pool."""
+
+    def __init__(self, policy: IsolationPolicy = PLAIN, *, tier: Tier | None = None) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self._opened = open_sandbox(policy, tier=tier, allow_weaker=True, pool=PoolOptions(size=1))
+        try:
+            self.sandbox: Sandbox = self.wait(self._opened.__aenter__())
+        except BaseException:
+            self._stop()
+            raise
+
+    def run(self, code: str, **options: Any) -> Outcome:
+        """The outcome of `code`, which may be indented as it stands in the test."""
+        return self.wait(self.sandbox.run(inspect.cleandoc(code), **options))
+
+    def wait(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """The value of a coroutine that runs beside the sandbox."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+
+    def close(self) -> None:
+        """End the sandbox and its thread."""
+        try:
+            self.wait(self._opened.__aexit__(None, None, None))
+        finally:
+            self._stop()
+
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def settle(sandbox: Sandbox) -> None:
+    """Wait until nothing goes on in the background: the pool is full, what was used is gone."""
+    await sandbox.fill()
+    while sandbox.pool._chores:
+        await asyncio.gather(*sandbox.pool._chores)
+
+
+@pytest.fixture(scope="session")
+def driver() -> Iterator[Driver]:
+    """Production without data packages, shared by all tests of this process."""
+    driver = Driver()
+    yield driver
+    driver.close()
+
+
+@pytest.fixture
+def held(driver: Driver) -> Callable[..., Awaitable[dict[str, Any]]]:
+    """Counts what this process holds of the machine, once the given sandboxes have settled."""
+    driver.wait(settle(driver.sandbox))
+
+    async def count(*sandboxes: Sandbox) -> dict[str, Any]:
+        for sandbox in sandboxes:
+            await settle(sandbox)
+        return {
+            "descriptors": _open_descriptors(),
+            "processes": len(_descendants(os.getpid())),
+            "directories": len(list(Path(tempfile.gettempdir()).glob(f"toolyard-{owner_mark()}-*/**/"))),
+            "control groups": len(
+                [path for _, parent in _candidates() for path in parent.glob(f"toolyard-{owner_mark()}-*/**/")]
+            ),
+        }
+
+    return count
+
+
+def _open_descriptors() -> dict[str, int]:
+    kinds = Counter()
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            kinds[os.readlink(f"/proc/self/fd/{fd}").partition("[")[0]] += 1
+        except FileNotFoundError:
+            continue  # the one that lists the folder
+    return dict(kinds)
+
+
+def _descendants(pid: int) -> set[int]:
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (folder / "stat").read_text(encoding="utf-8", errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        children.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(folder.name))
+    found: set[int] = set()
+    waiting = [pid]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found.update(below)
+        waiting += below
+    return found
