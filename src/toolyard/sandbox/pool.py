@@ -183,28 +183,26 @@ class Pool:
 
     async def _fork_worker(self, zygote: Zygote, *, waits: bool) -> Worker:
         slot = zygote.next_slot()
-        forking = asyncio.ensure_future(
-            zygote.fork(slot, user=self.user_of(slot, None), cores=self.pick_cores(self.policy.cores), waits=waits)
-        )
-        await asyncio.sleep(0)  # the order goes out; the control group is made while the zygote forks
-        leaf = None
-        fork = None
+        leaf = None if self._group is None else self._group.add(slot, memory_bytes=self.policy.memory_mib << 20)
         try:
-            if self._group is not None:
-                leaf = self._group.add(slot, memory_bytes=self.policy.memory_mib << 20)
-            fork = await forking
-            if leaf is not None:
-                leaf.attach(fork.host_pid())
+            fork = await zygote.fork(
+                slot,
+                user=self.user_of(slot, None),
+                cores=self.pick_cores(self.policy.cores),
+                waits=waits,
+                entrance=None if leaf is None else leaf.open_entrance(),
+            )
             worker = Worker(fork, leaf=leaf)
-            await worker.connect()
-        except BaseException as error:
-            forking.cancel()
-            if fork is not None:
+            try:
+                await worker.connect()
+            except BaseException:
                 fork.abandon()
+                raise
+        except BaseException as error:
             if leaf is not None and self._group is not None:
                 self._group.discard(leaf)
             if isinstance(error, OSError):
-                raise SandboxBroken(f"A worker could not be put under its memory limit: {error}.") from error
+                raise SandboxBroken(f"A worker could not be made: {error}.") from error
             raise
         return worker
 

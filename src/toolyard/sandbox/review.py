@@ -74,7 +74,8 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
 
 _STDLIB = frozenset(sys.stdlib_module_names)
 _WORKING_DIRECTORY = "/workspace"
-_DIRECTORIES = (_WORKING_DIRECTORY, "/tmp", "/servers", "/dev/null")  # noqa: S108 - inside the sandbox
+_REACHABLE = (_WORKING_DIRECTORY, "/tmp", "/servers")  # noqa: S108 - inside the sandbox
+_DEVICES = ("/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero")
 _PATH_METHODS = frozenset(("open", "read_bytes", "read_text", "write_bytes", "write_text"))
 _IMPORTERS = frozenset(("builtins.__import__", "importlib.import_module", "importlib.__import__"))
 _TOOL_CALLERS = frozenset(("builtins.call_tool", "servers.call_tool", "tool_discovery.call_tool"))
@@ -386,7 +387,7 @@ class _Rules:
 
     def _check_path(self, path: str, node: ast.expr) -> None:
         whole = posixpath.normpath(posixpath.join(_WORKING_DIRECTORY, path))
-        if not any(whole == known or whole.startswith(f"{known}/") for known in _DIRECTORIES):
+        if whole not in _DEVICES and not any(f"{whole}/".startswith(f"{known}/") for known in _REACHABLE):
             hint = "Keep files in the working directory, /workspace. Call a tool to read others."
             self._notes.add("open-outside", node, f"{_quote(path)} cannot be reached from inside.", hint)
 

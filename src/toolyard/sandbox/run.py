@@ -30,7 +30,6 @@ _STATUS: dict[str, Status] = {
     "wall_time": "timeout",
     "protocol": "broken",
     "crash": "broken",
-    "exit": "broken",
     "exception": "failed",
     "syntax": "failed",
     "import": "failed",
@@ -283,9 +282,14 @@ class Sandbox:
                 spill = msgspec.convert(done.spill, Spill, from_attributes=True)
         if end.exit is not None:
             cpu_seconds, memory_peak_bytes = end.exit.cpu_seconds, end.exit.memory_peak_bytes
+        status: Status = "ok"
+        if failure is not None:
+            # The code that raised `SystemExit` has failed; the one that ended its interpreter has broken it.
+            left: Status = "broken" if done is None else "failed"
+            status = left if failure.kind == "exit" else _STATUS.get(failure.kind, "limit")
         return Outcome(
             execution_id=execution_id,
-            status="ok" if failure is None else _STATUS.get(failure.kind, "limit"),
+            status=status,
             result=done.result if done is not None and failure is None else None,
             output=end.output,
             failure=failure,

@@ -55,14 +55,6 @@ class Fork(msgspec.Struct, kw_only=True):
         os.close(self.output_fd)
         self.connection.close()
 
-    def host_pid(self) -> int:
-        """Its process number on the host; -1 once it is gone."""
-        with open(f"/proc/self/fdinfo/{self.pidfd}", encoding="ascii") as info:
-            for line in info:
-                if line.startswith("Pid:"):
-                    return int(line.split()[1])
-        return -1
-
 
 class Zygote:
     """A running zygote. Make one with `start`."""
@@ -155,29 +147,34 @@ class Zygote:
         """A number for the next worker."""
         return next(self._slots)
 
-    async def fork(self, slot: int, *, user: int | None, cores: list[int] | None, waits: bool) -> Fork:
+    async def fork(
+        self, slot: int, *, user: int | None, cores: list[int] | None, waits: bool, entrance: int | None
+    ) -> Fork:
         """A new worker; one that `waits` warms up before it gets a run.
+
+        `entrance` is the descriptor by which it enters its control group; it is closed here in any case.
 
         Raises:
             SandboxBroken: The zygote cannot make one.
         """
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        output_read, output_write = os.pipe()
-        exited: asyncio.Future[Exit | None] = self._loop.create_future()
-        self._exits[slot] = exited
-        try:
-            ours.setblocking(False)
+        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
+            if entrance is not None:
+                theirs.callback(os.close, entrance)
+            connection, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            ours.callback(connection.close)
+            theirs.callback(far_end.close)
+            output_read, output_write = os.pipe()
+            ours.callback(os.close, output_read)
+            theirs.callback(os.close, output_write)
+            connection.setblocking(False)
             os.set_blocking(output_read, False)
+            exited: asyncio.Future[Exit | None] = self._loop.create_future()
+            self._exits[slot] = exited
             order = {"op": "fork", "slot": slot, "user": user, "cores": cores, "waits": waits}
-            _, descriptors = await self._order(f"slot {slot}", order, [theirs.fileno(), output_write])
-        except BaseException:
-            ours.close()
-            os.close(output_read)
-            raise
-        finally:
-            theirs.close()
-            os.close(output_write)
-        return Fork(slot=slot, connection=ours, output_fd=output_read, pidfd=descriptors[0], exited=exited)
+            handed = [far_end.fileno(), output_write, *([] if entrance is None else [entrance])]
+            _, descriptors = await self._order(f"slot {slot}", order, handed)
+            ours.pop_all()
+        return Fork(slot=slot, connection=connection, output_fd=output_read, pidfd=descriptors[0], exited=exited)
 
     async def create_workspace(self, number: int, *, size_bytes: int, files: int) -> int:
         """Make a workspace and return a descriptor of its root that outlives the zygote."""

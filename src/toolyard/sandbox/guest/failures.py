@@ -1,6 +1,6 @@
 """What went wrong in the agent's code, as plain data: the error, its line, and only the agent's own frames.
 
-Exceptions are hostile values here: their `__str__` may raise or answer megabytes. Standard library only.
+Exceptions are hostile values here: whatever is asked of one may raise or answer megabytes. Standard library only.
 """
 
 import difflib
@@ -15,6 +15,7 @@ from imports import ImportRefused
 AGENT_FILE = "<agent>"
 
 _MESSAGE_CHARACTERS = 4_000
+_NAME_CHARACTERS = 200
 _OUTER_FRAMES, _INNER_FRAMES = 3, 7
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -34,11 +35,19 @@ _LIMIT_HINTS = {
 
 def describe(error: BaseException, source: list[str], names: dict[str, Any]) -> dict[str, Any]:
     """The failure of a run that ended with `error`."""
+    try:
+        return _describe(error, source, names)
+    except BaseException as worse:
+        message = f"(the exception could not be described: that raised {_type_name(worse)})"
+        return {"kind": "exception", "type": _type_name(error), "message": message}
+
+
+def _describe(error: BaseException, source: list[str], names: dict[str, Any]) -> dict[str, Any]:
     kind = kind_of(error)
-    type_name, message = type(error).__name__, text_of(error)
+    type_name, message = _type_name(error), text_of(error)
     if kind in _LIMITS:
         type_name, general = _LIMITS[kind]
-        message = f"{general} ({type(error).__name__}: {message})" if message else general
+        message = f"{general} ({_type_name(error)}: {message})" if message else general
     frames = agent_frames(error.__traceback__)
     line = frames[-1][0] if frames else None
     if isinstance(error, SyntaxError) and error.filename == AGENT_FILE:
@@ -82,13 +91,18 @@ def text_of(error: BaseException) -> str:
     try:
         text = str(error)
         if isinstance(error, BaseExceptionGroup):
-            inner = "; ".join(f"{type(item).__name__}: {item}" for item in error.exceptions[:5])
+            inner = "; ".join(f"{_type_name(item)}: {item}" for item in error.exceptions[:5])
             text = f"{text}: {inner}"
     except BaseException as failure:
-        return f"(the exception's text could not be had: its __str__ raised {type(failure).__name__})"
+        return f"(the exception's text could not be had: its __str__ raised {_type_name(failure)})"
     if len(text) > _MESSAGE_CHARACTERS:
         text = f"{text[:_MESSAGE_CHARACTERS]}… (+{len(text) - _MESSAGE_CHARACTERS} characters)"
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _type_name(error: BaseException) -> str:
+    """The real name of the class, past what a metaclass may answer to `__name__`."""
+    return str(type.__dict__["__name__"].__get__(type(error)))[:_NAME_CHARACTERS]
 
 
 def agent_frames(trace: TracebackType | None) -> list[tuple[int, str]]:

@@ -15,6 +15,7 @@ import linecache
 import os
 import random
 import resource
+import site
 import sys
 import threading
 import types
@@ -47,6 +48,7 @@ _builtins: dict[str, Any] = dict(vars(builtins))
 
 def set_import_rule(allowed: list[str] | None, refused: list[str], level: str) -> None:
     """Take the rule for the agent's own imports; once, in the zygote."""
+    site.setquit()  # `exit` and `quit`, which an interpreter without site-packages lacks
     _builtins.update(imports.guarded_builtins(allowed, refused, level))
 
 

@@ -40,9 +40,11 @@ class Seal:
         self._coarse: list[tuple[str, int]] = []
         self._ruleset = self._prepare_ruleset() if self._abi else None
 
-    def live(self, order: dict[str, Any], connection: int, output: int) -> None:
+    def live(self, order: dict[str, Any], connection: int, output: int, entrance: int | None) -> None:
         """Be a worker until the end. Raises `EOFError` if the gateway drops it before it gets a run."""
         kernel.set_death_signal()
+        if entrance is not None:
+            os.write(entrance, b"0")
         if self._namespace:
             self._enter_own_namespaces()
         self._lay_descriptors(connection, output)

@@ -109,11 +109,11 @@ class Zygote:
         finally:
             os.close(pidfd)
 
-    def _become_worker(self, order: dict[str, Any], connection: int, output: int) -> None:
+    def _become_worker(self, order: dict[str, Any], connection: int, output: int, entrance: int | None = None) -> None:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            self._seal.live(order, connection, output)
+            self._seal.live(order, connection, output, entrance)
         except EOFError:
             os._exit(0)  # the gateway dropped this worker before it got a run
         except BaseException as error:
