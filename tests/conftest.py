@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import os
 import tempfile
+import textwrap
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -33,8 +34,17 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.function):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.function).parameters}
-    asyncio.run(pyfuncitem.function(**arguments))
+    asyncio.run(_strictly(pyfuncitem.function(**arguments)))
     return True
+
+
+async def _strictly(work: Coroutine[Any, Any, Any]) -> Any:
+    """Await `work`; an error in the background of its loop, which nobody awaits, fails it too."""
+    errors: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    value = await work
+    assert errors == []
+    return value
 
 
 class Driver:
@@ -53,11 +63,11 @@ class Driver:
 
     def run(self, code: str, **options: Any) -> Outcome:
         """The outcome of `code`, which may be indented as it stands in the test."""
-        return self.wait(self.sandbox.run(inspect.cleandoc(code), **options))
+        return self.wait(self.sandbox.run(textwrap.dedent(code).strip("\n"), **options))
 
     def wait(self, work: Coroutine[Any, Any, Any]) -> Any:
         """The value of a coroutine that runs beside the sandbox."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+        return asyncio.run_coroutine_threadsafe(_strictly(work), self._loop).result(60)
 
     def close(self) -> None:
         """End the sandbox and its thread."""
@@ -72,13 +82,6 @@ class Driver:
         self._loop.close()
 
 
-async def settle(sandbox: Sandbox) -> None:
-    """Wait until nothing goes on in the background: the pool is full, what was used is gone."""
-    await sandbox.fill()
-    while sandbox.pool._chores:
-        await asyncio.gather(*sandbox.pool._chores)
-
-
 @pytest.fixture(scope="session")
 def driver() -> Iterator[Driver]:
     """Production without data packages, shared by all tests of this process."""
@@ -90,11 +93,11 @@ def driver() -> Iterator[Driver]:
 @pytest.fixture
 def held(driver: Driver) -> Callable[..., Awaitable[dict[str, Any]]]:
     """Counts what this process holds of the machine, once the given sandboxes have settled."""
-    driver.wait(settle(driver.sandbox))
+    driver.wait(driver.sandbox.settle())
 
     async def count(*sandboxes: Sandbox) -> dict[str, Any]:
         for sandbox in sandboxes:
-            await settle(sandbox)
+            await sandbox.settle()
         return {
             "descriptors": _open_descriptors(),
             "processes": len(_descendants(os.getpid())),
@@ -108,7 +111,7 @@ def held(driver: Driver) -> Callable[..., Awaitable[dict[str, Any]]]:
 
 
 def _open_descriptors() -> dict[str, int]:
-    kinds = Counter()
+    kinds: Counter[str] = Counter()
     for fd in os.listdir("/proc/self/fd"):
         try:
             kinds[os.readlink(f"/proc/self/fd/{fd}").partition("[")[0]] += 1

@@ -158,6 +158,16 @@ def test_wheel_holds_every_source_file(tmp_path: Path) -> None:
     assert packed == {name for name in source if "__pycache__" not in name}
 
 
+def test_library_example_of_the_readme_runs() -> None:
+    """The first code that a reader copies does what it says."""
+    example = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert example is not None
+
+    done = subprocess.run([sys.executable, "-c", example[1]], capture_output=True, text=True, timeout=60, check=False)
+
+    assert (done.stdout, done.stderr) == ("ok 14\n", "")
+
+
 def _read_lock(lock: str) -> list[str]:
     """The requirements, each on one line without comments."""
     text = re.sub(r"^\s*#.*\n", "", (ROOT / lock).read_text(encoding="utf-8"), flags=re.MULTILINE)

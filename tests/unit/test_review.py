@@ -60,6 +60,7 @@ RULES: dict[str, tuple[str, str, int, int, str | None, str | None, str | None]] 
     "breakpoint": ("breakpoint()", "input", 1, 1, "warn", "warn", "warn"),
     "absolute path": ("open('/etc/passwd').read()", "open-outside", 1, 1, "warn", "warn", "warn"),
     "path with dots": ("open('/workspace/../etc/passwd')", "open-outside", 1, 1, "warn", "warn", "warn"),
+    "another workspace": ("open('/workspace2/x')", "open-outside", 1, 1, "warn", "warn", "warn"),
     "path above": ("open('../secrets')", "open-outside", 1, 1, "warn", "warn", "warn"),
     "while true": ("x = 1\nwhile True:\n    x += 1", "endless-loop", 2, 1, "warn", "warn", "warn"),
     "while one": ("while 1:\n    continue", "endless-loop", 1, 1, "warn", "warn", "warn"),
@@ -379,6 +380,8 @@ def test_an_import_in_an_unrelated_try_is_still_refused() -> None:
         "self.__class__.__name__",
         "super().__init__()",
         "obj.__dict__\nobj.__doc__\nf.__name__\nf.__wrapped__\nf.__annotations__\nC.__mro__\nC.__bases__\nm.__file__",
+        "C.__mro__" + ".a" * 20 + ".__bases__",
+        "from pathlib import Path\nPath(name).read_text()\nPath('/etc', name).open()",
         "getattr(row, 'amount', None)",
         "getattr(row, '__name__')",
         "open('data.csv')",
@@ -386,7 +389,7 @@ def test_an_import_in_an_unrelated_try_is_still_refused() -> None:
         "open('/workspace/a/b.txt')",
         "open('/tmp/scratch')",
         "open('/servers/expenses/list_expenses.py')",
-        "open('/dev/null', 'w')",
+        "open('/dev/null', 'w')\nopen('/dev/urandom', 'rb')",
         "open(path)",
         "from pathlib import Path\nPath('/etc/hosts').name\nPath('out.txt').write_text('x')",
         "while True:\n    break",
@@ -497,6 +500,7 @@ def test_a_syntax_error_has_its_place_and_pythons_own_words() -> None:
         ("if x:\n\ty\n        z", 3, 1, "TabError: inconsistent use of tabs and spaces in indentation."),
         ("x = 1\n\ty = 2", 2, 1, "IndentationError: unexpected indent."),
         ("a = 'ü'; b = )", 1, 14, "SyntaxError: unmatched ')'."),
+        ("f(a b)", 1, 3, "SyntaxError: invalid syntax. Perhaps you forgot a comma?"),
         ("x = 1\r\ny = 2\rz = )", 3, 5, "SyntaxError: unmatched ')'."),
         ("x = '\f'\ny = )", 2, 5, "SyntaxError: unmatched ')'."),
         ("x = 1\ny = '\0'", 2, 6, "The code holds a null byte."),
@@ -520,7 +524,7 @@ def test_code_that_is_not_python_is_refused_at_every_level(code: str, line: int,
         ("!pip install pandas", "Leave out notebook commands: this is plain Python."),
         ("%matplotlib inline", "Leave out notebook commands: this is plain Python."),
         ("return 5", "End with the value as an expression, or set `result`."),
-        ("def f():\n    await g()", "Write `async def`, or leave out `await`: a tool answers either way."),
+        ("def f():\n    await g()", "Write `async def`, or leave out `await`: tools answer either way."),
     ],
 )
 def test_common_slips_of_agents_get_a_hint(code: str, hint: str) -> None:
@@ -565,7 +569,7 @@ def test_code_nested_too_deeply_is_refused_as_such(code: str) -> None:
         severity="refuse",
         rule="syntax",
         message="The code is nested too deeply for Python's parser.",
-        hint="Split the expression, or pass the data in through `context`.",
+        hint="Split the expression, or pass the data in by `context`.",
     )
 
     assert review(code, DEFAULT) == Review(verdict="refuse", findings=(finding,), estimate=Estimate())
@@ -755,6 +759,13 @@ def test_the_estimate_counts_what_the_text_shows(code: str) -> None:
     assert review(code, DEFAULT).estimate == ESTIMATES[code]
 
 
+def test_the_estimate_names_at_most_a_hundred_imports() -> None:
+    """A record of the run stays small, whatever the code imports."""
+    code = "\n".join(f"import m{number:03}" for number in range(200))
+
+    assert review(code, DEFAULT).estimate.imports == tuple(f"m{number:03}" for number in range(100))
+
+
 def test_refused_code_has_its_estimate_too() -> None:
     """Only code that cannot be parsed has none."""
     result = review("import socket\nfor x in y: f(x)", DEFAULT)
@@ -796,6 +807,8 @@ def _check_consistency(code: str) -> None:
 @example("from __future__ import braces")
 @example("x = " + "9" * 5_000)
 @example("f'{'")
+@example("x=f'''{\na\nx=f'''{")
+@example('f"{when:03d}", f"{0.256:.\x1a{when=}"')
 @example("\\")
 @example("'''")
 @example("\f\n\x1a")

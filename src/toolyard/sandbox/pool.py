@@ -24,7 +24,6 @@ from toolyard.sandbox.zygote import Zygote
 
 __all__ = ("Lease", "Pool", "PoolOptions")
 
-_CLOSE_SECONDS = 10.0
 _SESSION_USERS, _RUN_USERS = 1_000, 33_000  # users of sessions and of single runs, inside the workers' range
 _USERS_EACH = 32_000
 
@@ -96,15 +95,18 @@ class Pool:
         self._hand_over = hand_over
         self._group: ControlGroup | None = None
         self._generation: _Generation | None = None
+        self._retiring: set[_Generation] = set()
         self._waiting: deque[Lease] = deque()
         self._refilling: asyncio.Task[None] | None = None
         self._chores: set[asyncio.Task[None]] = set()
         self._forks = 0
+        # Not the zygote's own: workers of an old one may still run, and their groups, folders and users are by slot.
+        self._slots = itertools.count(1)
         self._cpus = sorted(os.sched_getaffinity(0))
         self._next_cpu = itertools.count()
         self.has_own_users = spawn.can_change_user() if tier == "landlock" else privileged
         """Whether each worker runs as a user of its own."""
-        self._is_closed = False
+        self.is_closed = False
 
     async def start(self) -> None:
         """Build the first zygote. Raises `SandboxUnavailable` when this tier cannot be built here."""
@@ -131,11 +133,12 @@ class Pool:
 
     async def take(self) -> Lease:
         """A worker for one run: a waiting one if there is any. Give it back with `discard`."""
-        if self._is_closed:
+        if self.is_closed:
             raise SandboxClosed("The sandbox is closed.")
         while self._waiting:
             lease = self._waiting.popleft()
-            if lease.worker.is_waiting and lease.zygote.is_alive:
+            # One that was forked while its zygote was replaced knows nothing of the sessions made since.
+            if lease.worker.is_waiting and lease.zygote.is_alive and lease.generation is self._generation:
                 return lease
             self.discard(lease)
         return await self._fork(waits=False)
@@ -151,12 +154,10 @@ class Pool:
         user = _RUN_USERS + slot % _USERS_EACH if session is None else _SESSION_USERS + session % _USERS_EACH
         return user + spawn.FIRST_USER if self.tier == "landlock" else user
 
-    def pick_cores(self, cores: int) -> list[int] | None:
-        """The next `cores` processors in turn; None when that is all of them."""
-        if cores >= len(self._cpus):
-            return None
+    def pick_cores(self, cores: int) -> list[int]:
+        """The next `cores` processors in turn, or all that there are."""
         first = next(self._next_cpu)
-        return [self._cpus[(first + offset) % len(self._cpus)] for offset in range(cores)]
+        return [self._cpus[(first + offset) % len(self._cpus)] for offset in range(min(cores, len(self._cpus)))]
 
     def folder_of(self, slot: int) -> Path:
         """Where a worker of the `landlock` tier has its own directories."""
@@ -182,7 +183,7 @@ class Pool:
         return Lease(worker=worker, generation=generation)
 
     async def _fork_worker(self, zygote: Zygote, *, waits: bool) -> Worker:
-        slot = zygote.next_slot()
+        slot = next(self._slots)
         leaf = None if self._group is None else self._group.add(slot, memory_bytes=self.policy.memory_mib << 20)
         try:
             fork = await zygote.fork(
@@ -227,7 +228,7 @@ class Pool:
     def refill(self) -> None:
         """See to it, in the background, that enough workers wait."""
         threshold = self.options.size if self.options.refill_below is None else self.options.refill_below
-        if self._is_closed or len(self._waiting) >= threshold:
+        if self.is_closed or len(self._waiting) >= threshold:
             return
         if self._refilling is None or self._refilling.done():
             self._refilling = self._do_later(self._refill_now())
@@ -241,8 +242,7 @@ class Pool:
     async def settle(self) -> None:
         """Wait until the pool is full and every used worker is gone."""
         await self.fill()
-        while self._chores:
-            await asyncio.gather(*self._chores, return_exceptions=True)
+        await self._finish_chores()
 
     async def drain(self) -> None:
         """Empty the pool, so that the next run forks."""
@@ -252,7 +252,7 @@ class Pool:
             await self.discard(self._waiting.popleft())
 
     async def _refill_now(self) -> None:
-        while len(self._waiting) < self.options.size and not self._is_closed:
+        while len(self._waiting) < self.options.size and not self.is_closed:
             try:
                 self._waiting.append(await self._fork(waits=True))
             except (SandboxBroken, SandboxClosed, OSError):
@@ -266,7 +266,7 @@ class Pool:
         With `old`, only if that is still the one in use.
         """
         async with self.renewing:
-            if self._is_closed:
+            if self.is_closed:
                 raise SandboxClosed("The sandbox is closed.")
             current = self._generation
             if old is not None and current is not None and current is not old:
@@ -281,6 +281,7 @@ class Pool:
             while self._waiting:
                 self.discard(self._waiting.popleft())
             if current is not None:
+                self._retiring.add(current)
                 self._do_later(self._retire(current))
             self.refill()
             return self._generation
@@ -306,26 +307,25 @@ class Pool:
     async def _retire(self, generation: _Generation) -> None:
         await generation.idle.wait()
         await generation.zygote.close()
+        self._retiring.discard(generation)
 
     # The end.
 
     async def close(self) -> None:
         """Kill every worker, end the zygotes, and leave nothing behind but the directory; see `remove_files`."""
-        if self._is_closed:
+        if self.is_closed:
             return
-        self._is_closed = True
+        self.is_closed = True
         async with self.renewing:
-            generation, self._generation = self._generation, None
-        if generation is not None:
-            await generation.zygote.close()  # its workers die with it, and runs under way end
+            if self._generation is not None:
+                self._retiring.add(self._generation)
+                self._do_later(self._retire(self._generation))
+            self._generation = None
+        for generation in self._retiring:
+            generation.zygote.kill()  # its workers die with it, and runs under way end
         while self._waiting:
             self.discard(self._waiting.popleft())
-        if generation is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_CLOSE_SECONDS):
-                    await generation.idle.wait()
-        while self._chores:
-            await asyncio.gather(*self._chores, return_exceptions=True)
+        await self._finish_chores()
         if self._group is not None:
             self._group.close()
 
@@ -333,6 +333,11 @@ class Pool:
         """Delete what the `landlock` tier kept on disk."""
         if self.directory is not None:
             await asyncio.to_thread(remove_directory, self.directory)
+
+    async def _finish_chores(self) -> None:
+        while self._chores:
+            await asyncio.wait(self._chores)
+            await asyncio.sleep(0)  # the callbacks that take finished ones off the list run now
 
     def _do_later(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(work)

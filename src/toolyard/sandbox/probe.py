@@ -52,8 +52,8 @@ async def open_sandbox(
         reason = _unhonoured(policy, report)
         if reason is not None and not allow_weaker:
             raise LevelUnavailable(
-                f"Level {policy.level!r} cannot be honoured here: {reason} Run `toolyard doctor` for what to do, or "
-                "set allow_weaker to accept it."
+                f"Level {str(policy.level)!r} cannot be honoured here: {reason} Run `toolyard doctor` for what to do, "
+                "or set allow_weaker to accept it."
             )
         sandbox.report = report
         await sandbox.fill()

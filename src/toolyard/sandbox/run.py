@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from toolyard.errors import InvalidRequest, SandboxBroken
+from toolyard.errors import InvalidRequest, SandboxBroken, SandboxClosed
 from toolyard.sandbox import spawn
 from toolyard.sandbox.packages import GuestPackages
 from toolyard.sandbox.policy.levels import IsolationPolicy
@@ -100,6 +100,7 @@ class Sandbox:
         Raises:
             InvalidRequest: The context, a limit or the session's name is wrong.
             SandboxBroken: The host side failed; whether the code ran is unknown.
+            SandboxClosed: The sandbox was closed before or during the run.
         """
         policy = self.policy.with_limits(limits)
         execution_id = execution_id or secrets.token_hex(8)
@@ -109,6 +110,10 @@ class Sandbox:
             started = time.perf_counter()
             try:
                 end = await self._run_on(lease.worker, lease.zygote, job, policy, workspace, on_call, on_output)
+            except SandboxBroken as error:
+                if self.pool.is_closed:
+                    raise SandboxClosed("The sandbox is closed.") from error
+                raise
             finally:
                 seconds = time.perf_counter() - started
                 gone = self.pool.discard(lease)

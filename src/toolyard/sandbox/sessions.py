@@ -6,7 +6,8 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from toolyard.errors import InvalidRequest, UnknownSession
+from toolyard.errors import InvalidRequest, SandboxClosed, UnknownSession
+from toolyard.sandbox import spawn
 from toolyard.sandbox.pool import Pool
 from toolyard.sandbox.workspace import Workspace, check_session_name
 from toolyard.sandbox.zygote import Zygote
@@ -42,6 +43,8 @@ class Sessions:
         if session is None:
             yield None
             return
+        if self.pool.is_closed:
+            raise SandboxClosed("The sandbox is closed.")
         workspace = await self._open(check_session_name(session))
         self._runs[session] = self._runs.get(session, 0) + 1
         try:
@@ -96,4 +99,5 @@ class Sessions:
             root_fd = await pool.zygote.create_workspace(
                 number, size_bytes=pool.policy.workspace_mib << 20, files=pool.policy.workspace_files
             )
-            return Workspace(session, number, root_fd)
+            user = pool.user_of(0, number)
+            return Workspace(session, number, root_fd, user=None if user is None else spawn.FIRST_USER + user)

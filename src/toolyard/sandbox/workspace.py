@@ -5,6 +5,8 @@ directory below the gateway's own temporary one, watched for its size. Either wa
 a descriptor of the root, one component at a time and never through a link: the names in it are the agent's.
 """
 
+import contextlib
+import ctypes
 import os
 import re
 import secrets
@@ -20,6 +22,7 @@ __all__ = ("Workspace", "WorkspaceFile", "check_session_name", "directory_usage"
 
 _SESSION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,99}")
 _LISTED_DEPTH = 16
+_libc = ctypes.CDLL(None)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -35,12 +38,16 @@ class WorkspaceFile(msgspec.Struct, frozen=True, kw_only=True):
 class Workspace:
     """The files of one session."""
 
-    def __init__(self, session: str, number: int, root_fd: int, *, directory: Path | None = None) -> None:
+    def __init__(
+        self, session: str, number: int, root_fd: int, *, directory: Path | None = None, user: int | None = None
+    ) -> None:
         self.session = session
         self.number = number
         self.root_fd = root_fd
         self.directory = directory
         """Where it lies on the host in the `landlock` tier."""
+        self.user = user
+        """Whose files they are on the host, where this process's own user cannot have any in it."""
 
     def files(self) -> list[WorkspaceFile]:
         """Everything in it, sorted by path."""
@@ -56,16 +63,23 @@ class Workspace:
             raise InvalidRequest(f"{path!r} cannot be read: {error.strerror}. List the workspace's files.") from error
         finally:
             os.close(folder)
-        with open(fd, "rb") as file:
+        try:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
                 raise InvalidRequest(f"{path!r} is not a regular file.")
             if status.st_size > max_bytes:
                 raise InvalidRequest(f"{path!r} has {status.st_size:,} bytes, more than the {max_bytes:,} asked for.")
-            return file.read(max_bytes)
+            with open(fd, "rb", closefd=False) as file:
+                return file.read(max_bytes)
+        finally:
+            os.close(fd)
 
     def write_bytes(self, path: str, content: bytes) -> None:
         """Put a file into the workspace, making its folders. Raises `InvalidRequest` if a link is in the way."""
+        with _acting_as(self.user):
+            self._write(path, content)
+
+    def _write(self, path: str, content: bytes) -> None:
         folder, name = self._open_folder(path, make=True)
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -86,7 +100,7 @@ class Workspace:
 
     def _open_folder(self, path: str, *, make: bool) -> tuple[int, str]:
         parts = path.split("/")
-        if path.startswith("/") or any(part in ("", ".", "..") for part in parts) or "\0" in path:
+        if "\0" in path or not _can_be_a_name(path) or any(part in ("", ".", "..") for part in parts):
             raise InvalidRequest(f"{path!r} is not a path inside the workspace. Give one like 'results/rows.json'.")
         folder = os.open(".", _FOLDER, dir_fd=self.root_fd)
         for part in parts[:-1]:
@@ -127,7 +141,9 @@ class Workspace:
                         except FileNotFoundError:
                             continue  # a run of this session is deleting files
                         kind = _kind(status.st_mode)
-                        yield WorkspaceFile(path=prefix + entry.name, kind=kind, bytes=status.st_size)
+                        # A name need not be text; it is shown as such all the same.
+                        path = os.fsencode(prefix + entry.name).decode("utf-8", "backslashreplace")
+                        yield WorkspaceFile(path=path, kind=kind, bytes=status.st_size)
                         if kind == "folder" and prefix.count("/") < _LISTED_DEPTH:
                             waiting.append(f"{prefix}{entry.name}/")
             finally:
@@ -211,6 +227,32 @@ def _open_anyway(name: str, folder: int) -> int:
     """Open a folder and make it ours to change."""
     os.chmod(name, 0o700, dir_fd=folder)
     return os.open(name, _FOLDER, dir_fd=folder)
+
+
+@contextlib.contextmanager
+def _acting_as(user: int | None) -> Iterator[None]:
+    """Make files as `user`: root of the host has no place among the users of a workspace's file system.
+
+    Holds for this thread and for files only.
+    """
+    if user is None:
+        yield
+        return
+    _libc.setfsgid(user)
+    _libc.setfsuid(user)
+    try:
+        yield
+    finally:
+        _libc.setfsuid(os.geteuid())
+        _libc.setfsgid(os.getegid())
+
+
+def _can_be_a_name(path: str) -> bool:
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:  # half a surrogate pair, as a model may send it
+        return False
+    return True
 
 
 def _kind(mode: int) -> str:

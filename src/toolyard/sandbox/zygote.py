@@ -63,7 +63,6 @@ class Zygote:
         self._process = process
         self._control = process.control
         self._loop = asyncio.get_running_loop()
-        self._slots = itertools.count(1)
         self._tickets = itertools.count(1)
         self._orders = asyncio.Semaphore(_ORDERS_AT_ONCE)
         self._answers: dict[str, asyncio.Future[tuple[dict[str, Any], list[int]]]] = {}
@@ -142,10 +141,6 @@ class Zygote:
         except ConnectionResetError:
             return None, []
         return (cast(dict[str, Any], json.loads(packet)) if packet else None), list(descriptors)
-
-    def next_slot(self) -> int:
-        """A number for the next worker."""
-        return next(self._slots)
 
     async def fork(
         self, slot: int, *, user: int | None, cores: list[int] | None, waits: bool, entrance: int | None
@@ -250,6 +245,10 @@ class Zygote:
             if not exited.done():
                 exited.set_result(None)
         self._exits.clear()
+
+    def kill(self) -> None:
+        """Kill the zygote and with it every worker, without waiting; `close` is still to come."""
+        self._process.child.kill()
 
     async def close(self) -> None:
         """End the zygote and with it every worker, and wait until the process is gone."""

@@ -16,10 +16,10 @@ import binascii
 import collections
 import collections.abc
 import enum
-import json
 import sys
 import types
-from itertools import chain
+
+from words import SCALARS, dumps, name_of, quoted, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # The real `typing` takes longer to import than all of the above.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # The real `typing` takes longer to import than all of the ab
     # Called with the value and the known class it inherits from, whose methods are called in place of overriding ones.
     _Handler = Callable[["_Conversion", Any, Any], Any]
 
-__all__ = ("TooLarge", "Unrepresentable", "describe", "encode", "preview")
+__all__ = ("TooLarge", "Unrepresentable", "encode")
 
 MAX_DEPTH = 200
 """Deepest nesting of containers that is encoded."""
@@ -67,7 +67,7 @@ def encode(value: object, *, max_bytes: int, root: str = "result") -> tuple[str,
     """
     conversion = _Conversion(max_bytes, root)
     try:
-        text = _dumps(conversion.convert(value))
+        text = dumps(conversion.convert(value))
         size = len(text) if text.isascii() else len(text.encode())
     except (MemoryError, KeyboardInterrupt):
         raise
@@ -81,47 +81,8 @@ def encode(value: object, *, max_bytes: int, root: str = "result") -> tuple[str,
     return text, conversion.counted_notes()
 
 
-def describe(value: Any) -> str:
-    """Return the shape of plain JSON data in at most 200 characters, such as `list of 3 objects with keys id, name`.
-
-    Anything else is named by its type, so encode first: rows of a DataFrame are then a list of objects.
-    """
-    kind = type(value)
-    if kind is str:
-        return f"text of {_count(len(value), 'character')}"
-    if kind is dict:
-        return _with_keys("object", value)
-    if kind is not list:
-        return _NOUNS.get(kind, f"value of type {_name(kind)}")
-    if not value:
-        return "empty list"
-    nouns = {_NOUNS.get(kind, "value") for kind in set(map(type, value))}
-    noun = nouns.pop() if len(nouns) == 1 else "value"
-    shape = f"list of {_count(len(value), noun)}"
-    return _with_keys(shape, dict.fromkeys(chain.from_iterable(value))) if noun == "object" else shape
-
-
-def preview(value_json: Any, *, max_bytes: int) -> Any:
-    """Return plain JSON data of the same kind, cut to at most `max_bytes` bytes of compact JSON in UTF-8.
-
-    What fits is returned as it is. Otherwise lists keep their first items and end in `{"…": "19997 more items"}`,
-    objects keep their first keys and end in `"…": "3 more keys"`, and text ends in `… (+120 characters)`. Inner values
-    are cut before outer ones, so that the outline stays visible. An integer that is too long becomes a text.
-
-    Raises:
-        ValueError: `max_bytes` is below 64, which holds no outline of anything.
-    """
-    if max_bytes < 64:
-        raise ValueError(f"max_bytes is {max_bytes!r}. Give at least 64.")
-    return _pruned(value_json, max_bytes, 0)
-
-
 # --- Conversion to plain data -----------------------------------------------------------------------------------------
 
-_dumps: Callable[[object], str] = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
-).encode
-_SCALARS = frozenset({str, int, float, bool, type(None)})
 _PLAIN_DEPTH = 8
 _KEY = object()
 """Step of a path that leads to a key, not to a value."""
@@ -129,7 +90,6 @@ _KEY = object()
 # Read past whatever a hostile metaclass defines under these names.
 _mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 _namespace: Callable[[type], dict[str, object]] = type.__dict__["__dict__"].__get__
-_raw_name: Callable[[type], str] = type.__dict__["__name__"].__get__
 
 
 def _plain_cost(value: Any, limit: int, levels: int) -> int | None:
@@ -267,8 +227,8 @@ class _Conversion:
             self.spend(2)
             name = self.convert(key) if type(key) is str else self.key(key)
             if name in plain:
-                both = f"{_shown(origins[name])} and {_shown(key)}"
-                raise self.refusal(f"has two keys that both become {_quoted(name)}: {both}", "Rename one of them.")
+                both = f"{shown(origins[name])} and {shown(key)}"
+                raise self.refusal(f"has two keys that both become {quoted(name)}: {both}", "Rename one of them.")
             origins[name] = key
             self.path.append(name)
             plain[name] = self.convert(item)
@@ -279,11 +239,11 @@ class _Conversion:
         self.path.append(_KEY)
         name = self.convert(key)
         if type(name) is not str:
-            if type(name) not in _SCALARS:
-                what = f"is of type {_name(type(key))}, and JSON keys are text"
+            if type(name) not in SCALARS:
+                what = f"is of type {name_of(type(key))}, and JSON keys are text"
                 raise self.refusal(what, "Use text as keys, or a list of rows.")
             self.note("keys that are not text became text")
-            name = _dumps(name)
+            name = dumps(name)
         self.path.pop()
         return name
 
@@ -316,7 +276,7 @@ class _Conversion:
     def where(self, path: list[object]) -> str:
         if _KEY in path:
             return f"a key of {self.where(path[: path.index(_KEY)])}"
-        steps = [f"[{_quoted(step)}]" if isinstance(step, str) else f"[{step}]" for step in path]
+        steps = [f"[{quoted(step)}]" if isinstance(step, str) else f"[{step}]" for step in path]
         return self.root + "".join(steps if len(steps) <= 12 else [*steps[:6], "…", *steps[-5:]])
 
     def refusal(self, what: str, advice: str) -> Unrepresentable:
@@ -330,7 +290,7 @@ class _Conversion:
     def broken(self, error: type, kind: type) -> Unrepresentable:
         if self.opened:
             kind = next(reversed(self.opened.values()))[1]
-        what = f"is of type {_name(kind)} and could not be read: that raised {_name(error)}"
+        what = f"is of type {name_of(kind)} and could not be read: that raised {name_of(error)}"
         return self.refusal(what, self.advice("dict, list, str, int, float, bool and None"))
 
 
@@ -374,7 +334,7 @@ def _set(c: _Conversion, value: Any, base: Any) -> Any:
             items.sort()
         except Exception:
             ordered = False
-    return c.sequence(items) if ordered else sorted(c.sequence(items), key=_dumps)
+    return c.sequence(items) if ordered else sorted(c.sequence(items), key=dumps)
 
 
 def _bytes(c: _Conversion, value: Any, base: Any) -> Any:
@@ -386,7 +346,7 @@ def _bytes(c: _Conversion, value: Any, base: Any) -> Any:
 
 def _exception(c: _Conversion, value: Any, base: Any) -> Any:
     c.note("exception became an object with type and message")
-    return c.keyed([("type", _name(type(value))), ("message", str(value))])
+    return c.keyed([("type", name_of(type(value))), ("message", str(value))])
 
 
 def _enum(c: _Conversion, value: Any, base: Any) -> Any:
@@ -542,13 +502,13 @@ def _polars_series(c: _Conversion, value: Any, base: Any) -> Any:
 
 def _refuse(how: str) -> _Handler:
     def handler(c: _Conversion, value: Any, base: Any) -> Any:
-        raise c.refusal(f"is of type {_name(type(value))}, which JSON cannot hold", c.advice(how))
+        raise c.refusal(f"is of type {name_of(type(value))}, which JSON cannot hold", c.advice(how))
 
     return handler
 
 
 def _refuse_awaitable(c: _Conversion, value: Any, base: Any) -> Any:
-    raise c.refusal(f"is of type {_name(type(value))}: you forgot await", "Put await before the call that made it.")
+    raise c.refusal(f"is of type {name_of(type(value))}: you forgot await", "Put await before the call that made it.")
 
 
 _refuse_unknown = _refuse("convert it with str(...) first, or take the parts you need")
@@ -658,162 +618,3 @@ def _has(kind: type, name: str) -> bool:
 
 def _static(kind: type, name: str) -> Any:
     return next(_namespace(base)[name] for base in _mro(kind) if name in _namespace(base))
-
-
-# --- Words for people and models --------------------------------------------------------------------------------------
-
-_NOUNS: dict[type, str] = {
-    dict: "object",
-    list: "list",
-    str: "text",
-    int: "number",
-    float: "number",
-    bool: "boolean",
-    type(None): "null",
-}
-
-
-def _name(kind: type) -> str:
-    return _cut(str.__str__(_raw_name(kind)), 60)
-
-
-def _shown(key: object) -> str:
-    return _cut(repr(key), 60) if type(key) in _SCALARS else f"one of type {_name(type(key))}"
-
-
-def _quoted(text: str) -> str:
-    return _cut(_dumps(_cut(text, 40)), 60)
-
-
-def _cut(text: str, characters: int) -> str:
-    return text if len(text) <= characters else text[: characters - 1] + "…"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _with_keys(shape: str, keys: dict[str, Any]) -> str:
-    if not keys:
-        return f"{shape} without keys"
-    text = f"{shape} with {'key' if len(keys) == 1 else 'keys'}"
-    for position, key in enumerate(keys):
-        name = key if key.isidentifier() and len(key) <= 40 else _quoted(key)
-        if len(text) + len(name) > 175:
-            return f"{text} and {len(keys) - position} more"
-        text += f", {name}" if position else f" {name}"
-    return text
-
-
-# --- Previews ---------------------------------------------------------------------------------------------------------
-
-_LONG_NUMBER = "… (a number too long to show)"
-_PREVIEW_DEPTH = 32
-_AIM = 3
-"""Items of a list that are shown, cut if need be, before any further one is shown whole."""
-_USEFUL = 64
-"""Bytes below which a second or third item would be little more than its marker."""
-
-
-def _pruned(value: Any, room: int, depth: int) -> Any:
-    """Return `value` in at most `room` bytes, which must be no fewer than `_least` says."""
-    if _size(value, room) <= room:
-        return value
-    if type(value) is str:
-        return _pruned_text(value, room)
-    if type(value) is list:
-        return _pruned_list(value, room, depth)
-    if type(value) is dict:
-        return _pruned_object(value, room, depth)
-    return _LONG_NUMBER
-
-
-def _pruned_text(text: str, room: int) -> str:
-    low, high = 0, min(len(text), room)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _size(_shortened(text, middle), room) <= room:
-            low = middle
-        else:
-            high = middle - 1
-    return _shortened(text, low)
-
-
-def _shortened(text: str, characters: int) -> str:
-    return f"{text[:characters]}… (+{_count(len(text) - characters, 'character')})"
-
-
-def _pruned_list(items: list[Any], room: int, depth: int) -> list[Any]:
-    left = room - _least(items)
-    first: list[Any] = []
-    wanted = 0
-    for item in items[:_AIM] if depth < _PREVIEW_DEPTH else ():
-        wanted += min(_size(item, _USEFUL), _USEFUL) + len(",")
-        if wanted > left and (first or _least(item) + len(",") > left):
-            break
-        first.append(item)
-    shown, left = _shared_out(first, left - sum(_least(item) + len(",") for item in first), depth)
-    if len(shown) == _AIM:
-        for item in items[_AIM:]:
-            left -= _size(item, left) + len(",")
-            if left < 0:
-                break
-            shown.append(item)
-    return shown if len(shown) == len(items) else [*shown, _marker(len(items) - len(shown), "item")]
-
-
-def _pruned_object(pairs: dict[str, Any], room: int, depth: int) -> dict[str, Any]:
-    left = room - _least(pairs)
-    first: dict[str, Any] = {}
-    for key, item in pairs.items() if depth < _PREVIEW_DEPTH else ():
-        if key == "…":
-            continue  # It would be taken for the marker of what is left out.
-        need = _size(key, room) + _least(item) + len(":,")
-        if need > left:
-            break
-        left -= need
-        first[key] = item
-    shown, _ = _shared_out(list(first.values()), left, depth)
-    plain = dict(zip(first, shown, strict=True))
-    return plain if len(plain) == len(pairs) else plain | _marker(len(pairs) - len(plain), "key")
-
-
-def _shared_out(values: list[Any], spare: int, depth: int) -> tuple[list[Any], int]:
-    """Return all values, cut to the least they need and equal shares of `spare`, and what is left of it.
-
-    The small ones come first, so that what they do not use goes to the others.
-    """
-    sizes = [_size(value, _least(value) + spare) for value in values]
-    shown = list(values)
-    for done, position in enumerate(sorted(range(len(values)), key=sizes.__getitem__)):
-        least = _least(values[position])
-        share = least + spare // (len(values) - done)
-        shown[position] = _pruned(values[position], share, depth + 1)
-        spare -= _size(shown[position], share) - least
-    return shown, spare
-
-
-def _marker(left_out: int, noun: str) -> dict[str, str]:
-    return {"…": f"{left_out} more {noun}" + ("" if left_out == 1 else "s")}
-
-
-def _least(value: Any) -> int:
-    """Return the size of the shortest form that a preview can give to `value`."""
-    shortest: Any = _LONG_NUMBER
-    if type(value) is str:
-        shortest = _shortened(value, 0)
-    elif type(value) is list:
-        shortest = [_marker(len(value), "item")]
-    elif type(value) is dict:
-        shortest = _marker(len(value), "key")
-    least = _size(shortest, 64)
-    return min(least, _size(value, least))
-
-
-def _size(value: Any, room: int) -> int:
-    """Return the size of `value` as JSON, or something above `room` when it does not fit."""
-    try:
-        text, _ = encode(value, max_bytes=room)
-    except (TooLarge, Unrepresentable):
-        return room + 1
-    return len(text) if text.isascii() else len(text.encode())

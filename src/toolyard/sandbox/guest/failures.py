@@ -11,6 +11,7 @@ from typing import Any
 
 from encode import TooLarge, Unrepresentable
 from imports import ImportRefused
+from wire import ToolError
 
 AGENT_FILE = "<agent>"
 
@@ -30,6 +31,7 @@ _LIMIT_HINTS = {
     "open_files": "Close files when done: use `with open(...)`.",
     "workspace": "Delete files that are no longer needed, or write less.",
     "processes": "Use fewer threads; code here cannot start processes unless its policy allows them.",
+    "calls": "Call tools fewer times: ask for more in one call, or split the job.",
 }
 
 
@@ -66,6 +68,8 @@ def _describe(error: BaseException, source: list[str], names: dict[str, Any]) ->
 
 def kind_of(error: BaseException) -> str:
     """Which limit or rule an uncaught exception stands for."""
+    if isinstance(error, ToolError):  # whatever else it is, the host raised it
+        return "calls" if _type_name(error) == "CallsExceeded" else "exception"
     if isinstance(error, MemoryError):
         return "memory"
     if isinstance(error, OSError):

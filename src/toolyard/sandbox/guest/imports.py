@@ -21,7 +21,7 @@ def guarded_builtins(allowed: list[str] | None, refused: list[str], level: str) 
     return names
 
 
-def _guard(allowed: frozenset[str], refused: frozenset[str], level: str) -> Any:
+def _guard(allowed: frozenset[str], refused: frozenset[str], isolation: str) -> Any:
     real_import = builtins.__import__
 
     def guarded_import(
@@ -29,15 +29,19 @@ def _guard(allowed: frozenset[str], refused: frozenset[str], level: str) -> Any:
         globals: Mapping[str, object] | None = None,
         locals: Mapping[str, object] | None = None,
         fromlist: Sequence[str] | None = (),
-        level_up: int = 0,
+        level: int = 0,
     ) -> Any:
+        if isinstance(fromlist, list):
+            # Only C code asks with a list. It is an allowed module's own import, made in the name of the frame that
+            # called it: `datetime.strptime` imports `_strptime`, `pickle` imports `__main__`.
+            return real_import(name, globals, locals, fromlist, level)
         wanted = [name, *(f"{name}.{item}" for item in fromlist or ())]
         for module in wanted:
             if any(prefix in refused for prefix in _prefixes(module)):
-                raise ImportRefused(_message(module, level), name=module)
-        if level_up == 0 and not any(prefix in allowed for prefix in _prefixes(name)):
-            raise ImportRefused(_message(name, level), name=name)
-        return real_import(name, globals, locals, fromlist or (), level_up)
+                raise ImportRefused(_message(module, isolation), name=module)
+        if level == 0 and not any(prefix in allowed for prefix in _prefixes(name)):
+            raise ImportRefused(_message(name, isolation), name=name)
+        return real_import(name, globals, locals, fromlist or (), level)
 
     return guarded_import
 

@@ -24,8 +24,10 @@ from typing import Any
 import encode
 import failures
 import imports
+import outline
 import transform
 import wire
+import words
 
 _WARM_CODE = """
 class Point:
@@ -191,8 +193,8 @@ def _success(job: dict[str, Any], value: Any) -> str:
         with open(job["spill"], "w", encoding="utf-8") as file:
             file.write(text)
         plain = json.loads(text)
-        spill = {"path": job["spill"], "bytes": size, "shape": encode.describe(plain)}
-        text = json.dumps(encode.preview(plain, max_bytes=job["inline_bytes"]))
+        spill = {"path": job["spill"], "bytes": size, "shape": outline.describe(plain)}
+        text = words.dumps(outline.preview(plain, max_bytes=job["inline_bytes"]))
     return (
         f'{{"t":"done","ok":true,"result":{text},"notes":{json.dumps(notes)},"spill":{json.dumps(spill)},{_usage()}}}'
     )

@@ -18,6 +18,8 @@ _LENGTH = struct.Struct("<I")
 class ToolError(Exception):
     """A tool failed or a call was refused; the message is the tool's own."""
 
+    __str__ = BaseException.__str__  # the message as it came, where a built-in such as `KeyError` would quote it
+
 
 class Channel:
     """The one connection to the gateway."""
@@ -192,6 +194,7 @@ def _value(reply: dict[str, Any]) -> Any:
     raise _error_type(reply["type"])(reply["message"])
 
 
+_NOT_FROM_A_MESSAGE = (UnicodeError, BaseExceptionGroup)  # cannot be made of a message alone
 _error_types: dict[str, type[ToolError]] = {}
 
 
@@ -202,7 +205,7 @@ def _error_type(name: str) -> type[ToolError]:
         return known
     builtin = getattr(__import__("builtins"), name, None)
     bases: tuple[type, ...] = (ToolError,)
-    if isinstance(builtin, type) and issubclass(builtin, Exception) and not issubclass(builtin, UnicodeError):
+    if isinstance(builtin, type) and issubclass(builtin, Exception) and not issubclass(builtin, _NOT_FROM_A_MESSAGE):
         bases = (ToolError, builtin) if builtin is not Exception else (ToolError,)
     made: type[ToolError] = ToolError if name == "ToolError" else type(name, bases, {"__module__": "__main__"})
     _error_types[name] = made

@@ -220,11 +220,13 @@ def _cover_tracks() -> None:
         "failures",
         "imports",
         "kernel",
+        "outline",
         "runner",
         "seal",
         "template",
         "transform",
         "wire",
+        "words",
     ):
         del sys.modules[name]
     sys.argv[:] = ["<agent>"]

@@ -21,15 +21,16 @@ from typing import Literal
 
 import msgspec
 
-from toolyard.sandbox import advice
 from toolyard.sandbox.policy.levels import IsolationLevel, IsolationPolicy
-from toolyard.sandbox.survey import DEPTH, Arithmetic, Noted, Place, Survey, text_of
+from toolyard.sandbox.review import advice
+from toolyard.sandbox.review.survey import DEPTH, Arithmetic, Noted, Place, Survey, text_of
 
 __all__ = ("MAX_CODE_BYTES", "Estimate", "Finding", "Review", "review")
 
 MAX_CODE_BYTES = 256 << 10
 """Parsing this much holds the interpreter for up to a second. Larger data belongs into `context` or a file."""
 MAX_FINDINGS = 50
+MAX_IMPORTS = 100
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +61,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     tool_calls_in_loops: int = 0
     """Tool calls in the text that are inside a loop."""
     imports: tuple[str, ...] = ()
-    """Modules that the text names, sorted."""
+    """Modules that the text imports, sorted; at most 100."""
 
 
 class Review(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,8 +106,9 @@ def review(
         return Review(verdict="refuse", findings=(tree,))
     notes = _Notes(code, policy)
     survey = Survey(tree)
-    for node, message in survey.misplaced:
-        notes.add("syntax", node, f"SyntaxError: {message}.", _SYNTAX_HINTS.get(message))
+    for node, words in survey.misplaced:
+        message = f"SyntaxError: {words}."
+        notes.add("syntax", node, message, _SYNTAX_HINTS.get(message))
     for loop in survey.endless_loops():
         notes.add("endless-loop", loop, "Nothing in this loop ends it.", "Add a `break`.")
     rules = _Rules(survey, notes, policy, tools=tools, packages=packages)
@@ -116,8 +118,9 @@ def review(
 
 
 _SYNTAX_HINTS = {
-    "'return' outside function": "End with the value as an expression, or set `result`.",
-    "'await' outside async function": "Write `async def`, or leave out `await`: a tool answers either way.",
+    "SyntaxError: 'return' outside function.": "End with the value as an expression, or set `result`.",
+    "SyntaxError: 'await' outside async function.": "Write `async def`, or leave out `await`: tools answer either way.",
+    "The code is nested too deeply for Python's parser.": "Split the expression, or pass the data in by `context`.",
 }
 
 
@@ -136,15 +139,16 @@ def _parse(code: str, filename: str) -> ast.Module | Finding:
     flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     try:
         with _parser_lock, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the guest parses again and shows its warnings to the agent
+            warnings.simplefilter("ignore")  # about the agent's literals: nothing for the gateway's log
             tree = compile(code, filename, "exec", flags, dont_inherit=True)
     except SyntaxError as error:
-        message = f"{type(error).__name__}: {_shorten(str(error.msg), 300)}."
+        words = _shorten(str(error.msg), 300).rstrip(".")
+        message = f"{type(error).__name__}: {words}{'' if words.endswith('?') else '.'}"
         return _syntax_finding(code, error.lineno, error.offset, message)
     except (RecursionError, MemoryError):
-        message = "The code is nested too deeply for Python's parser."
-        hint = "Split the expression, or pass the data in through `context`."
-        return Finding(severity="refuse", rule="syntax", message=message, hint=hint)
+        return _syntax_finding(code, None, None, "The code is nested too deeply for Python's parser.")
+    except (ValueError, OverflowError, SystemError) as error:  # Python 3.12.1 fails so on some damaged f-strings
+        return _syntax_finding(code, None, None, f"Python's parser fails on this code: {_shorten(str(error), 300)}.")
     assert isinstance(tree, ast.Module)
     return tree
 
@@ -152,7 +156,7 @@ def _parse(code: str, filename: str) -> ast.Module | Finding:
 def _syntax_finding(code: str, line: int | None, column: int | None, message: str) -> Finding:
     source = _source_line(_split_lines(code), line)
     start = (source or "").lstrip()
-    hint = None
+    hint = _SYNTAX_HINTS.get(message)
     if start.startswith("```"):
         hint = "Send the code alone, without the ``` fence around it."
     elif start.startswith(("!", "%")):
@@ -160,8 +164,8 @@ def _syntax_finding(code: str, line: int | None, column: int | None, message: st
     return Finding(
         severity="refuse",
         rule="syntax",
-        line=line or None,  # the parser gives 0 where it has no place
-        column=column or None,
+        line=line if source is not None else None,
+        column=column if column and column > 0 else None,  # Python 3.11 counts backwards in some f-strings
         source_line=source,
         message=message,
         hint=hint,
@@ -251,7 +255,7 @@ class _Rules:
             calls=self._calls,
             tool_calls=self._tool_calls,
             tool_calls_in_loops=self._tool_calls_in_loops,
-            imports=tuple(sorted(self._survey.imports)),
+            imports=tuple(sorted(self._survey.imports)[:MAX_IMPORTS]),
         )
 
     # Imports

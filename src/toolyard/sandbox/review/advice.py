@@ -1,4 +1,4 @@
-"""What the review knows by name, and what it says: the declarative half of `review.py`.
+"""What the review knows by name, and what it says: the declarative half of the review.
 
 Nothing here protects anybody; it saves an agent a failed run and tells it what to do instead.
 """

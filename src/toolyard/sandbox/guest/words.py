@@ -1,0 +1,48 @@
+"""How the guest words things for people and models: short, bounded, and safe on hostile classes.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ("SCALARS", "count", "cut", "dumps", "name_of", "quoted", "shown")
+
+SCALARS = frozenset({str, int, float, bool, type(None)})
+
+dumps: Callable[[object], str] = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
+).encode
+
+# Read past whatever a hostile metaclass defines under this name.
+_raw_name: Callable[[type], str] = type.__dict__["__name__"].__get__
+
+
+def name_of(kind: type) -> str:
+    """The class's name, bounded, whatever its metaclass says."""
+    return cut(str.__str__(_raw_name(kind)), 60)
+
+
+def shown(key: object) -> str:
+    """A key as an error message shows it."""
+    return cut(repr(key), 60) if type(key) in SCALARS else f"one of type {name_of(type(key))}"
+
+
+def quoted(text: str) -> str:
+    """The beginning of a text, in quotes."""
+    return cut(dumps(cut(text, 40)), 60)
+
+
+def cut(text: str, characters: int) -> str:
+    """The text in at most so many characters."""
+    return text if len(text) <= characters else text[: characters - 1] + "…"
+
+
+def count(number: int, noun: str) -> str:
+    """Such as `1 item` and `2 items`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
