@@ -14,6 +14,7 @@ Status = Literal["ok", "failed", "timeout", "limit", "broken"]
 
 FailureKind = Literal[
     "exception",
+    "refused",
     "syntax",
     "import",
     "result",

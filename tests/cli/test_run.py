@@ -92,6 +92,24 @@ def test_refused_code_does_not_run(toolyard: Command) -> None:
     assert done.stderr.splitlines()[-1] == "refused in 0.000 s (production level)"
 
 
+def test_json_of_refused_code_names_the_refusal(toolyard: Command) -> None:
+    """A program can tell code that was never started from code that failed."""
+    done = toolyard("run", "-c", "eval('1')", "--level", "hardened", "--json")
+
+    answer = json.loads(done.stdout)
+    assert (done.returncode, answer["status"], answer["failure"]["kind"]) == (1, "failed", "refused")
+    assert answer["review"]["findings"][0]["rule"] == "eval"
+
+
+def test_packages_that_the_code_does_not_import_are_not_loaded(toolyard: Command) -> None:
+    """A single run does not pay for a data package it has no use for, and finds one it names."""
+    code = "import sys\nresult = 'numpy' in sys.modules"
+
+    without, with_it = toolyard("run", "-c", code), toolyard("run", "-c", f"import numpy\n{code}")
+
+    assert (without.stdout, with_it.stdout) == ("false\n", "true\n")
+
+
 def test_json_is_one_object_with_everything(toolyard: Command) -> None:
     """`--json` holds the outcome, the review and the timing, and standard error stays empty."""
     done = toolyard("run", "-c", "print('hello')\n[1, 2]", "--level", "development", "--json")

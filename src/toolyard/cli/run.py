@@ -73,7 +73,7 @@ def run(
             _execute(
                 source,
                 variables,
-                policy,
+                _without_unused_packages(policy, verdict, named=packages),
                 tier=tier,
                 allow_weaker=allow_weaker,
                 on_output=None if as_json else output.write,
@@ -138,6 +138,13 @@ def _build_policy(level: str, timeout: float | None, packages: tuple[str, ...]) 
     return policy
 
 
+def _without_unused_packages(policy: IsolationPolicy, verdict: Review, *, named: tuple[str, ...]) -> IsolationPolicy:
+    """Loading a package takes a second that a single run pays for nothing when its code does not import it."""
+    used = {module.partition(".")[0] for module in verdict.estimate.imports}
+    kept = tuple(name for name in policy.packages if name in used or name in named)
+    return msgspec.structs.replace(policy, packages=kept)
+
+
 async def _execute(
     code: str,
     context: dict[str, Any] | None,
@@ -160,7 +167,7 @@ def _refusal(policy: IsolationPolicy, verdict: Review) -> Outcome:
     first = next(finding for finding in verdict.findings if finding.severity == "refuse")
     kinds: dict[str, FailureKind] = {"syntax": "syntax", "import": "import"}
     failure = Failure(
-        kind=kinds.get(first.rule, "exception"),
+        kind=kinds.get(first.rule, "refused"),
         type="Refused",
         message=first.message,
         line=first.line,

@@ -31,6 +31,7 @@ _STATUS: dict[str, Status] = {
     "protocol": "broken",
     "crash": "broken",
     "exception": "failed",
+    "refused": "failed",
     "syntax": "failed",
     "import": "failed",
     "result": "failed",
