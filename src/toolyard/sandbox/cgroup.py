@@ -11,6 +11,7 @@ __all__ = ("ControlGroup", "Leaf", "open_control_group", "owner_is_alive", "owne
 
 _ROOT = Path("/sys/fs/cgroup")
 _PREFIX = "toolyard-"
+_GATEWAY = f"{_PREFIX}gateway"
 
 
 class Leaf:
@@ -138,6 +139,8 @@ def _candidates() -> list[tuple[int, Path]]:
         if controllers == "":
             for root in (_ROOT, _ROOT / "unified"):
                 here = root / path.lstrip("/")
+                if here.name == _GATEWAY:  # where an earlier sandbox of this process has moved it
+                    here = here.parent
                 if "memory" in _words(here / "cgroup.controllers") and _delegate(here):
                     found[2] = here
         elif "memory" in controllers.split(","):
@@ -154,7 +157,7 @@ def _delegate(here: Path) -> bool:
     if "memory" in _words(here / "cgroup.subtree_control"):
         return True
     try:
-        own = here / f"{_PREFIX}gateway"
+        own = here / _GATEWAY
         own.mkdir(exist_ok=True)
         _write(own / "cgroup.procs", str(os.getpid()))
         _write(here / "cgroup.subtree_control", "+memory")

@@ -17,6 +17,7 @@ __all__ = ("GuestPackages", "find_packages")
 # Visible, but not imported before the fork: their threads would not come along.
 _STARTS_THREADS = frozenset({"polars", "pyarrow", "duckdb"})
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_EXTRA = re.compile(r";.*\bextra\s*==")
 
 
 class GuestPackages(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +57,9 @@ def find_packages(names: Iterable[str], *, environment: Path | None = None) -> G
         if _key(dist.name) in wanted:
             versions[dist.name] = dist.version
             imports += sorted(name for name in offered - _STARTS_THREADS if _key(name) == _key(dist.name))
-        waiting += [match[0] for text in dist.requires or () if "extra" not in text and (match := _NAME.match(text))]
+        waiting += [
+            match[0] for text in dist.requires or () if not _EXTRA.search(text) and (match := _NAME.match(text))
+        ]
     return GuestPackages(
         versions=versions,
         entries=tuple(sorted((source, name) for name, source in entries.items())),

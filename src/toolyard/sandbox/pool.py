@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from toolyard.errors import InvalidRequest, SandboxBroken, SandboxClosed
+from toolyard.errors import InvalidRequest, SandboxBroken, SandboxClosed, SandboxUnavailable
 from toolyard.sandbox import spawn
 from toolyard.sandbox.cgroup import ControlGroup, open_control_group, owner_is_alive, owner_mark
 from toolyard.sandbox.packages import GuestPackages
@@ -24,6 +24,7 @@ from toolyard.sandbox.zygote import Zygote
 
 __all__ = ("Lease", "Pool", "PoolOptions")
 
+_REMOVE_ATTEMPTS = 500
 _SESSION_USERS, _RUN_USERS = 1_000, 33_000  # users of sessions and of single runs, inside the workers' range
 _USERS_EACH = 32_000
 
@@ -114,7 +115,11 @@ class Pool:
         self._group = open_control_group(name)
         if self.tier == "landlock":
             self.directory = _open_directory(name)
-            self.has_own_users = self.has_own_users and _is_open_to_all(spawn.interpreter(), os.__file__)
+            self.has_own_users = (
+                self.has_own_users
+                and _is_open_to_all(spawn.interpreter(), os.__file__)
+                and _can_give_away(self.directory)
+            )
         self._generation = _Generation(await self._start_zygote())
 
     @property
@@ -252,11 +257,15 @@ class Pool:
             await self.discard(self._waiting.popleft())
 
     async def _refill_now(self) -> None:
-        while len(self._waiting) < self.options.size and not self.is_closed:
+        while len(self._waiting) < self.options.size:
             try:
-                self._waiting.append(await self._fork(waits=True))
+                lease = await self._fork(waits=True)
             except (SandboxBroken, SandboxClosed, OSError):
                 return  # the next run forks for itself and reports what is wrong
+            if self.is_closed:  # meanwhile; nobody will look into the pool again
+                self.discard(lease)
+                return
+            self._waiting.append(lease)
 
     # The zygote.
 
@@ -322,12 +331,19 @@ class Pool:
                 self._do_later(self._retire(self._generation))
             self._generation = None
         for generation in self._retiring:
-            generation.zygote.kill()  # its workers die with it, and runs under way end
+            generation.zygote.hang_up()  # its workers die with it, and runs under way end
         while self._waiting:
             self.discard(self._waiting.popleft())
         await self._finish_chores()
         if self._group is not None:
-            self._group.close()
+            await self._remove(self._group)
+
+    async def _remove(self, group: ControlGroup) -> None:
+        """Remove the group, although the kernel may count a process for a moment after its end."""
+        for _ in range(_REMOVE_ATTEMPTS):  # what is still left then is swept by the next gateway
+            if group.close():
+                return
+            await asyncio.sleep(0.01)
 
     async def remove_files(self) -> None:
         """Delete what the `landlock` tier kept on disk."""
@@ -348,7 +364,10 @@ class Pool:
 
 def _open_directory(name: str) -> Path:
     """A directory for the files of the `landlock` tier, after sweeping those of gateways that are gone."""
-    base = Path(tempfile.gettempdir())
+    try:
+        base = Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        raise SandboxUnavailable(f"The landlock tier needs a temporary directory: {error.strerror}.") from error
     for left in base.glob("toolyard-*.*-*"):
         mark = left.name.removeprefix("toolyard-").rpartition("-")[0]
         with contextlib.suppress(OSError):  # somebody else's, or swept by another gateway just now
@@ -372,3 +391,16 @@ def _is_open_to_all(*paths: str) -> bool:
     """Whether every user can reach these files, so that a worker with a user of its own still can."""
     places = [place for path in paths for place in Path(os.path.realpath(path)).parents]
     return all(place.stat().st_mode & 0o001 for place in places)
+
+
+def _can_give_away(directory: Path) -> bool:
+    """Whether files can be given to the workers' users: inside a user namespace those may not exist."""
+    sample = directory / "sample"
+    sample.mkdir()
+    try:
+        os.chown(sample, spawn.FIRST_USER, spawn.FIRST_USER)
+    except OSError:
+        return False
+    finally:
+        sample.rmdir()
+    return True

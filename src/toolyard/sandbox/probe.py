@@ -194,7 +194,7 @@ def _layers(sandbox: Sandbox) -> tuple[Layer, ...]:
             ("user namespace", "Powers inside the sandbox are none outside."),
             ("mount namespace", "The host's files do not exist inside."),
             ("pid namespace", "No other process can be seen, and killing the worker kills all it started."),
-            ("network namespace", "There is no network device, not even loopback."),
+            ("network namespace", "There is no network device but a loopback that is down."),
             ("ipc namespace", "No shared memory or queue of the host can be reached."),
         )
     ]

@@ -99,7 +99,7 @@ def parse(body: bytes) -> Frame:
     """The frame in `body`. Raises `ProtocolError`."""
     try:
         return _decoder.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"a frame that is not understood: {error}") from error
 
 

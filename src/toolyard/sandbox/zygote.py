@@ -202,8 +202,12 @@ class Zygote:
                 socket.send_fds(self._control, [msgspec.json.encode(order)], fds)
                 async with asyncio.timeout(_ORDER_SECONDS):
                     message, descriptors = await answer
-            except (OSError, TimeoutError) as error:
-                raise SandboxBroken(f"The zygote did not carry out {order['op']!r}: {error!r}.") from error
+            except BaseException as error:
+                if answer.done() and not answer.cancelled() and answer.exception() is None:
+                    _let_go(*answer.result())  # it came just as the caller gave up
+                if isinstance(error, OSError | TimeoutError):
+                    raise SandboxBroken(f"The zygote did not carry out {order['op']!r}: {error!r}.") from error
+                raise
             finally:
                 self._answers.pop(key, None)
         if message["op"] == "failed":
@@ -225,11 +229,7 @@ class Zygote:
         if answer is not None and not answer.done():
             answer.set_result((message, descriptors))
             return
-        for fd in descriptors:  # whoever ordered it has given up
-            if "slot" in message:
-                with contextlib.suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(fd, signal.SIGKILL)
-            os.close(fd)
+        _let_go(message, descriptors)
 
     def _end(self) -> None:
         """The zygote is gone, and so are its workers."""
@@ -246,27 +246,43 @@ class Zygote:
                 exited.set_result(None)
         self._exits.clear()
 
-    def kill(self) -> None:
-        """Kill the zygote and with it every worker, without waiting; `close` is still to come."""
-        self._process.child.kill()
+    def hang_up(self) -> None:
+        """Let the zygote end, and with it every worker; `close` waits for that."""
+        self._end()
+        self._control.close()
 
     async def close(self) -> None:
         """End the zygote and with it every worker, and wait until the process is gone."""
-        self._end()
-        self._control.close()
+        self.hang_up()
         child = self._process.child
-        pidfd = os.pidfd_open(child.pid)  # it is our child and not yet waited for, so the number is still its own
         try:
-            async with asyncio.timeout(_END_SECONDS):
-                await _wait_readable(self._loop, pidfd)
+            if child.poll() is None:
+                await _wait_for_exit(self._loop, child.pid)
         except TimeoutError:
             child.kill()
         finally:
-            os.close(pidfd)
             if child.poll() is None:
                 child.kill()
             child.wait()
             os.close(self._process.stderr_fd)
+
+
+def _let_go(message: dict[str, Any], descriptors: list[int]) -> None:
+    """Give back what was ordered by somebody who has given up."""
+    for fd in descriptors:
+        if "slot" in message:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
+        os.close(fd)
+
+
+async def _wait_for_exit(loop: asyncio.AbstractEventLoop, pid: int) -> None:
+    pidfd = os.pidfd_open(pid)
+    try:
+        async with asyncio.timeout(_END_SECONDS):
+            await _wait_readable(loop, pidfd)
+    finally:
+        os.close(pidfd)
 
 
 async def _wait_readable(loop: asyncio.AbstractEventLoop, fd: int) -> None:

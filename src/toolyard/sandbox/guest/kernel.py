@@ -174,7 +174,7 @@ def limit_malloc_arenas() -> None:
 
 # Landlock access rights, in the order the kernel added them.
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
-_REMOVE_DIR, _REMOVE_FILE, _MAKE_DIR, _MAKE_REG, _MAKE_FIFO, _MAKE_SYM = 16, 32, 128, 256, 1024, 4096
+_REMOVE_DIR, _REMOVE_FILE, _MAKE_DIR, _MAKE_REG, _MAKE_SYM = 16, 32, 128, 256, 4096
 _REFER, _TRUNCATE = 1 << 13, 1 << 14
 _RIGHTS_BY_ABI = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 
@@ -182,18 +182,7 @@ READ = _READ_FILE | _READ_DIR
 LIST = _READ_DIR
 READ_FILE = _READ_FILE
 DEVICE = _READ_FILE | _WRITE_FILE
-READ_WRITE = (
-    READ
-    | _WRITE_FILE
-    | _REMOVE_DIR
-    | _REMOVE_FILE
-    | _MAKE_DIR
-    | _MAKE_REG
-    | _MAKE_FIFO
-    | _MAKE_SYM
-    | _REFER
-    | _TRUNCATE
-)
+READ_WRITE = READ | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _MAKE_SYM | _REFER | _TRUNCATE
 
 
 def landlock_abi() -> int:

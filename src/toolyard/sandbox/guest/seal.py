@@ -107,7 +107,7 @@ class Seal:
         self._settle(order)
         os.chdir(workspace)
         tempfile.tempdir = temp
-        os.environ["TMPDIR"] = temp
+        os.environ.update(HOME=workspace, TMPDIR=temp)
         self._limit(order)
         if self._setup["capabilities"]:
             kernel.drop_capabilities()

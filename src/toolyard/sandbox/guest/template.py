@@ -53,6 +53,8 @@ def enter(setup: dict[str, Any], ask_for_map: Callable[[], None]) -> tuple[int, 
         kernel.unshare(_NAMESPACES)
         _build_root(sources, setup["packages"])
     kernel.call("sethostname", b"sandbox", 7)
+    if "platform" in sys.modules:
+        sys.modules["platform"]._uname_cache = None  # type: ignore[attr-defined]  # it remembers the host's name
     try:
         _write(proc, "sys/user/max_user_namespaces", "0")
     except OSError:  # a read-only /proc/sys, as containers have it; seccomp forbids new namespaces all the same

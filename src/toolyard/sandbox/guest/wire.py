@@ -36,12 +36,17 @@ class Channel:
         self._watched: dict[int, tuple[asyncio.AbstractEventLoop, int]] = {}
 
     def receive_with_descriptors(self) -> tuple[dict[str, Any], list[int]]:
-        """The first frame, with the descriptors that came along. Raises `EOFError` when the gateway is gone."""
+        """The first frame and not a byte more, with the descriptors that came along.
+
+        Raises `EOFError` when the gateway is gone.
+        """
         head, descriptors, _, _ = socket.recv_fds(self._socket, _LENGTH.size, 4)
-        if not head:
-            raise EOFError
-        self._buffer += head
-        return self.receive(), list(descriptors)
+        while len(head) < _LENGTH.size:
+            head += self._some(_LENGTH.size - len(head))
+        body = b""
+        while len(body) < _LENGTH.unpack(head)[0]:
+            body += self._some(_LENGTH.unpack(head)[0] - len(body))
+        return json.loads(body), list(descriptors)
 
     def receive(self) -> dict[str, Any]:
         """The next frame. Raises `EOFError` when the gateway is gone."""
@@ -49,10 +54,13 @@ class Channel:
             frame = self._next_buffered()
             if frame is not None:
                 return frame
-            data = self._socket.recv(1 << 16)
-            if not data:
-                raise EOFError
-            self._buffer += data
+            self._buffer += self._some(1 << 16)
+
+    def _some(self, at_most: int) -> bytes:
+        data = self._socket.recv(at_most)
+        if not data:
+            raise EOFError
+        return data
 
     def send(self, body: str) -> None:
         """Send one frame whose JSON text is `body`."""

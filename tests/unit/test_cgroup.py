@@ -1,0 +1,120 @@
+"""Control groups: one leaf a worker, limits that the kernel keeps, and nothing left by gateways that are gone."""
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from toolyard.sandbox.cgroup import ControlGroup, open_control_group, owner_is_alive, owner_mark
+
+HUNGRY = "import os; os.write({entrance}, b'0'); os.close({entrance}); blocks = []\nwhile True: blocks.append(bytearray(1 << 20))"
+IDLE = "import os, signal; os.write({entrance}, b'0'); os.close({entrance}); print(flush=True); signal.pause()"
+
+
+@pytest.fixture
+def group() -> Iterator[ControlGroup]:
+    """A group of the test's own."""
+    group = open_control_group(secrets.token_hex(4))
+    if group is None:
+        pytest.skip("no control group is delegated to this process: run the tests as root or with Delegate=yes")
+    yield group
+    group.close()
+
+
+def start(code: str, entrance: int) -> subprocess.Popen[bytes]:
+    """A process that goes through `entrance` into a leaf and then does as `code` says."""
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-S", "-c", code.format(entrance=entrance)], pass_fds=[entrance], stdout=subprocess.PIPE
+        )
+    finally:
+        os.close(entrance)
+
+
+def test_process_over_its_memory_is_killed_and_told_apart(group: ControlGroup) -> None:
+    """The kernel ends it at the limit, and the leaf knows why."""
+    leaf = group.add(1, memory_bytes=32 << 20)
+    before = leaf.was_out_of_memory()
+    with start(HUNGRY, leaf.open_entrance()) as process:
+        status = process.wait(30)
+
+    assert (before, status, leaf.was_out_of_memory()) == (False, -signal.SIGKILL, True)
+    assert leaf.remove()
+
+
+def test_leaf_knows_a_kill_from_running_out_of_memory(group: ControlGroup) -> None:
+    """A process that somebody killed was not out of memory."""
+    leaf = group.add(1, memory_bytes=64 << 20)
+    with start(IDLE, leaf.open_entrance()) as process:
+        process.stdout.read(1)  # type: ignore[union-attr]
+        process.kill()
+        process.wait(30)
+
+    assert not leaf.was_out_of_memory()
+    assert leaf.remove()
+
+
+def test_leaf_with_a_process_stays_until_that_is_gone(group: ControlGroup) -> None:
+    """Discarding is remembered and done later; the group itself goes last."""
+    leaf = group.add(1, memory_bytes=64 << 20)
+    with start(IDLE, leaf.open_entrance()) as process:
+        process.stdout.read(1)  # type: ignore[union-attr]
+        group.discard(leaf)
+        while_alive = group._path.joinpath("w1").exists(), group.close()
+        process.kill()
+        process.wait(30)
+    group.discard(group.add(2, memory_bytes=64 << 20))
+    afterwards = [path.name for path in group._path.glob("w*")]
+
+    assert (while_alive, afterwards) == ((True, False), [])
+    assert group.close()
+    assert not group._path.exists()
+    assert group.close()
+
+
+def test_limit_of_a_leaf_can_be_changed(group: ControlGroup) -> None:
+    """The new limit is the kernel's at once."""
+    leaf = group.add(1, memory_bytes=64 << 20)
+    leaf.limit(128 << 20)
+    name = "memory.max" if group.version == 2 else "memory.limit_in_bytes"
+
+    assert int((leaf._path / name).read_text(encoding="ascii")) == 128 << 20
+    assert leaf.remove()
+
+
+def test_group_says_its_version(group: ControlGroup) -> None:
+    """The name is what a sandbox reports as its resource control."""
+    assert group.name == f"cgroup v{group.version}"
+
+
+def test_groups_of_gateways_that_are_gone_are_swept(group: ControlGroup) -> None:
+    """Opening a group removes what dead gateways left, and nothing of those that live."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        started = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+    dead = group._path.parent / f"toolyard-{process.pid}.{started}-x"
+    (dead / "w1").mkdir(parents=True)
+    (dead / "w2").mkdir()
+    alive = group._path.parent / f"toolyard-{owner_mark()}-{secrets.token_hex(4)}"
+    alive.mkdir()
+
+    other = open_control_group(secrets.token_hex(4))
+
+    assert (dead.exists(), alive.exists(), group._path.exists()) == (False, True, True)
+    assert other is not None
+    assert other.close()
+    alive.rmdir()
+
+
+def test_owner_is_known_by_number_and_start_time() -> None:
+    """A later process of the same number is another owner, and nonsense is nobody."""
+    pid, _, started = owner_mark().partition(".")
+
+    assert (int(pid), owner_is_alive(owner_mark())) == (os.getpid(), True)
+    assert [owner_is_alive(mark) for mark in (f"{pid}.{int(started) + 1}", "x.1", "", "-1.5", "0.0", f"{2**40}.1")] == [
+        False
+    ] * 6
