@@ -228,6 +228,7 @@ class Sandbox:
             "file_bytes": max(policy.workspace_mib, policy.temp_mib) << 20,
             "open_files": policy.open_files,
             "tasks": self._task_limit(policy),
+            "forks": policy.processes > 1,
         }
 
     def _make_directories(self, slot: int, user: int | None, workspace: Workspace | None) -> tuple[str, str]:

@@ -82,7 +82,9 @@ def start(
     if sys.platform != "linux":
         raise SandboxUnavailable(f"The {tier} tier needs Linux; this is {sys.platform}.")
     machine = platform.machine()
-    filters = build_filters(policy, machine=machine, tier=tier)
+    # One run may be held to a single process where its policy allows more, so workers get both to choose from.
+    single = build_filters(msgspec.structs.replace(policy, processes=1), machine=machine, tier=tier)
+    forking = build_filters(msgspec.structs.replace(policy, processes=2), machine=machine, tier=tier)
     allowed = policy.allowed_modules(stdlib=frozenset(sys.stdlib_module_names), packages=packages.modules)
     setup: dict[str, Any] = {
         "tier": tier,
@@ -103,9 +105,10 @@ def start(
         "temp_bytes": policy.temp_mib << 20,
         "temp_files": policy.temp_files,
         "filters": {
-            "template": base64.b64encode(filters.template).decode(),
-            "worker": base64.b64encode(filters.worker).decode(),
-            "pid_offsets": filters.pid_offsets,
+            "template": base64.b64encode(single.template).decode(),
+            "single": base64.b64encode(single.worker).decode(),
+            "forking": base64.b64encode(forking.worker).decode(),
+            "pid_offsets": single.pid_offsets,
         },
     }
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

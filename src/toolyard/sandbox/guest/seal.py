@@ -35,7 +35,7 @@ class Seal:
         self._setup = setup
         self._mapped_bytes = mapped_bytes
         self._namespace = setup["tier"] == "namespace"
-        self._filter = base64.b64decode(setup["filters"]["worker"])
+        self._filters = {name: base64.b64decode(setup["filters"][name]) for name in ("single", "forking")}
         self._abi = kernel.landlock_abi()
         self._coarse: list[tuple[str, int]] = []
         self._ruleset = self._prepare_ruleset() if self._abi else None
@@ -117,7 +117,8 @@ class Seal:
         if own_paths is not None:
             kernel.restrict_self(own_paths)
             os.close(own_paths)
-        kernel.install_filter(_with_pid(self._filter, self._setup["filters"]["pid_offsets"]))
+        filters = self._filters["forking" if order["forks"] else "single"]
+        kernel.install_filter(_with_pid(filters, self._setup["filters"]["pid_offsets"]))
 
     def _settle(self, order: dict[str, Any]) -> None:
         """Take a user and cores: those of a worker at its fork, those of a session or a limit at the seal."""
