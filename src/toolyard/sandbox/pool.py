@@ -9,7 +9,7 @@ import tempfile
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,6 +27,8 @@ __all__ = ("Lease", "Pool", "PoolOptions")
 _REMOVE_ATTEMPTS = 500
 _SESSION_USERS, _RUN_USERS = 1_000, 33_000  # users of sessions and of single runs, inside the workers' range
 _USERS_EACH = 32_000
+
+_T = TypeVar("_T")
 
 
 class PoolOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +101,7 @@ class Pool:
         self._retiring: set[_Generation] = set()
         self._waiting: deque[Lease] = deque()
         self._refilling: asyncio.Task[None] | None = None
-        self._chores: set[asyncio.Task[None]] = set()
+        self._chores: set[asyncio.Task[Any]] = set()
         self._forks = 0
         # Not the zygote's own: workers of an old one may still run, and their groups, folders and users are by slot.
         self._slots = itertools.count(1)
@@ -149,7 +151,10 @@ class Pool:
         return await self._fork(waits=False)
 
     def discard(self, lease: Lease) -> "asyncio.Task[None]":
-        """Kill a worker and, in the background, give back what it held; the task ends when it is gone."""
+        """Kill a worker and, in the background, give back what it held; the task ends when it is gone.
+
+        Await it shielded: a caller that gives up must not stop it.
+        """
         return self._do_later(self._discard(lease))
 
     def user_of(self, slot: int, session: int | None) -> int | None:
@@ -174,7 +179,8 @@ class Pool:
         if generation is None:
             raise SandboxClosed("The sandbox is closed.")
         if not generation.zygote.is_alive:
-            generation = await self.renew(generation)
+            await self.renew(generation)
+            return await self._fork(waits=waits)
         generation.in_use += 1
         generation.idle.clear()
         try:
@@ -254,7 +260,7 @@ class Pool:
         if self._refilling is not None:
             await asyncio.shield(self._refilling)
         while self._waiting:
-            await self.discard(self._waiting.popleft())
+            await asyncio.shield(self.discard(self._waiting.popleft()))
 
     async def _refill_now(self) -> None:
         while len(self._waiting) < self.options.size:
@@ -269,17 +275,21 @@ class Pool:
 
     # The zygote.
 
-    async def renew(self, old: "_Generation | None" = None) -> _Generation:
+    async def renew(self, old: "_Generation | None" = None) -> None:
         """Execute a fresh zygote for all further runs; runs under way finish on the old one.
 
-        With `old`, only if that is still the one in use.
+        With `old`, only if that is still the one in use. A caller that gives up does not stop it: workspaces are on
+        their way from one zygote to the other, and other callers wait for the same.
         """
+        await asyncio.shield(self._do_later(self._renew(old)))
+
+    async def _renew(self, old: "_Generation | None") -> None:
         async with self.renewing:
             if self.is_closed:
                 raise SandboxClosed("The sandbox is closed.")
             current = self._generation
-            if old is not None and current is not None and current is not old:
-                return current
+            if old is not None and current is not old:
+                return
             zygote = await self._start_zygote()
             try:
                 await self._hand_over(zygote)
@@ -293,7 +303,6 @@ class Pool:
                 self._retiring.add(current)
                 self._do_later(self._retire(current))
             self.refill()
-            return self._generation
 
     async def _start_zygote(self) -> Zygote:
         directory = None if self.directory is None else str(self.directory)
@@ -355,7 +364,7 @@ class Pool:
             await asyncio.wait(self._chores)
             await asyncio.sleep(0)  # the callbacks that take finished ones off the list run now
 
-    def _do_later(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    def _do_later(self, work: Coroutine[Any, Any, _T]) -> "asyncio.Task[_T]":
         task = asyncio.create_task(work)
         self._chores.add(task)
         task.add_done_callback(self._chores.discard)

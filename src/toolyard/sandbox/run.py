@@ -139,7 +139,7 @@ class Sandbox:
                 is_probe=True,
             )
         finally:
-            await self.pool.discard(lease)
+            await asyncio.shield(self.pool.discard(lease))
         if end.attacked is None:
             raise SandboxBroken(f"The probe ended without an answer: {end.failure}.")
         return end.attacked.findings
