@@ -8,24 +8,25 @@ import textwrap
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import settings
 
-from toolyard.sandbox import IsolationPolicy, PoolOptions, Sandbox, open_sandbox
+from toolyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from toolyard.sandbox.cgroup import _candidates, owner_mark
 from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.sandbox.spawn import Tier
 from toolyard.values import Outcome
-
-PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Registers the markers."""
+    """Registers the markers and how hypothesis runs."""
     config.addinivalue_line("markers", "soak: thousands of runs in a row; deselect with -m 'not soak'")
+    settings.register_profile("toolyard", deadline=None)  # a busy machine is not a failure
+    settings.load_profile("toolyard")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -50,11 +51,11 @@ async def _strictly(work: Coroutine[Any, Any, Any]) -> Any:
 class Driver:
     """A sandbox on an event loop in a thread, so that tests which only run code need no loop and share one pool."""
 
-    def __init__(self, policy: IsolationPolicy = PLAIN, *, tier: Tier | None = None) -> None:
+    def __init__(self, opened: AbstractAsyncContextManager[Sandbox]) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
-        self._opened = open_sandbox(policy, tier=tier, allow_weaker=True, pool=PoolOptions(size=1))
+        self._opened = opened
         try:
             self.sandbox: Sandbox = self.wait(self._opened.__aenter__())
         except BaseException:
@@ -63,7 +64,8 @@ class Driver:
 
     def run(self, code: str, **options: Any) -> Outcome:
         """The outcome of `code`, which may be indented as it stands in the test."""
-        return self.wait(self.sandbox.run(textwrap.dedent(code).strip("\n"), **options))
+        outcome: Outcome = self.wait(self.sandbox.run(textwrap.dedent(code).strip("\n"), **options))
+        return outcome
 
     def wait(self, work: Coroutine[Any, Any, Any]) -> Any:
         """The value of a coroutine that runs beside the sandbox."""
@@ -83,17 +85,37 @@ class Driver:
 
 
 @pytest.fixture(scope="session")
-def driver() -> Iterator[Driver]:
+def drivers() -> Iterator[list[Driver]]:
+    """Every driver of this process; they are closed when its tests are over."""
+    drivers: list[Driver] = []
+    yield drivers
+    with ExitStack() as stack:
+        for driver in drivers:
+            stack.callback(driver.close)
+
+
+@pytest.fixture(scope="session")
+def drive(drivers: list[Driver]) -> Callable[[AbstractAsyncContextManager[Sandbox]], Driver]:
+    """Opens a sandbox on a thread of its own that lasts as long as the tests of this process."""
+
+    def start(opened: AbstractAsyncContextManager[Sandbox]) -> Driver:
+        drivers.append(Driver(opened))
+        return drivers[-1]
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def driver(drive: Callable[[AbstractAsyncContextManager[Sandbox]], Driver]) -> Driver:
     """Production without data packages, shared by all tests of this process."""
-    driver = Driver()
-    yield driver
-    driver.close()
+    return drive(open_sandbox(msgspec.structs.replace(DEFAULT, packages=()), pool=PoolOptions(size=1)))
 
 
 @pytest.fixture
-def held(driver: Driver) -> Callable[..., Awaitable[dict[str, Any]]]:
+def held(drivers: list[Driver]) -> Callable[..., Awaitable[dict[str, Any]]]:
     """Counts what this process holds of the machine, once the given sandboxes have settled."""
-    driver.wait(driver.sandbox.settle())
+    for driver in drivers:
+        driver.wait(driver.sandbox.settle())
 
     async def count(*sandboxes: Sandbox) -> dict[str, Any]:
         for sandbox in sandboxes:

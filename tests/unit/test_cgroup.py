@@ -12,8 +12,9 @@ import pytest
 
 from toolyard.sandbox.cgroup import ControlGroup, open_control_group, owner_is_alive, owner_mark
 
-HUNGRY = "import os; os.write({entrance}, b'0'); os.close({entrance}); blocks = []\nwhile True: blocks.append(bytearray(1 << 20))"
-IDLE = "import os, signal; os.write({entrance}, b'0'); os.close({entrance}); print(flush=True); signal.pause()"
+ENTER = "import os, signal\nos.write({entrance}, b'0')\nos.close({entrance})\n"
+HUNGRY = f"{ENTER}blocks = []\nwhile True: blocks.append(bytearray(1 << 20))"
+IDLE = f"{ENTER}print(flush=True)\nsignal.pause()"
 
 
 @pytest.fixture

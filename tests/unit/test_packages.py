@@ -81,7 +81,7 @@ def test_package_brings_its_files_and_what_it_requires(environment: Path) -> Non
         "sixth-extra.pth",
         "sixth.py",
     ]
-    assert dict((name, source) for source, name in found.entries)["arrays"] == str(environment / "arrays")
+    assert {name: source for source, name in found.entries}["arrays"] == str(environment / "arrays")
 
 
 def test_names_are_found_however_they_are_spelled(environment: Path) -> None:
@@ -123,7 +123,7 @@ def test_links_are_followed_to_the_real_files(environment: Path) -> None:
     (environment / "plots").rename(real / "plots")
     (environment / "plots").symlink_to(real / "plots")
 
-    entries = dict((name, source) for source, name in find_packages(("plots",), environment=environment).entries)
+    entries = {name: source for source, name in find_packages(("plots",), environment=environment).entries}
 
     assert entries["plots"] == str(real / "plots")
 

@@ -91,7 +91,8 @@ DENIED_BY_TOPIC = {
         readahead pkey_mprotect pkey_alloc pkey_free map_shadow_stack mseal
     """,
     "other processes": """
-        ptrace pidfd_send_signal process_vm_readv process_vm_writev process_madvise process_mrelease kcmp pidfd_getfd get_robust_list
+        ptrace pidfd_send_signal process_vm_readv process_vm_writev process_madvise process_mrelease kcmp pidfd_getfd
+        get_robust_list
         rt_sigqueueinfo rt_tgsigqueueinfo setpgid setsid setpriority sched_setparam sched_setscheduler sched_setattr
         sched_getattr sched_rr_get_interval ioprio_set ioprio_get
     """,
@@ -99,7 +100,8 @@ DENIED_BY_TOPIC = {
         setuid setgid setreuid setregid setfsuid setfsgid lsm_get_self_attr lsm_set_self_attr lsm_list_modules
     """,
     "file system": """
-        pivot_root chroot fspick fsopen fsconfig fsmount mount_setattr open_tree_attr statmount listmount listns mknod mknodat chown fchown lchown fchownat
+        pivot_root chroot fspick fsopen fsconfig fsmount mount_setattr
+        open_tree_attr statmount listmount listns mknod mknodat chown fchown lchown fchownat
         name_to_handle_at open_by_handle_at fanotify_init fanotify_mark inotify_init inotify_init1 inotify_add_watch
         inotify_rm_watch setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr setxattrat getxattrat
         listxattrat removexattrat file_getattr file_setattr quotactl quotactl_fd sync syncfs sync_file_range ustat sysfs

@@ -102,9 +102,7 @@ def test_lines_are_kept() -> None:
 
     def lines(tree: ast.AST) -> dict[str, int]:
         ours = {transform.DEFER, transform.AWAIT, transform.AWAIT_ALL, transform.LAST}
-        return {
-            node.id: node.lineno for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id not in ours
-        }
+        return {node.id: node.lineno for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id not in ours}
 
     assert lines(transform.prepare(ast.parse(code), asynchronous=True)) == lines(ast.parse(code))
 

@@ -1,5 +1,6 @@
 """Frames: any bytes, however they arrive, are frames or a `ProtocolError`; nothing else, and never too much of them."""
 
+import itertools
 import json
 import struct
 from typing import Any
@@ -35,7 +36,7 @@ JSON = st.recursive(
 def chunks(data: bytes, cuts: list[int]) -> list[bytes]:
     """`data` in pieces, cut at the given places."""
     places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
-    return [data[start:end] for start, end in zip(places, places[1:], strict=False)] or [b""]
+    return [data[start:end] for start, end in itertools.pairwise(places)] or [b""]
 
 
 def read(pieces: list[bytes], *, max_bytes: int = LIMIT) -> tuple[list[bytes], str | None, int]:
@@ -94,7 +95,9 @@ def test_frames_before_a_bad_one_are_still_given() -> None:
     assert read([pack(b"a") + pack(b"") + b"\xff\xff\xff\xff"])[0] == [b"a", b""]
 
 
-@pytest.mark.parametrize(("data", "inside"), [(b"", False), (b"\x01", True), (pack(b"x")[:-1], True), (pack(b"x"), False)])
+@pytest.mark.parametrize(
+    ("data", "inside"), [(b"", False), (b"\x01", True), (pack(b"x")[:-1], True), (pack(b"x"), False)]
+)
 def test_reader_knows_whether_it_is_inside_a_frame(data: bytes, inside: bool) -> None:
     """Half a frame at the end of a connection is a broken protocol."""
     reader = FrameReader(LIMIT)
@@ -108,7 +111,7 @@ def test_reader_may_be_left_in_the_middle() -> None:
     reader = FrameReader(LIMIT)
     frames = reader.feed(pack(b"a") + pack(b"b"))
     first = next(frames)
-    frames.close()
+    del frames
 
     assert (first, list(reader.feed(pack(b"c")))) == (b"a", [b"b", b"c"])
 

@@ -45,7 +45,21 @@ def open_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-BAD_PATHS = ["", "/", "/etc/passwd", "..", ".", "a/..", "../outside/file", "a//b", "a/", "./a", "a/../../b", "a\0b", "\ud800"]
+BAD_PATHS = [
+    "",
+    "/",
+    "/etc/passwd",
+    "..",
+    ".",
+    "a/..",
+    "../outside/file",
+    "a//b",
+    "a/",
+    "./a",
+    "a/../../b",
+    "a\0b",
+    "\ud800",
+]
 
 
 @pytest.mark.parametrize("number", range(len(BAD_PATHS)))
@@ -106,7 +120,9 @@ def test_links_are_neither_read_nor_written_nor_walked(workspace: Workspace, tmp
         "'loop' cannot be read: Too many levels of symbolic links. List the workspace's files.",
         "'missing' cannot be read: Too many levels of symbolic links. List the workspace's files.",
     ]
-    assert [refusal(workspace.write_bytes, path, b"x") for path in ("file", "folder/file", "folder/x/y", "missing")] == [
+    assert [
+        refusal(workspace.write_bytes, path, b"x") for path in ("file", "folder/file", "folder/x/y", "missing")
+    ] == [
         "'file' cannot be written: Too many levels of symbolic links.",
         "'folder/file' cannot be reached: Not a directory.",
         "'folder/x/y' cannot be reached: Not a directory.",

@@ -1,0 +1,277 @@
+"""Fault injection by counter, after which the host is healthy and holds nothing.
+
+Every frame of a run is lost, cut, repeated, late or garbled in turn, and every wait is the one at which a caller
+gives up.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from toolyard.errors import SandboxBroken
+from toolyard.sandbox import PoolOptions, Sandbox, open_sandbox
+from toolyard.sandbox.policy.levels import DEFAULT
+from toolyard.sandbox.spawn import Tier
+from toolyard.sandbox.wire import FrameReader, pack
+from toolyard.sandbox.zygote import Fork, Zygote
+from toolyard.values import Limits
+
+PLAIN = msgspec.structs.replace(DEFAULT, packages=())
+CODE = "first = call_tool('one', {'n': 1})\nsecond = call_tool('two', {'n': 2})\n[first, second]"
+TO_WORKER = ("order", "job", "first answer", "second answer")
+FROM_WORKER = ("sealed", "first call", "second call", "done")
+Held = Callable[..., Awaitable[dict[str, Any]]]
+
+
+class Fault(NamedTuple):
+    """What happens to which frame."""
+
+    frame: str
+    kind: str
+
+
+FAULT: ContextVar[Fault | None] = ContextVar("FAULT", default=None)
+
+
+@pytest.fixture
+def proxied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts a proxy that knows `FAULT` between every worker and the host."""
+    real_fork = Zygote.fork
+
+    async def fork(self: Zygote, *args: Any, **options: Any) -> Fork:
+        forked = await real_fork(self, *args, **options)
+        ours, theirs = socket.socketpair()
+        for end in (ours, theirs):
+            end.setblocking(False)
+        worker, forked.connection = forked.connection, ours
+        fault = FAULT.get()
+        proxies.append(asyncio.create_task(proxy(theirs, worker, fault)))
+        return forked
+
+    proxies: list[asyncio.Task[None]] = []
+    monkeypatch.setattr(Zygote, "fork", fork)
+
+
+async def proxy(host: socket.socket, worker: socket.socket, fault: Fault | None) -> None:
+    """Carry frames both ways until both ends have hung up."""
+    with host, worker:
+        await asyncio.gather(pump(host, worker, TO_WORKER, fault), pump(worker, host, FROM_WORKER, fault))
+
+
+async def pump(source: socket.socket, target: socket.socket, names: tuple[str, ...], fault: Fault | None) -> None:
+    """Carry frames from `source` to `target`, and let `fault` happen to one of them."""
+    loop = asyncio.get_running_loop()
+    reader = FrameReader(1 << 30)
+    count = 0
+    with contextlib.suppress(OSError):  # an end hung up, as it may
+        while data := await loop.sock_recv(source, 1 << 16):
+            for body in reader.feed(data):
+                name = names[count] if count < len(names) else ""
+                count += 1
+                pieces: list[bytes | None] = [pack(body)]
+                if fault is not None and fault.frame == name:
+                    pieces = await harm(fault.kind, body)
+                for piece in pieces:
+                    if piece is None:
+                        for end in (source, target):
+                            end.shutdown(socket.SHUT_RDWR)
+                        return
+                    await loop.sock_sendall(target, piece)
+        target.shutdown(socket.SHUT_WR)
+
+
+async def harm(kind: str, body: bytes) -> list[bytes | None]:
+    """What is sent in place of a frame; None closes the connection."""
+    frame = pack(body)
+    if kind == "late":
+        await asyncio.sleep(0.05)
+    pieces: dict[str, list[bytes | None]] = {
+        "lost": [],
+        "twice": [frame + frame],
+        "cut": [frame[: len(frame) // 2], None],
+        "stuck": [frame[: len(frame) // 2]],
+        "closed": [None],
+        "late": [frame],
+        "in crumbs": [frame[at : at + 1] for at in range(len(frame))],
+        "garbled": [pack(body.replace(b'"', b"'"))],
+        "empty": [pack(b"")],
+        "huge": [b"\xff\xff\xff\xff" + body],
+    }
+    return pieces[kind]
+
+
+async def end_of(sandbox: Sandbox, fault: Fault) -> str:
+    """How a run with two calls ends when `fault` happens to it."""
+
+    async def on_call(tool: str, args: dict[str, Any]) -> Any:
+        return args["n"] * 10
+
+    FAULT.set(fault)
+    try:
+        outcome = await sandbox.run(CODE, on_call=on_call, limits=Limits(wall_seconds=2))
+    except SandboxBroken:
+        return "SandboxBroken"
+    if outcome.failure is None:
+        return f"{outcome.status} {outcome.result}"
+    return f"{outcome.status} {outcome.failure.type}"
+
+
+KINDS = ("lost", "twice", "cut", "stuck", "closed", "late", "in crumbs", "garbled", "empty", "huge")
+OK = "ok [10, 20]"
+TIME = "timeout WallTimeExceeded"
+LEFT = "broken InterpreterExited"
+PROTOCOL = "broken ProtocolBroken"
+UNKNOWN = "SandboxBroken"
+JSON = "failed JSONDecodeError"
+# Faults on the way to the worker can only come from a broken host, and are the worker's to notice.
+ENDS = {
+    "order": (UNKNOWN, LEFT, UNKNOWN, UNKNOWN, UNKNOWN, OK, OK, UNKNOWN, UNKNOWN, TIME),
+    "job": (TIME, "failed KeyError", UNKNOWN, TIME, UNKNOWN, OK, OK, LEFT, LEFT, TIME),
+    "first answer": (TIME, OK, LEFT, TIME, LEFT, OK, OK, JSON, JSON, TIME),
+    "second answer": (TIME, OK, LEFT, TIME, LEFT, OK, OK, JSON, JSON, TIME),
+    "sealed": (PROTOCOL, PROTOCOL, PROTOCOL, PROTOCOL, UNKNOWN, OK, OK, PROTOCOL, PROTOCOL, PROTOCOL),
+    "first call": (TIME, PROTOCOL, PROTOCOL, TIME, LEFT, OK, OK, PROTOCOL, PROTOCOL, PROTOCOL),
+    "second call": (TIME, PROTOCOL, PROTOCOL, TIME, LEFT, OK, OK, PROTOCOL, PROTOCOL, PROTOCOL),
+    "done": (LEFT, OK, PROTOCOL, PROTOCOL, LEFT, OK, OK, PROTOCOL, PROTOCOL, PROTOCOL),
+}
+
+
+@pytest.mark.usefixtures("proxied")
+async def test_every_fault_of_every_frame_has_a_name(held: Held) -> None:
+    """Each ends as listed; none hangs, crashes the host or spoils the next run."""
+    expected = {Fault(frame, kind): end for frame, ends in ENDS.items() for kind, end in zip(KINDS, ends, strict=True)}
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=0, running=20)) as sandbox:
+        healthy = await end_of(sandbox, Fault("none", "lost"))
+        before = await held(sandbox)
+        ends = await asyncio.gather(*(end_of(sandbox, fault) for fault in expected))
+        after = await end_of(sandbox, Fault("none", "lost"))
+        left = await held(sandbox)
+
+    assert dict(zip(expected, ends, strict=True)) == expected
+    assert (healthy, after) == (OK, OK)
+    assert left == before
+
+
+class GivenUp:
+    """Awaits a coroutine and gives up at its `at`-th wait: at once, or when that wait is over but not yet noticed."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any], *, at: int, late: bool) -> None:
+        self.waits = 0
+        self._work = work
+        self._at = at
+        self._late = late
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        steps = self._work.__await__()
+        failure: BaseException | None = None
+        while True:
+            try:
+                future = next(steps) if failure is None else steps.throw(failure)
+            except StopIteration as stop:
+                return stop.value
+            failure = None
+            self.waits += 1
+            here = self.waits == self._at
+            if here and not self._late:
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()
+            try:
+                yield future
+            except BaseException as error:  # noqa: BLE001 - passed on to the work as it came
+                failure = error
+            if here and self._late:
+                failure = asyncio.CancelledError()
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["while waiting", "as the wait ends"])
+@pytest.mark.parametrize("size", [0, 1], ids=["forking", "from the pool"])
+@pytest.mark.parametrize("tier", ["namespace", "landlock"])
+async def test_caller_may_give_up_at_any_step(held: Held, tier: Tier, size: int, late: bool) -> None:
+    """A run cancelled at its first wait, its second and so on leaves nothing, and the next one works."""
+
+    async def on_call(tool: str, args: dict[str, Any]) -> Any:
+        return args["n"] * 10
+
+    async def attempt(sandbox: Sandbox, at: int) -> tuple[str, int]:
+        run = GivenUp(sandbox.run(CODE, on_call=on_call, session="s"), at=at, late=late)
+        try:
+            return f"{(await run).result}", run.waits
+        except asyncio.CancelledError:
+            return "cancelled", run.waits
+
+    async with open_sandbox(PLAIN, tier=tier, allow_weaker=True, pool=PoolOptions(size=size)) as sandbox:
+        await sandbox.run("1", session="s")
+        before = await held(sandbox)
+        ends = []
+        for at in range(1, 50):
+            end, waits = await asyncio.create_task(attempt(sandbox, at))
+            ends.append(end)
+            if waits < at:
+                break
+            await sandbox.settle()
+        left = await held(sandbox)
+
+    assert ends == ["cancelled"] * (len(ends) - 1) + ["[10, 20]"]
+    assert len(ends) >= 3
+    assert left == before
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["while waiting", "as the wait ends"])
+@pytest.mark.parametrize("tier", ["namespace", "landlock"])
+async def test_caller_may_give_up_at_any_step_of_opening(held: Held, tier: Tier, late: bool) -> None:
+    """A sandbox that nobody waits for any more is taken down again, however far it was built."""
+
+    async def attempt(at: int) -> tuple[str, int]:
+        opened = open_sandbox(PLAIN, tier=tier, allow_weaker=True, pool=PoolOptions(size=1))
+        opening = GivenUp(opened.__aenter__(), at=at, late=late)
+        try:
+            await opening
+        except asyncio.CancelledError:
+            return "cancelled", opening.waits
+        await opened.__aexit__(None, None, None)
+        return "opened", opening.waits
+
+    before = await held()
+    ends = []
+    for at in range(1, 50):
+        end, waits = await asyncio.create_task(attempt(at))
+        ends.append(end)
+        if waits < at:
+            break
+
+    assert ends == ["cancelled"] * (len(ends) - 1) + ["opened"]
+    assert len(ends) >= 3
+    assert await held() == before
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["while waiting", "as the wait ends"])
+async def test_caller_may_give_up_at_any_step_of_recycling(held: Held, late: bool) -> None:
+    """Either zygote is then the one in use, sessions keep their files, and nothing of the other is left."""
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=1)) as sandbox:
+        for name in ("a", "b"):
+            await sandbox.run("open('f', 'w').write(name)", context={"name": name}, session=name)
+        before = await held(sandbox)
+        texts = []
+        for at in range(1, 50):
+            recycling = GivenUp(sandbox.recycle(), at=at, late=late)
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.create_task(_await(recycling))
+            texts.append([(await sandbox.run("open('f').read()", session=name)).result for name in ("a", "b")])
+            if recycling.waits < at:
+                break
+        left = await held(sandbox)
+
+    assert texts == [["a", "b"]] * len(texts)
+    assert len(texts) >= 2
+    assert left == before
+
+
+async def _await(work: Awaitable[Any]) -> Any:
+    return await work

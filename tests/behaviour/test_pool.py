@@ -1,0 +1,419 @@
+"""The pool: single-use workers, zygotes that come and go, many runs at once, and an orderly end."""
+
+import asyncio
+import secrets
+import subprocess
+import sys
+import textwrap
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from toolyard.errors import InvalidRequest, SandboxBroken, SandboxClosed
+from toolyard.sandbox import PoolOptions, open_sandbox
+from toolyard.sandbox.policy.levels import DEFAULT
+from toolyard.sandbox.pool import Lease
+from toolyard.values import Limits, Outcome
+
+PLAIN = msgspec.structs.replace(DEFAULT, packages=())
+Held = Callable[..., Awaitable[dict[str, Any]]]
+
+
+class Gate:
+    """A callback that holds every call until it is opened, and says when so many are waiting."""
+
+    def __init__(self) -> None:
+        self.tools: list[str] = []
+        self._open = asyncio.Event()
+        self._arrived = asyncio.Condition()
+
+    async def on_call(self, tool: str, args: dict[str, Any]) -> dict[str, Any]:
+        """Wait at the gate."""
+        async with self._arrived:
+            self.tools.append(tool)
+            self._arrived.notify_all()
+        await self._open.wait()
+        return {"tool": tool, **args}
+
+    async def wait_for(self, calls: int) -> None:
+        """Wait until `calls` have arrived."""
+        async with asyncio.timeout(20), self._arrived:
+            await self._arrived.wait_for(lambda: len(self.tools) >= calls)
+
+    def open(self) -> None:
+        """Let all pass from now on."""
+        self._open.set()
+
+
+async def wait_for_the_end_of(*leases: Lease) -> None:
+    """Wait, not for ever, until the host knows that these workers have ended."""
+    async with asyncio.timeout(5):
+        for lease in leases:
+            await asyncio.shield(lease.worker.fork.exited)
+
+
+def test_nothing_of_a_run_is_seen_by_the_next(driver: Any) -> None:
+    """Variables, modules, environment, working directory and time zone are fresh each time."""
+    spoil = """
+        import builtins, json, os, sys
+        leftover = builtins.leftover = json.leftover = 1
+        sys.modules["leftover"] = json
+        os.environ["LEFTOVER"] = "1"
+        sys.path.insert(0, "/leftover")
+        sys.setrecursionlimit(50_000)
+        os.umask(0o777)
+        os.chdir("/")
+        json.dumps = None
+        len("x")
+    """
+    look = """
+        import builtins, json, os, sys
+        found = [name for name in ("leftover",) if name in globals() or hasattr(builtins, name) or hasattr(json, name)]
+        found += [name for name in ("leftover",) if name in sys.modules or f"/{name}" in sys.path]
+        mask = os.umask(0)
+        [found, os.environ.get("LEFTOVER"), sys.getrecursionlimit(), oct(mask), os.getcwd(), json.dumps(1)]
+    """
+    before = driver.run(look).result
+    driver.run(spoil)
+
+    assert [driver.run(look).result for _ in range(3)] == [before] * 3
+    assert (before[0], before[1], before[4], before[5]) == ([], None, "/sandbox/workspace", "1")
+
+
+async def test_run_forks_for_itself_when_nobody_waits() -> None:
+    """A pool of size 0, a drained one and a burst larger than the pool all work."""
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=0)) as sandbox:
+        alone = await sandbox.run("1")
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=2)) as sandbox:
+        await sandbox.drain()
+        drained = await sandbox.run("2")
+        burst = await asyncio.gather(*(sandbox.run("n", context={"n": n}) for n in range(8)))
+
+    assert [outcome.result for outcome in (alone, drained, *burst)] == [1, 2, *range(8)]
+
+
+async def test_pool_fills_up_again_after_a_run() -> None:
+    """As many workers wait afterwards as before."""
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=3)) as sandbox:
+        before = len(sandbox.pool._waiting)
+        await sandbox.run("1")
+        await sandbox.settle()
+
+        assert (before, len(sandbox.pool._waiting)) == (3, 3)
+
+
+async def test_pool_waits_until_fewer_than_its_mark_are_left() -> None:
+    """With `refill_below`, workers are made in batches."""
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=3, refill_below=2)) as sandbox:
+        waiting = []
+        for _ in range(3):
+            await sandbox.run("1")
+            await sandbox.settle()
+            waiting.append(len(sandbox.pool._waiting))
+
+    assert waiting == [2, 3, 2]
+
+
+async def test_zygote_is_replaced_after_its_count_of_forks() -> None:
+    """Runs go on over the change and nothing of the old zygote remains."""
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=0, recycle_after=3)) as sandbox:
+        children = set()
+        for n in range(12):
+            assert (await sandbox.run("n", context={"n": n})).result == n
+            await sandbox.pool.settle()
+            children.add(sandbox.zygote._process.child)
+        alive = [child for child in children if child.poll() is None]
+
+    assert len(children) == 5
+    assert len(alive) == 1
+
+
+async def test_runs_under_way_finish_on_the_zygote_they_began_on(held: Held) -> None:
+    """Recycling takes nothing from them, and new runs do not collide with them."""
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=1)) as sandbox:
+        before = await held(sandbox)
+        gate = Gate()
+        old = asyncio.create_task(sandbox.run("call_tool('old')", on_call=gate.on_call))
+        await gate.wait_for(1)
+        for _ in range(2):
+            await sandbox.recycle()
+        new = [await sandbox.run("n", context={"n": n}) for n in range(6)]
+        gate.open()
+
+        assert (await old).result == {"tool": "old"}
+        assert [outcome.result for outcome in new] == list(range(6))
+        assert await held(sandbox) == before
+
+
+async def test_death_of_the_zygote_is_said_to_the_run_and_mended_for_the_next(held: Held) -> None:
+    """The host does not know how such a run ended, so it raises; the next one starts a new zygote."""
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=1)) as sandbox:
+        before = await held(sandbox)
+        gate = Gate()
+        run = asyncio.create_task(sandbox.run("call_tool('a')", on_call=gate.on_call))
+        await gate.wait_for(1)
+        sandbox.zygote._process.child.kill()
+        with pytest.raises(SandboxBroken) as caught:
+            await run
+        after = [(await sandbox.run("n", context={"n": n})).result for n in range(3)]
+
+        assert str(caught.value) == "The zygote ended during the run. Run again: a new one is started."
+        assert after == [0, 1, 2]
+        assert await held(sandbox) == before
+
+
+async def test_death_of_an_idle_zygote_is_not_noticed_by_anybody() -> None:
+    """Once it is known, the next run simply starts another."""
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=2)) as sandbox:
+        sandbox.zygote._process.child.kill()
+        await wait_for_the_end_of(*sandbox.pool._waiting)
+        outcomes = await asyncio.gather(*(sandbox.run("n", context={"n": n}) for n in range(4)))
+
+    assert [outcome.result for outcome in outcomes] == [0, 1, 2, 3]
+
+
+async def test_waiting_worker_that_dies_is_passed_over(held: Held) -> None:
+    """Whoever killed it, the next run gets one that lives."""
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=2)) as sandbox:
+        before = await held(sandbox)
+        for lease in sandbox.pool._waiting:
+            lease.worker.kill()
+        await wait_for_the_end_of(*sandbox.pool._waiting)
+        outcomes = [await sandbox.run("n", context={"n": n}) for n in range(3)]
+
+        assert [outcome.result for outcome in outcomes] == [0, 1, 2]
+        assert await held(sandbox) == before
+
+
+async def test_worker_killed_from_outside_in_mid_run_is_a_crash(held: Held) -> None:
+    """Somebody else's kill is told with its signal, and the pool goes on."""
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=1)) as sandbox:
+        before = await held(sandbox)
+        worker = sandbox.pool._waiting[0].worker
+        gate = Gate()
+        run = asyncio.create_task(sandbox.run("print('before')\ncall_tool('a')", on_call=gate.on_call))
+        await gate.wait_for(1)
+        worker.kill()
+        outcome = await run
+
+        assert outcome.failure is not None
+        assert (outcome.status, outcome.output, outcome.failure.kind, outcome.failure.message) == (
+            "broken",
+            "before\n",
+            "crash",
+            "The interpreter was ended by SIGKILL.",
+        )
+        assert await held(sandbox) == before
+
+
+async def _outcome_or_error(run: "asyncio.Task[Outcome]") -> object:
+    try:
+        return (await run).status
+    except (SandboxBroken, SandboxClosed) as error:
+        return repr(error)
+
+
+async def test_closing_ends_runs_under_way_and_those_that_wait(held: Held) -> None:
+    """Whatever stage a run is at, on whichever zygote, it ends at once by `SandboxClosed`."""
+    before = await held()
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=1, running=2)) as sandbox:
+        gate = Gate()
+        code = "call_tool('a')"
+        runs = [asyncio.create_task(sandbox.run(code, on_call=gate.on_call))]
+        await gate.wait_for(1)
+        await sandbox.recycle()
+        runs.append(asyncio.create_task(sandbox.run(code, on_call=gate.on_call, session="s")))
+        await gate.wait_for(2)
+        runs += [asyncio.create_task(sandbox.run(code, on_call=gate.on_call)) for _ in range(2)]
+        await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            await sandbox.close()
+            ends = [await _outcome_or_error(run) for run in runs]
+
+    assert ends == ["SandboxClosed('The sandbox is closed.')"] * 4
+    assert await held() == before
+
+
+async def test_closed_sandbox_takes_no_runs(held: Held) -> None:
+    """Every use after the end says so; closing again is fine."""
+    before = await held()
+    async with open_sandbox(PLAIN) as sandbox:
+        await sandbox.run("1", session="s")
+    await sandbox.close()
+
+    messages = []
+    for use in (sandbox.run("1"), sandbox.run("1", session="s"), sandbox.run("1", session="t"), sandbox.recycle()):
+        with pytest.raises(SandboxClosed) as caught:
+            await use
+        messages.append(str(caught.value))
+
+    assert messages == ["The sandbox is closed."] * 4
+    assert sandbox.sessions() == []
+    assert await held() == before
+
+
+async def test_error_inside_the_with_block_closes_the_sandbox(held: Held) -> None:
+    """An exception or a cancellation of the caller leaves nothing behind."""
+    before = await held()
+
+    async def failing(error: BaseException) -> None:
+        async with open_sandbox(PLAIN) as sandbox:
+            await sandbox.run("1", session="s")
+            raise error
+
+    for error in (LookupError("mine"), asyncio.CancelledError()):
+        with pytest.raises(type(error)):
+            await failing(error)
+
+    assert await held() == before
+
+
+async def test_sixty_four_runs_at_once_do_not_mix() -> None:
+    """All are held in mid-flight together; then each gets its own answers, output, context and files."""
+    number = 64
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=4, running=number, sessions=number)) as sandbox:
+        gate = Gate()
+        secret = {n: secrets.token_hex(8) for n in range(number)}
+        streamed: dict[int, list[str]] = {n: [] for n in range(number)}
+        code = textwrap.dedent(
+            """
+            import asyncio
+            print(f"start {secret}")
+            open("mine", "w").write(secret)
+            first = call_tool("hold", {"secret": secret})
+            rest = await asyncio.gather(*[call_tool(f"tool{n}", {"secret": secret, "n": n}) for n in range(3)])
+            print(f"end {secret}")
+            {"first": first["secret"], "rest": [[each["tool"], each["secret"]] for each in rest],
+             "file": open("mine").read(), "all": context}
+            """
+        )
+        runs = [
+            asyncio.create_task(
+                sandbox.run(
+                    code,
+                    context={"secret": secret[n]},
+                    on_call=gate.on_call,
+                    on_output=streamed[n].append,
+                    session=f"s{n}",
+                )
+            )
+            for n in range(number)
+        ]
+        await gate.wait_for(number)
+        gate.open()
+        outcomes = await asyncio.gather(*runs)
+
+    assert [outcome.failure for outcome in outcomes] == [None] * number
+    for n, outcome in enumerate(outcomes):
+        mine = secret[n]
+        assert outcome.result == {
+            "first": mine,
+            "rest": [["tool0", mine], ["tool1", mine], ["tool2", mine]],
+            "file": mine,
+            "all": {"secret": mine},
+        }
+        assert outcome.output == "".join(streamed[n]) == f"start {mine}\nend {mine}\n"
+        assert outcome.usage.tool_calls == 4
+
+
+async def test_more_runs_than_allowed_wait_their_turn() -> None:
+    """No more than `running` are under way, and the wait does not count against anybody's time."""
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=0, running=2)) as sandbox:
+        gate = Gate()
+        runs = [
+            asyncio.create_task(sandbox.run("call_tool(name)", context={"name": str(n)}, on_call=gate.on_call))
+            for n in range(5)
+        ]
+        await gate.wait_for(2)
+        under_way = len(gate.tools)
+        gate.open()
+        outcomes = await asyncio.gather(*runs)
+
+    assert under_way == 2
+    assert [outcome.result["tool"] for outcome in outcomes] == ["0", "1", "2", "3", "4"]
+
+
+async def test_waiting_for_a_turn_does_not_use_up_the_wall_time() -> None:
+    """The deadline starts with the run."""
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=0, running=1)) as sandbox:
+        first = asyncio.create_task(sandbox.run("while True: pass", limits=Limits(wall_seconds=1)))
+        second = asyncio.create_task(sandbox.run("'in time'", limits=Limits(wall_seconds=1)))
+        outcomes = await asyncio.gather(first, second)
+
+    assert [outcome.status for outcome in outcomes] == ["timeout", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"size": -1}, "size of the pool is -1. Give at least 0."),
+        ({"running": 0}, "running of the pool is 0. Give at least 1."),
+        ({"recycle_after": 0}, "recycle_after of the pool is 0. Give at least 1."),
+        ({"sessions": -1}, "sessions of the pool is -1. Give at least 0."),
+    ],
+)
+def test_pool_options_out_of_range_are_refused(options: dict[str, int], message: str) -> None:
+    """The message names the option and its least value."""
+    with pytest.raises(InvalidRequest) as caught:
+        PoolOptions(**options)
+
+    assert str(caught.value) == message
+
+
+async def test_unknown_tier_is_refused() -> None:
+    """The message lists those there are."""
+    with pytest.raises(InvalidRequest) as caught:
+        async with open_sandbox(PLAIN, tier="chroot"):  # type: ignore[arg-type]
+            pass
+
+    assert str(caught.value) == "No tier is called 'chroot'. There are: namespace, landlock."
+
+
+def test_gateway_never_forks() -> None:
+    """Opening, running, sessions, recycling and the death of a zygote: no fork hook of the process is called."""
+    script = """
+        import asyncio, os
+        import msgspec
+        from toolyard.sandbox import open_sandbox
+        from toolyard.sandbox.policy.levels import DEFAULT
+
+        forks = []
+        os.register_at_fork(before=lambda: forks.append(1))
+
+        async def main():
+            async with open_sandbox(msgspec.structs.replace(DEFAULT, packages=())) as sandbox:
+                await asyncio.gather(*(sandbox.run("1", session=f"s{n % 2}") for n in range(8)))
+                await sandbox.recycle()
+                await sandbox.run("2")
+                sandbox.zygote._process.child.kill()
+                while sandbox.zygote.is_alive:
+                    await asyncio.sleep(0.001)
+                await sandbox.run("3")
+
+        asyncio.run(main())
+        before = len(forks)
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+        print(before, len(forks))
+    """
+
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (done.stdout, done.stderr) == ("0 1\n", "")
+
+
+async def test_two_sandboxes_live_side_by_side() -> None:
+    """Each has its own zygote, workers and sessions; closing one leaves the other."""
+    async with open_sandbox(PLAIN) as first:
+        async with open_sandbox(PLAIN) as second:
+            await first.run("open('f', 'w').write('x')", session="s")
+            seen = [(await one.run("import os\nos.listdir('.')", session="s")).result for one in (first, second)]
+        last = await first.run("open('f').read()", session="s")
+
+    assert (seen, last.result) == ([["f"], []], "x")

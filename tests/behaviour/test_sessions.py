@@ -1,0 +1,352 @@
+"""Workspaces: kept between runs of a session, kept apart between sessions, and the host is not led astray by them."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from toolyard.errors import InvalidRequest, UnknownSession
+from toolyard.sandbox import PoolOptions, open_sandbox
+from toolyard.sandbox.policy.levels import DEFAULT
+from toolyard.sandbox.workspace import WorkspaceFile
+from toolyard.values import Limits
+
+PLAIN = msgspec.structs.replace(DEFAULT, packages=())
+
+
+@pytest.fixture
+def session(request: pytest.FixtureRequest) -> str:
+    """A session of the test's own."""
+    return "".join(letter if letter.isalnum() else "-" for letter in request.node.name)[:100].strip("-")
+
+
+def test_files_stay_for_the_next_run_of_a_session(driver: Any, session: str) -> None:
+    """Content, folders and permissions are as the run before left them, and can be changed."""
+    driver.run(
+        """
+        import os
+        os.makedirs("a/b")
+        with open("a/b/rows.csv", "w") as file:
+            file.write("1,2")
+        os.chmod("a/b/rows.csv", 0o600)
+        os.symlink("a/b", "shortcut")
+        """,
+        session=session,
+    )
+    outcome = driver.run(
+        """
+        import os
+        with open("shortcut/rows.csv", "a") as file:
+            file.write(",3")
+        [os.getcwd(), open("/workspace/a/b/rows.csv").read(), oct(os.stat("a/b/rows.csv").st_mode & 0o777)]
+        """,
+        session=session,
+    )
+
+    assert outcome.result == ["/sandbox/workspace", "1,2,3", "0o600"]
+
+
+def test_run_without_a_session_keeps_nothing(driver: Any) -> None:
+    """Its workspace is its own and gone with it; so is every temporary directory."""
+    write = "import os, tempfile\nopen('a', 'w').close()\ntempfile.mkstemp()\n"
+    look = "[os.listdir('.'), os.listdir('/tmp'), os.listdir('/dev/shm')]"
+
+    driver.run(write)
+
+    assert driver.run(f"import os\n{look}").result == [[], [], []]
+
+
+def test_temporary_files_do_not_stay_with_a_session(driver: Any, session: str) -> None:
+    """Only the workspace is kept."""
+    driver.run("import tempfile\ntempfile.mkstemp()\nopen('kept', 'w').close()", session=session)
+
+    assert driver.run("import os\n[os.listdir('/tmp'), os.listdir('.')]", session=session).result == [[], ["kept"]]
+
+
+def test_sessions_cannot_see_each_other(driver: Any, session: str) -> None:
+    """Neither by name, nor through the places where the sandbox keeps workspaces."""
+    driver.run("open('secret', 'w').write('of one')", session=f"{session}1"[-100:])
+    outcome = driver.run(
+        """
+        import os
+        seen = []
+        for root in ("/sandbox", "/sessions", "/workspace", "/tmp"):
+            for folder, _, files in os.walk(root):
+                seen += [os.path.join(folder, name) for name in files]
+        [seen, os.path.exists("secret")]
+        """,
+        session=f"{session}2"[-100:],
+    )
+
+    assert outcome.result == [[], False]
+
+
+def test_two_runs_of_one_session_share_its_files_at_once(driver: Any, session: str) -> None:
+    """A file that one run writes can be read by another that is under way."""
+
+    async def scenario() -> Any:
+        ready, written = asyncio.Event(), asyncio.Event()
+
+        async def on_call(tool: str, args: dict[str, Any]) -> None:
+            if tool == "wait":
+                ready.set()
+                await written.wait()
+            else:
+                await ready.wait()
+                written.set()
+
+        reader = driver.sandbox.run("call_tool('wait')\nopen('note').read()", session=session, on_call=on_call)
+        writer = driver.sandbox.run(
+            "with open('note', 'w') as file:\n    file.write('hello')\ncall_tool('written')",
+            session=session,
+            on_call=on_call,
+        )
+        return await asyncio.gather(reader, writer)
+
+    assert driver.wait(scenario())[0].result == "hello"
+
+
+def test_host_lists_everything_without_following_links(driver: Any, session: str) -> None:
+    """Files with their size, folders and links, sorted by path."""
+    driver.run(
+        """
+        import os
+        os.mkdir("folder")
+        with open("folder/größe.txt", "w") as file:
+            file.write("12345")
+        os.symlink("/etc", "link")
+        os.symlink("folder", "inner")
+        """,
+        session=session,
+    )
+    files = driver.sandbox.workspace(session).files()
+
+    assert [(file.path, file.kind) for file in files] == [
+        ("folder", "folder"),
+        ("folder/größe.txt", "file"),
+        ("inner", "link"),
+        ("link", "link"),
+    ]
+    assert files[1] == WorkspaceFile(path="folder/größe.txt", kind="file", bytes=5)
+
+
+def test_host_reads_files_but_no_links(driver: Any, session: str, tmp_path: Path) -> None:
+    """A link, wherever it leads and wherever in the path it stands, is refused; so is what is not a file."""
+    (tmp_path / "host.txt").write_text("of the host", encoding="utf-8")
+    driver.run(
+        """
+        import os
+        os.makedirs("real")
+        with open("real/data", "wb") as file:
+            file.write(b"\\x00\\xff")
+        os.symlink(host, "absolute")
+        os.symlink("real", "folder")
+        os.symlink("real/data", "near")
+        os.symlink(os.path.dirname(host), "outside")
+        """,
+        session=session,
+        context={"host": str(tmp_path / "host.txt")},
+    )
+    workspace = driver.sandbox.workspace(session)
+
+    def attempt(path: str) -> str:
+        with pytest.raises(InvalidRequest) as caught:
+            workspace.read_bytes(path)
+        return str(caught.value)
+
+    assert workspace.read_bytes("real/data") == b"\x00\xff"
+    assert {path: attempt(path) for path in ("absolute", "near", "folder/data", "outside/host.txt", "real")} == {
+        "absolute": "'absolute' cannot be read: Too many levels of symbolic links. List the workspace's files.",
+        "near": "'near' cannot be read: Too many levels of symbolic links. List the workspace's files.",
+        "folder/data": "'folder/data' cannot be reached: Not a directory.",
+        "outside/host.txt": "'outside/host.txt' cannot be reached: Not a directory.",
+        "real": "'real' is not a regular file.",
+    }
+
+
+def test_host_writes_files_that_the_code_can_use(driver: Any, session: str) -> None:
+    """Folders are made on the way; the code can read, change and delete what came from the host."""
+    driver.run("1", session=session)
+    driver.sandbox.workspace(session).write_bytes("in/deep/rows.csv", b"1,2\n")
+    outcome = driver.run(
+        """
+        import os
+        with open("in/deep/rows.csv", "a") as file:
+            file.write("3,4")
+        text = open("in/deep/rows.csv").read()
+        open("in/deep/other", "w").close()
+        os.unlink("in/deep/rows.csv")
+        [text, os.listdir("in/deep")]
+        """,
+        session=session,
+    )
+
+    assert (outcome.failure, outcome.result) == (None, ["1,2\n3,4", ["other"]])
+
+
+def test_host_never_writes_through_a_link(driver: Any, session: str, tmp_path: Path) -> None:
+    """A link that the code left under a name the host writes to is refused, and its target stays as it is."""
+    target = tmp_path / "host.txt"
+    target.write_text("untouched", encoding="utf-8")
+    driver.run(
+        "import os\nos.symlink(target, 'file')\nos.symlink(os.path.dirname(target), 'folder')",
+        session=session,
+        context={"target": str(target)},
+    )
+    workspace = driver.sandbox.workspace(session)
+
+    messages = []
+    for path in ("file", "folder/host.txt", "folder/new/host.txt"):
+        with pytest.raises(InvalidRequest) as caught:
+            workspace.write_bytes(path, b"changed")
+        messages.append(str(caught.value))
+
+    assert messages == [
+        "'file' cannot be written: Too many levels of symbolic links.",
+        "'folder/host.txt' cannot be reached: Not a directory.",
+        "'folder/new/host.txt' cannot be reached: Not a directory.",
+    ]
+    assert (target.read_text(encoding="utf-8"), sorted(tmp_path.iterdir())) == ("untouched", [target])
+
+
+def test_host_cannot_write_more_than_fits(driver: Any, session: str) -> None:
+    """A full workspace is full for the host too."""
+    driver.run("1", session=session)
+
+    with pytest.raises(InvalidRequest) as caught:
+        driver.sandbox.workspace(session).write_bytes("big", bytes(65 << 20))
+
+    assert str(caught.value) == "'big' cannot be written: No space left on device."
+
+
+@pytest.mark.parametrize(
+    "name", ["", "..", ".hidden", "-x", "a/b", "a b", "a\n", "größe", "a\0", "x" * 101, "/etc", "a/../b", "_x"]
+)
+def test_name_that_cannot_be_a_session_is_refused(driver: Any, name: str) -> None:
+    """Names are plain, so that they can be shown and stored anywhere."""
+    with pytest.raises(InvalidRequest) as caught:
+        driver.run("1", session=name)
+
+    assert str(caught.value) == (
+        f"{name!r} cannot name a session. Use 1 to 100 letters, digits and . _ @ : - beginning with a letter or digit."
+    )
+
+
+@pytest.mark.parametrize("name", ["a", "0", "user@example.org:tab-1_x.y", "x" * 100])
+def test_name_of_letters_digits_and_a_few_signs_is_a_session(driver: Any, name: str) -> None:
+    """Addresses and identifiers can name a session."""
+    assert driver.run("1", session=name).session == name
+    assert name in driver.sandbox.sessions()
+
+
+def test_unknown_session_has_no_workspace(driver: Any) -> None:
+    """Asking for one that no run has named is the caller's mistake."""
+    with pytest.raises(UnknownSession) as caught:
+        driver.sandbox.workspace("never-named")
+    with pytest.raises(UnknownSession):
+        driver.wait(driver.sandbox.remove_session("never-named"))
+
+    assert str(caught.value) == "No session is called 'never-named'. A run that names it makes one."
+
+
+def test_removed_session_is_gone_and_its_name_free(driver: Any, session: str) -> None:
+    """A later run of the same name starts with an empty workspace."""
+    driver.run("open('old', 'w').close()", session=session)
+    driver.wait(driver.sandbox.remove_session(session))
+    gone = session not in driver.sandbox.sessions()
+    outcome = driver.run("import os\nos.listdir('.')", session=session)
+
+    assert (gone, outcome.result) == (True, [])
+
+
+def test_session_in_use_cannot_be_removed(driver: Any, session: str) -> None:
+    """The run under way keeps its files; afterwards the session can go."""
+
+    async def scenario() -> tuple[str, Any]:
+        started, go = asyncio.Event(), asyncio.Event()
+
+        async def on_call(tool: str, args: dict[str, Any]) -> None:
+            started.set()
+            await go.wait()
+
+        run = asyncio.create_task(
+            driver.sandbox.run(
+                "open('f', 'w').write('x')\ncall_tool('a')\nopen('f').read()", session=session, on_call=on_call
+            )
+        )
+        await started.wait()
+        with pytest.raises(InvalidRequest) as caught:
+            await driver.sandbox.remove_session(session)
+        go.set()
+        outcome = await run
+        await driver.sandbox.remove_session(session)
+        return str(caught.value), outcome
+
+    message, outcome = driver.wait(scenario())
+
+    assert message == f"A run of session {session!r} is under way. Wait for it or cancel it first."
+    assert outcome.result == "x"
+    assert session not in driver.sandbox.sessions()
+
+
+def test_failed_and_stopped_runs_keep_what_they_wrote(driver: Any, session: str) -> None:
+    """Files are there for the next attempt, however the run ended."""
+    write = "open(name, 'w').write(name)\n"
+
+    driver.run(f"{write}1 / 0", session=session, context={"name": "failed"})
+    driver.run(f"{write}while True: pass", session=session, context={"name": "stopped"}, limits=Limits(wall_seconds=1))
+    driver.run(f"{write}import os\nos._exit(1)", session=session, context={"name": "left"})
+
+    assert driver.run("import os\nsorted(os.listdir('.'))", session=session).result == ["failed", "left", "stopped"]
+
+
+async def test_workspaces_outlive_the_zygote_that_made_them() -> None:
+    """Recycling on demand, by count, or after the zygote's death keeps every session's files, for code and host."""
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=1)) as sandbox:
+        for name in ("a", "b"):
+            await sandbox.run("open('f', 'w').write(name)", context={"name": name}, session=name)
+        await sandbox.recycle()
+        await sandbox.recycle()
+        await sandbox.run("open('f', 'a').write('+')", session="a")
+        await sandbox.settle()
+        sandbox.zygote._process.child.kill()
+        async with asyncio.timeout(5):
+            await asyncio.shield(sandbox.pool._waiting[0].worker.fork.exited)  # the host knows of its end
+        texts = [(await sandbox.run("open('f').read()", session=name)).result for name in ("a", "b")]
+        read = [sandbox.workspace(name).read_bytes("f") for name in ("a", "b")]
+
+        assert sandbox.sessions() == ["a", "b"]
+    assert (texts, read) == (["a+", "b"], [b"a+", b"b"])
+
+
+async def test_sessions_made_and_removed_while_the_zygote_changes_are_not_lost() -> None:
+    """Creating, using, removing and recycling may overlap in any order."""
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=1, running=8)) as sandbox:
+        await asyncio.gather(*(sandbox.run("1", session=f"old{n}") for n in range(4)))
+        await asyncio.gather(
+            sandbox.recycle(),
+            *(sandbox.run("open('f', 'w').write('x')", session=f"new{n}") for n in range(4)),
+            *(sandbox.remove_session(f"old{n}") for n in range(4)),
+            sandbox.recycle(),
+        )
+        texts = [(await sandbox.run("open('f').read()", session=f"new{n}")).result for n in range(4)]
+
+        assert sandbox.sessions() == ["new0", "new1", "new2", "new3"]
+    assert texts == ["x"] * 4
+
+
+async def test_no_more_sessions_than_allowed() -> None:
+    """The next one is refused until one is removed; those that exist go on working."""
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=0, sessions=2)) as sandbox:
+        await sandbox.run("1", session="a")
+        await sandbox.run("1", session="b")
+        with pytest.raises(InvalidRequest) as caught:
+            await sandbox.run("1", session="c")
+        again = await sandbox.run("2", session="a")
+        await sandbox.remove_session("b")
+        third = await sandbox.run("3", session="c")
+
+    assert str(caught.value) == "2 sessions have a workspace, the most there can be. Remove one."
+    assert (again.result, third.result) == (2, 3)
