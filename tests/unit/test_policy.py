@@ -253,7 +253,7 @@ def test_limits_change_what_they_set_and_nothing_else() -> None:
         wall_seconds=5.0,
         cpu_seconds=4.0,
         memory_mib=64,
-        cores=2,
+        cores=3,
         processes=3,
         threads=4,
         open_files=32,

@@ -30,6 +30,8 @@ result = frame.groupby("city")["spent"].sum().to_dict()
 """
 _CALLS = 1_000
 _SUSTAINED_RUNS = 200
+# Before each sample of any kind: the kernel takes the namespaces of the last worker down in the background.
+_QUIET_SECONDS = 0.02
 
 # The other end of the bare ping-pong: the least a call out of another process can cost under the same event loop.
 _ECHO = """
@@ -79,6 +81,7 @@ async def measure(rounds: int) -> dict[str, Any]:
                 kinds["pool pandas"] = lambda: _pooled(with_pandas, _PANDAS)
             for _ in range(rounds):
                 for name in random.sample(sorted(kinds), len(kinds)):
+                    await asyncio.sleep(_QUIET_SECONDS)
                     samples.setdefault(name, []).append(await kinds[name]())
         floors, calls = [], []
         for _ in range(5):
@@ -145,7 +148,7 @@ async def _pooled(sandbox: Sandbox, code: str) -> float:
 
 async def _forked(sandbox: Sandbox) -> float:
     await sandbox.drain()
-    await asyncio.sleep(0.005)  # the killed workers' namespaces are torn down by the kernel in the background
+    await asyncio.sleep(_QUIET_SECONDS)
     started = time.perf_counter()
     outcome = await sandbox.run(_TRIVIAL)
     seconds = time.perf_counter() - started

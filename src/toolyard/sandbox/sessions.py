@@ -6,7 +6,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from toolyard.errors import InvalidRequest, SandboxClosed, UnknownSession
+from toolyard.errors import InvalidRequest, SandboxBroken, SandboxClosed, UnknownSession
 from toolyard.sandbox import spawn
 from toolyard.sandbox.pool import Pool
 from toolyard.sandbox.workspace import Workspace, check_session_name
@@ -65,12 +65,28 @@ class Sessions:
         await asyncio.to_thread(workspace.close)
 
     async def hand_over(self, zygote: Zygote) -> None:
-        """Give every workspace to a new zygote."""
-        for workspace in self._workspaces.values():
-            if workspace.directory is None:
-                root_fd = await zygote.adopt_workspace(workspace.number, workspace.root_fd)
-                os.close(workspace.root_fd)
-                workspace.root_fd = root_fd
+        """Give every workspace to a new zygote.
+
+        A descriptor can be given away once. While the old zygote lives it makes another one for that, so that nothing
+        is lost if the new one fails; else ours is used up, and a workspace that was lost with it is forgotten.
+        """
+        old = self.pool.zygote
+        for session, workspace in list(self._workspaces.items()):
+            if workspace.directory is not None:
+                continue
+            spare = await old.lease_workspace(workspace.number) if old.is_alive else os.dup(workspace.root_fd)
+            try:
+                root_fd = await zygote.adopt_workspace(workspace.number, spare)
+            except SandboxBroken:
+                if old.is_alive or not zygote.is_alive:
+                    raise
+                workspace.close()
+                del self._workspaces[session]
+                continue
+            finally:
+                os.close(spare)
+            os.close(workspace.root_fd)
+            workspace.root_fd = root_fd
 
     def close(self) -> None:
         """Let go of all of them."""

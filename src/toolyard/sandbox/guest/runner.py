@@ -13,7 +13,6 @@ import json
 import keyword
 import linecache
 import os
-import random
 import resource
 import site
 import sys
@@ -102,8 +101,10 @@ def take_over_output() -> None:
 
 
 def _reseed() -> None:
-    """Give this worker randomness of its own where a library's state came along with the fork."""
-    random.seed()
+    """Give this worker randomness of its own where a library's state came along with the fork.
+
+    `random` does so itself after every fork.
+    """
     tempfile = sys.modules.get("tempfile")
     if tempfile is not None:
         tempfile._name_sequence = None  # type: ignore[attr-defined]  # it tells forks apart by pid, and all are 1

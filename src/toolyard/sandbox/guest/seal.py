@@ -50,9 +50,9 @@ class Seal:
         self._lay_descriptors(connection, output)
         self._settle(order)
         runner.take_over_output()
-        if order["waits"]:
-            runner.prewarm()
         channel = wire.Channel(socket.socket(fileno=_CONNECTION))
+        if order["waits"] and not channel.has_news():
+            runner.prewarm()
         order, descriptors = channel.receive_with_descriptors()
         self._seal(order, descriptors)
         channel.send('{"t":"sealed"}')
@@ -76,7 +76,7 @@ class Seal:
     def _enter_own_namespaces(self) -> None:
         setup = self._setup
         kernel.unshare(kernel.NEW_MOUNT | kernel.NEW_IPC | kernel.NEW_UTS | kernel.NEW_NET)
-        kernel.unmount(template.SESSIONS)
+        template.Sessions.hide()
         kernel.mount_tmpfs(template.TEMP, f"size={setup['temp_bytes']},nr_inodes={setup['temp_files']},mode=777")
         kernel.mount_tmpfs(
             template.WORKSPACE, f"size={setup['workspace_bytes']},nr_inodes={setup['workspace_files']},mode=777"

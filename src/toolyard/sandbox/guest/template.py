@@ -67,8 +67,30 @@ def enter(setup: dict[str, Any], ask_for_map: Callable[[], None]) -> tuple[int, 
     pid_namespace = os.open("self/ns/pid", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
     memory = os.open("self/statm", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
     os.close(proc)
-    kernel.mount_tmpfs(SESSIONS, "size=1m,nr_inodes=64k,mode=700")
     return pid_namespace, memory, missing
+
+
+class Sessions:
+    """Where the zygote keeps the workspaces of sessions.
+
+    Mounted with the first of them, so that until then no worker has to unmount it.
+    """
+
+    is_open = False
+
+    @classmethod
+    def path(cls, number: int) -> str:
+        """The place of one workspace."""
+        if not cls.is_open:
+            kernel.mount_tmpfs(SESSIONS, "size=1m,nr_inodes=64k,mode=700")
+            cls.is_open = True
+        return f"{SESSIONS}/{number}"
+
+    @classmethod
+    def hide(cls) -> None:
+        """Take all of them out of this mount namespace."""
+        if cls.is_open:
+            kernel.unmount(SESSIONS)
 
 
 def interpreter_trees() -> list[str]:

@@ -7,6 +7,7 @@ any number of asyncio tasks at once; replies arrive in any order. Standard libra
 import asyncio
 import itertools
 import json
+import select
 import socket
 import struct
 import threading
@@ -34,6 +35,10 @@ class Channel:
         self._reading = False
         self._waiting: dict[int, _Waiter] = {}
         self._watched: dict[int, tuple[asyncio.AbstractEventLoop, int]] = {}
+
+    def has_news(self) -> bool:
+        """Whether something is there to be received."""
+        return bool(select.select([self._socket], [], [], 0)[0])
 
     def receive_with_descriptors(self) -> tuple[dict[str, Any], list[int]]:
         """The first frame and not a byte more, with the descriptors that came along.

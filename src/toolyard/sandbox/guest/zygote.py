@@ -143,7 +143,7 @@ class Zygote:
             )
 
     def _create_workspace(self, order: dict[str, Any]) -> None:
-        path = f"{template.SESSIONS}/{order['number']}"
+        path = template.Sessions.path(order["number"])
         os.mkdir(path)
         try:
             kernel.mount_tmpfs(path, f"size={order['bytes']},nr_inodes={order['files']},mode=777")
@@ -153,16 +153,16 @@ class Zygote:
             raise
 
     def _adopt_workspace(self, order: dict[str, Any], descriptors: list[int]) -> None:
-        path = f"{template.SESSIONS}/{order['number']}"
+        path = template.Sessions.path(order["number"])
         os.mkdir(path)
         kernel.attach_mount(descriptors[0], path)
         self._answer_with_mount(order, path)
 
     def _lease_workspace(self, order: dict[str, Any]) -> None:
-        self._answer_with_mount(order, f"{template.SESSIONS}/{order['number']}")
+        self._answer_with_mount(order, template.Sessions.path(order["number"]))
 
     def _remove_workspace(self, order: dict[str, Any]) -> None:
-        path = f"{template.SESSIONS}/{order['number']}"
+        path = template.Sessions.path(order["number"])
         kernel.unmount(path)
         os.rmdir(path)
         self._control.send({"op": "done", "ticket": order["ticket"]})

@@ -204,6 +204,7 @@ _DEVELOPMENT = IsolationPolicy(
 _PRODUCTION = IsolationPolicy(
     name="production",
     level=IsolationLevel.PRODUCTION,
+    cores=2,
     refused_modules=PROCESS_MODULES + NETWORK_MODULES + NATIVE_MODULES,
     packages=DATA_PACKAGES,
 )
