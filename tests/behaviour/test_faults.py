@@ -6,6 +6,7 @@ gives up.
 
 import asyncio
 import contextlib
+import os
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import ContextVar
@@ -142,6 +143,25 @@ ENDS = {
 }
 
 
+FORGED = {
+    "text that is not Unicode": b'{"t":"call","id":1,"tool":"\xff","args":{}}',
+    "answer of a probe": b'{"t":"attacked","findings":[]}',
+    "second seal": b'{"t":"sealed"}',
+    "reply": b'{"t":"reply","id":1,"ok":true,"value":1}',
+    "failure without a reason": b'{"t":"done","ok":false,"cpu_seconds":0,"memory_peak_bytes":0}',
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_forged_frame_is_a_broken_protocol(driver: Any, name: str) -> None:
+    """A frame that no honest worker sends at that point ends the run under that name."""
+    code = "import os, time\nos.write(3, bytes(frame))\ntime.sleep(60)"
+
+    outcome = driver.run(code, context={"frame": list(pack(FORGED[name]))})
+
+    assert (outcome.status, outcome.failure.kind, outcome.failure.type) == ("broken", "protocol", "ProtocolBroken")
+
+
 @pytest.mark.usefixtures("proxied")
 async def test_every_fault_of_every_frame_has_a_name(held: Held) -> None:
     """Each ends as listed; none hangs, crashes the host or spoils the next run."""
@@ -275,3 +295,41 @@ async def test_caller_may_give_up_at_any_step_of_recycling(held: Held, late: boo
 
 async def _await(work: Awaitable[Any]) -> Any:
     return await work
+
+
+@pytest.mark.parametrize("old_lives", [True, False])
+async def test_death_of_a_new_zygote_while_it_takes_over_costs_at_most_one_workspace(
+    held: Held, monkeypatch: pytest.MonkeyPatch, old_lives: bool
+) -> None:
+    """With the old zygote alive nothing is lost; without it, what was on its way is, and the rest goes on."""
+    adopt = Zygote.adopt_workspace
+    adopted: list[int] = []
+
+    async def adopt_and_die(self: Zygote, number: int, root_fd: int) -> int:
+        answer = await adopt(self, number, root_fd)
+        adopted.append(number)
+        if len(adopted) == 1:  # the answer never arrives
+            os.close(answer)
+            self.hang_up()
+            raise SandboxBroken("The zygote ended. Run again: a new one is started.")
+        return answer
+
+    read = "open('f').read() if __import__('os').path.exists('f') else None"
+    before = await held()
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=1)) as sandbox:
+        for name in ("a", "b"):
+            await sandbox.run("open('f', 'w').write(name)", context={"name": name}, session=name)
+        await sandbox.settle()
+        if not old_lives:
+            sandbox.zygote._process.child.kill()
+            async with asyncio.timeout(5):
+                await asyncio.shield(sandbox.pool._waiting[0].worker.fork.exited)
+        monkeypatch.setattr(Zygote, "adopt_workspace", adopt_and_die)
+        with pytest.raises(SandboxBroken):
+            await sandbox.recycle()
+        await sandbox.recycle()
+        single = await sandbox.run("1")
+        texts = [(await sandbox.run(read, session=name)).result for name in ("a", "b")]
+
+    assert (single.result, texts) == (1, ["a" if old_lives else None, "b"])
+    assert await held() == before

@@ -224,12 +224,17 @@ def test_sessions_do_not_share_their_limit(small: Any) -> None:
 
 
 def test_cores_of_one_run_are_its_own(driver: Any) -> None:
-    """`cores` is how many processors the code may use; production gives one."""
+    """`cores` is how many processors the code may use, by the policy or by the run's own limits, more or fewer."""
     count = "import os\nlen(os.sched_getaffinity(0))"
     available = len(os.sched_getaffinity(0))
+    limits = [None, Limits(cores=1), Limits(cores=256), None]
 
-    assert driver.run(count).result == 1
-    assert driver.run(count, limits=Limits(cores=2)).result == min(2, available)
+    assert [driver.run(count, limits=each).result for each in limits] == [
+        min(DEFAULT.cores, available),
+        1,
+        available,
+        min(DEFAULT.cores, available),
+    ]
 
 
 DEVELOPMENT = msgspec.structs.replace(LEVELS[IsolationLevel.DEVELOPMENT], packages=())

@@ -5,7 +5,6 @@ are, and the known gaps of each tier, is in `attack/`.
 """
 
 import platform
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,19 +13,18 @@ from attack.legs import Leg, Results, all_legs, missing_features, outside_legs
 from attack.model import Attempt, Facts
 from attack.scenes import SCENES, Scene
 
-pytestmark = [
-    pytest.mark.timeout(600),
-    pytest.mark.skipif(missing_features() is not None, reason=missing_features() or ""),
-]
+MISSING = missing_features()
+pytestmark = [pytest.mark.timeout(600), pytest.mark.skipif(MISSING is not None, reason=str(MISSING))]
 
 HERE = [each for each in ATTEMPTS if each.machine in (None, platform.machine())]
 ALL: list[Attempt | Scene] = [*HERE, *SCENES]
+ANYWHERE: list[Attempt | Scene] = [*ATTEMPTS, *SCENES]
 INSIDE = all_legs()
 OUTSIDE = outside_legs()
 
 
 @pytest.fixture(scope="session")
-def results(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Results]:
+def results(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Results:
     """What the legs came to; processes of one test run share it."""
     base: Path = tmp_path_factory.getbasetemp()
     shared = (base if worker_id == "master" else base.parent) / "legs"
@@ -73,16 +71,16 @@ def test_leg_ran_where_it_was_meant_to(leg: Leg, results: Results) -> None:
 
 def test_there_are_at_least_eighty_attacks() -> None:
     """Without the controls, and each under a name of its own."""
-    names = [each.id for each in (*ATTEMPTS, *SCENES)]
+    names = [each.id for each in ANYWHERE]
 
     assert len(names) == len(set(names))
-    assert sum(not each.is_control for each in (*ATTEMPTS, *SCENES)) >= 80
+    assert sum(not each.is_control for each in ANYWHERE) >= 80
 
 
 def test_every_area_has_a_control() -> None:
     """In each area something must work, inside or outside, by the same means as the attacks."""
-    areas = {each.area for each in (*ATTEMPTS, *SCENES)}
-    controlled = {each.area for each in (*ATTEMPTS, *SCENES) if each.is_control}
+    areas = {each.area for each in ANYWHERE}
+    controlled = {each.area for each in ANYWHERE if each.is_control}
     controlled |= {each.area for each in ATTEMPTS if each.outside}
 
     assert areas - controlled == set()

@@ -15,10 +15,8 @@ from pathlib import Path
 import pytest
 from attack.legs import Environment, environment_for, missing_features
 
-pytestmark = [
-    pytest.mark.timeout(120),
-    pytest.mark.skipif(missing_features() is not None, reason=missing_features() or ""),
-]
+MISSING = missing_features()
+pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(MISSING is not None, reason=str(MISSING))]
 
 USERS = ("root", "unprivileged") if os.geteuid() == 0 else ("unprivileged",)
 CONTROL_GROUPS = Path("/sys/fs/cgroup")

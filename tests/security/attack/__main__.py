@@ -12,16 +12,12 @@ from collections import defaultdict
 from dataclasses import asdict
 from typing import Any
 
-# The secret that attacks look for, where a gateway would have its own: in the environment from its start.
-from attack.stage import SECRET, Stage, Targets, run_outside
-
-os.environ["GATEWAY_SECRET"] = SECRET
-
 import msgspec
 
 from attack.catalog import ATTEMPTS
 from attack.model import Attempt, Facts
 from attack.scenes import SCENES
+from attack.stage import SECRET, Stage, Targets, run_outside
 from toolyard.sandbox import IsolationLevel, PoolOptions, open_sandbox
 from toolyard.sandbox.policy.levels import LEVELS
 from toolyard.values import Limits
@@ -102,6 +98,7 @@ def control(user: str) -> None:
 
 
 if __name__ == "__main__":
+    os.environ["GATEWAY_SECRET"] = SECRET  # where a gateway would have its own
     if sys.argv[2] == "outside":
         control(sys.argv[1])
     else:

@@ -64,20 +64,22 @@ def missing_features() -> str | None:
     """Why this machine cannot run the legs; None when it can, and then each must."""
     if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
         return f"The sandbox needs Linux on x86_64 or aarch64; this is {sys.platform} on {platform.machine()}."
-    if Path("/sys/kernel/security/lsm").exists() and "landlock" not in _text("/sys/kernel/security/lsm"):
-        return "The kernel has no landlock."
-    for name in ("/proc/sys/user/max_user_namespaces", "/proc/sys/kernel/unprivileged_userns_clone"):
-        if Path(name).exists() and _text(name).strip() == "0":
-            return f"User namespaces are switched off: {name} is 0."
-    for name in ("apparmor_restrict_unprivileged_userns", "unprivileged_userns_apparmor_policy"):
-        path = f"/proc/sys/kernel/{name}"
-        if name.startswith("apparmor") and Path(path).exists() and _text(path).strip() == "1":
-            return f"User namespaces are restricted: {path} is 1."
-    return None
+    restricted = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+    if restricted.exists() and restricted.read_text(encoding="ascii").strip() == "1":
+        return f"User namespaces are restricted: {restricted} is 1."
+    return (
+        subprocess.run([sys.executable, "-I", "-c", _LOOK], capture_output=True, text=True, check=True).stdout or None
+    )
 
 
-def _text(path: str) -> str:
-    return Path(path).read_text(encoding="utf-8")
+_LOOK = """
+import ctypes
+libc = ctypes.CDLL(None)
+if libc.syscall(444, None, 0, 1) < 1:
+    print("The kernel has no landlock.", end="")
+elif libc.unshare(0x10000000) != 0:
+    print("No user namespace can be made here.", end="")
+"""
 
 
 def is_open_to_all(path: str) -> bool:
@@ -93,11 +95,9 @@ class Environment:
     interpreter: str
     path: str
 
-    def start(self, user: str, *arguments: str, **options: Any) -> "subprocess.Popen[str]":
+    def start(self, user: str, *arguments: str, stderr: int | None = None) -> "subprocess.Popen[str]":
         """A process of that user in this environment."""
-        identity = (
-            {"user": USER, "group": USER, "extra_groups": []} if user == "unprivileged" and os.geteuid() == 0 else {}
-        )
+        nobody = USER if user == "unprivileged" and os.geteuid() == 0 else None
         return subprocess.Popen(
             [self.interpreter, "-B", "-m", *arguments],
             env={"PATH": os.defpath, "PYTHONPATH": self.path, "LANG": "C.UTF-8"},
@@ -105,8 +105,10 @@ class Environment:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,
-            **identity,
-            **options,
+            user=nobody,
+            group=nobody,
+            extra_groups=None if nobody is None else [],
+            stderr=stderr,
         )
 
 
@@ -114,7 +116,8 @@ class Environment:
 def environment_for(user: str) -> Iterator[Environment]:
     """Our own environment, or for a user who cannot reach it one that everybody can."""
     if user == "root" or os.geteuid() != 0:
-        yield Environment(sys.executable, f"{ROOT / 'src'}:{Path(__file__).parents[1]}")
+        folders = [ROOT / "src", Path(__file__).parents[1], Path(msgspec.__file__).parents[1]]
+        yield Environment(sys.executable, ":".join(map(str, folders)))
         return
     folder = Path(tempfile.mkdtemp(prefix="attack-", dir="/tmp"))
     try:
@@ -135,7 +138,7 @@ def _install(interpreter: str, folder: Path) -> None:
     theirs = subprocess.run([interpreter, "-I", "-c", code], capture_output=True, text=True, check=True).stdout.split()
     if tuple(map(int, theirs)) == sys.version_info[:2]:
         for package in (msgspec, click):
-            origin = Path(package.__file__).parent
+            origin = Path(str(package.__file__)).parent
             shutil.copytree(origin, folder / origin.name, ignore=shutil.ignore_patterns("__pycache__"))
         return
     command = [interpreter, "-m", "pip", "install", "--quiet", "--require-hashes", "--target", str(folder)]

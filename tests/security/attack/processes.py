@@ -107,6 +107,9 @@ OTHERS: tuple[Attempt, ...] = (
         "read another process's locks", "call('get_robust_list', victim, bytes(8), bytes(8))", REFUSED, outside=True
     ),
     processes.attack("move another process's pages", "call('migrate_pages', victim, 1, bytes(8), bytes(8))", REFUSED),
+    processes.attack(
+        "be in the gateway's process group", "os.getpgrp() == gateway_group", outcomes("got False"), outside=True
+    ),
     processes.attack("leave the session", "os.setsid()", REFUSED),
     processes.attack("leave the process group", "os.setpgid(0, 0)", REFUSED),
     processes.attack("survive the zygote", "call('prctl', 1, 0, 0, 0, 0)", REFUSED, outside=True),

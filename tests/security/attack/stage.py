@@ -48,6 +48,7 @@ class Targets:
             "gateway_source": toolyard.errors.__file__,
             "gateway_package": msgspec.__file__,
             "gateway_directory": str(Path(__file__).parent),
+            "gateway_group": os.getpgrp(),
             "gateway_groups": os.getgroups(),
             "guest_source": str(Path(toolyard.sandbox.spawn.__file__).parent / "guest" / "runner.py"),
             "foreign_packages": _foreign_packages(),
@@ -142,7 +143,11 @@ class Targets:
 
 def _foreign_packages() -> str:
     library = Path(os.__file__).parent
-    names = [library / "site-packages", library.parent / "python3" / "dist-packages", sysconfig.get_path("purelib")]
+    names = [
+        library / "site-packages",
+        library.parent / "python3" / "dist-packages",
+        Path(sysconfig.get_path("purelib")),
+    ]
     return next((str(each) for each in names if os.path.isdir(each)), str(names[0]))
 
 
