@@ -15,7 +15,7 @@ import msgspec
 
 from toolyard.errors import InvalidRequest, SandboxBroken, SandboxClosed, SandboxUnavailable
 from toolyard.sandbox import spawn
-from toolyard.sandbox.cgroup import ControlGroup, open_control_group, owner_is_alive, owner_mark
+from toolyard.sandbox.cgroup import ControlGroup, Leaf, open_control_group, owner_is_alive, owner_mark
 from toolyard.sandbox.packages import GuestPackages
 from toolyard.sandbox.policy.levels import IsolationPolicy
 from toolyard.sandbox.worker import Worker
@@ -105,6 +105,7 @@ class Pool:
         self._forks = 0
         # Not the zygote's own: workers of an old one may still run, and their groups, folders and users are by slot.
         self._slots = itertools.count(1)
+        self._prepared: list[tuple[int, Leaf | None]] = []
         self._cpus = sorted(os.sched_getaffinity(0))
         self._next_cpu = itertools.count()
         self.has_own_users = spawn.can_change_user() if tier == "landlock" else privileged
@@ -194,8 +195,7 @@ class Pool:
         return Lease(worker=worker, generation=generation)
 
     async def _fork_worker(self, zygote: Zygote, *, waits: bool) -> Worker:
-        slot = next(self._slots)
-        leaf = None if self._group is None else self._group.add(slot, memory_bytes=self.policy.memory_mib << 20)
+        slot, leaf = self._prepared.pop() if self._prepared else self._prepare()
         try:
             fork = await zygote.fork(
                 slot,
@@ -210,6 +210,8 @@ class Pool:
             except BaseException:
                 fork.abandon()
                 raise
+            if not self._prepared and not self.is_closed:
+                self._prepared.append(self._prepare())
         except BaseException as error:
             if leaf is not None and self._group is not None:
                 self._group.discard(leaf)
@@ -217,6 +219,13 @@ class Pool:
                 raise SandboxBroken(f"A worker could not be made: {error}.") from error
             raise
         return worker
+
+    def _prepare(self) -> tuple[int, Leaf | None]:
+        """A slot and its control group, made ahead so that no run waits for it."""
+        slot = next(self._slots)
+        if self._group is None:
+            return slot, None
+        return slot, self._group.add(slot, memory_bytes=self.policy.memory_mib << 20)
 
     async def _discard(self, lease: Lease) -> None:
         worker = lease.worker
@@ -345,6 +354,9 @@ class Pool:
             self.discard(self._waiting.popleft())
         await self._finish_chores()
         if self._group is not None:
+            for _, leaf in self._prepared:
+                if leaf is not None:
+                    self._group.discard(leaf)
             await self._remove(self._group)
 
     async def _remove(self, group: ControlGroup) -> None:

@@ -90,24 +90,19 @@ def prewarm() -> None:
     warm()
 
 
-def take_over_output() -> None:
-    """Point the standard streams at this worker's own output, unbuffered, and give it its own randomness."""
+def prepare_streams() -> None:
+    """Point the standard streams at whatever is descriptor 1 later, unbuffered; in the zygote, for every worker."""
     for stream in ("stdout", "stderr"):
         raw = io.FileIO(1, "w", closefd=False)
         text = io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", write_through=True)
         setattr(sys, stream, text)
         setattr(sys, f"__{stream}__", text)
-    _reseed()
+    if "tempfile" in sys.modules:
+        sys.modules["tempfile"]._name_sequence = None  # type: ignore[attr-defined]  # told apart by pid, and all are 1
 
 
-def _reseed() -> None:
-    """Give this worker randomness of its own where a library's state came along with the fork.
-
-    `random` does so itself after every fork.
-    """
-    tempfile = sys.modules.get("tempfile")
-    if tempfile is not None:
-        tempfile._name_sequence = None  # type: ignore[attr-defined]  # it tells forks apart by pid, and all are 1
+def reseed() -> None:
+    """Give this worker randomness of its own where a library does not do so itself after a fork."""
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed()

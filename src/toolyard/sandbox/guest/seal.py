@@ -49,7 +49,7 @@ class Seal:
             self._enter_own_namespaces()
         self._lay_descriptors(connection, output)
         self._settle(order)
-        runner.take_over_output()
+        runner.reseed()
         channel = wire.Channel(socket.socket(fileno=_CONNECTION))
         if order["waits"] and not channel.has_news():
             runner.prewarm()
@@ -163,6 +163,7 @@ def warm(setup: dict[str, Any]) -> None:
     threading.stack_size(2 << 20)
     runner.set_import_rule(setup["allowed_modules"], setup["refused_modules"], setup["level"])
     runner.warm()
+    runner.prepare_streams()
 
 
 def report_broken(error: BaseException) -> None:
