@@ -229,7 +229,7 @@ STANDARD = {
 
 @pytest.mark.parametrize(("value", "text", "notes"), STANDARD.values(), ids=STANDARD.keys())
 def test_standard_value_has_its_documented_form(value, text, notes):
-    """Each kind of value of the standard library has one form, and what was changed is noted. Source: our choice."""
+    """Each kind of value of the standard library has one form, and what was changed is noted."""
     assert _encoded(value) == (text, notes)
 
 
@@ -331,7 +331,7 @@ DATA = {
 
 @pytest.mark.parametrize(("value", "text", "notes"), DATA.values(), ids=DATA.keys())
 def test_numpy_or_pandas_value_has_its_documented_form(value, text, notes):
-    """Arrays are lists and tables are rows, with missing values as null. Source: our choice."""
+    """Arrays are lists and tables are rows, with missing values as null."""
     assert _encoded(value) == (text, notes)
 
 
@@ -424,12 +424,12 @@ REFUSED = {
 
 @pytest.mark.parametrize(("value", "message"), REFUSED.values(), ids=REFUSED.keys())
 def test_value_without_honest_form_is_refused_with_place_type_and_advice(value, message):
-    """The message names the path, the type and the next thing to write. Source: our choice."""
+    """The message names the path, the type and the next thing to write."""
     assert _refusal(value) == message
 
 
 def test_forgotten_await_is_named_as_such():
-    """A coroutine is the one mistake that deserves its own words. Source: our choice."""
+    """A coroutine is the one mistake that deserves its own words."""
     coroutine = _forgotten()
 
     message = _refusal([coroutine])
@@ -440,7 +440,7 @@ def test_forgotten_await_is_named_as_such():
 
 
 def test_root_names_the_value_in_messages():
-    """Arguments of a call are passed, not returned, and go by their own name. Source: our choice."""
+    """Arguments of a call are passed, not returned, and go by their own name."""
     message = _refusal({"f": len}, root="args")
 
     expected = f'args["f"] is of type builtin_function_or_method, {NO_JSON.replace("Return", "Pass")} {CALL}'
@@ -448,7 +448,7 @@ def test_root_names_the_value_in_messages():
 
 
 def test_200_levels_are_encoded():
-    """The deepest value that is allowed does not reach the interpreter's own limit. Source: our choice."""
+    """The deepest value that is allowed does not reach the interpreter's own limit."""
     assert _encoded(deep[0]) == ("[" * 200 + "]" * 200, [])
 
 
@@ -460,7 +460,7 @@ DIGIT_LIMITS = {
 
 @pytest.mark.parametrize("digits", DIGIT_LIMITS)
 def test_digit_limit_of_the_code_changes_only_what_is_refused(digits):
-    """Code may move its own interpreter's limit, not that of the reader. Source: our choice."""
+    """Code may move its own interpreter's limit, not that of the reader."""
     before = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(digits)
     try:
@@ -502,7 +502,7 @@ TOO_LARGE = {
 
 @pytest.mark.parametrize("value", TOO_LARGE.values(), ids=TOO_LARGE.keys())
 def test_large_value_is_refused_without_being_built(value):
-    """Reading stops when the limit cannot be met any more. Source: our choice."""
+    """Reading stops when the limit cannot be met any more."""
     with pytest.raises(guest.TooLarge) as caught:
         guest.encode(value, max_bytes=10_000)
 
@@ -592,7 +592,7 @@ HOSTILE = _hostile()
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_value_is_refused_like_any_other(name):
-    """Whatever a value's own code raises or claims, the answer is a clear refusal. Source: our choice."""
+    """Whatever a value's own code raises or claims, the answer is a clear refusal."""
     message = _refusal(HOSTILE[name][0])
 
     expected = HOSTILE[name][1]
@@ -600,7 +600,7 @@ def test_hostile_value_is_refused_like_any_other(name):
 
 
 def test_hostile_module_in_place_of_a_known_one_is_survived(monkeypatch):
-    """Code can put what it likes into `sys.modules`. Source: our choice."""
+    """Code can put what it likes into `sys.modules`."""
     monkeypatch.setitem(sys.modules, "polars", _made("Evil", types.ModuleType, __getattr__=exits)("polars"))
 
     expected = f"result is of type Anything and could not be read: that raised SystemExit. {READ}"
@@ -609,7 +609,7 @@ def test_hostile_module_in_place_of_a_known_one_is_survived(monkeypatch):
 
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
 def test_end_of_memory_and_interrupt_pass_through(error):
-    """They are not the value's fault, and the runner has its own answer to them. Source: our choice."""
+    """They are not the value's fault, and the runner has its own answer to them."""
     value = _made("Ends", Steps, __iter__=_raising(error))()
 
     with pytest.raises(error):
@@ -617,7 +617,7 @@ def test_end_of_memory_and_interrupt_pass_through(error):
 
 
 def test_value_that_was_refused_leaves_nothing_behind():
-    """Each call starts afresh: what one class taught the encoder ends with the call. Source: our choice."""
+    """Each call starts afresh: what one class taught the encoder ends with the call."""
     _refusal([Anything()])
 
     assert _encoded([1]) == ("[1]", [])
@@ -632,7 +632,7 @@ json_values = st.recursive(
 @patient
 @given(json_values)
 def test_json_value_round_trips_identically(value):
-    """Plain data comes back as it was, with no note. Source: issue 2."""
+    """Plain data comes back as it was, with no note."""
     text, notes = _encoded(value)
 
     assert repr(json.loads(text)) == repr(value)
@@ -689,7 +689,7 @@ def _strict(constant):
 @patient
 @given(supported)
 def test_any_nesting_of_supported_values_is_strict_json(value):
-    """Both readers on the other side accept the text, and read the same from it. Source: issue 2."""
+    """Both readers on the other side accept the text, and read the same from it."""
     text, notes = _encoded(value)
 
     assert msgspec.json.decode(text.encode()) == json.loads(text, parse_constant=_strict)
@@ -699,7 +699,7 @@ def test_any_nesting_of_supported_values_is_strict_json(value):
 @patient
 @given(supported)
 def test_limit_is_met_to_the_byte(value):
-    """Early stops never refuse what would have fitted. Source: our choice."""
+    """Early stops never refuse what would have fitted."""
     text, _ = _encoded(value)
     size = len(text.encode())
 
@@ -737,14 +737,14 @@ DESCRIBED = {
 
 @pytest.mark.parametrize(("value", "shape"), DESCRIBED.values(), ids=DESCRIBED.keys())
 def test_shape_is_described_in_words(value, shape):
-    """A shape tells kind, number and keys. Source: DESIGN.md section 5."""
+    """A shape tells kind, number and keys."""
     assert outline.describe(value) == shape
 
 
 @patient
 @given(json_values)
 def test_description_is_short(value):
-    """However wild the keys, a description stays within 200 characters. Source: our choice."""
+    """However wild the keys, a description stays within 200 characters."""
     assert 0 < len(outline.describe(value)) <= 200
 
 
@@ -782,12 +782,12 @@ PREVIEWED = {
 
 @pytest.mark.parametrize(("value", "max_bytes", "shown"), PREVIEWED.values(), ids=PREVIEWED.keys())
 def test_preview_shows_the_outline_and_what_was_left_out(value, max_bytes, shown):
-    """First items, cut texts and counts of the rest. Source: DESIGN.md section 5."""
+    """First items, cut texts and counts of the rest."""
     assert outline.preview(value, max_bytes=max_bytes) == shown
 
 
 def test_preview_of_endless_depth_stops():
-    """Data deeper than the interpreter could walk is shown as far as it goes. Source: our choice."""
+    """Data deeper than the interpreter could walk is shown as far as it goes."""
     value = "end"
     for _ in range(100_000):
         value = [value]
@@ -801,7 +801,7 @@ def test_preview_of_endless_depth_stops():
 
 
 def test_preview_refuses_a_limit_that_holds_nothing():
-    """Below 64 bytes not even a marker would fit everywhere. Source: our choice."""
+    """Below 64 bytes not even a marker would fit everywhere."""
     with pytest.raises(ValueError, match=r"^max_bytes is 63\. Give at least 64\.$"):
         outline.preview([], max_bytes=63)
 
@@ -818,7 +818,7 @@ previewable = st.recursive(
 @patient
 @given(previewable, st.integers(64, 600))
 def test_preview_fits_and_keeps_the_kind(value, max_bytes):
-    """A preview is valid JSON within the limit, never larger than the value, and always the same. Source: issue 2."""
+    """A preview is valid JSON within the limit, never larger than the value, and always the same."""
     shown = outline.preview(value, max_bytes=max_bytes)
 
     assert _size(shown) <= min(max_bytes, _size(value))
@@ -828,7 +828,7 @@ def test_preview_fits_and_keeps_the_kind(value, max_bytes):
 
 
 def test_module_runs_alone_and_loads_next_to_nothing():
-    """The zygote preloads it with no site-packages, and pays for every module it pulls in. Source: DESIGN.md."""
+    """The zygote preloads it with no site-packages, and pays for every module it pulls in."""
     code = (
         "import json, sys; before = set(sys.modules)\n"
         f"sys.path.insert(0, {str(MODULE.parent)!r})\n"

@@ -23,6 +23,7 @@ from toolyard.sandbox.run import Sandbox
 __all__ = ("examine", "open_sandbox")
 
 _OWN_FILE = os.path.abspath(__file__)
+_HOST_SETTING = "/etc/hosts"  # beside files that a worker may read
 
 TIERS: tuple[spawn.Tier, ...] = ("namespace", "landlock")
 
@@ -151,6 +152,7 @@ async def _prove(sandbox: Sandbox) -> TierReport:
             {
                 "kind": "attacks",
                 "host_file": _OWN_FILE,
+                "host_setting": _HOST_SETTING,
                 "outside": f"{_OWN_FILE}.probe",
                 "port": listener.getsockname()[1],
                 "gateway_pid": os.getpid(),

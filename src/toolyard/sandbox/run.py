@@ -18,7 +18,7 @@ from toolyard.sandbox.pool import Pool, PoolOptions
 from toolyard.sandbox.report import TierReport
 from toolyard.sandbox.sessions import Sessions
 from toolyard.sandbox.wire import Finding
-from toolyard.sandbox.worker import End, OnCall, OnOutput, Worker
+from toolyard.sandbox.worker import End, OnCall, OnOutput, Worker, limit_failure
 from toolyard.sandbox.workspace import Workspace, directory_usage
 from toolyard.sandbox.zygote import Zygote
 from toolyard.values import Failure, Limits, Outcome, Spill, Status, Usage
@@ -196,9 +196,15 @@ class Sandbox:
             order = msgspec.json.encode(self._order(worker, policy, workspace))
             if self.pool.directory is not None:
                 watch = asyncio.create_task(self._watch_directories(worker, policy, workspace))
-            return await worker.run(
+            end = await worker.run(
                 order, job, descriptors=descriptors, policy=policy, on_call=on_call, on_output=on_output
             )
+            if self.pool.directory is not None and workspace is not None and end.failure is None:
+                # What was written since the last look stays in the session, so it is looked at once more.
+                excess = await self._find_excess(worker, policy, workspace)
+                if excess is not None:
+                    end = msgspec.structs.replace(end, done=None, failure=limit_failure("workspace", excess))
+            return end
         finally:
             for fd in descriptors:
                 os.close(fd)
@@ -258,25 +264,28 @@ class Sandbox:
 
     async def _watch_directories(self, worker: Worker, policy: IsolationPolicy, workspace: Workspace | None) -> None:
         """Without a file system of its own per run, the size of the workspace is watched, not enforced."""
+        while True:
+            await asyncio.sleep(_WATCH_SECONDS)
+            excess = await self._find_excess(worker, policy, workspace)
+            if excess is not None:
+                worker.end_for("workspace", excess)
+                return
+
+    async def _find_excess(self, worker: Worker, policy: IsolationPolicy, workspace: Workspace | None) -> str | None:
         place = self.pool.folder_of(worker.fork.slot)
         folder: Path | None = place / "workspace" if workspace is None else workspace.directory
         assert folder is not None
-        while True:
-            await asyncio.sleep(_WATCH_SECONDS)
-            for path, mib, files in (
-                (folder, policy.workspace_mib, policy.workspace_files),
-                (place / "tmp", policy.temp_mib, policy.temp_files),
-            ):
-                try:
-                    used, entries = await asyncio.to_thread(directory_usage, path)
-                except OSError as error:
-                    worker.end_for("workspace", f"The size of the workspace could not be told: {error}.")
-                    return
-                if used > mib << 20 or entries > files:
-                    worker.end_for(
-                        "workspace", f"The code wrote more than {mib:,} MiB or {files:,} files into one directory."
-                    )
-                    return
+        for path, mib, files in (
+            (folder, policy.workspace_mib, policy.workspace_files),
+            (place / "tmp", policy.temp_mib, policy.temp_files),
+        ):
+            try:
+                used, entries = await asyncio.to_thread(directory_usage, path)
+            except OSError as error:
+                return f"The size of the workspace could not be told: {error}."
+            if used > mib << 20 or entries > files:
+                return f"The code wrote more than {mib:,} MiB or {files:,} files into one directory."
+        return None
 
     def _outcome(self, end: End, execution_id: str, seconds: float, session: str | None) -> Outcome:
         done, failure, spill = end.done, end.failure, None

@@ -22,7 +22,7 @@ from toolyard.sandbox.policy.levels import IsolationPolicy
 from toolyard.sandbox.zygote import Exit, Fork
 from toolyard.values import Failure, FailureKind
 
-__all__ = ("End", "OnCall", "OnOutput", "Worker")
+__all__ = ("End", "OnCall", "OnOutput", "Worker", "limit_failure")
 
 OnCall = Callable[[str, dict[str, Any]], Awaitable[Any]]
 OnOutput = Callable[[str], None]
@@ -353,7 +353,7 @@ class Worker(asyncio.Protocol):
             self._fail(kind, message)
 
     def _fail(self, kind: FailureKind, message: str) -> None:
-        self._failure = _limit_failure(kind, message)
+        self._failure = limit_failure(kind, message)
         self._done = None
         if not self._ended.done():
             self._ended.set_result(None)
@@ -378,11 +378,11 @@ class Worker(asyncio.Protocol):
         policy = self._policy
         out_of_memory = self.leaf is not None and self.leaf.was_out_of_memory()
         if out_of_memory or (self._broken or "").startswith("MemoryError"):
-            return _limit_failure("memory", f"The code used more than {policy.memory_mib:,} MiB of memory.")
+            return limit_failure("memory", f"The code used more than {policy.memory_mib:,} MiB of memory.")
         # The deadline's own kill never gets here, so a kill near the CPU limit is the kernel's. How near is loose:
         # the kernel enforces that limit by ticks and reports exact times.
         if ended.signal in (signal.SIGKILL, signal.SIGXCPU) and ended.cpu_seconds >= policy.cpu_seconds * 0.5:
-            return _limit_failure("cpu_time", f"The code used more than {policy.cpu_seconds:g} s of CPU time.")
+            return limit_failure("cpu_time", f"The code used more than {policy.cpu_seconds:g} s of CPU time.")
         if ended.signal is not None:
             name = signal.Signals(ended.signal).name if ended.signal in set(signal.Signals) else str(ended.signal)
             forbidden = ended.signal == signal.SIGSYS
@@ -400,6 +400,7 @@ class Worker(asyncio.Protocol):
         )
 
 
-def _limit_failure(kind: FailureKind, message: str) -> Failure:
+def limit_failure(kind: FailureKind, message: str) -> Failure:
+    """A failure under the name of the limit that was exceeded."""
     type_name, hint = _LIMITS[kind]
     return Failure(kind=kind, type=type_name, message=message, hint=hint)

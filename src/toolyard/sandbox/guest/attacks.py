@@ -36,6 +36,7 @@ def _attempts(job: dict[str, Any]) -> list[tuple[str, str, Callable[[], object]]
         ("start a thread", "control", _use_thread),
         ("import from the standard library", "control", lambda: __import__("wave").__name__),
         ("read a file of the gateway", "attack", lambda: os.close(os.open(job["host_file"], os.O_RDONLY))),
+        ("read a setting of the host", "attack", lambda: os.close(os.open(job["host_setting"], os.O_RDONLY))),
         ("write outside the workspace", "attack", lambda: _write(job["outside"])),
         ("list the processes", "attack", lambda: os.listdir("/proc/1/fd")),
         ("connect to the gateway", "attack", lambda: _connect(job["port"])),

@@ -6,6 +6,7 @@ the policy allows forks), and can write only to its workspace and its temporary 
 """
 
 import base64
+import errno
 import gc
 import json
 import os
@@ -24,6 +25,7 @@ import wire
 
 BROKEN = 70  # exit status of a worker that could not be sealed
 
+_LEAST_ABI = 3  # an older one does not stop a file from being truncated
 _CONNECTION = 3
 _RULESET = 4
 
@@ -37,6 +39,10 @@ class Seal:
         self._namespace = setup["tier"] == "namespace"
         self._filters = {name: base64.b64decode(setup["filters"][name]) for name in ("single", "forking")}
         self._abi = kernel.landlock_abi()
+        if not self._namespace and self._abi < _LEAST_ABI:
+            raise OSError(
+                errno.ENOSYS, f"landlock ABI {self._abi}, and this tier needs {_LEAST_ABI}: Linux 6.2 or newer"
+            )
         self._coarse: list[tuple[str, int]] = []
         self._ruleset = self._prepare_ruleset() if self._abi else None
 
