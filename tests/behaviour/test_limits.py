@@ -69,16 +69,25 @@ def test_cpu_time_is_a_limit_of_its_own(driver: Any) -> None:
         "text = 'x' * (3 << 30)",
         "blocks = []\nwhile True:\n    blocks.append(bytearray(1 << 20))",
         "rows = []\nwhile True:\n    rows.append({'id': len(rows), 'name': 'x' * 100})",
-        "blocks = []\nwhile True:\n    try:\n        blocks.append(bytearray(1 << 20))\n    except MemoryError: pass",
     ],
-    ids=["one block", "one text", "many blocks", "many rows", "errors ignored"],
+    ids=["one block", "one text", "many blocks", "many rows"],
 )
 def test_memory_past_its_limit_ends_the_run(driver: Any, code: str) -> None:
-    """One big allocation or many small ones, caught or not: the failure names memory."""
+    """One big allocation or many small ones: the failure names memory."""
     outcome = driver.run(f"print('before')\n{code}", limits=Limits(memory_mib=64, wall_seconds=20))
 
     assert (outcome.status, outcome.output) == ("limit", "before\n")
     assert (outcome.failure.kind, outcome.failure.type) == ("memory", "MemoryExceeded")
+
+
+def test_code_that_ignores_failed_allocations_does_not_get_more(driver: Any) -> None:
+    """A control group ends it for its memory; an address space that is full just stays full until the deadline."""
+    code = "blocks = []\nwhile True:\n    try:\n        blocks.append(bytearray(1 << 20))\n    except MemoryError: pass"
+
+    outcome = driver.run(code, limits=Limits(memory_mib=64, wall_seconds=3))
+
+    ends = {"rlimits": "wall_time", "cgroup v1": "memory", "cgroup v2": "memory"}
+    assert outcome.failure.kind == ends[driver.sandbox.resource_control]
 
 
 def test_memory_within_its_limit_is_there_to_use(driver: Any) -> None:
@@ -133,7 +142,10 @@ def test_thread_bomb_meets_the_limit_of_processes(driver: Any) -> None:
         traceback="line 4, in <module>\n    threading.Thread(target=threading.Event().wait, daemon=True).start()",
         hint="Use fewer threads; code here cannot start processes unless its policy allows them.",
     )
-    assert outcome.output == "".join(f"{n} " for n in range(1, 9))
+    started = len(outcome.output.split())
+    # Without a user per worker the kernel counts the threads of all of them together.
+    most = 8 if driver.sandbox.pool.has_own_users else 9 * driver.sandbox.pool.options.running
+    assert started == 8 or 8 < started <= most
 
 
 def test_fork_is_refused_where_processes_is_one(driver: Any) -> None:

@@ -14,7 +14,7 @@ from toolyard.errors import InvalidRequest, LevelUnavailable, SandboxBroken
 from toolyard.sandbox import IsolationLevel, PoolOptions, Sandbox, open_sandbox
 from toolyard.sandbox.packages import find_packages
 from toolyard.sandbox.policy.levels import DEFAULT, LEVELS
-from toolyard.sandbox.spawn import Tier
+from toolyard.sandbox.spawn import Tier, is_privileged
 from toolyard.values import Limits
 
 SMALL = msgspec.structs.replace(
@@ -26,6 +26,8 @@ TIERS: dict[str, tuple[Tier, bool]] = {
     "namespace as an ordinary user": ("namespace", False),
     "landlock": ("landlock", False),
 }
+if not is_privileged():
+    del TIERS["namespace"]  # the way in which root builds it
 Held = Callable[..., Awaitable[dict[str, Any]]]
 
 

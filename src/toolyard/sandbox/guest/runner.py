@@ -17,6 +17,7 @@ import resource
 import site
 import sys
 import threading
+import traceback
 import types
 from typing import Any
 
@@ -43,6 +44,7 @@ _WARM_JOB: dict[str, Any] = {
     "inline_bytes": 1 << 20,
     "spill": None,
 }
+_RESERVE_BYTES = 2 << 20
 _MISSING = object()
 _builtins: dict[str, Any] = dict(vars(builtins))
 
@@ -57,12 +59,18 @@ def run(job: dict[str, Any], channel: wire.Channel) -> None:
     """Execute the job's code and send the one `done` frame."""
     source = _lines(job["code"])
     names: dict[str, Any] = {}
+    reserve = bytearray(_RESERVE_BYTES)  # never touched, so it costs an address range and no memory
     try:
         names = _namespace(job, channel)
         value = _execute(job["code"], names)
         _join_threads()
         body = _success(job, value)
     except BaseException as error:  # whatever the code raised is its result
+        del reserve
+        if isinstance(error, MemoryError):
+            # What filled the memory must go, or there is none left to say so.
+            traceback.clear_frames(error.__traceback__)
+            names.clear()
         body = _failure(error, source, names)
     try:
         sys.stdout.flush()
