@@ -44,7 +44,7 @@ _WARM_JOB: dict[str, Any] = {
     "inline_bytes": 1 << 20,
     "spill": None,
 }
-_RESERVE_BYTES = 2 << 20
+_RESERVE_BYTES = 4 << 20
 _MISSING = object()
 _builtins: dict[str, Any] = dict(vars(builtins))
 
@@ -67,11 +67,13 @@ def run(job: dict[str, Any], channel: wire.Channel) -> None:
         body = _success(job, value)
     except BaseException as error:  # whatever the code raised is its result
         del reserve
-        if isinstance(error, MemoryError):
+        try:
+            body = _failure(error, source, names)
+        except MemoryError:
             # What filled the memory must go, or there is none left to say so.
             traceback.clear_frames(error.__traceback__)
             names.clear()
-        body = _failure(error, source, names)
+            body = _failure(error, source, names)
     try:
         sys.stdout.flush()
     except (OSError, ValueError, AttributeError):
