@@ -47,12 +47,10 @@ _GUEST = Path(__file__).parent / "guest"
 
 # What agent code imports all the time, and what the runner needs. Loaded before any worker is forked.
 _PRELOAD = """
-    abc array ast asyncio base64 binascii bisect bz2 calendar cmath collections collections.abc concurrent.futures
-    contextlib contextvars copy csv dataclasses datetime decimal difflib enum fnmatch fractions functools glob gzip
-    hashlib heapq hmac html inspect io ipaddress itertools json keyword linecache logging lzma math numbers operator os
-    pathlib pickle pprint queue random re secrets select shutil signal socket sqlite3 statistics string struct
-    tempfile textwrap threading time timeit traceback types typing unicodedata urllib.parse uuid warnings weakref
-    xml.etree.ElementTree zipfile zlib zoneinfo
+    abc ast asyncio base64 bisect calendar collections collections.abc concurrent.futures contextlib copy csv
+    dataclasses datetime decimal difflib enum fnmatch fractions functools glob gzip hashlib heapq html inspect io
+    itertools json linecache math operator os pathlib pprint random re select shutil signal statistics string
+    tempfile textwrap threading time traceback types typing unicodedata urllib.parse uuid warnings zlib zoneinfo
 """.split()
 
 

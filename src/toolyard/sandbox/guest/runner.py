@@ -59,7 +59,7 @@ def run(job: dict[str, Any], channel: wire.Channel) -> None:
     """Execute the job's code and send the one `done` frame."""
     source = _lines(job["code"])
     names: dict[str, Any] = {}
-    reserve = bytearray(_RESERVE_BYTES)  # never touched, so it costs an address range and no memory
+    reserve = bytes(_RESERVE_BYTES)  # zeros that nothing touches: they cost an address range and no memory
     try:
         names = _namespace(job, channel)
         value = _execute(job["code"], names)
