@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import os
+import signal
 import tempfile
 import textwrap
 import threading
@@ -27,6 +28,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "soak: thousands of runs in a row; deselect with -m 'not soak'")
     settings.register_profile("toolyard", deadline=None)  # a busy machine is not a failure
     settings.load_profile("toolyard")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job; what tests start would inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -41,8 +41,8 @@ FAULT: ContextVar[Fault | None] = ContextVar("FAULT", default=None)
 
 
 @pytest.fixture
-def proxied(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Puts a proxy that knows `FAULT` between every worker and the host."""
+def proxied(monkeypatch: pytest.MonkeyPatch) -> "list[asyncio.Task[None]]":
+    """Puts a proxy that knows `FAULT` between every worker and the host; the tasks end when both ends hung up."""
     real_fork = Zygote.fork
 
     async def fork(self: Zygote, *args: Any, **options: Any) -> Fork:
@@ -57,6 +57,7 @@ def proxied(monkeypatch: pytest.MonkeyPatch) -> None:
 
     proxies: list[asyncio.Task[None]] = []
     monkeypatch.setattr(Zygote, "fork", fork)
+    return proxies
 
 
 async def proxy(host: socket.socket, worker: socket.socket, fault: Fault | None) -> None:
@@ -162,15 +163,18 @@ def test_forged_frame_is_a_broken_protocol(driver: Any, name: str) -> None:
     assert (outcome.status, outcome.failure.kind, outcome.failure.type) == ("broken", "protocol", "ProtocolBroken")
 
 
-@pytest.mark.usefixtures("proxied")
-async def test_every_fault_of_every_frame_has_a_name(held: Held) -> None:
+async def test_every_fault_of_every_frame_has_a_name(held: Held, proxied: "list[asyncio.Task[None]]") -> None:
     """Each ends as listed; none hangs, crashes the host or spoils the next run."""
     expected = {Fault(frame, kind): end for frame, ends in ENDS.items() for kind, end in zip(KINDS, ends, strict=True)}
     async with open_sandbox(PLAIN, pool=PoolOptions(size=0, running=20)) as sandbox:
         healthy = await end_of(sandbox, Fault("none", "lost"))
+        await sandbox.settle()
+        await asyncio.wait(proxied)
         before = await held(sandbox)
         ends = await asyncio.gather(*(end_of(sandbox, fault) for fault in expected))
         after = await end_of(sandbox, Fault("none", "lost"))
+        await sandbox.settle()
+        await asyncio.wait(proxied)
         left = await held(sandbox)
 
     assert dict(zip(expected, ends, strict=True)) == expected

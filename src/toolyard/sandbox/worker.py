@@ -65,6 +65,7 @@ class Worker(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._hung_up = asyncio.Event()
         self._reader = wire.FrameReader(_FRAME_OVERHEAD)
         self._policy: IsolationPolicy | None = None
         self._on_call: OnCall | None = None
@@ -182,6 +183,8 @@ class Worker(asyncio.Protocol):
         else:
             self.fork.connection.close()
         try:
+            if self._transport is not None:
+                await self._hung_up.wait()
             await self.wait()
         finally:
             os.close(self.fork.pidfd)
@@ -205,6 +208,7 @@ class Worker(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The worker ended, or we hung up."""
+        self._hung_up.set()
         if not self._ended.done():
             if self._reader.is_inside_frame:
                 self._fail("protocol", "The worker broke the protocol with half a frame.")
