@@ -182,8 +182,8 @@ FAILURES: dict[str, tuple[str, Limits, str, str, str]] = {
         "WorkspaceExceeded",
     ),
     "bytes of temporary files": (
-        "import tempfile\nkept = []\nwhile True:\n    kept.append(tempfile.NamedTemporaryFile())\n"
-        "    kept[-1].write(bytes(1 << 20))\n    kept[-1].flush()",
+        "import tempfile\nwhile True:\n    with tempfile.NamedTemporaryFile(delete=False) as file:\n"
+        "        file.write(bytes(1 << 20))",
         Limits(wall_seconds=20),
         "limit",
         "workspace",
