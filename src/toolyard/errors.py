@@ -2,7 +2,16 @@
 
 ToolyardError
 ├── InvalidRequest          the request is wrong: change it and try again
-│   └── UnknownSession      no workspace of that name: run with it first, or list the sessions
+│   ├── UnknownSession      no workspace of that name: run with it first, or list the sessions
+│   ├── UnknownTool         no tool of that name: search for one that exists
+│   ├── UnknownExecution    no execution of that id: start one
+│   ├── InvalidArguments    a tool's arguments do not fit its schema: read the message and change them
+│   └── InvalidConfig       the configuration is wrong: the message names the file, the key and what it should be
+├── UpstreamError           a tool server failed
+│   ├── UpstreamUnavailable it is not running and could not be started: read `toolyard tools --status`
+│   ├── UpstreamTimeout     it did not answer in time; the call may have happened
+│   └── ToolFailed          the tool itself answered with an error; the message is the upstream's own
+├── StoreError              the store cannot be read or written: the message names the file
 ├── LevelUnavailable        this machine cannot honour the isolation level: read `toolyard doctor`
 ├── SandboxUnavailable      no sandbox could be built here at all: read `toolyard doctor`
 ├── SandboxBroken           a part of the sandbox failed on the host side: report it, a new run may work
@@ -14,13 +23,22 @@ What agent code does wrong is never an exception here: it is a `Failure` in an `
 
 __all__ = (
     "CallRefused",
+    "InvalidArguments",
+    "InvalidConfig",
     "InvalidRequest",
     "LevelUnavailable",
     "SandboxBroken",
     "SandboxClosed",
     "SandboxUnavailable",
+    "StoreError",
+    "ToolFailed",
     "ToolyardError",
+    "UnknownExecution",
     "UnknownSession",
+    "UnknownTool",
+    "UpstreamError",
+    "UpstreamTimeout",
+    "UpstreamUnavailable",
 )
 
 
@@ -34,6 +52,42 @@ class InvalidRequest(ToolyardError, ValueError):
 
 class UnknownSession(InvalidRequest):
     """No session of this name has a workspace."""
+
+
+class UnknownTool(InvalidRequest):
+    """No tool of this name is in the catalog or in the grant."""
+
+
+class UnknownExecution(InvalidRequest):
+    """No execution of this id is known to this client."""
+
+
+class InvalidArguments(InvalidRequest):
+    """The arguments of a tool do not fit its input schema."""
+
+
+class InvalidConfig(InvalidRequest):
+    """The configuration cannot be used as it is written."""
+
+
+class UpstreamError(ToolyardError):
+    """A tool server failed."""
+
+
+class UpstreamUnavailable(UpstreamError):
+    """The upstream is not running and could not be started."""
+
+
+class UpstreamTimeout(UpstreamError):
+    """The upstream did not answer in time; whether the call happened is unknown."""
+
+
+class ToolFailed(UpstreamError):
+    """The tool answered with an error; the message is its own."""
+
+
+class StoreError(ToolyardError):
+    """The store cannot be read or written."""
 
 
 class LevelUnavailable(ToolyardError):

@@ -3,11 +3,35 @@
 They are plain data: `msgspec.json.encode` and `msgspec.to_builtins` work on all of them.
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
 
-__all__ = ("Failure", "FailureKind", "Limits", "Outcome", "Spill", "Status", "Usage")
+__all__ = (
+    "CallRecord",
+    "Definition",
+    "DetailLevel",
+    "ExecutionRecord",
+    "Failure",
+    "FailureKind",
+    "Grant",
+    "Hit",
+    "Limits",
+    "OAuthConfig",
+    "Outcome",
+    "Result",
+    "SearchAnswer",
+    "Spill",
+    "Status",
+    "ToolAnnotations",
+    "ToolSpec",
+    "Transport",
+    "UpstreamConfig",
+    "UpstreamState",
+    "UpstreamStatus",
+    "Usage",
+)
 
 Status = Literal["ok", "failed", "timeout", "limit", "broken"]
 """`failed`: the code raised. `limit`: a resource ran out. `broken`: the worker died or broke the protocol."""
@@ -106,3 +130,203 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     def ok(self) -> bool:
         """Whether the code ran to its end."""
         return self.status == "ok"
+
+
+# Tools
+
+
+class ToolAnnotations(msgspec.Struct, frozen=True, kw_only=True):
+    """What an upstream says about a tool's effects. Untrusted; `None` means that it did not say."""
+
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
+
+
+class Definition(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool as its upstream defines it, before it has a name here."""
+
+    name: str
+    title: str = ""
+    description: str = ""
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None = None
+    annotations: ToolAnnotations = ToolAnnotations()
+
+
+class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool of one upstream, with the names it has here."""
+
+    upstream: str
+    """The upstream's name in the config."""
+    name: str
+    """What the upstream calls it."""
+    full_name: str
+    """`mcp__<upstream>__<tool>`: unique, valid as an MCP name, at most 128 characters."""
+    module: str
+    """`servers.<module>` holds its function."""
+    function: str
+    """A Python identifier, unique in the module."""
+    title: str = ""
+    description: str = ""
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None = None
+    annotations: ToolAnnotations = ToolAnnotations()
+    digest: str
+    """SHA-256 of the definition as the upstream gave it, in canonical JSON."""
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
+    """What one execution may do. A tool that is not in it does not exist for that execution."""
+
+    execution_id: str
+    principal: str
+    """Who asked: an authenticated client's name, or `local`."""
+    session: str
+    tools: Mapping[str, ToolSpec]
+    """By full name. Shared with the catalog's snapshot, so that making a grant does not cost by the number of tools."""
+
+
+# Upstreams
+
+Transport = Literal["stdio", "http", "sse"]
+
+
+class OAuthConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to get a token for an upstream that asks for OAuth. Without a secret, a person consents in the browser."""
+
+    client_id: str | None = None
+    client_secret: str | None = None
+    scopes: tuple[str, ...] = ()
+    redirect_port: int = 8329
+
+
+class UpstreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to reach one MCP server. References such as `${TOKEN}` are expanded already."""
+
+    name: str
+    transport: Transport
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    """All that a stdio child gets, beside the few variables without which no program starts."""
+    cwd: str | None = None
+    url: str | None = None
+    headers: dict[str, str] = {}
+    bearer_token: str | None = None
+    oauth: OAuthConfig | None = None
+    tools: tuple[str, ...] | None = None
+    """Only these, by the upstream's names; patterns with `*` are allowed. `None`: all."""
+    without_tools: tuple[str, ...] = ()
+    start_seconds: float = 30.0
+    call_seconds: float = 60.0
+    idle_seconds: float | None = 600.0
+    """Stop after so long without a call. `None`: never."""
+    concurrent_calls: int = 16
+    answer_bytes: int = 64 << 20
+    """A larger message from the upstream ends the call, not the gateway."""
+
+
+UpstreamState = Literal["stopped", "starting", "ready", "backing_off", "failed"]
+"""`stopped`: not started yet, or idle. `backing_off`: it failed and is started again later. `failed`: not tried again
+until somebody asks for it."""
+
+
+class UpstreamStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How one upstream is."""
+
+    name: str
+    transport: str
+    """`stdio`, `http`, `sse` or `memory`."""
+    state: UpstreamState
+    tools: int = 0
+    protocol_version: str | None = None
+    server: str | None = None
+    """Name and version the upstream gives itself."""
+    restarts: int = 0
+    calls: int = 0
+    failures: int = 0
+    error: str | None = None
+    """What went wrong last, in one sentence."""
+    warnings: tuple[str, ...] = ()
+    """Such as tools that were dropped from its list, and definitions that changed."""
+    stderr: str = ""
+    """The end of what the child wrote to standard error."""
+
+
+# Discovery
+
+DetailLevel = Literal["name_only", "with_description", "full"]
+
+
+class Hit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One found tool. `name_only` has no description, `with_description` no signature."""
+
+    name: str
+    """The full name, for `call_tool`."""
+    use: str
+    """The import that makes it callable: `from servers.github import create_issue`."""
+    description: str | None = None
+    signature: str | None = None
+    parameters: dict[str, str] | None = None
+    """What each parameter means, by its Python name."""
+    returns: str | None = None
+    """The shape of its answer, declared or learned."""
+
+
+class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a search found."""
+
+    hits: tuple[Hit, ...]
+    unmatched: tuple[str, ...] = ()
+    """Words of the query that are in no tool at all."""
+    total: int = 0
+    """How many tools there are to be searched."""
+
+
+# Records
+
+
+class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One call from inside an execution, as the journal keeps it."""
+
+    execution_id: str
+    number: int
+    """1 for the execution's first call."""
+    tool: str
+    digest: str
+    """The definition it was made against."""
+    arguments: Any
+    answer: Any = None
+    error: str | None = None
+    started_at: float
+    """Seconds since the epoch."""
+    seconds: float
+    answer_bytes: int = 0
+
+
+class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One execution, as the journal keeps it. `status` is `running` until it is over."""
+
+    execution_id: str
+    principal: str
+    session: str
+    code: str
+    context: Any = None
+    started_at: float
+    ended_at: float | None = None
+    status: Literal["running", "ok", "failed", "timeout", "limit", "broken", "cancelled", "lost"] = "running"
+    """`lost`: the gateway ended while it ran."""
+    outcome: Outcome | None = None
+    catalog_version: str = ""
+    background: bool = False
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent gets of one execution: bounded in tokens, whole in the workspace."""
+
+    text: str
+    is_error: bool
+    outcome: Outcome
+    tokens: int | None = None

@@ -22,7 +22,7 @@ from toolyard.sandbox.worker import Worker
 from toolyard.sandbox.workspace import remove_directory
 from toolyard.sandbox.zygote import Zygote
 
-__all__ = ("Lease", "Pool", "PoolOptions")
+__all__ = ("Lease", "Pool", "PoolOptions", "open_directory")
 
 _REMOVE_ATTEMPTS = 500
 _SESSION_USERS, _RUN_USERS = 1_000, 33_000  # users of sessions and of single runs, inside the workers' range
@@ -84,6 +84,7 @@ class Pool:
         privileged: bool,
         packages: GuestPackages,
         options: PoolOptions,
+        library: Path | None,
         hand_over: Callable[[Zygote], Awaitable[None]],
     ) -> None:
         self.policy = policy
@@ -96,6 +97,7 @@ class Pool:
         """Held while a zygote is replaced: what must not fall between the two takes it."""
         self._privileged = privileged
         self._hand_over = hand_over
+        self._library = library
         self._group: ControlGroup | None = None
         self._generation: _Generation | None = None
         self._retiring: set[_Generation] = set()
@@ -117,7 +119,7 @@ class Pool:
         name = secrets.token_hex(4)
         self._group = open_control_group(name)
         if self.tier == "landlock":
-            self.directory = _open_directory(name)
+            self.directory = open_directory(name)
             self.has_own_users = (
                 self.has_own_users
                 and _is_open_to_all(spawn.interpreter(), os.__file__)
@@ -325,6 +327,7 @@ class Pool:
             packages=self.packages,
             package_path=package_path,
             workspaces=directory,
+            library=None if self._library is None else str(self._library),
         )
 
     async def _renew_quietly(self, old: _Generation) -> None:
@@ -383,12 +386,12 @@ class Pool:
         return task
 
 
-def _open_directory(name: str) -> Path:
-    """A directory for the files of the `landlock` tier, after sweeping those of gateways that are gone."""
+def open_directory(name: str) -> Path:
+    """A directory for files that workers can reach, after sweeping those of gateways that are gone."""
     try:
         base = Path(tempfile.gettempdir())
     except FileNotFoundError as error:
-        raise SandboxUnavailable(f"The landlock tier needs a temporary directory: {error.strerror}.") from error
+        raise SandboxUnavailable(f"The sandbox needs a temporary directory: {error.strerror}.") from error
     for left in base.glob("toolyard-*.*-*"):
         mark = left.name.removeprefix("toolyard-").rpartition("-")[0]
         with contextlib.suppress(OSError):  # somebody else's, or swept by another gateway just now

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from toolyard.errors import InvalidRequest, LevelUnavailable, SandboxBroken, SandboxUnavailable
 from toolyard.sandbox import spawn
+from toolyard.sandbox.library import Library
 from toolyard.sandbox.packages import find_packages
 from toolyard.sandbox.policy.levels import DEFAULT, LEVELS, IsolationLevel, IsolationPolicy
 from toolyard.sandbox.pool import PoolOptions
@@ -36,11 +37,12 @@ async def open_sandbox(
     allow_weaker: bool = False,
     pool: PoolOptions | None = None,
     environment: Path | None = None,
+    library: Library | None = None,
 ) -> AsyncIterator[Sandbox]:
     """A sandbox of the strongest tier that this machine has proven to offer.
 
     `environment` is the `site-packages` folder that holds the data packages; by default the gateway's own, of which
-    only the packages that the policy names are shown to the code.
+    only the packages that the policy names are shown to the code. `library` holds the tools that code can import.
 
     Raises:
         LevelUnavailable: The machine cannot honour the policy's level and `allow_weaker` is not set.
@@ -48,7 +50,7 @@ async def open_sandbox(
     """
     if isinstance(policy, IsolationLevel):
         policy = LEVELS[policy]
-    sandbox, report = await _open_best(policy, tier, pool or PoolOptions(), environment)
+    sandbox, report = await _open_best(policy, tier, pool or PoolOptions(), environment, library)
     try:
         reason = _unhonoured(policy, report)
         if reason is not None and not allow_weaker:
@@ -110,21 +112,29 @@ def _unhonoured(policy: IsolationPolicy, report: TierReport) -> str | None:
 
 
 async def _open_best(
-    policy: IsolationPolicy, tier: spawn.Tier | None, options: PoolOptions, environment: Path | None
+    policy: IsolationPolicy,
+    tier: spawn.Tier | None,
+    options: PoolOptions,
+    environment: Path | None,
+    library: Library | None,
 ) -> tuple[Sandbox, TierReport]:
     if tier is not None and tier not in TIERS:
         raise InvalidRequest(f"No tier is called {tier!r}. There are: {', '.join(TIERS)}.")
     reasons = []
     for candidate in TIERS if tier is None else (tier,):
         try:
-            return await _open_tier(policy, candidate, options, environment)
+            return await _open_tier(policy, candidate, options, environment, library)
         except SandboxUnavailable as error:
             reasons.append(f"{candidate}: {error}")
     raise SandboxUnavailable("No sandbox can be built here. " + " ".join(reasons))
 
 
 async def _open_tier(
-    policy: IsolationPolicy, tier: spawn.Tier, options: PoolOptions, environment: Path | None
+    policy: IsolationPolicy,
+    tier: spawn.Tier,
+    options: PoolOptions,
+    environment: Path | None,
+    library: Library | None = None,
 ) -> tuple[Sandbox, TierReport]:
     """Build one tier and prove it. Raises `SandboxUnavailable` with the reason."""
     packages = find_packages(policy.packages, environment=environment)
@@ -132,7 +142,7 @@ async def _open_tier(
     routes = [True, False] if tier == "namespace" and spawn.is_privileged() else [False]
     failures: list[str] = []
     for privileged in routes:
-        sandbox = Sandbox(policy, tier=tier, privileged=privileged, packages=packages, options=options)
+        sandbox = Sandbox(policy, tier=tier, privileged=privileged, packages=packages, options=options, library=library)
         try:
             await sandbox.start()
             return sandbox, await _prove(sandbox)

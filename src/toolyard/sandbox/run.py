@@ -1,10 +1,11 @@
 """The sandbox: one run from code to outcome."""
 
 import asyncio
+import contextlib
 import os
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import msgspec
 
 from toolyard.errors import InvalidRequest, SandboxBroken, SandboxClosed
 from toolyard.sandbox import spawn
+from toolyard.sandbox.library import Library
 from toolyard.sandbox.packages import GuestPackages
 from toolyard.sandbox.policy.levels import IsolationPolicy
 from toolyard.sandbox.pool import Pool, PoolOptions
@@ -49,10 +51,12 @@ class Sandbox:
         privileged: bool,
         packages: GuestPackages,
         options: PoolOptions,
+        library: Library | None = None,
     ) -> None:
         self.policy = policy
         self.tier = tier
         self.packages = packages
+        self.library = library
         self.report: TierReport | None = None
         """The proof that this sandbox passed."""
         self._sessions = Sessions()
@@ -62,6 +66,7 @@ class Sandbox:
             privileged=privileged,
             packages=packages,
             options=options,
+            library=None if library is None else library.path,
             hand_over=self._sessions.hand_over,
         )
         self._sessions.pool = self.pool
@@ -105,8 +110,8 @@ class Sandbox:
         """
         policy = self.policy.with_limits(limits)
         execution_id = execution_id or secrets.token_hex(8)
-        async with self._running, self._sessions.in_use(session) as workspace:
-            job = _job(code, context or {}, policy, workspace, execution_id)
+        async with self._running, self._sessions.in_use(session) as workspace, self._stubs() as stubs:
+            job = _job(code, context or {}, policy, workspace, execution_id, stubs)
             lease = await self.pool.take()
             started = time.perf_counter()
             try:
@@ -177,6 +182,16 @@ class Sandbox:
         await self.pool.close()
         self._sessions.close()
         await self.pool.remove_files()
+
+    @contextlib.asynccontextmanager
+    async def _stubs(self) -> AsyncIterator[str | None]:
+        """Where the worker finds the tools it can import."""
+        if self.library is None:
+            yield None
+            return
+        root = "/library" if self.tier == "namespace" else str(self.library.path)
+        with self.library.in_use() as version:
+            yield None if version is None else f"{root}/{version}"
 
     async def _run_on(
         self,
@@ -325,7 +340,12 @@ class Sandbox:
 
 
 def _job(
-    code: str, context: Mapping[str, Any], policy: IsolationPolicy, workspace: Workspace | None, execution_id: str
+    code: str,
+    context: Mapping[str, Any],
+    policy: IsolationPolicy,
+    workspace: Workspace | None,
+    execution_id: str,
+    stubs: str | None,
 ) -> bytes:
     """The first frame that may hold the agent's bytes; a worker reads it only when it is sealed."""
     spill = None
@@ -340,6 +360,7 @@ def _job(
         "inline_bytes": policy.inline_bytes,
         "call_bytes": policy.call_bytes,
         "spill": spill,
+        "stubs": stubs,
     }
     try:
         return msgspec.json.encode(job)

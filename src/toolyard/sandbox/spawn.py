@@ -75,6 +75,7 @@ def start(
     packages: GuestPackages,
     package_path: str,
     workspaces: str | None,
+    library: str | None,
 ) -> Process:
     """Execute a zygote and send it its set-up. Raises `SandboxUnavailable` when it cannot even be executed."""
     if sys.platform != "linux":
@@ -98,6 +99,7 @@ def start(
         "allowed_modules": None if allowed is None else sorted(allowed),
         "refused_modules": policy.refused_modules,
         "workspaces": workspaces,
+        "library": library,
         "workspace_bytes": policy.workspace_mib << 20,
         "workspace_files": policy.workspace_files,
         "temp_bytes": policy.temp_mib << 20,

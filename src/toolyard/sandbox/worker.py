@@ -22,7 +22,7 @@ from toolyard.sandbox.policy.levels import IsolationPolicy
 from toolyard.sandbox.zygote import Exit, Fork
 from toolyard.values import Failure, FailureKind
 
-__all__ = ("End", "OnCall", "OnOutput", "Worker", "limit_failure")
+__all__ = ("End", "OnCall", "OnOutput", "Reply", "Worker", "limit_failure")
 
 OnCall = Callable[[str, dict[str, Any]], Awaitable[Any]]
 OnOutput = Callable[[str], None]
@@ -42,6 +42,13 @@ _LIMITS: dict[FailureKind, tuple[str, str]] = {
     "workspace": ("WorkspaceExceeded", "Delete files that are no longer needed, or write less."),
     "protocol": ("ProtocolBroken", "The code interfered with its own connection. Leave descriptor 3 alone."),
 }
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer to a call that brings files along: content by path in the workspace."""
+
+    value: Any
+    files: dict[str, bytes]
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
@@ -280,7 +287,10 @@ class Worker(asyncio.Protocol):
                 return
             try:
                 value = await self._on_call(frame.tool, frame.args)
-                body = msgspec.json.encode({"t": "reply", "id": frame.id, "ok": True, "value": value})
+                reply = {"t": "reply", "id": frame.id, "ok": True, "value": value}
+                if isinstance(value, Reply):
+                    reply |= {"value": value.value, "files": value.files}
+                body = msgspec.json.encode(reply)
             except Exception as error:  # noqa: BLE001 - the callback's failure is the code's to handle
                 self._reply_error(frame.id, type(error).__name__, str(error))
             except asyncio.CancelledError:

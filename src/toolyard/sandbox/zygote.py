@@ -83,6 +83,7 @@ class Zygote:
         packages: GuestPackages,
         package_path: str,
         workspaces: str | None,
+        library: str | None,
     ) -> "Zygote":
         """Execute a zygote and wait until it is ready.
 
@@ -96,6 +97,7 @@ class Zygote:
             packages=packages,
             package_path=package_path,
             workspaces=workspaces,
+            library=library,
         )
         zygote = cls(process)
         try:

@@ -25,6 +25,7 @@ import encode
 import failures
 import imports
 import outline
+import tools
 import transform
 import wire
 import words
@@ -43,6 +44,7 @@ _WARM_JOB: dict[str, Any] = {
     "result_bytes": 1 << 20,
     "inline_bytes": 1 << 20,
     "spill": None,
+    "stubs": None,
 }
 _RESERVE_BYTES = 4 << 20
 _MISSING = object()
@@ -124,7 +126,8 @@ def _namespace(job: dict[str, Any], channel: wire.Channel) -> dict[str, Any]:
     names = module.__dict__
     names["__builtins__"] = _builtins
     context = names["context"] = job["context"]
-    names["call_tool"] = _tool_caller(channel, job["call_bytes"])
+    call_tool = names["call_tool"] = _tool_caller(channel, job["call_bytes"])
+    tools.connect(job["stubs"], (call_tool, call_tool.__toolyard_async__))
     names["ToolError"] = wire.ToolError
     names.update(transform.names())
     for name, value in context.items():

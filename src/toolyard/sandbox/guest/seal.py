@@ -206,6 +206,8 @@ def _visible_paths(setup: dict[str, Any]) -> list[tuple[str, int]]:
     rules += [(path, kernel.READ) for path in optional if os.path.exists(path)]
     rules += [(f"/dev/{name}", kernel.DEVICE) for name in ("null", "zero", "full", "random", "urandom")]
     rules.append((setup["package_path"], kernel.READ))
+    if setup["library"] is not None:
+        rules.append((setup["library"], kernel.READ))
     rules.append((setup["workspaces"], kernel.READ_WRITE))
     return rules
 

@@ -17,6 +17,7 @@ WORKSPACE = "/sandbox/workspace"
 TEMP = "/sandbox/tmp"
 SESSIONS = "/sessions"
 PACKAGES = "/packages"
+LIBRARY = "/library"
 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _FILES = ("/etc/ld.so.cache", "/etc/localtime")
@@ -37,7 +38,7 @@ def enter(setup: dict[str, Any], ask_for_map: Callable[[], None]) -> tuple[int, 
     if setup["privileged"]:
         # Real root builds the tree while it can still read every source, then gives that power up for good.
         kernel.unshare(kernel.NEW_MOUNT)
-        _build_root(sources, setup["packages"])
+        _build_root(sources, setup["packages"], setup["library"])
         kernel.unshare(kernel.NEW_USER)
         ask_for_map()
         os.setgroups([])
@@ -51,7 +52,7 @@ def enter(setup: dict[str, Any], ask_for_map: Callable[[], None]) -> tuple[int, 
         _write(proc, "self/uid_map", f"1000 {user} 1")
         _write(proc, "self/gid_map", f"1000 {group} 1")
         kernel.unshare(_NAMESPACES)
-        _build_root(sources, setup["packages"])
+        _build_root(sources, setup["packages"], setup["library"])
     kernel.call("sethostname", b"sandbox", 7)
     if "platform" in sys.modules:
         sys.modules["platform"]._uname_cache = None  # type: ignore[attr-defined]  # it remembers the host's name
@@ -141,7 +142,7 @@ def outermost(paths: Iterable[str]) -> list[str]:
     return kept
 
 
-def _build_root(sources: list[str], packages: list[list[str]]) -> None:
+def _build_root(sources: list[str], packages: list[list[str]], library: str | None) -> None:
     kernel.make_mounts_private()
     os.umask(0o022)
     trees = outermost([*sources, *(path for path in _TREES if os.path.isdir(path))])
@@ -157,6 +158,9 @@ def _build_root(sources: list[str], packages: list[list[str]]) -> None:
     binds += [
         (_restricted_copy(source, read_only | kernel.ATTR_NO_DEV), f"{PACKAGES}/{name}") for source, name in packages
     ]
+    if library is not None:
+        no_code = kernel.ATTR_NO_DEV | kernel.ATTR_NO_EXEC
+        binds.append((_restricted_copy(library, read_only | no_code), LIBRARY))
     binds += [
         (_restricted_copy(f"/dev/{name}", kernel.ATTR_NO_SUID | kernel.ATTR_NO_EXEC), f"/dev/{name}")
         for name in _DEVICES
@@ -165,8 +169,12 @@ def _build_root(sources: list[str], packages: list[list[str]]) -> None:
     base = next(path for path in ("/tmp", "/mnt", "/var", "/opt") if os.path.isdir(path))  # noqa: S108
     kernel.mount_tmpfs(base, "size=4m,nr_inodes=16k,mode=755", executable=True)
     os.chdir(base)
-    for directory in (WORKSPACE, TEMP, SESSIONS, PACKAGES, _EMPTY, "/etc", "/dev", "/proc", "/servers"):
+    for directory in (WORKSPACE, TEMP, SESSIONS, PACKAGES, _EMPTY, "/etc", "/dev", "/proc"):
         os.makedirs("." + directory, exist_ok=True)
+    if library is None:
+        os.mkdir("servers")
+    else:
+        os.symlink("library/current", "servers")  # the version of the moment; a run imports from the one it began with
     for name, target in links.items():
         os.symlink(target, name)
     os.symlink("sandbox/workspace", "workspace")

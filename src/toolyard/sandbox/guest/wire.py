@@ -5,8 +5,10 @@ any number of asyncio tasks at once; replies arrive in any order. Standard libra
 """
 
 import asyncio
+import base64
 import itertools
 import json
+import os
 import select
 import socket
 import struct
@@ -203,6 +205,10 @@ class _AsyncWaiter(_Waiter):
 
 def _value(reply: dict[str, Any]) -> Any:
     if reply["ok"]:
+        for path, content in reply.get("files", {}).items():
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as file:
+                file.write(base64.b64decode(content))
         return reply["value"]
     raise _error_type(reply["type"])(reply["message"])
 

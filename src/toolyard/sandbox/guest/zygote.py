@@ -224,6 +224,7 @@ def _cover_tracks() -> None:
         "runner",
         "seal",
         "template",
+        "tools",
         "transform",
         "wire",
         "words",

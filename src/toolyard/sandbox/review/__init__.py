@@ -25,7 +25,7 @@ from toolyard.sandbox.policy.levels import IsolationLevel, IsolationPolicy
 from toolyard.sandbox.review import advice
 from toolyard.sandbox.review.survey import DEPTH, Arithmetic, Noted, Place, Survey, text_of
 
-__all__ = ("MAX_CODE_BYTES", "Estimate", "Finding", "Review", "review")
+__all__ = ("MAX_CODE_BYTES", "Estimate", "Finding", "Review", "ToolNames", "review")
 
 MAX_CODE_BYTES = 256 << 10
 """Parsing this much holds the interpreter for up to a second. Larger data belongs into `context` or a file."""
@@ -83,6 +83,40 @@ _TOOL_CALLERS = frozenset(("builtins.call_tool", "servers.call_tool", "tool_disc
 _SLEEPS = frozenset(("time.sleep", "asyncio.sleep"))
 _WALKS = advice.WALKS | advice.PARENTS
 
+
+class ToolNames:
+    """The names that may be called, as tools and as functions of `servers`.
+
+    `functions` gives the module and the function of each full name; without it they are guessed from the name.
+    """
+
+    def __init__(self, names: Collection[str], functions: Mapping[str, tuple[str, str]] | None = None) -> None:
+        self.names = names if isinstance(names, frozenset) else frozenset(names)
+        self._functions = functions
+
+    @functools.cached_property
+    def servers(self) -> Mapping[str, Mapping[str, str]]:
+        """Functions by server, both under loose keys: how a name becomes an identifier is the catalog's business."""
+        found: dict[str, dict[str, str]] = {}
+        if self._functions is not None:
+            for module, function in self._functions.values():
+                found.setdefault(_key(module), {})[_key(function)] = function
+            return found
+        for name in self.names:
+            parts = name.removeprefix("mcp__").split("__")
+            for cut in range(1, len(parts)):  # a server's own name may hold the separator
+                tool = "__".join(parts[cut:])
+                found.setdefault(_key("__".join(parts[:cut])), {})[_key(tool)] = re.sub(r"\W", "_", tool)
+        return found
+
+    @functools.cached_property
+    def server_names(self) -> frozenset[str]:
+        """How the servers are spelled in `servers`."""
+        if self._functions is not None:
+            return frozenset(module for module, _ in self._functions.values())
+        return frozenset(re.sub(r"\W", "_", name.removeprefix("mcp__").partition("__")[0]) for name in self.names)
+
+
 # `catch_warnings` swaps process-wide state, so that two threads in it at once could leave it swapped.
 _parser_lock = threading.Lock()
 
@@ -92,14 +126,14 @@ def review(
     policy: IsolationPolicy,
     *,
     filename: str = "<agent>",
-    tools: Collection[str] | None = None,
+    tools: Collection[str] | ToolNames | None = None,
     packages: Collection[str] = (),
 ) -> Review:
     """Judge `code` under `policy` without running it.
 
     `tools` are the full names that may be called, such as `mcp__expenses__list_expenses`; without them no tool's name
-    is checked. `packages` are the importable names that the guest environment has; without them the policy's own are
-    taken to be there.
+    is checked. Who reviews often makes them `ToolNames` once. `packages` are the importable names that the guest
+    environment has; without them the policy's own are taken to be there.
     """
     tree = _parse(code, filename)
     if isinstance(tree, Finding):
@@ -214,7 +248,7 @@ class _Rules:
         notes: _Notes,
         policy: IsolationPolicy,
         *,
-        tools: Collection[str] | None,
+        tools: Collection[str] | ToolNames | None,
         packages: Collection[str],
     ) -> None:
         self._survey = survey
@@ -223,7 +257,8 @@ class _Rules:
         self._policy = policy
         self._packages = tuple(packages or policy.packages)
         self._allowed = policy.allowed_modules(stdlib=_STDLIB, packages=frozenset(self._packages))
-        self._tools = None if tools is None else _Tools(tools)
+        self._tools = tools if tools is None or isinstance(tools, ToolNames) else ToolNames(tools)
+        self._hints_left = 8  # each costs a comparison with every name
         self._covered: set[int] = set()
         """Nodes that the finding about a larger node speaks for."""
         self._calls = 0
@@ -417,7 +452,7 @@ class _Rules:
     def _check_tool(self, name: str | None, node: ast.expr) -> None:
         if self._tools is not None and name is not None and name not in self._tools.names:
             message = f"No tool named {_quote(name)}."
-            self._notes.add("unknown-tool", node, message, self._tools.hint(name, self._tools.names))
+            self._notes.add("unknown-tool", node, message, self._hint(name, self._tools.names))
 
     def _check_server(self, name: str, node: ast.expr | ast.stmt | ast.alias) -> None:
         """`servers.<server>` and `servers.<server>.<tool>`, maybe with more behind."""
@@ -428,37 +463,13 @@ class _Rules:
         if known is None:
             # With more behind it, the node of the server itself was or will be checked too.
             if not rest and not _is_plumbing(server):
-                hint = self._tools.hint(server, self._tools.server_names)
+                hint = self._hint(server, self._tools.server_names)
                 self._notes.add("unknown-tool", node, f"No server named {_quote(server)}.", hint)
         elif rest and not _is_plumbing(rest[0]) and _key(rest[0]) not in known:
             message = f"No tool named {_quote(rest[0])} on server {_quote(server)}."
-            self._notes.add("unknown-tool", node, message, self._tools.hint(rest[0], known.values()))
+            self._notes.add("unknown-tool", node, message, self._hint(rest[0], known.values()))
 
-
-class _Tools:
-    """The names that may be called, as tools and as functions of `servers`."""
-
-    def __init__(self, names: Collection[str]) -> None:
-        self.names = frozenset(names)
-        self._hints_left = 8  # each costs a comparison with every name
-
-    @functools.cached_property
-    def servers(self) -> Mapping[str, Mapping[str, str]]:
-        """Functions by server, both under loose keys: how a name becomes an identifier is the catalog's business."""
-        found: dict[str, dict[str, str]] = {}
-        for name in self.names:
-            parts = name.removeprefix("mcp__").split("__")
-            for cut in range(1, len(parts)):  # a server's own name may hold the separator
-                tool = "__".join(parts[cut:])
-                found.setdefault(_key("__".join(parts[:cut])), {})[_key(tool)] = re.sub(r"\W", "_", tool)
-        return found
-
-    @functools.cached_property
-    def server_names(self) -> frozenset[str]:
-        """How the servers are spelled in `servers`."""
-        return frozenset(re.sub(r"\W", "_", name.removeprefix("mcp__").partition("__")[0]) for name in self.names)
-
-    def hint(self, wrong: str, right: Collection[str]) -> str:
+    def _hint(self, wrong: str, right: Collection[str]) -> str:
         """The nearest names that exist, and how to find others."""
         if self._hints_left and len(wrong) <= 128:
             self._hints_left -= 1
