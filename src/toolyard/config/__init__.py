@@ -1,0 +1,29 @@
+"""`toolyard.toml`, the files of MCP clients and the environment, as one frozen `Config`.
+
+Nothing else in toolyard reads the environment. What is secret is hidden from `repr`, messages and `describe_upstream`.
+"""
+
+from toolyard.config.display import describe_upstream
+from toolyard.config.load import load_config
+from toolyard.config.machine import Machine, read_machine
+from toolyard.config.settings import (
+    Config,
+    DiscoveryConfig,
+    HttpConfig,
+    SandboxConfig,
+    StoreConfig,
+    SurfaceConfig,
+)
+
+__all__ = (
+    "Config",
+    "DiscoveryConfig",
+    "HttpConfig",
+    "Machine",
+    "SandboxConfig",
+    "StoreConfig",
+    "SurfaceConfig",
+    "describe_upstream",
+    "load_config",
+    "read_machine",
+)

@@ -1,0 +1,285 @@
+"""The configuration as one frozen value and as `toolyard.toml` spells it. A wrong value is named with the right one."""
+
+import difflib
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
+
+import msgspec
+from msgspec import Meta, inspect
+
+from toolyard.config.machine import read_machine
+from toolyard.errors import InvalidConfig
+from toolyard.values import OAuthConfig, UpstreamConfig
+
+__all__ = (
+    "Config",
+    "DiscoveryConfig",
+    "HttpConfig",
+    "SandboxConfig",
+    "Settings",
+    "StoreConfig",
+    "SurfaceConfig",
+    "UpstreamEntry",
+    "read_entry",
+    "read_settings",
+)
+
+_T = TypeVar("_T", bound=msgspec.Struct)
+_Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+_SECRET_KEYS = {"args", "env", "headers", "bearer_token", "client_secret", "token", "tokens"}
+
+
+class UpstreamEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One `[upstreams.NAME]` as it is written: references are not expanded yet."""
+
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    cwd: str | None = None
+    """Relative to the folder of the file, and that folder by default."""
+    env_file: str | None = None
+    """Lines such as `NAME=value`; what `env` says comes first."""
+    url: str | None = None
+    transport: Literal["stdio", "http", "streamable-http", "sse"] | None = None
+    """By default `stdio` with a command and `http` with a URL."""
+    bearer_token: str | None = None
+    oauth: bool | OAuthConfig | None = None
+    tools: tuple[str, ...] | None = None
+    without_tools: tuple[str, ...] = ()
+    start_seconds: _Seconds = 30.0
+    call_seconds: _Seconds = 60.0
+    idle_seconds: Annotated[float, Meta(ge=0, le=31_536_000)] = 600.0
+    """0: never stop."""
+    concurrent_calls: Annotated[int, Meta(ge=1, le=1000)] = 16
+    answer_bytes: Annotated[int, Meta(ge=1024, le=1 << 32)] = 64 << 20
+    disabled: bool = False
+    env: dict[str, str] = {}
+    headers: dict[str, str] = {}
+
+    def __repr__(self) -> str:  # a file may hold secrets in place of references
+        return f"UpstreamEntry(command={self.command!r}, transport={self.transport!r})"
+
+
+class SurfaceConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the agent sees."""
+
+    mode: Literal["code", "hybrid", "search", "proxy"] = "code"
+    direct: tuple[str, ...] = ()
+    """Upstream tools that `hybrid` passes through, by full name; patterns with `*` are allowed."""
+    result_tokens: Annotated[int, Meta(ge=100, le=50_000)] = 2000
+    name: str = "toolyard"
+    instructions: str | None = None
+    """In place of those that toolyard gives the model."""
+
+
+class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where and how agent code runs."""
+
+    level: Literal["development", "production", "hardened"] = "production"
+    tier: Literal["namespace", "landlock"] | None = None
+    allow_weaker: bool = False
+    pool_size: Annotated[int, Meta(ge=0, le=1000)] | None = None
+    packages: tuple[str, ...] = ()
+    """Installed packages that code may import beside those of the level."""
+    data_packages: bool = True
+    """Load the level's own (numpy, pandas and the like) where they are installed; without them it starts faster."""
+    running: Annotated[int, Meta(ge=1, le=10_000)] | None = None
+
+
+class StoreConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where executions, calls and tools are kept."""
+
+    path: Path = msgspec.field(default_factory=lambda: read_machine().data_folder / "toolyard.db")
+
+
+class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who may come in over HTTP. Take the tokens from `principals`, which does not let a missing one pass."""
+
+    token: str | None = None
+    """`$TOOLYARD_TOKEN` unless the file says otherwise."""
+    tokens: dict[str, str] = {}
+    """By principal."""
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    max_request_bytes: Annotated[int, Meta(ge=1024, le=1 << 30)] = 4 << 20
+    unset: tuple[str, ...] = ()
+    """Why a token that the file asks for is not here."""
+
+    def principals(self) -> dict[str, str]:
+        """Who each token stands for; `token` stands for `http`. Empty if none is asked for.
+
+        Raises:
+            InvalidConfig: A token refers to a variable that is not set: to serve without it would let in anyone.
+        """
+        if self.unset:
+            raise InvalidConfig(f"HTTP cannot be served: {'; '.join(self.unset)}. Set it, or take the token out.")
+        single = {} if self.token is None else {self.token: "http"}
+        return single | {token: principal for principal, token in self.tokens.items()}
+
+
+class DiscoveryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How tools are found."""
+
+    semantic: bool = False
+    """Rank by meaning too. Needs the extra `semantic`."""
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything a gateway is told, references expanded."""
+
+    upstreams: dict[str, UpstreamConfig] = {}
+    surface: SurfaceConfig = SurfaceConfig()
+    sandbox: SandboxConfig = SandboxConfig()
+    store: StoreConfig = msgspec.field(default_factory=StoreConfig)
+    http: HttpConfig = HttpConfig()
+    discovery: DiscoveryConfig = DiscoveryConfig()
+    source: Path | None = None
+    """The file it was read from."""
+    warnings: tuple[str, ...] = ()
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """A file's content, checked and not expanded."""
+
+    upstreams: dict[str, UpstreamEntry] = {}
+    surface: SurfaceConfig = SurfaceConfig()
+    sandbox: SandboxConfig = SandboxConfig()
+    store_path: str | None = None
+    http: HttpConfig = HttpConfig()
+    discovery: DiscoveryConfig = DiscoveryConfig()
+
+
+class _StoreTable(msgspec.Struct):
+    path: str | None = None
+
+
+def read_settings(document: Mapping[str, Any], file: Path) -> Settings:
+    """What `toolyard.toml` holds, checked key by key.
+
+    Raises:
+        InvalidConfig: A key is unknown or a value is wrong.
+    """
+    reader = _Reader(file)
+    reader.check_keys(document, (), {"upstreams", "surface", "sandbox", "store", "http", "discovery"})
+    upstreams = document.get("upstreams", {})
+    if not isinstance(upstreams, dict):
+        reader.fail(("upstreams",), upstreams, "a table for each upstream, such as [upstreams.github]")
+    return Settings(
+        upstreams={name: read_entry(name, table, file) for name, table in upstreams.items()},
+        surface=reader.read(SurfaceConfig, document.get("surface", {}), ("surface",)),
+        sandbox=reader.read(SandboxConfig, document.get("sandbox", {}), ("sandbox",)),
+        store_path=reader.read(_StoreTable, document.get("store", {}), ("store",)).path,
+        http=reader.read(HttpConfig, document.get("http", {}), ("http",), without={"unset"}),
+        discovery=reader.read(DiscoveryConfig, document.get("discovery", {}), ("discovery",)),
+    )
+
+
+def read_entry(name: str, table: object, file: Path, *, at: tuple[str, ...] = ("upstreams",)) -> UpstreamEntry:
+    """One `[upstreams.NAME]`, checked. `at` is where the file keeps it.
+
+    Raises:
+        InvalidConfig: A key is unknown or a value is wrong.
+    """
+    reader = _Reader(file)
+    path = (*at, name)
+    if not name.strip() or not name.isprintable() or len(name) > 100:
+        reader.fail_whole(path, "has a name that cannot be used", "Give it 1 to 100 letters, digits, '-' or '_'")
+    entry = reader.read(UpstreamEntry, table, path)
+    if (entry.command is None) == (entry.url is None):
+        both = "neither" if entry.command is None else "both"
+        reader.fail_whole(path, f"has {both} of command and url", "Give one of them")
+    if entry.transport is not None and (entry.transport == "stdio") == (entry.command is None):
+        right = "'stdio'" if entry.command is not None else "'http' or 'sse'"
+        reader.fail((*path, "transport"), entry.transport, f"{right}, or leave it out")
+    if entry.command is not None and not entry.command.strip():
+        reader.fail((*path, "command"), entry.command, "the program to start")
+    if entry.url is not None and "${" not in entry.url and not re.match(r"https?://[^/\s]", entry.url):
+        reader.fail_whole((*path, "url"), "is no address of a server", "Give one that begins with https:// or http://")
+    for text in (entry.command, *entry.args, entry.cwd, *entry.env, *entry.env.values()):
+        if text is not None and ("\0" in text or any("\ud800" <= char <= "\udfff" for char in text)):
+            reader.fail_whole(path, "holds a character that no process can be given", "Take it out")
+    return entry
+
+
+class _Reader:
+    """Turns tables into structs and says what is wrong in the words of the file."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def read(self, cls: type[_T], table: object, path: tuple[str, ...], *, without: Collection[str] = ()) -> _T:
+        if not isinstance(table, dict):
+            self.fail(path, table, "a table")
+        fields = {field.name: field for field in msgspec.structs.fields(cls) if field.name not in without}
+        self.check_keys(table, path, set(fields))
+        return cls(**{key: self._convert(value, fields[key].type, (*path, key)) for key, value in table.items()})
+
+    def check_keys(self, table: Mapping[str, Any], path: tuple[str, ...], known: set[str]) -> None:
+        for key in table:
+            if key not in known:
+                near = difflib.get_close_matches(key, known, n=1)
+                advice = f"Did you mean {near[0]!r}?" if near else f"Its keys are {', '.join(sorted(known))}."
+                raise InvalidConfig(f"In {str(self._file)!r}, {_spell_path(path)} has no key {key!r}. {advice}")
+
+    def fail(self, path: tuple[str, ...], value: object, expected: str) -> NoReturn:
+        given = _kind(value) if _SECRET_KEYS & set(path[1:]) else _spell(value)
+        self.fail_whole(path, f"is {given}", f"Give {expected}")
+
+    def fail_whole(self, path: tuple[str, ...], what: str, advice: str) -> NoReturn:
+        raise InvalidConfig(f"In {str(self._file)!r}, {_spell_path(path)} {what}. {advice}.")
+
+    def _convert(self, value: Any, kind: Any, path: tuple[str, ...]) -> Any:
+        info = inspect.type_info(kind)
+        options = info.types if isinstance(info, inspect.UnionType) else (info,)
+        for option in options:
+            if isinstance(option, inspect.StructType) and isinstance(value, dict):
+                return self.read(option.cls, value, path)
+            if isinstance(option, inspect.DictType) and isinstance(value, dict):
+                return {key: self._convert(each, str, (*path, key)) for key, each in value.items()}
+            if isinstance(option, inspect.VarTupleType) and isinstance(value, list):
+                return tuple(self._convert(each, str, (*path, str(number))) for number, each in enumerate(value))
+        try:
+            return msgspec.convert(value, kind)
+        except msgspec.ValidationError:
+            self.fail(path, value, _expected(info))
+
+
+def _spell_path(path: tuple[str, ...]) -> str:
+    return ".".join(key if re.fullmatch(r"[\w-]+", key) else repr(key) for key in path) or "the file"
+
+
+def _spell(value: object) -> str:
+    return f"{value!r}" if isinstance(value, str | int | float) and len(str(value)) <= 200 else _kind(value)
+
+
+def _kind(value: object) -> str:
+    names = {
+        str: "a string",
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+        list: "a list",
+        dict: "a table",
+    }
+    return names.get(type(value), f"a {type(value).__name__}")
+
+
+def _expected(info: inspect.Type) -> str:
+    match info:
+        case inspect.UnionType():
+            return " or ".join(_expected(each) for each in info.types if not isinstance(each, inspect.NoneType))
+        case inspect.LiteralType():
+            *others, last = (repr(value) for value in info.values)
+            return f"{', '.join(others)} or {last}"
+        case inspect.IntType() | inspect.FloatType():
+            kind = "a whole number" if isinstance(info, inspect.IntType) else "a number"
+            low = f"from {info.ge:,}" if info.ge is not None else f"above {info.gt:,}"
+            return f"{kind} {low} to {info.le:,}"
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.StrType():
+            return "a string"
+        case inspect.VarTupleType():
+            return "a list of strings"
+    return "a table"

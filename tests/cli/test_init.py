@@ -1,0 +1,446 @@
+"""`toolyard init` as a user meets it, in a home of its own."""
+
+import json
+import os
+import pty
+import stat
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolyard.config import load_config
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+GITHUB = "ghp_Zz0123456789abcdefghijklmnopqrstuv"
+PASSWORD = "hunter2-and-more"
+SECRETS = (GITHUB, PASSWORD, "figma-literal", "zz-query-zz", "claude-oauth-zz")
+
+CURSOR = f"""\
+{{
+  // my servers
+  "mcpServers": {{
+    "github": {{"command": "npx", "args": ["-y", "gh"], "env": {{"GITHUB_TOKEN": "{GITHUB}"}}}},
+    "pg": {{"command": "npx", "args": ["pg", "postgresql://me:{PASSWORD}@db/x"],}}, // old
+  }},
+  "futureKey": {{"keep": [1, 2,]}}, /* end */
+}}
+"""
+CLAUDE = {
+    "numStartups": 12,
+    "primaryApiKey": "claude-oauth-zz",
+    "mcpServers": {
+        "github": {"type": "stdio", "command": "npx", "args": ["-y", "gh"], "env": {"GITHUB_TOKEN": GITHUB}}
+    },
+    "tipsHistory": {"é": 1},
+}
+VSCODE = {
+    "inputs": [{"type": "promptString", "id": "web-key", "description": "the key", "password": True}],
+    "servers": {
+        "web": {"type": "http", "url": "https://web.example/mcp?k=zz-query-zz", "headers": {"X": "${input:web-key}"}}
+    },
+}
+CODEX = """\
+model = "m" # mine
+
+[mcp_servers.figma]
+url = "https://figma.example/mcp"
+http_headers = { "X-Figma-Token" = 'figma-literal' }
+
+# the screen
+[tui]
+theme = "dark"
+"""
+GEMINI = {"theme": "x", "mcpServers": {"g": {"httpUrl": "https://g.example/mcp"}}}
+TOOLYARD = """\
+# Written by `toolyard init`. References such as ${GITHUB_TOKEN} are expanded when toolyard starts.
+
+# From Claude Code, Cursor.
+[upstreams.github]
+command = "npx"
+args = ["-y", "gh"]
+
+[upstreams.github.env]
+GITHUB_TOKEN = "ghp_Zz0123456789abcdefghijklmnopqrstuv"
+
+# From Cursor.
+[upstreams.pg]
+command = "npx"
+args = ["pg", "postgresql://me:hunter2-and-more@db/x"]
+
+# From VS Code.
+[upstreams.web]
+url = "https://web.example/mcp?k=zz-query-zz"
+
+[upstreams.web.headers]
+X = "${WEB_KEY}"
+
+# From Codex.
+[upstreams.figma]
+url = "https://figma.example/mcp"
+
+[upstreams.figma.headers]
+X-Figma-Token = "figma-literal"
+
+# From Gemini CLI.
+[upstreams.g]
+url = "https://g.example/mcp"
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home in which five clients have servers, and a project in it where the command is started."""
+    for name in [name for name in os.environ if name.startswith(("XDG_", "TOOLYARD_", "CODEX_", "CLAUDE_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    project = tmp_path / "shop"
+    project.mkdir()
+    monkeypatch.chdir(project)
+    files: dict[str, Any] = {
+        ".cursor/mcp.json": CURSOR,
+        ".claude.json": json.dumps(CLAUDE, indent=2),
+        "shop/.vscode/mcp.json": json.dumps(VSCODE, indent=4),
+        ".codex/config.toml": CODEX,
+        ".gemini/settings.json": json.dumps(GEMINI),
+        ".codeium/windsurf/mcp_config.json": '{\n  "mcpServers": {\n',
+    }
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    (tmp_path / ".cursor/mcp.json").chmod(0o640)
+    return tmp_path
+
+
+def contents(home: Path) -> dict[str, tuple[bytes, int]]:
+    """Every file below the home, with its mode."""
+    return {
+        str(file.relative_to(home)): (file.read_bytes(), stat.S_IMODE(file.stat().st_mode))
+        for file in home.rglob("*")
+        if file.is_file()
+    }
+
+
+def assert_no_secret(done: subprocess.CompletedProcess[str]) -> None:
+    """Neither stream shows any of them."""
+    for secret in SECRETS:
+        assert secret not in done.stdout
+        assert secret not in done.stderr
+
+
+def test_what_clients_have_becomes_one_file(toolyard: Command, home: Path) -> None:
+    """Each server once, references kept, readable by its owner alone; the clients' files are not touched."""
+    before = contents(home)
+    done = toolyard("init")
+
+    assert_no_secret(done)
+    after = contents(home)
+    assert after.pop("shop/toolyard.toml") == (TOOLYARD.encode(), 0o600)
+    assert after == before
+    notes = [line for line in done.stderr.splitlines() if line]
+    assert notes == [
+        f"note: {str(home / '.codeium/windsurf/mcp_config.json')!r} is not JSON: line 3, column 1: expected a key in "
+        "double quotes. Correct it there.",
+        "note: github: env.GITHUB_TOKEN holds a secret that is written out: move it to an environment variable: "
+        "${GITHUB_TOKEN}",
+        "note: pg: args holds a secret that is written out: move it to an environment variable: ${PG_TOKEN}",
+        "note: web: set WEB_KEY in the environment: VS Code asks for it (the key)",
+        "note: web: url holds a secret that is written out: move it to an environment variable: ${WEB_TOKEN}",
+        "note: figma: headers.X-Figma-Token holds a secret that is written out: move it to an environment variable: "
+        "${FIGMA_TOKEN}",
+        "note: Upstream 'web' is not used: the variable WEB_KEY is not set (needed by headers.X).",
+    ]
+    assert done.returncode == 0
+    assert list(load_config(home / "shop/toolyard.toml", environ={"WEB_KEY": "k"}).upstreams) == [
+        *("github", "pg", "web", "figma", "g")
+    ]
+
+
+def test_what_was_found_is_shown_without_secrets(toolyard: Command, home: Path) -> None:
+    """As JSON for programs: client, file, name, transport and how it starts."""
+    done = toolyard("init", "--json", "--dry-run")
+
+    answer = json.loads(done.stdout)
+    assert (done.returncode, done.stderr, answer["written"], answer["changed"]) == (0, "", None, [])
+    assert [(each["client"], each["name"], each["transport"], each["start"]) for each in answer["servers"]] == [
+        ("claude-code", "github", "stdio", "npx -y gh (env: GITHUB_TOKEN)"),
+        ("cursor", "github", "stdio", "npx -y gh (env: GITHUB_TOKEN)"),
+        ("cursor", "pg", "stdio", "npx pg …"),
+        ("vscode", "web", "http", "https://web.example/mcp?k=… (headers: X)"),
+        ("codex", "figma", "http", "https://figma.example/mcp (headers: X-Figma-Token)"),
+        ("gemini", "g", "http", "https://g.example/mcp"),
+    ]
+    assert answer["servers"][0]["file"] == str(home / ".claude.json")
+    assert_no_secret(done)
+
+
+def test_dry_run_writes_nothing(toolyard: Command, home: Path) -> None:
+    """It shows every diff, without secrets, and needs no consent."""
+    before = contents(home)
+    done = toolyard(
+        "init", "--dry-run", *(f"--apply={client}" for client in ("claude-code", "cursor", "codex", "gemini"))
+    )
+
+    assert (done.returncode, contents(home)) == (0, before)
+    assert '+GITHUB_TOKEN = "…"' in done.stdout
+    assert '-    "pg": {"command": "npx", "args": ["pg", "…"],}, // old' in done.stdout
+    assert "note: the comments inside 'mcpServers' go with its entries" in done.stderr
+    assert_no_secret(done)
+
+
+ALL = ("claude-code", "claude-desktop", "cursor", "vscode", "codex", "gemini", "windsurf")
+
+
+def test_apply_and_undo_leave_every_file_as_it_was(toolyard: Command, home: Path) -> None:
+    """Byte for byte and mode for mode, for every client, those without a file and those in the project included."""
+    (home / ".codeium/windsurf/mcp_config.json").write_text("", encoding="utf-8")
+    toolyard("init")
+    before = contents(home)
+    applied = toolyard("init", "--yes", *(f"--apply={client}" for client in ALL))
+    during = contents(home)
+    undone = toolyard("init", "--undo", "--yes")
+
+    assert (applied.returncode, undone.returncode) == (0, 0)
+    assert contents(home) == before
+    for done in (applied, undone):
+        assert_no_secret(done)
+    # A client finds one server, and that one starts.
+    command = [str(Path(sys.executable).with_name("toolyard"))]
+    if not Path(command[0]).is_file():
+        command = [sys.executable, "-m", "toolyard"]
+    entry = {"command": command[0], "args": [*command[1:], "serve", str(home / "shop/toolyard.toml")]}
+    only = {"toolyard": entry}
+    assert json.loads(during[".claude.json"][0]) == CLAUDE | {"mcpServers": only}
+    assert json.loads(during[".config/Claude/claude_desktop_config.json"][0]) == {"mcpServers": only}
+    assert json.loads(during["shop/.vscode/mcp.json"][0]) == VSCODE | {
+        "servers": {"toolyard": {"type": "stdio"} | entry}
+    }
+    assert tomllib.loads(during[".codex/config.toml"][0].decode()) == {
+        "model": "m",
+        "mcp_servers": only,
+        "tui": {"theme": "dark"},
+    }
+    assert json.loads(during[".gemini/settings.json"][0]) == GEMINI | {"mcpServers": only}
+    assert json.loads(during[".codeium/windsurf/mcp_config.json"][0]) == {"mcpServers": only}
+    rendered = json.dumps(only, indent=2).replace("\n", "\n  ")
+    text = f'{{\n  // my servers\n  "mcpServers": {rendered},\n  "futureKey": {{"keep": [1, 2,]}}, /* end */\n}}\n'
+    assert during[".cursor/mcp.json"] == (text.encode(), 0o640)
+
+
+def test_apply_twice_changes_nothing_more(toolyard: Command, home: Path) -> None:
+    """Nor does init afterwards lose the servers that only toolyard knows now."""
+    toolyard("init", "--apply", "cursor", "--yes")
+    before = contents(home)
+    again = toolyard("init", "--apply", "cursor", "--yes")
+
+    assert (again.returncode, contents(home)) == (0, before)
+    assert "Cursor uses toolyard alone already." in again.stdout
+
+
+def test_undo_can_name_one_client(toolyard: Command, home: Path) -> None:
+    """The other one stays with toolyard."""
+    before = contents(home)
+    toolyard("init", "--apply", "cursor", "--apply", "gemini", "--yes")
+    during = contents(home)
+    done = toolyard("init", "--undo", "--apply", "cursor", "--yes")
+
+    after = contents(home)
+    assert (done.returncode, after[".cursor/mcp.json"]) == (0, before[".cursor/mcp.json"])
+    assert after[".gemini/settings.json"] == during[".gemini/settings.json"]
+
+
+def test_undo_spares_a_file_that_has_changed(toolyard: Command, home: Path) -> None:
+    """With --force the servers come back, what else changed stays, and the file as it was is kept beside it."""
+    toolyard("init", "--apply", "claude-code", "--yes")
+    file = home / ".claude.json"
+    changed = file.read_text(encoding="utf-8").replace('"numStartups": 12', '"numStartups": 13')
+    file.write_text(changed, encoding="utf-8")
+    refused = toolyard("init", "--undo", "--yes")
+    kept = file.read_text(encoding="utf-8")
+    forced = toolyard("init", "--undo", "--yes", "--force")
+
+    assert (refused.returncode, kept, forced.returncode) == (2, changed, 0)
+    assert refused.stderr == (
+        f"error: {str(file)!r} has changed since toolyard wrote it. Give --force to put back its servers all the same; "
+        "the file as it is now is kept beside it.\n"
+    )
+    assert json.loads(file.read_text(encoding="utf-8")) == CLAUDE | {"numStartups": 13}
+    copies = list(home.glob(".claude.json.toolyard-*"))
+    assert [copy.read_text(encoding="utf-8") for copy in copies] == [changed]
+
+
+def test_undo_of_nothing_says_so(toolyard: Command, home: Path) -> None:
+    """There is no backup."""
+    done = toolyard("init", "--undo", "--yes")
+
+    assert (done.returncode, done.stdout) == (
+        1,
+        "There is nothing to undo: no backup of a client's file was found here or in your home.\n",
+    )
+
+
+@pytest.mark.parametrize("arguments", [("--apply", "cursor"), ("--undo",), ("--apply", "cursor", "--json")])
+def test_clients_file_is_never_changed_without_consent(
+    toolyard: Command, home: Path, arguments: tuple[str, ...]
+) -> None:
+    """Without a terminal to ask on, it must be given in advance; nothing is written before that is known."""
+    before = contents(home)
+    done = toolyard("init", *arguments)
+
+    assert (done.returncode, done.stderr, contents(home)) == (
+        2,
+        "error: There is no terminal to ask on before a client's file changes. Give --yes, or --dry-run.\n",
+        before,
+    )
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1)])
+def test_person_at_a_terminal_is_asked(home: Path, answer: str, code: int) -> None:
+    """After the diff; a no leaves the file as it is."""
+    master, slave = pty.openpty()
+    try:
+        os.write(master, f"{answer}\n".encode())
+        done = subprocess.run(
+            [sys.executable, "-m", "toolyard", "init", "--apply", "cursor"],
+            stdin=slave,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(slave)
+        os.close(master)
+
+    assert done.returncode == code
+    assert f"Change {home / '.cursor/mcp.json'}? [y/N]: " in done.stderr.decode()
+    assert ((home / ".cursor/mcp.json").read_text(encoding="utf-8") == CURSOR) is (answer == "n")
+
+
+def test_existing_file_is_added_to_only_by_force(toolyard: Command, home: Path) -> None:
+    """The diff is shown without secrets; what the user wrote stays; the old file is kept."""
+    file = home / "shop" / "toolyard.toml"
+    own = '# mine\n[upstreams.pg]\ncommand = "npx"\nargs = ["pg", "${PG}"]\n\n[sandbox]\nlevel = "hardened"\n'
+    file.write_text(own, encoding="utf-8")
+    refused = toolyard("init")
+    kept = file.read_text(encoding="utf-8")
+    forced = toolyard("init", "--force")
+
+    assert (refused.returncode, kept, forced.returncode) == (2, own, 0)
+    lacks = "exists and lacks 'github', 'web', 'figma', 'g'. Give --force to add what the diff shows."
+    assert refused.stderr.endswith(f"error: {str(file)!r} {lacks}\n")
+    assert '+GITHUB_TOKEN = "…"' in refused.stdout
+    for done in (refused, forced):
+        assert_no_secret(done)
+    text = file.read_text(encoding="utf-8")
+    assert text.startswith(own + "\n# From Claude Code, Cursor.\n[upstreams.github]\n")
+    assert list(tomllib.loads(text)["upstreams"]) == ["pg", "github", "web", "figma", "g"]
+    assert [each.read_text(encoding="utf-8") for each in file.parent.glob("toolyard.toml.toolyard-backup-*")] == [own]
+
+
+def test_file_that_cannot_be_read_is_replaced_only_by_force(toolyard: Command, home: Path) -> None:
+    """A copy is kept."""
+    file = home / "shop" / "toolyard.toml"
+    file.write_text("[upstreams", encoding="utf-8")
+    refused = toolyard("init")
+    kept = file.read_text(encoding="utf-8")
+    forced = toolyard("init", "--force")
+
+    assert (refused.returncode, kept, forced.returncode) == (2, "[upstreams", 0)
+    assert file.read_text(encoding="utf-8") == TOOLYARD
+    assert len(list(file.parent.glob("toolyard.toml.toolyard-backup-*"))) == 1
+
+
+def test_output_goes_where_it_is_told(toolyard: Command, home: Path) -> None:
+    """And servers of the project still know their folder from there."""
+    (home / "shop" / ".mcp.json").write_text('{"mcpServers": {"here": {"command": "./run"}}}', encoding="utf-8")
+    done = toolyard("init", "--output", str(home / "etc" / "yard.toml"), "--json")
+    wrong = toolyard("init", "--output", "x.json")
+
+    assert json.loads(done.stdout)["written"] == str(home / "etc" / "yard.toml")
+    upstreams = tomllib.loads((home / "etc" / "yard.toml").read_text(encoding="utf-8"))["upstreams"]
+    assert upstreams["here"] == {"command": "./run", "cwd": str(home / "shop")}
+    assert (wrong.returncode, wrong.stderr) == (2, "error: --output is 'x.json'. Give a name that ends with .toml.\n")
+
+
+def test_read_only_client_file_is_refused(toolyard: Command, home: Path) -> None:
+    """The message says what to do, and nothing is left behind."""
+    file = home / ".gemini" / "settings.json"
+    file.chmod(0o400)
+    done = toolyard("init", "--apply", "gemini", "--yes")
+
+    assert (done.returncode, [each.name for each in file.parent.iterdir()]) == (2, ["settings.json"])
+    assert done.stderr.endswith(
+        f"error: {str(file)!r} is read-only or no regular file. It is as it was; make it writable first.\n"
+    )
+
+
+def test_home_without_clients_says_how_to_begin(toolyard: Command, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it looked, and what to write."""
+    empty = home / "empty"
+    empty.mkdir()
+    monkeypatch.setenv("HOME", str(empty))
+    monkeypatch.chdir(empty)
+    done = toolyard("init", "--apply", "cursor", "--yes")
+
+    assert (done.returncode, done.stderr, list(empty.iterdir())) == (1, "", [])
+    assert str(empty / ".cursor" / "mcp.json") in done.stdout
+    assert "[upstreams.time]" in done.stdout
+
+
+def test_hostile_project_cannot_command_the_terminal(toolyard: Command, home: Path) -> None:
+    """A cloned repository names servers as it likes; what is shown of them is spelled out."""
+    servers = {"a": {"command": "x\x1b[2J", "args": ["\x07"], "\x1b]0;owned": 1}}
+    (home / "shop" / ".mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    done = toolyard("init", "--apply", "claude-code", "--yes")
+
+    assert done.returncode == 0
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "\x07" not in done.stdout + done.stderr
+
+
+KILLED = """
+import os, signal, sys
+import toolyard.cli, toolyard.cli.init
+
+left = int(sys.argv.pop(1))
+
+def hook(event, arguments):
+    global left
+    writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & os.O_WRONLY
+    if writes or event in ("os.rename", "os.remove"):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(hook)
+toolyard.cli.main()
+"""
+
+
+@pytest.mark.parametrize("arguments", [("--apply=gemini",), ("--undo",)])
+def test_death_at_any_step_can_be_undone(toolyard: Command, home: Path, arguments: tuple[str, ...]) -> None:
+    """Killed at each write of `--apply` or `--undo` in turn: the file is whole, and an undo brings back the first."""
+    toolyard("init")
+    file = home / ".gemini" / "settings.json"
+    original = file.read_bytes()
+    toolyard("init", "--apply=gemini", "--yes")
+    applied = file.read_bytes()
+    toolyard("init", "--undo", "--yes")
+    step, code = 0, -9
+    while code == -9:
+        step += 1
+        if arguments == ("--undo",):
+            toolyard("init", "--apply=gemini", "--yes")
+        command = [sys.executable, "-c", KILLED, str(step), "init", *arguments, "--yes"]
+        code = subprocess.run(command, capture_output=True, timeout=60, check=False).returncode
+        assert file.read_bytes() in (original, applied)
+        if list(file.parent.glob("settings.json.toolyard-backup-*")):
+            assert toolyard("init", "--undo", "--yes").returncode == 0
+        assert file.read_bytes() == original
+
+    assert (code, step > 2) == (0, True)

@@ -1,0 +1,498 @@
+"""What `load_config` makes of files and the environment, and how it names what is wrong."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from toolyard.config import Config, describe_upstream, load_config, read_machine
+from toolyard.config.settings import DiscoveryConfig, HttpConfig, SandboxConfig, StoreConfig, SurfaceConfig
+from toolyard.errors import InvalidConfig
+from toolyard.sandbox import IsolationLevel
+from toolyard.sandbox.spawn import Tier
+from toolyard.values import OAuthConfig, UpstreamConfig
+
+SECRET = "s3cret-value"
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """A home of its own and one secret."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "shop").mkdir()
+    return {"HOME": str(tmp_path / "home"), "TOKEN": SECRET}
+
+
+def load(tmp_path: Path, environ: dict[str, str], text: str, name: str = "toolyard.toml") -> Config:
+    """The configuration that this text is, in the folder `shop`."""
+    file = tmp_path / "shop" / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return load_config(file, environ=environ, directory=tmp_path / "shop")
+
+
+def test_every_key_of_the_file_arrives(tmp_path: Path, environ: dict[str, str]) -> None:
+    """A file that sets everything gives a config that has everything, references expanded."""
+    shop = tmp_path / "shop"
+    config = load(
+        tmp_path,
+        environ,
+        """
+        [upstreams.github]
+        command = "npx"
+        args = ["-y", "server", "--token=${TOKEN}"]
+        env = { GITHUB_TOKEN = "${TOKEN}", PLAIN = "1" }
+        cwd = "sub"
+        tools = ["list_*"]
+        without_tools = ["list_all"]
+        start_seconds = 5
+        call_seconds = 6.5
+        idle_seconds = 0
+        concurrent_calls = 2
+        answer_bytes = 4096
+
+        [upstreams.docs]
+        url = "https://${HOST:-docs.example}/mcp"
+        transport = "streamable-http"
+        headers = { X-Team = "${TOKEN}" }
+        bearer_token = "${TOKEN}"
+        oauth = { client_id = "me", client_secret = "${TOKEN}", scopes = ["read"], redirect_port = 9000 }
+
+        [upstreams.old]
+        url = "http://127.0.0.1:1/sse"
+        transport = "sse"
+        oauth = true
+
+        [upstreams.off]
+        command = "off"
+        disabled = true
+
+        [surface]
+        mode = "hybrid"
+        direct = ["mcp__github__*"]
+        result_tokens = 500
+        name = "tools"
+        instructions = "Be brief."
+
+        [sandbox]
+        level = "hardened"
+        tier = "landlock"
+        allow_weaker = true
+        pool_size = 3
+        packages = ["polars"]
+        running = 4
+
+        [store]
+        path = "data/yard.db"
+
+        [http]
+        token = "${TOKEN}"
+        tokens = { ada = "t-ada" }
+        allowed_hosts = ["yard.example"]
+        allowed_origins = ["https://yard.example"]
+        max_request_bytes = 2048
+
+        [discovery]
+        semantic = true
+        """,
+    )
+
+    assert config == Config(
+        upstreams={
+            "github": UpstreamConfig(
+                name="github",
+                transport="stdio",
+                command="npx",
+                args=("-y", "server", f"--token={SECRET}"),
+                env={"GITHUB_TOKEN": SECRET, "PLAIN": "1"},
+                cwd=str(shop / "sub"),
+                tools=("list_*",),
+                without_tools=("list_all",),
+                start_seconds=5.0,
+                call_seconds=6.5,
+                idle_seconds=None,
+                concurrent_calls=2,
+                answer_bytes=4096,
+            ),
+            "docs": UpstreamConfig(
+                name="docs",
+                transport="http",
+                url="https://docs.example/mcp",
+                headers={"X-Team": SECRET},
+                bearer_token=SECRET,
+                oauth=OAuthConfig(client_id="me", client_secret=SECRET, scopes=("read",), redirect_port=9000),
+            ),
+            "old": UpstreamConfig(name="old", transport="sse", url="http://127.0.0.1:1/sse", oauth=OAuthConfig()),
+        },
+        surface=SurfaceConfig(
+            mode="hybrid", direct=("mcp__github__*",), result_tokens=500, name="tools", instructions="Be brief."
+        ),
+        sandbox=SandboxConfig(
+            level="hardened", tier="landlock", allow_weaker=True, pool_size=3, packages=("polars",), running=4
+        ),
+        store=StoreConfig(path=shop / "data" / "yard.db"),
+        http=HttpConfig(
+            token=SECRET,
+            tokens={"ada": "t-ada"},
+            allowed_hosts=("yard.example",),
+            allowed_origins=("https://yard.example",),
+            max_request_bytes=2048,
+        ),
+        discovery=DiscoveryConfig(semantic=True),
+        source=shop / "toolyard.toml",
+    )
+    assert config.http.principals() == {SECRET: "http", "t-ada": "ada"}
+
+
+def test_secrets_are_in_no_repr_and_no_description(tmp_path: Path, environ: dict[str, str]) -> None:
+    """Neither what was expanded nor what the file holds in place of a reference is shown."""
+    config = load(
+        tmp_path,
+        environ,
+        """
+        [upstreams.a]
+        command = "run"
+        args = ["${TOKEN}", "--key", "literal-secret", "--password=literal-secret", "pg://u:literal-secret@h", "y z"]
+        env = { KEY = "literal-secret", REF = "${TOKEN}" }
+        [upstreams.b]
+        url = "https://me:literal-secret@x.example/${TOKEN}?k=literal-secret&t=${TOKEN}"
+        headers = { X-Key = "literal-secret" }
+        bearer_token = "literal-secret"
+        oauth = { client_secret = "literal-secret" }
+        [http]
+        token = "literal-secret"
+        tokens = { ada = "${TOKEN}" }
+        """,
+    )
+
+    assert [describe_upstream(each) for each in config.upstreams.values()] == [
+        "run '${TOKEN}' --key … --password=… … 'y z' (env: KEY, REF)",
+        "https://…@x.example/${TOKEN}?k=…&t=${TOKEN} (headers: X-Key, Authorization)",
+    ]
+    for each in (
+        config.upstreams["b"].headers,
+        config.upstreams["b"].oauth,
+        config.http,
+        read_machine(environ=environ),
+    ):
+        assert SECRET not in repr(each)
+        assert "literal-secret" not in repr(each)
+    assert SECRET not in repr(config)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a = 1", "the file has no key 'a'. Its keys are discovery, http, sandbox, store, surface, upstreams."),
+        ("[surfaces]", "the file has no key 'surfaces'. Did you mean 'surface'?"),
+        ("[surface]\nmod = 'code'", "surface has no key 'mod'. Did you mean 'mode'?"),
+        ("surface = 3", "surface is 3. Give a table."),
+        ("[surface]\nmode = 'cod'", "surface.mode is 'cod'. Give 'code', 'hybrid', 'proxy' or 'search'."),
+        ("[surface]\nresult_tokens = 99", "surface.result_tokens is 99. Give a whole number from 100 to 50,000."),
+        ("[surface]\nresult_tokens = 1.5", "surface.result_tokens is 1.5. Give a whole number from 100 to 50,000."),
+        ("[surface]\ndirect = 'x'", "surface.direct is 'x'. Give a list of strings."),
+        ("[surface]\ndirect = ['x', 1]", "surface.direct.1 is 1. Give a string."),
+        ("[sandbox]\nallow_weaker = 'yes'", "sandbox.allow_weaker is 'yes'. Give true or false."),
+        ("[sandbox]\npool_size = -1", "sandbox.pool_size is -1. Give a whole number from 0 to 1,000."),
+        ("[store]\npath = 1979-05-27", "store.path is a date. Give a string."),
+        ("[http]\nunset = []",
+         "http has no key 'unset'. Its keys are allowed_hosts, allowed_origins, max_request_bytes, token, tokens."),
+        ("[http]\ntoken = 123456", "http.token is a number. Give a string."),
+        ("[http.tokens]\nada = 123456", "http.tokens.ada is a number. Give a string."),
+        ("upstreams = []", "upstreams is a list. Give a table for each upstream, such as [upstreams.github]."),
+        ("[upstreams]\nx = 'npx'", "upstreams.x is 'npx'. Give a table."),
+        ("[upstreams.x]\ncomand = 'npx'", "upstreams.x has no key 'comand'. Did you mean 'command'?"),
+        ("[upstreams.x]", "upstreams.x has neither of command and url. Give one of them."),
+        ("[upstreams.x]\ncommand = 'a'\nurl = 'https://a'",
+         "upstreams.x has both of command and url. Give one of them."),
+        ("[upstreams.x]\ncommand = ' '", "upstreams.x.command is ' '. Give the program to start."),
+        ("[upstreams.x]\ncommand = 'a'\ntransport = 'http'",
+         "upstreams.x.transport is 'http'. Give 'stdio', or leave it out."),
+        ("[upstreams.x]\nurl = 'https://a'\ntransport = 'stdio'",
+         "upstreams.x.transport is 'stdio'. Give 'http' or 'sse', or leave it out."),
+        ("[upstreams.x]\nurl = 'ftp://u:s3cret-value@a'",
+         "upstreams.x.url is no address of a server. Give one that begins with https:// or http://."),
+        ("[upstreams.x]\ncommand = 'a'\nargs = 's3cret-value'",
+         "upstreams.x.args is a string. Give a list of strings."),
+        ("[upstreams.x]\ncommand = 'a'\nenv.A = 12345678", "upstreams.x.env.A is a number. Give a string."),
+        ("[upstreams.x]\ncommand = \"a\\u0000\"",
+         "upstreams.x holds a character that no process can be given. Take it out."),
+        ("[upstreams.x]\ncommand = 'a'\nstart_seconds = nan",
+         "upstreams.x.start_seconds is nan. Give a number above 0 to 86,400."),
+        ("[upstreams.x]\ncommand = 'a'\nidle_seconds = -1",
+         "upstreams.x.idle_seconds is -1. Give a number from 0 to 31,536,000."),
+        ("[upstreams.x]\ncommand = 'a'\noauth = 3", "upstreams.x.oauth is 3. Give true or false or a table."),
+        ("[upstreams.x]\nurl = 'https://a'\noauth.clientid = 'a'",
+         "upstreams.x.oauth has no key 'clientid'. Did you mean 'client_id'?"),
+        ('[upstreams."a\\nb"]', "upstreams.'a\\nb' has a name that cannot be used. "
+         "Give it 1 to 100 letters, digits, '-' or '_'."),
+    ],
+)  # fmt: skip
+def test_wrong_value_is_named_with_the_right_ones(
+    tmp_path: Path, environ: dict[str, str], text: str, message: str
+) -> None:
+    """The message says in which file, at which key, what is there unless it may be secret, and what should be."""
+    with pytest.raises(InvalidConfig) as caught:
+        load(tmp_path, environ, text)
+
+    assert str(caught.value) == f"In {str(tmp_path / 'shop' / 'toolyard.toml')!r}, {message}"
+
+
+def test_broken_files_are_named(tmp_path: Path, environ: dict[str, str]) -> None:
+    """With the line where there is one."""
+    shop = tmp_path / "shop"
+    (shop / "bytes.toml").write_bytes(b"a = '\xff'")
+    os.mkfifo(shop / "pipe.json")
+    (shop / "list.json").write_text("[]", encoding="utf-8")
+    (shop / "other.json").write_text("{}", encoding="utf-8")
+    (shop / "broken.toml").write_text("[upstreams.x]\nenv.A = s3cret\n", encoding="utf-8")
+    messages = {}
+    for name in ("bytes.toml", "pipe.json", "list.json", "other.json", "broken.toml", "none.toml"):
+        with pytest.raises(InvalidConfig) as caught:
+            load_config(Path(name), environ=environ, directory=shop)
+        messages[name] = str(caught.value).removeprefix(repr(str(shop / name)))
+
+    assert messages == {
+        "bytes.toml": " is not UTF-8 after byte 5. Save it as UTF-8 text.",
+        "pipe.json": f"There is no file {str(shop / 'pipe.json')!r}. Give a toolyard.toml or an MCP client's file.",
+        "list.json": " is not an object. Give a toolyard.toml, or an MCP client's file.",
+        "other.json": " has neither 'mcpServers' nor 'servers'. Give an MCP client's file.",
+        "broken.toml": " is not TOML: Invalid value (at line 2, column 9). Correct it there.",
+        "none.toml": f"There is no file {str(shop / 'none.toml')!r}. Give a toolyard.toml or an MCP client's file.",
+    }
+
+
+def test_configuration_is_found_in_order(tmp_path: Path, environ: dict[str, str]) -> None:
+    """The variable, the file here, the user's file, the project's client file; each hides the next."""
+    shop = tmp_path / "shop"
+    files = [
+        tmp_path / "named.toml",
+        shop / "toolyard.toml",
+        tmp_path / "home" / ".config" / "toolyard" / "toolyard.toml",
+        shop / ".mcp.json",
+    ]
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("{}" if file.suffix == ".json" else "", encoding="utf-8")
+    files[3].write_text('{"mcpServers": {}}', encoding="utf-8")
+
+    found = [load_config(None, environ={**environ, "TOOLYARD_CONFIG": "../named.toml"}, directory=shop).source]
+    for file in files[1:]:
+        found.append(load_config(None, environ=environ, directory=shop).source)
+        file.unlink()
+    nothing = load_config(None, environ=environ, directory=shop)
+
+    assert found == [shop / "../named.toml", *files[1:]]
+    assert nothing == Config(
+        store=StoreConfig(path=tmp_path / "home" / ".local" / "share" / "toolyard" / "toolyard.db"),
+        warnings=("No configuration was found, so there are no tools. Run `toolyard init` to make one.",),
+    )
+
+
+def test_unset_variable_costs_only_its_upstream(tmp_path: Path, environ: dict[str, str]) -> None:
+    """The warning names every variable and where it is needed; the others work."""
+    config = load(
+        tmp_path,
+        environ,
+        """
+        [upstreams.a]
+        command = "a"
+        args = ["${NONE}", "${TOKEN}"]
+        env = { X = "${env:ALSO_NONE}" }
+        [upstreams.b]
+        command = "b"
+        [upstreams.c]
+        url = "${TOKEN}/mcp"
+        [upstreams.d]
+        command = "d"
+        env_file = "none.env"
+        [upstreams.e]
+        url = "https://e"
+        bearer_token = "${TWO_LINES}"
+        """,
+    )
+    config = load_config(config.source, environ={**environ, "TWO_LINES": f"{SECRET}\nInjected: 1"}, directory=tmp_path)
+
+    assert list(config.upstreams) == ["b"]
+    assert config.warnings == (
+        "Upstream 'a' is not used: the variable NONE is not set (needed by args); the variable ALSO_NONE is not set "
+        "(needed by env.X).",
+        "Upstream 'c' is not used: its url does not begin with https:// or http://.",
+        f"Upstream 'd' is not used: its env_file {str(tmp_path / 'shop' / 'none.env')!r} cannot be read: "
+        "No such file or directory.",
+        "Upstream 'e' is not used: 'bearer_token' holds a character that a header cannot.",
+    )
+
+
+def test_line_end_behind_a_token_is_dropped(tmp_path: Path, environ: dict[str, str]) -> None:
+    """As a token read from a file with `$(cat …)` in some shells has it."""
+    config = load(tmp_path, {**environ, "T": "abc\n"}, "[upstreams.a]\nurl = 'https://a'\nheaders.X = 'Key ${T}'")
+
+    assert (config.upstreams["a"].headers, config.warnings) == ({"X": "Key abc"}, ())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        '"toolyard"',
+        '"/usr/bin/toolyard"\nargs = ["serve"]',
+        '"C:\\\\Tools\\\\Toolyard.exe"',
+        '"python3"\nargs = ["-m", "toolyard", "serve"]',
+        '"uvx"\nargs = ["toolyard", "serve"]',
+        '"${SELF}"',
+    ],
+)
+def test_toolyard_is_never_its_own_upstream(tmp_path: Path, environ: dict[str, str], command: str) -> None:
+    """Or one would start the next without end."""
+    config = load(tmp_path, {**environ, "SELF": "toolyard"}, f"[upstreams.me]\ncommand = {command}")
+
+    assert (config.upstreams, config.warnings) == ({}, ("Upstream 'me' is not used: it is toolyard itself.",))
+
+
+def test_folder_called_toolyard_is_no_toolyard(tmp_path: Path, environ: dict[str, str]) -> None:
+    """Only what starts it counts."""
+    config = load(
+        tmp_path, environ, "[upstreams.files]\ncommand = 'npx'\nargs = ['files', '/src/toolyard', 'toolyard']"
+    )
+
+    assert list(config.upstreams) == ["files"]
+
+
+def test_http_token_that_is_not_set_closes_http(tmp_path: Path, environ: dict[str, str]) -> None:
+    """Without it anyone would be let in; everything but HTTP works."""
+    config = load(tmp_path, environ, "[http]\ntoken = '${NONE}'\ntokens = { ada = '${TOKEN}', bob = '' }")
+
+    assert (config.http.token, config.http.tokens) == (None, {"ada": SECRET})
+    with pytest.raises(InvalidConfig) as caught:
+        config.http.principals()
+    assert str(caught.value) == (
+        "HTTP cannot be served: the variable NONE is not set (needed by http.token); http.tokens.bob is empty. "
+        "Set it, or take the token out."
+    )
+
+
+@pytest.mark.parametrize("token", ["", " ", "${EMPTY}", "${NONE:-}"])
+def test_empty_http_token_closes_http(tmp_path: Path, environ: dict[str, str], token: str) -> None:
+    """It would let in whoever sends nothing."""
+    config = load(tmp_path, {**environ, "EMPTY": ""}, f"[http]\ntoken = '{token}'")
+
+    assert (config.http.token, config.http.unset) == (None, ("http.token is empty",))
+
+
+def test_http_token_comes_from_the_environment(tmp_path: Path, environ: dict[str, str]) -> None:
+    """`TOOLYARD_TOKEN` needs no file; a token in the file comes first; an empty variable is none."""
+    tokens = [
+        load_config(None, environ={**environ, "TOOLYARD_TOKEN": "t"}, directory=tmp_path).http.principals(),
+        load(tmp_path, {**environ, "TOOLYARD_TOKEN": "t"}, "[http]\ntoken = 'f'").http.principals(),
+        load_config(None, environ={**environ, "TOOLYARD_TOKEN": ""}, directory=tmp_path).http.principals(),
+    ]
+
+    assert tokens == [{"t": "http"}, {"f": "http"}, {}]
+
+
+def test_two_principals_cannot_share_a_token(tmp_path: Path, environ: dict[str, str]) -> None:
+    """Nobody could tell who came in, and the message does not show it."""
+    with pytest.raises(InvalidConfig) as caught:
+        load(tmp_path, environ, "[http]\ntokens = { ada = '${TOKEN}', bob = 's3cret-value' }")
+
+    file = str(tmp_path / "shop" / "toolyard.toml")
+    assert str(caught.value) == f"In {file!r}, two principals have the same token. Give each one of its own."
+
+
+def test_env_file_is_read_and_env_comes_first(tmp_path: Path, environ: dict[str, str]) -> None:
+    """Quotes, remarks and `export` are understood; references in it are not, as in the clients."""
+    (tmp_path / "home" / "my.env").write_text(
+        "# remark\nA=1\nexport B='two # words'\nC = \"x\" # why\nD=a#b # c\n\nbroken line\nE=${TOKEN}\n",
+        encoding="utf-8",
+    )
+    config = load(tmp_path, environ, "[upstreams.a]\ncommand = 'a'\nenv_file = '~/my.env'\nenv.A = 'first'")
+
+    assert config.upstreams["a"].env == {"A": "first", "B": "two # words", "C": "x", "D": "a#b", "E": "${TOKEN}"}
+    assert "two" not in repr(config.upstreams["a"])
+
+
+@pytest.mark.parametrize(
+    ("name", "document"),
+    [
+        (".mcp.json", {"mcpServers": {"a": {"command": "${workspaceFolder}/run"}}}),
+        (".vscode/mcp.json", {"servers": {"a": {"type": "stdio", "command": "${workspaceFolder}/run"}}, "inputs": []}),
+        (".cursor/mcp.json", {"mcpServers": {"a": {"command": "${workspaceFolder}/run"}}}),
+        ("any.json", {"servers": {"a": {"command": "${workspaceFolder}/run"}}}),
+    ],
+)
+def test_clients_file_is_a_configuration(
+    tmp_path: Path, environ: dict[str, str], name: str, document: dict[str, Any]
+) -> None:
+    """`toolyard serve .mcp.json` needs nothing else; the workspace is the project the file lies in."""
+    shop = tmp_path / "shop"
+    config = load(tmp_path, environ, f"// mine\n{json.dumps(document)}", name)
+
+    expected = UpstreamConfig(name="a", transport="stdio", command=f"{shop}/run", cwd=str(shop))
+    assert (config.upstreams, config.warnings) == ({"a": expected}, ())
+
+
+def test_users_own_files_start_servers_where_toolyard_was_started(tmp_path: Path, environ: dict[str, str]) -> None:
+    """A home folder is nobody's project."""
+    file = tmp_path / "home" / ".cursor" / "mcp.json"
+    file.parent.mkdir()
+    file.write_text('{"mcpServers": {"a": {"command": "a"}}}', encoding="utf-8")
+
+    config = load_config(file, environ=environ, directory=tmp_path / "shop")
+
+    assert config.upstreams["a"].cwd == str(tmp_path / "shop")
+
+
+def test_one_bad_server_in_a_clients_file_costs_only_itself(tmp_path: Path, environ: dict[str, str]) -> None:
+    """The file is not ours to be strict about."""
+    servers = {"bad": {"type": "pigeon", "command": "x"}, "none": 3, "empty": {}, "good": {"command": "g"}}
+    config = load(tmp_path, environ, json.dumps({"mcpServers": servers}), ".mcp.json")
+
+    file = str(tmp_path / "shop" / ".mcp.json")
+    assert list(config.upstreams) == ["good"]
+    assert config.warnings == (
+        f"In {file!r}, the server 'bad' has the type 'pigeon', which toolyard does not know. This server is not used.",
+        f"In {file!r}, the server 'none' is not an object. This server is not used.",
+        f"In {file!r}, mcpServers.empty has neither of command and url. Give one of them. This server is not used.",
+    )
+
+
+def test_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without arguments it is this process that is looked at."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("TOOLYARD_CONFIG", str(tmp_path / "x.toml"))
+    (tmp_path / "x.toml").write_text("", encoding="utf-8")
+
+    assert load_config(None).store.path == Config().store.path == tmp_path / "data" / "toolyard" / "toolyard.db"
+
+
+@pytest.mark.parametrize(
+    ("platform", "environ", "folders"),
+    [
+        ("linux", {}, ("h/.local/share/toolyard", "h/.config/toolyard", "h/.config")),
+        ("linux", {"XDG_CONFIG_HOME": "/x", "XDG_DATA_HOME": "rel"}, ("h/.local/share/toolyard", "/x/toolyard", "/x")),
+        (
+            "darwin",
+            {"XDG_CONFIG_HOME": "/x"},
+            (*["h/Library/Application Support/toolyard"] * 2, "h/Library/Application Support"),
+        ),
+        ("win32", {"APPDATA": "/r"}, (*["h/AppData/Local/toolyard"] * 2, "/r")),
+    ],
+)
+def test_folders_are_those_of_the_platform(platform: str, environ: dict[str, str], folders: tuple[str, ...]) -> None:
+    """Each platform has its own, and a relative XDG folder is ignored."""
+    home = {"HOME": "/h", "USERPROFILE": "/h"}
+    machine = read_machine(environ=home | environ, directory=Path("/d"), platform=platform)
+
+    found = (machine.data_folder, machine.config_folder, machine.applications_folder)
+    assert found == tuple(Path("/") / folder for folder in folders)
+
+
+def test_words_of_the_sandbox_are_the_sandboxs_own() -> None:
+    """A level or tier that is added there must be allowed here."""
+    hints = SandboxConfig.__annotations__
+
+    assert set(get_args(hints["level"])) == {str(each) for each in IsolationLevel}
+    assert set(get_args(get_args(hints["tier"])[0])) == set(get_args(Tier))
