@@ -20,6 +20,7 @@ __all__ = (
     "Limits",
     "OAuthConfig",
     "Outcome",
+    "RecordStatus",
     "Result",
     "SearchAnswer",
     "Spill",
@@ -306,6 +307,10 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     answer_bytes: int = 0
 
 
+RecordStatus = Literal["running", "ok", "failed", "timeout", "limit", "broken", "cancelled", "lost"]
+"""`lost`: the gateway ended while it ran."""
+
+
 class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One execution, as the journal keeps it. `status` is `running` until it is over."""
 
@@ -316,8 +321,7 @@ class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True):
     context: Any = None
     started_at: float
     ended_at: float | None = None
-    status: Literal["running", "ok", "failed", "timeout", "limit", "broken", "cancelled", "lost"] = "running"
-    """`lost`: the gateway ended while it ran."""
+    status: RecordStatus = "running"
     outcome: Outcome | None = None
     catalog_version: str = ""
     background: bool = False

@@ -3,11 +3,15 @@
 import ast
 import importlib
 import inspect
+import json
 import os
 import re
 import shlex
+import shutil
+import sqlite3
 import subprocess
 import sys
+import tomllib
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,18 +24,30 @@ import pytest
 import toolyard.cli
 import toolyard.sandbox
 from toolyard import errors, values
-from toolyard.cli.bench_sandbox import _PROMISES
+from toolyard.cli import bench_calls, bench_sandbox, bench_tokens
+from toolyard.config import Config, DiscoveryConfig, HttpConfig, SandboxConfig, StoreConfig, SurfaceConfig, load_config
+from toolyard.config.clients import CLIENTS, Place, read_servers
+from toolyard.config.settings import UpstreamEntry, read_settings
+from toolyard.examples import demo_upstreams
 from toolyard.sandbox import IsolationPolicy, PoolOptions, Sandbox, open_sandbox, wire
 from toolyard.sandbox.policy import levels
 from toolyard.sandbox.probe import examine
 from toolyard.sandbox.review import advice, review
+from toolyard.serve.surface import surface_tools, system_prompt
+from toolyard.store.schema import MIGRATIONS
+from toolyard.testing import FakeUpstream
+from toolyard.yard import ExecuteRequest, Yard, open_yard
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 EXAMPLES = sorted((DOCS / "examples").glob("*.py"))
-CONSOLE_PAGES = (DOCS / "tutorial" / "first-run.md", DOCS / "howto" / "run-code.md")
+CONSOLE_PAGES = (
+    DOCS / "tutorial" / "first-run.md",
+    DOCS / "tutorial" / "your-agent-in-ten-minutes.md",
+    DOCS / "howto" / "run-code.md",
+)
 
 
 # Links
@@ -86,6 +102,71 @@ def test_command_line_page_shows_every_help_text() -> None:
     sections = re.findall(r"^## (toolyard.*?)\n\n```text\n(.*?)\n```", text, re.MULTILINE | re.DOTALL)
 
     assert sections == list(_help_pages())
+
+
+# Configuration
+
+
+@pytest.mark.parametrize(
+    ("heading", "kind"),
+    [
+        ("upstreams", UpstreamEntry),
+        ("oauth", values.OAuthConfig),
+        ("surface", SurfaceConfig),
+        ("sandbox", SandboxConfig),
+        ("store", StoreConfig),
+        ("http", HttpConfig),
+        ("discovery", DiscoveryConfig),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_config_page_has_every_key_with_its_type_and_default(heading: str, kind: type[msgspec.Struct]) -> None:
+    """Each table of the file has a table on the page that says what the code reads."""
+    fields = [field for field in msgspec.structs.fields(kind) if field.name != "unset"]  # made by us, not read
+
+    rows = _table(REFERENCE / "config.md", heading)
+
+    expected = [[f"`{each.name}`", _kind(msgspec.inspect.type_info(each.type)), _default(each)] for each in fields]
+    assert [row[:3] for row in rows] == expected
+
+
+def test_config_page_has_every_table() -> None:
+    """What stands in a file on its top level has a section."""
+    headings = re.findall(r"^## (.*)", _read(REFERENCE / "config.md"), re.MULTILINE)
+    tables = [name for name in Config.__struct_fields__ if name not in ("source", "warnings")]
+
+    assert headings == ["Where it is found", "References", *tables]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_configuration_on_a_page_can_be_read(page: Path) -> None:
+    """A block of TOML or of a client's JSON is a configuration without a mistake in it."""
+    text = _read(page)
+    for block in re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        document = tomllib.loads(block)
+        if "mcp_servers" in document:
+            _check_servers(document, "mcp_servers", page)
+        else:
+            read_settings(document, page)
+    for block in re.findall(r"^```json\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        document = json.loads(block)
+        for key in document.keys() & {"mcpServers", "servers"}:
+            _check_servers(document, key, page)
+
+
+def _check_servers(document: dict[str, Any], key: str, page: Path) -> None:
+    found, problems = read_servers(document, Place(client="", path=page, keys=(key,)))
+    assert (len(found), problems) == (len(document[key]), [])
+    assert [each.notes for each in found] == [()] * len(found)
+
+
+def test_clients_page_has_every_client_that_init_knows() -> None:
+    """Each has a section, and the name that `--apply` takes."""
+    text = _read(DOCS / "howto" / "clients.md")
+    headings = re.findall(r"^## (.*)", text, re.MULTILINE)
+
+    assert [name for name in CLIENTS.values() if name not in headings] == []
+    assert [name for name in CLIENTS if f"`{name}`" not in text] == []
 
 
 # Policies
@@ -198,21 +279,126 @@ def test_frames_page_has_every_frame_of_a_worker() -> None:
     assert documented == frames
 
 
+# MCP tools
+
+
+@pytest.mark.parametrize("tool", [*surface_tools("code"), surface_tools("search")[1]], ids=lambda tool: tool["name"])
+def test_mcp_page_has_every_argument(tool: dict[str, Any]) -> None:
+    """The arguments on the page are those of the advertised definition, with their types and defaults."""
+    expected = []
+    for name, schema in tool["inputSchema"]["properties"].items():
+        kind = ", ".join(f"`{each}`" for each in schema["enum"]) if "enum" in schema else schema["type"]
+        default = schema.get("default", "")
+        expected.append(
+            [f"`{name}`", kind, f"`{default}`" if isinstance(default, str) and default else str(default).lower()]
+        )
+
+    assert [row[:3] for row in _table(REFERENCE / "mcp-tools.md", tool["name"])] == expected
+
+
+def test_mcp_page_has_every_mode_with_its_tools() -> None:
+    """The modes are those of the configuration, and each names what it advertises."""
+    modes = msgspec.inspect.type_info(_field(SurfaceConfig, "mode").type)
+    assert isinstance(modes, msgspec.inspect.LiteralType)
+
+    rows = {row[0].strip("`"): _codes(row[1]) for row in _table(REFERENCE / "mcp-tools.md", "Modes")}
+
+    assert set(rows) == set(modes.values)
+    assert [rows["code"], rows["search"]] == [
+        [tool["name"] for tool in surface_tools(mode)] for mode in ("code", "search")
+    ]
+
+
+def test_mcp_page_has_the_annotations() -> None:
+    """What the page says of each tool's effects is what clients are told."""
+    hints = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+    words = {True: "yes", False: "no", None: ""}
+    tools = [*surface_tools("code"), surface_tools("search")[1]]
+
+    expected = [[f"`{tool['name']}`", *(words[tool["annotations"].get(hint)] for hint in hints)] for tool in tools]
+    assert _table(REFERENCE / "mcp-tools.md", "Annotations") == expected
+
+
+async def test_mcp_page_has_the_keys_of_each_detail_level(tmp_path: Path) -> None:
+    """A hit has exactly the keys that the page promises for its level."""
+
+    def price(fruit: str) -> int:
+        """What a fruit costs."""
+        return len(fruit)
+
+    rows = re.findall(
+        r"^\| `(\w+)` \| (yes|no) \| (yes|no) \| (yes|no) \|", _read(REFERENCE / "mcp-tools.md"), re.MULTILINE
+    )
+    config = Config(store=StoreConfig(path=tmp_path / "store.db"))
+    async with open_yard(config, upstreams={"shop": FakeUpstream("shop", price=price)}, with_sandbox=False) as yard:
+        for column, level in enumerate(typing.get_args(values.DetailLevel), 1):
+            (hit,) = (await yard.search("price", detail_level=level)).hits
+            found = {key for key in hit.__struct_fields__ if getattr(hit, key) is not None}
+
+            assert (level, found) == (level, {row[0] for row in rows if row[column] == "yes"})
+
+
+async def test_examples_of_the_system_prompt_run(tmp_path: Path) -> None:
+    """What the prompt teaches an agent to write works on the servers that it names."""
+    blocks = re.findall(r"^```python\n(.*?)^```", system_prompt(["expenses"]), re.MULTILINE | re.DOTALL)
+    (tmp_path / "files").mkdir()
+    config = Config(upstreams=demo_upstreams(tmp_path / "files"), store=StoreConfig(path=tmp_path / "store.db"))
+    async with open_yard(config, policy=msgspec.structs.replace(levels.DEFAULT, packages=())) as yard:
+        results = [await yard.execute(ExecuteRequest(code=block)) for block in blocks]
+
+    assert [result.text for result in results if result.is_error] == []
+    assert [bool(result.outcome.result) for result in results] == [True] * 3
+
+
+# The store and the upstreams
+
+
+def test_store_page_has_every_table_and_column() -> None:
+    """The tables on the page are those that the migrations make."""
+    connection = sqlite3.connect(":memory:")
+    for migration in MIGRATIONS:
+        connection.executescript(migration)
+    names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    made = {name: [row[1] for row in connection.execute(f"PRAGMA table_info({name})")] for name in names}
+    connection.close()
+
+    assert {row[0].strip("`"): _codes(row[2]) for row in _table(REFERENCE / "store.md", "Tables")} == made
+
+
+def test_store_page_has_every_status_of_an_execution() -> None:
+    """Each status that the journal knows is explained."""
+    written = re.findall(
+        r"^\| (`.*?) \|", _section(REFERENCE / "store.md", "Tables").partition("| `status`")[2], re.MULTILINE
+    )
+
+    assert set(_codes(" ".join(written))) == set(typing.get_args(values.RecordStatus))
+
+
+def test_debug_page_has_every_state_of_an_upstream() -> None:
+    """Whatever `toolyard tools --status` shows is explained."""
+    rows = _table(DOCS / "howto" / "debug-an-upstream.md", "Look at it")
+
+    assert [row[0] for row in rows] == [f"`{state}`" for state in typing.get_args(values.UpstreamState)]
+
+
 # Python API
 
 
-def test_api_page_has_every_export_and_every_member_of_the_sandbox() -> None:
+def test_api_page_has_every_export_and_every_public_member() -> None:
     """Nothing public is missing from the page."""
     text = _read(REFERENCE / "python-api.md")
-    members = [name for name in vars(Sandbox) if not name.startswith("_")]
+    members = [name for kind in (Sandbox, Yard, FakeUpstream) for name in vars(kind) if not name.startswith("_")]
+    exported = (*toolyard.sandbox.__all__, *toolyard.yard.__all__, *toolyard.testing.__all__)
 
-    missing = [name for name in (*toolyard.sandbox.__all__, *members) if not re.search(rf"\b{name}\b", text)]
+    missing = [name for name in (*exported, *members) if not re.search(rf"\b{name}\b", text)]
 
     assert missing == []
 
 
 @pytest.mark.parametrize(
-    ("heading", "function"), [("open_sandbox", open_sandbox), ("Running", Sandbox.run)], ids=["open_sandbox", "run"]
+    ("heading", "function"),
+    [("open_sandbox", open_sandbox), ("Running", Sandbox.run), ("open_yard", open_yard), ("Executing", Yard.execute)],
+    ids=["open_sandbox", "run", "open_yard", "execute"],
 )
 def test_api_page_has_every_parameter(heading: str, function: Any) -> None:
     """The tables of parameters have each one, in the order of the signature."""
@@ -228,8 +414,13 @@ def test_api_page_has_every_parameter(heading: str, function: Any) -> None:
         ("await sandbox.run(", Sandbox.run),
         ("toolyard.sandbox.review.review(", review),
         ("await toolyard.sandbox.probe.examine(", examine),
+        ("open_yard(", open_yard),
+        ("await yard.execute(", Yard.execute),
+        ("await yard.search(", Yard.search),
+        ("await yard.call(", Yard.call),
+        ("load_config(", load_config),
     ],
-    ids=["open_sandbox", "run", "review", "examine"],
+    ids=["open_sandbox", "run", "review", "examine", "open_yard", "execute", "search", "call", "load_config"],
 )
 def test_api_page_has_the_signatures(start: str, function: Any) -> None:
     """A signature on the page has the parameters and defaults of the function."""
@@ -250,11 +441,16 @@ def test_api_page_has_the_pool_options() -> None:
 # Promises and dependencies
 
 
-def test_specification_has_every_figure_of_the_bench() -> None:
+@pytest.mark.parametrize(
+    ("heading", "promises"),
+    [("Speed", bench_sandbox.PROMISES), ("Tokens", bench_tokens.PROMISES), ("Calls", bench_calls.PROMISES)],
+    ids=["Speed", "Tokens", "Calls"],
+)
+def test_specification_has_every_figure_of_the_bench(heading: str, promises: dict[str, str]) -> None:
     """The promises on the page are those that the bench prints beside its figures."""
-    rows = _table(ROOT / "SPECIFICATION.md", "Speed")
+    rows = _table(ROOT / "SPECIFICATION.md", heading)
 
-    assert [(row[0], row[1]) for row in rows] == [(f"`{name}`", promise) for name, promise in _PROMISES.items()]
+    assert [(row[0], row[1]) for row in rows] == [(f"`{name}`", promise) for name, promise in promises.items()]
 
 
 def test_dependencies_page_has_every_locked_version() -> None:
@@ -267,16 +463,17 @@ def test_dependencies_page_has_every_locked_version() -> None:
         if len(cells) > 2:
             versions[cells[0].lower()] = cells[1]
 
-    assert [(name, version) for name, version in locked if version not in versions.get(name, "")] == [
-        ("colorama", "0.4.6")  # Windows only; named below the tables
-    ]
+    elsewhere = {"colorama", "httpx2-jsfetch", "pywin32"}  # not on Linux; named below the tables
+    missing = [name for name, version in locked if version not in versions.get(name, "")]
+    assert sorted(missing) == sorted(elsewhere)
+    assert [name for name in elsewhere if f"`{name}`" not in _read(page)] == []
 
 
 # Examples
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_example_is_shown_and_prints_what_the_page_says(example: Path) -> None:
+def test_example_is_shown_and_prints_what_the_page_says(example: Path, tmp_path: Path) -> None:
     """A page shows the file word for word, and the block after it is what the file prints."""
     text = "\n".join(_read(page) for page in DOCS.rglob("*.md"))
     shown = f"```python\n{_read(example)}```\n"
@@ -284,22 +481,28 @@ def test_example_is_shown_and_prints_what_the_page_says(example: Path) -> None:
     printed = re.search(r"```text\n(.*?)```", text[text.index(shown) + len(shown) :], re.DOTALL)
     assert printed is not None
 
-    done = _run([sys.executable, str(example)])
+    shutil.copy(DOCS / "examples" / "toolyard.toml", tmp_path)
+    done = _run([sys.executable, str(example)], folder=tmp_path)
 
-    assert (done.returncode, done.stdout) == (0, printed[1])
+    assert (done.returncode, done.stdout, done.stderr) == (0, printed[1], "")
 
 
 @pytest.mark.parametrize("page", CONSOLE_PAGES, ids=lambda page: page.name)
 def test_console_blocks_print_what_the_page_says(page: Path, tmp_path: Path) -> None:
-    """A command behind `$` writes the lines below it to standard output."""
+    """A command behind `$` writes the lines below it to standard output; `…` on its own stands for any lines."""
     python = shlex.quote(sys.executable)
     shell = f'toolyard() {{ {python} -m toolyard "$@"; }}\n'
     blocks = re.findall(r"^```console\n(.*?)^```", _read(page), re.MULTILINE | re.DOTALL)
     assert blocks
-    for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", "".join(blocks), re.MULTILINE):
-        done = _run(["bash", "-c", shell + command], folder=tmp_path)
+    pattern = r"^\$ (.*\n(?:>.*\n)*)((?:(?!\$ ).*\n)*)"  # `>` goes on with a command, as a shell prompts for it
+    for command, expected in re.findall(pattern, "".join(blocks), re.MULTILINE):
+        done = _run(["bash", "-c", shell + re.sub(r"^> ?", "", command, flags=re.MULTILINE)], folder=tmp_path)
+        printed = re.sub(r" +$", "", done.stdout.replace(str(tmp_path), "/home/me/project"), flags=re.MULTILINE)
 
-        assert (command, done.stdout) == (command, expected)
+        pieces = re.split(r"^…\n", expected, flags=re.MULTILINE)
+        if len(pieces) > 1 and re.fullmatch(r"(?:.*\n)*".join(map(re.escape, pieces)), printed):
+            printed = expected
+        assert (command, printed) == (command, expected)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -314,15 +517,20 @@ def test_python_blocks_can_be_parsed_and_import_what_exists(page: Path) -> None:
                 assert [each.name for each in node.names if not hasattr(module, each.name)] == []
 
 
-def _run(command: list[str], *, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
+def _run(command: list[str], *, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Runs it for a user who has this Python first in the path, an empty home, and nothing configured."""
+    modules = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
+    programs = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("XDG_", "TOOLYARD_"))}
+    home = folder / "home"
+    home.mkdir(exist_ok=True)
     return subprocess.run(
         command,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**inherited, "PYTHONPATH": modules, "PATH": programs, "HOME": str(home), "COLUMNS": "80"},
         capture_output=True,
         encoding="utf-8",
-        timeout=60,
+        timeout=100,
         check=False,
     )
 
@@ -348,6 +556,40 @@ def _table(page: Path, heading: str) -> list[list[str]]:
     found = re.search(r"(?:^\|.*\n)+", _section(page, heading), re.MULTILINE)
     assert found is not None, f"section {heading!r} of {page.name} has no table"
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in found[0].splitlines()[2:]]
+
+
+def _field(kind: type[msgspec.Struct], name: str) -> Any:
+    return next(field for field in msgspec.structs.fields(kind) if field.name == name)
+
+
+def _kind(info: msgspec.inspect.Type) -> str:
+    """A type as somebody who writes TOML would say it."""
+    match info:
+        case msgspec.inspect.UnionType():
+            return " or ".join(_kind(each) for each in info.types if not isinstance(each, msgspec.inspect.NoneType))
+        case msgspec.inspect.LiteralType():
+            return ", ".join(f'`"{value}"`' for value in info.values)
+        case msgspec.inspect.IntType() | msgspec.inspect.FloatType():
+            word = "whole number" if isinstance(info, msgspec.inspect.IntType) else "number"
+            low = f"{info.ge:,}" if info.ge is not None else f"above {info.gt}"
+            return word if info.le is None else f"{word}, {low} to {info.le:,}"
+    names = {"BoolType": "true or false", "DictType": "table of strings", "StructType": "table"}
+    return names.get(type(info).__name__, "list of strings" if "Tuple" in type(info).__name__ else "string")
+
+
+def _default(field: Any) -> str:
+    match field.default:
+        case None:
+            return ""
+        case bool() | str():
+            return f"`{json.dumps(field.default)}`"
+        case int() | float():
+            return f"{field.default:,.15g}"
+        case ():
+            return "`[]`"
+    if field.default_factory is dict:
+        return "`{}`"
+    return "[the data folder](store.md#where-it-is)"
 
 
 def _codes(text: str) -> list[str]:

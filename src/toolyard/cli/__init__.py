@@ -16,9 +16,14 @@ __all__ = ("main",)
 
 _COMMANDS = {
     "bench": "Measure toolyard beside a yardstick, in one run.",
-    "demo": "Show the sandbox at work.",
+    "demo": "Show the gateway at work.",
     "doctor": "Show what isolation this machine offers.",
+    "init": "Make a toolyard.toml from your MCP clients.",
+    "prompt": "Print a system prompt that teaches an agent to work through code.",
     "run": "Run Python code in the sandbox.",
+    "search": "Find tools of all configured servers by what you want to do.",
+    "serve": "Serve all configured MCP servers as one.",
+    "tools": "List the tools of all configured servers.",
 }
 """Each is the function of the same name in the module of the same name."""
 

@@ -1,5 +1,8 @@
 """`toolyard bench`: figures for what SPECIFICATION.md promises, each taken beside its yardstick in one run."""
 
+from pathlib import Path
+from typing import Any
+
 import click
 import msgspec
 
@@ -21,7 +24,40 @@ def sandbox(rounds: int, as_json: bool) -> None:
     """The cost of sealed runs and calls beside a bare Python and a bare socket."""
     from toolyard.cli.bench_sandbox import measure  # noqa: PLC0415 - keeps `bench --help` light
 
-    figures = run_to_end(measure(rounds))
+    _show(run_to_end(measure(rounds)), as_json=as_json)
+
+
+@bench.command()
+@click.option("--rounds", default=60, show_default=True, type=click.IntRange(5, 10_000), help="Runs of each kind.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def calls(rounds: int, as_json: bool) -> None:
+    """The cost of tool calls and runs through the whole gateway."""
+    from toolyard.cli.bench_calls import measure  # noqa: PLC0415 - keeps `bench --help` light
+
+    _show(run_to_end(measure(rounds)), as_json=as_json)
+
+
+@bench.command()
+@click.option(
+    "--tools",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Tools to stand behind toolyard, one JSON object a line with server, name, description and inputSchema.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def tokens(tools: Path | None, as_json: bool) -> None:
+    """What an agent pays in tokens, beside having every definition and every row in its context."""
+    from toolyard.cli.bench_tokens import measure, show  # noqa: PLC0415 - keeps `bench --help` light
+
+    figures = run_to_end(measure(tools))
+    if as_json:
+        click.echo(msgspec.json.encode(figures).decode())
+    else:
+        show(figures)
+
+
+def _show(figures: dict[str, Any], *, as_json: bool) -> None:
+    """Samples, then each figure beside what is promised of it."""
     if as_json:
         click.echo(msgspec.json.encode(figures).decode())
         return
@@ -36,10 +72,5 @@ def sandbox(rounds: int, as_json: bool) -> None:
         value = figures[name]
         promised.add_row(plain(name), "not measured" if value is None else f"{value:,.3f}", plain(promise))
     screen.print(promised)
-    screen.print(
-        plain(
-            f"tier {figures['tier']}, {figures['resource_control']}, load {figures['load']}, "
-            f"bare Python {figures['bare_python']}",
-            "dim",
-        )
-    )
+    where = [f"{key} {figures[key]}" for key in ("tier", "resource_control", "load", "bare_python") if key in figures]
+    screen.print(plain(", ".join(where).replace("_", " "), "dim"))

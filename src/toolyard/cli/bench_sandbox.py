@@ -20,7 +20,7 @@ from toolyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from toolyard.sandbox.policy.levels import DEFAULT
 from toolyard.sandbox.spawn import interpreter
 
-__all__ = ("measure",)
+__all__ = ("CALLS", "PROMISES", "bare", "measure", "socket_floor", "summary", "system_python")
 
 _TRIVIAL = "1 + 1"
 _PANDAS = """
@@ -28,7 +28,7 @@ import pandas as pd
 frame = pd.DataFrame({"city": ["Rome", "Oslo", "Rome", "Bern"] * 25, "spent": range(100)})
 result = frame.groupby("city")["spent"].sum().to_dict()
 """
-_CALLS = 1_000
+CALLS = 1_000
 _SUSTAINED_RUNS = 200
 # Before each sample of any kind: the kernel takes the namespaces of the last worker down in the background.
 _QUIET_SECONDS = 0.02
@@ -49,7 +49,7 @@ for i in range(int(sys.argv[2])):
     json.loads(take(struct.unpack("<I", take(4))[0]))
 """
 
-_PROMISES = {
+PROMISES = {
     "ratio_pool": "at most 0.15",
     "ratio_fork": "at most 0.5",
     "ratio_pool_pandas": "at most 0.5",
@@ -63,7 +63,7 @@ _PROMISES = {
 
 async def measure(rounds: int) -> dict[str, Any]:
     """Every figure of `toolyard bench sandbox`."""
-    bare_python = _system_python()
+    bare_python = system_python()
     plain = msgspec.structs.replace(DEFAULT, packages=())
     pandas = msgspec.structs.replace(DEFAULT, packages=("pandas",))
     load_before = os.getloadavg()[0]
@@ -73,7 +73,7 @@ async def measure(rounds: int) -> dict[str, Any]:
         tier, control = sandbox.tier, sandbox.resource_control
         async with open_sandbox(pandas, allow_weaker=True) as with_pandas:
             kinds: dict[str, Callable[[], Awaitable[float]]] = {
-                "bare python": lambda: _bare(bare_python),
+                "bare python": lambda: bare(bare_python),
                 "pool": lambda: _pooled(sandbox, _TRIVIAL),
                 "fork": lambda: _forked(sandbox),
             }
@@ -85,13 +85,13 @@ async def measure(rounds: int) -> dict[str, Any]:
                     samples.setdefault(name, []).append(await kinds[name]())
         floors, calls = [], []
         for _ in range(5):
-            floors.append(await _socket_floor(bare_python))
+            floors.append(await socket_floor(bare_python))
             calls.append(await _tool_calls(sandbox))
         sustained = await _runs_per_second(sandbox)
     async with open_sandbox(plain, allow_weaker=True, pool=PoolOptions(size=0)) as forking:
         by_forking = await _runs_per_second(forking)
-    samples["call"] = [seconds / _CALLS for seconds in calls]
-    samples["socket ping-pong"] = [seconds / _CALLS for seconds in floors]
+    samples["call"] = [seconds / CALLS for seconds in calls]
+    samples["socket ping-pong"] = [seconds / CALLS for seconds in floors]
     samples["cold start"] = cold
     p50 = {name: statistics.median(values) for name, values in samples.items()}
     return {
@@ -103,8 +103,8 @@ async def measure(rounds: int) -> dict[str, Any]:
         "sustained_ratio_to_forking": sustained / by_forking,
         "calls_per_second": 1 / p50["call"],
         "calls_ratio_to_socket_floor": p50["call"] / p50["socket ping-pong"],
-        "samples": {name: _summary(values) for name, values in samples.items()},
-        "promises": _PROMISES,
+        "samples": {name: summary(values) for name, values in samples.items()},
+        "promises": PROMISES,
         "tier": tier,
         "resource_control": control,
         "load": f"{load_before:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores",
@@ -112,7 +112,7 @@ async def measure(rounds: int) -> dict[str, Any]:
     }
 
 
-def _system_python() -> str:
+def system_python() -> str:
     """The system's own interpreter: a version manager's shim would cost ten times as much and flatter every ratio."""
     for path in ("/usr/bin/python3", "/usr/local/bin/python3"):
         if Path(path).exists():
@@ -130,7 +130,8 @@ async def _cold_start(policy: Any) -> list[float]:
     return seconds
 
 
-async def _bare(python: str) -> float:
+async def bare(python: str) -> float:
+    """Seconds to start an interpreter that does nothing."""
     started = time.perf_counter()
     subprocess.run([python, "-c", "pass"], check=True)  # noqa: ASYNC221 - nothing else may run meanwhile
     return time.perf_counter() - started
@@ -172,7 +173,7 @@ async def _tool_calls(sandbox: Sandbox) -> float:
 
     code = (
         "import time\ncall_tool('echo', {'n': -1})\nstarted = time.perf_counter()\n"
-        f"for n in range({_CALLS}): call_tool('echo', {{'n': n}})\n"
+        f"for n in range({CALLS}): call_tool('echo', {{'n': n}})\n"
         "time.perf_counter() - started"
     )
     await sandbox.settle()
@@ -181,17 +182,18 @@ async def _tool_calls(sandbox: Sandbox) -> float:
     return float(outcome.result)
 
 
-async def _socket_floor(python: str) -> float:
+async def socket_floor(python: str) -> float:
+    """Seconds for `CALLS` bare round trips with another process."""
     ours, theirs = socket.socketpair()
     child = subprocess.Popen(  # noqa: ASYNC220
-        [python, "-I", "-S", "-c", _ECHO, str(theirs.fileno()), str(_CALLS)], pass_fds=[theirs.fileno()]
+        [python, "-I", "-S", "-c", _ECHO, str(theirs.fileno()), str(CALLS)], pass_fds=[theirs.fileno()]
     )
     theirs.close()
     reader, writer = await asyncio.open_unix_connection(sock=ours)
     try:
         writer.write(b"!")
         started = 0.0
-        for index in range(_CALLS):
+        for index in range(CALLS):
             (length,) = struct.unpack("<I", await reader.readexactly(4))
             call = json.loads(await reader.readexactly(length))
             if index == 0:
@@ -204,7 +206,8 @@ async def _socket_floor(python: str) -> float:
         child.wait()
 
 
-def _summary(values: list[float]) -> dict[str, Any]:
+def summary(values: list[float]) -> dict[str, Any]:
+    """What is shown of many samples."""
     ordered = sorted(values)
     return {
         "p50_seconds": statistics.median(ordered),

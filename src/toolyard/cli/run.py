@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -9,13 +10,15 @@ import msgspec
 
 from toolyard.cli.loop import run_to_end
 from toolyard.cli.terminal import errors, plain, write
+from toolyard.config import Config, load_config
 from toolyard.errors import InvalidRequest
 from toolyard.sandbox import IsolationLevel, IsolationPolicy, PoolOptions, open_sandbox
 from toolyard.sandbox.packages import find_packages
 from toolyard.sandbox.policy.levels import DEFAULT, LEVELS
 from toolyard.sandbox.review import Review, review
 from toolyard.sandbox.spawn import Tier
-from toolyard.values import Failure, FailureKind, Limits, Outcome, Usage
+from toolyard.values import Failure, Limits, Outcome, Usage
+from toolyard.yard import ExecuteRequest, open_yard
 
 __all__ = ("run",)
 
@@ -41,6 +44,8 @@ class _Timing(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--tier", type=click.Choice(["namespace", "landlock"]), help="Use this tier instead of the best one.")
 @click.option("--allow-weaker", is_flag=True, help="Run even if this machine cannot honour the level.")
 @click.option("--package", "packages", multiple=True, metavar="NAME", help="Let the code import this too. Repeatable.")
+@click.option("--config", type=click.Path(path_type=Path), help="A toolyard.toml or a client's file such as .mcp.json.")
+@click.option("--no-tools", is_flag=True, help="Run without the configured servers, and without recording it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
 def run(
     *,
@@ -52,33 +57,37 @@ def run(
     tier: Tier | None,
     allow_weaker: bool,
     packages: tuple[str, ...],
+    config: Path | None,
+    no_tools: bool,
     as_json: bool,
 ) -> int:
     """Run Python code in the sandbox.
 
-    The code comes from FILE, from standard input if FILE is -, or from -c. Its output goes to standard output as it
-    is written, then its result as JSON. Exit code 0: it ran; 1: it failed or was refused; 2: it could not be run.
+    The code comes from FILE, from standard input if FILE is -, or from -c. The tools of the configured servers are
+    importable in it. Its output goes to standard output as it is written, then its result as JSON. Exit code 0: it
+    ran; 1: it failed or was refused; 2: it could not be run.
     """
     source = _read_code(file, code)
     variables = _read_context(context)
     policy = _build_policy(level, timeout, packages)
     verdict = review(source, policy)
     output = _Output()
-    if verdict.verdict == "refuse":
-        outcome, timing = _refusal(policy, verdict), _Timing()
+    refusal = verdict.refusal()
+    if refusal is not None:
+        outcome, timing = _refused(policy, refusal), _Timing()
     else:
         if not as_json:
             _show_findings(verdict, "warn")
-        outcome, timing = run_to_end(
-            _execute(
-                source,
-                variables,
-                _without_unused_packages(policy, verdict, named=packages),
-                tier=tier,
-                allow_weaker=allow_weaker,
-                on_output=None if as_json else output.write,
-            )
+        job = _Job(
+            code=source,
+            context=variables,
+            policy=_without_unused_packages(policy, verdict, named=packages),
+            tier=tier,
+            allow_weaker=allow_weaker,
+            on_output=None if as_json else output.write,
         )
+        loaded = None if no_tools else _load_servers(config)
+        outcome, timing = run_to_end(_execute(job) if loaded is None else _execute_with_tools(job, loaded))
     if as_json:
         _print_json(outcome, verdict, timing)
     else:
@@ -145,35 +154,59 @@ def _without_unused_packages(policy: IsolationPolicy, verdict: Review, *, named:
     return msgspec.structs.replace(policy, packages=kept)
 
 
-async def _execute(
-    code: str,
-    context: dict[str, Any] | None,
-    policy: IsolationPolicy,
-    *,
-    tier: Tier | None,
-    allow_weaker: bool,
-    on_output: Callable[[str], None] | None,
-) -> tuple[Outcome, _Timing]:
+class _Job(msgspec.Struct, frozen=True, kw_only=True):
+    code: str
+    context: dict[str, Any] | None
+    policy: IsolationPolicy
+    tier: Tier | None
+    allow_weaker: bool
+    on_output: Callable[[str], None] | None
+
+
+async def _execute(job: _Job) -> tuple[Outcome, _Timing]:
     opened = time.perf_counter()
-    async with open_sandbox(policy, tier=tier, allow_weaker=allow_weaker, pool=PoolOptions(size=1)) as sandbox:
+    pool = PoolOptions(size=1)
+    async with open_sandbox(job.policy, tier=job.tier, allow_weaker=job.allow_weaker, pool=pool) as sandbox:
         started = time.perf_counter()
-        outcome = await sandbox.run(code, context=context, on_output=on_output)
+        outcome = await sandbox.run(job.code, context=job.context, on_output=job.on_output)
         ended = time.perf_counter()
     return outcome, _Timing(start_seconds=started - opened, run_seconds=ended - started)
 
 
-def _refusal(policy: IsolationPolicy, verdict: Review) -> Outcome:
+def _load_servers(path: Path | None) -> Config | None:
+    """The config, if there is one that names servers; a file that was asked for is read in any case."""
+    config = load_config(path)
+    if not config.upstreams and path is None:
+        return None
+    for warning in config.warnings:
+        errors.print(plain(f"warning: {warning}", "yellow"))
+    return config
+
+
+async def _execute_with_tools(job: _Job, config: Config) -> tuple[Outcome, _Timing]:
+    opened = time.perf_counter()
+    request = ExecuteRequest(code=job.code, context=job.context)
+    # A person at a terminal gets the whole value: there is no next run that could read the rest from a file.
+    async with open_yard(
+        msgspec.structs.replace(
+            config,
+            surface=msgspec.structs.replace(config.surface, result_tokens=job.policy.result_bytes),
+            sandbox=msgspec.structs.replace(
+                config.sandbox, pool_size=1, tier=job.tier or config.sandbox.tier, allow_weaker=job.allow_weaker
+            ),
+        ),
+        policy=job.policy,
+    ) as yard:
+        await yard.sandbox()
+        await yard.snapshot()
+        started = time.perf_counter()
+        result = await yard.execute(request, on_output=job.on_output)
+        ended = time.perf_counter()
+    return result.outcome, _Timing(start_seconds=started - opened, run_seconds=ended - started)
+
+
+def _refused(policy: IsolationPolicy, failure: Failure) -> Outcome:
     """The outcome of code that was never started: no execution, no tier."""
-    first = next(finding for finding in verdict.findings if finding.severity == "refuse")
-    kinds: dict[str, FailureKind] = {"syntax": "syntax", "import": "import"}
-    failure = Failure(
-        kind=kinds.get(first.rule, "refused"),
-        type="Refused",
-        message=first.message,
-        line=first.line,
-        source_line=first.source_line,
-        hint=first.hint,
-    )
     return Outcome(
         execution_id="",
         status="failed",

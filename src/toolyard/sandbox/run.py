@@ -125,8 +125,7 @@ class Sandbox:
                 gone = self.pool.discard(lease)
                 self.pool.refill()
             if workspace is not None:
-                # The next run of this session, and the caller's own reading, find nobody still writing.
-                await asyncio.shield(gone)
+                workspace.note_leaving(gone)
         return self._outcome(end, execution_id, seconds, session)
 
     async def attack(self, job: dict[str, Any]) -> list[Finding]:
@@ -154,7 +153,7 @@ class Sandbox:
         return self._sessions.names()
 
     def workspace(self, session: str) -> Workspace:
-        """The workspace of a session. Raises `UnknownSession`."""
+        """The workspace of a session, in which a run may still be ending: see its `quiet`. Raises `UnknownSession`."""
         return self._sessions.get(session)
 
     async def remove_session(self, session: str) -> None:

@@ -48,6 +48,7 @@ class Sessions:
         workspace = await self._open(check_session_name(session))
         self._runs[session] = self._runs.get(session, 0) + 1
         try:
+            await workspace.quiet()
             yield workspace
         finally:
             self._runs[session] -= 1
@@ -56,6 +57,7 @@ class Sessions:
         """Delete a session's workspace. Raises `InvalidRequest` while a run of it is under way."""
         async with self.pool.renewing:
             workspace = self.get(session)
+            await workspace.quiet()
             if self._runs.get(session):
                 raise InvalidRequest(f"A run of session {session!r} is under way. Wait for it or cancel it first.")
             del self._workspaces[session]

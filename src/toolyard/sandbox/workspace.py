@@ -5,6 +5,7 @@ directory below the gateway's own temporary one, watched for its size. Either wa
 a descriptor of the root, one component at a time and never through a link: the names in it are the agent's.
 """
 
+import asyncio
 import contextlib
 import ctypes
 import os
@@ -48,6 +49,17 @@ class Workspace:
         """Where it lies on the host in the `landlock` tier."""
         self.user = user
         """Whose files they are on the host, where this process's own user cannot have any in it."""
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    def note_leaving(self, gone: "asyncio.Task[None]") -> None:
+        """A worker that could write here is being killed."""
+        self._leaving.add(gone)
+        gone.add_done_callback(self._leaving.discard)
+
+    async def quiet(self) -> None:
+        """Wait until every worker whose run is over is gone, so that nobody of them still writes."""
+        if self._leaving:
+            await asyncio.wait(set(self._leaving))
 
     def files(self) -> list[WorkspaceFile]:
         """Everything in it, sorted by path."""

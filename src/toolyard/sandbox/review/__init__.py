@@ -24,6 +24,7 @@ import msgspec
 from toolyard.sandbox.policy.levels import IsolationLevel, IsolationPolicy
 from toolyard.sandbox.review import advice
 from toolyard.sandbox.review.survey import DEPTH, Arithmetic, Noted, Place, Survey, text_of
+from toolyard.values import Failure, FailureKind
 
 __all__ = ("MAX_CODE_BYTES", "Estimate", "Finding", "Review", "ToolNames", "review")
 
@@ -71,6 +72,21 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     """In the order of the text; of more than 50, refusals are kept before warnings."""
     estimate: Estimate = Estimate()
+
+    def refusal(self) -> Failure | None:
+        """Why the code is not to be run, as the failure that it ends with; None when it may run."""
+        if self.verdict != "refuse":
+            return None
+        first = next(finding for finding in self.findings if finding.severity == "refuse")
+        kinds: dict[str, FailureKind] = {"syntax": "syntax", "import": "import"}
+        return Failure(
+            kind=kinds.get(first.rule, "refused"),
+            type="Refused",
+            message=first.message,
+            line=first.line,
+            source_line=first.source_line,
+            hint=first.hint,
+        )
 
 
 _STDLIB = frozenset(sys.stdlib_module_names)

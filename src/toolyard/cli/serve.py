@@ -1,0 +1,59 @@
+"""`toolyard serve`: the gateway for an MCP client, over standard input and output or over HTTP."""
+
+import contextlib
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from mcp.server.lowlevel import Server
+
+from toolyard.cli.loop import run_to_end
+from toolyard.cli.terminal import errors, plain
+from toolyard.config import Config, load_config
+from toolyard.serve.http import open_http, parse_address
+from toolyard.serve.mcp import build_server
+from toolyard.serve.relay import open_relay
+from toolyard.serve.stdio import serve_stdio
+from toolyard.yard import open_yard
+
+__all__ = ("serve",)
+
+
+@click.command()
+@click.argument("config", required=False, type=click.Path(path_type=Path))
+@click.option("--http", metavar="HOST:PORT", help="Serve streamable HTTP at /mcp instead, such as 127.0.0.1:8321.")
+@click.option(
+    "--mode", type=click.Choice(["code", "hybrid", "search", "proxy"]), help="What the agent sees, over the config's."
+)
+def serve(*, config: Path | None, http: str | None, mode: str | None) -> int:
+    """Serve all configured MCP servers as one.
+
+    CONFIG is a toolyard.toml or an MCP client's own file such as .mcp.json; by default the one that is found here or
+    in the user's folder for settings. Without --http an MCP client starts this command and talks to it over standard
+    input and output.
+    """
+    logging.basicConfig(level=logging.ERROR, stream=sys.stderr, format="%(name)s: %(message)s")
+    loaded = load_config(config)
+    for warning in loaded.warnings:
+        errors.print(plain(f"warning: {warning}", "yellow"))
+    run_to_end(_serve(loaded, mode or loaded.surface.mode, None if http is None else parse_address(http)))
+    return 0
+
+
+async def _serve(config: Config, mode: str, address: tuple[str, int] | None) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        server: Server[Any]
+        sandbox = None
+        if mode == "proxy":
+            server = await stack.enter_async_context(open_relay(config.upstreams))
+        else:
+            yard = await stack.enter_async_context(open_yard(config))
+            server, sandbox = build_server(yard, config.surface, mode=mode), yard.opening
+        if address is None:
+            await serve_stdio(server)
+            return
+        url, http = await stack.enter_async_context(open_http(server, config.http, address=address, sandbox=sandbox))
+        errors.print(plain(f"toolyard serves {len(config.upstreams)} servers at {url} ({mode} mode)"))
+        await http.run_until_cancelled()

@@ -1,0 +1,216 @@
+"""MCP over streamable HTTP at `/mcp`, and two small answers for who operates the gateway.
+
+Every request passes one gate first: an expected Host, an expected Origin, and off loopback a bearer token.
+"""
+
+import contextlib
+import hmac
+import ipaddress
+import socket
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
+
+import uvicorn
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.lowlevel import Server
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from toolyard.config.settings import HttpConfig
+from toolyard.errors import InvalidConfig, InvalidRequest
+from toolyard.serve.mcp import PRINCIPAL
+
+__all__ = ("build_app", "open_http", "parse_address")
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """`HOST:PORT`, or a port alone on loopback. Raises `InvalidRequest`."""
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
+    if not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise InvalidRequest(f"{text!r} is no address to listen at. Give one such as 127.0.0.1:8321.")
+    return host, int(port)
+
+
+def build_app(
+    server: Server[Any], settings: HttpConfig, *, host: str, is_ready: "Readiness", tokens: Mapping[str, str]
+) -> ASGIApp:
+    """The whole HTTP side over an MCP server."""
+    hosts = [*_own_names(host), *settings.allowed_hosts]
+    origins = [f"{scheme}://{name}" for name in _own_names(host) for scheme in ("http", "https")]
+    security = TransportSecuritySettings(
+        enable_dns_rebinding_protection=True,
+        allowed_hosts=hosts,
+        allowed_origins=[*origins, *settings.allowed_origins],
+    )
+    app: Starlette = server.streamable_http_app(
+        streamable_http_path="/mcp",
+        transport_security=security,
+        max_request_body_size=settings.max_request_bytes,
+        custom_starlette_routes=[Route("/healthz", _healthy), Route("/readyz", is_ready)],
+    )
+    return _Gate(app, security, tokens)
+
+
+class Readiness:
+    """Answers whether code can be run: the sandbox stands."""
+
+    def __init__(self, sandbox: Any) -> None:
+        self._sandbox = sandbox
+
+    async def __call__(self, request: Request) -> Response:
+        """200 when it does, 503 with the reason when it does not."""
+        if not self._sandbox.done():
+            return JSONResponse({"ready": False, "reason": "The sandbox is being built."}, status_code=503)
+        error = self._sandbox.exception()
+        if error is not None:
+            return JSONResponse({"ready": False, "reason": str(error)}, status_code=503)
+        return JSONResponse({"ready": True})
+
+
+@contextlib.asynccontextmanager
+async def open_http(
+    server: Server[Any], settings: HttpConfig, *, address: tuple[str, int], sandbox: Any
+) -> AsyncIterator[tuple[str, "_Uvicorn"]]:
+    """Listen at `address`; gives the URL of `/mcp` and the server to be awaited.
+
+    Raises:
+        InvalidConfig: The address is not loopback and the config names no token.
+        InvalidRequest: The address cannot be listened at.
+    """
+    host, port = address
+    tokens = settings.principals()
+    if not tokens and not _is_loopback(host):
+        raise InvalidConfig(
+            f"{host!r} can be reached from other machines, and no token is set. Set TOOLYARD_TOKEN or http.token, or "
+            "listen at 127.0.0.1."
+        )
+    try:
+        listener = socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512
+        )
+    except OSError as error:
+        raise InvalidRequest(f"{host}:{port} cannot be listened at: {error.strerror or error}. Use another.") from None
+    with listener:
+        app = build_app(server, settings, host=host, is_ready=Readiness(sandbox), tokens=tokens)
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            lifespan="on",
+            server_header=False,
+            access_log=False,
+            timeout_graceful_shutdown=5,
+            timeout_keep_alive=75,
+        )
+        name = f"[{host}]" if ":" in host else host
+        yield f"http://{name}:{listener.getsockname()[1]}/mcp", _Uvicorn(config, listener)
+
+
+class _Uvicorn(uvicorn.Server):
+    """A server that leaves signals to whoever started it."""
+
+    def __init__(self, config: uvicorn.Config, listener: socket.socket) -> None:
+        super().__init__(config)
+        self._listener = listener
+
+    async def run_until_cancelled(self) -> None:
+        """Serve; a cancellation ends it once requests under way have had a moment."""
+        await self.serve(sockets=[self._listener])
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class _Gate:
+    """Lets in who may come in, and notes who it is."""
+
+    def __init__(self, app: ASGIApp, security: TransportSecuritySettings, tokens: Mapping[str, str]) -> None:
+        self._app = app
+        self._security = security
+        self._tokens = [(token.encode(), principal) for token, principal in tokens.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            refusal = self._refuse(scope)
+            if refusal is not None:
+                await refusal(scope, receive, send)
+                return
+        elif scope["type"] != "lifespan":
+            return
+        await self._app(scope, receive, send)
+
+    def _refuse(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        if not _matches(headers.get("host", ""), self._security.allowed_hosts):
+            return _refusal(421, "This Host is not served here. Name it in http.allowed_hosts.")
+        origin = headers.get("origin")
+        if origin and not _matches(origin, self._security.allowed_origins):
+            return _refusal(403, "This Origin is not allowed. Name it in http.allowed_origins.")
+        principal = "local"
+        if self._tokens:
+            found = self._find(headers.get("authorization", ""))
+            if found is None:
+                answer = _refusal(401, "A bearer token is needed: Authorization: Bearer TOKEN.")
+                answer.headers["WWW-Authenticate"] = "Bearer"
+                return answer
+            principal = found
+            # The SDK then holds a session to whoever opened it.
+            scope["user"] = AuthenticatedUser(AccessToken(token="-", client_id=principal, scopes=[]))  # noqa: S106
+        scope[PRINCIPAL] = principal
+        return None
+
+    def _find(self, authorization: str) -> str | None:
+        scheme, _, given = authorization.partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+        found = None
+        for token, principal in self._tokens:  # all of them, so that the time tells nothing
+            if hmac.compare_digest(token, given.strip().encode("utf-8", "surrogateescape")):
+                found = principal
+        return found
+
+
+async def _healthy(request: Request) -> Response:
+    return JSONResponse({"healthy": True})
+
+
+def _refusal(status: int, message: str) -> Response:
+    return JSONResponse({"error": message}, status_code=status)
+
+
+def _own_names(host: str) -> list[str]:
+    """What a client on this machine, or the one address listened at, is called in a Host header."""
+    names = ["127.0.0.1", "localhost", "[::1]"] if _is_loopback(host) else []
+    own = f"[{host}]" if ":" in host else host
+    if own not in names and host not in ("0.0.0.0", "::"):  # noqa: S104 - compared, not listened at
+        names.append(own)
+    return [form for name in names for form in (name, f"{name}:*")]
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _matches(value: str, patterns: list[str]) -> bool:
+    return any(
+        value == pattern
+        or (
+            pattern.endswith(":*")
+            and value.startswith(pattern[:-1])
+            and value[len(pattern) - 1 :].isascii()
+            and value[len(pattern) - 1 :].isdigit()
+        )
+        for pattern in patterns
+    )

@@ -1,0 +1,173 @@
+"""What the agent is shown: a few definitions whose cost in tokens does not depend on what is behind them.
+
+Plain data, so that counting it needs no MCP SDK.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+__all__ = ("instructions", "surface_tools", "system_prompt")
+
+_SEARCH: dict[str, Any] = {
+    "name": "search_tools",
+    "description": "Find tools of the connected servers by what you want to do. The advertised tools are not all.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "Words, or a tool's name"},
+            "detail_level": {
+                "type": "string",
+                "enum": ["name_only", "with_description", "full"],
+                "default": "with_description",
+                "description": "full adds signature, parameters and return shape",
+            },
+            "server": {"type": "string"},
+            "limit": {"type": "integer", "default": 5},
+        },
+        "required": ["query"],
+    },
+    "annotations": {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False},
+}
+
+_EXECUTE: dict[str, Any] = {
+    "name": "execute_code",
+    "description": (
+        "Run Python in a sandbox where tools are functions: `from servers.<server> import <tool>`. Filter and combine "
+        "data there: only what you print and `result` (or the last expression) come back, big values as a preview and "
+        "a file. With background=true it answers with an execution_id; pass that alone to see the state, with "
+        "cancel=true to stop."
+    ),
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "code": {"type": "string"},
+            "language": {"type": "string", "enum": ["python"], "default": "python"},
+            "context": {"type": "object", "description": "Becomes variables"},
+            "session": {"type": "string", "description": "Names the workspace: files stay for the next run"},
+            "timeout_seconds": {"type": "number", "default": 30, "maximum": 120},
+            "background": {"type": "boolean", "default": False},
+            "execution_id": {"type": "string"},
+            "cancel": {"type": "boolean", "default": False},
+        },
+    },
+    "annotations": {"readOnlyHint": False, "destructiveHint": True, "openWorldHint": True},
+}
+
+_CALL: dict[str, Any] = {
+    "name": "call_tool",
+    "description": "Call a tool that search_tools found. Use detail_level full first to see its parameters.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "As search_tools gave it"},
+            "arguments": {"type": "object"},
+        },
+        "required": ["name"],
+    },
+    "annotations": {"readOnlyHint": False, "destructiveHint": True, "openWorldHint": True},
+}
+
+_NAMES_SHOWN = 40
+
+
+def surface_tools(mode: str) -> list[dict[str, Any]]:
+    """The definitions of a mode, always the same and in the same order."""
+    return [_SEARCH, _CALL] if mode == "search" else [_SEARCH, _EXECUTE]
+
+
+def instructions(mode: str, servers: Collection[str]) -> str:
+    """What a client tells its model about this server."""
+    names = sorted(servers)
+    shown = ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
+    behind = f"Servers behind it: {shown}." if names else "No server is configured yet."
+    if mode == "search":
+        how = "Find tools with search_tools, then call them with call_tool."
+    else:
+        how = (
+            "Find tools with search_tools, then use them in execute_code. Do whole jobs in one run: call, filter, "
+            "combine, and return only what is needed."
+        )
+    return f"The advertised tools are not the whole catalogue. {how} {behind}"
+
+
+def system_prompt(servers: Collection[str]) -> str:
+    """A system prompt for agents that are built on the code mode, with worked examples."""
+    return _PROMPT.replace("{servers}", ", ".join(sorted(servers)) or "none is configured yet")
+
+
+_PROMPT = """\
+# Tools through code
+
+You work with tools through two functions of the `toolyard` server. The tools advertised to you are not the whole
+catalogue: every tool of every connected server can be found and used.
+
+- `search_tools(query, detail_level, server, limit)` finds tools by what you want to do. Ask with `detail_level="full"`
+  for the one you are going to use: it shows the signature, the parameters and the shape of the answer. The answer names
+  the words of your query that no tool contains.
+- `execute_code(code, context, session, timeout_seconds, background)` runs Python in a sandbox without network and
+  without the host's files, where each tool is a function: `from servers.<server> import <tool>`.
+
+Connected servers: {servers}.
+
+## How to write the code
+
+- Do a whole job in one run: call, filter, join, count. Data that you do not return costs nothing.
+- Use code for many rows, for three or more calls, for anything that repeats or waits. Use it for single calls too:
+  there is no other way to call a tool.
+- The value is `result` if you set it, else the last expression. `print` is shown as well. Return what you need to go
+  on, not what you read: a value over the budget comes back as a preview with its shape, and whole in a file such as
+  `results/<id>.json`, which the next run of the same session can read.
+- `rows = f()` and `rows = await f()` both work; `asyncio.gather(f(), g())` runs calls at the same time.
+- A tool's answer is plain data (dict, list, str, numbers). Images and binary data are files in the workspace.
+- A tool that fails raises `ToolError` with the server's message. A wrong argument is refused before anything is sent;
+  the message names the parameter and what is expected.
+- The working directory is the workspace: files stay there for later runs of the same `session`.
+- `from tool_discovery import search_tools` searches from inside the code. `/servers/<server>/<tool>.py` can be read.
+
+## Filtering
+
+```python
+from servers.expenses import list_expenses
+
+rows = list_expenses(since="2024-10-01")
+big = [row for row in rows if row["amount"] > 1000]
+print(len(rows), "rows,", len(big), "over 1000")
+result = sorted(big, key=lambda row: -row["amount"])[:5]
+```
+
+## Several steps over several servers
+
+```python
+import asyncio
+from servers.trips import find_parks, weather_forecast
+
+parks = find_parks(state="UT")
+forecasts = await asyncio.gather(*[weather_forecast(park_id=park["id"], days=3) for park in parks])
+result = [
+    {"park": park["name"], "dry": all(day["rain_mm"] == 0 for day in forecast["days"])}
+    for park, forecast in zip(parks, forecasts)
+]
+```
+
+## Waiting for something
+
+```python
+import time
+from servers.trips import get_route_search, start_route_search
+
+search = start_route_search(origin="Denver", destination="Moab")
+while search["status"] == "running":
+    time.sleep(1)
+    search = get_route_search(search_id=search["search_id"])
+result = search["routes"][:3]
+```
+
+A run lasts at most 120 seconds. To do something else meanwhile, pass `background=true`: the answer is an
+`execution_id`. Call `execute_code(execution_id=...)` to see its output so far and, when it is over, its result; add
+`cancel=true` to stop it.
+
+## When something fails
+
+Read the error: it names the line and usually what to do. Fix that line and run again; files of the session are still
+there. If a tool does not do what you expected, print one of its answers and look at it before you go on.
+"""

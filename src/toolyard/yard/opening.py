@@ -1,0 +1,116 @@
+"""Builds the gateway's parts in the order in which they depend on each other, and takes them down again."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+
+import msgspec
+
+from toolyard.broker.call import ToolServer
+from toolyard.broker.upstream import Upstream
+from toolyard.catalog import Catalog
+from toolyard.config import Config, SandboxConfig
+from toolyard.metrics import tokens
+from toolyard.sandbox import PoolOptions, open_sandbox
+from toolyard.sandbox.library import Library, open_library
+from toolyard.sandbox.packages import find_packages
+from toolyard.sandbox.policy.levels import LEVELS, IsolationLevel, IsolationPolicy
+from toolyard.sandbox.run import Sandbox
+from toolyard.store import open_store
+from toolyard.values import Definition
+from toolyard.yard.finder import Finder
+from toolyard.yard.yard import Yard
+
+__all__ = ("open_yard",)
+
+
+@contextlib.asynccontextmanager
+async def open_yard(
+    config: Config,
+    *,
+    upstreams: Mapping[str, ToolServer] | None = None,
+    policy: IsolationPolicy | None = None,
+    with_sandbox: bool = True,
+) -> AsyncIterator[Yard]:
+    """A gateway over the upstreams of the config, and `upstreams` beside them.
+
+    It searches what the store remembers at once; the sandbox and the upstreams that nobody has listed yet start
+    meanwhile. `policy` is used instead of what the config says. `with_sandbox=False` is for who only looks: it then
+    runs nothing.
+
+    Raises:
+        StoreError: The store cannot be used.
+    """
+    policy = policy or build_policy(config.sandbox)
+    async with contextlib.AsyncExitStack() as stack:
+        store = await stack.enter_async_context(open_store(config.store.path))
+        catalog = Catalog(store)
+        servers: dict[str, ToolServer] = {}
+        await catalog.load([*config.upstreams, *(upstreams or {})])
+        library = await stack.enter_async_context(open_library())
+        finder = Finder(catalog, library, servers)
+
+        async def on_tools(upstream: str, definitions: list[Definition]) -> None:
+            await catalog.update(upstream, definitions)
+            finder.note_listed(upstream)
+
+        for name, upstream in config.upstreams.items():
+            servers[name] = Upstream(upstream, on_tools=on_tools)
+        for name, server in (upstreams or {}).items():
+            server.on_tools = on_tools
+            servers[name] = server
+        for server in servers.values():
+            stack.push_async_callback(server.close)
+        stack.push_async_callback(finder.close)
+        sandbox: asyncio.Task[Sandbox] | None = None
+        if with_sandbox:
+            walls = contextlib.AsyncExitStack()
+            sandbox = asyncio.create_task(_open(walls, config.sandbox, policy, library))
+            stack.push_async_callback(walls.aclose)
+            stack.push_async_callback(_abandon, sandbox)
+            loading = asyncio.create_task(asyncio.to_thread(tokens.load))
+            stack.push_async_callback(_abandon, loading)
+        yard = Yard(
+            policy=policy,
+            store=store,
+            catalog=catalog,
+            upstreams=servers,
+            finder=finder,
+            sandbox=sandbox,
+            result_tokens=config.surface.result_tokens,
+        )
+        stack.push_async_callback(yard.close)
+        finder.start_listing()
+        yield yard
+
+
+def build_policy(settings: SandboxConfig) -> IsolationPolicy:
+    """The level's policy with the config's own packages. Raises `InvalidConfig`."""
+    policy = LEVELS[IsolationLevel(settings.level)]
+    if not settings.data_packages:
+        policy = msgspec.structs.replace(policy, packages=())
+    if settings.packages:
+        found = find_packages(settings.packages)
+        policy = msgspec.structs.replace(
+            policy,
+            packages=(*policy.packages, *settings.packages),
+            modules=(*policy.modules, *sorted(found.modules)),
+        )
+    return policy
+
+
+async def _open(
+    stack: contextlib.AsyncExitStack, settings: SandboxConfig, policy: IsolationPolicy, library: Library
+) -> Sandbox:
+    options = PoolOptions()
+    if settings.pool_size is not None:
+        options = msgspec.structs.replace(options, size=settings.pool_size)
+    sandbox = open_sandbox(
+        policy, tier=settings.tier, allow_weaker=settings.allow_weaker, pool=options, library=library
+    )
+    return await stack.enter_async_context(sandbox)
+
+
+async def _abandon(task: "asyncio.Task[object]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,126 @@
+"""What the agent is sent of an outcome: never more than a budget of tokens, and never less than a way to the rest."""
+
+from typing import Any
+
+import msgspec
+
+from toolyard.errors import InvalidRequest
+from toolyard.metrics import tokens
+from toolyard.sandbox.workspace import Workspace
+from toolyard.values import Failure, Outcome, Result, Spill
+
+__all__ = ("render",)
+
+_FRAME_TOKENS = 160  # for the sentences around a preview
+_MESSAGE_CHARACTERS = 2_000
+
+
+def preview_bytes(budget_tokens: int) -> int:
+    """How long a preview may be so that it and the words around it fit; a token is at least one byte."""
+    return max(256, budget_tokens - _FRAME_TOKENS)
+
+
+def render(outcome: Outcome, *, budget_tokens: int, workspace: Workspace | None, notes: tuple[str, ...] = ()) -> Result:
+    """The answer's text: what went wrong, what was printed, what came out, in this order and only what there is."""
+    parts = [_failure(outcome.failure)] if outcome.failure is not None else []
+    parts += [f"note: {note}" for note in (*notes, *outcome.notes)]
+    value = _value_text(outcome, budget_tokens, workspace)
+    output = outcome.output.rstrip("\n")
+    whole = _join(parts, output, value)
+    if not tokens.fits(whole, budget_tokens):
+        # The value keeps what it needs up to half of the budget; the output gets the rest.
+        rest = budget_tokens - _FRAME_TOKENS - sum(map(_size, parts))
+        value = _cut_value(outcome, value, rest if not output else max(rest // 2, rest - _size(output)))
+        output = _cut_output(outcome, output, max(0, rest - _size(value)), workspace)
+        whole = tokens.cut(_join(parts, output, value), budget_tokens)
+    if not whole:
+        whole = "(The code ran. It printed nothing and its value is None.)"
+    return Result(text=whole, is_error=outcome.failure is not None, outcome=outcome)
+
+
+def _join(parts: list[str], output: str, value: str) -> str:
+    parts = list(parts)
+    if output:
+        parts.append(f"output:\n{output}" if parts or value else output)
+    if value:
+        parts.append(f"result:\n{value}" if parts else value)
+    return "\n".join(parts)
+
+
+def _failure(failure: Failure) -> str:
+    lines = [f"{failure.type}: {_short(failure.message)}"]
+    if failure.line is not None:
+        lines.append(f"line {failure.line}: {_short((failure.source_line or '').strip())}")
+    # One frame says no more than the line above.
+    if failure.traceback.count("\n  ") > 2:
+        lines.append(_short(failure.traceback.rstrip()))
+    if failure.hint:
+        lines.append(f"hint: {failure.hint}")
+    return "\n".join(lines)
+
+
+def _value_text(outcome: Outcome, budget: int, workspace: Workspace | None) -> str:
+    if outcome.spill is None:
+        return "" if outcome.result is None else _text(outcome.result)
+    # A token is often four bytes, so what is longer than its preview may well fit whole.
+    if workspace is not None and outcome.spill.bytes <= budget * 8:
+        text = _read(workspace, _relative(outcome.spill))
+        if text is not None and tokens.fits(text, budget):
+            return text
+    return f"{_whereabouts(outcome.spill)}\n{_text(outcome.result)}"
+
+
+def _cut_value(outcome: Outcome, value: str, budget: int) -> str:
+    if not value or tokens.fits(value, max(budget, 0)):
+        return value
+    if outcome.spill is not None:
+        head = _whereabouts(outcome.spill)
+        return f"{head}\n{tokens.cut(_text(outcome.result), max(0, budget - _size(head)))}…"
+    return f"{tokens.cut(value, max(0, budget))}… (cut; return less, or name a session and write it to a file)"
+
+
+def _cut_output(outcome: Outcome, output: str, budget: int, workspace: Workspace | None) -> str:
+    if tokens.fits(output, budget):
+        return output
+    where = ""
+    if workspace is not None:
+        path = f"results/{outcome.execution_id}.txt"
+        try:
+            workspace.write_bytes(path, outcome.output.encode())
+            where = f"; whole in {path}"
+        except InvalidRequest as error:
+            where = f"; the whole could not be kept: {error}"
+    note = f"… ({len(outcome.output):,} characters{where}) …"
+    room = max(0, budget - _size(note))
+    head = tokens.cut(output, room * 2 // 3)
+    # A token of the end is at least one byte, so this many characters are at most as many tokens as bytes.
+    tail = output[len(head) :][-(room // 3 // 4) :] if room >= 12 else ""
+    return f"{head}\n{note}\n{tail}"
+
+
+def _whereabouts(spill: Spill) -> str:
+    path = _relative(spill)
+    return f"({spill.shape}; {spill.bytes:,} bytes, whole in {path}: json.load(open({path!r})) reads it. Preview:)"
+
+
+def _relative(spill: Spill) -> str:
+    return "results/" + spill.path.rpartition("/")[2]
+
+
+def _read(workspace: Workspace, path: str) -> str | None:
+    try:
+        return workspace.read_bytes(path).decode("utf-8", "replace")
+    except InvalidRequest:
+        return None  # another run of the session removed it: the preview is what there is
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MESSAGE_CHARACTERS else text[:_MESSAGE_CHARACTERS] + "…"
+
+
+def _size(text: str) -> int:
+    return tokens.count(text) if len(text) < 1 << 16 else len(text)

@@ -1,0 +1,141 @@
+"""One way to reach a gateway for every test here: in this process, over standard input and output, over HTTP."""
+
+import asyncio
+import contextlib
+import os
+import re
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+
+from toolyard.config import load_config
+from toolyard.serve.mcp import build_server
+from toolyard.yard import open_yard
+
+ROOT = Path(__file__).parents[2]
+
+CONFIG = """
+[upstreams.expenses]
+command = {python!r}
+args = ["-m", "toolyard.examples.expenses"]
+
+[sandbox]
+allow_weaker = true
+pool_size = 1
+data_packages = false
+
+[store]
+path = {store!r}
+
+{more}
+"""
+
+
+class Agent:
+    """What a test does as an agent."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    async def call(self, tool: str, /, **arguments: Any) -> types.CallToolResult:
+        """Call one of the advertised tools."""
+        return await self.client.call_tool(tool, arguments)
+
+    async def execute(self, code: str, /, **arguments: Any) -> types.CallToolResult:
+        """Run code."""
+        return await self.call("execute_code", code=code, **arguments)
+
+
+Connect = Callable[..., AbstractAsyncContextManager[Agent]]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a toolyard.toml over the example servers and gives its path."""
+
+    def write(more: str = "") -> Path:
+        path = tmp_path / "toolyard.toml"
+        text = CONFIG.format(python=sys.executable, store=str(tmp_path / "store" / "toolyard.db"), more=more)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture(params=["memory", "stdio", "http"])
+def connect(request: pytest.FixtureRequest, config: Callable[..., Path]) -> Connect:
+    """Opens a gateway and a client that is connected to it."""
+    opener = {"memory": in_memory, "stdio": over_stdio, "http": over_http}[request.param]
+
+    @contextlib.asynccontextmanager
+    async def open_agent(more: str = "", *, mode: str = "auto", **options: Any) -> AsyncIterator[Agent]:
+        async with opener(config(more), mode=mode, **options) as agent:
+            yield agent
+
+    return open_agent
+
+
+@contextlib.asynccontextmanager
+async def in_memory(path: Path, *, mode: str = "auto", **options: Any) -> AsyncIterator[Agent]:
+    """A gateway in this process."""
+    loaded = load_config(path)
+    async with (
+        open_yard(loaded) as yard,
+        Client(build_server(yard, loaded.surface), mode=mode, cache=None, **options) as client,
+    ):
+        yield Agent(client)
+
+
+@contextlib.asynccontextmanager
+async def over_stdio(path: Path, *, mode: str = "auto", **options: Any) -> AsyncIterator[Agent]:
+    """A gateway that the client starts."""
+    server = StdioServerParameters(command=sys.executable, args=["-m", "toolyard", "serve", str(path)])
+    async with Client(server, mode=mode, cache=None, **options) as client:
+        yield Agent(client)
+
+
+@contextlib.asynccontextmanager
+async def over_http(path: Path, *, mode: str = "auto", **options: Any) -> AsyncIterator[Agent]:
+    """A gateway that listens on loopback."""
+    async with serving(path) as url, Client(url, mode=mode, cache=None, **options) as client:
+        yield Agent(client)
+
+
+@contextlib.asynccontextmanager
+async def serving(path: Path, *arguments: str, environment: dict[str, str] | None = None) -> AsyncIterator[str]:
+    """`toolyard serve --http` on a free port; gives the URL of `/mcp`."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "toolyard",
+        "serve",
+        str(path),
+        "--http",
+        "127.0.0.1:0",
+        *arguments,
+        stderr=asyncio.subprocess.PIPE,
+        env=os.environ | (environment or {}),
+    )
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(30):
+            said = ""
+            while not (found := re.search(r"at (http://\S+)", said)):
+                line = await process.stderr.readline()
+                assert line, f"The gateway ended before it listened: {said}"
+                said += line.decode()
+        drained = asyncio.create_task(process.stderr.read())
+        yield found[1]
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        async with asyncio.timeout(20):
+            await process.wait()
+    assert process.returncode == 143, await drained

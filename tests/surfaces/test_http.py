@@ -1,0 +1,145 @@
+"""The gate in front of HTTP: who is let in, and what a client that is not sees."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.surfaces.conftest import serving
+from tests.surfaces.test_surface import text_of
+
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+}
+ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+
+Config = Callable[..., Path]
+
+
+async def test_a_foreign_host_or_origin_is_refused_everywhere(config: Config) -> None:
+    """A page of another site, or a name that was pointed at loopback, reaches nothing."""
+    async with serving(config()) as url, httpx2.AsyncClient(headers=ACCEPT) as client:
+        statuses = {
+            (path, *headers.items()): (await client.post(url.replace("/mcp", path), json=HELLO, headers=headers)).status_code
+            for path in ("/mcp", "/healthz", "/readyz")
+            for headers in (
+                {"host": "evil.example"},
+                {"host": "127.0.0.1.evil.example:80"},
+                {"host": "127.0.0.1:80.evil.example"},
+                {"origin": "http://evil.example"},
+                {"origin": "http://127.0.0.1.evil.example"},
+                {"origin": "null"},
+            )
+        }
+
+    assert {status for (_, (name, _)), status in statuses.items() if name == "host"} == {421}
+    assert {status for (_, (name, _)), status in statuses.items() if name == "origin"} == {403}
+
+
+async def test_health_is_told_without_mcp(config: Config) -> None:
+    """A supervisor asks two paths: whether the process lives, and whether code can be run."""
+    async with serving(config()) as url, httpx2.AsyncClient() as client:
+        healthy = await client.get(url.replace("/mcp", "/healthz"))
+        async with asyncio.timeout(30):
+            while (ready := await client.get(url.replace("/mcp", "/readyz"))).status_code == 503:
+                await asyncio.sleep(0)
+        nothing = await client.get(url.replace("/mcp", "/"))
+
+    assert (healthy.status_code, healthy.json()) == (200, {"healthy": True})
+    assert (ready.status_code, ready.json()) == (200, {"ready": True})
+    assert nothing.status_code == 404
+
+
+async def test_a_request_that_is_too_large_is_refused_before_it_is_read(config: Config) -> None:
+    """The limit is the config's."""
+    async with serving(config("[http]\nmax_request_bytes = 2048\n")) as url, httpx2.AsyncClient(headers=ACCEPT) as client:
+        small = await client.post(url, json=HELLO)
+        large = await client.post(url, json=HELLO | {"padding": "x" * 3000})
+
+    assert (small.status_code, large.status_code) == (200, 413)
+
+
+async def test_with_a_token_set_every_path_needs_it(config: Config) -> None:
+    """A missing, wrong or differently spelled token is refused the same way."""
+    more = '[http]\ntokens = { alice = "${ALICE}", bob = "${BOB}" }\n'
+    environment = {"ALICE": "a-secret", "BOB": "b-secret"}
+    async with serving(config(more), environment=environment) as url, httpx2.AsyncClient(headers=ACCEPT) as client:
+        refused = [
+            (await client.post(url.replace("/mcp", path), json=HELLO, headers=headers)).status_code
+            for path in ("/mcp", "/healthz")
+            for headers in (
+                {},
+                {"authorization": "Bearer wrong"},
+                {"authorization": "Bearer "},
+                {"authorization": "Basic a-secret"},
+                {"authorization": "a-secret"},
+            )
+        ]
+        allowed = await client.post(url, json=HELLO, headers={"authorization": "Bearer a-secret"})
+
+    assert set(refused) == {401}
+    assert allowed.status_code == 200
+
+
+async def test_principals_share_neither_workspace_nor_executions(config: Config) -> None:
+    """Two tokens are two people, even when both name the same session."""
+    more = '[http]\ntokens = { alice = "a-secret", bob = "b-secret" }\n'
+    async with serving(config(more)) as url:
+
+        async def call(token: str, **arguments: Any) -> Any:
+            async with (
+                httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}, timeout=30) as http,
+                Client(streamable_http_client(url, http_client=http)) as client,
+            ):
+                return await client.call_tool("execute_code", arguments)
+
+        await call("a-secret", code="open('note', 'w').write('hers')", session="s")
+        hers = await call("a-secret", code="open('note').read()", session="s")
+        his = await call("b-secret", code="import os\nos.listdir()", session="s")
+        started = await call("a-secret", code="1", background=True)
+        foreign = await call("b-secret", execution_id=started.meta["toolyard/execution"]["execution_id"])
+
+    assert (text_of(hers), text_of(his)) == ("hers", "[]")
+    assert foreign.is_error
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
+def test_an_address_that_others_can_reach_needs_a_token(config: Config, address: str) -> None:
+    """Nobody serves a team's tools to the network by accident."""
+    done = subprocess.run(
+        [sys.executable, "-m", "toolyard", "serve", str(config()), "--http", address],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert "no token is set" in done.stderr
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.1:x", "127.0.0.1:99999", ":", ""])
+def test_a_wrong_address_says_what_one_looks_like(config: Config, address: str) -> None:
+    """No traceback for a user's mistake."""
+    done = subprocess.run(
+        [sys.executable, "-m", "toolyard", "serve", str(config()), "--http", address],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == (
+        f"error: {address!r} is no address to listen at. Give one such as 127.0.0.1:8321."
+    )

@@ -1,0 +1,258 @@
+"""What an agent sees and can do, the same over every transport and in both eras of the protocol."""
+
+import asyncio
+import json
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from toolyard.metrics import tokens
+
+from tests.surfaces.conftest import Connect
+
+
+def text_of(result: types.CallToolResult) -> str:
+    """The one text of a result."""
+    (block,) = result.content
+    assert isinstance(block, types.TextContent)
+    return block.text
+
+
+def meta_of(result: types.CallToolResult) -> dict[str, Any]:
+    """What a program is told beside the text."""
+    assert result.meta is not None
+    meta: dict[str, Any] = result.meta["toolyard/execution"]
+    return meta
+
+
+async def test_the_advertised_tools_are_few_small_and_annotated(connect: Connect) -> None:
+    """Everything an agent loads costs at most 1,000 tokens, with room for the tools to come."""
+    async with connect() as agent:
+        listed = await agent.client.list_tools()
+        instructions = agent.client.instructions
+
+    definitions = [tool.model_dump(by_alias=True, exclude_none=True, mode="json") for tool in listed.tools]
+    assert [tool.name for tool in listed.tools] == ["search_tools", "execute_code"]
+    assert all(tool.annotations is not None for tool in listed.tools)
+    assert tokens.count(json.dumps(definitions)) + tokens.count(instructions or "") < 500
+    assert "not the whole catalogue" in (instructions or "")
+
+
+async def test_a_search_is_small_and_has_the_keys_of_its_level(connect: Connect) -> None:
+    """A default search costs at most 300 tokens; each level adds exactly what it promises."""
+    async with connect() as agent:
+        default = text_of(await agent.call("search_tools", query="list the expenses of a person"))
+        names = json.loads(text_of(await agent.call("search_tools", query="expenses", detail_level="name-only")))
+        full = json.loads(text_of(await agent.call("search_tools", keyword="list_expenses", detail_level="full")))
+
+    found = json.loads(default)
+    assert tokens.count(default) <= 300
+    assert found["tools"][0]["name"] == "mcp__expenses__list_expenses"
+    assert {tuple(sorted(hit)) for hit in found["tools"]} == {("description", "name", "use")}
+    assert {tuple(sorted(hit)) for hit in names["tools"]} == {("name", "use")}
+    assert sorted(full["tools"][0]) == ["description", "name", "parameters", "returns", "signature", "use"]
+    assert full["tools"][0]["use"] == "from servers.expenses import list_expenses"
+
+
+async def test_words_that_no_tool_contains_are_named(connect: Connect) -> None:
+    """The agent learns which of its words did not help."""
+    async with connect() as agent:
+        answer = json.loads(text_of(await agent.call("search_tools", query="xylophone expenses")))
+
+    assert answer["unmatched"] == ["xylophone"]
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_code_calls_tools_and_returns_only_its_value(connect: Connect, mode: str) -> None:
+    """Thousands of rows stay inside; the answer is sent once, with metadata beside it."""
+    async with connect(mode=mode) as agent:
+        result = await agent.execute(
+            "from servers.expenses import list_expenses\n"
+            "rows = list_expenses()\n"
+            "print(len(rows) > 1000)\n"
+            "result = {'all_have_amounts': all(r['amount'] for r in rows), 'n': n}",
+            context={"n": 3},
+        )
+
+    assert text_of(result) == 'output:\nTrue\nresult:\n{"all_have_amounts":true,"n":3}'
+    assert (result.is_error, result.structured_content) == (False, None)
+    assert (meta_of(result)["status"], meta_of(result)["usage"]["tool_calls"]) == ("ok", 1)
+
+
+async def test_a_careless_result_costs_at_most_the_budget_and_nothing_is_lost(connect: Connect) -> None:
+    """Twenty thousand rows come back as a preview; the next run of the session reads all of them."""
+    async with connect() as agent:
+        careless = await agent.execute("[{'id': n, 'name': f'row {n}', 'amount': n / 7} for n in range(20_000)]")
+        path = "results/" + meta_of(careless)["file"].rpartition("/")[2]
+        again = await agent.execute(f"import json\nlen(json.load(open({path!r})))")
+
+    assert tokens.count(text_of(careless)) <= 2000
+    assert text_of(careless).startswith("(list of 20000 objects with keys id, name, amount; ")
+    assert path in text_of(careless)
+    assert text_of(again) == "20000"
+
+
+async def test_careless_output_costs_at_most_the_budget_and_nothing_is_lost(connect: Connect) -> None:
+    """What is printed is bounded like a value, with its beginning and its end."""
+    async with connect() as agent:
+        careless = await agent.execute("for n in range(20_000): print('line', n)")
+        path = f"results/{meta_of(careless)['execution_id']}.txt"
+        again = await agent.execute(f"len(open({path!r}).readlines())")
+
+    assert tokens.count(text_of(careless)) <= 2000
+    assert text_of(careless).startswith("line 0\nline 1\n")
+    assert text_of(careless).endswith("line 19999")
+    assert path in text_of(careless)
+    assert text_of(again) == "20000"
+
+
+async def test_an_error_names_the_line_and_what_to_do(connect: Connect) -> None:
+    """A failure is a result that the model can act on."""
+    async with connect() as agent:
+        raised = await agent.execute("x = 1\ny = x + missing")
+        unknown = await agent.execute("from servers.expenses import lst_expenses")
+        refused = await agent.execute("import socket")
+
+    assert raised.is_error
+    assert text_of(raised).splitlines()[:2] == [
+        "NameError: name 'missing' is not defined",
+        "line 2: y = x + missing",
+    ]
+    assert "Nearest: 'list_expenses'" in text_of(unknown)
+    assert refused.is_error
+
+
+async def test_wrong_arguments_of_a_tool_are_named_before_anything_is_sent(connect: Connect) -> None:
+    """The message names the parameter and what is expected of it."""
+    async with connect() as agent:
+        result = await agent.execute("from servers.expenses import list_expenses\nlist_expenses(limit='many')")
+
+    assert result.is_error
+    assert text_of(result).startswith("InvalidArguments: ")
+    assert "limit" in text_of(result)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"code": ""}, "InvalidRequest: The code is empty. Give at least one statement."),
+        ({"code": "1", "language": "ruby"}, "InvalidRequest: language is 'ruby'. Only 'python' is run here."),
+        ({"code": "1", "timeout_seconds": 500}, "InvalidRequest: timeout_seconds is 500. Give 1 to 120."),
+        (
+            {"execution_id": "nobody"},
+            "UnknownExecution: No execution 'nobody' is known. Start one with background=true.",
+        ),
+    ],
+)
+async def test_a_wrong_request_says_what_to_do(connect: Connect, arguments: dict[str, Any], message: str) -> None:
+    """It is a tool error, so that the model sees it."""
+    async with connect() as agent:
+        result = await agent.call("execute_code", **arguments)
+
+    assert (result.is_error, text_of(result)) == (True, message)
+
+
+async def test_an_unknown_tool_is_a_protocol_error(connect: Connect) -> None:
+    """As the specification asks; the message says how to find tools."""
+    async with connect() as agent:
+        with pytest.raises(MCPError) as caught:
+            await agent.call("list_expenses")
+
+    assert caught.value.error.code == types.INVALID_PARAMS
+
+
+async def test_files_stay_for_the_next_run_of_a_session_and_of_no_other(connect: Connect) -> None:
+    """A session names a workspace."""
+    async with connect() as agent:
+        await agent.execute("open('note.txt', 'w').write('kept')", session="a")
+        same = await agent.execute("open('note.txt').read()", session="a")
+        other = await agent.execute("import os\nos.listdir()", session="b")
+
+    assert (text_of(same), text_of(other)) == ("kept", "[]")
+
+
+async def test_output_streams_while_the_code_runs(connect: Connect) -> None:
+    """The client sees a line before the run that printed it has ended."""
+    seen: list[str] = []
+    printed = asyncio.Event()
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        seen.append(message or "")
+        printed.set()
+
+    async with connect() as agent:
+        async with anyio.create_task_group() as group:
+
+            async def run() -> None:
+                code = "import time\nprint('first')\nwhile True: time.sleep(0.05)"
+                await agent.client.call_tool(
+                    "execute_code", {"code": code, "timeout_seconds": 60}, progress_callback=on_progress
+                )
+
+            group.start_soon(run)
+            async with asyncio.timeout(30):
+                await printed.wait()
+            group.cancel_scope.cancel()
+
+    assert "".join(seen).startswith("first")
+
+
+async def test_a_background_run_is_looked_at_and_read(connect: Connect) -> None:
+    """Its id is answered at once; its result is there when it is over, and it ran once."""
+    async with connect() as agent:
+        started = await agent.execute("open('runs', 'a').write('x')\nprint('hello')\n6 * 7", background=True)
+        execution = meta_of(started)["execution_id"]
+        async with asyncio.timeout(30):
+            while "state" in meta_of(result := await agent.call("execute_code", execution_id=execution)):
+                pass
+        again = await agent.call("execute_code", execution_id=execution)
+        runs = await agent.execute("open('runs').read()")
+
+    assert text_of(result) == text_of(again) == "output:\nhello\nresult:\n42"
+    assert text_of(runs) == "x"
+
+
+async def test_a_background_run_shows_its_output_and_can_be_cancelled(connect: Connect) -> None:
+    """Cancelling kills it; its state then says so."""
+    async with connect() as agent:
+        started = await agent.execute(
+            "import time\nprint('on it')\nwhile True: time.sleep(0.1)", background=True, timeout_seconds=100
+        )
+        execution = meta_of(started)["execution_id"]
+        async with asyncio.timeout(30):
+            while "output_so_far" not in meta_of(looked := await agent.call("execute_code", execution_id=execution)):
+                pass
+        cancelled = await agent.call("execute_code", execution_id=execution, cancel=True)
+
+    assert meta_of(looked) == {"execution_id": execution, "state": "running", "output_so_far": "on it\n"}
+    assert meta_of(cancelled)["state"] == "cancelled"
+
+
+async def test_hybrid_mode_adds_the_listed_tools_and_passes_them_through(connect: Connect) -> None:
+    """What is listed in `surface.direct` is callable by its full name, beside the code mode's tools."""
+    surface = '[surface]\nmode = "hybrid"\ndirect = ["mcp__expenses__get_*"]\n'
+    async with connect(surface) as agent:
+        listed = await agent.client.list_tools()
+        answer = await agent.call("mcp__expenses__get_budget", department="Sales")
+        wrong = await agent.call("mcp__expenses__get_budget", department=3)
+
+    assert [tool.name for tool in listed.tools] == ["search_tools", "execute_code", "mcp__expenses__get_budget"]
+    assert json.loads(text_of(answer))["department"] == "Sales"
+    assert wrong.is_error
+
+
+async def test_search_mode_calls_tools_by_name(connect: Connect) -> None:
+    """For clients that cannot write code: two tools, the same catalogue, bounded answers."""
+    async with connect('[surface]\nmode = "search"\n') as agent:
+        listed = await agent.client.list_tools()
+        answer = await agent.call("call_tool", name="mcp__expenses__get_budget", arguments={"department": "Sales"})
+        big = await agent.call("call_tool", name="list_expenses", arguments={})
+        unknown = await agent.call("call_tool", name="mcp__expenses__get_bugdet")
+
+    assert [tool.name for tool in listed.tools] == ["search_tools", "call_tool"]
+    assert json.loads(text_of(answer))["department"] == "Sales"
+    assert tokens.count(text_of(big)) <= 2000
+    assert "Nearest: 'mcp__expenses__get_budget'" in text_of(unknown)
