@@ -348,5 +348,19 @@ async def test_no_more_sessions_than_allowed() -> None:
         await sandbox.remove_session("b")
         third = await sandbox.run("3", session="c")
 
-    assert str(caught.value) == "2 sessions have a workspace, the most there can be. Remove one."
+    assert str(caught.value) == (
+        "2 sessions have a workspace, the most there can be. Use one of them again, or wait: one that is unused for "
+        "3600 s makes room."
+    )
     assert (again.result, third.result) == (2, 3)
+
+
+async def test_the_session_that_was_unused_longest_makes_room() -> None:
+    """With every other session in use or younger, a new one takes its place."""
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=0, sessions=2, session_idle_seconds=0)) as sandbox:
+        await sandbox.run("1", session="a")
+        await sandbox.run("1", session="b")
+        await sandbox.run("1", session="a")
+        await sandbox.run("1", session="c")
+
+        assert sandbox.sessions() == ["a", "c"]

@@ -8,10 +8,9 @@ import anyio
 import mcp_types as types
 import pytest
 from mcp.shared.exceptions import MCPError
+from tests.surfaces.conftest import Connect
 
 from toolyard.metrics import tokens
-
-from tests.surfaces.conftest import Connect
 
 
 def text_of(result: types.CallToolResult) -> str:
@@ -183,19 +182,18 @@ async def test_output_streams_while_the_code_runs(connect: Connect) -> None:
         seen.append(message or "")
         printed.set()
 
-    async with connect() as agent:
-        async with anyio.create_task_group() as group:
+    async with connect() as agent, anyio.create_task_group() as group:
 
-            async def run() -> None:
-                code = "import time\nprint('first')\nwhile True: time.sleep(0.05)"
-                await agent.client.call_tool(
-                    "execute_code", {"code": code, "timeout_seconds": 60}, progress_callback=on_progress
-                )
+        async def run() -> None:
+            code = "import time\nprint('first')\nwhile True: time.sleep(0.05)"
+            await agent.client.call_tool(
+                "execute_code", {"code": code, "timeout_seconds": 60}, progress_callback=on_progress
+            )
 
-            group.start_soon(run)
-            async with asyncio.timeout(30):
-                await printed.wait()
-            group.cancel_scope.cancel()
+        group.start_soon(run)
+        async with asyncio.timeout(30):
+            await printed.wait()
+        group.cancel_scope.cancel()
 
     assert "".join(seen).startswith("first")
 

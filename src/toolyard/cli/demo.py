@@ -1,253 +1,264 @@
-"""`toolyard demo`: the sandbox at work beside a bare Python, in a few seconds.
+"""`toolyard demo`: a scripted agent works on three MCP servers through the gateway, and every token is counted.
 
-Every attack is first run outside, where it must succeed: an attack that cannot work proves nothing by failing.
+Nothing is staged but the agent's own words: servers, gateway, sandbox and answers are the real ones, and the figures
+are counted from what went over the wire in this run.
 """
 
 import asyncio
-import csv
-import io
-import os
-import random
-import secrets
-import signal
-import statistics
-import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
+import msgspec
+from mcp import Client
 
+from toolyard.broker.answers import Answer
+from toolyard.broker.call import OnProgress
+from toolyard.broker.upstream import Upstream
+from toolyard.cli.bench_tokens import definition_tokens, json_tokens, text_of
+from toolyard.cli.demo_attacks import show_attacks
 from toolyard.cli.loop import run_to_end
 from toolyard.cli.terminal import columns, plain, screen
+from toolyard.config import Config
+from toolyard.config.settings import SandboxConfig, StoreConfig
 from toolyard.errors import SandboxBroken
-from toolyard.sandbox import IsolationLevel, Sandbox, open_sandbox
-from toolyard.sandbox.policy.levels import DEFAULT, LEVELS
-from toolyard.values import Limits, Outcome
+from toolyard.examples import demo_upstreams
+from toolyard.metrics import tokens
+from toolyard.serve.mcp import build_server
+from toolyard.values import UpstreamConfig
+from toolyard.yard import Yard, open_yard
 
 __all__ = ("demo",)
 
-_REPEATS = 9
-_ROWS = 5_000
-_REFILL_SECONDS = 0.05
-"""Time for the pool to replace a used worker, which the bare Python would otherwise have to share the machine with."""
+_SHOWN_LINES = 14
+_SHOWN_CHARACTERS = 700
 
-_CALCULATION = "sum(n * n for n in range(1_000))"
 
-_DATA_JOB = """\
-import csv, io, statistics
+class _Step(NamedTuple):
+    """One request of the agent."""
 
-amounts = {}
-for row in csv.DictReader(io.StringIO(orders_csv)):
-    amounts.setdefault(row["region"], []).append(int(row["amount"]))
-result = {region: [len(values), statistics.median(values)] for region, values in sorted(amounts.items())}
+    title: str
+    tool: str
+    arguments: dict[str, Any]
+    fails: bool = False
+
+
+_SESSION = "audit"
+
+_AUDIT = """\
+from collections import Counter
+from servers.expenses import list_expenses
+
+rows = list_expenses()
+bills = Counter((r["employee"], r["merchant"], r["amount"]) for r in rows)
+print(len(rows), "expenses,", round(sum(r["amount"] for r in rows)), "dollars")
+result = [[*bill, f"{n} times"] for bill, n in bills.items() if n > 2]
 """
 
-_READ_FILE = "result = open(path).read()"
+_TRIP = """\
+import asyncio
+from servers.files import write_file
+from servers.trips import find_parks, list_campgrounds, weather_forecast
 
-_CONNECT = """\
-import socket
-
-with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
-    result = connection.recv(64).decode()
+parks = find_parks(activity="stargazing")
+asked = [weather_forecast(park_id=park["id"], days=3) for park in parks]
+weather = await asyncio.gather(*asked)
+rain = {w["park_id"]: sum(day["rain_mm"] for day in w["days"]) for w in weather}
+dry = [p for p in parks if rain[p["id"]] < 8 and "hiking" in p["activities"]]
+found = await asyncio.gather(*[list_campgrounds(park_id=p["id"]) for p in dry])
+offers = sorted((c["price_per_night"], c["name"]) for each in found for c in each)
+text = "\\n".join(f"- {name}: {price} dollars a night" for price, name in offers)
+write_file(path="notes/trip.md", text=text)
+result = {"parks": len(parks), "dry": len(dry), "cheapest": offers[:3]}
 """
 
-_SIGNAL = """\
-import os, signal
+_CARELESS = """\
+from servers.expenses import list_expenses
 
-os.kill(gateway_pid, signal.SIGUSR1)
-result = "sent"
+list_expenses()
 """
+
+_MISTAKE = """\
+from servers.expenses import get_budgets
+
+result = get_budgets()
+"""
+
+_SAVE = """\
+import glob, json
+from collections import defaultdict
+
+rows = json.load(open(glob.glob("results/*.json")[0]))
+same_day = defaultdict(list)
+for row in rows:
+    if 450 <= row["amount"] < 500:
+        same_day[f"{row['employee']}, {row['date']}"].append(row["expense_id"])
+split = {day: found for day, found in same_day.items() if len(found) > 2}
+json.dump(split, open("split.json", "w"))
+result = {day: len(found) for day, found in split.items()}
+"""
+
+_FLAG = """\
+import json
+from servers.expenses import flag_expense
+
+for day, found in json.load(open("split.json")).items():
+    for expense_id in found:
+        flag_expense(expense_id=expense_id, reason="one purchase split up?")
+    print(day, "-", len(found), "flagged")
+"""
+
+_SCRIPT = (
+    _Step("search for tools", "search_tools", {"query": "list expenses"}),
+    _Step("read every row, return what matters", "execute_code", {"code": _AUDIT}),
+    _Step("one run, two servers, calls side by side", "execute_code", {"code": _TRIP}),
+    _Step("careless: return every row", "execute_code", {"code": _CARELESS, "session": _SESSION}),
+    _Step("a mistake", "execute_code", {"code": _MISTAKE, "session": _SESSION}, fails=True),
+    _Step("use the careless run's file, save another", "execute_code", {"code": _SAVE, "session": _SESSION}),
+    _Step("go on from that file, and write", "execute_code", {"code": _FLAG, "session": _SESSION}),
+)
+
+
+class _Paid(NamedTuple):
+    """What one part cost, in tokens."""
+
+    title: str
+    plain: int
+    toolyard: int
 
 
 @click.command()
 def demo() -> int:
-    """Show the sandbox at work.
+    """Show the gateway at work.
 
-    A calculation, a data job, attacks and an endless loop, each with its time. Exit code 1: an attack got through.
+    A scripted agent searches, runs code over three MCP servers and makes mistakes; every token is counted beside what
+    plain MCP would have cost. Then code attacks the sandbox. Exit code 1: an attack got through.
     """
     return run_to_end(_show_all())
 
 
 async def _show_all() -> int:
-    async with _open(DEFAULT.level) as sandbox:
-        ratio = await _show_work(sandbox)
-        await _show_endless_loop(sandbox)
-    # The most permissive level, so that nothing but the kernel stands in the way of the attacks.
-    async with _open(IsolationLevel.DEVELOPMENT) as sandbox:
-        stopped, attempts = await _show_attacks(sandbox)
-    summary = f"{stopped} of {attempts} attacks stopped. A sealed run takes {ratio:.2f} of a bare Python's start."
-    screen.print(plain(summary, "bold green" if stopped == attempts else "bold red"))
+    paid = await _show_agent()
+    _show_costs(paid)
+    screen.rule(plain("Last: code that attacks the sandbox"), align="left", style="dim")
+    stopped, attempts = await show_attacks()
+    screen.print(
+        plain(f"{stopped} of {attempts} attacks stopped.", "bold green" if stopped == attempts else "bold red")
+    )
     return 0 if stopped == attempts else 1
 
 
-@asynccontextmanager
-async def _open(level: IsolationLevel) -> AsyncIterator[Sandbox]:
-    began = time.perf_counter()
-    # Its code is our own, so the weaker tier will do where a container offers no other; the line below names it.
-    async with open_sandbox(LEVELS[level], allow_weaker=True) as sandbox:
-        seconds = time.perf_counter() - began
-        screen.print(plain(f"Sandbox opened in {seconds:.2f} s ({level} level, {sandbox.tier} tier).", "dim"))
-        yield sandbox
-
-
-async def _show_work(sandbox: Sandbox) -> float:
-    """Time work in the sandbox and in a bare Python, in turns; return what the first costs beside an idle one."""
-    orders_csv, medians = _make_orders()
-    table = columns("work", "in the sandbox", "in bare Python", "python3 -c pass", "ratio to that")
-    ratios = []
-    for title, code, context, expected in (
-        ("sum of 1,000 squares", _CALCULATION, {}, sum(n * n for n in range(1_000))),
-        (f"medians of {_ROWS:,} CSV rows", _DATA_JOB, {"orders_csv": orders_csv}, medians),
-    ):
-        same_work = "".join(f"{name} = {value!r}\n" for name, value in context.items()) + code
-        inside, outside, idle = [], [], []
-        for _ in range(_REPEATS):
-            idle.append((await _run_bare("pass"))[0])
-            outside.append((await _run_bare(same_work))[0])
-            inside.append(await _time(sandbox, code, context, expected))
-            await asyncio.sleep(_REFILL_SECONDS)
-        ratios.append(statistics.median(inside) / statistics.median(idle))
-        table.add_row(
-            title, *(_milliseconds(statistics.median(each)) for each in (inside, outside, idle)), f"{ratios[-1]:.2f}"
+async def _show_agent() -> list[_Paid]:
+    async with _open_gateway() as (yard, servers, agent):
+        specs = (await yard.snapshot()).tools.values()
+        surface = (await agent.list_tools()).tools
+        first = _Paid(
+            "definitions and instructions",
+            sum(definition_tokens(spec.name, spec.description, spec.input_schema) for spec in specs),
+            sum(definition_tokens(tool.name, tool.description or "", tool.input_schema) for tool in surface)
+            + tokens.count(agent.instructions or ""),
         )
-    screen.print(table, "")
-    return ratios[0]
-
-
-def _make_orders() -> tuple[str, dict[str, list[float]]]:
-    """Orders as CSV, and by region how many there are and their median."""
-    regions = ("east", "north", "south", "west")
-    orders = [(random.choice(regions), random.randint(1, 500)) for _ in range(_ROWS)]  # noqa: S311
-    text = io.StringIO()
-    rows = csv.writer(text)
-    rows.writerow(("region", "amount"))
-    rows.writerows(orders)
-    amounts = {name: [amount for region, amount in orders if region == name] for name in regions}
-    return text.getvalue(), {name: [len(each), statistics.median(each)] for name, each in amounts.items()}
-
-
-async def _time(sandbox: Sandbox, code: str, context: dict[str, Any], expected: object) -> float:
-    began = time.perf_counter()
-    outcome = await sandbox.run(code, context=context)
-    seconds = time.perf_counter() - began
-    if outcome.result != expected:
-        raise SandboxBroken(f"The sandbox computed {outcome.result!r}, not {expected!r}. {_tell(outcome)}")
-    return seconds
-
-
-async def _show_endless_loop(sandbox: Sandbox) -> None:
-    began = time.perf_counter()
-    outcome = await sandbox.run("while True: pass", limits=Limits(wall_seconds=1))
-    seconds = time.perf_counter() - began
-    table = columns("limit", "what happened in the sandbox", "after")
-    table.add_row("endless loop, 1 s allowed", plain(_tell(outcome), "green"), f"{seconds:.2f} s")
-    screen.print(table, "")
-    if outcome.status != "timeout":
-        raise SandboxBroken(f"An endless loop ended as {outcome.status!r}, not as a timeout.")
-
-
-@dataclass
-class _Target:
-    """What the attacks aim at: a file, a listening port and this process, each of which tells when it was reached."""
-
-    secret: str = field(default_factory=lambda: secrets.token_hex(16))
-    path: str = ""
-    port: int = 0
-    hits: int = 0
-
-    async def answer(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.hits += 1
-        writer.write(self.secret.encode())
-        await writer.drain()
-        writer.close()
-
-
-async def _show_attacks(sandbox: Sandbox) -> tuple[int, int]:
-    """Run each attack outside and inside; return how many were stopped, and of how many."""
-    table = columns("attack", "outside", "what happened in the sandbox", "after")
-    stopped = 0
-    async with _open_target() as target:
-        attacks = (
-            ("read a file of the host", f"path = {target.path!r}\n{_READ_FILE}"),
-            ("connect to a port of the host", f"port = {target.port}\n{_CONNECT}"),
-            ("send the gateway a signal", f"gateway_pid = {os.getpid()}\n{_SIGNAL}"),
+        screen.print(
+            plain(
+                f"{len(servers)} MCP servers with {len(specs)} tools are behind toolyard. A client of plain MCP reads "
+                f"{first.plain:,} tokens of definitions before it begins, a client of toolyard {first.toolyard:,}."
+            )
         )
-        for title, code in attacks:
-            target.hits = 0
-            _, printed = await _run_bare(f"{code}\nprint(result)")
-            if not (target.hits or target.secret in printed):
-                raise SandboxBroken(f"The attack {title!r} does not even work outside the sandbox.")
-            target.hits = 0
-            began = time.perf_counter()
-            outcome = await sandbox.run(code)
-            seconds = time.perf_counter() - began
-            got_through = outcome.ok or target.hits > 0 or target.secret in f"{outcome.result}{outcome.output}"
-            stopped += not got_through
-            verdict = plain("got through", "bold red") if got_through else plain(_tell(outcome), "green")
-            table.add_row(title, "works", verdict, _milliseconds(seconds))
-    screen.print(table, "")
-    return stopped, len(attacks)
+        seen: dict[str, int] = {}
+        return [first, *[await _show_step(agent, servers, step, seen) for step in _SCRIPT]]
+
+
+async def _show_step(agent: Client, servers: list["_Weighed"], step: _Step, seen: dict[str, int]) -> _Paid:
+    screen.print()
+    screen.rule(plain(step.title), align="left", style="dim")
+    code = step.arguments.get("code")
+    screen.print(plain(code.rstrip() if code else f"{step.tool}({step.arguments['query']!r})", "cyan"))
+    result = await agent.call_tool(step.tool, step.arguments)
+    text = text_of(result)
+    if result.is_error != step.fails:
+        raise SandboxBroken(f"A step of the demo went otherwise than planned: {text}")
+    passed = [each for server in servers for each in server.take()]
+    own = json_tokens(step.arguments) + tokens.count(text)
+    new, known = await asyncio.to_thread(_weigh, passed, seen)
+    screen.print(plain(_beginning(text), "red" if step.fails else "green"))
+    through = f"{len(passed)} tool calls of {new + known:,} tokens stayed behind it" if passed else "no tool was called"
+    screen.print(plain(f"The agent paid {own:,} tokens; {through}.", "bold"))
+    return _Paid(step.title, new, own)
+
+
+def _weigh(passed: list[str], seen: dict[str, int]) -> tuple[int, int]:
+    """What calls and answers cost in a context: those that are new to it, and those that it holds already."""
+    known = sum(seen[each] for each in passed if each in seen)
+    new = {each: tokens.count(each) for each in passed if each not in seen}
+    seen.update(new)
+    return sum(new.values()), known
+
+
+def _beginning(text: str) -> str:
+    """As much of what the agent read as a screen bears."""
+    shown = "\n".join(text.splitlines()[:_SHOWN_LINES])[:_SHOWN_CHARACTERS]
+    return shown if shown == text else f"{shown}…\n(the agent read {len(text) - len(shown):,} characters more)"
+
+
+def _show_costs(paid: list[_Paid]) -> None:
+    screen.print()
+    screen.rule(plain("What it cost"), align="left", style="dim")
+    table = columns("", "plain MCP, tokens", "toolyard, tokens")
+    for part in paid:
+        table.add_row(plain(part.title), f"{part.plain:,}", f"{part.toolyard:,}")
+    before, after = sum(part.plain for part in paid), sum(part.toolyard for part in paid)
+    table.add_row("together", f"{before:,}", f"{after:,}", style="bold")
+    table.add_row("in dollars, assumed price", f"${tokens.dollars(before):.4f}", f"${tokens.dollars(after):.4f}")
+    screen.print(table)
+    note = (
+        f"{1 - after / before:.1%} fewer tokens. Counted in this run with {tokens.TOKENIZER}; an answer that plain MCP "
+        f"has in its context already is not counted again. Assumed: ${tokens.DOLLARS_PER_MILLION:g} per million tokens."
+    )
+    screen.print(plain(note, "dim"), "")
+
+
+class _Weighed(Upstream):
+    """An upstream that keeps what passed: with plain MCP, all of it would have been in the agent's context."""
+
+    def __init__(self, config: UpstreamConfig) -> None:
+        super().__init__(config)
+        self._passed: list[str] = []
+
+    async def call(
+        self,
+        tool: str,
+        arguments: dict[str, Any],
+        *,
+        timeout_seconds: float | None = None,
+        on_progress: OnProgress | None = None,
+        unwrap: bool = False,
+    ) -> Answer:
+        answer = await super().call(
+            tool, arguments, timeout_seconds=timeout_seconds, on_progress=on_progress, unwrap=unwrap
+        )
+        self._passed.append(msgspec.json.encode([arguments, answer.value]).decode())
+        return answer
+
+    def take(self) -> list[str]:
+        """The calls since the last time, each with its answer."""
+        passed, self._passed = self._passed, []
+        return passed
 
 
 @asynccontextmanager
-async def _open_target() -> AsyncIterator[_Target]:
-    target = _Target()
-    with _secret_file(target), _counted_signals(target):
-        async with await asyncio.start_server(target.answer, "127.0.0.1", 0) as server:
-            target.port = server.sockets[0].getsockname()[1]
-            yield target
-
-
-@contextmanager
-def _secret_file(target: _Target) -> Iterator[None]:
-    with tempfile.NamedTemporaryFile("w", prefix="toolyard-demo-", encoding="utf-8") as file:
-        file.write(target.secret)
-        file.flush()
-        target.path = file.name
-        yield
-
-
-@contextmanager
-def _counted_signals(target: _Target) -> Iterator[None]:
-    def count(*_: object) -> None:
-        target.hits += 1
-
-    before = signal.signal(signal.SIGUSR1, count)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-
-
-async def _run_bare(code: str) -> tuple[float, str]:
-    """Run code with the system's Python, outside any sandbox; return the seconds it took and what it printed."""
-    command = [_bare_python(), "-c", code]
-
-    def run() -> tuple[float, str]:
-        began = time.perf_counter()
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False, env={}, timeout=30
-        )
-        return time.perf_counter() - began, done.stdout.decode(errors="replace")
-
-    return await asyncio.to_thread(run)
-
-
-def _bare_python() -> str:
-    """The system's interpreter itself: a version manager's shim would cost several times as much."""
-    system = Path("/usr/bin/python3")
-    return str(system if system.exists() else Path(sys.executable).resolve())
-
-
-def _tell(outcome: Outcome) -> str:
-    return f"{outcome.failure.type}: {outcome.failure.message}" if outcome.failure else f"result {outcome.result!r}"
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{seconds * 1_000:.1f} ms"
+async def _open_gateway() -> AsyncIterator[tuple[Yard, list[_Weighed], Client]]:
+    """The gateway over the example servers, and a client in the place of the agent; all of it gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="toolyard-demo-") as folder:
+        place = Path(folder)
+        files = place / "files"
+        files.mkdir()
+        servers = {name: _Weighed(config) for name, config in demo_upstreams(files).items()}
+        config = Config(store=StoreConfig(path=place / "toolyard.db"), sandbox=SandboxConfig(allow_weaker=True))
+        async with (
+            open_yard(config, upstreams=servers) as yard,
+            Client(build_server(yard, config.surface)) as agent,
+        ):
+            yield yard, list(servers.values()), agent

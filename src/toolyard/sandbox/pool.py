@@ -44,6 +44,8 @@ class PoolOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Forks after which the zygote is executed afresh."""
     sessions: int = 64
     """Sessions that may keep a workspace at once."""
+    session_idle_seconds: float = 3_600.0
+    """A session that was unused for so long makes room when another one needs it; its files are then gone."""
 
     def __post_init__(self) -> None:
         for field, low in (("size", 0), ("running", 1), ("recycle_after", 1), ("sessions", 0)):

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import os
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -23,6 +24,7 @@ class Sessions:
     def __init__(self) -> None:
         self._workspaces: dict[str, Workspace] = {}
         self._runs: dict[str, int] = {}
+        self._used: dict[str, float] = {}
         self._making = asyncio.Lock()
         self._numbers = itertools.count(1)
 
@@ -52,6 +54,7 @@ class Sessions:
             yield workspace
         finally:
             self._runs[session] -= 1
+            self._used[session] = time.monotonic()
 
     async def remove(self, session: str) -> None:
         """Delete a session's workspace. Raises `InvalidRequest` while a run of it is under way."""
@@ -62,6 +65,7 @@ class Sessions:
                 raise InvalidRequest(f"A run of session {session!r} is under way. Wait for it or cancel it first.")
             del self._workspaces[session]
             self._runs.pop(session, None)
+            self._used.pop(session, None)
             if workspace.directory is None and self.pool.zygote.is_alive:
                 await self.pool.zygote.remove_workspace(workspace.number)
         await asyncio.to_thread(workspace.close)
@@ -98,11 +102,24 @@ class Sessions:
     async def _open(self, session: str) -> Workspace:
         async with self._making:
             if session not in self._workspaces:
-                most = self.pool.options.sessions
-                if len(self._workspaces) >= most:
-                    raise InvalidRequest(f"{most} sessions have a workspace, the most there can be. Remove one.")
+                await self._make_room()
                 self._workspaces[session] = await self._make(session, next(self._numbers))
+                self._used[session] = time.monotonic()
             return self._workspaces[session]
+
+    async def _make_room(self) -> None:
+        """Give up the session that was unused longest, if there are too many and that was long enough."""
+        most, idle_seconds = self.pool.options.sessions, self.pool.options.session_idle_seconds
+        if len(self._workspaces) < most:
+            return
+        idle = [session for session in self._workspaces if not self._runs.get(session)]
+        oldest = min(idle, key=lambda session: self._used[session], default=None)
+        if oldest is None or time.monotonic() - self._used[oldest] < idle_seconds:
+            raise InvalidRequest(
+                f"{most} sessions have a workspace, the most there can be. Use one of them again, or wait: one that is "
+                f"unused for {idle_seconds:g} s makes room."
+            )
+        await self.remove(oldest)
 
     async def _make(self, session: str, number: int) -> Workspace:
         pool = self.pool

@@ -3,11 +3,12 @@
 Every request passes one gate first: an expected Host, an expected Origin, and off loopback a bearer token.
 """
 
+import asyncio
 import contextlib
 import hmac
 import ipaddress
 import socket
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 import uvicorn
@@ -39,9 +40,14 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def build_app(
-    server: Server[Any], settings: HttpConfig, *, host: str, is_ready: "Readiness", tokens: Mapping[str, str]
+    server: Server[Any],
+    settings: HttpConfig,
+    *,
+    host: str,
+    tokens: Mapping[str, str],
+    sandbox: "asyncio.Future[Any] | None",
 ) -> ASGIApp:
-    """The whole HTTP side over an MCP server."""
+    """The whole HTTP side over an MCP server; `sandbox` is done when code can be run, and None where none is."""
     hosts = [*_own_names(host), *settings.allowed_hosts]
     origins = [f"{scheme}://{name}" for name in _own_names(host) for scheme in ("http", "https")]
     security = TransportSecuritySettings(
@@ -53,30 +59,31 @@ def build_app(
         streamable_http_path="/mcp",
         transport_security=security,
         max_request_body_size=settings.max_request_bytes,
-        custom_starlette_routes=[Route("/healthz", _healthy), Route("/readyz", is_ready)],
+        custom_starlette_routes=[Route("/healthz", _healthy), Route("/readyz", _readiness(sandbox))],
     )
     return _Gate(app, security, tokens)
 
 
-class Readiness:
-    """Answers whether code can be run: the sandbox stands."""
+def _readiness(sandbox: "asyncio.Future[Any] | None") -> Callable[[Request], Awaitable[Response]]:
+    """Answers whether code can be run: 200 when the sandbox stands, 503 with the reason when it does not."""
 
-    def __init__(self, sandbox: Any) -> None:
-        self._sandbox = sandbox
-
-    async def __call__(self, request: Request) -> Response:
-        """200 when it does, 503 with the reason when it does not."""
-        if not self._sandbox.done():
-            return JSONResponse({"ready": False, "reason": "The sandbox is being built."}, status_code=503)
-        error = self._sandbox.exception()
-        if error is not None:
-            return JSONResponse({"ready": False, "reason": str(error)}, status_code=503)
+    async def ready(request: Request) -> Response:
+        reason = None
+        if sandbox is not None:
+            if not sandbox.done():
+                reason = "The sandbox is being built."
+            elif sandbox.cancelled() or sandbox.exception() is not None:
+                reason = str("The gateway is closing." if sandbox.cancelled() else sandbox.exception())
+        if reason is not None:
+            return JSONResponse({"ready": False, "reason": reason}, status_code=503)
         return JSONResponse({"ready": True})
+
+    return ready
 
 
 @contextlib.asynccontextmanager
 async def open_http(
-    server: Server[Any], settings: HttpConfig, *, address: tuple[str, int], sandbox: Any
+    server: Server[Any], settings: HttpConfig, *, address: tuple[str, int], sandbox: "asyncio.Future[Any] | None"
 ) -> AsyncIterator[tuple[str, "_Uvicorn"]]:
     """Listen at `address`; gives the URL of `/mcp` and the server to be awaited.
 
@@ -98,7 +105,7 @@ async def open_http(
     except OSError as error:
         raise InvalidRequest(f"{host}:{port} cannot be listened at: {error.strerror or error}. Use another.") from None
     with listener:
-        app = build_app(server, settings, host=host, is_ready=Readiness(sandbox), tokens=tokens)
+        app = build_app(server, settings, host=host, tokens=tokens, sandbox=sandbox)
         config = uvicorn.Config(
             app,
             log_level="warning",

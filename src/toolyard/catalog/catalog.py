@@ -1,0 +1,216 @@
+"""Which tools exist, under which names, and whether each is still defined as it was.
+
+A listing becomes visible when it is on disk, as a new `Snapshot`; who holds an older one keeps it unchanged.
+"""
+
+import asyncio
+import hashlib
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from toolyard.catalog.names import assign, full_name, function_name, identifier, tool_part, upstream_part
+from toolyard.catalog.prose import one_line
+from toolyard.catalog.recent import Recent
+from toolyard.catalog.snapshot import Snapshot
+from toolyard.store import Store
+from toolyard.values import Definition, ToolSpec
+
+__all__ = ("Catalog", "Change", "Subscriber")
+
+_DEFINITION_BYTES = 1 << 20
+_WARNINGS = 100
+_GONE = 10_000
+_DEFINED = ("title", "description", "input_schema", "output_schema", "annotations")
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What a listing changed, by full names. It is false if nothing did."""
+
+    upstream: str
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    """Tools that exist as before and are defined otherwise."""
+    digests: dict[str, tuple[str | None, str | None]] = {}
+    """Before and after, for each of them."""
+
+    def __bool__(self) -> bool:
+        return bool(self.digests)
+
+
+Subscriber = Callable[[Snapshot, Change], None]
+
+
+class Catalog:
+    """The tools of all upstreams. Without a store nothing outlives the process."""
+
+    def __init__(self, store: Store | None = None) -> None:
+        self._store = store
+        self._snapshot = Snapshot({})
+        self._modules: dict[str, str] = {}
+        self._prefixes: dict[str, str] = {}
+        self._warnings: dict[str, deque[str]] = {}
+        self._gone: Recent[tuple[str, str], str] = Recent(_GONE)  # digests of tools that an upstream took away
+        self._subscribers: list[Subscriber] = []
+        self._updating = asyncio.Lock()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """All tools as they are now."""
+        return self._snapshot
+
+    def changes_of(self, upstream: str) -> tuple[str, ...]:
+        """What happened to the definitions of an upstream that somebody should look at, newest last."""
+        return tuple(self._warnings.get(upstream, ()))
+
+    def subscribe(self, callback: Subscriber) -> Callable[[], None]:
+        """Call `callback` with each new snapshot and what changed, right after; the return value ends that."""
+        self._subscribers.append(callback)
+        return lambda: self._subscribers.remove(callback)
+
+    async def load(self, upstreams: Iterable[str] | None = None) -> Snapshot:
+        """Take over what the store knows of `upstreams`, and forget all others; `None` keeps every one."""
+        async with self._updating:
+            known = await self._store.load_tools() if self._store else dict(self._snapshot.by_upstream)
+            wanted = set(known) if upstreams is None else set(upstreams)
+            forgotten = known.keys() - wanted
+            if forgotten and self._store:
+                await self._store.drop_tools(sorted(forgotten))
+            kept = {upstream: tuple(specs) for upstream, specs in known.items() if upstream in wanted}
+            first = {upstream: specs[0] for upstream, specs in kept.items() if specs}
+            self._modules = {upstream: spec.module for upstream, spec in first.items()}
+            self._prefixes = {upstream: spec.full_name.split("__")[1] for upstream, spec in first.items()}
+            self._name_upstreams(wanted)
+            self._snapshot = Snapshot(kept)
+            return self._snapshot
+
+    async def update(self, upstream: str, definitions: Sequence[Definition]) -> Change:
+        """Take over a whole listing of `upstream`. It is stored before it can be seen; one like the last costs little.
+
+        A definition that cannot be stored, or is over a mebibyte, is left out with a warning; of two tools with the
+        same name the first counts.
+
+        Raises:
+            StoreError: It could not be stored; the catalog is as before.
+        """
+        async with self._updating:
+            before = {spec.name: spec for spec in self._snapshot.by_upstream.get(upstream, ())}
+            digests, listed, warnings = _read(definitions)
+            same = {name: spec for name, spec in before.items() if digests.get(name) == spec.digest}
+            if len(same) == len(before) == len(digests):
+                self._warn(upstream, warnings)
+                return Change(upstream=upstream)
+            self._name_upstreams({upstream})
+            fresh = self._specs(upstream, before, {name: listed[name] for name in digests}, digests)
+            specs = [same.get(spec.name, spec) for spec in fresh]
+            if self._store:
+                await self._store.save_tools(upstream, specs)
+            change = _compare(upstream, before, {spec.name: spec for spec in specs})
+            self._warn(upstream, warnings + self._suspicions(before, specs))
+            for name in before.keys() - digests.keys():
+                self._gone.put((upstream, name), before[name].digest)
+            self._snapshot = Snapshot({**self._snapshot.by_upstream, upstream: specs})
+        for callback in tuple(self._subscribers):
+            callback(self._snapshot, change)
+        return change
+
+    def _name_upstreams(self, upstreams: set[str]) -> None:
+        every = upstreams | self._modules.keys()
+        if every != self._modules.keys():
+            self._modules = assign(every, lambda name: identifier(name, fallback="server"), kept=self._modules)
+            self._prefixes = assign(every, upstream_part, kept=self._prefixes)
+
+    def _specs(
+        self, upstream: str, before: dict[str, ToolSpec], listed: dict[str, Definition], digests: dict[str, str]
+    ) -> list[ToolSpec]:
+        prefix = self._prefixes[upstream]
+        start = len(full_name(prefix, ""))
+        parts = assign(
+            listed,
+            lambda name: tool_part(name, upstream=prefix),
+            kept={name: spec.full_name[start:] for name, spec in before.items()},
+        )
+        functions = assign(listed, function_name, kept={name: spec.function for name, spec in before.items()})
+        return [
+            ToolSpec(
+                upstream=upstream,
+                name=name,
+                full_name=full_name(prefix, parts[name]),
+                module=self._modules[upstream],
+                function=functions[name],
+                digest=digests[name],
+                **{field: getattr(definition, field) for field in _DEFINED},
+            )
+            for name, definition in listed.items()
+        ]
+
+    def _suspicions(self, before: dict[str, ToolSpec], specs: list[ToolSpec]) -> list[str]:
+        """A word about each tool whose definition is not the one it had."""
+        found = []
+        for spec in specs:
+            known = before.get(spec.name)
+            if known is not None and known.digest != spec.digest:
+                fields = [field for field in _DEFINED if getattr(known, field) != getattr(spec, field)]
+                where = f"{', '.join(fields)}, " if fields else ""
+                found.append(
+                    f"The definition of {spec.full_name} changed ({where}{_marks(known.digest, spec.digest)})."
+                )
+            elif known is None:
+                digest = self._gone.find((spec.upstream, spec.name))
+                if digest not in (None, spec.digest):
+                    marks = _marks(str(digest), spec.digest)
+                    found.append(f"{spec.full_name} was taken away and came back with another definition ({marks}).")
+        return found
+
+    def _warn(self, upstream: str, warnings: list[str]) -> None:
+        kept = self._warnings.setdefault(upstream, deque(maxlen=_WARNINGS))
+        kept.extend(warning for warning in warnings if warning not in kept)
+
+
+def _read(definitions: Sequence[Definition]) -> tuple[dict[str, str], dict[str, Definition], list[str]]:
+    """The digests and definitions by name, and a warning for each that cannot be used."""
+    digests: dict[str, str] = {}
+    listed: dict[str, Definition] = {}
+    warnings = []
+    for definition in definitions:
+        if definition.name in digests:
+            continue
+        try:
+            canonical = msgspec.json.encode(definition, order="sorted")
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
+            reason = f"it cannot be written as JSON ({type(error).__name__})"
+        else:
+            if len(canonical) <= _DEFINITION_BYTES:
+                digests[definition.name] = hashlib.sha256(canonical).hexdigest()
+                listed[definition.name] = definition
+                continue
+            reason = f"its definition has {len(canonical)} bytes, more than {_DEFINITION_BYTES}"
+        warnings.append(f"The tool {one_line(definition.name, limit=80)!r} was left out: {reason}.")
+    return digests, listed, warnings
+
+
+def _compare(upstream: str, before: dict[str, ToolSpec], after: dict[str, ToolSpec]) -> Change:
+    digests: dict[str, tuple[str | None, str | None]] = {}
+    added, removed, changed = [], [], []
+    for name, spec in after.items():
+        known = before.get(name)
+        if known is None:
+            added.append(spec.full_name)
+        elif known.digest != spec.digest:
+            changed.append(spec.full_name)
+        else:
+            continue
+        digests[spec.full_name] = (known.digest if known else None, spec.digest)
+    for name, spec in before.items():
+        if name not in after:
+            removed.append(spec.full_name)
+            digests[spec.full_name] = (spec.digest, None)
+    return Change(
+        upstream=upstream, added=tuple(added), removed=tuple(removed), changed=tuple(changed), digests=digests
+    )
+
+
+def _marks(before: str, after: str) -> str:
+    return f"{before[:12]} is now {after[:12]}"

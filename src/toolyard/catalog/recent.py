@@ -1,0 +1,33 @@
+"""A bounded memory of what was computed: what was not used for longest goes first."""
+
+from collections import OrderedDict
+from typing import Generic, TypeVar
+
+__all__ = ("Recent",)
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+class Recent(Generic[_Key, _Value]):
+    """At most `capacity` values by key."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._values: OrderedDict[_Key, _Value] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def find(self, key: _Key) -> _Value | None:
+        """The value of `key`, if it is still known."""
+        value = self._values.get(key)
+        if value is not None:
+            self._values.move_to_end(key)
+        return value
+
+    def put(self, key: _Key, value: _Value) -> None:
+        """Remember `value`."""
+        self._values[key] = value
+        if len(self._values) > self._capacity:
+            self._values.popitem(last=False)

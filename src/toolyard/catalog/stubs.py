@@ -1,0 +1,148 @@
+"""Tools as Python source: a function per tool, a package per upstream.
+
+What an upstream wrote gets into these files only as literals, docstrings and names that were made here, so that no text
+of it is ever executed. One file costs microseconds and is kept: an unchanged tool is not written again.
+"""
+
+from toolyard.catalog.parameters import Parameter, note, parameters, rest
+from toolyard.catalog.prose import docstring_text, literal, one_line, plain, wrap
+from toolyard.catalog.recent import Recent
+from toolyard.catalog.shapes import annotation, shape, unwrapped
+from toolyard.catalog.snapshot import Snapshot
+from toolyard.values import ToolSpec
+
+__all__ = ("parameter_notes", "returns", "signature", "stub_files")
+
+_WIDTH = 100
+_SUMMARY_CHARACTERS = 120
+_DESCRIPTION_CHARACTERS = 2000
+_NOTES_CHARACTERS = 2000
+_SIGNATURE_CHARACTERS = 2000
+
+# (names and digest) -> the file, and the line about it in its package
+_written: Recent[tuple[str, ...], tuple[str, str]] = Recent(20_000)
+
+
+def stub_files(snapshot: Snapshot) -> dict[str, str]:
+    """Relative path -> text of every file under `servers`."""
+    files: dict[str, str] = {}
+    modules = []
+    for upstream, specs in snapshot.by_upstream.items():
+        if not specs:
+            continue
+        module = specs[0].module
+        lines = []
+        for spec in specs:
+            text, line = _file(spec)
+            files[f"{module}/{spec.function}.py"] = text
+            lines.append(line)
+        title = f"Tools of the server `{plain(upstream, limit=60)}`. Import them: from servers.{module} import …"
+        files[f"{module}/__init__.py"] = _package(title, lines, [spec.function for spec in specs])
+        modules.append((module, f"{module}: {len(specs)} tool{'s' if len(specs) > 1 else ''}"))
+    modules.sort()
+    title = "A package per tool server; the text of each lists its functions, as does /servers/<name>/__init__.py."
+    files["__init__.py"] = _package(title, [line for _, line in modules], [module for module, _ in modules])
+    return files
+
+
+def signature(spec: ToolSpec) -> str:
+    """The call of a tool on one line: `list_expenses(user_id: str, limit: int | None = None) -> list[Any]`."""
+    text = _call(spec, parameters(spec))
+    return text if len(text) <= _SIGNATURE_CHARACTERS else text[:_SIGNATURE_CHARACTERS] + "…"
+
+
+def parameter_notes(spec: ToolSpec) -> dict[str, str]:
+    """What each parameter means, by its Python name; those of which nothing is said are left out."""
+    notes: dict[str, str] = {}
+    room = _NOTES_CHARACTERS
+    for parameter in parameters(spec):
+        text = note(parameter, spec)
+        if text and room > 0:
+            notes[parameter.name] = text
+            room -= len(parameter.name) + len(text)
+    return notes
+
+
+def returns(spec: ToolSpec) -> str:
+    """The declared shape of a tool's answer, such as `[{"id": int, "note": str | None}]`; `Any` if it has none."""
+    return shape(unwrapped(spec.output_schema), spec.output_schema or {})
+
+
+def _file(spec: ToolSpec) -> tuple[str, str]:
+    key = (spec.full_name, spec.module, spec.function, spec.digest)
+    known = _written.find(key)
+    if known is None:
+        summary = one_line(spec.description or spec.title, limit=_SUMMARY_CHARACTERS)
+        known = _stub(spec, summary), f"{spec.function}: {summary}" if summary else spec.function
+        _written.put(key, known)
+    return known
+
+
+def _stub(spec: ToolSpec, summary: str) -> str:
+    taken = parameters(spec)
+    renamed = {parameter.name: parameter.key for parameter in taken if parameter.name != parameter.key}
+    mapping = ", ".join(f"{literal(name)}: {_key_literal(key)}" for name, key in renamed.items())
+    source = f"(server `{plain(spec.upstream, limit=60)}`, tool `{one_line(spec.name, limit=80)}`)"
+    return (
+        f'"""{docstring_text(f"{summary}  {source}".lstrip())}"""\n'
+        "from typing import Any, Literal\n\n"
+        "from toolyard_guest import tool\n\n\n"
+        f"@tool({literal(spec.full_name)}{f', {{{mapping}}}' if mapping else ''})\n"
+        f"def {_call(spec, taken)}:\n"
+        f'    """{docstring_text(_documentation(spec, taken))}\n'
+        '    """\n'
+        "    ...\n"
+    )
+
+
+def _call(spec: ToolSpec, taken: tuple[Parameter, ...]) -> str:
+    inside = [parameter.text for parameter in taken]
+    others = rest(spec)
+    if others is not None:
+        name, names = "arguments", {parameter.name for parameter in taken}
+        while name in names:
+            name += "_"
+        inside.append(f"**{name}: {others}")
+    answer = annotation(unwrapped(spec.output_schema), spec.output_schema or {})
+    return f"{spec.function}({', '.join(inside)}) -> {answer}"
+
+
+def _documentation(spec: ToolSpec, taken: tuple[Parameter, ...]) -> str:
+    text = plain(spec.description or spec.title, limit=_DESCRIPTION_CHARACTERS)
+    if len(spec.description) > _DESCRIPTION_CHARACTERS:
+        text += f'\n\nThe rest: search_tools("{spec.full_name}", detail_level="full")'
+    lines = wrap(text or "The server says nothing about this tool.", width=_WIDTH, indent="    ")
+    lines[0] = lines[0].lstrip()
+    noted = [line for parameter in taken if (said := note(parameter, spec)) for line in _entry(parameter.name, said)]
+    if noted:
+        lines += ["", "    Args:", *_within(noted, spec)]
+    answer = returns(spec)
+    if answer != "Any":
+        lines += ["", "    Returns:", *wrap(answer, width=_WIDTH, indent="        ")]
+    return "\n".join(lines)
+
+
+def _entry(name: str, said: str) -> list[str]:
+    return wrap(f"{name}: {said}", width=_WIDTH, indent="        ", hanging="    ")
+
+
+def _within(lines: list[str], spec: ToolSpec) -> list[str]:
+    """As many of `lines` as a docstring should hold."""
+    room = _NOTES_CHARACTERS
+    for number, line in enumerate(lines):
+        room -= len(line)
+        if room < 0:
+            return [*lines[:number], f'        … The rest: search_tools("{spec.full_name}", detail_level="full")']
+    return lines
+
+
+def _package(title: str, lines: list[str], names: list[str]) -> str:
+    listed = docstring_text("\n".join([title, "", *lines]))
+    return (
+        f'"""{listed}\n"""\n\n__all__ = ({", ".join(f"{literal(name)}" for name in names)}{"," * (len(names) == 1)})\n'
+    )
+
+
+def _key_literal(key: str) -> str:
+    """A parameter's own name, of whatever length: it is sent as it is."""
+    return literal(key) or repr(key)

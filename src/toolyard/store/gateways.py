@@ -1,0 +1,88 @@
+"""Which gateways use a store, and what becomes of the executions of one that is gone.
+
+Each holds a lock on a file of its own in `<store>.d` for as long as it lives; the kernel lets go of it when the process
+ends, however it ends. Whose lock can be taken is gone. Opening happens one at a time, under a lock in the same folder.
+"""
+
+import fcntl
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+from toolyard.errors import StoreError
+from toolyard.store.database import BUSY_SECONDS, connect, explain
+
+__all__ = ("open_as_gateway",)
+
+_POLL_SECONDS = 0.01
+
+
+@contextmanager
+def open_as_gateway(path: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
+    """A connection that writes and the id of this gateway, whose running executions no other one declares lost.
+
+    Raises:
+        StoreError: The store cannot be opened.
+    """
+    with ExitStack() as held:
+        try:
+            connection, owner = _enter(path, held)
+        except (OSError, sqlite3.Error) as error:
+            raise explain(path, "opened", error) from error
+        yield connection, owner
+
+
+def _enter(path: Path, held: ExitStack) -> tuple[sqlite3.Connection, str]:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = path.with_name(f"{path.name}.d")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with ExitStack() as opening:
+        if not _lock(folder / "opening", opening, wait_seconds=BUSY_SECONDS):
+            raise StoreError(f"The store {str(path)!r} is being opened by another program. End it, or wait for it.")
+        connection = held.enter_context(closing(connect(path)))
+        _declare_lost(connection, alive=_find_alive(folder))
+        owner = secrets.token_hex(8)
+        own = folder / f"{owner}.lock"
+        _lock(own, held)
+        held.callback(own.unlink, missing_ok=True)
+    return connection, owner
+
+
+def _find_alive(folder: Path) -> list[str]:
+    """The gateways that hold their lock; the files of the others are removed."""
+    alive = []
+    for file in folder.glob("*.lock"):
+        with ExitStack() as lock:
+            if _lock(file, lock):
+                file.unlink(missing_ok=True)
+            else:
+                alive.append(file.stem)
+    return alive
+
+
+def _declare_lost(connection: sqlite3.Connection, *, alive: list[str]) -> None:
+    marks = ", ".join("?" * len(alive))
+    connection.execute(
+        f"UPDATE executions SET status = 'lost' WHERE status = 'running' AND owner NOT IN ({marks})",  # noqa: S608
+        alive,
+    )
+
+
+def _lock(file: Path, held: ExitStack, *, wait_seconds: float = 0) -> bool:
+    """Hold the lock on `file`, which is made if need be, until `held` is closed; False if somebody else holds it."""
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    held.callback(os.close, descriptor)
+    deadline = time.monotonic() + wait_seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_POLL_SECONDS)
+        else:
+            return True

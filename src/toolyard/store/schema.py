@@ -1,0 +1,80 @@
+"""The tables, as numbered migrations: the one at index n leads from schema n to n + 1.
+
+A released migration is never changed. Types and statements are kept to what PostgreSQL understands too, except `BLOB`.
+"""
+
+__all__ = ("APPLICATION_ID", "MIGRATIONS")
+
+APPLICATION_ID = 0x79617264
+"""Marks a database file as ours: `yard`."""
+
+MIGRATIONS: tuple[str, ...] = (
+    """
+    CREATE TABLE codes (
+        sha256 TEXT PRIMARY KEY,
+        code BLOB NOT NULL
+    );
+
+    CREATE TABLE executions (
+        execution_id TEXT PRIMARY KEY,
+        owner TEXT NOT NULL,
+        principal TEXT NOT NULL,
+        session TEXT NOT NULL,
+        code_sha256 TEXT NOT NULL REFERENCES codes (sha256),
+        context TEXT,
+        context_cut INTEGER NOT NULL,
+        started_at DOUBLE PRECISION NOT NULL,
+        ended_at DOUBLE PRECISION,
+        status TEXT NOT NULL,
+        outcome TEXT,
+        catalog_version TEXT NOT NULL,
+        background INTEGER NOT NULL
+    );
+    CREATE INDEX executions_by_time ON executions (started_at, execution_id);
+    CREATE INDEX executions_by_principal ON executions (principal, started_at, execution_id);
+    CREATE INDEX executions_running ON executions (owner) WHERE status = 'running';
+
+    -- No reference to executions and no unique number: a call that was made is kept, whatever else went wrong.
+    CREATE TABLE calls (
+        execution_id TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        tool TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        arguments TEXT,
+        arguments_cut INTEGER NOT NULL,
+        answer TEXT,
+        answer_cut INTEGER NOT NULL,
+        answer_bytes INTEGER NOT NULL,
+        error TEXT,
+        started_at DOUBLE PRECISION NOT NULL,
+        seconds DOUBLE PRECISION NOT NULL
+    );
+    CREATE INDEX calls_by_execution ON calls (execution_id, number);
+
+    CREATE TABLE tools (
+        upstream TEXT NOT NULL,
+        position INTEGER NOT NULL,
+        digest TEXT NOT NULL,
+        spec TEXT NOT NULL,
+        PRIMARY KEY (upstream, position)
+    );
+
+    CREATE TABLE tool_definitions (
+        upstream TEXT NOT NULL,
+        name TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        spec TEXT NOT NULL,
+        first_seen DOUBLE PRECISION NOT NULL,
+        last_seen DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (upstream, name, digest)
+    );
+    CREATE INDEX tool_definitions_by_time ON tool_definitions (upstream, last_seen);
+
+    CREATE TABLE vectors (
+        model TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        vector BLOB NOT NULL,
+        PRIMARY KEY (model, digest)
+    );
+    """,
+)

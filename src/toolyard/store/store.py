@@ -1,0 +1,145 @@
+"""The store as the rest of the gateway sees it."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from toolyard.store import rows
+from toolyard.store.reader import Reader
+from toolyard.store.writer import Write, Writer
+from toolyard.values import CallRecord, ExecutionRecord, ToolSpec
+
+__all__ = ("Store", "open_store")
+
+_ROW_BYTES = 1024
+"""What a row takes in memory beside its large values, roughly."""
+
+
+@asynccontextmanager
+async def open_store(path: Path) -> AsyncIterator["Store"]:
+    """Opens the store at `path`, making it if need be; closing it writes what waits.
+
+    Executions that were running in a gateway that is gone become `lost`. Several gateways may have the same store open.
+
+    Raises:
+        StoreError: It cannot be opened, or what waits cannot be written when it is closed.
+    """
+    path = await asyncio.to_thread(path.resolve)  # locks lie beside the file, whatever links lead to it
+    writer = Writer(path)
+    reader = Reader(path)
+    try:
+        await writer.open()
+        yield Store(writer, reader)
+    finally:
+        try:
+            await reader.close()
+        finally:
+            await writer.close()
+
+
+class Store:
+    """One database, for the event loop that opened it.
+
+    `record_*` only enqueue: they cost about a microsecond and never wait. A record, with all that is in it, must not be
+    changed afterwards. Readers see what is on disk: `flush` first to read what was just recorded.
+    """
+
+    def __init__(self, writer: Writer, reader: Reader) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    # The journal
+
+    def record_start(self, record: ExecutionRecord) -> None:
+        """Record an execution that begins. While it is `running` it is taken for lost once this gateway is gone."""
+        self._record_execution(record)
+
+    def record_call(self, record: CallRecord) -> None:
+        """Record a call that is over. An answer or arguments over 64 KiB are left out; `answer_bytes` is kept."""
+        size_bytes = record.answer_bytes
+        if size_bytes > rows.CALL_VALUE_BYTES:
+            record = msgspec.structs.replace(record, answer=None)  # it need not wait in memory either
+            size_bytes = 0
+        self._writer.put(partial(rows.write_call, record=record), size_bytes + _ROW_BYTES)
+
+    def record_end(self, record: ExecutionRecord) -> None:
+        """Record an execution that is over, in the place of what `record_start` recorded."""
+        self._record_execution(record)
+
+    async def flush(self) -> None:
+        """Wait until everything recorded before is on disk; all who wait at once share one write.
+
+        Raises:
+            StoreError: It could not be written. It is kept and tried again, so that a later `flush` may succeed.
+        """
+        await self._writer.flush()
+
+    async def room(self) -> None:
+        """Wait, if more is recorded than is written, until that has caught up. Raises what `flush` raises.
+
+        Whoever records without end, such as calls in a loop, awaits this now and then: it bounds what waits in memory.
+        """
+        await self._writer.room()
+
+    async def find_execution(self, execution_id: str) -> ExecutionRecord | None:
+        """One execution; None if there is no such id."""
+        return await self._reader.read(rows.read_execution, execution_id)
+
+    async def executions(
+        self, *, limit: int = 50, before: str | None = None, principal: str | None = None
+    ) -> list[ExecutionRecord]:
+        """Executions, the newest first; of one principal, and older than the one whose id is `before`, if given.
+
+        An id that does not exist has nothing before it.
+        """
+        return await self._reader.read(rows.read_executions, limit, before, principal)
+
+    async def calls(self, execution_id: str) -> list[CallRecord]:
+        """The calls of one execution in their order. An answer or arguments that were left out are None."""
+        return await self._reader.read(rows.read_calls, execution_id)
+
+    # Tools
+
+    async def save_tools(self, upstream: str, specs: Sequence[ToolSpec]) -> None:
+        """Replace the tools of an upstream, durably, and remember when each definition was seen.
+
+        Raises:
+            StoreError: It could not be written, or a definition is nested too deeply to be stored.
+        """
+        encoded = await asyncio.to_thread(lambda: [rows.encode_tool(spec) for spec in specs])
+        await self._write(partial(rows.write_tools, upstream=upstream, tools=encoded, now=time.time()))
+
+    async def load_tools(self) -> dict[str, list[ToolSpec]]:
+        """The tools of every upstream as they were saved last, in the same order."""
+        return await self._reader.read(rows.read_tools)
+
+    async def drop_tools(self, upstreams: Iterable[str]) -> None:
+        """Forget the tools of these upstreams. The history of their definitions is kept."""
+        await self._write(partial(rows.delete_tools, upstreams=tuple(upstreams)))
+
+    async def definitions(self, upstream: str, name: str) -> list[rows.SeenDefinition]:
+        """Every definition that a tool ever had, the one seen last first. `name` is the upstream's."""
+        return await self._reader.read(rows.read_definitions, upstream, name)
+
+    # Vectors
+
+    async def put_vectors(self, model: str, vectors: Mapping[str, bytes]) -> None:
+        """Keep the vectors that a model gave, durably, by the digest of what they stand for."""
+        await self._write(partial(rows.write_vectors, model=model, vectors=dict(vectors)))
+
+    async def get_vectors(self, model: str, digests: Iterable[str]) -> dict[str, bytes]:
+        """Those vectors of a model that are kept, by digest."""
+        return await self._reader.read(rows.read_vectors, model, tuple(digests))
+
+    def _record_execution(self, record: ExecutionRecord) -> None:
+        write = partial(rows.write_execution, record=record, owner=self._writer.owner)
+        self._writer.put(write, len(record.code) + _ROW_BYTES)
+
+    async def _write(self, write: Write) -> None:
+        self._writer.put(write, _ROW_BYTES)
+        await self._writer.flush()
