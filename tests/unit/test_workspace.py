@@ -4,6 +4,7 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -21,8 +22,10 @@ from toolyard.sandbox.workspace import (
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Iterator[Workspace]:
+def workspace(tmp_path: Path, drivers: list[Any]) -> Iterator[Workspace]:
     """An empty workspace in a folder of its own; `outside` beside it must stay as it is."""
+    for driver in drivers:  # what other tests run must not open or close descriptors meanwhile
+        driver.wait(driver.sandbox.settle())
     (tmp_path / "inside").mkdir()
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "file").write_text("of the host", encoding="utf-8")

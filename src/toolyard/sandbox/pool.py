@@ -160,7 +160,7 @@ class Pool:
 
         Await it shielded: a caller that gives up must not stop it.
         """
-        return self._do_later(self._discard(lease))
+        return self.do_later(self._discard(lease))
 
     def user_of(self, slot: int, session: int | None) -> int | None:
         """A session's files need the same user in each run; every other worker gets one of its own."""
@@ -195,7 +195,7 @@ class Pool:
             raise
         self._forks += 1
         if self._forks % self.options.recycle_after == 0:
-            self._do_later(self._renew_quietly(generation))
+            self.do_later(self._renew_quietly(generation))
         return Lease(worker=worker, generation=generation)
 
     async def _fork_worker(self, zygote: Zygote, *, waits: bool) -> Worker:
@@ -255,7 +255,7 @@ class Pool:
         if self.is_closed or len(self._waiting) >= threshold:
             return
         if self._refilling is None or self._refilling.done():
-            self._refilling = self._do_later(self._refill_now())
+            self._refilling = self.do_later(self._refill_now())
 
     async def fill(self) -> None:
         """Wait until the pool is full."""
@@ -294,7 +294,7 @@ class Pool:
         With `old`, only if that is still the one in use. A caller that gives up does not stop it: workspaces are on
         their way from one zygote to the other, and other callers wait for the same.
         """
-        await asyncio.shield(self._do_later(self._renew(old)))
+        await asyncio.shield(self.do_later(self._renew(old)))
 
     async def _renew(self, old: "_Generation | None") -> None:
         async with self.renewing:
@@ -314,7 +314,7 @@ class Pool:
                 self.discard(self._waiting.popleft())
             if current is not None:
                 self._retiring.add(current)
-                self._do_later(self._retire(current))
+                self.do_later(self._retire(current))
             self.refill()
 
     async def _start_zygote(self) -> Zygote:
@@ -351,7 +351,7 @@ class Pool:
         async with self.renewing:
             if self._generation is not None:
                 self._retiring.add(self._generation)
-                self._do_later(self._retire(self._generation))
+                self.do_later(self._retire(self._generation))
             self._generation = None
         for generation in self._retiring:
             generation.zygote.hang_up()  # its workers die with it, and runs under way end
@@ -381,7 +381,8 @@ class Pool:
             await asyncio.wait(self._chores)
             await asyncio.sleep(0)  # the callbacks that take finished ones off the list run now
 
-    def _do_later(self, work: Coroutine[Any, Any, _T]) -> "asyncio.Task[_T]":
+    def do_later(self, work: Coroutine[Any, Any, _T]) -> "asyncio.Task[_T]":
+        """Do a chore in the background; `settle` and `close` wait for it."""
         task = asyncio.create_task(work)
         self._chores.add(task)
         task.add_done_callback(self._chores.discard)

@@ -126,6 +126,8 @@ class Sandbox:
                 self.pool.refill()
             if workspace is not None:
                 workspace.note_leaving(gone)
+                if workspace.directory is None:
+                    self.pool.do_later(self._prepare_mount(workspace, lease.zygote))
         return self._outcome(end, execution_id, seconds, session)
 
     async def attack(self, job: dict[str, Any]) -> list[Finding]:
@@ -182,6 +184,11 @@ class Sandbox:
         self._sessions.close()
         await self.pool.remove_files()
 
+    async def _prepare_mount(self, workspace: Workspace, zygote: Zygote) -> None:
+        """Ask for the workspace of a session's next run ahead of it."""
+        with contextlib.suppress(SandboxBroken):  # that run asks for itself then, and hears what is wrong
+            workspace.keep_mount(zygote, await zygote.lease_workspace(workspace.number))
+
     @contextlib.asynccontextmanager
     async def _stubs(self) -> AsyncIterator[str | None]:
         """Where the worker finds the tools it can import."""
@@ -206,7 +213,8 @@ class Sandbox:
         watch = None
         try:
             if workspace is not None and workspace.directory is None:
-                descriptors.append(await zygote.lease_workspace(workspace.number))
+                held = workspace.take_mount(zygote)
+                descriptors.append(await zygote.lease_workspace(workspace.number) if held is None else held)
             order = msgspec.json.encode(self._order(worker, policy, workspace))
             if self.pool.directory is not None:
                 watch = asyncio.create_task(self._watch_directories(worker, policy, workspace))

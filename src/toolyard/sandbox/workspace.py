@@ -50,6 +50,8 @@ class Workspace:
         self.user = user
         """Whose files they are on the host, where this process's own user cannot have any in it."""
         self._leaving: set[asyncio.Task[None]] = set()
+        self._mount: tuple[object, int] | None = None
+        self._is_closed = False
 
     def note_leaving(self, gone: "asyncio.Task[None]") -> None:
         """A worker that could write here is being killed."""
@@ -60,6 +62,27 @@ class Workspace:
         """Wait until every worker whose run is over is gone, so that nobody of them still writes."""
         if self._leaving:
             await asyncio.wait(set(self._leaving))
+
+    def keep_mount(self, zygote: object, fd: int) -> None:
+        """Hold a descriptor for the next run ahead of it; only workers of this zygote can use it."""
+        self._drop_mount()
+        if self._is_closed:
+            os.close(fd)
+        else:
+            self._mount = (zygote, fd)
+
+    def take_mount(self, zygote: object) -> int | None:
+        """The descriptor held for a worker of this zygote, now the caller's to close; None if there is none."""
+        if self._mount is None or self._mount[0] is not zygote:
+            return None
+        fd = self._mount[1]
+        self._mount = None
+        return fd
+
+    def _drop_mount(self) -> None:
+        if self._mount is not None:
+            os.close(self._mount[1])
+            self._mount = None
 
     def files(self) -> list[WorkspaceFile]:
         """Everything in it, sorted by path."""
@@ -106,6 +129,8 @@ class Workspace:
 
     def close(self) -> None:
         """Let go of it; in the `landlock` tier the files are deleted too."""
+        self._is_closed = True
+        self._drop_mount()
         os.close(self.root_fd)
         if self.directory is not None:
             remove_directory(self.directory)

@@ -179,6 +179,6 @@ def _settle(futures: list[asyncio.Future[None]], failure: str) -> None:
 def _identify(path: Path) -> tuple[int, int] | None:
     try:
         status = path.stat()
-    except FileNotFoundError:
+    except OSError:
         return None
     return status.st_dev, status.st_ino
