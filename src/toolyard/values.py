@@ -199,6 +199,8 @@ class OAuthConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     client_id: str | None = None
     client_secret: str | None = None
+    issuer: str | None = None
+    """The authorization server that may be given the secret. Without it the upstream decides who gets it."""
     scopes: tuple[str, ...] = ()
     redirect_port: int = 8329
 

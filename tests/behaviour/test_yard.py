@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -219,7 +220,13 @@ async def test_a_changed_definition_is_noticed_across_a_restart(tmp_path: Path) 
         await yard.finder.refresh()
         after = yard.catalog.snapshot.tools["mcp__bank__pay"].digest
         (status,) = yard.statuses()
+    async with opened(tmp_path, FakeUpstream("bank", pay=pay)) as yard:
+        (later,) = yard.statuses()
 
+    day = time.strftime("%Y-%m-%d", time.gmtime())
+    assert later.warnings == (
+        f"The definition of mcp__bank__pay changed on {day} ({before[:12]} is now {after[:12]}).",
+    )
     assert status.warnings == (
         f"The definition of mcp__bank__pay changed (description, input_schema, {before[:12]} is now {after[:12]}).",
     )

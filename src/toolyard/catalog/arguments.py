@@ -49,8 +49,8 @@ def check_arguments(spec: ToolSpec, arguments: Any) -> dict[str, Any]:
             return arguments
     except ValueError as error:
         raise InvalidArguments(f"The arguments of {spec.function} are not JSON data: {error}.") from None
-    complaint = _Complaint(spec)
-    problems = complaint.names(arguments, judged=validator is not None)
+    complaint = _Complaint(spec, arguments)
+    problems = complaint.names(judged=validator is not None)
     if validator is not None:
         problems += complaint.values(check, spec.input_schema, arguments, [])
     elif not problems:
@@ -61,9 +61,11 @@ def check_arguments(spec: ToolSpec, arguments: Any) -> dict[str, Any]:
 class _Complaint:
     """What is wrong with one call, in sentences."""
 
-    def __init__(self, spec: ToolSpec) -> None:
+    def __init__(self, spec: ToolSpec, arguments: dict[str, Any]) -> None:
         self._spec = spec
+        self._arguments = arguments
         self._known = {parameter.key: parameter for parameter in parameters(spec)}
+        self._free = [key for key in self._known if key not in arguments]
 
     def message(self, problems: Sequence[str]) -> str:
         """All of it, with what to write instead."""
@@ -72,15 +74,13 @@ class _Complaint:
         more = f"; and {len(distinct) - _ERRORS} more" if len(distinct) > _ERRORS else ""
         return f"Wrong arguments for {self._spec.function}: {listed}{more}. Call it as {signature(self._spec)}."
 
-    def names(self, arguments: dict[str, Any], *, judged: bool) -> list[str]:
+    def names(self, *, judged: bool) -> list[str]:
         """What the names alone tell. One that may be allowed is worth a word only if something is wrong."""
-        free = [key for key in self._known if key not in arguments]
-        problems = [self._missing(key) for key in free if self._known[key].required]
+        problems = [self._missing(key) for key in self._free if self._known[key].required]
         schema = self._spec.input_schema
         closed = schema.get("additionalProperties") is False and not schema.get("patternProperties")
-        others = itertools.islice((key for key in arguments if key not in self._known), _ALL_ERRORS)
-        doubtful = [key for key in others if closed or (judged and self._nearest(key, free))]
-        return problems + [self._unknown(key, free) for key in doubtful]
+        others = itertools.islice((key for key in self._arguments if key not in self._known), _ALL_ERRORS)
+        return problems + [self._unknown(key) for key in others if closed or (judged and self._nearest(key))]
 
     def values(self, check: Check, schema: dict[str, Any], value: Any, path: list[str | int]) -> list[str]:
         """What is wrong with `value`; in a big one, with its first parts that are wrong."""
@@ -89,7 +89,7 @@ class _Complaint:
             return []
         if check.is_explicable(value):
             errors = itertools.islice(validator.iter_errors(value), _ALL_ERRORS)
-            return [self._sentence(error, schema, path) for error in errors]
+            return [sentence for error in errors for sentence in self._sentences(error, schema, path)]
         found: list[str] = []
         for step, inner, part, item in _inside(schema, value):
             found += self.values(inner, part, item, [*path, step])
@@ -99,31 +99,38 @@ class _Complaint:
             found.append(f"{self._place(path)} is {_given(value)}; it must be {_shape(schema, schema)}")
         return found
 
-    def _sentence(self, error: jsonschema_rs.ValidationError, schema: dict[str, Any], path: list[str | int]) -> str:
+    def _sentences(
+        self, error: jsonschema_rs.ValidationError, schema: dict[str, Any], path: list[str | int]
+    ) -> list[str]:
         path = [*path, *error.instance_path]
         place = self._place(path)
         match error.kind:
             case Kind.Required(property=key):
-                return self._missing(key) if not path else f"{place} lacks {_given(key)}"
+                return [f"{place} lacks {_given(key)}" if path else self._missing(key)]
             case Kind.AdditionalProperties(unexpected=keys) | Kind.UnevaluatedProperties(unexpected=keys):
                 if not path:
-                    return "; ".join(self._unknown(key, list(self._known)) for key in keys[:_ERRORS])
-                return f"{place} has keys that are not allowed: {', '.join(map(_given, keys[:_ERRORS]))}"
+                    return [self._unknown(key) for key in keys[:_ALL_ERRORS]]
+                return [f"{place} has keys that are not allowed: {', '.join(map(_given, keys[:_ERRORS]))}"]
             case Kind.FalseSchema() if len(path) == 1:
-                return self._unknown(str(path[0]), list(self._known))
+                return [self._unknown(str(path[0]))]
             case Kind.Enum(options=options):
                 expected = f"one of {_choices(options)}"
             case Kind.Type() | Kind.AnyOf() | Kind.OneOfNotValid() | Kind.Constant():
                 expected = self._expected(error, schema, path)
             case _:
-                return f"{place} is {_given(error.instance)}; {plain(error.message, limit=_EXPECTED_CHARACTERS)}"
-        return f"{place} is {_given(error.instance)}; it must be {expected}"
+                expected = "Any"
+        if expected == "Any":  # the shape does not tell; the validator does, in its own words
+            return [f"{place} is {_given(error.instance)}; {plain(error.message, limit=_EXPECTED_CHARACTERS)}"]
+        return [f"{place} is {_given(error.instance)}; it must be {expected}"]
 
     def _expected(self, error: jsonschema_rs.ValidationError, schema: dict[str, Any], path: list[str | int]) -> str:
         place = _at(schema, error.schema_path[:-1])
-        if place is None and path and path[0] in self._known:
-            return self._known[str(path[0])].annotation
-        return _shape(place, schema)
+        if isinstance(place, dict):
+            branches = place.get(str(error.schema_path[-1]))
+            return _shape(
+                {"anyOf": branches} if isinstance(branches, list) and "Of" in error.kind.name else place, schema
+            )
+        return self._known[str(path[0])].annotation if path and path[0] in self._known else "Any"
 
     def _place(self, path: Sequence[str | int]) -> str:
         if not path:
@@ -137,13 +144,13 @@ class _Complaint:
         parameter = self._known.get(key)
         return f"{_called(parameter, key)} is missing; it must be {parameter.annotation if parameter else 'given'}"
 
-    def _unknown(self, key: str, free: list[str]) -> str:
-        near = self._nearest(key, free)
+    def _unknown(self, key: str) -> str:
+        near = self._nearest(key)
         nearest = f"; the nearest is {_called(self._known[near], near)}" if near else ""
         return f"{_given(key)} is not one of its parameters{nearest}"
 
-    def _nearest(self, key: str, free: list[str]) -> str | None:
-        return next(iter(difflib.get_close_matches(str(key)[:100], free[:_KEYS], n=1)), None)
+    def _nearest(self, key: str) -> str | None:
+        return next(iter(difflib.get_close_matches(key[:100], self._free[:_KEYS], n=1)), None)
 
 
 def _inside(schema: dict[str, Any], value: Any) -> Iterator[tuple[str | int, Check, dict[str, Any], Any]]:

@@ -5,6 +5,7 @@ A listing becomes visible when it is on disk, as a new `Snapshot`; who holds an 
 
 import asyncio
 import hashlib
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
@@ -19,8 +20,10 @@ from toolyard.values import Definition, ToolSpec
 
 __all__ = ("Catalog", "Change", "Subscriber")
 
-_DEFINITION_BYTES = 1 << 20
+_DEFINITION_BYTES = 256 << 10
+_DEFINITION_LEVELS = 200  # how deep JSON may be to be written depends on who writes it; this is safe for all
 _WARNINGS = 100
+_RECALLED_SECONDS = 30 * 86_400
 _GONE = 10_000
 _DEFINED = ("title", "description", "input_schema", "output_schema", "annotations")
 
@@ -84,13 +87,26 @@ class Catalog:
             self._prefixes = {upstream: spec.full_name.split("__")[1] for upstream, spec in first.items()}
             self._name_upstreams(wanted)
             self._snapshot = Snapshot(kept)
+            await self._recall_changes()
             return self._snapshot
+
+    async def _recall_changes(self) -> None:
+        """Warn again of what changed lately: whoever looks need not be the one who was there."""
+        if self._store is None:
+            return
+        known = {(spec.upstream, spec.name): spec.full_name for spec in self._snapshot.tools.values()}
+        for change in await self._store.changes(since=time.time() - _RECALLED_SECONDS):
+            name = known.get((change.upstream, change.name))
+            if name is not None:
+                day = time.strftime("%Y-%m-%d", time.gmtime(change.changed_at))
+                warning = f"The definition of {name} changed on {day} ({_marks(change.before, change.after)})."
+                self._warn(change.upstream, [warning])
 
     async def update(self, upstream: str, definitions: Sequence[Definition]) -> Change:
         """Take over a whole listing of `upstream`. It is stored before it can be seen; one like the last costs little.
 
-        A definition that cannot be stored, or is over a mebibyte, is left out with a warning; of two tools with the
-        same name the first counts.
+        A definition that cannot be stored, is too deep or over 256 KiB, is left out with a warning; of two tools with
+        the same name the first counts.
 
         Raises:
             StoreError: It could not be stored; the catalog is as before.
@@ -182,13 +198,28 @@ def _read(definitions: Sequence[Definition]) -> tuple[dict[str, str], dict[str, 
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             reason = f"it cannot be written as JSON ({type(error).__name__})"
         else:
-            if len(canonical) <= _DEFINITION_BYTES:
+            if len(canonical) > _DEFINITION_BYTES:
+                reason = f"its definition has {len(canonical)} bytes, more than {_DEFINITION_BYTES}"
+            elif canonical.count(b"{") + canonical.count(b"[") > _DEFINITION_LEVELS and _is_deep(definition):
+                reason = f"its schema has more than {_DEFINITION_LEVELS} levels"
+            else:
                 digests[definition.name] = hashlib.sha256(canonical).hexdigest()
                 listed[definition.name] = definition
                 continue
-            reason = f"its definition has {len(canonical)} bytes, more than {_DEFINITION_BYTES}"
         warnings.append(f"The tool {one_line(definition.name, limit=80)!r} was left out: {reason}.")
     return digests, listed, warnings
+
+
+def _is_deep(definition: Definition) -> bool:
+    level: list[object] = [definition.input_schema, definition.output_schema]
+    for _ in range(_DEFINITION_LEVELS):
+        level = [
+            part
+            for item in level
+            if isinstance(item, dict | list)
+            for part in (item.values() if isinstance(item, dict) else item)
+        ]
+    return bool(level)
 
 
 def _compare(upstream: str, before: dict[str, ToolSpec], after: dict[str, ToolSpec]) -> Change:

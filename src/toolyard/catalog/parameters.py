@@ -114,7 +114,7 @@ def _declared(schema: object, root: dict[str, Any], *, depth: int = 2) -> tuple[
             continue
         inside = [_declared(branch, root, depth=depth - 1) for branch in branches[:_BRANCHES]]
         for more, _ in inside:
-            properties = {**more, **properties}
+            properties |= {key: value for key, value in more.items() if key not in properties}
         sets = [keys for _, keys in inside]
         required |= set.union(*sets) if keyword == "allOf" else set.intersection(*sets)
     return properties, required

@@ -72,7 +72,7 @@ def resolve(schema: object, root: dict[str, Any]) -> dict[str, Any]:
         target = _look_up(reference, root)
         # What stands beside a reference, such as a description, counts for this place.
         beside = {key: value for key, value in schema.items() if key not in ("$ref", "$defs", "definitions")}
-        schema = {**target, **beside} if beside and isinstance(target, dict) else target
+        schema = {**target, **beside} if isinstance(target, dict) else beside
     return {}
 
 

@@ -14,9 +14,9 @@ from toolyard.values import ToolSpec
 
 __all__ = ("Check", "check_of")
 
-_STEPS = 10_000_000
+_STEPS = 2_000_000
 _EXPLAINED_STEPS = 10_000  # each may become an error, and an error costs a thousand times what a step does
-_PATTERN_STEPS = 100_000  # characters that patterns may see: a hostile one takes microseconds for each
+_PATTERN_STEPS = 20_000  # characters that patterns may see: a hostile one takes microseconds for each
 _DEPTH = 100  # far deeper, the validator overflows its stack
 _REGEX = jsonschema_rs.RegexOptions(size_limit=1 << 16, dfa_size_limit=1 << 16)
 
@@ -77,10 +77,10 @@ def _compile(schema: dict[str, Any]) -> jsonschema_rs.Validator | None:
 
 
 def _extent(value: object) -> tuple[int, int, int]:
-    """How many parts `value` has, how many characters are in them, and how deep it is."""
+    """How many parts `value` has, how many characters are in them, and how deep it is; no more than matters."""
     parts = characters = depth = 0
     level = [value]
-    while level and depth <= _DEPTH:
+    while level and depth <= _DEPTH and parts <= _STEPS:
         depth += 1
         parts += len(level)
         below: list[Any] = []

@@ -47,7 +47,7 @@ class _LazyGroup(click.Group):
 )
 @click.version_option(__version__, message="toolyard %(version)s")
 def _toolyard() -> None:
-    """Run agent-written Python in a sealed sandbox."""
+    """One MCP server in front of all your MCP servers."""
 
 
 def main() -> None:

@@ -56,6 +56,33 @@ def tokens(tools: Path | None, as_json: bool) -> None:
         show(figures)
 
 
+@bench.command()
+@click.option(
+    "--data",
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="A folder of sets: folders with tools.jsonl and queries.jsonl, or tools.jsonl alone for distractors.",
+)
+@click.option("--semantic", is_flag=True, help="Rank by meaning too. Needs the extra `semantic`.")
+@click.option(
+    "--store",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Keep the vectors of --semantic in this store for the next time.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def discovery(data: Path, semantic: bool, store: Path | None, as_json: bool) -> None:
+    """How well and how fast tools are found, on sets of tools and queries."""
+    from toolyard.cli.bench_discovery import measure, show  # noqa: PLC0415 - keeps `bench --help` light
+
+    figures = run_to_end(measure(data, semantic=semantic, store=store))
+    if as_json:
+        click.echo(msgspec.json.encode(figures).decode())
+    else:
+        show(figures)
+
+
 def _show(figures: dict[str, Any], *, as_json: bool) -> None:
     """Samples, then each figure beside what is promised of it."""
     if as_json:

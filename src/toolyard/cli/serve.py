@@ -35,6 +35,7 @@ def serve(*, config: Path | None, http: str | None, mode: str | None) -> int:
     input and output.
     """
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr, format="%(name)s: %(message)s")
+    logging.getLogger("toolyard").setLevel(logging.WARNING)
     loaded = load_config(config)
     for warning in loaded.warnings:
         errors.print(plain(f"warning: {warning}", "yellow"))
@@ -47,7 +48,9 @@ async def _serve(config: Config, mode: str, address: tuple[str, int] | None) -> 
         server: Server[Any]
         sandbox = None
         if mode == "proxy":
-            server = await stack.enter_async_context(open_relay(config.upstreams))
+            server = await stack.enter_async_context(
+                open_relay(config.upstreams, token_folder=config.store.path.parent / "oauth")
+            )
         else:
             yard = await stack.enter_async_context(open_yard(config))
             server, sandbox = build_server(yard, config.surface, mode=mode), yard.opening

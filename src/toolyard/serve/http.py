@@ -29,6 +29,8 @@ from toolyard.serve.mcp import PRINCIPAL
 
 __all__ = ("build_app", "open_http", "parse_address")
 
+_ANY = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened at
+
 
 def parse_address(text: str) -> tuple[str, int]:
     """`HOST:PORT`, or a port alone on loopback. Raises `InvalidRequest`."""
@@ -98,6 +100,10 @@ async def open_http(
             f"{host!r} can be reached from other machines, and no token is set. Set TOOLYARD_TOKEN or http.token, or "
             "listen at 127.0.0.1."
         )
+    if host in _ANY and not settings.allowed_hosts:
+        raise InvalidConfig(
+            f"{host!r} is every address of this machine. Say in http.allowed_hosts by which names clients reach it."
+        )
     try:
         listener = socket.create_server(
             (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512
@@ -128,7 +134,13 @@ class _Uvicorn(uvicorn.Server):
 
     async def run_until_cancelled(self) -> None:
         """Serve; a cancellation ends it once requests under way have had a moment."""
-        await self.serve(sockets=[self._listener])
+        serving = asyncio.create_task(self.serve(sockets=[self._listener]))
+        try:
+            await asyncio.shield(serving)
+        except asyncio.CancelledError:
+            self.should_exit = True
+            await asyncio.wait({serving})
+            raise
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -196,7 +208,7 @@ def _own_names(host: str) -> list[str]:
     """What a client on this machine, or the one address listened at, is called in a Host header."""
     names = ["127.0.0.1", "localhost", "[::1]"] if _is_loopback(host) else []
     own = f"[{host}]" if ":" in host else host
-    if own not in names and host not in ("0.0.0.0", "::"):  # noqa: S104 - compared, not listened at
+    if own not in names and host not in _ANY:
         names.append(own)
     return [form for name in names for form in (name, f"{name}:*")]
 

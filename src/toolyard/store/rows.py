@@ -17,11 +17,13 @@ from toolyard.values import CallRecord, ExecutionRecord, Outcome, ToolSpec
 __all__ = (
     "CALL_VALUE_BYTES",
     "DEFINITIONS_KEPT",
+    "ChangedDefinition",
     "SeenDefinition",
     "ToolRow",
     "delete_tools",
     "encode_tool",
     "read_calls",
+    "read_changes",
     "read_definitions",
     "read_execution",
     "read_executions",
@@ -63,6 +65,17 @@ class SeenDefinition(msgspec.Struct, frozen=True, kw_only=True):
     first_seen: float
     """Seconds since the epoch."""
     last_seen: float
+
+
+class ChangedDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """A definition that took the place of another one."""
+
+    upstream: str
+    name: str
+    before: str
+    """Their digests."""
+    after: str
+    changed_at: float
 
 
 class ToolRow(msgspec.Struct, frozen=True):
@@ -255,6 +268,21 @@ def read_definitions(connection: sqlite3.Connection, upstream: str, name: str) -
     found = [SeenDefinition(spec=_SPECS.decode(spec), first_seen=first, last_seen=last) for spec, first, last in rows]
     # Sorted here: for an order by time SQLite would read all definitions of the upstream.
     return sorted(found, key=lambda each: each.last_seen, reverse=True)
+
+
+def read_changes(connection: sqlite3.Connection, since: float) -> list[ChangedDefinition]:
+    """Definitions that took the place of another one of the same tool after `since`, the oldest first."""
+    found = connection.execute(
+        "SELECT upstream, name, digest, first_seen, (SELECT earlier.digest FROM tool_definitions AS earlier"
+        " WHERE earlier.upstream = later.upstream AND earlier.name = later.name"
+        " AND earlier.first_seen < later.first_seen ORDER BY earlier.first_seen DESC LIMIT 1) AS before"
+        " FROM tool_definitions AS later WHERE first_seen > ? AND before IS NOT NULL ORDER BY first_seen, name",
+        (since,),
+    )
+    return [
+        ChangedDefinition(upstream=upstream, name=name, after=after, changed_at=changed_at, before=before)
+        for upstream, name, after, changed_at, before in found
+    ]
 
 
 # Vectors

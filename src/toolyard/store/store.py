@@ -126,6 +126,10 @@ class Store:
         """Every definition that a tool ever had, the one seen last first. `name` is the upstream's."""
         return await self._reader.read(rows.read_definitions, upstream, name)
 
+    async def changes(self, *, since: float) -> list[rows.ChangedDefinition]:
+        """Definitions that took the place of another one of the same tool after that time, the oldest first."""
+        return await self._reader.read(rows.read_changes, since)
+
     # Vectors
 
     async def put_vectors(self, model: str, vectors: Mapping[str, bytes]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from toolyard.broker.call import ToolServer
 from toolyard.catalog import Catalog, Snapshot
+from toolyard.catalog.prose import plain
 from toolyard.catalog.stubs import parameter_notes, returns, signature, stub_files
 from toolyard.discovery import Index
 from toolyard.errors import InvalidRequest, UpstreamError
@@ -123,11 +124,11 @@ def _hit(spec: ToolSpec, level: DetailLevel) -> Hit:
     if level == "name_only":
         return Hit(name=spec.full_name, use=use)
     if level == "with_description":
-        return Hit(name=spec.full_name, use=use, description=_first_sentence(spec.description or spec.title))
+        return Hit(name=spec.full_name, use=use, description=_first_sentence(plain(spec.description or spec.title)))
     return Hit(
         name=spec.full_name,
         use=use,
-        description=_cut(spec.description or spec.title, _LONG_CHARACTERS),
+        description=plain(spec.description or spec.title, limit=_LONG_CHARACTERS),
         signature=signature(spec),
         parameters=parameter_notes(spec),
         returns=returns(spec),

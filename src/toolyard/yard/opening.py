@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Mapping
 
 import msgspec
@@ -22,6 +23,8 @@ from toolyard.yard.finder import Finder
 from toolyard.yard.yard import Yard
 
 __all__ = ("open_yard",)
+
+_log = logging.getLogger(__name__)
 
 
 @contextlib.asynccontextmanager
@@ -51,16 +54,17 @@ async def open_yard(
         finder = Finder(catalog, library, servers)
 
         async def on_tools(upstream: str, definitions: list[Definition]) -> None:
-            await catalog.update(upstream, definitions)
+            change = await catalog.update(upstream, definitions)
             finder.note_listed(upstream)
+            for name in change.changed:
+                _log.warning("The definition of %s changed. Look at it: toolyard tools --status.", name)
 
         for name, upstream in config.upstreams.items():
-            servers[name] = Upstream(upstream, on_tools=on_tools)
+            servers[name] = Upstream(upstream, on_tools=on_tools, token_folder=config.store.path.parent / "oauth")
         for name, server in (upstreams or {}).items():
             server.on_tools = on_tools
             servers[name] = server
-        for server in servers.values():
-            stack.push_async_callback(server.close)
+        stack.push_async_callback(_close_all, servers)
         stack.push_async_callback(finder.close)
         sandbox: asyncio.Task[Sandbox] | None = None
         if with_sandbox:
@@ -105,10 +109,17 @@ async def _open(
     options = PoolOptions()
     if settings.pool_size is not None:
         options = msgspec.structs.replace(options, size=settings.pool_size)
+    if settings.running is not None:
+        options = msgspec.structs.replace(options, running=settings.running)
     sandbox = open_sandbox(
         policy, tier=settings.tier, allow_weaker=settings.allow_weaker, pool=options, library=library
     )
     return await stack.enter_async_context(sandbox)
+
+
+async def _close_all(servers: Mapping[str, ToolServer]) -> None:
+    """At once: one that does not want to end holds up only itself."""
+    await asyncio.gather(*(server.close() for server in servers.values()))
 
 
 async def _abandon(task: "asyncio.Task[object]") -> None:

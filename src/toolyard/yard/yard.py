@@ -250,7 +250,8 @@ class Yard:
     def _tool_names(self, snapshot: Snapshot) -> ToolNames:
         if self._names is None or self._names[0] != snapshot.version:
             functions = {name: (spec.module, spec.function) for name, spec in snapshot.tools.items()}
-            self._names = (snapshot.version, ToolNames(frozenset(functions), functions))
+            names = ToolNames(frozenset(functions), functions, lambda name: snapshot.find(name) is not None)
+            self._names = (snapshot.version, names)
         return self._names[1]
 
     async def _first_lists(self) -> None:

@@ -16,7 +16,7 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Literal
 
 import msgspec
@@ -104,10 +104,17 @@ class ToolNames:
     """The names that may be called, as tools and as functions of `servers`.
 
     `functions` gives the module and the function of each full name; without it they are guessed from the name.
+    `is_known` says whether another spelling means one of them too.
     """
 
-    def __init__(self, names: Collection[str], functions: Mapping[str, tuple[str, str]] | None = None) -> None:
+    def __init__(
+        self,
+        names: Collection[str],
+        functions: Mapping[str, tuple[str, str]] | None = None,
+        is_known: Callable[[str], bool] = lambda name: False,
+    ) -> None:
         self.names = names if isinstance(names, frozenset) else frozenset(names)
+        self.is_known = is_known
         self._functions = functions
 
     @functools.cached_property
@@ -466,7 +473,9 @@ class _Rules:
             self._tool_calls += 1
 
     def _check_tool(self, name: str | None, node: ast.expr) -> None:
-        if self._tools is not None and name is not None and name not in self._tools.names:
+        if name is None or self._tools is None or name == "search_tools":
+            return
+        if name not in self._tools.names and not self._tools.is_known(name):
             message = f"No tool named {_quote(name)}."
             self._notes.add("unknown-tool", node, message, self._hint(name, self._tools.names))
 

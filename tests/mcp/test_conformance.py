@@ -1,0 +1,77 @@
+"""The official conformance suite: against the fixture, and against the gateway in front of it."""
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+from tests.mcp.conformance import passed, passes, required
+from tests.mcp.peers import everything
+from tests.mcp.processes import as_argument, serving
+
+from toolyard.values import UpstreamConfig
+
+REVISIONS = {"2025-11-25": 30, "2026-07-28": 37}
+TOOLS_ONLY = [
+    ("2025-11-25", "server-initialize"),
+    ("2025-11-25", "ping"),
+    ("2025-11-25", "tools-list"),
+    ("2025-11-25", "server-sse-multiple-streams"),
+    ("2025-11-25", "dns-rebinding-protection"),
+    ("2026-07-28", "tools-list"),
+    ("2026-07-28", "server-sse-multiple-streams"),
+    ("2026-07-28", "sep-2164-resource-not-found"),
+    ("2026-07-28", "dns-rebinding-protection"),
+]
+PROXY = [sys.executable, "-m", "tests.mcp.gateway"]
+
+
+@pytest.fixture(scope="module")
+def fixture_url() -> Iterator[str]:
+    """The server that has everything the suite asks for."""
+    with serving([*everything(), "--http"]) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def gateway_url(fixture_url: str) -> Iterator[str]:
+    """The gateway in proxy mode with that server behind it."""
+    upstream = UpstreamConfig(name="everything", transport="http", url=fixture_url)
+    with serving([*PROXY, as_argument(upstream)]) as url:
+        yield url
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_suite_requires_as_many_scenarios_as_it_did(revision: str) -> None:
+    """The lists below are not empty by accident."""
+    assert len(required(revision)) == REVISIONS[revision]
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_fixture_passes_every_required_scenario(fixture_url: str, revision: str) -> None:
+    """What the gateway is measured with is itself right."""
+    assert passed(fixture_url, revision) == required(revision)
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_proxy_passes_every_scenario_its_upstream_passes(gateway_url: str, revision: str) -> None:
+    """In proxy mode a client cannot tell that the gateway is there."""
+    assert passed(gateway_url, revision) == required(revision)
+
+
+@pytest.fixture(scope="module")
+def code_url(fixture_url: str) -> Iterator[str]:
+    """The gateway in code mode: a server that has tools and nothing else."""
+    upstream = UpstreamConfig(name="everything", transport="http", url=fixture_url)
+    with serving([*PROXY, as_argument(upstream), "--mode", "code"]) as url:
+        yield url
+
+
+@pytest.mark.parametrize(("revision", "scenario"), TOOLS_ONLY)
+def test_code_mode_passes_what_applies_to_a_server_with_tools_only(code_url: str, revision: str, scenario: str) -> None:
+    """Every other required scenario asks for a tool, prompt or resource of the suite's own by name."""
+    assert passes(code_url, revision, scenario)
+
+
+def test_suite_notices_a_server_that_lacks_something(code_url: str) -> None:
+    """The measure can fail: in code mode there are no prompts, so the scenario about them does not pass."""
+    assert passes(code_url, "2025-11-25", "prompts-list") is False

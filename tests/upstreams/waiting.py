@@ -1,0 +1,24 @@
+"""Waiting for what no event tells."""
+
+import asyncio
+from collections.abc import Callable
+
+from toolyard.broker.upstream import Upstream
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until `condition` holds, ten seconds at most."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - it is about processes and other tasks' state
+            await asyncio.sleep(0.005)
+
+
+async def until_ended(upstream: Upstream) -> None:
+    """Wait until the upstream's connection is gone with all that belongs to it."""
+    async with asyncio.timeout(10):
+        await asyncio.wait(upstream._life._owners)
+
+
+async def until_in_flight(upstream: Upstream, calls: int) -> None:
+    """Wait until so many calls have been sent and not answered."""
+    await until(lambda: upstream._life.connection is not None and upstream._life.connection.in_flight >= calls)
