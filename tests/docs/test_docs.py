@@ -28,6 +28,7 @@ from toolyard.cli import bench_calls, bench_sandbox, bench_tokens
 from toolyard.config import Config, DiscoveryConfig, HttpConfig, SandboxConfig, StoreConfig, SurfaceConfig, load_config
 from toolyard.config.clients import CLIENTS, Place, read_servers
 from toolyard.config.settings import UpstreamEntry, read_settings
+from toolyard.discovery import documents
 from toolyard.examples import demo_upstreams
 from toolyard.sandbox import IsolationPolicy, PoolOptions, Sandbox, open_sandbox, wire
 from toolyard.sandbox.policy import levels
@@ -350,6 +351,16 @@ async def test_examples_of_the_system_prompt_run(tmp_path: Path) -> None:
     assert [bool(result.outcome.result) for result in results] == [True] * 3
 
 
+def test_discovery_page_has_every_field_with_its_weight() -> None:
+    """The table of fields is what the index is built from."""
+    fields = {name: value for name, value in vars(documents).items() if isinstance(value, documents._Field)}
+
+    rows = _table(DOCS / "explanation" / "discovery.md", "What is searched")
+
+    expected = [[name[1:].lower().replace("_", " "), str(field.weight)] for name, field in fields.items()]
+    assert [row[:2] for row in rows] == expected
+
+
 # The store and the upstreams
 
 
@@ -467,6 +478,18 @@ def test_dependencies_page_has_every_locked_version() -> None:
     missing = [name for name, version in locked if version not in versions.get(name, "")]
     assert sorted(missing) == sorted(elsewhere)
     assert [name for name in elsewhere if f"`{name}`" not in _read(page)] == []
+
+
+def test_dependencies_page_has_every_program_that_tests_run_against() -> None:
+    """Each is on the page with the version that is pinned."""
+    rows = _table(DOCS / "explanation" / "dependencies.md", "What tests run against")
+    node = json.loads(_read(ROOT / "tests" / "mcp" / "package.json"))["dependencies"]
+    locked = dict(
+        re.findall(r"^([a-z-]+)(?:\[\w+\])?==(\S+)", _read(ROOT / "requirements" / "peers.txt"), re.MULTILINE)
+    )
+    servers = re.findall(r"^mcp-server-\w+", _read(ROOT / "requirements" / "peers.in"), re.MULTILINE)
+
+    assert {row[0]: row[1] for row in rows} == node | {name: locked[name] for name in servers}
 
 
 # Examples
@@ -597,7 +620,7 @@ def _codes(text: str) -> list[str]:
 
 
 def _number(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,.15g}" if isinstance(value, int | float) else str(value)
 
 
 def _spelled(field: str, value: object) -> str:
