@@ -20,10 +20,11 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "toolyard"
 GUEST = SOURCE / "sandbox" / "guest"
 LOCKS = ("requirements/dev.txt", "requirements/peers.txt", "requirements/runtime.txt")
+EXTRAS = ("toolyard.discovery.minilm",)  # needs packages that only an extra brings
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(toolyard.__path__, "toolyard.")
-    if module.name != "toolyard.__main__" and ".guest" not in module.name
+    if module.name not in ("toolyard.__main__", *EXTRAS) and ".guest" not in module.name
 )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import importlib.util
 import os
 import signal
 import time
@@ -14,7 +15,8 @@ import pytest
 
 from toolyard.broker.answers import Answer, AnswerFile
 from toolyard.config import Config
-from toolyard.config.settings import StoreConfig, SurfaceConfig
+from toolyard.config.settings import DiscoveryConfig, StoreConfig, SurfaceConfig
+from toolyard.discovery.semantic import Semantic
 from toolyard.errors import InvalidArguments, InvalidRequest, ToolFailed, UnknownExecution, UnknownTool
 from toolyard.metrics import tokens
 from toolyard.sandbox.policy.levels import DEFAULT
@@ -430,3 +432,57 @@ async def test_killing_the_gateways_zygote_does_not_end_the_gateway(tmp_path: Pa
         text = await run(yard, "2")
 
     assert text == "2"
+
+
+async def test_ranking_by_meaning_fails_soft_without_its_packages(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Search goes on by words, and a warning says what to install."""
+    if importlib.util.find_spec("onnxruntime") is not None:
+        pytest.skip("the extra `semantic` is installed here: test_discovery_semantic.py covers it")
+    config = Config(store=StoreConfig(path=tmp_path / "toolyard.db"), discovery=DiscoveryConfig(semantic=True))
+    bank = {"bank": FakeUpstream("bank", pay=pay)}
+    async with open_yard(config, policy=PLAIN, upstreams=bank, with_sandbox=False) as yard:
+        async with asyncio.timeout(20):
+            while "Install `toolyard[semantic]`" not in caplog.text:
+                found = await yard.search("pay")
+
+    assert [hit.name for hit in found.hits] == ["mcp__bank__pay"]
+
+
+async def test_ranking_by_meaning_uses_and_keeps_vectors(tmp_path: Path) -> None:
+    """A tool without a word in common is found by its vector; a restart embeds nothing again."""
+
+    class ByLetter:
+        """Texts are near if they begin with the same letter."""
+
+        model = "letters"
+        vector_bytes = 1
+
+        def __init__(self) -> None:
+            self.encoded: list[str] = []
+
+        def encode(self, texts: Any) -> list[bytes]:
+            """One byte each."""
+            self.encoded += texts
+            return [text[:1].lower().encode() for text in texts]
+
+        def stacked(self, vectors: Any) -> Any:
+            """Near is the same byte."""
+            return lambda vector: [float(vector == each) for each in vectors]
+
+    def zap() -> None:
+        """Nothing like it."""
+
+    encoders = [ByLetter(), ByLetter()]
+    for encoder in encoders:
+        async with opened(tmp_path, FakeUpstream("bank", pay=pay, zap=zap)) as yard:
+            await yard.snapshot()
+            yard.finder.use_meaning(Semantic(encoder, yard.store))
+            async with asyncio.timeout(20):
+                while not (found := await yard.search("zebra crossing")).hits:
+                    pass
+
+        assert found.hits[0].name == "mcp__bank__zap"
+    first, second = ([text for text in encoder.encoded if "zebra" not in text] for encoder in encoders)
+    assert (len(first), len(second)) == (2, 0)

@@ -1,5 +1,6 @@
 """A bounded memory of what was computed: what was not used for longest goes first."""
 
+import threading
 from collections import OrderedDict
 from typing import Generic, TypeVar
 
@@ -10,9 +11,10 @@ _Value = TypeVar("_Value")
 
 
 class Recent(Generic[_Key, _Value]):
-    """At most `capacity` values by key."""
+    """At most `capacity` values by key. Stubs are made in a thread while the loop checks arguments, so both may ask."""
 
     def __init__(self, capacity: int) -> None:
+        self._lock = threading.Lock()
         self._capacity = capacity
         self._values: OrderedDict[_Key, _Value] = OrderedDict()
 
@@ -21,13 +23,15 @@ class Recent(Generic[_Key, _Value]):
 
     def find(self, key: _Key) -> _Value | None:
         """The value of `key`, if it is still known."""
-        value = self._values.get(key)
-        if value is not None:
-            self._values.move_to_end(key)
-        return value
+        with self._lock:
+            value = self._values.get(key)
+            if value is not None:
+                self._values.move_to_end(key)
+            return value
 
     def put(self, key: _Key, value: _Value) -> None:
         """Remember `value`."""
-        self._values[key] = value
-        if len(self._values) > self._capacity:
-            self._values.popitem(last=False)
+        with self._lock:
+            self._values[key] = value
+            if len(self._values) > self._capacity:
+                self._values.popitem(last=False)

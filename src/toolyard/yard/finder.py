@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import logging
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -11,11 +12,14 @@ from toolyard.catalog import Catalog, Snapshot
 from toolyard.catalog.prose import plain
 from toolyard.catalog.stubs import parameter_notes, returns, signature, stub_files
 from toolyard.discovery import Index
+from toolyard.discovery.semantic import Semantic
 from toolyard.errors import InvalidRequest, UpstreamError
 from toolyard.sandbox.library import Library
 from toolyard.values import DetailLevel, Hit, SearchAnswer, ToolSpec
 
 __all__ = ("Finder",)
+
+_log = logging.getLogger(__name__)
 
 _SHORT_CHARACTERS = 110
 _LONG_CHARACTERS = 2_000
@@ -38,6 +42,8 @@ class Finder:
         self._listed = set(catalog.snapshot.by_upstream)
         self._listing: dict[str, asyncio.Task[None]] = {}
         self._index: tuple[str, Index] | None = None
+        self._meaning: Semantic | None = None
+        self._embedding: asyncio.Task[None] | None = None
         self._indexing = asyncio.Lock()
         self._publishing = asyncio.Lock()
 
@@ -91,7 +97,10 @@ class Finder:
         if server is not None:
             server = _find_server(snapshot, self._upstreams, server)
         index = await self._current_index(snapshot)
-        ranking = index.search(query, limit=limit, server=server)
+        if self._meaning is None:
+            ranking = index.search(query, limit=limit, server=server)
+        else:
+            ranking = await self._meaning.search(index, query, limit=limit, server=server)
         hits = tuple(_hit(snapshot.tools[name], level) for name in ranking.names)
         return SearchAnswer(hits=hits, unmatched=tuple(ranking.unmatched), total=len(snapshot.tools))
 
@@ -100,8 +109,8 @@ class Finder:
         return sorted(set(self._upstreams) - self._listed)
 
     async def close(self) -> None:
-        """Stop listing."""
-        tasks = list(self._listing.values())
+        """Stop listing and embedding."""
+        tasks = [*self._listing.values(), *([] if self._embedding is None else [self._embedding])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -109,14 +118,37 @@ class Finder:
     async def _current_index(self, snapshot: Snapshot) -> Index:
         async with self._indexing:
             if self._index is None or self._index[0] != snapshot.version:
-                self._index = (snapshot.version, await asyncio.to_thread(Index, snapshot.tools.values()))
+                earlier = None if self._index is None else self._index[1]
+                index = await asyncio.to_thread(Index, snapshot.tools.values(), earlier=earlier)
+                self._index = (snapshot.version, index)
+                await self._embed(snapshot)
             return self._index[1]
+
+    def use_meaning(self, meaning: Semantic) -> None:
+        """Rank by meaning too, from the next search on and as far as tools are embedded by then."""
+        self._meaning = meaning
+        self._index = None
+
+    async def _embed(self, snapshot: Snapshot) -> None:
+        """Embed what is new in the background; what an older catalog was being embedded for starts over from there."""
+        if self._meaning is None:
+            return
+        if self._embedding is not None:
+            self._embedding.cancel()
+            await asyncio.gather(self._embedding, return_exceptions=True)
+        self._embedding = asyncio.create_task(self._meaning.embed(list(snapshot.tools.values())))
+        self._embedding.add_done_callback(_report)
 
     async def _list(self, upstream: ToolServer) -> None:
         try:
             await upstream.refresh()
         except UpstreamError:
             return  # its status says so; the others go on
+
+
+def _report(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("Tools could not be embedded and are ranked by words: %s", error)
 
 
 def _hit(spec: ToolSpec, level: DetailLevel) -> Hit:

@@ -11,13 +11,14 @@ from toolyard.broker.call import ToolServer
 from toolyard.broker.upstream import Upstream
 from toolyard.catalog import Catalog
 from toolyard.config import Config, SandboxConfig
+from toolyard.discovery.semantic import Semantic, load_encoder
 from toolyard.metrics import tokens
 from toolyard.sandbox import PoolOptions, open_sandbox
 from toolyard.sandbox.library import Library, open_library
 from toolyard.sandbox.packages import find_packages
 from toolyard.sandbox.policy.levels import LEVELS, IsolationLevel, IsolationPolicy
 from toolyard.sandbox.run import Sandbox
-from toolyard.store import open_store
+from toolyard.store import Store, open_store
 from toolyard.values import Definition
 from toolyard.yard.finder import Finder
 from toolyard.yard.yard import Yard
@@ -84,6 +85,9 @@ async def open_yard(
             result_tokens=config.surface.result_tokens,
         )
         stack.push_async_callback(yard.close)
+        if config.discovery.semantic:
+            meaning = asyncio.create_task(_load_meaning(finder, store))
+            stack.push_async_callback(_abandon, meaning)
         finder.start_listing()
         yield yard
 
@@ -115,6 +119,13 @@ async def _open(
         policy, tier=settings.tier, allow_weaker=settings.allow_weaker, pool=options, library=library
     )
     return await stack.enter_async_context(sandbox)
+
+
+async def _load_meaning(finder: Finder, store: Store) -> None:
+    """Takes a second; searches meanwhile rank by words."""
+    encoder = await asyncio.to_thread(load_encoder)
+    if encoder is not None:
+        finder.use_meaning(Semantic(encoder, store))
 
 
 async def _close_all(servers: Mapping[str, ToolServer]) -> None:
