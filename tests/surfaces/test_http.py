@@ -14,6 +14,8 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.surfaces.conftest import serving
 from tests.surfaces.test_surface import text_of
 
+from toolyard.store import open_store
+
 HELLO = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -142,3 +144,28 @@ def test_a_wrong_address_says_what_one_looks_like(config: Config, address: str) 
     assert done.stderr.splitlines()[-1] == (
         f"error: {address!r} is no address to listen at. Give one such as 127.0.0.1:8321."
     )
+
+
+async def test_fifty_clients_at_once_are_all_served_and_recorded(config: Config, tmp_path: Path) -> None:
+    """Each gets its own answer, and the journal has every execution once."""
+    async with serving(config()) as url:
+
+        async def one(number: int) -> str:
+            async with (
+                httpx2.AsyncClient(timeout=120) as http,
+                Client(
+                    streamable_http_client(url, http_client=http), mode="legacy" if number % 2 else "auto"
+                ) as client,
+            ):
+                code = f"from servers.expenses import get_budget\n[{number}, get_budget('Sales')['department']]"
+                return text_of(await client.call_tool("execute_code", {"code": code}))
+
+        async with asyncio.timeout(110):
+            texts = await asyncio.gather(*map(one, range(50)))
+        async with open_store(tmp_path / "store" / "toolyard.db") as store:
+            records = await store.executions(limit=100)
+            calls = [await store.calls(record.execution_id) for record in records]
+
+    assert texts == [f'[{number},"Sales"]' for number in range(50)]
+    assert [record.status for record in records] == ["ok"] * 50
+    assert [len(each) for each in calls] == [1] * 50

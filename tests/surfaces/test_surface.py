@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -11,6 +12,7 @@ from mcp.shared.exceptions import MCPError
 from tests.surfaces.conftest import Connect
 
 from toolyard.metrics import tokens
+from toolyard.store import open_store
 
 
 def text_of(result: types.CallToolResult) -> str:
@@ -254,3 +256,34 @@ async def test_search_mode_calls_tools_by_name(connect: Connect) -> None:
     assert json.loads(text_of(answer))["department"] == "Sales"
     assert tokens.count(text_of(big)) <= 2000
     assert "Nearest: 'mcp__expenses__get_budget'" in text_of(unknown)
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_client_that_cancels_kills_its_run(connect: Connect, tmp_path: Path, mode: str) -> None:
+    """The journal says that it was cancelled, long before the time it was allowed."""
+    printed = asyncio.Event()
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        printed.set()
+
+    async with connect(mode=mode) as agent:
+
+        async def run() -> None:
+            code = "import time\nprint('on')\nwhile True: time.sleep(0.05)"
+            await agent.client.call_tool(
+                "execute_code", {"code": code, "timeout_seconds": 120}, progress_callback=on_progress
+            )
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(run)
+            async with asyncio.timeout(30):
+                await printed.wait()
+            group.cancel_scope.cancel()
+        async with asyncio.timeout(30), open_store(tmp_path / "store" / "toolyard.db") as store:
+            statuses: list[str] = []
+            while statuses in ([], ["running"]):
+                statuses = [record.status for record in await store.executions()]
+        after = await agent.execute("1 + 1")
+
+    assert statuses == ["cancelled"]
+    assert text_of(after) == "2"

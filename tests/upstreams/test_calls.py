@@ -124,7 +124,9 @@ async def test_tools_the_config_leaves_out_cannot_be_called(connect: Connect, ch
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"n": float("nan")}, {"s": "\ud800"}, {"o": object()}, {"n": float("inf")}], ids=repr
+    "arguments",
+    [{"n": float("nan")}, {"s": "\ud800"}, {"o": object()}, {"n": float("inf")}],
+    ids=["nan", "surrogate", "object", "infinity"],
 )
 async def test_what_is_no_json_is_refused_before_it_is_sent(connect: Connect, child: Child, arguments: Any) -> None:
     """It would end the connection of everybody else's calls in the SDK's transports."""
