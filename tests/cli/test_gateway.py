@@ -124,7 +124,6 @@ def test_a_client_that_hangs_up_ends_the_gateway_and_its_children(project: Path)
     assert process.stdin is not None
     assert process.stdout is not None
     call = {"name": "search_tools", "arguments": {"query": "expenses"}}
-    client = {"capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     for message in (
         {
             "id": 1,

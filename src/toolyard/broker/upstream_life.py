@@ -5,6 +5,7 @@ scopes have to be left by the task that entered them; everybody else only uses t
 """
 
 import asyncio
+import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -35,6 +36,8 @@ from toolyard.errors import ToolyardError, UpstreamUnavailable
 from toolyard.values import UpstreamConfig, UpstreamState
 
 __all__ = ("Connection", "Life", "reason")
+
+_log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 60.0
@@ -333,6 +336,7 @@ class Life:
         def wait_for_consent(url: str) -> None:
             scope.deadline = max(scope.deadline, anyio.current_time() + CONSENT_SECONDS)
             self._consent = f"It waits for a person's consent at {url}"
+            _log.warning("%r asks for a person's consent. Open %s", self._config.name, url)
 
         auth = build_auth(self._config, folder=self._token_folder, open_url=self._open_url, on_consent=wait_for_consent)
         return Exchange(self._config, auth, on_fault=self._end_for)

@@ -94,9 +94,9 @@ class Catalog:
         """Warn again of what changed lately: whoever looks need not be the one who was there."""
         if self._store is None:
             return
-        known = {(spec.upstream, spec.name): spec.full_name for spec in self._snapshot.tools.values()}
+        known = {(spec.upstream, spec.name, spec.digest): spec.full_name for spec in self._snapshot.tools.values()}
         for change in await self._store.changes(since=time.time() - _RECALLED_SECONDS):
-            name = known.get((change.upstream, change.name))
+            name = known.get((change.upstream, change.name, change.after))
             if name is not None:
                 day = time.strftime("%Y-%m-%d", time.gmtime(change.changed_at))
                 warning = f"The definition of {name} changed on {day} ({_marks(change.before, change.after)})."

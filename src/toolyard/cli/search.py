@@ -37,7 +37,8 @@ def search(
     loaded = load_config(config)
     for warning in loaded.warnings:
         errors.print(plain(f"warning: {warning}", "yellow"))
-    answer, unlisted = run_to_end(_search(loaded, " ".join(query), detail, server, limit))
+    with errors.status("Asking the servers"):
+        answer, unlisted = run_to_end(_search(loaded, " ".join(query), detail, server, limit))
     if as_json:
         write(msgspec.json.encode(answer).decode() + "\n")
     else:

@@ -30,7 +30,8 @@ def tools(*, status: bool, refresh: bool, server: str | None, config: Path | Non
     loaded = load_config(config)
     for warning in loaded.warnings:
         errors.print(plain(f"warning: {warning}", "yellow"))
-    statuses, specs = run_to_end(_ask(loaded, server, anew=status or refresh))
+    with errors.status("Asking the servers"):
+        statuses, specs = run_to_end(_ask(loaded, server, anew=status or refresh))
     if as_json:
         shown = {"servers": statuses, "tools": specs}
         write(msgspec.json.encode(shown).decode() + "\n")
