@@ -486,3 +486,28 @@ async def test_ranking_by_meaning_uses_and_keeps_vectors(tmp_path: Path) -> None
         assert found.hits[0].name == "mcp__bank__zap"
     first, second = ([text for text in encoder.encoded if "zebra" not in text] for encoder in encoders)
     assert (len(first), len(second)) == (2, 0)
+
+
+@pytest.mark.parametrize("session", ["a b", "../x", "x" * 51, "", "\u00e9"])
+async def test_a_session_that_cannot_be_one_is_refused(tmp_path: Path, session: str) -> None:
+    """The name is checked as it was given, before anything is run."""
+    async with opened(tmp_path) as yard:
+        if session:
+            with pytest.raises(InvalidRequest):
+                await run(yard, "1", session=session)
+        else:
+            assert await run(yard, "1", session=session) == "1"  # as if it was not named
+
+        assert len(await yard.store.executions()) == (not session)
+
+
+async def test_no_session_name_reaches_the_workspace_of_another_principal(tmp_path: Path) -> None:
+    """A name with the separator in it is still the caller's own."""
+    async with opened(tmp_path) as yard:
+        await yard.execute(ExecuteRequest(code="open('f', 'w').write('x')", session="b:c"), principal="a")
+        texts = [
+            (await yard.execute(ExecuteRequest(code="import os\nos.listdir()", session=session), principal=who)).text
+            for who, session in (("a", "b"), ("b", "c"), ("a", "c"), ("a", "b:c"))
+        ]
+
+    assert texts == ["[]", "[]", "[]", '["f"]']

@@ -496,3 +496,10 @@ def test_words_of_the_sandbox_are_the_sandboxs_own() -> None:
 
     assert set(get_args(hints["level"])) == {str(each) for each in IsolationLevel}
     assert set(get_args(get_args(hints["tier"])[0])) == set(get_args(Tier))
+
+
+@pytest.mark.parametrize("principal", ["a:b", "", "x" * 41, "a b", "-a"])
+def test_a_principal_that_could_be_taken_for_another_is_refused(principal: str) -> None:
+    """Workspaces are named after principals, so their names hold no separator."""
+    with pytest.raises(InvalidConfig):
+        HttpConfig(tokens={principal: "secret"}).principals()

@@ -114,6 +114,12 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """
         if self.unset:
             raise InvalidConfig(f"HTTP cannot be served: {'; '.join(self.unset)}. Set it, or take the token out.")
+        for principal in self.tokens:
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,39}", principal):
+                raise InvalidConfig(
+                    f"http.tokens names the principal {principal!r}. Use 1 to 40 letters, digits and . _ @ - beginning "
+                    "with a letter or digit."
+                )
         single = {} if self.token is None else {self.token: "http"}
         return single | {token: principal for principal, token in self.tokens.items()}
 

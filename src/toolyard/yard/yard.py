@@ -16,6 +16,7 @@ from toolyard.sandbox.policy.levels import IsolationPolicy
 from toolyard.sandbox.review import ToolNames, review
 from toolyard.sandbox.run import Sandbox
 from toolyard.sandbox.worker import OnCall, OnOutput, Reply
+from toolyard.sandbox.workspace import check_session_name
 from toolyard.store import Store
 from toolyard.values import (
     ExecutionRecord,
@@ -37,6 +38,7 @@ from toolyard.yard.results import preview_bytes, render
 __all__ = ("MAX_SECONDS", "Yard")
 
 MAX_SECONDS = 120.0
+_SESSION_CHARACTERS = 50
 _FIRST_LIST_SECONDS = 15.0  # for upstreams whose tools nobody knows yet, before a first search or run goes on without
 
 
@@ -90,7 +92,7 @@ class Yard:
         limits = self._limits(request)
         snapshot = await self.snapshot()
         sandbox = await self.sandbox()
-        session = f"{execution.principal}:{request.session or 'default'}"
+        session = _session_of(execution.principal, request.session)
         grant = Grant(execution_id=execution.id, principal=execution.principal, session=session, tools=snapshot.tools)
         record = self._begin(grant, request.code, request.context, snapshot, background=execution.background)
         if execution.background:
@@ -256,6 +258,13 @@ class Yard:
 
     async def _first_lists(self) -> None:
         await self.finder.listed(_FIRST_LIST_SECONDS)
+
+
+def _session_of(principal: str, session: str | None) -> str:
+    """The workspace's name in the sandbox. No principal has a `:` in its name, so no two of them can mean the same."""
+    if session and len(check_session_name(session)) > _SESSION_CHARACTERS:
+        raise InvalidRequest(f"The session's name has {len(session)} characters. Use at most {_SESSION_CHARACTERS}.")
+    return f"{principal}:{session or 'default'}"
 
 
 def _find(snapshot: Snapshot, name: str) -> ToolSpec:
