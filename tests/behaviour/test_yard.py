@@ -15,9 +15,9 @@ import pytest
 
 from toolyard.broker.answers import Answer, AnswerFile
 from toolyard.config import Config
-from toolyard.config.settings import DiscoveryConfig, StoreConfig, SurfaceConfig
+from toolyard.config.settings import DiscoveryConfig, SandboxConfig, StoreConfig, SurfaceConfig
 from toolyard.discovery.semantic import Semantic
-from toolyard.errors import InvalidArguments, InvalidRequest, ToolFailed, UnknownExecution, UnknownTool
+from toolyard.errors import InvalidArguments, InvalidConfig, InvalidRequest, ToolFailed, UnknownExecution, UnknownTool
 from toolyard.metrics import tokens
 from toolyard.sandbox.policy.levels import DEFAULT
 from toolyard.store import open_store
@@ -511,3 +511,13 @@ async def test_no_session_name_reaches_the_workspace_of_another_principal(tmp_pa
         ]
 
     assert texts == ["[]", "[]", "[]", '["f"]']
+
+
+async def test_a_package_that_is_not_installed_is_named(tmp_path: Path) -> None:
+    """A config that asks for it does not open, instead of failing in somebody's code later."""
+    config = Config(
+        store=StoreConfig(path=tmp_path / "toolyard.db"), sandbox=SandboxConfig(packages=("no-such-package",))
+    )
+    with pytest.raises(InvalidConfig, match="no-such-package"):
+        async with open_yard(config):
+            pass

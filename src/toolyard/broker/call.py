@@ -137,8 +137,10 @@ def _without_empty(spec: ToolSpec, arguments: dict[str, Any]) -> dict[str, Any]:
     """`arguments` without each `None` that the schema has no place for: models write it for what they leave out."""
     if None not in arguments.values():
         return arguments
-    required = spec.input_schema.get("required", ())
-    properties = spec.input_schema.get("properties", {})
+    required = spec.input_schema.get("required")
+    required = required if isinstance(required, list) else ()
+    properties = spec.input_schema.get("properties")
+    properties = properties if isinstance(properties, dict) else {}
     return {
         name: value
         for name, value in arguments.items()
@@ -149,9 +151,9 @@ def _without_empty(spec: ToolSpec, arguments: dict[str, Any]) -> dict[str, Any]:
 def _accepts_null(schema: Any) -> bool:
     if not isinstance(schema, dict):
         return bool(schema)
-    if "enum" in schema:
+    if isinstance(schema.get("enum"), list):
         return None in schema["enum"]
-    if "type" in schema:
-        return schema["type"] == "null" or "null" in schema["type"]
-    choices = [choice for key in ("anyOf", "oneOf") for choice in schema.get(key, ())]
+    if isinstance(schema.get("type"), str | list):
+        return "null" in schema["type"]
+    choices = [choice for key in ("anyOf", "oneOf") if isinstance(schema.get(key), list) for choice in schema[key]]
     return any(map(_accepts_null, choices)) if choices else "$ref" not in schema and "const" not in schema

@@ -38,7 +38,7 @@ from mcp_types import (
 from toolyard.broker.stderr import Tail
 from toolyard.values import UpstreamConfig
 
-__all__ = ("Inbound", "open_child", "read_line", "too_large")
+__all__ = ("Inbound", "open_child", "read_leniently", "read_line", "too_large")
 
 # The SDK logs what a server does wrong; without a handler Python would print that to our standard error.
 for _name in ("mcp", "client"):
@@ -387,12 +387,22 @@ def read_line(line: bytes) -> "list[SessionMessage | Exception]":
         data = msgspec.json.decode(line)
     except (ValueError, RecursionError):
         try:
-            # Not UTF-8, or NaN in it: still the answer to somebody's call.
-            data = json.loads(line.decode("utf-8", "replace")) if line.lstrip().startswith((b"{", b"[")) else None
+            # Not UTF-8, NaN or half a character in it: still the answer to somebody's call.
+            data = read_leniently(line) if line.lstrip().startswith((b"{", b"[")) else None
         except (ValueError, RecursionError) as error:
             return [ValueError(str(error))]
     items = data if isinstance(data, list) else [data]
     return [_message(item) for item in items]
+
+
+def read_leniently(line: bytes) -> Any:
+    """JSON as programs write it that cut a text within a character: the half becomes U+FFFD, which can be sent on.
+
+    Raises `ValueError` or `RecursionError`.
+    """
+    data = json.loads(line.decode("utf-8", "replace"))
+    text = json.dumps(data, ensure_ascii=False)
+    return json.loads(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
 
 
 def _message(data: Any) -> SessionMessage | Exception:

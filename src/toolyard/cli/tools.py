@@ -39,10 +39,10 @@ def tools(*, status: bool, refresh: bool, server: str | None, config: Path | Non
         _show_status(statuses, loaded)
     else:
         _show_tools(specs)
-    failed = [each for each in statuses if each.state in ("failed", "backing_off")]
+    failed = [each for each in statuses if each.state in ("failed", "backing_off", "starting")]
     if not status and not as_json:
         for each in failed:
-            errors.print(plain(f"warning: {each.name}: {each.error}", "yellow"))
+            errors.print(plain(f"warning: {each.name}: {each.error or 'It did not answer in time.'}", "yellow"))
     return 1 if failed else 0
 
 

@@ -12,14 +12,13 @@ from typing import Any
 import msgspec
 
 from toolyard.errors import InvalidRequest, SandboxBroken, SandboxClosed
-from toolyard.sandbox import spawn
+from toolyard.sandbox import spawn, wire
 from toolyard.sandbox.library import Library
 from toolyard.sandbox.packages import GuestPackages
 from toolyard.sandbox.policy.levels import IsolationPolicy
 from toolyard.sandbox.pool import Pool, PoolOptions
 from toolyard.sandbox.report import TierReport
 from toolyard.sandbox.sessions import Sessions
-from toolyard.sandbox.wire import Finding
 from toolyard.sandbox.worker import End, OnCall, OnOutput, Worker, limit_failure
 from toolyard.sandbox.workspace import Workspace, directory_usage
 from toolyard.sandbox.zygote import Zygote
@@ -28,6 +27,8 @@ from toolyard.values import Failure, Limits, Outcome, Spill, Status, Usage
 __all__ = ("Sandbox",)
 
 _WATCH_SECONDS = 0.1
+_WORDS_CHARACTERS = 16_384
+_NOTES = 20
 _STATUS: dict[str, Status] = {
     "wall_time": "timeout",
     "protocol": "broken",
@@ -130,7 +131,7 @@ class Sandbox:
                     self.pool.do_later(self._prepare_mount(workspace, lease.zygote))
         return self._outcome(end, execution_id, seconds, session)
 
-    async def attack(self, job: dict[str, Any]) -> list[Finding]:
+    async def attack(self, job: dict[str, Any]) -> list[wire.Finding]:
         """Have a sealed worker try to break out, and report what it could do."""
         lease = await self.pool.take()
         try:
@@ -315,9 +316,9 @@ class Sandbox:
         if done is not None:
             cpu_seconds, memory_peak_bytes = done.cpu_seconds, done.memory_peak_bytes
             if done.failure is not None:
-                failure = msgspec.convert(done.failure, Failure, from_attributes=True)
+                failure = Failure(**_short(done.failure))
             if done.spill is not None:
-                spill = msgspec.convert(done.spill, Spill, from_attributes=True)
+                spill = Spill(**_short(done.spill))
         if end.exit is not None:
             cpu_seconds, memory_peak_bytes = end.exit.cpu_seconds, end.exit.memory_peak_bytes
         status: Status = "ok"
@@ -332,7 +333,7 @@ class Sandbox:
             output=end.output,
             failure=failure,
             spill=spill,
-            notes=tuple(done.notes) if done is not None else (),
+            notes=tuple(note[:_WORDS_CHARACTERS] for note in done.notes[:_NOTES]) if done is not None else (),
             usage=Usage(
                 wall_seconds=seconds,
                 cpu_seconds=cpu_seconds,
@@ -344,6 +345,12 @@ class Sandbox:
             level=self.policy.level,
             session=session,
         )
+
+
+def _short(told: wire.DoneFailure | wire.DoneSpill) -> dict[str, Any]:
+    """What the worker told, no longer than the guest would make it: the agent's code may have written it itself."""
+    fields = msgspec.structs.asdict(told)
+    return {name: value[:_WORDS_CHARACTERS] if isinstance(value, str) else value for name, value in fields.items()}
 
 
 def _job(

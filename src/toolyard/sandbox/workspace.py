@@ -191,8 +191,8 @@ def check_session_name(session: str) -> str:
     """`session` if it can name one. Raises `InvalidRequest`."""
     if not _SESSION_NAME.fullmatch(session):
         raise InvalidRequest(
-            f"{session!r} cannot name a session. Use 1 to 100 letters, digits and . _ @ : - beginning with a letter "
-            "or digit."
+            f"{session[:100]!r} cannot name a session. Use 1 to 100 letters, digits and . _ @ : - beginning with a "
+            "letter or digit."
         )
     return session
 

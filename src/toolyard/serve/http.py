@@ -116,6 +116,8 @@ async def open_http(
             app,
             log_level="warning",
             lifespan="on",
+            http="h11",  # the other one takes headers of any length
+            ws="none",
             server_header=False,
             access_log=False,
             timeout_graceful_shutdown=5,

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -13,9 +14,12 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.server.lowlevel import Server
 from mcp.shared.message import SessionMessage
 
+from toolyard.broker.transport import read_leniently
 from toolyard.errors import InvalidRequest
 
 __all__ = ("serve_stdio",)
+
+_log = logging.getLogger(__name__)
 
 _LINE_BYTES = 64 << 20  # a client is trusted more than an upstream, but not with all the memory
 
@@ -25,8 +29,9 @@ async def serve_stdio(server: Server[Any]) -> None:
     async with _open_pipes() as (reader, writer):
         to_server, from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         to_client, from_server = anyio.create_memory_object_stream[SessionMessage](0)
-        reading = asyncio.create_task(_read(reader, to_server))
+        reading = asyncio.create_task(_read(reader, to_server, to_client))
         writing = asyncio.create_task(_write(from_server, writer))
+        writing.add_done_callback(lambda _: reading.cancel())  # who cannot be answered is not listened to
         try:
             await server.run(from_client, to_client, server.create_initialization_options())
         finally:
@@ -36,7 +41,11 @@ async def serve_stdio(server: Server[Any]) -> None:
             writing.cancel()
 
 
-async def _read(reader: asyncio.StreamReader, to_server: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+async def _read(
+    reader: asyncio.StreamReader,
+    to_server: MemoryObjectSendStream[SessionMessage | Exception],
+    to_client: MemoryObjectSendStream[SessionMessage],
+) -> None:
     async with to_server:
         while True:
             try:
@@ -44,15 +53,33 @@ async def _read(reader: asyncio.StreamReader, to_server: MemoryObjectSendStream[
             except asyncio.IncompleteReadError:
                 return
             except asyncio.LimitOverrunError:
-                return  # what comes next cannot be told apart from this message any more
+                # What comes next cannot be told apart from this message any more.
+                _log.error("The client sent a message of more than %d bytes, which ends the connection.", _LINE_BYTES)
+                return
             if not line.strip():
                 continue
-            try:
-                message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-            except ValueError as error:
-                await to_server.send(error)
-                continue
-            await to_server.send(SessionMessage(message))
+            message, refusal = _parse(line)
+            if message is not None:
+                await to_server.send(SessionMessage(message))
+            elif refusal is not None:
+                await to_client.send(SessionMessage(refusal))
+
+
+def _parse(line: bytes) -> tuple[types.JSONRPCMessage | None, types.JSONRPCError | None]:
+    """The message in a line, or the answer to what is none: whoever sent it waits for one."""
+    data: Any = None
+    try:
+        try:
+            return types.jsonrpc_message_adapter.validate_json(line, by_name=False), None
+        except ValueError:
+            data = read_leniently(line)  # perhaps somebody cut a text within a character
+            return types.jsonrpc_message_adapter.validate_python(data, by_name=False), None
+    except (ValueError, RecursionError):
+        number = data.get("id") if isinstance(data, dict) else None
+        number = number if isinstance(number, int | str) and not isinstance(number, bool) else None
+        code = types.PARSE_ERROR if data is None else types.INVALID_REQUEST
+        error = types.ErrorData(code=code, message="This line is no JSON-RPC message. Send one JSON object a line.")
+        return None, types.JSONRPCError(jsonrpc="2.0", id=number, error=error)
 
 
 async def _write(from_server: MemoryObjectReceiveStream[SessionMessage], writer: asyncio.StreamWriter) -> None:

@@ -80,7 +80,7 @@ class Store:
         await self._writer.flush()
 
     async def room(self) -> None:
-        """Wait, if more is recorded than is written, until that has caught up. Raises what `flush` raises.
+        """Wait, if more is recorded than is written or writing fails, until it has caught up. Raises as `flush` does.
 
         Whoever records without end, such as calls in a loop, awaits this now and then: it bounds what waits in memory.
         """

@@ -88,8 +88,8 @@ class Writer:
         await done
 
     async def room(self) -> None:
-        """Return at once while little waits, else when that was written. Raises what `flush` raises."""
-        if self._backlog_bytes > _BACKLOG_BYTES:
+        """Return at once while little waits and writing works, else when all is written. Raises what `flush` raises."""
+        if self._backlog_bytes > _BACKLOG_BYTES or self._failure:
             await self.flush()
 
     async def close(self) -> None:

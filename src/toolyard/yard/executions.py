@@ -87,6 +87,7 @@ class Executions:
             raise InvalidRequest(f"{running} executions are running in the background. Wait for one or cancel one.")
         execution = Execution(request, principal, background=True)
         execution.task = asyncio.create_task(self._run(execution))
+        self._known[execution.id] = execution  # at once, so that those who start together count each other
         recorded = asyncio.create_task(execution.recorded.wait())
         try:
             await asyncio.wait({execution.task, recorded}, return_when=asyncio.FIRST_COMPLETED)
@@ -95,9 +96,10 @@ class Executions:
             raise
         finally:
             recorded.cancel()
+            if not execution.recorded.is_set():
+                self._known.pop(execution.id, None)
         if not execution.recorded.is_set():
             await execution.task  # raises what was wrong with the request
-        self._known[execution.id] = execution
         self._forget_old()
         return self.state(execution.id, principal=principal)
 

@@ -12,6 +12,7 @@ from toolyard.broker.upstream import Upstream
 from toolyard.catalog import Catalog
 from toolyard.config import Config, SandboxConfig
 from toolyard.discovery.semantic import Semantic, load_encoder
+from toolyard.errors import InvalidConfig
 from toolyard.metrics import tokens
 from toolyard.sandbox import PoolOptions, open_sandbox
 from toolyard.sandbox.library import Library, open_library
@@ -98,6 +99,11 @@ def build_policy(settings: SandboxConfig) -> IsolationPolicy:
     if not settings.data_packages:
         policy = msgspec.structs.replace(policy, packages=())
     if settings.packages:
+        for name in settings.packages:
+            if not find_packages((name,)).versions:
+                raise InvalidConfig(
+                    f"sandbox.packages names {name!r}, which is not installed. Install it, or take it out."
+                )
         found = find_packages(settings.packages)
         policy = msgspec.structs.replace(
             policy,

@@ -93,14 +93,15 @@ class Yard:
         snapshot = await self.snapshot()
         sandbox = await self.sandbox()
         session = _session_of(execution.principal, request.session)
+        await self.store.room()  # what cannot be recorded is not begun
         grant = Grant(execution_id=execution.id, principal=execution.principal, session=session, tools=snapshot.tools)
         record = self._begin(grant, request.code, request.context, snapshot, background=execution.background)
-        if execution.background:
-            await self.store.flush()
-            execution.recorded.set()
         outcome: Outcome | None = None
         status: RecordStatus = "cancelled"
         try:
+            if execution.background:
+                await self.store.flush()
+                execution.recorded.set()
             verdict = review(
                 request.code, self.policy, tools=self._tool_names(snapshot), packages=sandbox.packages.modules
             )
@@ -152,6 +153,7 @@ class Yard:
         """
         snapshot = await self.snapshot()
         spec = _find(snapshot, name)
+        await self.store.room()
         grant = Grant(execution_id=secrets.token_hex(8), principal=principal, session=principal, tools=snapshot.tools)
         record = self._begin(grant, "", None, snapshot)
         status: RecordStatus = "failed"
@@ -228,8 +230,8 @@ class Yard:
             count += 1
             number = count
             spec = grant.tools.get(name) or _find(snapshot, name)
-            found, encoded = await self.broker.call(grant, spec, arguments, number=number, on_progress=on_progress)
             await self.store.room()
+            found, encoded = await self.broker.call(grant, spec, arguments, number=number, on_progress=on_progress)
             if not found.files:
                 return msgspec.Raw(encoded)
             paths = {file.name: f"files/{number}-{file.name}" for file in found.files}
