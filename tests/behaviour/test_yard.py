@@ -5,6 +5,7 @@ import contextlib
 import importlib.util
 import os
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -22,7 +23,7 @@ from toolyard.metrics import tokens
 from toolyard.sandbox.policy.levels import DEFAULT
 from toolyard.store import open_store
 from toolyard.testing import FakeUpstream
-from toolyard.values import Definition
+from toolyard.values import Definition, UpstreamConfig
 from toolyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
@@ -137,9 +138,13 @@ async def test_files_of_an_answer_are_files_of_the_workspace(tmp_path: Path) -> 
             "from servers.art import picture\npicture()\n(found,) = picture()\n"
             "[found, open(found['file'], 'rb').read() == b'\\x89PNG']"
         )
-        text = await run(yard, code)
+        results = [await yard.execute(ExecuteRequest(code=code)) for _ in range(2)]
+        files = await run(yard, "import os\nlen(os.listdir('files'))")
 
-    assert text == '[{"file":"files/2-image.png","mime_type":"image/png","bytes":4},true]'
+    assert files == "4"
+    for result in results:
+        place = f"files/{result.outcome.execution_id[:8]}-2-image.png"
+        assert result.outcome.result == [{"file": place, "mime_type": "image/png", "bytes": 4}, True]
 
 
 async def test_search_works_from_code(tmp_path: Path) -> None:
@@ -521,3 +526,23 @@ async def test_a_package_that_is_not_installed_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match="no-such-package"):
         async with open_yard(config):
             pass
+
+
+async def test_another_server_under_a_known_name_is_listed_anew(tmp_path: Path) -> None:
+    """What the store remembers belongs to how the server is started; the same one is not started just to be listed."""
+
+    async def names(module: str) -> tuple[list[str], str]:
+        server = UpstreamConfig(name="x", transport="stdio", command=sys.executable, args=("-m", module))
+        config = Config(store=StoreConfig(path=tmp_path / "toolyard.db"), upstreams={"x": server})
+        async with open_yard(config, with_sandbox=False) as yard:
+            found = [hit.name for hit in (await yard.search("list expenses or find parks", limit=2)).hits]
+            return found, yard.statuses()[0].state
+
+    first, again, other = [
+        await names(module)
+        for module in ("toolyard.examples.expenses", "toolyard.examples.expenses", "toolyard.examples.trips")
+    ]
+
+    assert (first[0][0], first[1]) == ("mcp__x__list_expenses", "ready")
+    assert again == (first[0], "stopped")
+    assert (other[0][0], other[1]) == ("mcp__x__find_parks", "ready")

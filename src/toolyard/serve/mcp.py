@@ -19,7 +19,7 @@ from toolyard.config import SurfaceConfig
 from toolyard.errors import InvalidRequest, ToolyardError
 from toolyard.metrics import tokens
 from toolyard.serve.surface import instructions, surface_tools
-from toolyard.values import Result, SearchAnswer, ToolSpec
+from toolyard.values import Hit, Result, SearchAnswer, ToolSpec
 from toolyard.yard import ExecuteRequest, Yard
 from toolyard.yard.executions import ExecutionState
 
@@ -118,7 +118,7 @@ class _Surface:
         answer = await self._yard.search(
             asked.query or asked.keyword, detail_level=asked.detail_level, server=asked.server, limit=asked.limit
         )
-        return _text(_search_text(answer, self._yard.finder.unlisted()))
+        return _text(_search_text(answer, self._yard.finder.unlisted(), self._yard.result_tokens))
 
     async def _execute(self, ctx: _Context, arguments: dict[str, Any]) -> types.CallToolResult:
         asked = _convert("execute_code", arguments, _ExecuteArguments)
@@ -221,15 +221,24 @@ def _principal(ctx: _Context) -> str:
     return "local" if request is None else str(request.scope.get(PRINCIPAL, "local"))
 
 
-def _search_text(answer: SearchAnswer, unlisted: list[str]) -> str:
-    found: dict[str, Any] = {"tools": answer.hits}
+def _search_text(answer: SearchAnswer, unlisted: list[str], budget: int) -> str:
+    """The answer as JSON within the budget: the worst hits keep only their names, as many as it takes."""
+    found: dict[str, Any] = {"tools": list(answer.hits)}
     if answer.unmatched:
         found["unmatched"] = answer.unmatched
     if not answer.hits:
         found["hint"] = f"None of {answer.total} tools fits. Use other words, or a server's name."
     if unlisted:
         found["not_available_yet"] = unlisted
-    return msgspec.json.encode(found).decode()
+    text = msgspec.json.encode(found).decode()
+    for number in reversed(range(len(answer.hits))):
+        if tokens.fits(text, budget):
+            break
+        hit = answer.hits[number]
+        found["tools"][number] = Hit(name=hit.name, use=hit.use)
+        found["hint"] = "Not all details fit. Search for one tool by its name to see them."
+        text = msgspec.json.encode(found).decode()
+    return tokens.cut(text, budget)
 
 
 def _result(result: Result) -> types.CallToolResult:

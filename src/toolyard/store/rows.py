@@ -27,10 +27,12 @@ __all__ = (
     "read_definitions",
     "read_execution",
     "read_executions",
+    "read_fingerprints",
     "read_tools",
     "read_vectors",
     "write_call",
     "write_execution",
+    "write_fingerprint",
     "write_tools",
     "write_vectors",
 )
@@ -257,6 +259,20 @@ def read_tools(connection: sqlite3.Connection) -> dict[str, list[ToolSpec]]:
     for upstream, spec in connection.execute("SELECT upstream, spec FROM tools ORDER BY upstream, position"):
         found.setdefault(upstream, []).append(_SPECS.decode(spec))
     return found
+
+
+def write_fingerprint(connection: sqlite3.Connection, upstream: str, fingerprint: str) -> None:
+    """Insert or replace how an upstream was reached."""
+    connection.execute(
+        "INSERT INTO upstreams (upstream, fingerprint) VALUES (?, ?)"
+        " ON CONFLICT (upstream) DO UPDATE SET fingerprint = excluded.fingerprint",
+        (_unicode(upstream), fingerprint),
+    )
+
+
+def read_fingerprints(connection: sqlite3.Connection) -> dict[str, str]:
+    """How each upstream was reached."""
+    return dict(connection.execute("SELECT upstream, fingerprint FROM upstreams"))
 
 
 def read_definitions(connection: sqlite3.Connection, upstream: str, name: str) -> list[SeenDefinition]:

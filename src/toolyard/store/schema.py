@@ -77,4 +77,10 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (model, digest)
     );
     """,
+    """
+    CREATE TABLE upstreams (
+        upstream TEXT PRIMARY KEY,
+        fingerprint TEXT NOT NULL
+    );
+    """,
 )

@@ -122,6 +122,14 @@ class Store:
         """Forget the tools of these upstreams. The history of their definitions is kept."""
         await self._write(partial(rows.delete_tools, upstreams=tuple(upstreams)))
 
+    async def save_fingerprint(self, upstream: str, fingerprint: str) -> None:
+        """Remember how the upstream was reached that listed the saved tools, durably."""
+        await self._write(partial(rows.write_fingerprint, upstream=upstream, fingerprint=fingerprint))
+
+    async def fingerprints(self) -> dict[str, str]:
+        """How each upstream was reached when it listed its tools last."""
+        return await self._reader.read(rows.read_fingerprints)
+
     async def definitions(self, upstream: str, name: str) -> list[rows.SeenDefinition]:
         """Every definition that a tool ever had, the one seen last first. `name` is the upstream's."""
         return await self._reader.read(rows.read_definitions, upstream, name)

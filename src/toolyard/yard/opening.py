@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 from collections.abc import AsyncIterator, Mapping
 
@@ -20,7 +21,7 @@ from toolyard.sandbox.packages import find_packages
 from toolyard.sandbox.policy.levels import LEVELS, IsolationLevel, IsolationPolicy
 from toolyard.sandbox.run import Sandbox
 from toolyard.store import Store, open_store
-from toolyard.values import Definition
+from toolyard.values import Definition, UpstreamConfig
 from toolyard.yard.finder import Finder
 from toolyard.yard.yard import Yard
 
@@ -51,12 +52,19 @@ async def open_yard(
         store = await stack.enter_async_context(open_store(config.store.path))
         catalog = Catalog(store)
         servers: dict[str, ToolServer] = {}
-        await catalog.load([*config.upstreams, *(upstreams or {})])
+        prints = {name: _fingerprint(upstream) for name, upstream in config.upstreams.items()}
+        kept = await store.fingerprints()
+        # What another server under the same name offered is not what this one does.
+        same = [name for name, mark in prints.items() if kept.get(name) == mark]
+        await catalog.load([*same, *(upstreams or {})])
         library = await stack.enter_async_context(open_library())
         finder = Finder(catalog, library, servers)
 
         async def on_tools(upstream: str, definitions: list[Definition]) -> None:
             change = await catalog.update(upstream, definitions)
+            if kept.get(upstream) != prints.get(upstream):
+                kept[upstream] = prints[upstream]
+                await store.save_fingerprint(upstream, prints[upstream])
             finder.note_listed(upstream)
             for name in change.changed:
                 _log.warning("The definition of %s changed. Look at it: toolyard tools --status.", name)
@@ -125,6 +133,13 @@ async def _open(
         policy, tier=settings.tier, allow_weaker=settings.allow_weaker, pool=options, library=library
     )
     return await stack.enter_async_context(sandbox)
+
+
+def _fingerprint(upstream: UpstreamConfig) -> str:
+    """Which server it is: how it is started or reached, without what may change between two starts of the same."""
+    told = (upstream.transport, upstream.command or "", *upstream.args, upstream.cwd or "", upstream.url or "")
+    chosen = (*(upstream.tools or ("*",)), "without", *upstream.without_tools)
+    return hashlib.sha256("\0".join((*told, *chosen)).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 async def _load_meaning(finder: Finder, store: Store) -> None:

@@ -234,7 +234,8 @@ class Yard:
             found, encoded = await self.broker.call(grant, spec, arguments, number=number, on_progress=on_progress)
             if not found.files:
                 return msgspec.Raw(encoded)
-            paths = {file.name: f"files/{number}-{file.name}" for file in found.files}
+            place = f"files/{grant.execution_id[:8]}-{number}"  # another run of the session must not write over it
+            paths = {file.name: f"{place}-{file.name}" for file in found.files}
             return Reply(
                 value=_renamed(found.value, paths), files={paths[file.name]: file.content for file in found.files}
             )

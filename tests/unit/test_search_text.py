@@ -1,0 +1,37 @@
+"""A search answer keeps to its budget of tokens whatever the upstreams wrote into their tools."""
+
+import json
+
+import pytest
+
+from toolyard.metrics import tokens
+from toolyard.serve.mcp import _search_text
+from toolyard.values import Hit, SearchAnswer
+
+
+def hits(count: int, characters: int) -> tuple[Hit, ...]:
+    """Tools with descriptions of so many characters."""
+    return tuple(
+        Hit(name=f"mcp__x__tool_{n}", use=f"from servers.x import tool_{n}", description="word " * (characters // 5))
+        for n in range(count)
+    )
+
+
+@pytest.mark.parametrize(("count", "characters"), [(5, 100), (5, 10_000), (40, 2_000), (50, 100_000)])
+def test_details_give_way_before_names(count: int, characters: int) -> None:
+    """Every tool that was found is still named, the best with details as far as they fit."""
+    text = _search_text(SearchAnswer(hits=hits(count, characters), total=count), [], 2_000)
+
+    found = json.loads(text)
+    assert tokens.count(text) <= 2_000
+    assert [hit["name"] for hit in found["tools"]] == [f"mcp__x__tool_{n}" for n in range(count)]
+    detailed = ["description" in hit for hit in found["tools"]]
+    assert detailed == sorted(detailed, reverse=True)
+    assert ("hint" in found) == (not all(detailed))
+
+
+def test_no_answer_is_over_its_budget() -> None:
+    """Even where the names alone are too many."""
+    text = _search_text(SearchAnswer(hits=hits(50, 1_000), total=50), [f"server-{n}" for n in range(500)], 100)
+
+    assert tokens.count(text) <= 100
