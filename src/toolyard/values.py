@@ -335,4 +335,3 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     is_error: bool
     outcome: Outcome
-    tokens: int | None = None

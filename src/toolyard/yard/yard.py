@@ -81,7 +81,7 @@ class Yard:
         Raises:
             InvalidRequest: The request is wrong; nothing was run.
             SandboxBroken: The host side failed; whether the code ran is unknown.
-            StoreError: It ran but could not be recorded.
+            StoreError: It could not be recorded: it was not begun, or it ran and its end is not in the journal.
         """
         return await self._execute(Execution(request, principal), on_output=on_output, on_progress=on_progress)
 
