@@ -5,6 +5,7 @@ ToolyardError
 │   ├── UnknownSession      no workspace of that name: run with it first, or list the sessions
 │   ├── UnknownTool         no tool of that name: search for one that exists
 │   ├── UnknownExecution    no execution of that id: start one
+│   ├── UnknownApproval     no approval of that id waits: list those that do
 │   ├── InvalidArguments    a tool's arguments do not fit its schema: read the message and change them
 │   └── InvalidConfig       the configuration is wrong: the message names the file, the key and what it should be
 ├── UpstreamError           a tool server failed
@@ -16,29 +17,40 @@ ToolyardError
 ├── SandboxUnavailable      no sandbox could be built here at all: read `toolyard doctor`
 ├── SandboxBroken           a part of the sandbox failed on the host side: report it, a new run may work
 ├── SandboxClosed           the sandbox was closed before or during the call
+├── VaultError              the vault of private values cannot be opened: the message says which key is missing
 └── CallRefused             raised by an `on_call` callback; re-raised in the guest under its own name
+    ├── UnknownToken        a private value's token is not one of this session: use it as it was given
+    ├── LimitReached        the tool's limit of calls or time is used up, or its circuit breaker is open
+    └── PolicyRefused       a rule denies the call: `toolyard policy explain` says which
+        └── ApprovalRefused a person refused it, or nobody answered in time
 
 What agent code does wrong is never an exception here: it is a `Failure` in an `Outcome`.
 """
 
 __all__ = (
+    "ApprovalRefused",
     "CallRefused",
     "InvalidArguments",
     "InvalidConfig",
     "InvalidRequest",
     "LevelUnavailable",
+    "LimitReached",
+    "PolicyRefused",
     "SandboxBroken",
     "SandboxClosed",
     "SandboxUnavailable",
     "StoreError",
     "ToolFailed",
     "ToolyardError",
+    "UnknownApproval",
     "UnknownExecution",
     "UnknownSession",
+    "UnknownToken",
     "UnknownTool",
     "UpstreamError",
     "UpstreamTimeout",
     "UpstreamUnavailable",
+    "VaultError",
 )
 
 
@@ -60,6 +72,10 @@ class UnknownTool(InvalidRequest):
 
 class UnknownExecution(InvalidRequest):
     """No execution of this id is known to this client."""
+
+
+class UnknownApproval(InvalidRequest):
+    """No approval of this id waits for an answer."""
 
 
 class InvalidArguments(InvalidRequest):
@@ -106,5 +122,25 @@ class SandboxClosed(ToolyardError):
     """The sandbox was closed."""
 
 
+class VaultError(ToolyardError):
+    """The vault cannot be opened with the keys that are there."""
+
+
 class CallRefused(ToolyardError):
     """A call from the guest is not allowed; its message is shown to the agent's code."""
+
+
+class UnknownToken(CallRefused):
+    """A token of a private value that this session does not have: forged, foreign, cut, expired or erased."""
+
+
+class LimitReached(CallRefused):
+    """A limit of the tool is used up, or its circuit breaker is open."""
+
+
+class PolicyRefused(CallRefused):
+    """A rule of the policy denies the call."""
+
+
+class ApprovalRefused(PolicyRefused):
+    """A person refused the call, nobody answered in time, or nobody can be asked."""

@@ -9,6 +9,10 @@ from typing import Any, Literal
 import msgspec
 
 __all__ = (
+    "Answered",
+    "Approval",
+    "Ask",
+    "AuditEntry",
     "CallRecord",
     "Definition",
     "DetailLevel",
@@ -189,6 +193,46 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """By full name. Shared with the catalog's snapshot, so that making a grant does not cost by the number of tools."""
 
 
+# Approval
+
+Answered = Literal["once", "run", "session", "always", "refuse"]
+"""`run` and `session`: further calls of the same tool too. `always`: these arguments, whoever's session it is."""
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that waits for a person."""
+
+    id: str
+    execution_id: str
+    number: int
+    principal: str
+    session: str
+    tool: str
+    arguments: Any
+    """Concealed."""
+    arguments_sha256: str
+    """Keyed digest of what the tool would get: `always` means the same arguments, and nobody can guess them from it."""
+    rule: str
+    """Which rule asks, as `policy explain` names it."""
+    reason: str
+    """Why it asks, in the words of the rule."""
+    asked_at: float
+    expires_at: float
+    """Seconds since the epoch."""
+
+
+class Approval(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of an ask."""
+
+    decision: Answered
+    by: str
+    """A person's or an operator's name as the channel knows it; `nobody` when it expired or nobody could be asked."""
+    channel: str
+    """`elicitation`, `cli`, `http`, `remembered`, `expired` or `fallback`."""
+    reason: str = ""
+    answered_at: float
+
+
 # Upstreams
 
 Transport = Literal["stdio", "http", "sse"]
@@ -327,6 +371,18 @@ class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome | None = None
     catalog_version: str = ""
     background: bool = False
+
+
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened, as the audit log takes it. Everything in it is concealed already."""
+
+    kind: str
+    """Such as `execution.start`, `call`, `decision`, `approval.answer`, `privacy.reveal`: a closed set."""
+    principal: str
+    session: str = ""
+    execution_id: str = ""
+    body: dict[str, Any] = {}
+    """JSON data; what is too long is kept as its digest and its size."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

@@ -83,4 +83,67 @@ MIGRATIONS: tuple[str, ...] = (
         fingerprint TEXT NOT NULL
     );
     """,
+    """
+    CREATE TABLE vault_scopes (
+        scope TEXT PRIMARY KEY,
+        key_id TEXT NOT NULL,
+        sealed BLOB NOT NULL,
+        erasures INTEGER NOT NULL DEFAULT 0,
+        created_at DOUBLE PRECISION NOT NULL
+    );
+
+    CREATE TABLE vault_values (
+        scope TEXT NOT NULL REFERENCES vault_scopes (scope) ON DELETE CASCADE,
+        id TEXT NOT NULL,
+        type TEXT NOT NULL,
+        sealed BLOB NOT NULL,
+        expires_at DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (scope, id)
+    );
+    CREATE INDEX vault_values_by_id ON vault_values (id);
+    CREATE INDEX vault_values_by_expiry ON vault_values (expires_at);
+
+    CREATE TABLE audit (
+        number INTEGER PRIMARY KEY,
+        segment INTEGER NOT NULL,
+        at DOUBLE PRECISION NOT NULL,
+        kind TEXT NOT NULL,
+        principal TEXT NOT NULL,
+        session TEXT NOT NULL,
+        execution_id TEXT NOT NULL,
+        body TEXT NOT NULL,
+        hash TEXT NOT NULL
+    );
+    CREATE INDEX audit_by_execution ON audit (execution_id, number);
+
+    CREATE TABLE audit_segments (
+        segment INTEGER PRIMARY KEY,
+        first_number INTEGER NOT NULL,
+        last_number INTEGER,
+        previous_hash TEXT NOT NULL,
+        last_hash TEXT,
+        closed_at DOUBLE PRECISION,
+        removed_at DOUBLE PRECISION
+    );
+
+    CREATE TABLE approvals (
+        id TEXT PRIMARY KEY,
+        owner TEXT NOT NULL,
+        execution_id TEXT NOT NULL,
+        principal TEXT NOT NULL,
+        ask TEXT NOT NULL,
+        expires_at DOUBLE PRECISION NOT NULL,
+        approval TEXT
+    );
+    CREATE INDEX approvals_waiting ON approvals (owner) WHERE approval IS NULL;
+
+    CREATE TABLE approvals_remembered (
+        principal TEXT NOT NULL,
+        tool TEXT NOT NULL,
+        arguments_sha256 TEXT NOT NULL,
+        approved_by TEXT NOT NULL,
+        approved_at DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (principal, tool, arguments_sha256)
+    );
+    """,
 )

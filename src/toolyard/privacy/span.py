@@ -1,0 +1,79 @@
+"""What a finding is, which types there are, and how a token looks."""
+
+import re
+from collections.abc import Iterable
+from typing import Protocol
+
+import msgspec
+
+__all__ = ("TOKEN", "TYPES", "Detector", "Span", "TypeInfo", "merge")
+
+TOKEN = re.compile(r"__PII_([a-z][a-z0-9_]{0,39}?)_([0-9a-f]{12})__", re.IGNORECASE)
+"""A token anywhere in a text. Code may have changed its case."""
+
+
+class Span(msgspec.Struct, frozen=True):
+    """One private value in a text: where it starts, where it has ended, and of what type it is."""
+
+    start: int
+    end: int
+    type: str
+
+
+class Detector(Protocol):
+    """Finds private values in a text. Spans may overlap: the scanner decides."""
+
+    def find(self, text: str) -> Iterable[Span]:
+        """The spans that are private."""
+        ...
+
+
+class TypeInfo(msgspec.Struct, frozen=True):
+    """What a type covers, and whether it is concealed unless the config says otherwise."""
+
+    description: str
+    default: bool = True
+
+
+TYPES: dict[str, TypeInfo] = {
+    "person": TypeInfo("A person's name or a part of it, by its field"),
+    "email": TypeInfo("An e-mail address"),
+    "phone": TypeInfo("A telephone number"),
+    "address": TypeInfo("Street, house number, city and postal code of an address"),
+    "date_of_birth": TypeInfo("A date of birth, by its field"),
+    "username": TypeInfo("A login name, by its field"),
+    "ssn": TypeInfo("A social security number of the United States"),
+    "national_id": TypeInfo("A person's number in another country's register, with its checksum or by its field"),
+    "tax_id": TypeInfo("A tax number, with its checksum or by its field"),
+    "passport": TypeInfo("A passport number, by its field"),
+    "driver_license": TypeInfo("A driving licence's number, by its field"),
+    "medical_id": TypeInfo("A patient's or an insurance's number, by its field"),
+    "credit_card": TypeInfo("A card number that passes the Luhn check, and its security code by its field"),
+    "iban": TypeInfo("An account number that passes the mod 97 check"),
+    "bank_account": TypeInfo("A national account or routing number, by its field"),
+    "wallet": TypeInfo("An address of a crypto currency"),
+    "ip": TypeInfo("An IPv4 or IPv6 address"),
+    "mac": TypeInfo("A hardware address"),
+    "url": TypeInfo("A URL with a password or key in it"),
+    "api_key": TypeInfo("A key in one of the known formats, or by its field"),
+    "auth_token": TypeInfo("A JWT, a bearer token or a session's token"),
+    "private_key": TypeInfo("A private key in PEM form"),
+    "password": TypeInfo("A password, by its field"),
+    "text": TypeInfo("A field that a rule conceals whole"),
+    "literal": TypeInfo("Text of an upstream that only looks like a token"),
+    "location": TypeInfo("Region and country of a person's address", default=False),
+    "organization": TypeInfo("A person's employer or school", default=False),
+}
+"""Every built-in type. A custom pattern adds its own name."""
+
+
+def merge(spans: Iterable[Span]) -> list[Span]:
+    """The spans in order without overlap: the longer one stays, of equal ones the first given."""
+    kept: list[Span] = []
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        if kept and span.start < kept[-1].end:
+            if span.end - span.start > kept[-1].end - kept[-1].start:
+                kept[-1] = span
+        else:
+            kept.append(span)
+    return kept
