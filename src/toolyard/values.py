@@ -24,6 +24,7 @@ __all__ = (
     "Limits",
     "OAuthConfig",
     "Outcome",
+    "PrincipalScope",
     "RecordStatus",
     "Result",
     "SearchAnswer",
@@ -191,6 +192,20 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     tools: Mapping[str, ToolSpec]
     """By full name. Shared with the catalog's snapshot, so that making a grant does not cost by the number of tools."""
+
+
+class PrincipalScope(msgspec.Struct, frozen=True, kw_only=True):
+    """What one client may do, beside what the policy says."""
+
+    name: str
+    upstreams: tuple[str, ...] | None = None
+    """Patterns over names of upstreams. `None`: all."""
+    level: str | None = None
+    """A stricter isolation level than the gateway's."""
+    reveal: bool = False
+    """Whether it may turn tokens back into values over HTTP."""
+    approve: bool = False
+    """Whether it may answer asks over HTTP. Never give this to the client of an agent."""
 
 
 # Approval
