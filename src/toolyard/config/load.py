@@ -11,7 +11,15 @@ import msgspec
 from toolyard.config.clients import Place, find_places, is_toolyard, read_document, read_servers
 from toolyard.config.expand import Hidden, Scope, Unresolved, expand
 from toolyard.config.machine import Machine, read_machine
-from toolyard.config.settings import Config, HttpConfig, Settings, StoreConfig, UpstreamEntry, read_settings
+from toolyard.config.settings import (
+    Config,
+    HttpConfig,
+    PrivacyConfig,
+    Settings,
+    StoreConfig,
+    UpstreamEntry,
+    read_settings,
+)
 from toolyard.errors import InvalidConfig
 from toolyard.values import OAuthConfig, Transport, UpstreamConfig
 
@@ -54,6 +62,9 @@ def load_config(
         store=_expand_store(settings.store_path, scope, machine),
         http=_expand_http(settings.http, scope, file),
         discovery=settings.discovery,
+        privacy=_complete_privacy(settings.privacy, machine),
+        policy=settings.policy,
+        trusted=frozenset(name for name in upstreams if settings.upstreams[name].trusted),
         source=file,
         warnings=tuple(warnings),
     )
@@ -215,6 +226,11 @@ def _expand_store(path: str | None, scope: Scope, machine: Machine) -> StoreConf
         return StoreConfig(path=_locate(expand(path, scope), scope))
     except Unresolved as reason:
         raise InvalidConfig(f"store.path cannot be used: {reason}. Set it, or write the path out.") from None
+
+
+def _complete_privacy(privacy: PrivacyConfig, machine: Machine) -> PrivacyConfig:
+    key = machine.environ.get("TOOLYARD_VAULT_KEY")
+    return msgspec.structs.replace(privacy, vault_key=Hidden(key) if key else None)
 
 
 def _expand_http(http: HttpConfig, scope: Scope, file: Path | None) -> HttpConfig:

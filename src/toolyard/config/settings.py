@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar
 import msgspec
 from msgspec import Meta, inspect
 
+from toolyard.broker.policy import PolicySettings
 from toolyard.config.machine import read_machine
 from toolyard.errors import InvalidConfig
 from toolyard.values import OAuthConfig, UpstreamConfig
@@ -17,6 +18,9 @@ __all__ = (
     "Config",
     "DiscoveryConfig",
     "HttpConfig",
+    "PrivacyConfig",
+    "PrivacyMode",
+    "PrivacyRule",
     "SandboxConfig",
     "Settings",
     "StoreConfig",
@@ -28,6 +32,7 @@ __all__ = (
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 _Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+PrivacyMode = Literal["strict", "output", "off"]
 _SECRET_KEYS = {"args", "env", "headers", "bearer_token", "client_secret", "token", "tokens"}
 
 
@@ -54,6 +59,8 @@ class UpstreamEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     concurrent_calls: Annotated[int, Meta(ge=1, le=1000)] = 16
     answer_bytes: Annotated[int, Meta(ge=1024, le=1 << 32)] = 64 << 20
     disabled: bool = False
+    trusted: bool = False
+    """Whether what its tools say about their effects may relax the policy."""
     env: dict[str, str] = {}
     headers: dict[str, str] = {}
 
@@ -131,6 +138,43 @@ class DiscoveryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Rank by meaning too. Needs the extra `semantic`."""
 
 
+class PrivacyRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[[privacy.rules]]`. The first that names a tool decides for it."""
+
+    tools: tuple[str, ...]
+    """Patterns over full names: `mcp__crm__*`."""
+    mode: PrivacyMode | None = None
+    whole: tuple[str, ...] = ()
+    """Fields of its answers that are concealed whole, whatever they hold: free text."""
+    visible: tuple[str, ...] = ()
+    """Fields of its answers that are left as they are."""
+
+
+class PrivacyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is private, and where it is replaced."""
+
+    mode: PrivacyMode = "strict"
+    scope: Literal["session", "gateway"] = "session"
+    """Within what the same value has the same token."""
+    expires_seconds: Annotated[float, Meta(ge=60, le=31_536_000)] = 604_800.0
+    """A token is forgotten so long after it was given out last."""
+    key: Literal["auto", "environment", "file", "keyring"] = "auto"
+    """Where the vault's key is. `auto`: `$TOOLYARD_VAULT_KEY` if set, else the file `vault.key` beside the store."""
+    conceal: tuple[str, ...] = ()
+    """Types beside those that are concealed anyway, such as `location`."""
+    reveal: tuple[str, ...] = ()
+    """Types that are not concealed."""
+    allow: tuple[str, ...] = ()
+    """Values that are not private, such as `support@example.com`; patterns with `*` are allowed."""
+    patterns: dict[str, str] = {}
+    """Regular expressions by the type that they find."""
+    detectors: tuple[Literal["presidio"], ...] = ()
+    """Further detectors, each an extra."""
+    rules: tuple[PrivacyRule, ...] = ()
+    vault_key: str | None = None
+    """What `$TOOLYARD_VAULT_KEY` holds."""
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything a gateway is told, references expanded."""
 
@@ -140,6 +184,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     store: StoreConfig = msgspec.field(default_factory=StoreConfig)
     http: HttpConfig = HttpConfig()
     discovery: DiscoveryConfig = DiscoveryConfig()
+    privacy: PrivacyConfig = PrivacyConfig()
+    policy: PolicySettings = PolicySettings()
+    trusted: frozenset[str] = frozenset()
+    """Upstreams whose word about their tools counts."""
     source: Path | None = None
     """The file it was read from."""
     warnings: tuple[str, ...] = ()
@@ -154,6 +202,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     store_path: str | None = None
     http: HttpConfig = HttpConfig()
     discovery: DiscoveryConfig = DiscoveryConfig()
+    privacy: PrivacyConfig = PrivacyConfig()
+    policy: PolicySettings = PolicySettings()
 
 
 class _StoreTable(msgspec.Struct):
@@ -167,7 +217,8 @@ def read_settings(document: Mapping[str, Any], file: Path) -> Settings:
         InvalidConfig: A key is unknown or a value is wrong.
     """
     reader = _Reader(file)
-    reader.check_keys(document, (), {"upstreams", "surface", "sandbox", "store", "http", "discovery"})
+    tables = {"upstreams", "surface", "sandbox", "store", "http", "discovery", "privacy", "policy"}
+    reader.check_keys(document, (), tables)
     upstreams = document.get("upstreams", {})
     if not isinstance(upstreams, dict):
         reader.fail(("upstreams",), upstreams, "a table for each upstream, such as [upstreams.github]")
@@ -178,6 +229,8 @@ def read_settings(document: Mapping[str, Any], file: Path) -> Settings:
         store_path=reader.read(_StoreTable, document.get("store", {}), ("store",)).path,
         http=reader.read(HttpConfig, document.get("http", {}), ("http",), without={"unset"}),
         discovery=reader.read(DiscoveryConfig, document.get("discovery", {}), ("discovery",)),
+        privacy=reader.read(PrivacyConfig, document.get("privacy", {}), ("privacy",), without={"vault_key"}),
+        policy=reader.read(PolicySettings, document.get("policy", {}), ("policy",)),
     )
 
 
@@ -219,6 +272,9 @@ class _Reader:
             self.fail(path, table, "a table")
         fields = {field.name: field for field in msgspec.structs.fields(cls) if field.name not in without}
         self.check_keys(table, path, set(fields))
+        missing = [name for name, field in fields.items() if field.required and name not in table]
+        if missing:
+            self.fail_whole(path, f"has no {missing[0]}", "Every one needs it")
         return cls(**{key: self._convert(value, fields[key].type, (*path, key)) for key, value in table.items()})
 
     def check_keys(self, table: Mapping[str, Any], path: tuple[str, ...], known: set[str]) -> None:
@@ -242,13 +298,26 @@ class _Reader:
             if isinstance(option, inspect.StructType) and isinstance(value, dict):
                 return self.read(option.cls, value, path)
             if isinstance(option, inspect.DictType) and isinstance(value, dict):
-                return {key: self._convert(each, str, (*path, key)) for key, each in value.items()}
+                return {key: self._convert(each, _type(option.value_type), (*path, key)) for key, each in value.items()}
             if isinstance(option, inspect.VarTupleType) and isinstance(value, list):
-                return tuple(self._convert(each, str, (*path, str(number))) for number, each in enumerate(value))
+                item = _type(option.item_type)
+                return tuple(self._convert(each, item, (*path, str(number))) for number, each in enumerate(value))
         try:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError:
             self.fail(path, value, _expected(info))
+
+
+def _type(info: inspect.Type) -> Any:
+    """The type of the items of a list or a table."""
+    match info:
+        case inspect.StructType():
+            return info.cls
+        case inspect.LiteralType():
+            return Literal[info.values]
+        case inspect.AnyType():
+            return Any
+    return str
 
 
 def _spell_path(path: tuple[str, ...]) -> str:
@@ -287,5 +356,5 @@ def _expected(info: inspect.Type) -> str:
         case inspect.StrType():
             return "a string"
         case inspect.VarTupleType():
-            return "a list of strings"
+            return "a list of tables" if isinstance(info.item_type, inspect.StructType) else "a list of strings"
     return "a table"
