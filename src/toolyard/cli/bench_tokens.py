@@ -93,7 +93,7 @@ def show(figures: dict[str, Any]) -> None:
 
 async def _count(yard: Yard, agent: Client, specs: list[ToolSpec]) -> dict[str, Any]:
     definitions = sum(definition_tokens(spec.name, spec.description, spec.input_schema) for spec in specs)
-    answer = await yard.call("mcp__expenses__list_expenses", {})
+    answer = await yard.upstreams["expenses"].call("list_expenses", {})  # as plain MCP would have it
     rows = msgspec.json.encode(answer.value).decode()
     in_context = {"definitions": definitions, "task": json_tokens({}) + tokens.count(rows)}
     through_toolyard = await _count_toolyard(agent, answer.value)

@@ -1,4 +1,4 @@
-"""`toolyard demo`: a scripted agent works on three MCP servers through the gateway, and every token is counted.
+"""`toolyard demo`: a scripted agent works on five MCP servers through the gateway, and every token is counted.
 
 Nothing is staged but the agent's own words: servers, gateway, sandbox and answers are the real ones, and the figures
 are counted from what went over the wire in this run.
@@ -111,6 +111,16 @@ for day, found in json.load(open("split.json")).items():
     print(day, "-", len(found), "flagged")
 """
 
+_MAIL = """\
+from servers.customers import list_customers
+from servers.mail import send_mail
+
+rows = [r for r in list_customers(plan="pro", country="PL") if r["spent"] > 3000]
+for row in rows:
+    send_mail(to=row["email"], subject="Thank you", body=f"Dear {row['first_name']}, thank you!")
+result = [(row["first_name"], row["email"], row["spent"]) for row in rows[:2]]
+"""
+
 _SCRIPT = (
     _Step("search for tools", "search_tools", {"query": "list expenses"}),
     _Step("read every row, return what matters", "execute_code", {"code": _AUDIT}),
@@ -119,6 +129,7 @@ _SCRIPT = (
     _Step("a mistake", "execute_code", {"code": _MISTAKE, "session": _SESSION}, fails=True),
     _Step("use the careless run's file, save another", "execute_code", {"code": _SAVE, "session": _SESSION}),
     _Step("go on from that file, and write", "execute_code", {"code": _FLAG, "session": _SESSION}),
+    _Step("write to customers whose names nobody sees", "execute_code", {"code": _MAIL}),
 )
 
 
@@ -134,7 +145,7 @@ class _Paid(NamedTuple):
 def demo() -> int:
     """Show the gateway at work.
 
-    A scripted agent searches, runs code over three MCP servers and makes mistakes; every token is counted beside what
+    A scripted agent searches, runs code over five MCP servers and makes mistakes; every token is counted beside what
     plain MCP would have cost. Then code attacks the sandbox. Exit code 1: an attack got through.
     """
     return run_to_end(_show_all())

@@ -1,7 +1,7 @@
-"""Three MCP servers to try toolyard with: `python -m toolyard.examples.expenses`, `trips` and `files`.
+"""MCP servers to try toolyard with: `python -m toolyard.examples.expenses`, `trips`, `customers`, `mail` and `files`.
 
-Their data is made up when they start, always the same, and forgotten when they end. Only the files server touches
-the disk, and only inside the directory it is given.
+Their data is made up when they start, always the same, and forgotten when they end. Only the files and the mail server
+touch the disk: inside the directory, and the file, that they are given.
 """
 
 import sys
@@ -9,12 +9,18 @@ from pathlib import Path
 
 from toolyard.values import UpstreamConfig
 
-__all__ = ("demo_upstreams",)
+__all__ = ("demo_upstreams", "outbox_of")
 
 
 def demo_upstreams(directory: Path) -> dict[str, UpstreamConfig]:
-    """How to start the three, by name. The files server gets `directory` and puts its samples there if it is empty."""
-    arguments = {"expenses": (), "trips": (), "files": ("--samples", str(directory))}
+    """How to start them, by name. The files server gets `directory` and puts its samples there if it is empty."""
+    arguments: dict[str, tuple[str, ...]] = {
+        "expenses": (),
+        "trips": (),
+        "customers": (),
+        "mail": ("--outbox", str(outbox_of(directory))),
+        "files": ("--samples", str(directory)),
+    }
     return {
         name: UpstreamConfig(
             name=name,
@@ -24,3 +30,8 @@ def demo_upstreams(directory: Path) -> dict[str, UpstreamConfig]:
         )
         for name, more in arguments.items()
     }
+
+
+def outbox_of(directory: Path) -> Path:
+    """The file beside the directory to which the mail server adds what it was told to send."""
+    return directory.with_name(f"{directory.name}-outbox.jsonl")
