@@ -1,0 +1,198 @@
+"""`toolyard policy`, as an operator starts it over a real server."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+RULES = """
+[[policy.rules]]
+decision = "deny"
+tools = ["expenses/approve*"]
+principals = ["http"]
+reason = "Approving is for people at the desk."
+
+[[policy.rules]]
+decision = "ask"
+tools = ["mcp__expenses__flag_expense"]
+when = { reason = { longer_than = 10 } }
+
+[[policy.limits]]
+tools = ["expenses/*"]
+calls_per_run = 5
+"""
+
+
+@pytest.fixture
+def write_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Writes a toolyard.toml with the example server and these lines to where the command looks."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "TOOLYARD_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+    def write(lines: str = "", *, trusted: bool = False) -> None:
+        server = f"command = {json.dumps(sys.executable)}\nargs = ['-m', 'toolyard.examples.expenses']\n"
+        text = f"[upstreams.expenses]\n{server}trusted = {str(trusted).lower()}\n{lines}"
+        (tmp_path / "toolyard.toml").write_text(text, encoding="utf-8")
+
+    return write
+
+
+def explain(toolyard: Command, *arguments: str) -> dict[str, Any]:
+    """What `policy explain --json` prints."""
+    done = toolyard("policy", "explain", *arguments, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_explain_names_the_rule_and_its_reason(toolyard: Command, write_config: Callable[..., None]) -> None:
+    """For the principal that is asked about: another one is allowed what this one is not even shown."""
+    write_config(RULES)
+
+    denied = explain(toolyard, "expenses/approve_expense", "--principal", "http")
+    allowed = explain(toolyard, "mcp__expenses__approve_expense")
+
+    assert (denied["verdict"], denied["rule"], denied["reason"], denied["hidden"]) == (
+        "deny",
+        "policy.rules[0]",
+        "Approving is for people at the desk.",
+        True,
+    )
+    assert (allowed["verdict"], allowed["rule"], allowed["hidden"]) == ("allow", "preset open", False)
+    assert allowed["limits"]["calls_per_run"] == 5
+
+
+def test_explain_looks_at_the_arguments_it_is_given(toolyard: Command, write_config: Callable[..., None]) -> None:
+    """Without them it says what depends on them."""
+    write_config(RULES)
+
+    def verdict(*arguments: str) -> tuple[str, bool]:
+        found = explain(toolyard, "flag_expense", *arguments)
+        return found["verdict"], found["depends_on_arguments"]
+
+    assert verdict() == ("allow", True)
+    assert verdict("--arguments", '{"reason": "short"}') == ("allow", False)
+    assert verdict("--arguments", '{"reason": 5}') == ("ask", False)
+
+
+def test_explain_shows_preset_trust_limits_and_every_rule(toolyard: Command, write_config: Callable[..., None]) -> None:
+    """All that an operator needs to understand a refusal, without another command."""
+    write_config('[policy]\npreset = "guarded"\n' + RULES)
+
+    done = toolyard("policy", "explain", "mcp__expenses__list_expenses")
+
+    reason = "The tool is not known to be harmless, since its server 'expenses' is not marked trusted."
+    assert done.returncode == 0
+    assert [line.rstrip() for line in done.stdout.splitlines()] == [
+        "ask mcp__expenses__list_expenses for local",
+        f"by preset guarded: {reason}",
+        "",
+        "rule             says  fits     why",
+        "policy.rules[0]  deny  no       it names other tools: expenses/approve*",
+        "policy.rules[1]  ask   no       it names other tools: mcp__expenses__flag_expense",
+        f"preset guarded   ask   decides  {reason}",
+        "",
+        "server  expenses, not trusted: its tools' hints relax nothing",
+        "effect  counts as destructive",
+        "preset  guarded: the config says so.",
+        "hidden  no",
+        "limits  calls_per_run 5",
+    ]
+
+
+def test_trust_relaxes_the_preset(toolyard: Command, write_config: Callable[..., None]) -> None:
+    """What a trusted server says of its tools counts, and `--preset` shows what another preset would do."""
+    write_config(trusted=True)
+
+    def verdicts(preset: str) -> dict[str, str]:
+        shown = json.loads(toolyard("policy", "show", "--tools", "--json", "--preset", preset).stdout)
+        return {each["tool"].removeprefix("mcp__expenses__"): each["verdict"] for each in shown["tools"]}
+
+    reading = dict.fromkeys(("get_budget", "list_employees", "list_expenses"), "allow")
+    assert verdicts("guarded") == reading | {"add_note": "allow", "flag_expense": "allow", "approve_expense": "ask"}
+    assert verdicts("readonly") == reading | {"add_note": "deny", "flag_expense": "deny", "approve_expense": "deny"}
+
+
+def test_an_unknown_tool_is_answered_with_the_nearest(toolyard: Command, write_config: Callable[..., None]) -> None:
+    """Exit code 2 and no traceback."""
+    write_config()
+
+    done = toolyard("policy", "explain", "expenses/list_expense")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(
+        "error: No tool named 'expenses/list_expense'. Nearest: 'mcp__expenses__list_expenses'"
+    )
+
+
+@pytest.mark.parametrize("arguments", ["[1]", "{"])
+def test_arguments_must_be_a_json_object(toolyard: Command, write_config: Callable[..., None], arguments: str) -> None:
+    """It is said before any server is started."""
+    write_config()
+
+    done = toolyard("policy", "explain", "list_expenses", "--arguments", arguments)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: --arguments is no JSON object: ")
+
+
+def test_a_rule_that_cannot_work_is_named(toolyard: Command, write_config: Callable[..., None]) -> None:
+    """By its place and what to write instead."""
+    write_config('[[policy.rules]]\ndecision = "deny"\nwhen = { amount = { over = 5 } }\n')
+
+    done = toolyard("policy", "show")
+
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: policy.rules[0].when.'amount'.over is no condition. There are above, at_least, at_most, below, exists, "
+        "longer_than, matches, not. For a value inside an object quote the whole name, such as 'object.name'.\n"
+    )
+
+
+def test_show_lists_rules_limits_and_preset(toolyard: Command, write_config: Callable[..., None]) -> None:
+    """In the order in which they are looked at; no server is started for it."""
+    write_config(RULES)
+
+    done = toolyard("policy", "show")
+
+    assert done.returncode == 0
+    assert [" ".join(line.split()) for line in done.stdout.splitlines()] == [
+        "rule says tools effect principals when reason",
+        "0 deny expenses/approve* any http Approving is for people at the desk.",
+        '1 ask mcp__expenses__flag_expense any * {"reason":{"longer_than":10}}',
+        "",
+        "limits tools",
+        "0 expenses/* calls_per_run 5",
+        "",
+        "Preset open: the default on stdio and loopback; served to other machines it is guarded.",
+        "Trusted servers: none",
+    ]
+    assert not list(Path.home().glob("**/*.db"))
+
+
+def test_show_says_what_becomes_of_every_tool(toolyard: Command, write_config: Callable[..., None]) -> None:
+    """One line for each, as a program reads it."""
+    write_config(RULES, trusted=True)
+
+    done = toolyard("policy", "show", "--tools", "--json", "--preset", "readonly", "--principal", "http")
+
+    shown = json.loads(done.stdout)
+    assert {
+        each["tool"].removeprefix("mcp__expenses__"): (each["rule"], each["hidden"]) for each in shown["tools"]
+    } == {
+        "add_note": ("preset readonly", True),
+        "approve_expense": ("policy.rules[0]", True),
+        "flag_expense": ("preset readonly", False),
+        "get_budget": ("preset readonly", False),
+        "list_employees": ("preset readonly", False),
+        "list_expenses": ("preset readonly", False),
+    }
+    assert (shown["policy"]["preset"], shown["trusted"]) == ("readonly", ["expenses"])
