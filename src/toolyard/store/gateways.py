@@ -16,7 +16,7 @@ from pathlib import Path
 from toolyard.errors import StoreError
 from toolyard.store.database import BUSY_SECONDS, connect, explain
 
-__all__ = ("open_as_gateway",)
+__all__ = ("is_alive", "open_as_gateway")
 
 _POLL_SECONDS = 0.01
 
@@ -34,6 +34,21 @@ def open_as_gateway(path: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
         except (OSError, sqlite3.Error) as error:
             raise explain(path, "opened", error) from error
         yield connection, owner
+
+
+def is_alive(path: Path, owner: str) -> bool:
+    """Whether the gateway of that id, which has opened the store at some time, still has it open."""
+    try:
+        descriptor = os.open(path.with_name(f"{path.name}.d") / f"{owner}.lock", os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _enter(path: Path, held: ExitStack) -> tuple[sqlite3.Connection, str]:

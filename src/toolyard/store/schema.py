@@ -84,29 +84,38 @@ MIGRATIONS: tuple[str, ...] = (
     );
     """,
     """
+    -- `id` is random: a scope that was erased and made anew is another one, and what waits for the old one is dropped.
     CREATE TABLE vault_scopes (
         scope TEXT PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
         key_id TEXT NOT NULL,
         sealed BLOB NOT NULL,
-        erasures INTEGER NOT NULL DEFAULT 0,
-        created_at DOUBLE PRECISION NOT NULL
+        erasures INTEGER NOT NULL,
+        used_at DOUBLE PRECISION NOT NULL
     );
 
     CREATE TABLE vault_values (
-        scope TEXT NOT NULL REFERENCES vault_scopes (scope) ON DELETE CASCADE,
+        number INTEGER PRIMARY KEY,
+        scope_id TEXT NOT NULL REFERENCES vault_scopes (id) ON DELETE CASCADE,
         id TEXT NOT NULL,
         type TEXT NOT NULL,
         sealed BLOB NOT NULL,
         expires_at DOUBLE PRECISION NOT NULL,
-        PRIMARY KEY (scope, id)
+        UNIQUE (scope_id, id, type)
     );
-    CREATE INDEX vault_values_by_id ON vault_values (id);
+    CREATE INDEX vault_values_by_number ON vault_values (scope_id, number);
     CREATE INDEX vault_values_by_expiry ON vault_values (expires_at);
+
+    CREATE TABLE vault_erased (
+        scope_id TEXT NOT NULL REFERENCES vault_scopes (id) ON DELETE CASCADE,
+        id TEXT NOT NULL,
+        PRIMARY KEY (scope_id, id)
+    );
 
     CREATE TABLE audit (
         number INTEGER PRIMARY KEY,
         segment INTEGER NOT NULL,
-        at DOUBLE PRECISION NOT NULL,
+        at_microseconds BIGINT NOT NULL,
         kind TEXT NOT NULL,
         principal TEXT NOT NULL,
         session TEXT NOT NULL,
@@ -114,35 +123,48 @@ MIGRATIONS: tuple[str, ...] = (
         body TEXT NOT NULL,
         hash TEXT NOT NULL
     );
-    CREATE INDEX audit_by_execution ON audit (execution_id, number);
+    CREATE INDEX audit_by_execution ON audit (execution_id, number) WHERE execution_id <> '';
 
     CREATE TABLE audit_segments (
         segment INTEGER PRIMARY KEY,
-        first_number INTEGER NOT NULL,
-        last_number INTEGER,
+        first_number BIGINT NOT NULL,
+        last_number BIGINT NOT NULL,
         previous_hash TEXT NOT NULL,
-        last_hash TEXT,
-        closed_at DOUBLE PRECISION,
-        removed_at DOUBLE PRECISION
+        last_hash TEXT NOT NULL,
+        closed_at_microseconds BIGINT NOT NULL,
+        exported_sha256 TEXT NOT NULL DEFAULT '',
+        removed_at_microseconds BIGINT NOT NULL DEFAULT 0,
+        signature TEXT NOT NULL
+    );
+
+    CREATE TABLE audit_head (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        number BIGINT NOT NULL,
+        hash TEXT NOT NULL,
+        at_microseconds BIGINT NOT NULL,
+        public_key TEXT NOT NULL,
+        signature TEXT NOT NULL
     );
 
     CREATE TABLE approvals (
         id TEXT PRIMARY KEY,
         owner TEXT NOT NULL,
-        execution_id TEXT NOT NULL,
         principal TEXT NOT NULL,
+        tool TEXT NOT NULL,
+        arguments_sha256 TEXT NOT NULL,
         ask TEXT NOT NULL,
         expires_at DOUBLE PRECISION NOT NULL,
         approval TEXT
     );
-    CREATE INDEX approvals_waiting ON approvals (owner) WHERE approval IS NULL;
+    CREATE INDEX approvals_waiting ON approvals (expires_at) WHERE approval IS NULL;
 
     CREATE TABLE approvals_remembered (
         principal TEXT NOT NULL,
         tool TEXT NOT NULL,
         arguments_sha256 TEXT NOT NULL,
-        approved_by TEXT NOT NULL,
-        approved_at DOUBLE PRECISION NOT NULL,
+        id TEXT NOT NULL,
+        ask TEXT NOT NULL,
+        approval TEXT NOT NULL,
         PRIMARY KEY (principal, tool, arguments_sha256)
     );
     """,

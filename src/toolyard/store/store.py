@@ -10,9 +10,12 @@ from pathlib import Path
 import msgspec
 
 from toolyard.store import rows
+from toolyard.store.approvals import ApprovalTable
+from toolyard.store.audit import AUDIT_KINDS, AuditHead, AuditLog, AuditRow, read_entries, read_head
 from toolyard.store.reader import Reader
+from toolyard.store.vault import VaultTables
 from toolyard.store.writer import Write, Writer
-from toolyard.values import CallRecord, ExecutionRecord, ToolSpec
+from toolyard.values import AuditEntry, CallRecord, ExecutionRecord, ToolSpec
 
 __all__ = ("Store", "open_store")
 
@@ -30,11 +33,12 @@ async def open_store(path: Path) -> AsyncIterator["Store"]:
         StoreError: It cannot be opened, or what waits cannot be written when it is closed.
     """
     path = await asyncio.to_thread(path.resolve)  # locks lie beside the file, whatever links lead to it
-    writer = Writer(path)
+    log = AuditLog(path)
+    writer = Writer(path, log.transaction)
     reader = Reader(path)
     try:
         await writer.open()
-        yield Store(writer, reader)
+        yield Store(writer, reader, log)
     finally:
         try:
             await reader.close()
@@ -45,13 +49,16 @@ async def open_store(path: Path) -> AsyncIterator["Store"]:
 class Store:
     """One database, for the event loop that opened it.
 
-    `record_*` only enqueue: they cost about a microsecond and never wait. A record, with all that is in it, must not be
-    changed afterwards. Readers see what is on disk: `flush` first to read what was just recorded.
+    `record_*` and `audit` only enqueue: they cost about a microsecond and never wait. A record, with all that is in it,
+    must not be changed afterwards. Readers see what is on disk: `flush` first to read what was just recorded.
     """
 
-    def __init__(self, writer: Writer, reader: Reader) -> None:
+    def __init__(self, writer: Writer, reader: Reader, log: AuditLog) -> None:
         self._writer = writer
         self._reader = reader
+        self._log = log
+        self.approvals = ApprovalTable(writer, reader)
+        self.vault = VaultTables(writer, reader)
 
     # The journal
 
@@ -102,6 +109,46 @@ class Store:
     async def calls(self, execution_id: str) -> list[CallRecord]:
         """The calls of one execution in their order. An answer or arguments that were left out are None."""
         return await self._reader.read(rows.read_calls, execution_id)
+
+    # The audit log
+
+    def audit(self, entry: AuditEntry) -> None:
+        """Record an entry, as `record_call` does; it gets its number and its hash when it is written.
+
+        Raises:
+            ValueError: Its kind is not one of `AUDIT_KINDS`.
+        """
+        if entry.kind not in AUDIT_KINDS:
+            raise ValueError(f"There is no audit entry of the kind {entry.kind!r}. Use one of AUDIT_KINDS, or add it.")
+        self._writer.put(partial(self._log.add, at_microseconds=time.time_ns() // 1000, entry=entry), _ROW_BYTES)
+
+    async def audit_entries(
+        self,
+        *,
+        limit: int = 50,
+        before: int | None = None,
+        principal: str | None = None,
+        kind: str | None = None,
+        execution_id: str | None = None,
+    ) -> list[AuditRow]:
+        """Entries, the newest first: of one principal, kind or execution, and older than number `before`, if given."""
+        return await self._reader.read(read_entries, limit, before, principal, kind, execution_id)
+
+    async def audit_head(self) -> AuditHead | None:
+        """The signed head, to be kept elsewhere; None if there is no entry."""
+        return await self._reader.read(read_head)
+
+    async def mark_audit_exported(self, segments: Iterable[int], sha256: str) -> None:
+        """Remember, durably, to what file closed segments were exported."""
+        await self._write(partial(self._log.mark_exported, segments=frozenset(segments), sha256=sha256))
+
+    async def prune_audit(self, segments: Iterable[int], *, principal: str) -> None:
+        """Remove the entries of closed segments, durably, and record that. The chain still leads over the gap."""
+        await self._write(partial(self._log.remove, segments=frozenset(segments), principal=principal))
+
+    async def rekey_audit(self, *, principal: str) -> None:
+        """Sign the log with a new key from here on, durably, and record that. What was signed is not checked before."""
+        await self._write(partial(self._log.rekey, principal=principal))
 
     # Tools
 

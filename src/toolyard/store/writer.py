@@ -8,17 +8,20 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from toolyard.errors import StoreError
 from toolyard.store.database import explain
 from toolyard.store.gateways import open_as_gateway
 
-__all__ = ("Write", "Writer")
+__all__ = ("Around", "Write", "Writer")
 
 Write = Callable[[sqlite3.Connection], None]
 """Executes the statements of one row inside a transaction; it is called again if that fails."""
+
+Around = Callable[[sqlite3.Connection], AbstractContextManager[None]]
+"""Adds to a transaction what belongs to all its rows; it is called again if that fails."""
 
 _LINGER_SECONDS = 0.05
 """How long a row that nobody waits for may wait for company."""
@@ -34,8 +37,9 @@ class Writer:
     owner: str
     """The id of this gateway in the store, from when `open` returns."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, around: Around) -> None:
         self._path = path
+        self._around = around
         self._loop = asyncio.get_running_loop()
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
@@ -152,13 +156,14 @@ class Writer:
             return f"The store {str(self._path)!r} was removed or replaced while it was open. Restart the gateway."
         try:
             connection.execute("BEGIN IMMEDIATE")
-            for write in batch:
-                write(connection)
+            with self._around(connection):
+                for write in batch:
+                    write(connection)
             connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, StoreError) as error:
             if connection.in_transaction:  # some errors end it by themselves
                 connection.execute("ROLLBACK")
-            return str(explain(self._path, "written", error))
+            return str(explain(self._path, "written", error) if isinstance(error, sqlite3.Error) else error)
         return ""
 
     def _settle(self, futures: Iterable[asyncio.Future[None]], failure: str = "") -> None:
