@@ -1,18 +1,27 @@
 """What `load_config` makes of files and the environment, and how it names what is wrong."""
 
+import hashlib
 import json
 import os
 from pathlib import Path
 from typing import Any, get_args
 
+import msgspec
 import pytest
 
 from toolyard.config import Config, describe_upstream, load_config, read_machine
-from toolyard.config.settings import DiscoveryConfig, HttpConfig, SandboxConfig, StoreConfig, SurfaceConfig
+from toolyard.config.settings import (
+    DiscoveryConfig,
+    HttpConfig,
+    PrincipalEntry,
+    SandboxConfig,
+    StoreConfig,
+    SurfaceConfig,
+)
 from toolyard.errors import InvalidConfig
 from toolyard.sandbox import IsolationLevel
 from toolyard.sandbox.spawn import Tier
-from toolyard.values import OAuthConfig, UpstreamConfig
+from toolyard.values import OAuthConfig, PrincipalScope, UpstreamConfig
 
 SECRET = "s3cret-value"
 
@@ -23,6 +32,11 @@ def environ(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "home").mkdir()
     (tmp_path / "shop").mkdir()
     return {"HOME": str(tmp_path / "home"), "TOKEN": SECRET}
+
+
+def sha256(token: str) -> bytes:
+    """What is kept of a token."""
+    return hashlib.sha256(token.encode()).digest()
 
 
 def load(tmp_path: Path, environ: dict[str, str], text: str, name: str = "toolyard.toml") -> Config:
@@ -94,6 +108,14 @@ def test_every_key_of_the_file_arrives(tmp_path: Path, environ: dict[str, str]) 
         allowed_origins = ["https://yard.example"]
         max_request_bytes = 2048
 
+        [http.principals.ci]
+        token = "${C:-c}"
+        token_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
+        upstreams = ["git*"]
+        level = "hardened"
+        reveal = true
+        approve = true
+
         [discovery]
         semantic = true
         """,
@@ -134,8 +156,13 @@ def test_every_key_of_the_file_arrives(tmp_path: Path, environ: dict[str, str]) 
         ),
         store=StoreConfig(path=shop / "data" / "yard.db"),
         http=HttpConfig(
-            token=SECRET,
-            tokens={"ada": "t-ada"},
+            principals={"ci": PrincipalEntry(upstreams=("git*",), level="hardened", reveal=True, approve=True)},
+            digests={
+                sha256(SECRET).hex(): "http",
+                sha256("t-ada").hex(): "ada",
+                sha256("c").hex(): "ci",
+                "0" * 64: "ci",
+            },
             allowed_hosts=("yard.example",),
             allowed_origins=("https://yard.example",),
             max_request_bytes=2048,
@@ -143,7 +170,12 @@ def test_every_key_of_the_file_arrives(tmp_path: Path, environ: dict[str, str]) 
         discovery=DiscoveryConfig(semantic=True),
         source=shop / "toolyard.toml",
     )
-    assert config.http.principals() == {SECRET: "http", "t-ada": "ada"}
+    assert config.http.clients() == {sha256(SECRET): "http", sha256("t-ada"): "ada", sha256("c"): "ci", bytes(32): "ci"}
+    assert config.http.scopes() == {
+        "http": PrincipalScope(name="http"),
+        "ada": PrincipalScope(name="ada"),
+        "ci": PrincipalScope(name="ci", upstreams=("git*",), level="hardened", reveal=True, approve=True),
+    }
 
 
 def test_secrets_are_in_no_repr_and_no_description(tmp_path: Path, environ: dict[str, str]) -> None:
@@ -185,7 +217,8 @@ def test_secrets_are_in_no_repr_and_no_description(tmp_path: Path, environ: dict
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a = 1", "the file has no key 'a'. Its keys are discovery, http, policy, privacy, sandbox, store, surface, upstreams."),
+        ("a = 1",
+         "the file has no key 'a'. Its keys are discovery, http, policy, privacy, sandbox, store, surface, upstreams."),
         ("[surfaces]", "the file has no key 'surfaces'. Did you mean 'surface'?"),
         ("[surface]\nmod = 'code'", "surface has no key 'mod'. Did you mean 'mode'?"),
         ("surface = 3", "surface is 3. Give a table."),
@@ -198,7 +231,20 @@ def test_secrets_are_in_no_repr_and_no_description(tmp_path: Path, environ: dict
         ("[sandbox]\npool_size = -1", "sandbox.pool_size is -1. Give a whole number from 0 to 1,000."),
         ("[store]\npath = 1979-05-27", "store.path is a date. Give a string."),
         ("[http]\nunset = []",
-         "http has no key 'unset'. Its keys are allowed_hosts, allowed_origins, max_request_bytes, token, tokens."),
+         "http has no key 'unset'. Its keys are allowed_hosts, allowed_origins, max_request_bytes, principals, token, "
+         "tokens."),
+        ("[http.principals]\nci = 'secret'", "http.principals.ci is a string. Give a table."),
+        ("[http.principals.ci]\nlevel = 'production'",
+         "http.principals.ci has no token. Give it a token_sha256: `toolyard token ci` makes one."),
+        ("[http.principals.ci]\ntoken_sha256 = 'my-plain-token'",
+         "http.principals.ci.token_sha256 is no SHA-256. Give 64 hex digits: `toolyard token ci`."),
+        ("[http.principals.ci]\ntoken = 'a'\nlevel = 'development'",
+         "http.principals.ci.level is 'development'. Give 'production', which is sandbox.level, or a stricter one."),
+        ("[sandbox]\nlevel = 'hardened'\n[http.principals.ci]\ntoken = 'a'\nlevel = 'production'",
+         "http.principals.ci.level is 'production'. Give 'hardened', which is sandbox.level, or a stricter one."),
+        ("[http.principals.ci]\ntoken = 12345", "http.principals.ci.token is a number. Give a string."),
+        ("[http.principals.ci]\ntoken = 'a'\nupstream = []",
+         "http.principals.ci has no key 'upstream'. Did you mean 'upstreams'?"),
         ("[http]\ntoken = 123456", "http.token is a number. Give a string."),
         ("[http.tokens]\nada = 123456", "http.tokens.ada is a number. Give a string."),
         ("upstreams = []", "upstreams is a list. Give a table for each upstream, such as [upstreams.github]."),
@@ -364,9 +410,9 @@ def test_http_token_that_is_not_set_closes_http(tmp_path: Path, environ: dict[st
     """Without it anyone would be let in; everything but HTTP works."""
     config = load(tmp_path, environ, "[http]\ntoken = '${NONE}'\ntokens = { ada = '${TOKEN}', bob = '' }")
 
-    assert (config.http.token, config.http.tokens) == (None, {"ada": SECRET})
+    assert (config.http.token, config.http.digests) == (None, {sha256(SECRET).hex(): "ada"})
     with pytest.raises(InvalidConfig) as caught:
-        config.http.principals()
+        config.http.clients()
     assert str(caught.value) == (
         "HTTP cannot be served: the variable NONE is not set (needed by http.token); http.tokens.bob is empty. "
         "Set it, or take the token out."
@@ -384,12 +430,61 @@ def test_empty_http_token_closes_http(tmp_path: Path, environ: dict[str, str], t
 def test_http_token_comes_from_the_environment(tmp_path: Path, environ: dict[str, str]) -> None:
     """`TOOLYARD_TOKEN` needs no file; a token in the file comes first; an empty variable is none."""
     tokens = [
-        load_config(None, environ={**environ, "TOOLYARD_TOKEN": "t"}, directory=tmp_path).http.principals(),
-        load(tmp_path, {**environ, "TOOLYARD_TOKEN": "t"}, "[http]\ntoken = 'f'").http.principals(),
-        load_config(None, environ={**environ, "TOOLYARD_TOKEN": ""}, directory=tmp_path).http.principals(),
+        load_config(None, environ={**environ, "TOOLYARD_TOKEN": "t"}, directory=tmp_path).http.clients(),
+        load(tmp_path, {**environ, "TOOLYARD_TOKEN": "t"}, "[http]\ntoken = 'f'").http.clients(),
+        load_config(None, environ={**environ, "TOOLYARD_TOKEN": ""}, directory=tmp_path).http.clients(),
     ]
 
-    assert tokens == [{"t": "http"}, {"f": "http"}, {}]
+    assert tokens == [{sha256("t"): "http"}, {sha256("f"): "http"}, {}]
+
+
+def test_no_plain_token_is_kept(tmp_path: Path, environ: dict[str, str]) -> None:
+    """What is loaded lets a token in without holding one, in whatever place the file has it."""
+    config = load(
+        tmp_path,
+        environ,
+        """
+        [http]
+        token = "plain-one"
+        tokens = { ada = "plain-two" }
+        principals = { ci = { token = "plain-${TOKEN}" } }
+        """,
+    )
+
+    held = str(msgspec.to_builtins(config.http))
+    assert [text in held for text in ("plain", SECRET)] == [False, False]
+    assert config.http.clients()[sha256(f"plain-{SECRET}")] == "ci"
+
+
+def test_a_principal_with_a_token_that_is_not_set_closes_http(tmp_path: Path, environ: dict[str, str]) -> None:
+    """Nobody is let in by its absence, nor shut out without a word."""
+    config = load(tmp_path, environ, "[http.principals]\nci.token = '${NONE}'\nbob.token = ' '")
+
+    with pytest.raises(InvalidConfig) as caught:
+        config.http.clients()
+    assert str(caught.value) == (
+        "HTTP cannot be served: the variable NONE is not set (needed by http.principals.ci.token); "
+        "http.principals.bob.token is empty. Set it, or take the token out."
+    )
+
+
+def test_a_scope_holds_for_the_shorthand_token_of_the_same_principal(tmp_path: Path, environ: dict[str, str]) -> None:
+    """A second way to write its token is no way around its scope."""
+    config = load(tmp_path, environ, "[http]\ntokens.ci = 'a'\nprincipals.ci.upstreams = ['none']")
+
+    assert config.http.clients() == {sha256("a"): "ci"}
+    assert config.http.scopes() == {"ci": PrincipalScope(name="ci", upstreams=("none",))}
+
+
+def test_a_pattern_that_names_no_upstream_is_pointed_out(tmp_path: Path, environ: dict[str, str]) -> None:
+    """It is most likely misspelled; what it names is then not seen."""
+    config = load(
+        tmp_path,
+        environ,
+        "[upstreams.github]\ncommand = 'a'\n[http.principals.ci]\ntoken = 'a'\nupstreams = ['git*', 'jria']",
+    )
+
+    assert config.warnings == ("http.principals.ci.upstreams names 'jria', and no upstream is called so.",)
 
 
 def test_two_principals_cannot_share_a_token(tmp_path: Path, environ: dict[str, str]) -> None:
@@ -494,12 +589,14 @@ def test_words_of_the_sandbox_are_the_sandboxs_own() -> None:
     """A level or tier that is added there must be allowed here."""
     hints = SandboxConfig.__annotations__
 
-    assert set(get_args(hints["level"])) == {str(each) for each in IsolationLevel}
+    assert get_args(hints["level"]) == tuple(str(each) for each in IsolationLevel)
     assert set(get_args(get_args(hints["tier"])[0])) == set(get_args(Tier))
 
 
-@pytest.mark.parametrize("principal", ["a:b", "", "x" * 41, "a b", "-a"])
+@pytest.mark.parametrize("principal", ["a:b", "", "x" * 41, "a b", "-a", "local"])
 def test_a_principal_that_could_be_taken_for_another_is_refused(principal: str) -> None:
     """Workspaces are named after principals, so their names hold no separator."""
     with pytest.raises(InvalidConfig):
-        HttpConfig(tokens={principal: "secret"}).principals()
+        HttpConfig(tokens={principal: "secret"}).clients()
+    with pytest.raises(InvalidConfig):
+        HttpConfig(principals={principal: PrincipalEntry(token="secret")}).clients()

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from toolyard.broker.conditions import glob
 from toolyard.config.clients import Place, find_places, is_toolyard, read_document, read_servers
 from toolyard.config.expand import Hidden, Scope, Unresolved, expand
 from toolyard.config.machine import Machine, read_machine
@@ -55,6 +56,7 @@ def load_config(
             upstreams[name] = _expand_upstream(name, entry, scope)
         except Unresolved as reason:
             warnings.append(f"Upstream {name!r} is not used: {reason}.")
+    warnings += _unmatched(settings)
     return Config(
         upstreams=upstreams,
         surface=settings.surface,
@@ -248,6 +250,24 @@ def _expand_http(http: HttpConfig, scope: Scope, file: Path | None) -> HttpConfi
     expanded = None if single is None else token(single, "http.token")
     several = {name: token(text, f"http.tokens.{name}") for name, text in http.tokens.items()}
     kept = {name: text for name, text in several.items() if text is not None}
-    if len({expanded, *kept.values()}) < 1 + len(kept):
-        raise InvalidConfig(f"In {str(file)!r}, two principals have the same token. Give each one of its own.")
-    return msgspec.structs.replace(http, token=expanded, tokens=kept, unset=tuple(reasons))
+    principals = {
+        name: each
+        if each.token is None
+        else msgspec.structs.replace(each, token=token(each.token, f"http.principals.{name}.token"))
+        for name, each in http.principals.items()
+    }
+    http = msgspec.structs.replace(http, token=expanded, tokens=kept, principals=principals, unset=tuple(reasons))
+    try:
+        return http.hashed()
+    except InvalidConfig as error:
+        raise InvalidConfig(f"In {str(file)!r}, {error}") from None
+
+
+def _unmatched(settings: Settings) -> list[str]:
+    """Patterns of principals that name no upstream, most likely misspelled: the principal sees less than was meant."""
+    return [
+        f"http.principals.{name}.upstreams names {pattern!r}, and no upstream is called so."
+        for name, each in settings.http.principals.items()
+        for pattern in each.upstreams or ()
+        if not any(map(glob(pattern), settings.upstreams))
+    ]

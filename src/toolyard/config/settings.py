@@ -1,10 +1,11 @@
 """The configuration as one frozen value and as `toolyard.toml` spells it. A wrong value is named with the right one."""
 
 import difflib
+import hashlib
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, TypeVar
+from typing import Annotated, Any, Literal, NoReturn, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta, inspect
@@ -12,12 +13,14 @@ from msgspec import Meta, inspect
 from toolyard.broker.policy import PolicySettings
 from toolyard.config.machine import read_machine
 from toolyard.errors import InvalidConfig
-from toolyard.values import OAuthConfig, UpstreamConfig
+from toolyard.values import OAuthConfig, PrincipalScope, UpstreamConfig
 
 __all__ = (
     "Config",
     "DiscoveryConfig",
     "HttpConfig",
+    "Level",
+    "PrincipalEntry",
     "PrivacyConfig",
     "PrivacyMode",
     "PrivacyRule",
@@ -26,14 +29,17 @@ __all__ = (
     "StoreConfig",
     "SurfaceConfig",
     "UpstreamEntry",
+    "hash_token",
     "read_entry",
     "read_settings",
 )
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 _Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+Level = Literal["development", "production", "hardened"]
+"""Of isolation, the strictest last."""
 PrivacyMode = Literal["strict", "output", "off"]
-_SECRET_KEYS = {"args", "env", "headers", "bearer_token", "client_secret", "token", "tokens"}
+_SECRET_KEYS = {"args", "env", "headers", "bearer_token", "client_secret", "token", "token_sha256", "tokens"}
 
 
 class UpstreamEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -83,7 +89,7 @@ class SurfaceConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where and how agent code runs."""
 
-    level: Literal["development", "production", "hardened"] = "production"
+    level: Level = "production"
     tier: Literal["namespace", "landlock"] | None = None
     allow_weaker: bool = False
     pool_size: Annotated[int, Meta(ge=0, le=1000)] | None = None
@@ -100,35 +106,85 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     path: Path = msgspec.field(default_factory=lambda: read_machine().data_folder / "toolyard.db")
 
 
-class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who may come in over HTTP. Take the tokens from `principals`, which does not let a missing one pass."""
+class PrincipalEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[http.principals.NAME]`: a client with a token of its own, and what it may do."""
 
     token: str | None = None
-    """`$TOOLYARD_TOKEN` unless the file says otherwise."""
+    token_sha256: str | None = None
+    """In place of the token, or beside it while one replaces the other. `toolyard token NAME` makes both."""
+    upstreams: tuple[str, ...] | None = None
+    """Patterns over names of upstreams. By default all."""
+    level: Level | None = None
+    """Not weaker than the sandbox's own."""
+    reveal: bool = False
+    """Whether it may turn tokens back into values over HTTP."""
+    approve: bool = False
+    """Whether it may answer asks over HTTP. Never for the client of an agent."""
+
+    def __repr__(self) -> str:  # a file may hold the token in place of a reference
+        return f"PrincipalEntry(upstreams={self.upstreams!r}, level={self.level!r})"
+
+
+class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who may come in over HTTP. Take it from `clients`, which does not let a missing token pass."""
+
+    token: str | None = None
+    """`$TOOLYARD_TOKEN` unless the file says otherwise. Whoever has it is the principal `http`."""
     tokens: dict[str, str] = {}
-    """By principal."""
+    """By principal, of those without a scope."""
+    principals: dict[str, PrincipalEntry] = {}
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     max_request_bytes: Annotated[int, Meta(ge=1024, le=1 << 30)] = 4 << 20
     unset: tuple[str, ...] = ()
     """Why a token that the file asks for is not here."""
+    digests: dict[str, str] = {}
+    """SHA-256 of a token, in hex -> its principal. What is loaded has these in place of the tokens."""
 
-    def principals(self) -> dict[str, str]:
-        """Who each token stands for; `token` stands for `http`. Empty if none is asked for.
+    def hashed(self) -> "HttpConfig":
+        """The same with digests in place of tokens.
 
         Raises:
-            InvalidConfig: A token refers to a variable that is not set: to serve without it would let in anyone.
+            InvalidConfig: Two principals have the same token.
+        """
+        digests = dict(self.digests)
+        texts = [("http", self.token), *self.tokens.items(), *((name, e.token) for name, e in self.principals.items())]
+        pairs = [(name, hash_token(text)) for name, text in texts if text is not None]
+        pairs += [(name, each.token_sha256.lower()) for name, each in self.principals.items() if each.token_sha256]
+        for name, digest in pairs:
+            if digests.setdefault(digest, name) != name:
+                raise InvalidConfig("two principals have the same token. Give each one of its own.")
+        bare = {
+            name: msgspec.structs.replace(each, token=None, token_sha256=None) for name, each in self.principals.items()
+        }
+        return msgspec.structs.replace(self, token=None, tokens={}, principals=bare, digests=digests)
+
+    def clients(self) -> dict[bytes, str]:
+        """The principal of every token, by the token's SHA-256. Empty if none is asked for.
+
+        Raises:
+            InvalidConfig: A token refers to a variable that is not set: to serve without it would let in anyone. Or a
+                principal could be taken for another.
         """
         if self.unset:
             raise InvalidConfig(f"HTTP cannot be served: {'; '.join(self.unset)}. Set it, or take the token out.")
-        for principal in self.tokens:
-            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,39}", principal):
+        digests = self.hashed().digests
+        for principal in (*self.principals, *digests.values()):
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,39}", principal) or principal == "local":
                 raise InvalidConfig(
-                    f"http.tokens names the principal {principal!r}. Use 1 to 40 letters, digits and . _ @ - beginning "
-                    "with a letter or digit."
+                    f"http.tokens or http.principals names the principal {principal!r}. Use 1 to 40 letters, digits "
+                    "and . _ @ - beginning with a letter or digit, and not 'local', which is who needs no token."
                 )
-        single = {} if self.token is None else {self.token: "http"}
-        return single | {token: principal for principal, token in self.tokens.items()}
+        return {bytes.fromhex(digest): principal for digest, principal in digests.items()}
+
+    def scopes(self) -> dict[str, PrincipalScope]:
+        """What each principal may do that has a token."""
+        found = {name: PrincipalScope(name=name) for name in self.hashed().digests.values()}
+        for name, each in self.principals.items():
+            found[name] = PrincipalScope(
+                name=name, upstreams=each.upstreams, level=each.level, reveal=each.reveal, approve=each.approve
+            )
+        return found
 
 
 class DiscoveryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -210,6 +266,11 @@ class _StoreTable(msgspec.Struct):
     path: str | None = None
 
 
+def hash_token(token: str) -> str:
+    """What is kept of a token: its SHA-256 in hex."""
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+
+
 def read_settings(document: Mapping[str, Any], file: Path) -> Settings:
     """What `toolyard.toml` holds, checked key by key.
 
@@ -222,16 +283,33 @@ def read_settings(document: Mapping[str, Any], file: Path) -> Settings:
     upstreams = document.get("upstreams", {})
     if not isinstance(upstreams, dict):
         reader.fail(("upstreams",), upstreams, "a table for each upstream, such as [upstreams.github]")
+    http = reader.read(HttpConfig, document.get("http", {}), ("http",), without={"unset", "digests"})
+    sandbox = reader.read(SandboxConfig, document.get("sandbox", {}), ("sandbox",))
+    for name in http.principals:
+        _check_principal(name, http, sandbox, reader)
     return Settings(
         upstreams={name: read_entry(name, table, file) for name, table in upstreams.items()},
         surface=reader.read(SurfaceConfig, document.get("surface", {}), ("surface",)),
-        sandbox=reader.read(SandboxConfig, document.get("sandbox", {}), ("sandbox",)),
+        sandbox=sandbox,
         store_path=reader.read(_StoreTable, document.get("store", {}), ("store",)).path,
-        http=reader.read(HttpConfig, document.get("http", {}), ("http",), without={"unset"}),
+        http=http,
         discovery=reader.read(DiscoveryConfig, document.get("discovery", {}), ("discovery",)),
         privacy=reader.read(PrivacyConfig, document.get("privacy", {}), ("privacy",), without={"vault_key"}),
         policy=reader.read(PolicySettings, document.get("policy", {}), ("policy",)),
     )
+
+
+def _check_principal(name: str, http: HttpConfig, sandbox: SandboxConfig, reader: "_Reader") -> None:
+    path, entry = ("http", "principals", name), http.principals[name]
+    digest = entry.token_sha256
+    if entry.token is None and digest is None and name not in ("http", *http.tokens):
+        reader.fail_whole(path, "has no token", f"Give it a token_sha256: `toolyard token {name}` makes one")
+    if digest is not None and not re.fullmatch(r"[0-9A-Fa-f]{64}", digest):  # which may be the token itself
+        reader.fail_whole((*path, "token_sha256"), "is no SHA-256", f"Give 64 hex digits: `toolyard token {name}`")
+    levels = get_args(Level)
+    if entry.level is not None and levels.index(entry.level) < levels.index(sandbox.level):
+        stricter = f"{sandbox.level!r}, which is sandbox.level, or a stricter one"
+        reader.fail((*path, "level"), entry.level, stricter)
 
 
 def read_entry(name: str, table: object, file: Path, *, at: tuple[str, ...] = ("upstreams",)) -> UpstreamEntry:
@@ -285,7 +363,8 @@ class _Reader:
                 raise InvalidConfig(f"In {str(self._file)!r}, {_spell_path(path)} has no key {key!r}. {advice}")
 
     def fail(self, path: tuple[str, ...], value: object, expected: str) -> NoReturn:
-        given = _kind(value) if _SECRET_KEYS & set(path[1:]) else _spell(value)
+        is_secret = _SECRET_KEYS & set(path[1:]) or path[:-1] == ("http", "principals")
+        given = _kind(value) if is_secret else _spell(value)
         self.fail_whole(path, f"is {given}", f"Give {expected}")
 
     def fail_whole(self, path: tuple[str, ...], what: str, advice: str) -> NoReturn:

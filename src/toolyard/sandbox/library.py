@@ -1,7 +1,7 @@
-"""The library: the stub files that sandboxed code imports and browses, one folder per catalog version.
+"""The library: the stub files that sandboxed code imports and browses, one folder per version.
 
-It lies on the host and every worker sees it read-only. A new version is complete before it is current, and a run keeps
-the one it began with.
+A version is the whole catalog or what one principal may see of it; several can be there at once. The library lies on
+the host. A worker sees the one folder that its run was given, read-only, and cannot tell what others there are.
 """
 
 import asyncio
@@ -9,15 +9,14 @@ import contextlib
 import os
 import secrets
 import shutil
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from toolyard.errors import InvalidRequest
+from toolyard.errors import InvalidRequest, SandboxBroken
 from toolyard.sandbox.pool import open_directory
 
 __all__ = ("Library", "open_library")
-
-_CURRENT = "current"
 
 
 class Library:
@@ -26,62 +25,89 @@ class Library:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.version: str | None = None
-        """The version that new runs get."""
-        self._uses: dict[str, int] = {}
+        """What a run gets that names no version: the catalog that was published last, as a whole."""
+        self._folders: dict[str, str] = {}
+        """Version -> its folder, whose name nobody can guess."""
+        self._catalogs: dict[str, str] = {}
+        """Version -> the version of the catalog that it shows, wholly or in part."""
+        self._uses: Counter[str] = Counter()
+        self._last: str | None = None
         self._publishing = asyncio.Lock()
 
-    async def publish(self, version: str, files: Mapping[str, str]) -> None:
-        """Make `files`, text by relative path, what new runs import. A version that is current already costs nothing.
+    def has(self, version: str) -> bool:
+        """Whether it is there to be used."""
+        return version in self._folders
+
+    async def publish(self, version: str, files: Mapping[str, str], *, catalog: str | None = None) -> None:
+        """Make `files`, text by relative path, what runs of this version import. One that is there costs nothing.
+
+        `catalog` is the version of the catalog that it is a part of; without it, it is the whole. What shows another
+        catalog is then out of date and goes as soon as nobody uses it.
 
         Raises:
             InvalidRequest: A path leads out of the library.
         """
         async with self._publishing:
-            if version == self.version:
-                return
-            await asyncio.to_thread(self._write, version, files)
-            self.version = version
-            await asyncio.to_thread(self._remove_unused)
+            if not self.has(version):
+                self._folders[version] = await asyncio.to_thread(self._write, files)
+            self._catalogs[version] = catalog or version
+            if catalog in (None, version):
+                self.version = self._last = version
+            # Forgotten before it is deleted, so that nobody begins to use it meanwhile.
+            stale = [each for each, shown in self._catalogs.items() if shown != self._catalogs[version]]
+            gone = [self._forget(each) for each in stale if not self._uses[each]]
+            await asyncio.to_thread(self._delete, gone)
+
+    def likely(self) -> str | None:
+        """The folder that the next run will most likely use: that of the last run, or what was published since."""
+        return None if self._last is None else self._folders.get(self._last)
 
     @contextlib.contextmanager
-    def in_use(self) -> Iterator[str | None]:
-        """The current version, which stays on disk as long as it is used."""
-        version = self.version
+    def in_use(self, version: str | None = None) -> Iterator[str | None]:
+        """The folder of a version, which stays as long as it is used; None if nothing was published yet.
+
+        Raises:
+            SandboxBroken: The version is not there.
+        """
+        version = version or self.version
         if version is None:
             yield None
             return
-        self._uses[version] = self._uses.get(version, 0) + 1
+        if not self.has(version):
+            raise SandboxBroken("The tools that this run was to import have changed meanwhile. Run it again.")
+        self._last = version
+        self._uses[version] += 1
         try:
-            yield version
+            yield self._folders[version]
         finally:
             self._uses[version] -= 1
-            if not self._uses[version]:
-                del self._uses[version]
 
-    def _write(self, version: str, files: Mapping[str, str]) -> None:
-        target = self.path / version
-        if not target.exists():
-            draft = self.path / f".{secrets.token_hex(4)}"
-            _make_folder(draft)
+    def _forget(self, version: str) -> str:
+        del self._catalogs[version], self._uses[version]
+        return self._folders.pop(version)
+
+    def _write(self, files: Mapping[str, str]) -> str:
+        folder = self.path / secrets.token_hex(16)
+        _make_folder(folder)
+        try:
             for name, text in files.items():
                 path = PurePosixPath(name)
                 if path.is_absolute() or ".." in path.parts or "\0" in name:
                     raise InvalidRequest(f"{name!r} is no path inside the library.")
-                place = draft / path
+                place = folder / path
                 if not place.parent.exists():
                     _make_folder(place.parent)
                 with place.open("w", encoding="utf-8", errors="replace") as file:
                     os.fchmod(file.fileno(), 0o644)
                     file.write(text)
-            draft.rename(target)
-        link = self.path / f".{secrets.token_hex(4)}"
-        link.symlink_to(version)
-        link.rename(self.path / _CURRENT)  # at once: nobody sees a time without a current version
+        except BaseException:
+            self._delete([folder.name])
+            raise
+        return folder.name
 
-    def _remove_unused(self) -> None:
-        for entry in self.path.iterdir():
-            if entry.name not in (_CURRENT, self.version) and entry.name not in self._uses:
-                shutil.rmtree(entry, ignore_errors=True)
+    def _delete(self, folders: list[str]) -> None:
+        for folder in folders:
+            shutil.rmtree(self.path / folder, ignore_errors=True)
 
 
 @contextlib.asynccontextmanager
@@ -90,6 +116,7 @@ async def open_library() -> AsyncIterator[Library]:
     directory = open_directory(secrets.token_hex(4))
     place = directory / "library"
     _make_folder(place)
+    place.chmod(0o711)  # a worker finds its own folder by name; it cannot list the others
     try:
         yield Library(place)
     finally:

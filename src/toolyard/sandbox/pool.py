@@ -87,6 +87,7 @@ class Pool:
         packages: GuestPackages,
         options: PoolOptions,
         library: Path | None,
+        likely_stubs: Callable[[], str | None],
         hand_over: Callable[[Zygote], Awaitable[None]],
     ) -> None:
         self.policy = policy
@@ -100,6 +101,7 @@ class Pool:
         self._privileged = privileged
         self._hand_over = hand_over
         self._library = library
+        self._likely_stubs = likely_stubs
         self._group: ControlGroup | None = None
         self._generation: _Generation | None = None
         self._retiring: set[_Generation] = set()
@@ -207,6 +209,7 @@ class Pool:
                 cores=self.pick_cores(self.policy.cores),
                 waits=waits,
                 entrance=None if leaf is None else leaf.open_entrance(),
+                library=self._likely_stubs() if waits else None,
             )
             worker = Worker(fork, leaf=leaf)
             try:

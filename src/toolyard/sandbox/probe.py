@@ -51,14 +51,18 @@ async def open_sandbox(
     if isinstance(policy, IsolationLevel):
         policy = LEVELS[policy]
     sandbox, report = await _open_best(policy, tier, pool or PoolOptions(), environment, library)
-    try:
+
+    def check(policy: IsolationPolicy) -> None:
         reason = _unhonoured(policy, report)
         if reason is not None and not allow_weaker:
             raise LevelUnavailable(
                 f"Level {str(policy.level)!r} cannot be honoured here: {reason} Run `toolyard doctor` for what to do, "
                 "or set allow_weaker to accept it."
             )
-        sandbox.report = report
+
+    try:
+        check(policy)
+        sandbox.check, sandbox.report = check, report
         await sandbox.fill()
         yield sandbox
     finally:

@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import os
 import secrets
+import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ import msgspec
 
 from toolyard.errors import InvalidRequest, SandboxBroken, SandboxClosed
 from toolyard.sandbox import spawn, wire
+from toolyard.sandbox.clock import RunClock, Turns
 from toolyard.sandbox.library import Library
 from toolyard.sandbox.packages import GuestPackages
-from toolyard.sandbox.policy.levels import IsolationPolicy
+from toolyard.sandbox.policy.levels import IsolationLevel, IsolationPolicy
 from toolyard.sandbox.pool import Pool, PoolOptions
 from toolyard.sandbox.report import TierReport
 from toolyard.sandbox.sessions import Sessions
@@ -60,6 +62,8 @@ class Sandbox:
         self.library = library
         self.report: TierReport | None = None
         """The proof that this sandbox passed."""
+        self.check: Callable[[IsolationPolicy], None] = lambda policy: None
+        """Raises `LevelUnavailable` for a policy that is not honoured here."""
         self._sessions = Sessions()
         self.pool = Pool(
             policy,
@@ -68,10 +72,11 @@ class Sandbox:
             packages=packages,
             options=options,
             library=None if library is None else library.path,
+            likely_stubs=(lambda: None) if library is None else library.likely,
             hand_over=self._sessions.hand_over,
         )
         self._sessions.pool = self.pool
-        self._running = asyncio.Semaphore(options.running)
+        self._turns = Turns(options.running)
 
     async def start(self) -> None:
         """Build the first zygote. Raises `SandboxUnavailable` when this tier cannot be built here."""
@@ -97,39 +102,57 @@ class Sandbox:
         on_output: OnOutput | None = None,
         session: str | None = None,
         execution_id: str | None = None,
+        library_version: str | None = None,
+        policy: IsolationPolicy | None = None,
+        clock: RunClock | None = None,
     ) -> Outcome:
         """Run `code` in a sealed worker that is used for nothing else.
 
         `on_call(tool, args)` answers the code's tool calls, `on_output(text)` sees what it prints as it does. With a
-        `session`, files in the workspace stay for the next run of the same name. What the code does wrong is in the
-        outcome.
+        `session`, files in the workspace stay for the next run of the same name. The code can import the tools of
+        `library_version`, by default those of the whole catalog. `policy` is a stricter one than the sandbox's own.
+        While `clock` is paused the wall limit stands still, and another run may take this one's turn. What the code
+        does wrong is in the outcome.
 
         Raises:
             InvalidRequest: The context, a limit or the session's name is wrong.
+            LevelUnavailable: This machine cannot honour `policy`.
             SandboxBroken: The host side failed; whether the code ran is unknown.
             SandboxClosed: The sandbox was closed before or during the run.
         """
-        policy = self.policy.with_limits(limits)
+        if policy is not None:
+            self.check(policy)
+        policy = (policy or self.policy).with_limits(limits)
         execution_id = execution_id or secrets.token_hex(8)
-        async with self._running, self._sessions.in_use(session) as workspace, self._stubs() as stubs:
-            job = _job(code, context or {}, policy, workspace, execution_id, stubs)
+        clock = clock or RunClock()
+        # The stubs first, and without waiting: whoever published them need not hold them.
+        async with (
+            self._stubs(library_version) as stubs,
+            self._turns.one(clock),
+            self._sessions.in_use(session, policy) as workspace,
+        ):
+            job = _job(
+                code, context or {}, policy, workspace, execution_id, self._place_of(stubs), self._imports(policy)
+            )
             lease = await self.pool.take()
             started = time.perf_counter()
             try:
-                end = await self._run_on(lease.worker, lease.zygote, job, policy, workspace, on_call, on_output)
+                end = await self._run_on(
+                    lease.worker, lease.zygote, job, policy, workspace, stubs, on_call, on_output, clock
+                )
             except SandboxBroken as error:
                 if self.pool.is_closed:
                     raise SandboxClosed("The sandbox is closed.") from error
                 raise
             finally:
-                seconds = time.perf_counter() - started
+                seconds = time.perf_counter() - started - clock.still_seconds
                 gone = self.pool.discard(lease)
                 self.pool.refill()
             if workspace is not None:
                 workspace.note_leaving(gone)
                 if workspace.directory is None:
                     self.pool.do_later(self._prepare_mount(workspace, lease.zygote))
-        return self._outcome(end, execution_id, seconds, session)
+        return self._outcome(end, execution_id, seconds, session, policy.level)
 
     async def attack(self, job: dict[str, Any]) -> list[wire.Finding]:
         """Have a sealed worker try to break out, and report what it could do."""
@@ -137,7 +160,7 @@ class Sandbox:
         try:
             body = msgspec.json.encode(job)
             end = await lease.worker.run(
-                msgspec.json.encode(self._order(lease.worker, self.policy, None)),
+                msgspec.json.encode(self._order(lease.worker, self.policy, None, None)),
                 body,
                 descriptors=[],
                 policy=self.policy,
@@ -191,14 +214,28 @@ class Sandbox:
             workspace.keep_mount(zygote, await zygote.lease_workspace(workspace.number))
 
     @contextlib.asynccontextmanager
-    async def _stubs(self) -> AsyncIterator[str | None]:
-        """Where the worker finds the tools it can import."""
+    async def _stubs(self, version: str | None) -> AsyncIterator[str | None]:
+        """The folder of the library that holds the tools which the worker can import."""
         if self.library is None:
             yield None
             return
-        root = "/library" if self.tier == "namespace" else str(self.library.path)
-        with self.library.in_use() as version:
-            yield None if version is None else f"{root}/{version}"
+        with self.library.in_use(version) as folder:
+            yield folder
+
+    def _place_of(self, stubs: str | None) -> str | None:
+        """Where the worker sees that folder."""
+        if stubs is None or self.library is None:
+            return None
+        return "/servers" if self.tier == "namespace" else str(self.library.path / stubs)
+
+    def _imports(self, policy: IsolationPolicy) -> dict[str, Any] | None:
+        """The rule for the code's own imports; None where it is the one that the zygote has."""
+        same = ("level", "imports", "modules", "refused_modules")
+        if all(getattr(policy, field) == getattr(self.policy, field) for field in same):
+            return None
+        stdlib = frozenset(sys.stdlib_module_names)
+        allowed = policy.allowed_modules(stdlib=stdlib, packages=self.packages.modules)
+        return {"allowed": allowed, "refused": policy.refused_modules, "level": policy.level}
 
     async def _run_on(
         self,
@@ -207,8 +244,10 @@ class Sandbox:
         job: bytes,
         policy: IsolationPolicy,
         workspace: Workspace | None,
+        stubs: str | None,
         on_call: OnCall | None,
         on_output: OnOutput | None,
+        clock: RunClock,
     ) -> End:
         descriptors: list[int] = []
         watch = None
@@ -216,11 +255,11 @@ class Sandbox:
             if workspace is not None and workspace.directory is None:
                 held = workspace.take_mount(zygote)
                 descriptors.append(await zygote.lease_workspace(workspace.number) if held is None else held)
-            order = msgspec.json.encode(self._order(worker, policy, workspace))
+            order = msgspec.json.encode(self._order(worker, policy, workspace, stubs))
             if self.pool.directory is not None:
                 watch = asyncio.create_task(self._watch_directories(worker, policy, workspace))
             end = await worker.run(
-                order, job, descriptors=descriptors, policy=policy, on_call=on_call, on_output=on_output
+                order, job, descriptors=descriptors, policy=policy, on_call=on_call, on_output=on_output, clock=clock
             )
             if self.pool.directory is not None and workspace is not None and end.failure is None:
                 # What was written since the last look stays in the session, so it is looked at once more.
@@ -234,7 +273,9 @@ class Sandbox:
             if watch is not None:
                 watch.cancel()
 
-    def _order(self, worker: Worker, policy: IsolationPolicy, workspace: Workspace | None) -> dict[str, Any]:
+    def _order(
+        self, worker: Worker, policy: IsolationPolicy, workspace: Workspace | None, stubs: str | None
+    ) -> dict[str, Any]:
         """What the worker needs to seal itself."""
         slot = worker.fork.slot
         user = self.pool.user_of(slot, None if workspace is None else workspace.number)
@@ -257,8 +298,18 @@ class Sandbox:
             "file_bytes": max(policy.workspace_mib, policy.temp_mib) << 20,
             "open_files": policy.open_files,
             "tasks": self._task_limit(policy),
-            "forks": policy.processes > 1,
+            "filter": spawn.filter_of(policy),
+            "library": stubs,
+            "temp_room": self._room(policy, "temp"),
+            "workspace_room": self._room(policy, "workspace") if workspace is None else None,
         }
+
+    def _room(self, policy: IsolationPolicy, place: str) -> str | None:
+        """The size of a file system of the worker's own; None where it is the one that it has."""
+        mib, files = f"{place}_mib", f"{place}_files"
+        if all(getattr(policy, field) == getattr(self.policy, field) for field in (mib, files)):
+            return None
+        return f"size={getattr(policy, mib) << 20},nr_inodes={getattr(policy, files)},mode=777"
 
     def _make_directories(self, slot: int, user: int | None, workspace: Workspace | None) -> tuple[str, str]:
         place = self.pool.folder_of(slot)
@@ -310,7 +361,9 @@ class Sandbox:
                 return f"The code wrote more than {mib:,} MiB or {files:,} files into one directory."
         return None
 
-    def _outcome(self, end: End, execution_id: str, seconds: float, session: str | None) -> Outcome:
+    def _outcome(
+        self, end: End, execution_id: str, seconds: float, session: str | None, level: IsolationLevel
+    ) -> Outcome:
         done, failure, spill = end.done, end.failure, None
         cpu_seconds = memory_peak_bytes = None
         if done is not None:
@@ -342,7 +395,7 @@ class Sandbox:
                 tool_calls=end.tool_calls,
             ),
             tier=self.tier,
-            level=self.policy.level,
+            level=level,
             session=session,
         )
 
@@ -360,6 +413,7 @@ def _job(
     workspace: Workspace | None,
     execution_id: str,
     stubs: str | None,
+    imports: dict[str, Any] | None,
 ) -> bytes:
     """The first frame that may hold the agent's bytes; a worker reads it only when it is sealed."""
     spill = None
@@ -375,6 +429,7 @@ def _job(
         "call_bytes": policy.call_bytes,
         "spill": spill,
         "stubs": stubs,
+        "imports": imports,
     }
     try:
         return msgspec.json.encode(job)

@@ -4,11 +4,13 @@ import asyncio
 import itertools
 import os
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from toolyard.errors import InvalidRequest, SandboxBroken, SandboxClosed, UnknownSession
 from toolyard.sandbox import spawn
+from toolyard.sandbox.policy.levels import IsolationPolicy
 from toolyard.sandbox.pool import Pool
 from toolyard.sandbox.workspace import Workspace, check_session_name
 from toolyard.sandbox.zygote import Zygote
@@ -17,7 +19,11 @@ __all__ = ("Sessions",)
 
 
 class Sessions:
-    """The workspaces of one sandbox. `pool` is set by it, since each needs the other."""
+    """The workspaces of one sandbox. `pool` is set by it, since each needs the other.
+
+    What is before the first `:` of a session's name owns it. When no more workspaces can be made, owners have equal
+    shares of them.
+    """
 
     pool: Pool
 
@@ -40,14 +46,17 @@ class Sessions:
             raise UnknownSession(f"No session is called {session!r}. A run that names it makes one.") from None
 
     @asynccontextmanager
-    async def in_use(self, session: str | None) -> AsyncIterator[Workspace | None]:
-        """The workspace for one run, made if need be, and safe from removal meanwhile; None without a session."""
+    async def in_use(self, session: str | None, policy: IsolationPolicy) -> AsyncIterator[Workspace | None]:
+        """The workspace for one run, made if need be, and safe from removal meanwhile; None without a session.
+
+        It is as large as the policy of the first run says.
+        """
         if session is None:
             yield None
             return
         if self.pool.is_closed:
             raise SandboxClosed("The sandbox is closed.")
-        workspace = await self._open(check_session_name(session))
+        workspace = await self._open(check_session_name(session), policy)
         self._runs[session] = self._runs.get(session, 0) + 1
         try:
             await workspace.quiet()
@@ -99,29 +108,46 @@ class Sessions:
         while self._workspaces:
             self._workspaces.popitem()[1].close()
 
-    async def _open(self, session: str) -> Workspace:
+    async def _open(self, session: str, policy: IsolationPolicy) -> Workspace:
         async with self._making:
             if session not in self._workspaces:
-                await self._make_room()
-                self._workspaces[session] = await self._make(session, next(self._numbers))
+                await self._make_room(session)
+                self._workspaces[session] = await self._make(session, next(self._numbers), policy)
                 self._used[session] = time.monotonic()
             return self._workspaces[session]
 
-    async def _make_room(self) -> None:
-        """Give up the session that was unused longest, if there are too many and that was long enough."""
+    async def _make_room(self, session: str) -> None:
+        """Give up a session if there are too many: of those that may go, the one that was unused longest.
+
+        Whoever has less than a fair share gets room from whoever has more. Beyond that, only what was unused for long
+        goes, and who has a share already gives up one of its own.
+        """
         most, idle_seconds = self.pool.options.sessions, self.pool.options.session_idle_seconds
+        owner = _owner(session)
+        busy = sum(runs > 0 and _owner(each) == owner for each, runs in self._runs.items())
+        if owner and busy >= max(1, most // 2):  # what runs cannot be given up: somebody else may come yet
+            raise InvalidRequest(f"{busy} of your sessions have runs under way. Wait for one of them.")
         if len(self._workspaces) < most:
             return
-        idle = [session for session in self._workspaces if not self._runs.get(session)]
-        oldest = min(idle, key=lambda session: self._used[session], default=None)
-        if oldest is None or time.monotonic() - self._used[oldest] < idle_seconds:
+        owned = Counter(map(_owner, self._workspaces))
+        share = max(1, most // len({*owned, owner}))
+        is_below = owned[owner] < share
+        long_ago = time.monotonic() - idle_seconds
+
+        def may_go(each: str) -> bool:
+            was_unused = self._used[each] <= long_ago and (is_below or _owner(each) == owner)
+            return was_unused or (is_below and owned[_owner(each)] > share)
+
+        idle = [each for each in self._workspaces if not self._runs.get(each) and may_go(each)]
+        oldest = min(idle, key=lambda each: self._used[each], default=None)
+        if oldest is None:
             raise InvalidRequest(
                 f"{most} sessions have a workspace, the most there can be. Use one of them again, or wait: one that is "
                 f"unused for {idle_seconds:g} s makes room."
             )
         await self.remove(oldest)
 
-    async def _make(self, session: str, number: int) -> Workspace:
+    async def _make(self, session: str, number: int, policy: IsolationPolicy) -> Workspace:
         pool = self.pool
         if pool.directory is not None:
             directory = pool.directory / f"session-{number}"
@@ -132,7 +158,13 @@ class Sessions:
             await pool.renew()
         async with pool.renewing:  # a zygote that is being replaced hands over only what it knows of
             root_fd = await pool.zygote.create_workspace(
-                number, size_bytes=pool.policy.workspace_mib << 20, files=pool.policy.workspace_files
+                number, size_bytes=policy.workspace_mib << 20, files=policy.workspace_files
             )
             user = pool.user_of(0, number)
             return Workspace(session, number, root_fd, user=None if user is None else spawn.FIRST_USER + user)
+
+
+def _owner(session: str) -> str:
+    """Whose it is; sessions without a `:` in their name are all one owner's."""
+    owner, colon, _ = session.partition(":")
+    return owner if colon else ""

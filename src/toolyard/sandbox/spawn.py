@@ -27,6 +27,7 @@ __all__ = (
     "Process",
     "Tier",
     "can_change_user",
+    "filter_of",
     "interpreter",
     "is_privileged",
     "map_users",
@@ -81,9 +82,13 @@ def start(
     if sys.platform != "linux":
         raise SandboxUnavailable(f"The {tier} tier needs Linux; this is {sys.platform}.")
     machine = platform.machine()
-    # One run may be held to a single process where its policy allows more, so workers get both to choose from.
-    single = build_filters(msgspec.structs.replace(policy, processes=1), machine=machine, tier=tier)
-    forking = build_filters(msgspec.structs.replace(policy, processes=2), machine=machine, tier=tier)
+    # One run may be held to less than this policy allows, so workers get all of them to choose from.
+    filters = {
+        filter_of(each): build_filters(each, machine=machine, tier=tier)
+        for processes in (1, 2)
+        for executable in {False, policy.executable_memory}
+        for each in [msgspec.structs.replace(policy, processes=processes, executable_memory=executable)]
+    }
     allowed = policy.allowed_modules(stdlib=frozenset(sys.stdlib_module_names), packages=packages.modules)
     setup: dict[str, Any] = {
         "tier": tier,
@@ -105,10 +110,11 @@ def start(
         "temp_bytes": policy.temp_mib << 20,
         "temp_files": policy.temp_files,
         "filters": {
-            "template": base64.b64encode(single.template).decode(),
-            "single": base64.b64encode(single.worker).decode(),
-            "forking": base64.b64encode(forking.worker).decode(),
-            "pid_offsets": single.pid_offsets,
+            "template": base64.b64encode(filters[filter_of(policy)].template).decode(),
+            "worker": {
+                name: {"program": base64.b64encode(each.worker).decode(), "pid_offsets": each.pid_offsets}
+                for name, each in filters.items()
+            },
         },
     }
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -134,6 +140,12 @@ def start(
     ours.send(msgspec.json.encode(setup))
     ours.setblocking(False)
     return Process(child=child, control=ours, stderr_fd=stderr_fd)
+
+
+def filter_of(policy: IsolationPolicy) -> str:
+    """The name of the seccomp program for a run under `policy`."""
+    forks = "forking" if policy.processes > 1 else "single"
+    return forks if policy.executable_memory else f"{forks}, no new code"
 
 
 def interpreter() -> str:

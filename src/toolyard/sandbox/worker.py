@@ -18,6 +18,7 @@ import msgspec
 from toolyard.errors import SandboxBroken
 from toolyard.sandbox import wire
 from toolyard.sandbox.cgroup import Leaf
+from toolyard.sandbox.clock import RunClock
 from toolyard.sandbox.policy.levels import IsolationPolicy
 from toolyard.sandbox.zygote import Exit, Fork
 from toolyard.values import Failure, FailureKind
@@ -115,6 +116,7 @@ class Worker(asyncio.Protocol):
         on_call: OnCall | None,
         on_output: OnOutput | None,
         is_probe: bool = False,
+        clock: RunClock | None = None,
     ) -> End:
         """Seal the worker, run the job, and say how it ended.
 
@@ -129,7 +131,8 @@ class Worker(asyncio.Protocol):
         self._reader.max_bytes = max(policy.result_bytes, policy.call_bytes) + _FRAME_OVERHEAD
         self._loop.add_reader(self.fork.output_fd, self._on_output_readable)
         self._output_open = True
-        deadline = self._loop.call_later(policy.wall_seconds, self._on_deadline)
+        clock = clock or RunClock()
+        clock.start(policy.wall_seconds, self._on_deadline)
         try:
             self._send_first(order, job, descriptors)
             await self._ended
@@ -137,7 +140,7 @@ class Worker(asyncio.Protocol):
             if self._done is None and self._attacked is None and self._failure is None and self._host_error is None:
                 await self._explain_end()
         finally:
-            deadline.cancel()
+            clock.stop()
             self.kill()
             for task in self._calls:
                 task.cancel()

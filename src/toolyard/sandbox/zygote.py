@@ -145,10 +145,18 @@ class Zygote:
         return (cast(dict[str, Any], json.loads(packet)) if packet else None), list(descriptors)
 
     async def fork(
-        self, slot: int, *, user: int | None, cores: list[int] | None, waits: bool, entrance: int | None
+        self,
+        slot: int,
+        *,
+        user: int | None,
+        cores: list[int] | None,
+        waits: bool,
+        entrance: int | None,
+        library: str | None,
     ) -> Fork:
         """A new worker; one that `waits` warms up before it gets a run.
 
+        `library` is the folder of stubs that its run will likely ask for.
         `entrance` is the descriptor by which it enters its control group; it is closed here in any case.
 
         Raises:
@@ -167,7 +175,7 @@ class Zygote:
             os.set_blocking(output_read, False)
             exited: asyncio.Future[Exit | None] = self._loop.create_future()
             self._exits[slot] = exited
-            order = {"op": "fork", "slot": slot, "user": user, "cores": cores, "waits": waits}
+            order = {"op": "fork", "slot": slot, "user": user, "cores": cores, "waits": waits, "library": library}
             handed = [far_end.fileno(), output_write, *([] if entrance is None else [entrance])]
             _, descriptors = await self._order(f"slot {slot}", order, handed)
             ours.pop_all()

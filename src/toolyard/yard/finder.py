@@ -4,8 +4,7 @@ import asyncio
 import functools
 import logging
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
 
 from toolyard.broker.call import ToolServer
 from toolyard.catalog import Catalog, Snapshot
@@ -24,6 +23,7 @@ _log = logging.getLogger(__name__)
 _SHORT_CHARACTERS = 110
 _LONG_CHARACTERS = 2_000
 _MOST_HITS = 50
+_VIEWS_INDEXED = 8
 _LEVELS: dict[str, DetailLevel] = {
     "name_only": "name_only",
     "with_description": "with_description",
@@ -33,7 +33,11 @@ _LEVELS: dict[str, DetailLevel] = {
 
 
 class Finder:
-    """Searches the catalog, and sees to it that its tools are listed, indexed and importable."""
+    """Searches the catalog, and sees to it that its tools are listed, indexed and importable.
+
+    A view is what one principal may know of the catalog. It has an index and stubs of its own, so that nothing which
+    is left out of it can be told from a ranking, from words that match nothing, or from a folder.
+    """
 
     def __init__(self, catalog: Catalog, library: Library, upstreams: Mapping[str, ToolServer]) -> None:
         self._catalog = catalog
@@ -42,6 +46,9 @@ class Finder:
         self._listed = set(catalog.snapshot.by_upstream)
         self._listing: dict[str, asyncio.Task[None]] = {}
         self._index: tuple[str, Index] | None = None
+        """Of the whole catalog, and of which version."""
+        self._view_indexes: dict[str, Index] = {}
+        """By version, the one used last at the end."""
         self._meaning: Semantic | None = None
         self._embedding: asyncio.Task[None] | None = None
         self._indexing = asyncio.Lock()
@@ -73,36 +80,49 @@ class Finder:
             if self._listing:
                 await asyncio.wait(self._listing.values(), timeout=seconds)
 
-    async def ready(self) -> Snapshot:
-        """The catalog as it is, when its stubs can be imported."""
-        snapshot = self._catalog.snapshot
-        if self._library.version != snapshot.version:
+    async def ready(self, view: Snapshot | None = None) -> Snapshot:
+        """`view`, or the catalog as it is, when its stubs can be imported.
+
+        They can until the catalog changes. `Sandbox.run` holds them from its first step on, so await this right before.
+        """
+        view = view or self._catalog.snapshot
+        if not self._is_published(view):
             async with self._publishing:
-                snapshot = self._catalog.snapshot
-                if self._library.version != snapshot.version:
-                    files = await asyncio.to_thread(stub_files, snapshot)
-                    await self._library.publish(snapshot.version, files)
-        return snapshot
+                if not self._is_published(view):
+                    files = await asyncio.to_thread(stub_files, view)
+                    await self._library.publish(view.version, files, catalog=self._catalog.snapshot.version)
+        return view
+
+    def _is_published(self, view: Snapshot) -> bool:
+        is_whole = view is self._catalog.snapshot
+        return self._library.has(view.version) and (not is_whole or self._library.version == view.version)
 
     async def search(
-        self, query: str, *, detail_level: str = "with_description", server: str | None = None, limit: int = 5
+        self,
+        query: str,
+        *,
+        detail_level: str = "with_description",
+        server: str | None = None,
+        limit: int = 5,
+        view: Snapshot | None = None,
     ) -> SearchAnswer:
-        """The tools that fit `query` best. Raises `InvalidRequest`."""
+        """The tools of `view`, or of the whole catalog, that fit `query` best. Raises `InvalidRequest`."""
         level = _LEVELS.get(detail_level.replace("-", "_"))
         if level is None:
             raise InvalidRequest(f"detail_level is {detail_level!r}. Use name_only, with_description or full.")
         if not 1 <= limit <= _MOST_HITS:
             raise InvalidRequest(f"limit is {limit!r}. Give 1 to {_MOST_HITS}.")
-        snapshot = self._catalog.snapshot
+        whole = self._catalog.snapshot
+        view = view or whole
         if server is not None:
-            server = _find_server(snapshot, self._upstreams, server)
-        index = await self._current_index(snapshot)
+            server = _find_server(self._upstreams if view is whole else view.by_upstream, server)
+        index = await self._index_of(view)
         if self._meaning is None:
             ranking = index.search(query, limit=limit, server=server)
         else:
             ranking = await self._meaning.search(index, query, limit=limit, server=server)
-        hits = tuple(_hit(snapshot.tools[name], level) for name in ranking.names)
-        return SearchAnswer(hits=hits, unmatched=tuple(ranking.unmatched), total=len(snapshot.tools))
+        hits = tuple(_hit(view.tools[name], level) for name in ranking.names)
+        return SearchAnswer(hits=hits, unmatched=tuple(ranking.unmatched), total=len(view.tools))
 
     def unlisted(self) -> list[str]:
         """Upstreams that have not listed their tools yet."""
@@ -115,14 +135,24 @@ class Finder:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _current_index(self, snapshot: Snapshot) -> Index:
+    async def _index_of(self, view: Snapshot) -> Index:
         async with self._indexing:
-            if self._index is None or self._index[0] != snapshot.version:
+            whole = self._catalog.snapshot
+            if self._index is None or self._index[0] != whole.version:
                 earlier = None if self._index is None else self._index[1]
-                index = await asyncio.to_thread(Index, snapshot.tools.values(), earlier=earlier)
-                self._index = (snapshot.version, index)
-                await self._embed(snapshot)
-            return self._index[1]
+                index = await asyncio.to_thread(Index, whole.tools.values(), earlier=earlier)
+                self._index = (whole.version, index)
+                self._view_indexes.clear()
+                await self._embed(whole)
+            if view.version == whole.version:
+                return self._index[1]
+            found = self._view_indexes.pop(view.version, None)
+            if found is None:  # its tools have been read for the whole catalog
+                found = await asyncio.to_thread(Index, view.tools.values(), earlier=self._index[1])
+            self._view_indexes[view.version] = found
+            for version in list(self._view_indexes)[:-_VIEWS_INDEXED]:
+                del self._view_indexes[version]
+            return found
 
     def use_meaning(self, meaning: Semantic) -> None:
         """Rank by meaning too, from the next search on and as far as tools are embedded by then."""
@@ -177,7 +207,7 @@ def _cut(text: str, characters: int) -> str:
     return text if len(text) <= characters else text[: characters - 1].rstrip() + "…"
 
 
-def _find_server(snapshot: Snapshot, upstreams: Mapping[str, Any], server: str) -> str:
+def _find_server(upstreams: Collection[str], server: str) -> str:
     """The upstream that is meant, by its name or by its module's."""
     if server in upstreams:
         return server

@@ -52,13 +52,15 @@ _builtins: dict[str, Any] = dict(vars(builtins))
 
 
 def set_import_rule(allowed: list[str] | None, refused: list[str], level: str) -> None:
-    """Take the rule for the agent's own imports; once, in the zygote."""
+    """Take the rule for the agent's own imports; once, in the zygote. A run may bring a stricter one."""
     site.setquit()  # `exit` and `quit`, which an interpreter without site-packages lacks
     _builtins.update(imports.guarded_builtins(allowed, refused, level))
 
 
 def run(job: dict[str, Any], channel: wire.Channel) -> None:
     """Execute the job's code and send the one `done` frame."""
+    if job["imports"] is not None:
+        _builtins.update(imports.guarded_builtins(**job["imports"]))
     source = _lines(job["code"])
     names: dict[str, Any] = {}
     reserve = bytes(_RESERVE_BYTES)  # zeros that nothing touches: they cost an address range and no memory

@@ -37,7 +37,7 @@ class Seal:
         self._setup = setup
         self._mapped_bytes = mapped_bytes
         self._namespace = setup["tier"] == "namespace"
-        self._filters = {name: base64.b64decode(setup["filters"][name]) for name in ("single", "forking")}
+        self._filters = {name: base64.b64decode(each["program"]) for name, each in setup["filters"]["worker"].items()}
         self._abi = kernel.landlock_abi()
         if not self._namespace and self._abi < _LEAST_ABI:
             raise OSError(
@@ -52,7 +52,7 @@ class Seal:
         if entrance is not None:
             os.write(entrance, b"0")
         if self._namespace:
-            self._enter_own_namespaces()
+            self._enter_own_namespaces(order)
         self._lay_descriptors(connection, output)
         self._settle(order)
         runner.reseed()
@@ -76,10 +76,11 @@ class Seal:
             rules = [("/", kernel.READ), ("/sandbox", kernel.READ_WRITE), ("/dev", kernel.READ | kernel.DEVICE)]
         else:
             rules = _visible_paths(self._setup)
-            self._coarse = _coarse_paths(rules, self._setup["workspaces"])
+            apart = [path for path in (self._setup["workspaces"], self._setup["library"]) if path is not None]
+            self._coarse = _coarse_paths(rules, apart)
         return kernel.move_away(kernel.landlock_ruleset(self._abi, rules))
 
-    def _enter_own_namespaces(self) -> None:
+    def _enter_own_namespaces(self, order: dict[str, Any]) -> None:
         setup = self._setup
         kernel.unshare(kernel.NEW_MOUNT | kernel.NEW_IPC | kernel.NEW_UTS | kernel.NEW_NET)
         template.Sessions.hide()
@@ -87,6 +88,8 @@ class Seal:
         kernel.mount_tmpfs(
             template.WORKSPACE, f"size={setup['workspace_bytes']},nr_inodes={setup['workspace_files']},mode=777"
         )
+        if order["library"] is not None:
+            template.Library.guess(order["library"])
 
     def _lay_descriptors(self, connection: int, output: int) -> None:
         # Opened anew: a flag or lock that one worker sets on a shared one would be seen by all others.
@@ -101,14 +104,15 @@ class Seal:
         kernel.close_from(first_unused)
 
     def _seal(self, order: dict[str, Any], descriptors: list[int]) -> None:
-        if descriptors:
-            kernel.attach_mount(descriptors[0], template.WORKSPACE)
-            os.close(descriptors[0])
+        if self._namespace:
+            self._furnish(order, descriptors)
         workspace = order["workspace"] or template.WORKSPACE
         temp = order["temp"] or template.TEMP
         own_paths = None
         if self._ruleset is not None and not self._namespace:
             own = [(workspace, kernel.READ_WRITE), (temp, kernel.READ_WRITE)]
+            if order["library"] is not None:
+                own.append((os.path.join(self._setup["library"], order["library"]), kernel.READ))
             own_paths = kernel.landlock_ruleset(self._abi, self._coarse + own)
         self._settle(order)
         os.chdir(workspace)
@@ -123,8 +127,19 @@ class Seal:
         if own_paths is not None:
             kernel.restrict_self(own_paths)
             os.close(own_paths)
-        filters = self._filters["forking" if order["forks"] else "single"]
-        kernel.install_filter(_with_pid(filters, self._setup["filters"]["pid_offsets"]))
+        offsets = self._setup["filters"]["worker"][order["filter"]]["pid_offsets"]
+        kernel.install_filter(_with_pid(self._filters[order["filter"]], offsets))
+
+    def _furnish(self, order: dict[str, Any], descriptors: list[int]) -> None:
+        """Mount what belongs to this run: less room than usual, its session's workspace, its part of the library."""
+        for place, options in ((template.TEMP, order["temp_room"]), (template.WORKSPACE, order["workspace_room"])):
+            if options is not None:
+                kernel.mount_tmpfs(place, options)
+        if descriptors:
+            kernel.attach_mount(descriptors[0], template.WORKSPACE)
+            os.close(descriptors[0])
+        if self._setup["library"] is not None:
+            template.Library.show(order["library"])
 
     def _settle(self, order: dict[str, Any]) -> None:
         """Take a user and cores: those of a worker at its fork, those of a session or a limit at the seal."""
@@ -212,18 +227,20 @@ def _visible_paths(setup: dict[str, Any]) -> list[tuple[str, int]]:
     return rules
 
 
-def _coarse_paths(rules: list[tuple[str, int]], workspaces: str) -> list[tuple[str, int]]:
-    """A few wide rules that cover `rules` but not `workspaces`.
+def _coarse_paths(rules: list[tuple[str, int]], apart: list[str]) -> list[tuple[str, int]]:
+    """A few wide rules that cover `rules` but nothing in `apart`.
 
-    A worker is put under both rulesets, and the kernel grants what both grant: all of `rules`, and of the workspaces
+    A worker is put under both rulesets, and the kernel grants what both grant: all of `rules`, and of what is apart
     only what the worker adds for itself. Repeating the long list for every worker would cost milliseconds.
     """
     coarse = {}
     for path, _ in rules:
+        if path in apart:
+            continue
         prefix = ""
         for part in path.strip("/").split("/"):
             prefix += "/" + part
-            if not (workspaces + "/").startswith(prefix + "/"):
+            if not any((place + "/").startswith(prefix + "/") for place in apart):
                 coarse[prefix] = kernel.READ | kernel.DEVICE if prefix == "/dev" else kernel.READ
                 break
     return list(coarse.items())

@@ -17,7 +17,7 @@ WORKSPACE = "/sandbox/workspace"
 TEMP = "/sandbox/tmp"
 SESSIONS = "/sessions"
 PACKAGES = "/packages"
-LIBRARY = "/library"
+LIBRARY = "/servers"
 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _FILES = ("/etc/ld.so.cache", "/etc/localtime")
@@ -92,6 +92,37 @@ class Sessions:
         """Take all of them out of this mount namespace."""
         if cls.is_open:
             kernel.unmount(SESSIONS)
+
+
+class Library:
+    """What a worker sees of the library: one folder of it, or nothing.
+
+    The folder is laid over the whole, in this mount namespace only. What is covered cannot be reached again without
+    the power to unmount.
+    """
+
+    shown: str | None = None
+
+    @classmethod
+    def show(cls, folder: str | None) -> None:
+        """Cover all but `folder`; costs nothing when it is the one that is shown."""
+        if folder is not None and folder == cls.shown:
+            return
+        if cls.shown is not None:
+            kernel.unmount(LIBRARY)
+            cls.shown = None
+        fd = kernel.clone_mount(_EMPTY if folder is None else f"{LIBRARY}/{folder}")
+        kernel.attach_mount(fd, LIBRARY)
+        os.close(fd)
+        cls.shown = folder
+
+    @classmethod
+    def guess(cls, folder: str) -> None:
+        """Show ahead of time what the worker's run will likely ask for."""
+        try:
+            cls.show(folder)
+        except FileNotFoundError:
+            return  # removed meanwhile: no run will ask for it
 
 
 def interpreter_trees() -> list[str]:
@@ -171,10 +202,7 @@ def _build_root(sources: list[str], packages: list[list[str]], library: str | No
     os.chdir(base)
     for directory in (WORKSPACE, TEMP, SESSIONS, PACKAGES, _EMPTY, "/etc", "/dev", "/proc"):
         os.makedirs("." + directory, exist_ok=True)
-    if library is None:
-        os.mkdir("servers")
-    else:
-        os.symlink("library/current", "servers")  # the version of the moment; a run imports from the one it began with
+    os.mkdir("." + LIBRARY)
     for name, target in links.items():
         os.symlink(target, name)
     os.symlink("sandbox/workspace", "workspace")

@@ -1,0 +1,144 @@
+"""The time that a run may take, which stands still while a person is asked about one of its calls."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+
+__all__ = ("RunClock", "Turns")
+
+
+class RunClock:
+    """The wall clock of one run. Its other limits, such as CPU time, do not stand still with it."""
+
+    def __init__(self) -> None:
+        self._holds = 0
+        self._since = 0.0
+        self._still_seconds = 0.0
+        self._left_seconds = 0.0
+        self._on_deadline: Callable[[], None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.on_change: Callable[[bool], None] | None = None
+        """Told whether it stands still, whenever that changes."""
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Hold the clock. It goes on when everybody who held it has let go."""
+        self._holds += 1
+        if self._holds == 1:
+            self._stand()
+        try:
+            yield
+        finally:
+            self._holds -= 1
+            if not self._holds:
+                self._go()
+
+    @property
+    def is_still(self) -> bool:
+        """Whether somebody holds it."""
+        return self._holds > 0
+
+    @property
+    def still_seconds(self) -> float:
+        """For how long it stood still so far."""
+        now = asyncio.get_running_loop().time()
+        return self._still_seconds + (now - self._since if self._holds else 0.0)
+
+    def start(self, seconds: float, on_deadline: Callable[[], None]) -> None:
+        """Call `on_deadline` once the clock has gone for so long."""
+        self._left_seconds = seconds
+        self._on_deadline = on_deadline
+        if not self._holds:
+            self._set_timer()
+
+    def stop(self) -> None:
+        """Forget the deadline."""
+        self._on_deadline = None
+        self._cancel_timer()
+
+    def _stand(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._since = loop.time()
+        if self._timer is not None:
+            self._left_seconds = max(0.0, self._timer.when() - self._since)
+            self._cancel_timer()
+        if self.on_change is not None:
+            self.on_change(True)
+
+    def _go(self) -> None:
+        self._still_seconds += asyncio.get_running_loop().time() - self._since
+        if self._on_deadline is not None:
+            self._set_timer()
+        if self.on_change is not None:
+            self.on_change(False)
+
+    def _set_timer(self) -> None:
+        assert self._on_deadline is not None
+        self._timer = asyncio.get_running_loop().call_later(self._left_seconds, self._on_deadline)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class Turns:
+    """So many runs at once; more wait. A run whose clock stands still lends its turn, and takes it back at once.
+
+    At most as many as there are turns are lent at a time: what waits for people must not fill the memory.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._free = count
+        self._lent = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @contextlib.asynccontextmanager
+    async def one(self, clock: RunClock) -> AsyncIterator[None]:
+        """A turn, once there is one."""
+        await self._take()
+        is_lent = False
+
+        def on_change(is_still: bool) -> None:
+            nonlocal is_lent
+            if is_still and self._lent < self._count:
+                is_lent = True
+                self._lent += 1
+                self._give()
+            elif is_lent:
+                is_lent = False
+                self._lent -= 1
+                self._free -= 1  # below nothing, if another run has it by now
+
+        clock.on_change = on_change
+        try:
+            yield
+        finally:
+            clock.on_change = None
+            if is_lent:
+                self._lent -= 1
+            else:
+                self._give()
+
+    async def _take(self) -> None:
+        if self._free > 0:
+            self._free -= 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self._give()  # it came too late
+            raise
+
+    def _give(self) -> None:
+        self._free += 1
+        while self._free > 0 and self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():  # such as cancelled
+                turn.set_result(None)
+                self._free -= 1

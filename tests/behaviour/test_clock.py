@@ -1,0 +1,139 @@
+"""The wall limit stands still while the clock of a run is paused; nothing else does."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from toolyard.sandbox import PoolOptions, open_sandbox
+from toolyard.sandbox.clock import RunClock, Turns
+from toolyard.sandbox.policy.levels import DEFAULT
+from toolyard.values import Limits
+
+PLAIN = msgspec.structs.replace(DEFAULT, packages=())
+
+
+def test_the_deadline_does_not_run_out_while_the_clock_is_paused(driver: Any) -> None:
+    """A call that takes longer than the whole run may take, while a person thinks, is answered."""
+    clock = RunClock()
+
+    async def on_call(tool: str, arguments: dict[str, Any]) -> str:
+        with clock.paused():
+            await asyncio.sleep(1.5)
+        return "yes"
+
+    outcome = driver.run("call_tool('ask', {})", limits=Limits(wall_seconds=1), on_call=on_call, clock=clock)
+
+    assert (outcome.status, outcome.result) == ("ok", "yes")
+    assert outcome.usage.wall_seconds < 1.5
+
+
+def test_a_call_that_does_not_pause_the_clock_runs_into_the_deadline(driver: Any) -> None:
+    """The positive control: the same wait without the pause ends the run."""
+
+    async def on_call(tool: str, arguments: dict[str, Any]) -> str:
+        await asyncio.sleep(60)
+        return "yes"
+
+    outcome = driver.run("call_tool('ask', {})", limits=Limits(wall_seconds=1), on_call=on_call, clock=RunClock())
+
+    assert outcome.status == "timeout"
+
+
+def test_the_deadline_goes_on_where_it_stood_after_the_last_pause(driver: Any) -> None:
+    """Two pauses at once: the clock goes when both are over, and code without end is stopped then."""
+    clock = RunClock()
+    paused: list[bool] = []
+
+    async def on_call(tool: str, arguments: dict[str, Any]) -> str:
+        with clock.paused():
+            await asyncio.sleep(arguments["seconds"])
+        paused.append(clock.is_still)
+        return "yes"
+
+    code = """
+        import asyncio
+        await asyncio.gather(*[call_tool('ask', {'seconds': seconds}) for seconds in (0.5, 1.2)])
+        print('both')
+        while True: pass
+    """
+    outcome = driver.run(code, limits=Limits(wall_seconds=1), on_call=on_call, clock=clock)
+
+    assert (outcome.status, outcome.output, paused) == ("timeout", "both\n", [True, False])
+
+
+def test_code_that_computes_while_the_clock_is_paused_runs_into_its_cpu_limit(driver: Any) -> None:
+    """An ask that nobody answers does not buy time to compute."""
+    clock = RunClock()
+
+    async def on_call(tool: str, arguments: dict[str, Any]) -> str:
+        with clock.paused():
+            await asyncio.sleep(60)
+        return "yes"
+
+    code = """
+        import threading
+        threading.Thread(target=lambda: call_tool('ask', {}), daemon=True).start()
+        while True: pass
+    """
+    outcome = driver.run(code, limits=Limits(wall_seconds=10, cpu_seconds=1), on_call=on_call, clock=clock)
+
+    assert (outcome.status, outcome.failure.kind) == ("limit", "cpu_time")
+
+
+async def test_other_runs_take_the_turn_of_one_that_waits_for_a_person() -> None:
+    """With room for a single run, a second one starts and ends while the first is suspended, and the first goes on."""
+    clock = RunClock()
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def on_call(tool: str, arguments: dict[str, Any]) -> str:
+        with clock.paused():
+            asked.set()
+            await answered.wait()
+        return "yes"
+
+    async with asyncio.timeout(60), open_sandbox(PLAIN, pool=PoolOptions(size=1, running=1)) as sandbox:
+        first = asyncio.create_task(sandbox.run("call_tool('ask', {})", on_call=on_call, clock=clock))
+        await asked.wait()
+        second = await sandbox.run("6 * 7")
+        assert not first.done()
+        answered.set()
+        outcome = await first
+        third = await sandbox.run("'after'")
+
+    assert (second.result, outcome.result, third.result) == (42, "yes", "after")
+
+
+async def test_no_more_turns_are_lent_than_there_are() -> None:
+    """Runs that wait for people hold memory, so they do not make room without end."""
+    turns = Turns(1)
+    first, second, third = RunClock(), RunClock(), RunClock()
+
+    async with turns.one(first):
+        with first.paused():
+            async with turns.one(second):
+                with second.paused():
+                    waiting = asyncio.create_task(_take(turns, third))
+                    await asyncio.sleep(0)
+                    assert not waiting.done()
+                    waiting.cancel()
+                    await asyncio.wait({waiting})
+    async with asyncio.timeout(5), turns.one(third):
+        assert not third.is_still
+
+
+async def test_a_turn_that_comes_to_one_who_left_goes_to_the_next() -> None:
+    """Nothing is lost when a run is cancelled while it waits for its turn."""
+    turns = Turns(1)
+    async with turns.one(RunClock()):
+        left = asyncio.create_task(_take(turns, RunClock()))
+        stays = asyncio.create_task(_take(turns, RunClock()))
+        await asyncio.sleep(0)
+        left.cancel()
+    async with asyncio.timeout(5):
+        await stays
+
+
+async def _take(turns: Turns, clock: RunClock) -> None:
+    async with turns.one(clock):
+        pass
