@@ -1,15 +1,14 @@
 """The agent's side of MCP: the modes `code`, `hybrid` and `search`. Wire in, wire out; the yard decides."""
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator
+import secrets
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Any
 
 import mcp_types as types
 import msgspec
 from mcp.server.caching import CacheHint
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
@@ -18,6 +17,8 @@ from toolyard.broker.answers import Answer
 from toolyard.config import SurfaceConfig
 from toolyard.errors import InvalidRequest, ToolyardError
 from toolyard.metrics import tokens
+from toolyard.serve.asking import PRINCIPAL, Asking, Call, open_asking, principal_of, seal_states
+from toolyard.serve.progress import Context
 from toolyard.serve.surface import instructions, surface_tools
 from toolyard.values import Hit, Result, SearchAnswer, ToolSpec
 from toolyard.yard import ExecuteRequest, Yard
@@ -25,14 +26,10 @@ from toolyard.yard.executions import ExecutionState
 
 __all__ = ("PRINCIPAL", "build_server")
 
-PRINCIPAL = "toolyard.principal"
-"""Where `serve.http` notes in a request's scope who it is from."""
-
 _META = "toolyard/execution"
-_PROGRESS_CHARACTERS = 4_000
 _LIST_TTL_MS = 300_000
 
-_Context = ServerRequestContext[Any, Any]
+_Answer = types.CallToolResult | types.InputRequiredResult
 
 
 class _SearchArguments(msgspec.Struct, forbid_unknown_fields=True):
@@ -63,14 +60,35 @@ def build_server(yard: Yard, surface: SurfaceConfig, *, mode: str | None = None)
     """An MCP server over `yard` in the mode that the config, or `mode`, names."""
     mode = mode or surface.mode
     face = _Surface(yard, surface, mode)
-    return Server(
+    server: Server[Any] = Server(
         surface.name,
         version=__version__,
-        instructions=surface.instructions or instructions(mode, yard.upstreams),
+        instructions=surface.instructions,
         cache_hints={"tools/list": CacheHint(ttl_ms=_LIST_TTL_MS, scope="private")},
         on_list_tools=face.list_tools,
         on_call_tool=face.call_tool,
+        lifespan=lambda _: open_asking(yard.approvals),
     )
+    server.middleware.append(seal_states(surface.name, yard.approvals.settings.ask_seconds))
+    if surface.instructions is None:
+        server.middleware.append(_instructing(yard, mode))
+    return server
+
+
+def _instructing(yard: Yard, mode: str) -> ServerMiddleware[Any]:
+    """Gives every client instructions of its own: they name the servers that it may know of."""
+
+    async def instruct(ctx: Context, call_next: CallNext) -> HandlerResult:
+        result = await call_next(ctx)
+        if ctx.method in ("initialize", "server/discover") and isinstance(result, dict):
+            return result | {"instructions": instructions(mode, _servers(yard, yard.upstreams, principal_of(ctx)))}
+        return result
+
+    return instruct
+
+
+def _servers(yard: Yard, names: Iterable[str], principal: str) -> list[str]:
+    return yard.views.servers(names, yard.catalog.snapshot, principal)
 
 
 class _Surface:
@@ -81,20 +99,18 @@ class _Surface:
         self._tools = {"search_tools": self._search}
         self._tools |= {"call_tool": self._call} if mode == "search" else {"execute_code": self._execute}
 
-    async def list_tools(self, ctx: _Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+    async def list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         """Our own tools, and in hybrid mode the upstreams' that the config lists."""
-        return types.ListToolsResult(tools=[*self._own, *map(_as_tool, await self._direct_specs())])
+        return types.ListToolsResult(tools=[*self._own, *map(_as_tool, await self._direct_specs(principal_of(ctx)))])
 
-    async def call_tool(self, ctx: _Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
         """Carry out one call; what is wrong with it is a result, so that the model can read it."""
-        arguments = params.arguments or {}
         own = self._tools.get(params.name)
         try:
             if own is not None:
-                return await own(ctx, arguments)
-            if any(spec.full_name == params.name for spec in await self._direct_specs()):
-                answer = await self._yard.call(params.name, arguments, principal=_principal(ctx))
-                return self._answer(answer)
+                return await own(ctx, params)
+            if any(spec.full_name == params.name for spec in await self._direct_specs(principal_of(ctx))):
+                return await self._call_one(ctx, params, params.name, params.arguments or {})
         except ToolyardError as error:
             return _error(f"{type(error).__name__}: {error}")
         known = ", ".join(self._tools)
@@ -102,10 +118,10 @@ class _Surface:
             types.INVALID_PARAMS, f"Unknown tool {params.name!r}. There are {known}; search_tools finds all others."
         )
 
-    async def _direct_specs(self) -> list[ToolSpec]:
+    async def _direct_specs(self, principal: str) -> list[ToolSpec]:
         if not self._direct:
             return []
-        specs = (await self._yard.snapshot()).tools.values()
+        specs = (await self._yard.snapshot(principal)).tools.values()
         chosen = [
             spec
             for spec in specs
@@ -113,20 +129,24 @@ class _Surface:
         ]
         return sorted(chosen, key=lambda spec: spec.full_name)
 
-    async def _search(self, ctx: _Context, arguments: dict[str, Any]) -> types.CallToolResult:
-        asked = _convert("search_tools", arguments, _SearchArguments)
+    async def _search(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
+        asked = _convert(params, _SearchArguments)
+        principal = principal_of(ctx)
         answer = await self._yard.search(
-            asked.query or asked.keyword, detail_level=asked.detail_level, server=asked.server, limit=asked.limit
+            asked.query or asked.keyword,
+            detail_level=asked.detail_level,
+            server=asked.server,
+            limit=asked.limit,
+            principal=principal,
         )
-        return _text(_search_text(answer, self._yard.finder.unlisted(), self._yard.result_tokens))
+        unlisted = _servers(self._yard, self._yard.finder.unlisted(), principal)
+        return _text(_search_text(answer, unlisted, self._yard.result_tokens))
 
-    async def _execute(self, ctx: _Context, arguments: dict[str, Any]) -> types.CallToolResult:
-        asked = _convert("execute_code", arguments, _ExecuteArguments)
-        principal = _principal(ctx)
+    async def _execute(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
+        asked = _convert(params, _ExecuteArguments)
+        principal = principal_of(ctx)
         if asked.execution_id is not None:
-            executions = self._yard.executions
-            look = executions.cancel if asked.cancel else executions.look
-            return _state(await look(asked.execution_id, principal=principal))
+            return await self._look(ctx, params, asked.execution_id, cancel=asked.cancel)
         request = ExecuteRequest(
             code=asked.code,
             language=asked.language,
@@ -135,20 +155,72 @@ class _Surface:
             timeout_seconds=asked.timeout_seconds,
         )
         if asked.background:
-            return _state(await self._yard.executions.start(request, principal=principal))
-        async with _streaming(ctx) as stream:
-            result = await self._yard.execute(
-                request, principal=principal, on_output=stream.add, on_progress=stream.relay
-            )
-        return _result(result)
+            return self._state(await self._yard.executions.start(request, principal=principal))
+        execution_id = secrets.token_hex(8)
 
-    async def _call(self, ctx: _Context, arguments: dict[str, Any]) -> types.CallToolResult:
-        asked = _convert("call_tool", arguments, _CallArguments)
-        async with _streaming(ctx) as stream:
-            answer = await self._yard.call(
-                asked.name, asked.arguments, principal=_principal(ctx), on_progress=stream.relay
+        async def run(call: Call) -> types.CallToolResult:
+            stream = call.stream
+            result = await self._yard.execute(
+                request,
+                principal=principal,
+                on_output=stream.add,
+                on_progress=stream.relay,
+                execution_id=execution_id,
             )
-        return self._answer(answer)
+            return _result(result)
+
+        return await _asking(ctx).carry(ctx, params, execution_id, run)
+
+    async def _look(
+        self, ctx: Context, params: types.CallToolRequestParams, execution_id: str, *, cancel: bool
+    ) -> _Answer:
+        """A background execution's state. While the client's user is asked about it, it is looked at."""
+        executions, principal = self._yard.executions, principal_of(ctx)
+        if cancel:
+            return self._state(await executions.cancel(execution_id, principal=principal))
+        executions.state(execution_id, principal=principal)  # nobody is asked about somebody else's
+
+        async def look(call: Call) -> types.CallToolResult:
+            state = await executions.look(execution_id, principal=principal)
+            while call.asks and state.state == "running":
+                state = await executions.look(execution_id, principal=principal)
+            return self._state(state)
+
+        return await _asking(ctx).carry(ctx, params, execution_id, look)
+
+    async def _call(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
+        asked = _convert(params, _CallArguments)
+        return await self._call_one(ctx, params, asked.name, asked.arguments)
+
+    async def _call_one(
+        self, ctx: Context, params: types.CallToolRequestParams, name: str, arguments: dict[str, Any]
+    ) -> _Answer:
+        execution_id = secrets.token_hex(8)
+
+        async def run(call: Call) -> types.CallToolResult:
+            answer = await self._yard.call(
+                name,
+                arguments,
+                principal=call.principal,
+                on_progress=call.stream.relay,
+                execution_id=execution_id,
+            )
+            return self._answer(answer)
+
+        return await _asking(ctx).carry(ctx, params, execution_id, run)
+
+    def _state(self, state: ExecutionState) -> types.CallToolResult:
+        if state.result is not None:
+            return _result(state.result)
+        told: dict[str, Any] = {"execution_id": state.execution_id, "state": state.state}
+        if state.output:
+            told["output_so_far"] = state.output
+        if asks := self._yard.approvals.open_asks(state.execution_id):
+            told["waiting_for_approval"] = [{"id": ask.id, "tool": ask.tool} for ask in asks]
+        if state.error is not None:
+            told["error"] = state.error
+        text = types.TextContent(text=msgspec.json.encode(told).decode())
+        return types.CallToolResult(content=[text], is_error=state.state == "failed", _meta={_META: told})
 
     def _answer(self, answer: Answer) -> types.CallToolResult:
         """A tool's answer without code: whole if it fits the budget, for there is no workspace to keep it in."""
@@ -160,65 +232,17 @@ class _Surface:
         return _text(text)
 
 
-class _Stream:
-    """Sends what the code prints as progress, as fast as the client takes it and no faster."""
-
-    def __init__(self, ctx: _Context) -> None:
-        self._ctx = ctx
-        self._waiting = ""
-        self._sent = 0
-        self._sending: asyncio.Task[None] | None = None
-
-    def add(self, text: str) -> None:
-        """Take more output; of what the client is too slow for, the end is kept."""
-        self._waiting = (self._waiting + text)[-_PROGRESS_CHARACTERS:]
-        if self._sending is None or self._sending.done():
-            self._sending = asyncio.create_task(self._send())
-
-    def relay(self, progress: float, total: float | None, message: str | None) -> None:
-        """Take an inner call's progress."""
-        share = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
-        self.add(f"[{share}{' ' + message[:200] if message else ''}]\n")
-
-    async def close(self) -> None:
-        """Wait until everything is sent. Raises what sending it raised."""
-        if self._sending is not None:
-            await self._sending
-
-    def abandon(self) -> None:
-        """Stop sending: nobody waits for this request any more."""
-        if self._sending is not None:
-            self._sending.cancel()
-
-    async def _send(self) -> None:
-        while self._waiting:
-            text, self._waiting = self._waiting, ""
-            self._sent += 1
-            await self._ctx.session.report_progress(float(self._sent), None, text)
+def _asking(ctx: Context) -> Asking:
+    asking: Asking = ctx.lifespan_context
+    return asking
 
 
-@contextlib.asynccontextmanager
-async def _streaming(ctx: _Context) -> AsyncIterator[_Stream]:
-    """A stream for one request; nothing is sent if the client did not ask for progress."""
-    stream = _Stream(ctx)
+def _convert(params: types.CallToolRequestParams, kind: type[Any]) -> Any:
     try:
-        yield stream
-        await stream.close()
-    finally:
-        stream.abandon()
-
-
-def _convert(tool: str, arguments: dict[str, Any], kind: type[Any]) -> Any:
-    try:
-        return msgspec.convert(arguments, kind, strict=False)
+        return msgspec.convert(params.arguments or {}, kind, strict=False)
     except msgspec.ValidationError as error:
         known = ", ".join(kind.__struct_fields__)
-        raise InvalidRequest(f"The arguments of {tool} are wrong: {error}. It takes {known}.") from None
-
-
-def _principal(ctx: _Context) -> str:
-    request = ctx.request
-    return "local" if request is None else str(request.scope.get(PRINCIPAL, "local"))
+        raise InvalidRequest(f"The arguments of {params.name} are wrong: {error}. It takes {known}.") from None
 
 
 def _search_text(answer: SearchAnswer, unlisted: list[str], budget: int) -> str:
@@ -257,18 +281,6 @@ def _result(result: Result) -> types.CallToolResult:
     return types.CallToolResult(
         content=[types.TextContent(text=result.text)], is_error=result.is_error, _meta={_META: meta}
     )
-
-
-def _state(state: ExecutionState) -> types.CallToolResult:
-    if state.result is not None:
-        return _result(state.result)
-    told: dict[str, Any] = {"execution_id": state.execution_id, "state": state.state}
-    if state.output:
-        told["output_so_far"] = state.output
-    if state.error is not None:
-        told["error"] = state.error
-    text = types.TextContent(text=msgspec.json.encode(told).decode())
-    return types.CallToolResult(content=[text], is_error=state.state == "failed", _meta={_META: told})
 
 
 def _text(text: str) -> types.CallToolResult:

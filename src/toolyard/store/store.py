@@ -38,7 +38,7 @@ async def open_store(path: Path) -> AsyncIterator["Store"]:
     reader = Reader(path)
     try:
         await writer.open()
-        yield Store(writer, reader, log)
+        yield Store(writer, reader, log, path)
     finally:
         try:
             await reader.close()
@@ -53,12 +53,12 @@ class Store:
     must not be changed afterwards. Readers see what is on disk: `flush` first to read what was just recorded.
     """
 
-    def __init__(self, writer: Writer, reader: Reader, log: AuditLog) -> None:
+    def __init__(self, writer: Writer, reader: Reader, log: AuditLog, path: Path) -> None:
         self._writer = writer
         self._reader = reader
         self._log = log
         self.approvals = ApprovalTable(writer, reader)
-        self.vault = VaultTables(writer, reader)
+        self.vault = VaultTables(writer, reader, path)
 
     # The journal
 

@@ -4,7 +4,9 @@ Deleting is for good: freed pages are overwritten, and `scrub` empties the write
 """
 
 import asyncio
+import os
 import sqlite3
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -55,9 +57,17 @@ class ScopeCount(msgspec.Struct, frozen=True, kw_only=True):
 class VaultTables:
     """The storage that `privacy.vault` works on. Raises `StoreError` as the store does."""
 
-    def __init__(self, writer: Writer, reader: Reader) -> None:
+    def __init__(self, writer: Writer, reader: Reader, path: Path) -> None:
         self._writer = writer
         self._reader = reader
+        self._mark = path.with_name(f"{path.name}.d") / "erased"
+
+    def stamp(self) -> int:
+        """Another number whenever a process has erased values or changed keys since. It costs a microsecond."""
+        try:
+            return self._mark.stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
 
     def put_value(self, seal: Callable[[], SealedValue], size_bytes: int) -> None:
         """Enqueue a value, or its new expiry: what `seal` gives when it is called in the thread that writes.
@@ -109,11 +119,17 @@ class VaultTables:
 
     async def erase_values(self, scope: SealedScope, ids: Sequence[str], sealed: bytes) -> int | None:
         """Delete values and put new secrets in the scope's place; None if the scope changed meanwhile."""
-        return await self._change(partial(_erase_values, scope=scope, ids=ids, sealed=sealed))
+        try:
+            return await self._change(partial(_erase_values, scope=scope, ids=ids, sealed=sealed))
+        finally:
+            self._tell()
 
     async def erase_scopes(self, names: Collection[str] | None) -> int:
         """Delete scopes, or all, with their values; how many values those were."""
-        return await self._change(partial(_erase_scopes, names=names))
+        try:
+            return await self._change(partial(_erase_scopes, names=names))
+        finally:
+            self._tell()
 
     async def expire(self, *, now: float, unused_since: float) -> int:
         """Delete expired values, and scopes without any that were not used since; how many values those were."""
@@ -128,7 +144,15 @@ class VaultTables:
 
         If it makes an error of one, nothing is changed and that error is returned.
         """
-        return await self._change(partial(_reseal, reseal=reseal, key_id=key_id))
+        try:
+            return await self._change(partial(_reseal, reseal=reseal, key_id=key_id))
+        finally:
+            self._tell()
+
+    def _tell(self) -> None:
+        """Have all processes that use the store look at it again."""
+        self._mark.write_bytes(b"")
+        os.utime(self._mark, ns=(now := time.time_ns(), now))
 
     async def scrub(self) -> None:
         """Remove what was deleted or replaced from the disk: older copies of it are in the write-ahead log.

@@ -1,0 +1,163 @@
+"""`toolyard approvals`: a person at another terminal sees what waits and answers it."""
+
+import asyncio
+import json
+import os
+import pwd
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from toolyard.broker.approvals import Approvals
+from toolyard.broker.policy import PolicySettings
+from toolyard.errors import ApprovalRefused
+from toolyard.store import Store, open_store
+from toolyard.values import Approval, Ask
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+ME = pwd.getpwuid(os.getuid()).pw_name
+
+
+def an_ask(ask_id: str, **fields: Any) -> Ask:
+    """An ask that waits a minute."""
+    now = time.time()
+    told: dict[str, Any] = {
+        "id": ask_id,
+        "execution_id": "run1",
+        "number": 1,
+        "principal": "local",
+        "session": "local:default",
+        "tool": "mcp__ops__deploy",
+        "arguments": {"target": "staging\x1b[2J"},
+        "arguments_sha256": ask_id,
+        "rule": "rule 1",
+        "reason": "",
+        "asked_at": now,
+        "expires_at": now + 60,
+    }
+    return Ask(**told | fields)
+
+
+@asynccontextmanager
+async def gateway(folder: Path) -> AsyncIterator[tuple[Approvals, Store, str]]:
+    """A gateway's approvals, and the config that `toolyard approvals` is given."""
+    config = folder / "toolyard.toml"
+    path = folder / "store" / "toolyard.db"
+    config.write_text(f"[store]\npath = {str(path)!r}\n", encoding="utf-8")
+    async with asyncio.timeout(60), open_store(path) as store:
+        yield Approvals(store, PolicySettings()), store, str(config)
+
+
+async def until_waiting(approvals: Approvals, *ids: str) -> None:
+    """Return when these asks can be answered."""
+    while {ask.id for ask in await approvals.waiting()} != set(ids):
+        pass
+
+
+async def test_what_waits_is_listed_and_answered(toolyard: Command, tmp_path: Path) -> None:
+    """The list shows arguments without obeying them; an unambiguous beginning of the id is enough."""
+    async with gateway(tmp_path) as (approvals, _, config):
+        allowed = asyncio.create_task(approvals.ask(an_ask("aaaa11")))
+        refused = asyncio.create_task(approvals.ask(an_ask("bbbb22")))
+        await until_waiting(approvals, "aaaa11", "bbbb22")
+        listed = await asyncio.to_thread(toolyard, "approvals", "--config", config)
+        as_json = await asyncio.to_thread(toolyard, "approvals", "--config", config, "--json")
+        approved = await asyncio.to_thread(
+            toolyard, "approvals", "approve", "aaaa", "--for", "always", "--reason", "fine", "--config", config
+        )
+        denied = await asyncio.to_thread(
+            toolyard, "approvals", "--config", config, "refuse", "bbbb22", "--reason", "not on Fridays"
+        )
+        approval = await allowed
+        (error,) = await asyncio.gather(refused, return_exceptions=True)
+
+    lines = listed.stdout.splitlines()
+    assert lines[0].startswith("aaaa11 waits, ")
+    assert lines[1:6] == [
+        "  tool: mcp__ops__deploy",
+        "  server: ops",
+        '  argument target = "staging\\u001b[2J"',
+        "  asked because of rule 1",
+        "  asked by local in session local:default, call 1 of run run1",
+    ]
+    assert [ask["id"] for ask in json.loads(as_json.stdout)["waiting"]] == ["aaaa11", "bbbb22"]
+    assert (approved.returncode, approved.stdout) == (0, "approved (always): mcp__ops__deploy (aaaa11)\n")
+    assert (denied.returncode, denied.stdout) == (0, "refused: mcp__ops__deploy (bbbb22)\n")
+    assert (approval.decision, approval.by, approval.channel, approval.reason) == ("always", ME, "cli", "fine")
+    assert isinstance(error, ApprovalRefused)
+    assert str(error) == f"mcp__ops__deploy refused by {ME} (cli): not on Fridays"
+
+
+async def test_an_answer_to_what_does_not_wait_says_why(toolyard: Command, tmp_path: Path) -> None:
+    """Exit code 2, and one line that tells what became of it."""
+    async with gateway(tmp_path) as (_, store, config):
+        await store.approvals.add(an_ask("cccc33"))
+        await store.approvals.add(an_ask("cccc44"))
+        store.approvals.withdraw("cccc33", "its run is over")
+        await store.flush()
+        over = await asyncio.to_thread(toolyard, "approvals", "approve", "cccc33", "--config", config)
+        unknown = await asyncio.to_thread(toolyard, "approvals", "refuse", "zzzz", "--config", config)
+        await store.approvals.add(an_ask("cccc55"))
+        unclear = await asyncio.to_thread(toolyard, "approvals", "refuse", "cccc", "--config", config)
+
+    assert (over.returncode, over.stderr) == (
+        2,
+        "error: Approval 'cccc33' does not wait any more: its run is over.\n",
+    )
+    assert (unknown.returncode, unknown.stderr) == (
+        2,
+        "error: No approval 'zzzz' waits. List those that do with `toolyard approvals`.\n",
+    )
+    assert (unclear.returncode, unclear.stderr) == (
+        2,
+        "error: 'cccc' is the beginning of several ids: cccc44, cccc55. Give one of them.\n",
+    )
+
+
+async def test_what_is_approved_always_is_listed_and_forgotten(toolyard: Command, tmp_path: Path) -> None:
+    """It is asked for again then, and the audit log says who forgot it."""
+    async with gateway(tmp_path) as (_, store, config):
+        await store.approvals.add(an_ask("dddd44"))
+        always = Approval(decision="always", by="alice", channel="cli", answered_at=time.time())
+        await store.approvals.settle("dddd44", always)
+        listed = await asyncio.to_thread(toolyard, "approvals", "--config", config)
+        neither = await asyncio.to_thread(toolyard, "approvals", "forget", "--config", config)
+        wrong = await asyncio.to_thread(toolyard, "approvals", "forget", "eeee", "--config", config)
+        forgotten = await asyncio.to_thread(toolyard, "approvals", "forget", "dddd", "--config", config)
+        left = await store.approvals.remembered()
+        (entry,) = await store.audit_entries(kind="approval.forget")
+
+    assert listed.stdout.splitlines()[:3] == [
+        "Nothing waits for approval.",
+        "approved always by alice (dddd44):",
+        "  tool: mcp__ops__deploy",
+    ]
+    assert neither.returncode == 2
+    assert wrong.stderr == ("error: Nothing is approved always under 'eeee'. `toolyard approvals` lists what is.\n")
+    assert (forgotten.returncode, forgotten.stdout, left) == (0, "forgotten: mcp__ops__deploy\n", [])
+    assert entry.body == {"id": "dddd44", "tool": "mcp__ops__deploy", "by": ME}
+
+
+async def test_watch_shows_asks_as_they_come_and_go(tmp_path: Path) -> None:
+    """Until it is interrupted; it never answers anything itself."""
+    async with gateway(tmp_path) as (_, store, config):
+        watching = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "toolyard", "approvals", "watch", "--config", config, stdout=asyncio.subprocess.PIPE
+        )
+        assert watching.stdout is not None
+        await store.approvals.add(an_ask("ffff66"))
+        first = (await watching.stdout.readline()).decode()
+        store.approvals.withdraw("ffff66", "its run is over")
+        line = first
+        while not line.startswith("no longer"):
+            line = (await watching.stdout.readline()).decode()
+        watching.terminate()
+        code = await watching.wait()
+
+    assert first.startswith("ffff66 waits, ")
+    assert (line, code) == ("no longer waiting: ffff66\n", 143)

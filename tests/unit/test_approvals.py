@@ -1,0 +1,433 @@
+"""Asks: put to every channel and kept in the store; the first answer holds, for as long as it is meant to."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolyard.broker.approvals import Approvals, AskChannel
+from toolyard.broker.ask_text import ask_lines
+from toolyard.broker.policy import PolicySettings
+from toolyard.errors import ApprovalRefused, UnknownApproval
+from toolyard.store import Store, open_store
+from toolyard.values import Answered, Approval, Ask
+
+SETTINGS = PolicySettings()
+NOW = time.time()
+
+
+def an_ask(number: int = 1, **fields: Any) -> Ask:
+    """An ask of the run `run1`, which waits a minute."""
+    now = time.time()
+    told: dict[str, Any] = {
+        "id": f"ask{number}",
+        "execution_id": "run1",
+        "number": number,
+        "principal": "ann",
+        "session": "ann:default",
+        "tool": "mcp__ops__deploy",
+        "arguments": {"number": number},
+        "arguments_sha256": f"sha{number}",
+        "rule": "rule 1",
+        "reason": "it is destructive",
+        "asked_at": now,
+        "expires_at": now + 60,
+    }
+    return Ask(**told | fields)
+
+
+def an_answer(decision: Answered = "once", by: str = "alice", reason: str = "", channel: str = "cli") -> Approval:
+    """What a person said."""
+    return Approval(decision=decision, by=by, channel=channel, reason=reason, answered_at=time.time())
+
+
+def channel_of(answer: Callable[[Ask], Awaitable[Approval | None]]) -> tuple[AskChannel, list[str]]:
+    """A channel that notes the ids it is asked about."""
+    seen: list[str] = []
+
+    async def channel(ask: Ask) -> Approval | None:
+        seen.append(ask.id)
+        return await answer(ask)
+
+    return channel, seen
+
+
+@asynccontextmanager
+async def gateway(tmp_path: Path, settings: PolicySettings = SETTINGS) -> AsyncIterator[tuple[Approvals, Store]]:
+    """The approvals of one gateway over the test's store."""
+    async with asyncio.timeout(20), open_store(tmp_path / "toolyard.db") as store:
+        yield Approvals(store, settings), store
+
+
+async def until_waiting(approvals: Approvals, *ids: str) -> None:
+    """Return when exactly these asks can be answered."""
+    while {ask.id for ask in await approvals.waiting()} != set(ids):
+        pass
+
+
+async def audited(store: Store) -> list[tuple[str, Any]]:
+    """The kinds of the audit's entries about approvals with their decisions, the oldest first."""
+    await store.flush()
+    rows = await store.audit_entries(limit=100)
+    return [(row.kind, row.body.get("decision")) for row in reversed(rows) if row.kind.startswith("approval.")]
+
+
+async def test_an_answer_of_another_process_reaches_the_call(tmp_path: Path) -> None:
+    """It goes through the store: the gateway and whoever answers share nothing else."""
+    async with gateway(tmp_path) as (approvals, store), gateway(tmp_path) as (elsewhere, _):
+        asking = asyncio.create_task(approvals.ask(an_ask()))
+        await until_waiting(elsewhere, "ask1")
+        answer = an_answer(reason="go on")
+        await elsewhere.answer("ask1", answer)
+
+        assert await asking == answer
+        assert await elsewhere.waiting() == []
+        assert await audited(store) == [("approval.ask", None), ("approval.answer", "once")]
+
+
+async def test_a_refusal_says_who_and_why(tmp_path: Path) -> None:
+    """The message is what the code that made the call reads."""
+    async with gateway(tmp_path) as (approvals, _):
+        asking = asyncio.create_task(approvals.ask(an_ask()))
+        await until_waiting(approvals, "ask1")
+        await approvals.answer("ask1", an_answer("refuse", reason="not on Fridays"))
+
+        with pytest.raises(ApprovalRefused) as caught:
+            await asking
+
+    assert str(caught.value) == "mcp__ops__deploy refused by alice (cli): not on Fridays"
+
+
+async def test_asks_of_one_run_wait_beside_each_other(tmp_path: Path) -> None:
+    """Each gets its own answer, in whatever order people give them."""
+    async with gateway(tmp_path) as (approvals, _):
+        asking = [asyncio.create_task(approvals.ask(an_ask(number))) for number in (1, 2, 3)]
+        await until_waiting(approvals, "ask1", "ask2", "ask3")
+        await approvals.answer("ask3", an_answer(by="carl"))
+        await approvals.answer("ask1", an_answer("refuse", by="ann"))
+        await approvals.answer("ask2", an_answer(by="ben"))
+        found = await asyncio.gather(*asking, return_exceptions=True)
+
+    assert [str(each) if isinstance(each, ApprovalRefused) else each.by for each in found] == [
+        "mcp__ops__deploy refused by ann (cli).",
+        "ben",
+        "carl",
+    ]
+
+
+async def test_the_first_answer_holds_and_the_second_is_told(tmp_path: Path) -> None:
+    """Answering twice is an error that says what holds."""
+    async with gateway(tmp_path) as (approvals, _), gateway(tmp_path) as (elsewhere, _):
+        asking = asyncio.create_task(approvals.ask(an_ask()))
+        await until_waiting(elsewhere, "ask1")
+        found = await asyncio.gather(
+            approvals.answer("ask1", an_answer("refuse", by="ann")),
+            elsewhere.answer("ask1", an_answer("once", by="ben")),
+            return_exceptions=True,
+        )
+        said = await asyncio.gather(asking, return_exceptions=True)
+        with pytest.raises(UnknownApproval):
+            await elsewhere.answer("ask1", an_answer("always"))
+
+    ann_won = "Approval 'ask1' does not wait any more: it was refused by ann (cli)."
+    ben_won = "Approval 'ask1' does not wait any more: it was approved (once) by ben (cli)."
+    assert [str(each) for each in found if each is not None] in ([ann_won], [ben_won])
+    assert isinstance(said[0], ApprovalRefused) == (found[0] is None)
+
+
+async def test_an_ask_without_an_answer_expires_to_a_refusal(tmp_path: Path) -> None:
+    """The run then asks nobody again: without that, code could wait for ever on one ask after the other."""
+    async with gateway(tmp_path) as (approvals, store):
+        with pytest.raises(ApprovalRefused) as caught:
+            await approvals.ask(an_ask(asked_at=NOW - 60, expires_at=NOW))
+        with pytest.raises(ApprovalRefused) as again:
+            await approvals.ask(an_ask(2))
+        with pytest.raises(UnknownApproval) as late:
+            await approvals.answer("ask1", an_answer())
+
+        assert await audited(store) == [("approval.ask", None), ("approval.answer", "refuse")]
+
+    assert str(caught.value) == "mcp__ops__deploy refused: nobody answered within 60 s."
+    assert str(again.value) == (
+        "mcp__ops__deploy refused without asking: nobody answered an earlier ask of this run in time."
+    )
+    assert str(late.value) == "Approval 'ask1' does not wait any more: nobody answered within 60 s."
+
+
+async def test_run_holds_for_the_run_and_answers_what_waits(tmp_path: Path) -> None:
+    """Further calls of the same tool are not asked for; those of another run are."""
+    async with gateway(tmp_path) as (approvals, _):
+        asking = [asyncio.create_task(approvals.ask(an_ask(number))) for number in (1, 2)]
+        other = asyncio.create_task(approvals.ask(an_ask(9, tool="mcp__ops__drop")))
+        await until_waiting(approvals, "ask1", "ask2", "ask9")
+        await approvals.answer("ask1", an_answer("run"))
+        found = [*await asyncio.gather(*asking), await approvals.ask(an_ask(3))]
+        assert [ask.id for ask in await approvals.waiting()] == ["ask9"]
+        await approvals.answer("ask9", an_answer())
+        await other
+
+        elsewhere = asyncio.create_task(approvals.ask(an_ask(4, execution_id="run2")))
+        await until_waiting(approvals, "ask4")
+        approvals.end_run("run1")
+        again = asyncio.create_task(approvals.ask(an_ask(5)))
+        await until_waiting(approvals, "ask4", "ask5")
+        for task in (elsewhere, again):
+            task.cancel()
+        await asyncio.wait({elsewhere, again})
+
+    assert [(each.decision, each.by, each.channel) for each in found] == [
+        ("run", "alice", "cli"),
+        ("run", "alice", "remembered"),
+        ("run", "alice", "remembered"),
+    ]
+
+
+async def test_session_holds_for_later_runs_of_the_session_only(tmp_path: Path) -> None:
+    """Neither another session nor another principal nor another rule may use it."""
+    async with gateway(tmp_path) as (approvals, _):
+        asking = asyncio.create_task(approvals.ask(an_ask()))
+        await until_waiting(approvals, "ask1")
+        await approvals.answer("ask1", an_answer("session"))
+        await asking
+        approvals.end_run("run1")
+
+        later = await approvals.ask(an_ask(2, execution_id="run2"))
+        others = [
+            an_ask(3, execution_id="run3", session="ann:other"),
+            an_ask(4, execution_id="run4", principal="ben"),
+            an_ask(5, execution_id="run5", rule="rule 2"),
+        ]
+        tasks = [asyncio.create_task(approvals.ask(ask)) for ask in others]
+        await until_waiting(approvals, "ask3", "ask4", "ask5")
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+    assert (later.decision, later.channel) == ("session", "remembered")
+
+
+async def test_always_holds_for_the_same_arguments_until_it_is_forgotten(tmp_path: Path) -> None:
+    """In every gateway of the store and after a restart; other arguments are asked for."""
+    async with gateway(tmp_path) as (approvals, _):
+        asking = asyncio.create_task(approvals.ask(an_ask()))
+        await until_waiting(approvals, "ask1")
+        await approvals.answer("ask1", an_answer("always"))
+        await asking
+    async with gateway(tmp_path) as (approvals, store):
+        same = await approvals.ask(an_ask(2, arguments_sha256="sha1"))
+        for changed in (an_ask(3), an_ask(4, arguments_sha256="sha1", principal="ben")):
+            task = asyncio.create_task(approvals.ask(changed))
+            await until_waiting(approvals, changed.id)
+            task.cancel()
+            await asyncio.wait({task})
+        kept = await store.approvals.remembered()
+        await store.approvals.forget([each.ask.id for each in kept])
+        task = asyncio.create_task(approvals.ask(an_ask(5, arguments_sha256="sha1")))
+        await until_waiting(approvals, "ask5")
+        task.cancel()
+        await asyncio.wait({task})
+
+    assert (same.decision, same.by, same.channel) == ("always", "alice", "remembered")
+    assert [(each.ask.id, each.ask.arguments, each.approval.by) for each in kept] == [("ask1", {"number": 1}, "alice")]
+
+
+async def test_the_channels_of_the_execution_are_asked_and_no_others(tmp_path: Path) -> None:
+    """A channel that opens later is asked about what waits already; when one answers the others stop."""
+    async with gateway(tmp_path) as (approvals, _):
+        stopped = asyncio.Event()
+
+        async def hold(ask: Ask) -> Approval | None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.set()
+            return None
+
+        async def agree(ask: Ask) -> Approval:
+            return an_answer(by="ann", channel="elicitation")
+
+        held, seen_first = channel_of(hold)
+        foreign, seen_foreign = channel_of(agree)
+        agreeing, seen_later = channel_of(agree)
+        with approvals.channel("run1", held), approvals.channel("run2", foreign):
+            asking = asyncio.create_task(approvals.ask(an_ask()))
+            await until_waiting(approvals, "ask1")
+            with approvals.channel("run1", agreeing):
+                approval = await asking
+            await stopped.wait()
+
+    assert (approval.by, approval.channel) == ("ann", "elicitation")
+    assert (seen_first, seen_foreign, seen_later) == (["ask1"], [], ["ask1"])
+
+
+@pytest.mark.parametrize(
+    ("unanswerable", "outcome"),
+    [
+        (
+            "deny",
+            "mcp__ops__deploy refused: there is no way to a person here, and policy.unanswerable is 'deny'.",
+        ),
+        (
+            "allow",
+            ("once", "nobody", "fallback", "there is no way to a person here, and policy.unanswerable is 'allow'"),
+        ),
+    ],
+)
+@pytest.mark.parametrize("with_channel", [False, True])
+async def test_without_a_way_to_a_person_the_fallback_applies_and_says_so(
+    tmp_path: Path, unanswerable: Any, outcome: Any, with_channel: bool
+) -> None:
+    """No channel, or one that turns out to have no answer, and no operators: nobody is waited for."""
+    settings = PolicySettings(operators=False, unanswerable=unanswerable)
+
+    async def gone(ask: Ask) -> Approval | None:
+        return None
+
+    async with gateway(tmp_path, settings) as (approvals, store):
+        found: Any
+        try:
+            if with_channel:
+                with approvals.channel("run1", gone):
+                    approval = await approvals.ask(an_ask())
+            else:
+                approval = await approvals.ask(an_ask())
+            found = (approval.decision, approval.by, approval.channel, approval.reason)
+        except ApprovalRefused as error:
+            found = str(error)
+        entries = await audited(store)
+
+    assert found == outcome
+    assert entries[-1] == ("approval.answer", "refuse" if unanswerable == "deny" else "once")
+
+
+async def test_with_operators_an_ask_waits_though_no_channel_answers(tmp_path: Path) -> None:
+    """The person at `toolyard approvals` may still come."""
+    async with gateway(tmp_path) as (approvals, _):
+
+        async def gone(ask: Ask) -> Approval | None:
+            return None
+
+        with approvals.channel("run1", gone):
+            asking = asyncio.create_task(approvals.ask(an_ask()))
+            await until_waiting(approvals, "ask1")
+        await approvals.answer("ask1", an_answer())
+
+        assert (await asking).by == "alice"
+
+
+async def test_a_fault_of_a_channel_is_the_calls_own(tmp_path: Path) -> None:
+    """It neither hangs nor passes for an answer."""
+
+    async def broken(ask: Ask) -> Approval | None:
+        raise RuntimeError("no such client")
+
+    async with gateway(tmp_path) as (approvals, store):
+        with approvals.channel("run1", broken), pytest.raises(RuntimeError, match="no such client"):
+            await approvals.ask(an_ask())
+        await store.flush()
+
+        assert await approvals.waiting() == []
+
+
+async def test_a_cancelled_run_withdraws_its_asks(tmp_path: Path) -> None:
+    """They are shown no more, and who answers one all the same is told why it came too late."""
+    async with gateway(tmp_path) as (approvals, store), gateway(tmp_path) as (elsewhere, _):
+        cancelled = asyncio.create_task(approvals.ask(an_ask(1)))
+        ended = asyncio.create_task(approvals.ask(an_ask(2, execution_id="run2")))
+        await until_waiting(elsewhere, "ask1", "ask2")
+        cancelled.cancel()
+        approvals.end_run("run2")
+        await asyncio.wait({cancelled, ended})
+        await store.flush()
+
+        assert await elsewhere.waiting() == []
+        for number in (1, 2):
+            with pytest.raises(UnknownApproval) as caught:
+                await elsewhere.answer(f"ask{number}", an_answer())
+            assert str(caught.value) == f"Approval 'ask{number}' does not wait any more: its run is over."
+    assert isinstance(ended.exception(), ApprovalRefused)
+
+
+async def test_the_asks_of_a_gateway_that_is_gone_are_withdrawn(tmp_path: Path) -> None:
+    """Nobody waits for them any more, so nobody can approve them."""
+    async with gateway(tmp_path) as (elsewhere, _):
+        async with open_store(tmp_path / "toolyard.db") as store:
+            await store.approvals.add(an_ask())
+            assert [ask.id for ask in await elsewhere.waiting()] == ["ask1"]
+
+        assert await elsewhere.waiting() == []
+        with pytest.raises(UnknownApproval) as caught:
+            await elsewhere.answer("ask1", an_answer("always"))
+        assert str(caught.value) == "Approval 'ask1' does not wait any more: its gateway is gone."
+
+
+async def test_an_answer_to_what_nobody_asked_is_an_error(tmp_path: Path) -> None:
+    """The message says where those that wait are listed."""
+    async with gateway(tmp_path) as (approvals, _):
+        with pytest.raises(UnknownApproval) as caught:
+            await approvals.answer("nothing", an_answer())
+
+    assert str(caught.value) == "No approval 'nothing' waits. List those that do with `toolyard approvals`."
+
+
+async def test_the_asks_of_one_principal_can_be_listed(tmp_path: Path) -> None:
+    """The others are left out."""
+    async with gateway(tmp_path) as (approvals, _):
+        tasks = [
+            asyncio.create_task(approvals.ask(an_ask(number, principal=name)))
+            for number, name in ((1, "ann"), (2, "ben"))
+        ]
+        await until_waiting(approvals, "ask1", "ask2")
+        found = await approvals.waiting(principal="ben")
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+    assert [ask.id for ask in found] == ["ask2"]
+
+
+async def test_arguments_too_long_to_be_kept_are_cut_and_say_so(tmp_path: Path) -> None:
+    """A person sees each argument's beginning; a long one cannot push another out of sight."""
+    deep: Any = "x"
+    for _ in range(3_000):
+        deep = [deep]
+    arguments = {"padding": "x" * 100_000, "deep": deep, "target": "production"}
+    async with gateway(tmp_path) as (approvals, _):
+        task = asyncio.create_task(approvals.ask(an_ask(arguments=arguments)))
+        await until_waiting(approvals, "ask1")
+        (shown,) = await approvals.waiting()
+        task.cancel()
+        await asyncio.wait({task})
+
+    assert shown.arguments["padding"] == "x" * 1_000 + "… (100,000 characters)"
+    assert shown.arguments["target"] == "production"
+
+
+def test_a_person_is_shown_everything_on_lines_of_its_own() -> None:
+    """No text of an argument can begin a line, hide a character or grow without bound."""
+    arguments = {
+        "to": "a\nserver: harmless",
+        "tricks\r\x1b[2J": "\u202egnp.exe\u200b",
+        "long": "y" * 5_000,
+        **{f"more{number}": number for number in range(30)},
+    }
+    lines = ask_lines(an_ask(arguments=arguments, reason="first\nsecond"))
+
+    assert lines[:5] == [
+        "tool: mcp__ops__deploy",
+        "server: ops",
+        'argument to = "a\\nserver: harmless"',
+        'argument tricks\\r\\x1b[2J = "\\u202egnp.exe\\u200b"',
+        f'argument long = "{"y" * 299}… (4,702 characters more)',
+    ]
+    assert lines[-4:] == [
+        "and 13 arguments more (`toolyard approvals --json` has them)",
+        "asked because of rule 1",
+        "reason: first\\nsecond",
+        "asked by ann in session ann:default, call 1 of run run1",
+    ]
+    assert all("\n" not in line and len(line) < 1_000 for line in lines)
