@@ -68,12 +68,17 @@ TYPES: dict[str, TypeInfo] = {
 
 
 def merge(spans: Iterable[Span]) -> list[Span]:
-    """The spans in order without overlap: the longer one stays, of equal ones the first given."""
+    """The spans in order without overlap. Of two that overlap the longer one stays, and what is left of the other."""
     kept: list[Span] = []
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
-        if kept and span.start < kept[-1].end:
-            if span.end - span.start > kept[-1].end - kept[-1].start:
-                kept[-1] = span
-        else:
+        while kept and span.start < kept[-1].end < span.end:
+            last = kept[-1]
+            if span.end - span.start <= last.end - last.start:
+                span = Span(last.end, span.end, span.type)
+            elif span.start <= last.start:
+                kept.pop()
+            else:
+                kept[-1] = Span(last.start, span.start, last.type)
+        if not kept or span.start >= kept[-1].end:
             kept.append(span)
     return kept

@@ -78,6 +78,7 @@ class Vault:
         self._clock = clock
         self._alive: WeakValueDictionary[str, Scope] = WeakValueDictionary()  # whoever uses one keeps it alive
         self._recent: OrderedDict[str, Scope] = OrderedDict()
+        self._stamps: dict[str, int] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def scope(self, name: str) -> Scope:
@@ -99,6 +100,14 @@ class Vault:
             self._alive[name] = scope
             self._remember(scope)
             return scope
+
+    async def lately(self, name: str) -> Scope:
+        """The same without a query, if it is loaded and nothing was erased since. What others added may be missing."""
+        stamp, scope = self._storage.stamp(), self._alive.get(name)
+        if scope is None or self._stamps.get(name) != stamp:
+            scope = await self.scope(name)
+            self._stamps[name] = stamp
+        return scope
 
     async def find(self, token: str) -> list[RevealedValue]:
         """The values of a token in all scopes, for an operator who wrote that down before.
@@ -240,7 +249,8 @@ class Vault:
         self._recent.move_to_end(scope.name)
         total = sum(map(len, self._recent.values()))
         while len(self._recent) > _SCOPES_KEPT or (total > VALUES_MOST and len(self._recent) > 1):
-            _, dropped = self._recent.popitem(last=False)
+            name, dropped = self._recent.popitem(last=False)
+            self._stamps.pop(name, None)
             total -= len(dropped)
 
     # Erasure

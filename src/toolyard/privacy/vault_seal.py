@@ -86,6 +86,10 @@ class VaultStorage(Protocol):
         """Enqueue when a scope was used last."""
         ...
 
+    def stamp(self) -> int:
+        """Another number whenever a process has erased values or changed keys since."""
+        ...
+
     async def flush(self) -> None:
         """Wait until what was enqueued is on disk."""
         ...

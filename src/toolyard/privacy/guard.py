@@ -1,0 +1,321 @@
+"""The border between real values and tokens, for one session.
+
+A real value passes it in one direction only: out to a tool, in `Guard.reveal`. Everything bound for the model, the
+journal, the audit log or a log file goes through `Guard.conceal`, and through nothing else.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from toolyard.errors import ToolyardError, UnknownToken
+from toolyard.privacy.encodings import find_encoded
+from toolyard.privacy.known import KnownValues
+from toolyard.privacy.names import Meaning, read_name
+from toolyard.privacy.scanner import Scanner, ScanRules
+from toolyard.privacy.span import TOKEN, TYPES, Detector, Span, merge
+from toolyard.privacy.stream import ConcealedStream
+from toolyard.privacy.vault import Scope
+from toolyard.values import ToolSpec
+
+__all__ = ("Guard", "Handling", "Mode", "Privacy")
+
+Mode = Literal["strict", "output", "off"]
+
+_E = TypeVar("_E", bound=ToolyardError)
+
+_BY_PLACE = frozenset(
+    "person address username password national_id tax_id passport driver_license medical_id bank_account text".split()
+)
+"""Types that are told by where a value stands. To be found again elsewhere, such as in prose, they are remembered."""
+
+
+class Handling(msgspec.Struct, frozen=True, kw_only=True):
+    """How one tool's answers are handled."""
+
+    mode: Mode
+    whole: tuple[str, ...] = ()
+    """Fields that are concealed whole."""
+    visible: tuple[str, ...] = ()
+    """Fields that are left as they are."""
+
+
+class Privacy:
+    """The gateway's detectors and rules; a `Guard` applies them to one session."""
+
+    def __init__(
+        self, scanner: Scanner, *, mode: Mode = "strict", rules: Iterable[tuple[Collection[str], Handling]] = ()
+    ) -> None:
+        self.scanner = scanner
+        self.mode: Mode = mode
+        self._rules = tuple(rules)
+        self._handling: dict[str, Handling] = {}
+        self.is_relaxed = mode != "strict" or any(handling.mode != "strict" for _, handling in self._rules)
+        """Whether some tool's answers reach the code as they are."""
+
+    def handling(self, tool: str) -> Handling:
+        """How the answers of a tool are handled: as the first rule says whose patterns fit its full name."""
+        found = self._handling.get(tool)
+        if found is None:
+            fits = (each for patterns, each in self._rules if any(fnmatchcase(tool, pattern) for pattern in patterns))
+            found = self._handling[tool] = next(fits, Handling(mode=self.mode))
+        return found
+
+
+class Guard:
+    """Conceals and reveals for one session. Its methods may run in any thread."""
+
+    def __init__(
+        self, privacy: Privacy, scope: Scope | None, *, refresh: Callable[[], Awaitable[object]] | None = None
+    ) -> None:
+        """`refresh` brings the scope up to date with what other processes added to it."""
+        self._privacy = privacy
+        self._refresh = refresh
+        self.scope = scope
+        """None when nothing is concealed."""
+        self._known = KnownValues()
+        self._remembered: set[str] = set()
+        self._public: set[str] = set()
+        scanner = privacy.scanner
+        self._entry = scanner.with_detectors([self._known, _Encoded(scanner.find)])
+        self._repeated = Scanner(ScanRules(types=frozenset()), [_AnyType(self._known)])
+        if privacy.is_relaxed:
+            self._exit = scanner.with_detectors([self._known, _Encoded(self._find_plain, is_thorough=True)])
+        else:
+            # Code holds nothing real, and must not learn by printing guesses which of them a tool has sent.
+            self._exit = scanner.with_detectors([_Encoded(scanner.find)])
+
+    @property
+    def is_off(self) -> bool:
+        """Whether nothing is concealed, whatever it is."""
+        return self.scope is None
+
+    @property
+    def is_holding_values(self) -> bool:
+        """Whether code may hold real values: the gateway's mode, or that of one of its tools, is not `strict`."""
+        return self._privacy.is_relaxed
+
+    # To tools
+
+    def reveal(self, spec: ToolSpec, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The arguments as the tool gets them.
+
+        Raises:
+            UnknownToken: They hold something that looks like a token and is none of this session.
+        """
+        if self.scope is None:
+            return arguments
+        revealed: dict[str, Any] = self.scope.reveal(arguments, schema=spec.input_schema, on_value=self._remember)
+        return revealed
+
+    async def reveal_latest(self, spec: ToolSpec, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The same, with what another gateway has given out in the meantime. Raises as `reveal` does."""
+        try:
+            return self.reveal(spec, arguments)
+        except UnknownToken:
+            if self._refresh is None:
+                raise
+        await self._refresh()
+        return self.reveal(spec, arguments)
+
+    # From tools
+
+    def admit(self, spec: ToolSpec, value: Any) -> Any:
+        """An upstream's answer as the code may see it.
+
+        In `strict` everything private is a token from here on. In the other modes it stays, and what was found is
+        remembered: to be concealed when it leaves, or never to be if the tool's mode is `off`.
+        """
+        if self.scope is None:
+            return value
+        handling = self._privacy.handling(spec.full_name)
+        if not handling.whole and _is_harmless(value):
+            return value
+        found: dict[str, Any] = {"schema": spec.output_schema, "whole": handling.whole, "visible": handling.visible}
+        if handling.mode == "off":
+            # What another tool's mode hid stays hidden, whichever tool repeats it.
+            value = self._repeated.conceal(value, self._replace_entering, foreign_tokens=True)
+            self._publish(value, schema=spec.output_schema)
+            return value
+        if handling.visible:
+            hidden = {str(each) for _, each in self._privacy.scanner.find_values(value, **found)}
+            self._publish(value, schema=spec.output_schema, but=hidden)
+        if handling.mode == "strict":
+            return self._entry.conceal(value, self._replace_entering, foreign_tokens=True, **found)
+        for kind, each in self._privacy.scanner.find_values(value, **found):
+            self._remember(kind, each)
+        return value
+
+    def admit_file(self, spec: ToolSpec, content: bytes) -> bytes:
+        """A file of an answer as the code may see it: text is treated like the answer, anything else is left alone."""
+        if self.scope is None:
+            return content
+        try:
+            text = content.decode()
+        except UnicodeDecodeError:
+            return content
+        admitted = self.admit(spec, text)
+        return content if admitted is text else str(admitted).encode()
+
+    def admit_text(self, text: str) -> str:
+        """What an upstream says beside its answers, such as progress, as anybody may see it."""
+        if self.scope is None:
+            return text
+        return str(self._entry.conceal(text, self._replace_entering))
+
+    def admit_error(self, error: _E) -> _E:
+        """The same error with a message that anybody may see: a server's words, or ours about what it was sent."""
+        if self.scope is None or isinstance(error, UnknownToken):
+            return error
+        message = self.admit_text(str(error))
+        return error if message == str(error) else type(error)(message)
+
+    # To everybody else
+
+    def conceal(self, value: Any) -> Any:
+        """The one way out: `value`, any JSON data, with a token in the place of everything private."""
+        if self.scope is None:
+            return value
+        if self._privacy.is_relaxed and _has_pieces(value):
+            # A value in pieces: a list of its characters or of their codes. Only as one text they can be read.
+            text = msgspec.json.encode(value).decode()
+            spans = merge(find_encoded(text, self._find_plain))
+            for span in reversed(spans):
+                token = self._replace_leaving(span.type, text[span.start : span.end])
+                text = f"{text[: span.start]}{token}{text[span.end :]}"
+            if spans:
+                return self._exit.conceal(text, self._replace_leaving)
+        return value if _is_harmless(value) else self._exit.conceal(value, self._replace_leaving)
+
+    def conceal_admitted(self, spec: ToolSpec, value: Any) -> Any:
+        """The same for an admitted answer: one that is concealed already is not looked through again."""
+        return value if self._privacy.handling(spec.full_name).mode == "strict" else self.conceal(value)
+
+    def stream(self) -> ConcealedStream:
+        """The same for output that leaves in pieces."""
+        return ConcealedStream(self._exit.find, self._replace_leaving)
+
+    def _find_plain(self, text: str) -> list[Span]:
+        return [*self._privacy.scanner.find(text), *self._known.find(text)]
+
+    def _replace_entering(self, kind: str, value: str | float) -> str:
+        assert self.scope is not None
+        if kind in _BY_PLACE or kind not in TYPES:
+            text = str(value)
+            # A single word of an address is a city or a number: others speak of it without meaning the person.
+            if kind != "address" or " " in text.strip():
+                self._remember(kind, text)
+        return self.scope.token(kind, value)
+
+    def _replace_leaving(self, kind: str, value: str | float) -> str:
+        assert self.scope is not None
+        if str(value) in self._public:
+            return str(value)
+        # In strict mode it is the code's own: the token must not tell whether a tool has sent the same.
+        return self.scope.token(kind, value, origin="tool" if self._privacy.is_relaxed else "code")
+
+    def _remember(self, kind: str, value: str | float) -> None:
+        text = str(value)
+        if text not in self._remembered:
+            self._remembered.add(text)
+            self._known.add(text, kind)
+
+    def _publish(self, value: Any, *, schema: Any, but: Collection[str] = ()) -> None:
+        """Let pass what the config declares to be no secret: what is found in `value`, without `but`."""
+        found = {str(each) for _, each in self._privacy.scanner.find_values(value, schema=schema)}
+        self._public |= found.difference(but)
+
+
+_SMALL = 64
+_PIECES = 6
+
+
+def _is_harmless(value: Any) -> bool:
+    """Whether it is so small and plain that nothing private can be in it: flags, counts, and names that mean nothing.
+
+    Most calls are like that, and a look at each takes a microsecond instead of fifty.
+    """
+    waiting = [value]
+    seen = 0
+    while waiting:
+        each = waiting.pop()
+        seen += 1
+        if seen > _SMALL:
+            return False
+        if isinstance(each, dict):
+            for key in each:
+                if not isinstance(key, str) or not _is_meaningless(key):
+                    return False
+            waiting += each.values()
+        elif isinstance(each, list):
+            waiting += each
+        elif isinstance(each, str):
+            if each:
+                return False
+        elif isinstance(each, int | float) and not isinstance(each, bool) and not -1e5 < each < 1e5:
+            return False
+    return True
+
+
+def _has_pieces(value: Any) -> bool:
+    """Whether there is a list of numbers or of single characters in it that is long enough to spell something."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            waiting += each.values()
+        elif isinstance(each, list):
+            if len(each) >= _PIECES and all(_is_piece(item) for item in each[:_PIECES]):
+                return True
+            waiting += each
+    return False
+
+
+def _is_piece(item: Any) -> bool:
+    return len(item) == 1 if isinstance(item, str) else type(item) is int and 8 < item < 0x110000
+
+
+@lru_cache(maxsize=4096)
+def _is_meaningless(name: str) -> bool:
+    return read_name(name) == Meaning(is_number=read_name(name).is_number)
+
+
+_ENCODED_RUN = re.compile(r"[A-Za-z0-9+/=_%&#;\\-]{16,}")
+
+
+class _AnyType:
+    """The same findings under a type that no rule can leave out: a value that has a token keeps that."""
+
+    def __init__(self, detector: Detector) -> None:
+        self._detector = detector
+
+    def find(self, text: str) -> list[Span]:
+        """What the detector finds."""
+        return [Span(span.start, span.end, "text") for span in self._detector.find(text)]
+
+
+class _Encoded:
+    """Finds private values behind a common encoding.
+
+    The thorough one looks at a text in every way there is, as code that wants to get something out might write it. The
+    other one looks at single long words only, as a server might send them, and costs next to nothing where none are.
+    """
+
+    def __init__(self, find: Callable[[str], list[Span]], *, is_thorough: bool = False) -> None:
+        self._find = find
+        self._is_thorough = is_thorough
+
+    def find(self, text: str) -> Iterator[Span]:
+        """The encoded words and runs of words in which something private is."""
+        if self._is_thorough:
+            yield from find_encoded(text, self._find)
+            return
+        for run in _ENCODED_RUN.finditer(text):
+            word = run[0]
+            if not word.isdigit() and TOKEN.search(word) is None:
+                for span in find_encoded(word, self._find):
+                    yield Span(run.start() + span.start, run.start() + span.end, span.type)

@@ -1,0 +1,26 @@
+"""Log messages with nothing private in them."""
+
+import logging
+from collections.abc import Callable
+
+__all__ = ("ConcealingFilter",)
+
+
+class ConcealingFilter(logging.Filter):
+    """Conceals what a handler writes; `conceal` is the way out for text.
+
+    A traceback is cut down to its exception: it would show source lines, and frames say nothing to who runs a gateway.
+    """
+
+    def __init__(self, conceal: Callable[[str], str]) -> None:
+        super().__init__()
+        self._conceal = conceal
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Replace the message by one that may be written."""
+        message = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            message += f" ({type(record.exc_info[1]).__name__}: {record.exc_info[1]})"
+        record.msg, record.args = self._conceal(message), None
+        record.exc_info = record.exc_text = record.stack_info = None
+        return True

@@ -1,0 +1,57 @@
+"""`toolyard privacy scan` as a user meets it."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+ROWS = (
+    b'[{"first_name": "Ula", "email": "ula.holt@mail.example", "country": "Norway", "plan": "gold"},'
+    b' {"first_name": "Ron", "email": "ron@day.example", "country": "Chile", "plan": "free"}]'
+)
+
+
+def test_scan_shows_types_counts_and_masked_samples(toolyard: Command) -> None:
+    """No private value is printed as it is."""
+    done = toolyard("privacy", "scan", "-", "--json", stdin=ROWS)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == {
+        "characters": len(ROWS),
+        "found": [
+            {"type": "email", "count": 2, "samples": ["u***.h***@m***.example", "r***@d***.example"]},
+            {"type": "person", "count": 2, "samples": ["U***", "R***"]},
+        ],
+    }
+
+
+def test_scan_of_a_file_prints_a_table(toolyard: Command, tmp_path: Path) -> None:
+    """With the types that are off unless configured."""
+    file = tmp_path / "rows.json"
+    file.write_bytes(ROWS)
+    done = toolyard("privacy", "scan", str(file), "--all")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.split() for line in done.stdout.splitlines()] == [
+        ["type", "count", "such", "as"],
+        ["person", "2", "U***,", "R***"],
+        ["email", "2", "u***.h***@m***.example,", "r***@d***.example"],
+        ["location", "2", "N***,", "C***"],
+    ]
+
+
+def test_scan_says_that_there_is_nothing(toolyard: Command) -> None:
+    """Bytes that are no UTF-8 are no failure."""
+    done = toolyard("privacy", "scan", "-", stdin=b"\xff\xfe nothing to see")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "Nothing private was found.\n", "")
+
+
+def test_scan_of_a_missing_file_says_so(toolyard: Command, tmp_path: Path) -> None:
+    """One sentence, and what to do."""
+    missing = tmp_path / "none.txt"
+    done = toolyard("privacy", "scan", str(missing))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert (
+        done.stderr
+        == f"error: {str(missing)!r} cannot be read: No such file or directory. Name a file that can, or -.\n"
+    )

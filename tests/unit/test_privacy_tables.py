@@ -1,0 +1,183 @@
+"""Structure in texts: tables, lines, tags, and data in the middle of prose."""
+
+import pytest
+
+from toolyard.privacy.scanner import Scanner
+
+TEXTS: dict[str, tuple[str, list[tuple[str, str]]]] = {
+    "csv": ("first_name,plan\nUla,gold\nIvo,basic\n", [("person", "Ula"), ("person", "Ivo")]),
+    "quoted csv": (
+        'first_name,note\n"Ula ""UU"" Berg","red, blue"\nIvo,x\n',
+        [("person", 'Ula ""UU"" Berg'), ("person", "Ivo")],
+    ),
+    "semicolons": (
+        'Vorname;Nachname;"Straße";PLZ\n"Udo";"Kern";"Weg 3; Hof";04109\n',
+        [("person", "Udo"), ("person", "Kern"), ("address", "Weg 3; Hof"), ("address", "04109")],
+    ),
+    "csv with a break in a cell": (
+        'street,city\n"12 Elm Row\nBack House",Hull\n',
+        [("address", "12 Elm Row\nBack House"), ("address", "Hull")],
+    ),
+    "csv without header": (
+        "Anna Weber,anna@weber.example,3\nPaul Klein,paul@klein.example,4\nSofia Rossi,sofia@rossi.example,1\n",
+        [
+            ("person", "Anna Weber"),
+            ("email", "anna@weber.example"),
+            ("person", "Paul Klein"),
+            ("email", "paul@klein.example"),
+            ("person", "Sofia Rossi"),
+            ("email", "sofia@rossi.example"),
+        ],
+    ),
+    "tabs": ("name\temail\nAnn Walsh\tann@walsh.example\n", [("person", "Ann Walsh"), ("email", "ann@walsh.example")]),
+    "psql": (
+        " id | first_name | visits\n----+------------+--------\n  1 | Ann Lee    |      4\n  2 | Jo         |      9\n(2 rows)\n",
+        [("person", "Ann Lee"), ("person", "Jo")],
+    ),
+    "mysql": (
+        "+----+------------+------------+\n| id | first_name | birth_date |\n+----+------------+------------+\n"
+        "|  1 | Mia        | 1990-01-02 |\n+----+------------+------------+\n",
+        [("person", "Mia"), ("date_of_birth", "1990-01-02")],
+    ),
+    "markdown": (
+        "# Report\n\n| Name | Email |\n|---|---|\n| Ula Holt | ula@holt.example |\n\nDone.\n",
+        [("person", "Ula Holt"), ("email", "ula@holt.example")],
+    ),
+    "frame": (
+        "   id first_name      city             email\n0   1       Ula    Berlin   ula@one.example\n1   2       Bob  New York   bob@two.example\n",
+        [
+            ("person", "Ula"),
+            ("address", "Berlin"),
+            ("email", "ula@one.example"),
+            ("person", "Bob"),
+            ("address", "New York"),
+            ("email", "bob@two.example"),
+        ],
+    ),
+    "aligned": (
+        "First name    Phone           Plan\nUla           030 555 0101    gold\nRon Lee       030 555 0102    silver\n",
+        [("person", "Ula"), ("phone", "030 555 0101"), ("person", "Ron Lee"), ("phone", "030 555 0102")],
+    ),
+    "lines": (
+        "Name: Ula Holt\nDate of birth: 3 May 1980\nPhone: 030 12345\nStatus: active\n",
+        [("person", "Ula Holt"), ("date_of_birth", "3 May 1980"), ("phone", "030 12345")],
+    ),
+    "one line": (
+        "Customer: Ula Holt, Phone: 030 12345, City: Bonn\n",
+        [("person", "Ula Holt"), ("phone", "030 12345"), ("address", "Bonn")],
+    ),
+    "bold lines": ("**First name:** Ula\n- **Phone**: 030 555 1234\n", [("person", "Ula"), ("phone", "030 555 1234")]),
+    "yaml": (
+        "customer:\n  first_name: Ula\n  address:\n    street: Elm Way 3\n    city: Bonn\norder:\n  id: 5\n  name: Blue Chair\n",
+        [("person", "Ula"), ("address", "Elm Way 3"), ("address", "Bonn")],
+    ),
+    "yaml list": (
+        "users:\n  - name: Ula Holt\n    email: ula@holt.example\n  - name: Ron Day\n    email: ron@day.example\n",
+        [("person", "Ula Holt"), ("email", "ula@holt.example"), ("person", "Ron Day"), ("email", "ron@day.example")],
+    ),
+    "log": (
+        'level=info user=uholt first_name="Ula" msg="login ok"\nlevel=info user=rday first_name="Ron" msg="login ok"\n',
+        [("username", "uholt"), ("person", "Ula"), ("username", "rday"), ("person", "Ron")],
+    ),
+    "query string": (
+        "https://shop.example/cb?first_name=Ula&last_name=Holt&plan=gold",
+        [("person", "Ula"), ("person", "Holt")],
+    ),
+    "vcard": (
+        "BEGIN:VCARD\nVERSION:3.0\nFN:Ula Holt\nTEL;TYPE=CELL:+1 555 0100\nBDAY:1980-05-03\nEND:VCARD\n",
+        [("person", "Ula Holt"), ("phone", "+1 555 0100"), ("date_of_birth", "1980-05-03")],
+    ),
+    "xml": (
+        '<users><user id="5" username="uholt"><firstName>Ula</firstName><plan>gold</plan></user></users>',
+        [("username", "uholt"), ("person", "Ula")],
+    ),
+    "html table": (
+        "<table><tr><th>First name</th><th>Plan</th></tr><tr><td>Ula</td><td>gold</td></tr></table>",
+        [("person", "Ula")],
+    ),
+    "python": (
+        "[{'first_name': 'Ula', 'born': datetime.date(1980, 5, 3)}, {'first_name': \"O'Day\", 'born': None}]",
+        [("person", "Ula"), ("date_of_birth", "datetime.date(1980, 5, 3)"), ("person", "O'Day")],
+    ),
+    "python object": (
+        "User(id=5, first_name='Ula', address=Address(street='Elm Way 3', city='Bonn'), active=True)",
+        [("person", "Ula"), ("address", "Elm Way 3"), ("address", "Bonn")],
+    ),
+    "javascript": ("{first_name: 'Ula', phone: 5550100100, tags: ['a']}", [("person", "Ula"), ("phone", "5550100100")]),
+    "sql": (
+        "INSERT INTO users (first_name, plan) VALUES ('Ula', 'gold'), ('Ron', 'basic');",
+        [("person", "Ula"), ("person", "Ron")],
+    ),
+    "json in prose": ('Here it is:\n```json\n{"first_name": "Ula", "n": 3}\n```\nDone.', [("person", "Ula")]),
+    "json in logs": (
+        '12:01 INFO {"user": {"first_name": "Ula"}} ok\n12:02 INFO {"user": {"first_name": "Ron"}} ok',
+        [("person", "Ula"), ("person", "Ron")],
+    ),
+    "json lines": ('{"first_name": "Ula"}\n{"first_name": "Ron"}\n', [("person", "Ula"), ("person", "Ron")]),
+    "json that is cut off": (
+        '[{"first_name": "Ula", "phone": "030 55501"}, {"first_name": "Ron", "phone": "030 5',
+        [("person", "Ula"), ("phone", "030 55501"), ("person", "Ron"), ("phone", "030 5")],
+    ),
+    "json with escapes": (
+        '{"first_name": "J\\u00fcrgen \\"J\\"", "note": "mail \\u00fc\\n ula@holt.example"}',
+        [("person", 'J\\u00fcrgen \\"J\\"'), ("email", "ula@holt.example")],
+    ),
+    "a key twice": (
+        '{"first_name": "Ula", "first_name": "Ron"}',
+        [("person", "Ula"), ("person", "Ron")],
+    ),
+    "a private key twice": (
+        '{"ula@holt.example": 1, "ula@holt.example": 2}',
+        [("email", "ula@holt.example"), ("email", "ula@holt.example")],
+    ),
+    "private headers": (
+        "user,ula@holt.example,ron@day.example\nx,1,2\n",
+        [("email", "ula@holt.example"), ("email", "ron@day.example")],
+    ),
+    "prose": (
+        "Dear Mr. Holt, my name is Ula Day, born on 3 May 1980. She lives at 5 Elm Street, Bonn.",
+        [("person", "Holt"), ("person", "Ula Day"), ("date_of_birth", "3 May 1980"), ("address", "5 Elm Street, Bonn")],
+    ),
+    "mail header": ("From: Ula Day <ula@day.example>", [("person", "Ula Day"), ("email", "ula@day.example")]),
+}
+
+
+@pytest.mark.parametrize("form", TEXTS)
+def test_private_fields_are_found_in_every_form_of_text(form: str) -> None:
+    """The offsets are those of the text as it is written."""
+    text, private = TEXTS[form]
+    assert [(span.type, text[span.start : span.end]) for span in Scanner().find(text)] == private
+
+
+@pytest.mark.parametrize("form", TEXTS)
+def test_concealing_a_text_twice_changes_nothing_more(form: str) -> None:
+    """Tokens in the place of values leave the form as it was."""
+    scanner = Scanner()
+
+    def replace(kind: str, value: object) -> str:
+        return f"__PII_{kind}_{len(str(value)):012x}__"
+
+    concealed = scanner.conceal(TEXTS[form][0], replace)
+    assert scanner.conceal(concealed, replace) == concealed
+    assert scanner.find(concealed) == []
+
+
+def test_a_number_in_json_text_becomes_a_quoted_token() -> None:
+    """The text stays JSON, at every level of JSON in strings."""
+    scanner = Scanner()
+    assert scanner.conceal('{"phone": 5550100100}', lambda kind, value: f"<{value!r}>") == '{"phone": "<5550100100>"}'
+    nested = '{"body": "{\\"body\\": \\"{\\\\\\"phone\\\\\\": 5550100100}\\"}"}'
+    assert (
+        scanner.conceal(nested, lambda kind, value: "T")
+        == '{"body": "{\\"body\\": \\"{\\\\\\"phone\\\\\\": \\\\\\"T\\\\\\"}\\"}"}'
+    )
+    assert (
+        scanner.conceal('plan,data\n1,"{""phone"": 5550100100}"\n', lambda kind, value: "T")
+        == 'plan,data\n1,"{""phone"": ""T""}"\n'
+    )
+
+
+def test_every_cell_of_a_private_column_is_concealed() -> None:
+    """Also those that do not look like the others, but not those that say there is nothing."""
+    text = "phone,plan\n030 1234567,a\nask reception,b\nn/a,c\n,d\n***,e\n"
+    assert [text[span.start : span.end] for span in Scanner().find(text)] == ["030 1234567", "ask reception"]
