@@ -24,17 +24,35 @@ import pytest
 import toolyard.cli
 import toolyard.sandbox
 from toolyard import errors, values
-from toolyard.cli import bench_calls, bench_sandbox, bench_tokens
-from toolyard.config import Config, DiscoveryConfig, HttpConfig, SandboxConfig, StoreConfig, SurfaceConfig, load_config
+from toolyard.broker import conditions
+from toolyard.broker.policy import PolicySettings, Preset, Rule, ToolLimits
+from toolyard.cli import bench_audit, bench_calls, bench_sandbox, bench_tokens
+from toolyard.config import (
+    Config,
+    DiscoveryConfig,
+    HttpConfig,
+    PrivacyConfig,
+    SandboxConfig,
+    StoreConfig,
+    SurfaceConfig,
+    load_config,
+)
 from toolyard.config.clients import CLIENTS, Place, read_servers
-from toolyard.config.settings import UpstreamEntry, read_settings
+from toolyard.config.settings import PrincipalEntry, PrivacyRule, UpstreamEntry, read_settings
 from toolyard.discovery import documents
 from toolyard.examples import demo_upstreams
+from toolyard.privacy.span import TYPES
 from toolyard.sandbox import IsolationPolicy, PoolOptions, Sandbox, open_sandbox, wire
 from toolyard.sandbox.policy import levels
 from toolyard.sandbox.probe import examine
 from toolyard.sandbox.review import advice, review
+from toolyard.serve import api, api_privacy
 from toolyard.serve.surface import surface_tools, system_prompt
+from toolyard.store import open_store
+from toolyard.store.audit import AUDIT_KINDS, AuditHead, AuditSegment
+from toolyard.store.audit_chain import AuditVerification
+from toolyard.store.audit_export import export_audit
+from toolyard.store.audit_verify import AuditFileEntry, AuditFileHeader
 from toolyard.store.schema import MIGRATIONS
 from toolyard.testing import FakeUpstream
 from toolyard.yard import ExecuteRequest, Yard, open_yard
@@ -117,15 +135,22 @@ def test_command_line_page_shows_every_help_text() -> None:
         ("sandbox", SandboxConfig),
         ("store", StoreConfig),
         ("http", HttpConfig),
+        ("principals", PrincipalEntry),
         ("discovery", DiscoveryConfig),
+        ("privacy", PrivacyConfig),
+        ("privacy rules", PrivacyRule),
+        ("policy", PolicySettings),
+        ("Rule", Rule),
+        ("Limits", ToolLimits),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
 def test_config_page_has_every_key_with_its_type_and_default(heading: str, kind: type[msgspec.Struct]) -> None:
     """Each table of the file has a table on the page that says what the code reads."""
-    fields = [field for field in msgspec.structs.fields(kind) if field.name != "unset"]  # made by us, not read
+    made = {"digests", "unset", "vault_key"}  # by us, not read
+    fields = [field for field in msgspec.structs.fields(kind) if field.name not in made]
 
-    rows = _table(REFERENCE / "config.md", heading)
+    rows = _table(REFERENCE / ("policy-rules.md" if kind in (Rule, ToolLimits) else "config.md"), heading)
 
     expected = [[f"`{each.name}`", _kind(msgspec.inspect.type_info(each.type)), _default(each)] for each in fields]
     assert [row[:3] for row in rows] == expected
@@ -134,7 +159,7 @@ def test_config_page_has_every_key_with_its_type_and_default(heading: str, kind:
 def test_config_page_has_every_table() -> None:
     """What stands in a file on its top level has a section."""
     headings = re.findall(r"^## (.*)", _read(REFERENCE / "config.md"), re.MULTILINE)
-    tables = [name for name in Config.__struct_fields__ if name not in ("source", "warnings")]
+    tables = [name for name in Config.__struct_fields__ if name not in ("source", "trusted", "warnings")]
 
     assert headings == ["Where it is found", "References", *tables]
 
@@ -280,6 +305,91 @@ def test_frames_page_has_every_frame_of_a_worker() -> None:
     assert documented == frames
 
 
+# Privacy, policy, audit, HTTP
+
+
+def test_types_page_has_every_type() -> None:
+    """The table of types says what each is, and whether it is concealed by itself."""
+    expected = [[f"`{name}`", "yes" if info.default else "no", f"{info.description}."] for name, info in TYPES.items()]
+
+    assert _table(REFERENCE / "privacy-types.md", "Types") == expected
+
+
+def test_rules_page_has_every_preset_and_every_condition() -> None:
+    """What a rule can be made of is on the page, word for word."""
+    presets = [row[0] for row in _table(REFERENCE / "policy-rules.md", "Presets")]
+    written = _section(REFERENCE / "policy-rules.md", "Conditions")
+
+    assert presets == [f"`{preset}`" for preset in typing.get_args(Preset)]
+    assert set(re.findall(r"`\{ (\w+) =", written)) == set(conditions._KEYS)
+
+
+def test_rules_page_has_the_bounds_beyond_which_a_condition_is_in_doubt() -> None:
+    """The figures are those of the code."""
+    bounds = (conditions._MOST_CHARACTERS, conditions._MOST_VALUES, conditions._MOST_KEYS)
+
+    assert [each for each in bounds if f"{each:,}" not in _section(REFERENCE / "policy-rules.md", "Doubt")] == []
+
+
+def test_audit_page_has_every_kind() -> None:
+    """Each kind of entry is there with what it says."""
+    rows = _table(REFERENCE / "audit.md", "Kinds")
+
+    assert {row[0].strip("`"): row[1] for row in rows} == AUDIT_KINDS
+
+
+@pytest.mark.parametrize(
+    ("heading", "kind"),
+    [("Entry", AuditFileEntry), ("Head", AuditHead), ("Segments", AuditSegment)],
+    ids=["Entry", "Head", "Segments"],
+)
+def test_audit_page_has_every_field(heading: str, kind: type[msgspec.Struct]) -> None:
+    """The fields are in the order in which they are hashed or signed."""
+    rows = _table(REFERENCE / "audit.md", heading)
+
+    assert _codes(" ".join(row[0] for row in rows)) == list(kind.__struct_fields__)
+
+
+def test_audit_page_has_what_verify_and_the_header_of_a_file_say() -> None:
+    """Programs read both."""
+    verified = _section(REFERENCE / "audit.md", "Verification")
+    exported = _section(REFERENCE / "audit.md", "Exported file")
+
+    assert [name for name in ("ok", *AuditVerification.__struct_fields__) if f"`{name}`" not in verified] == []
+    assert [name for name in AuditFileHeader.__struct_fields__ if f"`{name}`" not in exported] == []
+
+
+async def test_hashes_of_an_exported_log_follow_as_the_audit_page_says(tmp_path: Path) -> None:
+    """The program on the page accepts what toolyard exports, and nothing else."""
+    async with open_store(tmp_path / "store.db") as store:
+        store.audit(values.AuditEntry(kind="call", principal="zoë", body={"text": 'a"\n\x1f\u2028é'}))
+        store.audit(values.AuditEntry(kind="call", principal="local", body={"number": 1.5}))
+        await store.flush()
+    with (tmp_path / "log.jsonl").open("wb") as file:
+        export_audit(tmp_path / "store.db", file)
+    (program,) = re.findall(r"^```python\n(.*?)^```", _read(REFERENCE / "audit.md"), re.MULTILINE | re.DOTALL)
+    right = _run([sys.executable, "-c", program], folder=tmp_path)
+    log = (tmp_path / "log.jsonl").read_bytes()
+    (tmp_path / "log.jsonl").write_bytes(log.replace(b"zo", b"Zo"))
+
+    changed = _run([sys.executable, "-c", program], folder=tmp_path)
+
+    assert (right.returncode, right.stderr) == (0, "")
+    assert changed.stderr.splitlines()[-1] == "AssertionError: 1"
+
+
+async def test_http_page_has_every_address(tmp_path: Path) -> None:
+    """The table of addresses is what is answered behind the gate."""
+    config = Config(store=StoreConfig(path=tmp_path / "store.db"))
+    async with open_yard(config, with_sandbox=False) as yard:
+        routes = [*api.routes(yard), *api_privacy.routes(yard)]
+    served = {(method, route.path) for route in routes for method in (route.methods or set()) - {"HEAD"}}
+
+    rows = {(row[0], row[1].strip("`")) for row in _table(REFERENCE / "http-api.md", "Addresses")}
+
+    assert rows == served | {("any", "/mcp"), ("GET", "/healthz"), ("GET", "/readyz")}
+
+
 # MCP tools
 
 
@@ -348,7 +458,7 @@ async def test_examples_of_the_system_prompt_run(tmp_path: Path) -> None:
         results = [await yard.execute(ExecuteRequest(code=block)) for block in blocks]
 
     assert [result.text for result in results if result.is_error] == []
-    assert [bool(result.outcome.result) for result in results] == [True] * 3
+    assert [bool(result.outcome.result) for result in results] == [True] * 4
 
 
 def test_discovery_page_has_every_field_with_its_weight() -> None:
@@ -454,8 +564,13 @@ def test_api_page_has_the_pool_options() -> None:
 
 @pytest.mark.parametrize(
     ("heading", "promises"),
-    [("Speed", bench_sandbox.PROMISES), ("Tokens", bench_tokens.PROMISES), ("Calls", bench_calls.PROMISES)],
-    ids=["Speed", "Tokens", "Calls"],
+    [
+        ("Speed", bench_sandbox.PROMISES),
+        ("Tokens", bench_tokens.PROMISES),
+        ("Calls", bench_calls.PROMISES),
+        ("Audit", bench_audit.PROMISES),
+    ],
+    ids=["Speed", "Tokens", "Calls", "Audit"],
 )
 def test_specification_has_every_figure_of_the_bench(heading: str, promises: dict[str, str]) -> None:
     """The promises on the page are those that the bench prints beside its figures."""
@@ -596,8 +711,19 @@ def _kind(info: msgspec.inspect.Type) -> str:
             word = "whole number" if isinstance(info, msgspec.inspect.IntType) else "number"
             low = f"{info.ge:,}" if info.ge is not None else f"above {info.gt}"
             return word if info.le is None else f"{word}, {low} to {info.le:,}"
-    names = {"BoolType": "true or false", "DictType": "table of strings", "StructType": "table"}
-    return names.get(type(info).__name__, "list of strings" if "Tuple" in type(info).__name__ else "string")
+        case msgspec.inspect.DictType():
+            return (
+                "table"
+                if isinstance(info.value_type, msgspec.inspect.AnyType)
+                else f"table of {_several(info.value_type)}"
+            )
+        case msgspec.inspect.VarTupleType():
+            return f"list of {_several(info.item_type)}"
+    return {"BoolType": "true or false", "StructType": "table"}.get(type(info).__name__, "string")
+
+
+def _several(info: msgspec.inspect.Type) -> str:
+    return _kind(info) if isinstance(info, msgspec.inspect.LiteralType) else f"{_kind(info)}s"
 
 
 def _default(field: Any) -> str:
@@ -608,8 +734,10 @@ def _default(field: Any) -> str:
             return f"`{json.dumps(field.default)}`"
         case int() | float():
             return f"{field.default:,.15g}"
-        case ():
-            return "`[]`"
+        case tuple():
+            return f"`{json.dumps(field.default)}`"
+    if field.required:
+        return "required"
     if field.default_factory is dict:
         return "`{}`"
     return "[the data folder](store.md#where-it-is)"

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
-import httpx2
 import mcp_types as types
 import pytest
 from mcp import Client
@@ -20,9 +19,9 @@ from tests.conftest import _descendants
 from tests.mcp.everything_server import Everything
 from tests.mcp.peers import everything
 from tests.mcp.processes import stdio_upstream
-from tests.mcp.upstreams import Context, Conversing, Json, Person, config, gateway, memory, scripted, served
+from tests.mcp.upstreams import Context, Conversing, Json, Person, config, gateway, memory, post, scripted
 
-from toolyard.serve.relay import open_relay
+from toolyard.serve.relay import transports
 from toolyard.values import UpstreamConfig
 
 WAIT_SECONDS = 20
@@ -43,34 +42,6 @@ async def never(*_: Any) -> types.ElicitResult:
 async def ask(client: Client, request: Any) -> types.EmptyResult:
     """A request that the SDK's own method for it would warn about."""
     return await client.session.send_request(request, types.EmptyResult)
-
-
-async def post(
-    url: str,
-    method: str,
-    params: Json,
-    *,
-    client: str = "tester",
-    capabilities: Json | None = None,
-    headers: dict[str, str] | None = None,
-) -> Json:
-    """The reply to one modern request, made by hand."""
-    meta = {
-        types.PROTOCOL_VERSION_META_KEY: "2026-07-28",
-        types.CLIENT_INFO_META_KEY: {"name": client, "version": "1"},
-        types.CLIENT_CAPABILITIES_META_KEY: capabilities or {},
-    }
-    every = {
-        "accept": "application/json, text/event-stream",
-        "mcp-protocol-version": "2026-07-28",
-        "mcp-method": method,
-        **({"mcp-name": params["name"]} if "name" in params else {}),
-        **(headers or {}),
-    }
-    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
-    async with httpx2.AsyncClient(timeout=WAIT_SECONDS) as http:
-        reply: Json = (await http.post(url, headers=every, json=body)).json()
-    return reply
 
 
 @pytest.mark.parametrize("upstream_era", ["handshake", "modern", "both"])
@@ -241,8 +212,7 @@ async def test_upstream_killed_in_mid_call_fails_that_call_and_is_started_again(
     """The call says who went away; the next one reaches a new process."""
     before = _descendants(os.getpid())
     async with (
-        open_relay({"everything": stdio_upstream("everything", everything())}) as relay,
-        served(relay) as url,
+        gateway(transports(), stdio_upstream("everything", everything())) as url,
         Client(url, mode=mode_of(modern), elicitation_callback=never) as client,
     ):
         await client.list_tools()

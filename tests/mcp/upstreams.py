@@ -3,12 +3,16 @@
 import asyncio
 import json
 import socket
+import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import mcp_types as types
+import msgspec
 import uvicorn
 from mcp import Client
 from mcp.client._memory import InMemoryTransport
@@ -19,13 +23,18 @@ from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from toolyard.config import Config
+from toolyard.config.settings import StoreConfig
+from toolyard.serve.asking import principal_of
 from toolyard.serve.relay import build_relay
 from toolyard.values import UpstreamConfig
+from toolyard.yard.opening import open_border
 
 Context = ServerRequestContext[Any, Any]
 Json = dict[str, Any]
 Connect = Callable[[UpstreamConfig], Any]
 
+_WAIT_SECONDS = 20
 ERAS = ("handshake", "modern", "both")
 
 
@@ -123,12 +132,18 @@ class Conversing:
 
 
 @asynccontextmanager
-async def gateway(connect: Connect, *upstreams: UpstreamConfig, principal: Any = None) -> AsyncIterator[str]:
-    """The URL of a relay over these upstreams."""
+async def gateway(
+    connect: Connect, *upstreams: UpstreamConfig, principal: Any = principal_of, settings: Config | None = None
+) -> AsyncIterator[str]:
+    """The URL of a relay over these upstreams, with a store of its own and what `settings` say otherwise."""
     configs = {one.name: one for one in upstreams}
-    relay = build_relay(configs, connect=connect, name="gateway", version="7", principal=principal)
-    async with served(relay) as url:
-        yield url
+    with tempfile.TemporaryDirectory() as folder:
+        store = StoreConfig(path=Path(folder) / "toolyard.db")
+        settings = msgspec.structs.replace(settings or Config(), store=store)
+        async with open_border(settings) as border:
+            relay = build_relay(configs, border, connect=connect, name="gateway", version="7", principal=principal)
+            async with served(relay) as url:
+                yield url
 
 
 @asynccontextmanager
@@ -151,6 +166,34 @@ class _leave_signals:  # noqa: N801 - stands for a method
     def __enter__(self) -> None: ...
 
     def __exit__(self, *_: object) -> None: ...
+
+
+async def post(
+    url: str,
+    method: str,
+    params: Json,
+    *,
+    client: str = "tester",
+    capabilities: Json | None = None,
+    headers: dict[str, str] | None = None,
+) -> Json:
+    """The reply to one modern request, made by hand."""
+    meta = {
+        types.PROTOCOL_VERSION_META_KEY: "2026-07-28",
+        types.CLIENT_INFO_META_KEY: {"name": client, "version": "1"},
+        types.CLIENT_CAPABILITIES_META_KEY: capabilities or {},
+    }
+    every = {
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": "2026-07-28",
+        "mcp-method": method,
+        **({"mcp-name": params["name"]} if "name" in params else {}),
+        **(headers or {}),
+    }
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
+    async with httpx2.AsyncClient(timeout=_WAIT_SECONDS) as http:
+        reply: Json = (await http.post(url, headers=every, json=body)).json()
+    return reply
 
 
 class Person:

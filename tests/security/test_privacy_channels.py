@@ -262,7 +262,7 @@ async def test_values_reach_the_tool_that_tokens_are_handed_to(tmp_path: Path) -
         PERSON["email"],
         f"Dear {PERSON['first_name']} {PERSON['last_name']}, is {PERSON['phone']} right?",
         PERSON["email"],
-        f"https://x.example.com/?q={PERSON['email']}&r={PERSON['iban']}",
+        f"https://x.example.com/?q={PERSON['email'].replace('@', '%40')}&r={PERSON['iban']}",
     ]
     assert not planted_in(received)
 

@@ -38,7 +38,7 @@ async def test_the_advertised_tools_are_few_small_and_annotated(connect: Connect
     definitions = [tool.model_dump(by_alias=True, exclude_none=True, mode="json") for tool in listed.tools]
     assert [tool.name for tool in listed.tools] == ["search_tools", "execute_code"]
     assert all(tool.annotations is not None for tool in listed.tools)
-    assert tokens.count(json.dumps(definitions)) + tokens.count(instructions or "") < 500
+    assert tokens.count(json.dumps(definitions)) + tokens.count(instructions or "") < 550
     assert "not the whole catalogue" in (instructions or "")
 
 

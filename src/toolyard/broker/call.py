@@ -1,20 +1,33 @@
-"""The only road from sandboxed code to a tool: in the grant? arguments right? then the upstream, then the journal."""
+"""The only road from sandboxed code to a tool.
 
+In the grant? Tokens are turned into values; do they fit? What does the policy say, and a person if it asks for one?
+Then the upstream, within the tool's limits; its answer's private values become tokens; the journal and the audit log.
+"""
+
+import asyncio
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import msgspec
 
 from toolyard.broker.answers import Answer
+from toolyard.broker.approvals import Approvals
+from toolyard.broker.limits import Throttle
+from toolyard.broker.policy import Decision, Policy
 from toolyard.catalog.arguments import check_arguments
 from toolyard.catalog.shapes import is_wrapped
-from toolyard.errors import ToolyardError, UnknownTool, UpstreamError, UpstreamUnavailable
-from toolyard.values import CallRecord, Definition, Grant, ToolSpec, UpstreamStatus
+from toolyard.errors import PolicyRefused, ToolyardError, UnknownTool, UpstreamError, UpstreamUnavailable
+from toolyard.privacy.guard import Guard
+from toolyard.store.rows import CALL_VALUE_BYTES
+from toolyard.values import Approval, Ask, AuditEntry, CallRecord, Definition, Grant, ToolSpec, UpstreamStatus
 
-__all__ = ("Broker", "OnProgress", "OnTools", "ToolServer")
+__all__ = ("Broker", "OnProgress", "OnTools", "Passage", "ToolServer")
 
 _ANSWER_BYTES = 32 << 20  # the worker's connection holds at most twice as much unread
+_LARGE = 100_000
 
 OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
 """Progress so far, its total if known, and a message."""
@@ -54,30 +67,52 @@ class ToolServer(Protocol):
         ...
 
 
-class Broker:
-    """Calls tools for executions, within their grants."""
+class Passage(msgspec.Struct, frozen=True, kw_only=True):
+    """What the calls of one execution pass through."""
 
-    def __init__(self, upstreams: Mapping[str, ToolServer], *, record: Callable[[CallRecord], None]) -> None:
+    guard: Guard
+    pause: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Stops the execution's clock while a person thinks."""
+    on_progress: OnProgress | None = None
+    notes: list[str] = msgspec.field(default_factory=list)
+    """What whoever asked for the execution should be told."""
+
+
+class Broker:
+    """Calls tools for executions, within their grants and as far as the policy goes."""
+
+    def __init__(
+        self,
+        upstreams: Mapping[str, ToolServer],
+        *,
+        policy: Policy,
+        approvals: Approvals,
+        record: Callable[[CallRecord], None],
+        audit: Callable[[AuditEntry], None],
+        digest: Callable[[bytes], str],
+    ) -> None:
         self._upstreams = upstreams
+        self._policy = policy
+        self._approvals = approvals
+        self._throttle = Throttle()
         self._record = record
+        self._audit = audit
+        self._digest = digest
 
     async def call(
-        self,
-        grant: Grant,
-        spec: ToolSpec,
-        arguments: dict[str, Any],
-        *,
-        number: int,
-        timeout_seconds: float | None = None,
-        on_progress: OnProgress | None = None,
+        self, grant: Grant, spec: ToolSpec, arguments: dict[str, Any], *, number: int, passage: Passage
     ) -> tuple[Answer, bytes]:
-        """Call a granted tool and return its answer, and the answer's value as JSON.
+        """Call a granted tool and return its answer, and the answer's value as JSON: both as code may see them.
 
-        The call is in the journal whatever comes of it.
+        The call is in the journal and in the audit log whatever comes of it, with nothing private in it. So is the
+        message of every error.
 
         Raises:
             UnknownTool: It is not in the grant.
+            UnknownToken: The arguments hold a token that is none of this session.
             InvalidArguments: The arguments do not fit its schema; nothing left the gateway.
+            PolicyRefused: A rule or a person said no; nothing left the gateway.
+            LimitReached: The tool has been called too often, or its server fails.
             UpstreamError: The server failed or did not answer in time, or the tool answered with an error.
         """
         if grant.tools.get(spec.full_name) is not spec:
@@ -85,38 +120,184 @@ class Broker:
         upstream = self._upstreams.get(spec.upstream)
         if upstream is None:
             raise UpstreamUnavailable(f"Server {spec.upstream!r} of {spec.full_name!r} is not configured any more.")
+        guard = passage.guard
         arguments = _without_empty(spec, arguments)
-        started_at, started = time.time(), time.perf_counter()
-        answer, encoded, failure = None, b"", "The call was cancelled."
+        call = _Call(grant, spec, number, guard.conceal(arguments))
         try:
-            check_arguments(spec, arguments)
-            answer = await upstream.call(
-                spec.name,
-                arguments,
-                timeout_seconds=timeout_seconds,
-                on_progress=on_progress,
-                unwrap=is_wrapped(spec.output_schema),
+            real = await guard.reveal_latest(spec, arguments)
+            check_arguments(spec, real)
+            call.decision = await self._decide(call, real, passage)
+            found = await self._throttle.run(
+                spec,
+                self._policy.limits(spec),
+                grant.execution_id,
+                lambda seconds: upstream.call(
+                    spec.name,
+                    real,
+                    timeout_seconds=seconds,
+                    on_progress=_concealed(passage),
+                    unwrap=is_wrapped(spec.output_schema),
+                ),
+                is_idempotent=self._policy.is_idempotent(spec),
             )
+            answer = await _admit(guard, spec, found)
             encoded = _encode(spec, answer)
+            call.answer, call.answer_bytes, call.failure = answer, len(encoded), None
         except ToolyardError as error:
-            failure = f"{type(error).__name__}: {error}"
-            raise
+            safe = guard.admit_error(error)
+            call.failure = f"{type(safe).__name__}: {safe}"
+            raise safe from None  # the original may hold what was private
         finally:
-            self._record(
-                CallRecord(
-                    execution_id=grant.execution_id,
-                    number=number,
-                    tool=spec.full_name,
-                    digest=spec.digest,
-                    arguments=arguments,
-                    answer=None if answer is None else answer.value,
-                    error=None if encoded else failure,
-                    started_at=started_at,
-                    seconds=time.perf_counter() - started,
-                    answer_bytes=len(encoded),
-                )
-            )
+            self._record(call.to_record(guard))
+            self._audit(call.to_entry())
         return answer, encoded
+
+    def end_run(self, execution_id: str) -> None:
+        """Forget what was counted and approved for one execution."""
+        self._throttle.forget(execution_id)
+        self._approvals.end_run(execution_id)
+
+    async def _decide(self, call: "_Call", real: dict[str, Any], passage: Passage) -> Decision:
+        """What the policy says of the call, once a person has said yes where it asks for one."""
+        grant, spec = call.grant, call.spec
+        decision = self._policy.decide(spec, grant.principal, real)
+        if decision.verdict == "allow":
+            return decision
+        body = {"tool": spec.full_name, "number": call.number, "verdict": decision.verdict, "rule": decision.rule}
+        self._audit(_entry(grant, "decision", {**body, "reason": decision.reason, "arguments": call.arguments}))
+        call.decision = decision
+        if decision.verdict == "deny":
+            reason = f" {decision.reason}" if decision.reason else ""
+            raise PolicyRefused(f"{spec.full_name} is denied by {decision.rule}.{reason}")
+        now = time.time()
+        ask = Ask(
+            id=secrets.token_hex(6),
+            execution_id=grant.execution_id,
+            number=call.number,
+            principal=grant.principal,
+            session=grant.session,
+            tool=spec.full_name,
+            arguments=call.arguments,
+            arguments_sha256=self._digest(msgspec.json.encode(real, order="sorted")),
+            rule=decision.rule,
+            reason=decision.reason,
+            asked_at=now,
+            expires_at=now + self._approvals.settings.ask_seconds,
+        )
+        with passage.pause():
+            call.approval = await self._approvals.ask(ask)
+        if call.approval.channel == "fallback":
+            passage.notes.append(f"{spec.full_name} was called without asking: {call.approval.reason}.")
+        return decision
+
+
+class _Call:
+    """One call while it happens, and what is kept of it."""
+
+    def __init__(self, grant: Grant, spec: ToolSpec, number: int, arguments: Any) -> None:
+        self.grant = grant
+        self.spec = spec
+        self.number = number
+        self.arguments = arguments
+        """Concealed."""
+        self.decision: Decision | None = None
+        self.approval: Approval | None = None
+        self.answer: Answer | None = None
+        self.answer_bytes = 0
+        self.failure: str | None = "The call was cancelled."
+        self.started_at = time.time()
+        self._started = time.perf_counter()
+
+    def to_record(self, guard: Guard) -> CallRecord:
+        """The call for the journal, which has no use for an answer that is too long for it."""
+        is_kept = self.answer is not None and self.answer_bytes <= CALL_VALUE_BYTES
+        return CallRecord(
+            execution_id=self.grant.execution_id,
+            number=self.number,
+            tool=self.spec.full_name,
+            digest=self.spec.digest,
+            arguments=self.arguments,
+            answer=guard.conceal_admitted(self.spec, self.answer.value)
+            if self.answer is not None and is_kept
+            else None,
+            error=self.failure,
+            started_at=self.started_at,
+            seconds=time.perf_counter() - self._started,
+            answer_bytes=self.answer_bytes,
+        )
+
+    def to_entry(self) -> AuditEntry:
+        """The call for the audit log."""
+        body: dict[str, Any] = {
+            "tool": self.spec.full_name,
+            "number": self.number,
+            "digest": self.spec.digest,
+            "arguments": self.arguments,
+            "verdict": None if self.decision is None else self.decision.verdict,
+            "rule": None if self.decision is None else self.decision.rule,
+            "answer_bytes": self.answer_bytes,
+            "error": self.failure,
+        }
+        if self.approval is not None:
+            body["approved_by"] = self.approval.by
+            body["approved_for"] = self.approval.decision
+        return _entry(self.grant, "call", body)
+
+
+def _entry(grant: Grant, kind: str, body: dict[str, Any]) -> AuditEntry:
+    return AuditEntry(
+        kind=kind, principal=grant.principal, session=grant.session, execution_id=grant.execution_id, body=body
+    )
+
+
+async def _admit(guard: Guard, spec: ToolSpec, answer: Answer) -> Answer:
+    """The answer as code may see it. A large one is looked through in a thread, so that others go on.
+
+    Raises:
+        UpstreamError: It is no JSON, or too large.
+    """
+    if guard.is_off:
+        return answer
+
+    def admit() -> Answer:
+        files = tuple(
+            msgspec.structs.replace(file, content=guard.admit_file(spec, file.content)) for file in answer.files
+        )
+        # `text` is a second copy of what is in `value` and of no use to code.
+        return Answer(value=guard.admit(spec, answer.value), files=files)
+
+    if sum(len(file.content) for file in answer.files) > _LARGE or _is_large(answer.value):
+        _encode(spec, answer)  # one that is too large is refused before it is looked through
+        return await asyncio.to_thread(admit)
+    return admit()
+
+
+def _is_large(value: Any) -> bool:
+    """Whether there is enough in it to hold up the event loop, by counting no further than that."""
+    left = _LARGE
+    waiting = [value]
+    while waiting and left > 0:
+        item = waiting.pop()
+        if isinstance(item, str):
+            left -= len(item)
+        elif isinstance(item, dict):
+            waiting += item.values()
+        elif isinstance(item, list):
+            waiting += item
+        left -= 16
+    return left <= 0
+
+
+def _concealed(passage: Passage) -> OnProgress | None:
+    """Reports progress in words that may leave."""
+    report = passage.on_progress
+    if report is None:
+        return None
+
+    def conceal(progress: float, total: float | None, message: str | None) -> Awaitable[None] | None:
+        return report(progress, total, None if message is None else passage.guard.admit_text(message))
+
+    return conceal
 
 
 def _encode(spec: ToolSpec, answer: Answer) -> bytes:

@@ -15,14 +15,19 @@ from toolyard import ToolyardError, __version__
 __all__ = ("main",)
 
 _COMMANDS = {
+    "approvals": "List and answer the calls that wait for approval.",
+    "audit": "Show who ran what and what was decided, and prove that nobody changed it.",
     "bench": "Measure toolyard beside a yardstick, in one run.",
     "demo": "Show the gateway at work.",
     "doctor": "Show what isolation this machine offers.",
     "init": "Make a toolyard.toml from your MCP clients.",
+    "policy": "Show which calls are allowed, asked for or denied, and why.",
+    "privacy": "Show what is private, and what was concealed.",
     "prompt": "Print a system prompt that teaches an agent to work through code.",
     "run": "Run Python code in the sandbox.",
     "search": "Find tools of all configured servers by what you want to do.",
     "serve": "Serve all configured MCP servers as one.",
+    "token": "Make a token for a client over HTTP, and the lines that let it in.",
     "tools": "List the tools of all configured servers.",
 }
 """Each is the function of the same name in the module of the same name."""

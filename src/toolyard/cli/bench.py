@@ -38,6 +38,16 @@ def calls(rounds: int, as_json: bool) -> None:
 
 
 @bench.command()
+@click.option("--rounds", default=20, show_default=True, type=click.IntRange(1, 10_000), help="Samples of each kind.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def audit(rounds: int, as_json: bool) -> None:
+    """The cost of audit entries beside bare SQLite inserts of the same rows."""
+    from toolyard.cli.bench_audit import measure  # noqa: PLC0415 - keeps `bench --help` light
+
+    _show(run_to_end(measure(rounds)), as_json=as_json)
+
+
+@bench.command()
 @click.option(
     "--tools",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -81,6 +91,37 @@ def discovery(data: Path, semantic: bool, store: Path | None, as_json: bool) -> 
         click.echo(msgspec.json.encode(figures).decode())
     else:
         show(figures)
+
+
+@bench.command()
+@click.option(
+    "--data",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="A folder of labelled rows and texts: csv_*, json_*, text_*, neg_* and secrets_*, each .jsonl or .jsonl.gz.",
+)
+@click.option(
+    "--rounds",
+    default=3,
+    show_default=True,
+    type=click.IntRange(0, 100),
+    help="Runs of the whole way from rows to mails, beside the same without privacy; 0 leaves it out.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def privacy(data: Path | None, rounds: int, as_json: bool) -> None:
+    """What is found of private values, and what hiding them costs."""
+    from toolyard.cli.bench_privacy import measure, show  # noqa: PLC0415 - keeps `bench --help` light
+    from toolyard.cli.bench_privacy_path import measure_path, show_path  # noqa: PLC0415
+
+    found = {} if data is None else measure(data)
+    path = run_to_end(measure_path(rounds)) if rounds else {}
+    if as_json:
+        click.echo(msgspec.json.encode({**found, **({"end_to_end": path} if path else {})}).decode())
+        return
+    if found:
+        show(found)
+    if path:
+        show_path(path)
 
 
 def _show(figures: dict[str, Any], *, as_json: bool) -> None:

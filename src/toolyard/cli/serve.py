@@ -12,11 +12,14 @@ from mcp.server.lowlevel import Server
 from toolyard.cli.loop import run_to_end
 from toolyard.cli.terminal import errors, plain
 from toolyard.config import Config, load_config
-from toolyard.serve.http import open_http, parse_address
+from toolyard.privacy.logs import ConcealingFilter
+from toolyard.serve import api, api_privacy
+from toolyard.serve.http import default_preset, open_http, parse_address
 from toolyard.serve.mcp import build_server
-from toolyard.serve.relay import open_relay
+from toolyard.serve.relay import build_relay, transports
 from toolyard.serve.stdio import serve_stdio
 from toolyard.yard import open_yard
+from toolyard.yard.opening import open_border
 
 __all__ = ("serve",)
 
@@ -46,17 +49,23 @@ def serve(*, config: Path | None, http: str | None, mode: str | None) -> int:
 async def _serve(config: Config, mode: str, address: tuple[str, int] | None) -> None:
     async with contextlib.AsyncExitStack() as stack:
         server: Server[Any]
-        sandbox = None
+        sandbox = routes = None
+        preset = default_preset(address, config.http)
         if mode == "proxy":
-            server = await stack.enter_async_context(
-                open_relay(config.upstreams, token_folder=config.store.path.parent / "oauth")
-            )
+            border = await stack.enter_async_context(open_border(config, preset=preset))
+            connect = transports(config.store.path.parent / "oauth")
+            server, guards = build_relay(config.upstreams, border, connect=connect), border.guards
         else:
-            yard = await stack.enter_async_context(open_yard(config))
-            server, sandbox = build_server(yard, config.surface, mode=mode), yard.opening
+            yard = await stack.enter_async_context(open_yard(config, preset=preset))
+            server, guards = build_server(yard, config.surface, mode=mode), yard.guards
+            sandbox, routes = yard.opening, [*api.routes(yard), *api_privacy.routes(yard)]
+        log = await guards.of("log")
+        for handler in logging.getLogger().handlers:
+            handler.addFilter(ConcealingFilter(log.conceal))
         if address is None:
             await serve_stdio(server)
             return
-        url, http = await stack.enter_async_context(open_http(server, config.http, address=address, sandbox=sandbox))
+        listening = open_http(server, config.http, address=address, sandbox=sandbox, routes=routes)
+        url, http = await stack.enter_async_context(listening)
         errors.print(plain(f"toolyard serves {len(config.upstreams)} servers at {url} ({mode} mode)"))
         await http.run_until_cancelled()

@@ -1,14 +1,16 @@
-"""MCP over streamable HTTP at `/mcp`, and two small answers for who operates the gateway.
+"""MCP over streamable HTTP at `/mcp`, `/api/v1` for who operates the gateway, and two small answers for who watches it.
 
 Every request passes one gate first: an expected Host, an expected Origin, and off loopback a bearer token.
 """
 
 import asyncio
 import contextlib
+import hashlib
 import hmac
 import ipaddress
+import re
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import uvicorn
@@ -21,14 +23,17 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from toolyard.broker import policy
+from toolyard.broker.policy import Preset
 from toolyard.config.settings import HttpConfig
 from toolyard.errors import InvalidConfig, InvalidRequest
 from toolyard.serve.mcp import PRINCIPAL
 
-__all__ = ("build_app", "open_http", "parse_address")
+__all__ = ("build_app", "default_preset", "open_http", "parse_address")
 
+_API_BYTES = 64 << 10
 _ANY = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened at
 
 
@@ -41,15 +46,29 @@ def parse_address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def default_preset(address: tuple[str, int] | None, settings: HttpConfig) -> Preset:
+    """What the policy is if the config names none: `open` where only this machine can reach the gateway.
+
+    That is standard input and output, and loopback. Behind a proxy, whose name is then in `http.allowed_hosts`, a
+    gateway that listens on loopback can be reached from elsewhere all the same.
+    """
+    hosts = [] if address is None else [address[0], *map(_bare_host, settings.allowed_hosts)]
+    return policy.default_preset(is_local=all(map(_is_loopback, hosts)))
+
+
 def build_app(
     server: Server[Any],
     settings: HttpConfig,
     *,
     host: str,
-    tokens: Mapping[str, str],
     sandbox: "asyncio.Future[Any] | None",
+    routes: Sequence[Route] = (),
 ) -> ASGIApp:
-    """The whole HTTP side over an MCP server; `sandbox` is done when code can be run, and None where none is."""
+    """The whole HTTP side over an MCP server; `sandbox` is done when code can be run, and None where none is.
+
+    Raises:
+        InvalidConfig: A token that the config asks for is not set.
+    """
     hosts = [*_own_names(host), *settings.allowed_hosts]
     origins = [f"{scheme}://{name}" for name in _own_names(host) for scheme in ("http", "https")]
     security = TransportSecuritySettings(
@@ -61,9 +80,9 @@ def build_app(
         streamable_http_path="/mcp",
         transport_security=security,
         max_request_body_size=settings.max_request_bytes,
-        custom_starlette_routes=[Route("/healthz", _healthy), Route("/readyz", _readiness(sandbox))],
+        custom_starlette_routes=[Route("/healthz", _healthy), Route("/readyz", _readiness(sandbox)), *routes],
     )
-    return _Gate(app, security, tokens)
+    return _Gate(app, security, settings.clients())
 
 
 def _readiness(sandbox: "asyncio.Future[Any] | None") -> Callable[[Request], Awaitable[Response]]:
@@ -85,20 +104,33 @@ def _readiness(sandbox: "asyncio.Future[Any] | None") -> Callable[[Request], Awa
 
 @contextlib.asynccontextmanager
 async def open_http(
-    server: Server[Any], settings: HttpConfig, *, address: tuple[str, int], sandbox: "asyncio.Future[Any] | None"
+    server: Server[Any],
+    settings: HttpConfig,
+    *,
+    address: tuple[str, int],
+    sandbox: "asyncio.Future[Any] | None",
+    routes: Sequence[Route] | None = None,
 ) -> AsyncIterator[tuple[str, "_Uvicorn"]]:
     """Listen at `address`; gives the URL of `/mcp` and the server to be awaited.
 
+    `routes` are those of `/api/v1`. None is for a server that tells no principals apart, as in proxy mode: a config
+    that gives one a scope is refused then.
+
     Raises:
-        InvalidConfig: The address is not loopback and the config names no token.
+        InvalidConfig: The address is not loopback and the config names no token, or it names a scope in proxy mode.
         InvalidRequest: The address cannot be listened at.
     """
     host, port = address
-    tokens = settings.principals()
-    if not tokens and not _is_loopback(host):
+    if not settings.clients() and not _is_loopback(host):
         raise InvalidConfig(
             f"{host!r} can be reached from other machines, and no token is set. Set TOOLYARD_TOKEN or http.token, or "
             "listen at 127.0.0.1."
+        )
+    limited = [scope.name for scope in settings.scopes().values() if scope.upstreams is not None or scope.level]
+    if routes is None and limited:
+        raise InvalidConfig(
+            f"http.principals.{limited[0]} has a scope, and proxy mode passes everything on to everybody. Serve in "
+            "another mode, or take its upstreams and level out."
         )
     if host in _ANY and not settings.allowed_hosts:
         raise InvalidConfig(
@@ -111,7 +143,7 @@ async def open_http(
     except OSError as error:
         raise InvalidRequest(f"{host}:{port} cannot be listened at: {error.strerror or error}. Use another.") from None
     with listener:
-        app = build_app(server, settings, host=host, tokens=tokens, sandbox=sandbox)
+        app = build_app(server, settings, host=host, sandbox=sandbox, routes=routes or ())
         config = uvicorn.Config(
             app,
             log_level="warning",
@@ -152,10 +184,10 @@ class _Uvicorn(uvicorn.Server):
 class _Gate:
     """Lets in who may come in, and notes who it is."""
 
-    def __init__(self, app: ASGIApp, security: TransportSecuritySettings, tokens: Mapping[str, str]) -> None:
+    def __init__(self, app: ASGIApp, security: TransportSecuritySettings, clients: Mapping[bytes, str]) -> None:
         self._app = app
         self._security = security
-        self._tokens = [(token.encode(), principal) for token, principal in tokens.items()]
+        self._clients = clients
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -163,6 +195,12 @@ class _Gate:
             if refusal is not None:
                 await refusal(scope, receive, send)
                 return
+            if scope["path"].startswith("/api/"):
+                body = await _read(receive)
+                if body is None:
+                    await _refusal(413, f"The request has more than {_API_BYTES:,} bytes.")(scope, receive, send)
+                    return
+                receive = _replayed(body, receive)
         elif scope["type"] != "lifespan":
             return
         await self._app(scope, receive, send)
@@ -175,7 +213,7 @@ class _Gate:
         if origin and not _matches(origin, self._security.allowed_origins):
             return _refusal(403, "This Origin is not allowed. Name it in http.allowed_origins.")
         principal = "local"
-        if self._tokens:
+        if self._clients:
             found = self._find(headers.get("authorization", ""))
             if found is None:
                 answer = _refusal(401, "A bearer token is needed: Authorization: Bearer TOKEN.")
@@ -191,11 +229,33 @@ class _Gate:
         scheme, _, given = authorization.partition(" ")
         if scheme.lower() != "bearer":
             return None
+        digest = hashlib.sha256(given.strip().encode("latin-1")).digest()  # which is how the bytes came to be text
         found = None
-        for token, principal in self._tokens:  # all of them, so that the time tells nothing
-            if hmac.compare_digest(token, given.strip().encode("utf-8", "surrogateescape")):
+        for known, principal in self._clients.items():  # all of them, so that the time tells nothing
+            if hmac.compare_digest(known, digest):
                 found = principal
         return found
+
+
+async def _read(receive: Receive) -> bytes | None:
+    """The whole body; None if it is too long."""
+    body: bytes = b""
+    while len(body) <= _API_BYTES:
+        message = await receive()
+        body += message.get("body", b"")
+        if not message.get("more_body", False):
+            return body
+    return None
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Receives `body`, which was read already, and then goes on."""
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return receive_again
 
 
 async def _healthy(request: Request) -> Response:
@@ -213,6 +273,12 @@ def _own_names(host: str) -> list[str]:
     if own not in names and host not in _ANY:
         names.append(own)
     return [form for name in names for form in (name, f"{name}:*")]
+
+
+def _bare_host(pattern: str) -> str:
+    """The host in a Host header, or in a pattern for one: without its port."""
+    host = pattern.rpartition(":")[0] if re.search(r":(\*|\d+)$", pattern) else pattern
+    return host.removeprefix("[").removesuffix("]")
 
 
 def _is_loopback(host: str) -> bool:

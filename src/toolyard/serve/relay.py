@@ -5,16 +5,15 @@ what one era lacks is carried by what the other has. One upstream keeps its own 
 merged: tools and prompts get their full names, resources go to the upstream that listed them.
 """
 
-import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import mcp_types as types
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
 from mcp.server.context import CallNext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
@@ -29,13 +28,17 @@ from toolyard.broker.transport import open_child
 from toolyard.broker.upstream_http import Exchange, open_events, open_http
 from toolyard.broker.upstream_oauth import build_auth, open_in_browser
 from toolyard.errors import UpstreamUnavailable
+from toolyard.serve.asking import principal_of
+from toolyard.serve.relay_calls import Calls, RelayedCall
 from toolyard.serve.relay_carry import Carrier, Context, connection_of, finished, is_modern, reply_to
+from toolyard.serve.relay_guard import Screens
 from toolyard.serve.relay_links import Json, Link, Links, Transport, untracked
 from toolyard.serve.relay_routes import LISTS, Routes, hints, merged_capabilities, opened_cursor, sealed_cursor
 from toolyard.serve.relay_streams import FLAGS, follow_all
-from toolyard.values import UpstreamConfig
+from toolyard.values import ToolSpec, UpstreamConfig
+from toolyard.yard.opening import Border
 
-__all__ = ("build_relay", "open_relay")
+__all__ = ("build_relay", "transports")
 
 logger = logging.getLogger(__name__)
 
@@ -43,14 +46,9 @@ _GREETING_SECONDS = 5.0
 _MOST_PAGES = 100
 
 
-@asynccontextmanager
-async def open_relay(
-    upstreams: Mapping[str, UpstreamConfig], *, token_folder: Path | None = None
-) -> AsyncIterator[Server[Any]]:
-    """The relay of a gateway: over the broker's own transports. Tokens for OAuth are kept in `token_folder`."""
-    yield build_relay(
-        upstreams, connect=lambda config: _connect(config, token_folder), name="toolyard", version=__version__
-    )
+def transports(token_folder: Path | None = None) -> Callable[[UpstreamConfig], Transport]:
+    """Connects to upstreams as the broker does. Tokens for OAuth are kept in `token_folder`."""
+    return lambda config: _connect(config, token_folder)
 
 
 @asynccontextmanager
@@ -77,25 +75,27 @@ async def _connect(config: UpstreamConfig, token_folder: Path | None) -> AsyncIt
 
 def build_relay(
     upstreams: Mapping[str, UpstreamConfig],
+    border: Border,
     *,
     connect: Callable[[UpstreamConfig], Transport],
-    name: str,
-    version: str,
-    principal: Callable[[Context], str] | None = None,
+    name: str = "toolyard",
+    version: str = __version__,
+    principal: Callable[[Context], str] = principal_of,
 ) -> Server[Any]:
     """A server that relays `upstreams`; its lifespan opens and closes the connections to them.
 
-    `connect` makes a transport of the SDK's kind. `principal` says for whom a request is made: no two principals share
-    a connection. By default it is whom the SDK's bearer check authenticated.
+    Everything crosses `border`. `connect` makes a transport of the SDK's kind. `principal` says for whom a request is
+    made: no two principals share a connection or a token.
     """
 
     @asynccontextmanager
     async def lifespan(_: Server[Any]) -> AsyncIterator[_Relay]:
         async with anyio.create_task_group() as tasks:
-            links = Links(connect, tasks)
-            carrier = Carrier(upstreams, links, principal or _authenticated)
+            routes = Routes(upstreams)
+            links = Links(connect, tasks, Screens(border.guards, routes))
+            carrier = Carrier(upstreams, links, principal)
             try:
-                yield _Relay(upstreams, links, carrier, Routes(upstreams), server)
+                yield _Relay(upstreams, links, carrier, routes, Calls(border), server)
             finally:
                 with anyio.CancelScope(shield=True):
                     await links.close()
@@ -112,7 +112,8 @@ def build_relay(
 def _handler(relayed: Callable[["_Relay", Context], Awaitable[Json]]) -> Callable[[Context, Any], Awaitable[Json]]:
     async def handle(ctx: Context, _: Any) -> Json:
         # The parameters are valid by now, and taken from the context: the typed ones lack what the SDK does not know.
-        return finished(ctx, ctx.method, await relayed(ctx.lifespan_context, ctx))
+        relay: _Relay = ctx.lifespan_context
+        return await relay.answer(ctx, relayed)
 
     return handle
 
@@ -120,18 +121,15 @@ def _handler(relayed: Callable[["_Relay", Context], Awaitable[Json]]) -> Callabl
 async def _around(ctx: Context, call_next: CallNext) -> Any:
     """Mirrors the upstreams in the handshake, and carries what the server itself has no handler for."""
     relay: _Relay = ctx.lifespan_context
+    if ctx.request_id is not None:
+        await relay.refresh(ctx)
     if ctx.method == "initialize":
         return await relay.initialize(ctx, await call_next(ctx))
     if ctx.request_id is None:
         await relay.notified(ctx)
     elif relay.is_foreign(ctx):
-        return await relay.foreign(ctx)
+        return relay.signed(ctx, await relay.answer(ctx, _Relay.foreign))
     return await call_next(ctx)
-
-
-def _authenticated(ctx: Context) -> str:
-    user = ctx.request.scope.get("user") if ctx.request is not None else None
-    return json.dumps(authorization_context(user)) if isinstance(user, AuthenticatedUser) else ""
 
 
 class _Relay:
@@ -143,14 +141,32 @@ class _Relay:
         links: Links,
         carrier: Carrier,
         routes: Routes,
+        calls: Calls,
         server: Server[Any],
     ) -> None:
         self._upstreams = upstreams
         self._links = links
         self._carrier = carrier
         self._routes = routes
+        self._calls = calls
         self._server = server
         self._only = next(iter(upstreams)) if len(upstreams) == 1 else None
+
+    # The border, where every request of a client crosses it
+
+    async def refresh(self, ctx: Context) -> None:
+        """Makes the screen of the request's principal ready."""
+        await self._carrier.screen(ctx).refresh()
+
+    async def answer(self, ctx: Context, relayed: Callable[["_Relay", Context], Awaitable[Json]]) -> Json:
+        """What `relayed` answers to the request with its tokens turned into values."""
+        screen = self._carrier.screen(ctx)
+        if ctx.params is not None:
+            ctx = replace(ctx, params=await screen.params(ctx.method, ctx.params))
+        try:
+            return finished(ctx, ctx.method, await relayed(self, ctx))
+        except UpstreamUnavailable as error:
+            raise MCPError(types.INTERNAL_ERROR, await screen.words("", str(error))) from None
 
     # The greeting, in both eras
 
@@ -213,7 +229,7 @@ class _Relay:
         if self._only is not None:
             page = await self._carrier.ask(ctx, self._only, ctx.method, params)
             self._routes.admit(ctx.method, ctx.protocol_version, self._only, page, is_first="cursor" not in params)
-            return page
+            return await self._shown(ctx, ctx.method, self._only, page)
         names = list(self._upstreams)
         first, cursor = opened_cursor(params.pop("cursor", None), names)
         if cursor is None:
@@ -243,7 +259,23 @@ class _Relay:
             logger.warning("A list goes without upstream %r: %s", upstream, error)
             return {}
         self._routes.admit(method, ctx.protocol_version, upstream, page, is_first=cursor is None)
+        return await self._shown(ctx, method, upstream, page)
+
+    async def _shown(self, ctx: Context, method: str, upstream: str, page: Json) -> Json:
+        """A page as the principal may see it, once the way back from its items is known."""
+        screen = self._carrier.screen(ctx)
+        if method == "resources/list":
+            return await screen.resources(upstream, page)
+        if method == "tools/list":
+            tools = [tool for tool in page["tools"] if not self._is_hidden(screen.principal, tool["name"])]
+            if len(tools) < len(page["tools"]):
+                return {**page, "tools": tools, **({"cacheScope": "private"} if "cacheScope" in page else {})}
         return page
+
+    def _is_hidden(self, principal: str, name: str) -> bool:
+        found = self._routes.find("tools/list", name)
+        spec = None if found is None else self._routes.find_spec(*found)
+        return spec is not None and self._calls.is_hidden(spec, principal)
 
     async def _read_lists(self, ctx: Context, methods: Iterable[str], upstreams: Iterable[str]) -> None:
         """Learn the names in whole lists."""
@@ -262,6 +294,7 @@ class _Relay:
             found = self._routes.find(method, name)
         if found is None:
             kind = {"name": "name", "uri": "address", "uriTemplate": "template"}[LISTS[method][2]]
+            name = name if kind == "name" else await self._carrier.screen(ctx).address(name)  # it is revealed by now
             data = None if kind == "name" else {"uri": name}
             raise MCPError(types.INVALID_PARAMS, f"No upstream lists the {kind} {name!r}.", data)
         return found
@@ -271,26 +304,38 @@ class _Relay:
     async def call_tool(self, ctx: Context) -> Json:
         """A tool's call."""
         params = dict(ctx.params or {})
-        upstream, params["name"] = await self._find(ctx, "tools/list", params["name"])
-        if not self._routes.is_configured(upstream, params["name"]):
-            raise MCPError(types.INVALID_PARAMS, f"No upstream lists the name {params['name']!r}.")
-        headers = await self._mirrored(ctx, upstream, params["name"], params.get("arguments") or {})
-        return await self._carrier.ask(ctx, upstream, ctx.method, params, headers)
+        return await self._calls.carry(self._carrier.screen(ctx), params, lambda call: self._call(ctx, call, params))
 
-    async def _mirrored(self, ctx: Context, upstream: str, tool: str, arguments: Json) -> dict[str, str] | None:
-        """The headers that repeat arguments for an HTTP upstream; a modern client's own must agree with them."""
-        sent = ctx.request.headers if is_modern(ctx) and ctx.request is not None else {}
-        claims = any(header.startswith("mcp-param-") for header in sent)
-        if not claims and not (arguments and (sent or self._upstreams[upstream].transport == "http")):
-            return None
-        if (upstream, tool) not in self._routes.schemas:
+    async def _call(self, ctx: Context, call: RelayedCall, params: Json) -> Json:
+        asked = params["name"]
+        upstream, params["name"] = await self._find(ctx, "tools/list", asked)
+        if self._routes.find_spec(upstream, params["name"]) is None:
             await self._read_lists(ctx, ["tools/list"], [upstream])
-        schema = self._routes.schemas.get((upstream, tool))
-        if schema is None:
-            return None
-        if sent and (rejection := validate_mcp_param_headers(schema, arguments, sent)) is not None:
+        if (spec := self._routes.find_spec(upstream, params["name"])) is not None:
+            call.name(spec)
+        spec = spec or self._routes.bare_spec(upstream, params["name"])
+        is_configured = self._routes.is_configured(upstream, params["name"])
+        if not is_configured or self._calls.is_hidden(spec, call.screen.principal):
+            raise MCPError(types.INVALID_PARAMS, f"No upstream lists the name {asked!r}.")
+        given = params.get("arguments") or {}
+        self._check_headers(ctx, spec, given)
+        real = await call.screen.guard.reveal_latest(spec, given)
+        if given:
+            params["arguments"] = real
+        headers = None
+        if real and self._upstreams[upstream].transport == "http":
+            headers = mcp_param_headers(x_mcp_header_map(spec.input_schema), real)
+        return await self._calls.send(
+            ctx, call, spec, real, lambda: self._carrier.ask(ctx, upstream, ctx.method, params, headers)
+        )
+
+    def _check_headers(self, ctx: Context, spec: ToolSpec, arguments: Json) -> None:
+        """A modern client's headers that repeat arguments must agree with them."""
+        if not is_modern(ctx) or ctx.request is None or not spec.input_schema:
+            return
+        rejection = validate_mcp_param_headers(spec.input_schema, arguments, ctx.request.headers)
+        if rejection is not None:
             raise MCPError(rejection.code, rejection.message, rejection.data)
-        return mcp_param_headers(x_mcp_header_map(schema), arguments)
 
     async def get_prompt(self, ctx: Context) -> Json:
         """A prompt."""
@@ -344,7 +389,8 @@ class _Relay:
             await reply.notify(method, {**params, "_meta": {**(params.get("_meta") or {}), **stamp}})
 
         async def opened(honored: Json) -> None:
-            await emit("notifications/subscriptions/acknowledged", {"notifications": honored})
+            method, params = "notifications/subscriptions/acknowledged", {"notifications": honored}
+            await emit(method, await self._carrier.screen(ctx).notification("", method, params))
 
         parts = await self._parts(ctx, (ctx.params or {})["notifications"])
         meta = untracked(ctx.params).get("_meta") or {}
@@ -383,16 +429,16 @@ class _Relay:
         return not known and self._only is not None and connection_of(ctx).initialize_accepted
 
     async def foreign(self, ctx: Context) -> Json:
-        """The upstream's answer under this server's name."""
+        """The upstream's answer."""
         assert self._only is not None
-        answer = await self._carrier.ask(ctx, self._only, ctx.method, dict(ctx.params or {}))
-        result = finished(ctx, ctx.method, answer)
-        if is_modern(ctx):
-            result["_meta"] = {
-                **(result.get("_meta") or {}),
-                types.SERVER_INFO_META_KEY: self._server.server_info_stamp,
-            }
-        return result
+        return await self._carrier.ask(ctx, self._only, ctx.method, dict(ctx.params or {}))
+
+    def signed(self, ctx: Context, result: Json) -> Json:
+        """The result under this server's name, as the SDK signs those of its own handlers."""
+        if not is_modern(ctx):
+            return result
+        stamp = {types.SERVER_INFO_META_KEY: self._server.server_info_stamp}
+        return {**result, "_meta": {**(result.get("_meta") or {}), **stamp}}
 
 
 _METHODS: dict[str, tuple[type[Any], Callable[[_Relay, Context], Awaitable[Json]]]] = {

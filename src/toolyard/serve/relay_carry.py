@@ -6,7 +6,6 @@ from typing import Any
 
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
-from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
@@ -20,7 +19,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolyard.errors import UpstreamUnavailable
 from toolyard.serve.relay_clients import BACK_CHANNELS, Exchange, HeldCalls, Pool, Reply, Session, client_key
-from toolyard.serve.relay_links import ENVELOPE_KEYS, Hello, Json, Link, Links, untracked
+from toolyard.serve.relay_guard import Screen
+from toolyard.serve.relay_links import ENVELOPE_KEYS, Gone, Hello, Json, Link, Links, untracked
 from toolyard.serve.relay_routes import LISTS
 from toolyard.values import UpstreamConfig
 
@@ -46,7 +46,7 @@ class Carrier:
     async def ask(
         self, ctx: Context, upstream: str, method: str, params: Json, headers: dict[str, str] | None = None
     ) -> Json:
-        """The upstream's result, untouched.
+        """The upstream's result, as the client may see it.
 
         Raises:
             MCPError: The upstream answered with an error or cannot be reached.
@@ -56,7 +56,7 @@ class Carrier:
                 return await self._ask_for_modern(ctx, upstream, method, params, headers)
             return await self._ask_for_session(ctx, upstream, method, params, headers)
         except UpstreamUnavailable as error:
-            raise MCPError(INTERNAL_ERROR, str(error)) from error
+            raise Gone(INTERNAL_ERROR, await self.screen(ctx).words(upstream, str(error))) from error
 
     async def _ask_for_session(
         self, ctx: Context, upstream: str, method: str, params: Json, headers: dict[str, str] | None
@@ -109,6 +109,10 @@ class Carrier:
         async with self._pool.attach(self._upstreams[upstream], hello_of(ctx), self._principal(ctx)) as link:
             yield link
 
+    def screen(self, ctx: Context) -> Screen:
+        """What stands between the request's principal and the upstreams."""
+        return self._links.screens.of(self._principal(ctx))
+
     def session(self, ctx: Context) -> Session:
         """The session of a client of the handshake's era."""
         session: Session | None = connection_of(ctx).state.get(_SESSION)
@@ -122,7 +126,9 @@ class Carrier:
         """Begin a session that ends with the client's connection."""
         connection = connection_of(ctx)
         hello = Hello(params, modern=False, initialized=connection.initialized)
-        session = connection.state[_SESSION] = Session(self._links, self._upstreams, connection, hello)
+        session = connection.state[_SESSION] = Session(
+            self._links, self._upstreams, connection, hello, self._principal(ctx)
+        )
         connection.exit_stack.push_async_callback(session.close)
         return session
 

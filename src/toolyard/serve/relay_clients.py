@@ -83,9 +83,15 @@ class Session:
     """A client of the handshake's era, for as long as its connection lasts."""
 
     def __init__(
-        self, links: Links, upstreams: Mapping[str, UpstreamConfig], connection: Connection, hello: Hello
+        self,
+        links: Links,
+        upstreams: Mapping[str, UpstreamConfig],
+        connection: Connection,
+        hello: Hello,
+        principal: str,
     ) -> None:
         self._links = links
+        self._principal = principal
         self._upstreams = upstreams
         self._connection = connection
         self._open: dict[str, Link] = {}
@@ -101,7 +107,9 @@ class Session:
         async with self._opening[name]:
             link = self._open.get(name)
             if link is None or link.over.is_set():
-                link = self._open[name] = await self._links.open(self._upstreams[name], self.hello, self)
+                link = self._open[name] = await self._links.open(
+                    self._upstreams[name], self.hello, self._principal, self
+                )
                 if link.modern:
                     flags = dict.fromkeys(FLAGS, True)
                     self._links.start_soon(self._follow, link, flags, anyio.CancelScope(), anyio.Event())
@@ -124,9 +132,11 @@ class Session:
     async def ask(self, method: str, params: Json, on_progress: ProgressFnT | None) -> Json:
         """Have the client answer, on the newest request it waits for, else on its standing stream."""
         if self._running:
-            return await self._running[-1].ask(method, params, on_progress)
-        options: CallOptions | None = {"on_progress": on_progress} if on_progress else None
-        return await self._connection.outbound.send_raw_request(method, params, options)
+            answer = await self._running[-1].ask(method, params, on_progress)
+        else:
+            options: CallOptions | None = {"on_progress": on_progress} if on_progress else None
+            answer = await self._connection.outbound.send_raw_request(method, params, options)
+        return await self._links.screens.of(self._principal).answer(answer)
 
     async def tell(self, method: str, params: Json) -> None:
         """Pass a notification on; a log entry goes along with the newest request, news on the standing stream."""
@@ -253,7 +263,7 @@ class Pool:
 
     async def _open(self, config: UpstreamConfig, hello: Hello, principal: str) -> Link:
         await self._make_room(config.name)
-        link = await self._links.open(config, hello, None)
+        link = await self._links.open(config, hello, principal, None)
         bucket = self._bucket(config.name, hello, principal)
         bucket.links.append(link)
         self._links.start_soon(self._expire, bucket, link)

@@ -37,14 +37,14 @@ from mcp_types import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from pydantic import ValidationError
 
-from toolyard.errors import UpstreamUnavailable
+from toolyard.errors import UpstreamError, UpstreamUnavailable
+from toolyard.serve.relay_guard import Json, Screen, Screens
 from toolyard.values import UpstreamConfig
 
-__all__ = ("Front", "Hello", "Json", "Link", "Links", "Transport")
+__all__ = ("Front", "Gone", "Hello", "Json", "Link", "Links", "Transport")
 
 logger = logging.getLogger(__name__)
 
-Json = dict[str, Any]
 Transport = AbstractAsyncContextManager[tuple[Any, Any]]
 """Yields a stream of incoming and one of outgoing messages, as every client transport of the SDK does."""
 
@@ -55,6 +55,10 @@ _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
 _PROBE_SECONDS = 10.0
 _CLOSE_SECONDS = 5.0
+
+
+class Gone(MCPError, UpstreamError):
+    """The upstream cannot be reached, or went away: for a client an error, for limits a failure of the server."""
 
 
 class Front(Protocol):
@@ -97,9 +101,11 @@ class Hello:
 class Link:
     """A connection that has been greeted. `Links.open` makes one."""
 
-    def __init__(self, config: UpstreamConfig, front: Front | None) -> None:
+    def __init__(self, config: UpstreamConfig, front: Front | None, screen: Screen) -> None:
         self.config = config
         self.front = front
+        self.screen = screen
+        """Whatever the upstream says passes it before anybody hears it."""
         self.modern = False
         self.version = LATEST_HANDSHAKE_VERSION
         self.greeting: Json = {}
@@ -116,6 +122,9 @@ class Link:
         self.over = anyio.Event()
         """Set as soon as it carries nothing any more."""
         self._closed = anyio.Event()
+        self._turn = anyio.Lock(fast_acquire=True)
+        """Held while something that nobody waits for is concealed, in the order of arrival: what came first is told
+        first, and no result overtakes its own log."""
         self._scope: anyio.CancelScope | None = None
         self._dispatcher: JSONRPCDispatcher[TransportContext]
 
@@ -145,7 +154,7 @@ class Link:
         seconds: float | None = None,
         headers: dict[str, str] | None = None,
     ) -> Json:
-        """The result of a request, untouched.
+        """The result of a request, as the client may see it.
 
         Raises:
             MCPError: The upstream answered with an error, or went away.
@@ -159,19 +168,24 @@ class Link:
             if isinstance(name, str):
                 options["headers"][MCP_NAME_HEADER] = encode_header_value(name)
         if on_progress is not None:
-            options["on_progress"] = on_progress
+            options["on_progress"] = self._concealed(on_progress)
         if request_id is not None:
             options["request_id"] = request_id
         if seconds is not None:
             options["timeout"] = seconds
         try:
-            return await self._dispatcher.send_raw_request(method, params, options)
+            result = await self._dispatcher.send_raw_request(method, params, options)
         except MCPError as error:
             # Its own errors may have the same number, but not the SDK's words.
             if error.code == CONNECTION_CLOSED and error.message == "Connection closed":
                 self.over.set()
                 raise _gone(self.config.name) from error
-            raise
+            safe = await self.screen.error(self.config.name, error)
+            async with self._turn:
+                raise safe from None
+        shown = await self.screen.result(self.config.name, method, params, result)
+        async with self._turn:
+            return shown
 
     async def notify(self, method: str, params: Json | None) -> None:
         """Send a notification; one to an upstream that is gone is dropped."""
@@ -252,15 +266,28 @@ class Link:
     async def _on_request(self, context: DispatchContext[TransportContext], method: str, params: Any) -> Json:
         if method == "ping":
             return {}
-        if self.front is None:
+        front = self.front  # whose it is now: it may be another's before the question may be shown
+        if front is None:
             raise MCPError(METHOD_NOT_FOUND, "No client can answer this request.", method)
         wants_progress = progress_token_from_params(params) is not None
-        return await self.front.ask(method, untracked(params), context.progress if wants_progress else None)
+        shown = await self.screen.request(self.config.name, method, untracked(params))
+        return await front.ask(method, shown, context.progress if wants_progress else None)
 
     async def _on_notify(self, _: DispatchContext[TransportContext], method: str, params: Any) -> None:
         # Progress reaches the callback of its request, and a cancelled request is cancelled, in the dispatcher.
-        if self.front is not None and method not in {"notifications/progress", "notifications/cancelled"}:
-            await self.front.tell(method, dict(params or {}))
+        front = self.front
+        if front is not None and method not in {"notifications/progress", "notifications/cancelled"}:
+            async with self._turn:
+                shown = await self.screen.notification(self.config.name, method, dict(params or {}))
+            await front.tell(method, shown)
+
+    def _concealed(self, on_progress: ProgressFnT) -> ProgressFnT:
+        async def report(progress: float, total: float | None, message: str | None) -> None:
+            async with self._turn:
+                words = None if message is None else await self.screen.words(self.config.name, message)
+            await on_progress(progress, total, words)
+
+        return report
 
     def _intercept(self, method: str, params: Any) -> bool:
         return any(listener(method, dict(params or {})) for listener in tuple(self.listeners))
@@ -269,16 +296,17 @@ class Link:
 class Links:
     """Opens links, each in a task of its own, and remembers of each upstream its era and whether it is down."""
 
-    def __init__(self, connect: Callable[[UpstreamConfig], Transport], tasks: TaskGroup) -> None:
+    def __init__(self, connect: Callable[[UpstreamConfig], Transport], tasks: TaskGroup, screens: Screens) -> None:
         self._connect = connect
         self._tasks = tasks
+        self.screens = screens
         self._opened: set[Link] = set()
         self._down: dict[str, tuple[float, float, str]] = {}
         self.modern: dict[str, bool] = {}
         """Whether an upstream answered a modern client in its own era; absent until one came."""
 
-    async def open(self, config: UpstreamConfig, hello: Hello, front: Front | None) -> Link:
-        """A new link to the upstream, greeted for the client.
+    async def open(self, config: UpstreamConfig, hello: Hello, principal: str, front: Front | None) -> Link:
+        """A new link to the upstream, greeted for the client, which is the principal's.
 
         Raises:
             UpstreamUnavailable: It cannot be reached now, or failed so recently that it is not tried again yet.
@@ -288,7 +316,7 @@ class Links:
             raise UpstreamUnavailable(reason)
         try:
             with anyio.fail_after(config.start_seconds):
-                link = await self._start(config, hello, front)
+                link = await self._start(config, hello, lambda: Link(config, front, self.screens.of(principal)))
         except Exception as error:
             pause = min(max(pause * 2, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
             reason = f"The upstream {config.name!r} could not be started: {_first(error)}."
@@ -310,15 +338,15 @@ class Links:
                 for link in tuple(self._opened):
                     closing.start_soon(link.close)
 
-    async def _start(self, config: UpstreamConfig, hello: Hello, front: Front | None) -> Link:
+    async def _start(self, config: UpstreamConfig, hello: Hello, make: Callable[[], Link]) -> Link:
         probe = hello.modern and self.modern.get(config.name, True)
         try:
-            await self._tasks.start(self._run, link := Link(config, front), hello, probe)
+            await self._tasks.start(self._run, link := make(), hello, probe)
         except UpstreamUnavailable:
             if not probe:
                 raise
             # Some servers of the handshake's era end when they are asked anything else first.
-            await self._tasks.start(self._run, link := Link(config, front), hello, False)
+            await self._tasks.start(self._run, link := make(), hello, False)
         return link
 
     async def _run(self, link: Link, hello: Hello, probe: bool, *, task_status: TaskStatus[None]) -> None:
@@ -338,8 +366,8 @@ def untracked(params: Any) -> Json:
     return kept
 
 
-def _gone(name: str) -> MCPError:
-    return MCPError(INTERNAL_ERROR, f"The upstream {name!r} went away during the call; whether it happened is unknown.")
+def _gone(name: str) -> Gone:
+    return Gone(INTERNAL_ERROR, f"The upstream {name!r} went away during the call; whether it happened is unknown.")
 
 
 def _first(error: BaseException) -> str:

@@ -2,12 +2,14 @@
 
 import base64
 import binascii
+import hashlib
 import json
 import logging
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
+import msgspec
 from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import InvalidUriTemplate, UriTemplate
 from mcp_types import INVALID_PARAMS
@@ -16,7 +18,7 @@ from pydantic import ValidationError
 
 from toolyard.catalog.names import assign, full_name, tool_part, upstream_part
 from toolyard.serve.relay_links import Json
-from toolyard.values import UpstreamConfig
+from toolyard.values import Definition, ToolAnnotations, ToolSpec, UpstreamConfig
 
 __all__ = ("LISTS", "Routes", "hints", "merged_capabilities", "opened_cursor", "sealed_cursor")
 
@@ -40,8 +42,8 @@ class Routes:
         self._prefixes = assign(upstreams, upstream_part)
         self._parts: dict[tuple[str, str], dict[str, str]] = {}
         self._owners: dict[str, dict[str, tuple[str, str]]] = {method: {} for method in LISTS}
-        self.schemas: dict[tuple[str, str], Json] = {}
-        """The input schema of every tool, by upstream and the tool's own name."""
+        self._specs: dict[tuple[str, str], ToolSpec] = {}
+        self._places: dict[str, ToolSpec] = {}
 
     def admit(self, method: str, version: str, upstream: str, page: Json, *, is_first: bool) -> None:
         """Leave in a page what may be shown: well-formed, configured, and under a name that leads back."""
@@ -49,17 +51,21 @@ class Routes:
         items = _well_formed(method, version, key, page.get(key), upstream)
         if key == "tools":
             items = [item for item in items if self.is_configured(upstream, item["name"])]
-            self.schemas.update({(upstream, item["name"]): item["inputSchema"] for item in items})
-        page[key] = items if self._is_single else self._renamed(method, field, upstream, items, is_first=is_first)
-
-    def _renamed(self, method: str, field: str, upstream: str, items: list[Json], *, is_first: bool) -> list[Json]:
-        owners = self._owners[method]
-        if is_first:
-            for name in [name for name, (owner, _) in owners.items() if owner == upstream]:
-                del owners[name]
         names = {item[field]: item[field] for item in items}
         if field == "name":
             names = self._full_names(method, upstream, names, is_first=is_first)
+        if key == "tools":
+            specs = {item["name"]: _spec(upstream, names[item["name"]], item) for item in items}
+            self._specs.update({(upstream, name): spec for name, spec in specs.items()})
+        page[key] = items if self._is_single else self._renamed(method, upstream, items, names, is_first=is_first)
+
+    def _renamed(
+        self, method: str, upstream: str, items: list[Json], names: Mapping[str, str], *, is_first: bool
+    ) -> list[Json]:
+        owners, field = self._owners[method], LISTS[method][2]
+        if is_first:
+            for name in [name for name, (owner, _) in owners.items() if owner == upstream]:
+                del owners[name]
         shown = []
         for item in items:
             own, name = item[field], names[item[field]]
@@ -87,11 +93,58 @@ class Routes:
                 return upstream, name
         return None
 
+    def find_spec(self, upstream: str, tool: str) -> ToolSpec | None:
+        """A tool as the upstream listed it last, by its own name."""
+        return self._specs.get((upstream, tool))
+
+    def bare_spec(self, upstream: str, tool: str) -> ToolSpec:
+        """A tool that the upstream does not list: nothing is known of it but its name."""
+        prefix = self._prefixes[upstream]
+        name = full_name(prefix, tool_part(tool, upstream=prefix))
+        return _spec(upstream, name, {"name": tool, "inputSchema": {}})
+
+    def place(self, upstream: str) -> ToolSpec:
+        """What stands for everything of an upstream that is no tool: rules for all of its tools are for this too."""
+        if upstream not in self._places:
+            name = full_name(self._prefixes.get(upstream, upstream), "")
+            self._places[upstream] = _spec(upstream, name, {"name": "", "inputSchema": {}})
+        return self._places[upstream]
+
     def is_configured(self, upstream: str, tool: str) -> bool:
         """Whether the configuration lets this tool be seen and called."""
         config = self._upstreams[upstream]
         wanted = config.tools is None or any(fnmatchcase(tool, pattern) for pattern in config.tools)
         return wanted and not any(fnmatchcase(tool, pattern) for pattern in config.without_tools)
+
+
+def _spec(upstream: str, name: str, item: Json) -> ToolSpec:
+    """A tool by its definition, which is well-formed."""
+    said = item.get("annotations") or {}
+    definition = Definition(
+        name=item["name"],
+        title=item.get("title") or "",
+        description=item.get("description") or "",
+        input_schema=item["inputSchema"],
+        output_schema=item.get("outputSchema"),
+        annotations=ToolAnnotations(
+            read_only=said.get("readOnlyHint"),
+            destructive=said.get("destructiveHint"),
+            idempotent=said.get("idempotentHint"),
+            open_world=said.get("openWorldHint"),
+        ),
+    )
+    try:
+        digest = hashlib.sha256(msgspec.json.encode(definition, order="sorted")).hexdigest()
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        digest = ""  # it cannot be written as JSON, so no client can be sent it either
+    return ToolSpec(
+        upstream=upstream,
+        full_name=name,
+        module="",
+        function="",
+        digest=digest,
+        **{field: getattr(definition, field) for field in definition.__struct_fields__},
+    )
 
 
 def _well_formed(method: str, version: str, key: str, items: Any, upstream: str) -> list[Json]:

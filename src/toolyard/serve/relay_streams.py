@@ -41,7 +41,7 @@ async def follow(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(stream.drive)
             async for method, params in stream.frames:
-                await emit(method, params)
+                await emit(method, await link.screen.notification(link.config.name, method, params))
             tasks.cancel_scope.cancel()
     finally:
         link.listeners.remove(stream.hear)

@@ -34,8 +34,9 @@ _EXECUTE: dict[str, Any] = {
     "description": (
         "Run Python in a sandbox where tools are functions: `from servers.<server> import <tool>`. Filter and combine "
         "data there: only what you print and `result` (or the last expression) come back, big values as a preview and "
-        "a file. With background=true it answers with an execution_id; pass that alone to see the state, with "
-        "cancel=true to stop."
+        "a file. Private values come as opaque `__PII_…__` tokens, equal if the values are: pass them to tools whole. "
+        "With background=true it answers with an execution_id; pass that alone to see the state, with cancel=true to "
+        "stop."
     ),
     "inputSchema": {
         "type": "object",
@@ -55,7 +56,10 @@ _EXECUTE: dict[str, Any] = {
 
 _CALL: dict[str, Any] = {
     "name": "call_tool",
-    "description": "Call a tool that search_tools found. Use detail_level full first to see its parameters.",
+    "description": (
+        "Call a tool that search_tools found. Use detail_level full first to see its parameters. Private values come "
+        "as opaque `__PII_…__` tokens: pass them on whole."
+    ),
     "inputSchema": {
         "type": "object",
         "properties": {
@@ -121,6 +125,8 @@ Connected servers: {servers}.
 - A tool's answer is plain data (dict, list, str, numbers). Images and binary data are files in the workspace.
 - A tool that fails raises `ToolError` with the server's message. A wrong argument is refused before anything is sent;
   the message names the parameter and what is expected.
+- Who the user is, and whatever else belongs to the request, comes in `context`: use the variables. Do not write such
+  values into the code.
 - The working directory is the workspace: files stay there for later runs of the same `session`.
 - `from tool_discovery import search_tools` searches from inside the code. `/servers/<server>/<tool>.py` can be read.
 
@@ -149,6 +155,27 @@ result = [
 ]
 ```
 
+## Private values
+
+Names, addresses, numbers and keys come as tokens such as `__PII_email_3f9a1c5e7b20__`. A tool that is given a token
+gets the real value; you and your code never see it.
+
+- Equal values have equal tokens within a session: compare, join, group and count by them.
+- Pass a token on whole, alone or inside a longer text. Do not cut, change, decode or guess one: what is no token of
+  this session is refused with `UnknownToken`.
+- To choose by what a value says, such as a domain or a year, let the tool filter: it sees the real values.
+- A value that you or your code wrote has another token than the same value of a tool.
+
+```python
+from servers.customers import list_customers
+from servers.mail import send_mail
+
+rows = [row for row in list_customers(plan="pro", country="PL") if row["spent"] > 3000]
+for row in rows:
+    send_mail(to=row["email"], subject="Thank you", body=f"Dear {row['first_name']}, thank you!")
+result = f"{len(rows)} mails"
+```
+
 ## Waiting for something
 
 ```python
@@ -170,4 +197,7 @@ A run lasts at most 120 seconds. To do something else meanwhile, pass `backgroun
 
 Read the error: it names the line and usually what to do. Fix that line and run again; files of the session are still
 there. If a tool does not do what you expected, print one of its answers and look at it before you go on.
+
+A call may wait until a person has allowed it; the time for that is not the run's. `PolicyRefused` and `ApprovalRefused`
+are final: tell the user who refused and why, and do not try the same in another way.
 """

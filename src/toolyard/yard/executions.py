@@ -14,7 +14,7 @@ from toolyard.values import Result
 
 __all__ = ("ExecuteRequest", "Execution", "ExecutionState", "Executions")
 
-_KEPT = 256  # finished ones whose result can still be asked for; the journal has them all
+_KEPT = 256  # finished ones of one principal whose result can still be asked for; the journal has them all
 _RUNNING_EACH = 16  # at once, for one principal
 _SHOWN_CHARACTERS = 4_000
 _LOOK_SECONDS = 5.0
@@ -33,8 +33,10 @@ class ExecuteRequest(msgspec.Struct, frozen=True, kw_only=True):
 class Execution:
     """One execution as it happens."""
 
-    def __init__(self, request: ExecuteRequest, principal: str, *, background: bool = False) -> None:
-        self.id = secrets.token_hex(8)
+    def __init__(
+        self, request: ExecuteRequest, principal: str, *, background: bool = False, execution_id: str | None = None
+    ) -> None:
+        self.id = execution_id or secrets.token_hex(8)
         self.request = request
         self.principal = principal
         self.background = background
@@ -100,7 +102,7 @@ class Executions:
                 self._known.pop(execution.id, None)
         if not execution.recorded.is_set():
             await execution.task  # raises what was wrong with the request
-        self._forget_old()
+        self._forget_old(principal)
         return self.state(execution.id, principal=principal)
 
     def state(self, execution_id: str, *, principal: str) -> ExecutionState:
@@ -149,8 +151,9 @@ class Executions:
             raise UnknownExecution(f"No execution {execution_id!r} is known. Start one with background=true.")
         return execution
 
-    def _forget_old(self) -> None:
-        over = [each.id for each in self._known.values() if _is_over(each)]
+    def _forget_old(self, principal: str) -> None:
+        """Only its own: nobody can push out what another has not read yet."""
+        over = [each.id for each in self._known.values() if _is_over(each) and each.principal == principal]
         for execution_id in over[: max(0, len(over) - _KEPT)]:
             del self._known[execution_id]
 

@@ -2,30 +2,44 @@
 
 import asyncio
 import contextlib
+import difflib
 import hashlib
+import hmac
 import logging
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
+from typing import Any
 
 import msgspec
 
+from toolyard import __version__
+from toolyard.broker.approvals import Approvals
 from toolyard.broker.call import ToolServer
+from toolyard.broker.policy import Policy, Preset
 from toolyard.broker.upstream import Upstream
 from toolyard.catalog import Catalog
-from toolyard.config import Config, SandboxConfig
+from toolyard.config import Config, PrivacyConfig, SandboxConfig
 from toolyard.discovery.semantic import Semantic, load_encoder
 from toolyard.errors import InvalidConfig
 from toolyard.metrics import tokens
+from toolyard.privacy.guard import Handling, Privacy
+from toolyard.privacy.keys import load_keys
+from toolyard.privacy.presidio import PresidioDetector
+from toolyard.privacy.scanner import Scanner, ScanRules
+from toolyard.privacy.span import TYPES
+from toolyard.privacy.vault import Vault
 from toolyard.sandbox import PoolOptions, open_sandbox
 from toolyard.sandbox.library import Library, open_library
 from toolyard.sandbox.packages import find_packages
 from toolyard.sandbox.policy.levels import LEVELS, IsolationLevel, IsolationPolicy
 from toolyard.sandbox.run import Sandbox
 from toolyard.store import Store, open_store
-from toolyard.values import Definition, UpstreamConfig
+from toolyard.values import AuditEntry, Definition, UpstreamConfig
 from toolyard.yard.finder import Finder
+from toolyard.yard.guards import Guards
 from toolyard.yard.yard import Yard
 
-__all__ = ("open_yard",)
+__all__ = ("Border", "open_border", "open_yard")
 
 _log = logging.getLogger(__name__)
 
@@ -36,18 +50,29 @@ async def open_yard(
     *,
     upstreams: Mapping[str, ToolServer] | None = None,
     policy: IsolationPolicy | None = None,
+    preset: Preset = "open",
     with_sandbox: bool = True,
 ) -> AsyncIterator[Yard]:
     """A gateway over the upstreams of the config, and `upstreams` beside them.
 
     It searches what the store remembers at once; the sandbox and the upstreams that nobody has listed yet start
-    meanwhile. `policy` is used instead of what the config says. `with_sandbox=False` is for who only looks: it then
-    runs nothing.
+    meanwhile. `policy` is used instead of what the config says. `preset` is for calls that no rule of the config
+    decides, unless it names one. `with_sandbox=False` is for who only looks: it then runs nothing.
 
     Raises:
+        InvalidConfig: Something in the config cannot be carried out.
         StoreError: The store cannot be used.
+        VaultError: The vault's key is missing or cannot be used.
     """
     policy = policy or build_policy(config.sandbox)
+    rules = Policy(config.policy, preset=config.policy.preset or preset, trusted=config.trusted)
+    privacy = build_privacy(config.privacy)
+    scopes = config.http.scopes()
+    levels = {
+        scope.level: build_policy(msgspec.structs.replace(config.sandbox, level=scope.level))
+        for scope in scopes.values()
+        if scope.level is not None
+    }
     async with contextlib.AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_store(config.store.path))
         catalog = Catalog(store)
@@ -86,6 +111,11 @@ async def open_yard(
             stack.push_async_callback(_abandon, loading)
         yard = Yard(
             policy=policy,
+            rules=rules,
+            guards=await _open_guards(config, privacy, store),
+            approvals=Approvals(store, config.policy),
+            scopes=scopes,
+            levels=levels,
             store=store,
             catalog=catalog,
             upstreams=servers,
@@ -94,11 +124,33 @@ async def open_yard(
             result_tokens=config.surface.result_tokens,
         )
         stack.push_async_callback(yard.close)
+        if with_sandbox:
+            await _record_start(config, rules, store)
+            stack.callback(store.audit, AuditEntry(kind="gateway.stop", principal="local"))
         if config.discovery.semantic:
             meaning = asyncio.create_task(_load_meaning(finder, store))
             stack.push_async_callback(_abandon, meaning)
         finder.start_listing()
         yield yard
+
+
+class Border(msgspec.Struct, frozen=True, kw_only=True):
+    """What every call crosses, for a gateway that runs no code."""
+
+    guards: Guards
+    policy: Policy
+    approvals: Approvals
+    store: Store
+
+
+@contextlib.asynccontextmanager
+async def open_border(config: Config, *, preset: Preset = "open") -> AsyncIterator[Border]:
+    """The border of the config, over its store. It raises what `open_yard` does, which see for `preset`."""
+    policy = Policy(config.policy, preset=config.policy.preset or preset, trusted=config.trusted)
+    privacy = build_privacy(config.privacy)
+    async with open_store(config.store.path) as store:
+        guards = await _open_guards(config, privacy, store)
+        yield Border(guards=guards, policy=policy, approvals=Approvals(store, config.policy), store=store)
 
 
 def build_policy(settings: SandboxConfig) -> IsolationPolicy:
@@ -119,6 +171,57 @@ def build_policy(settings: SandboxConfig) -> IsolationPolicy:
             modules=(*policy.modules, *sorted(found.modules)),
         )
     return policy
+
+
+def build_privacy(settings: PrivacyConfig) -> Privacy:
+    """The detectors and rules that the config asks for. Raises `InvalidConfig`."""
+    types = frozenset(name for name, info in TYPES.items() if info.default)
+    for name in (*settings.conceal, *settings.reveal):
+        if name not in TYPES and name not in settings.patterns:
+            near = difflib.get_close_matches(name, TYPES, n=1)
+            advice = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(TYPES)}."
+            raise InvalidConfig(f"[privacy] names the type {name!r}, which does not exist. {advice}")
+    types = (types | set(settings.conceal) | set(settings.patterns)) - set(settings.reveal)
+    scan = ScanRules(types=types, patterns=settings.patterns, allow=settings.allow)
+    detectors = [PresidioDetector() for _ in settings.detectors]
+    rules = [
+        (rule.tools, Handling(mode=rule.mode or settings.mode, whole=rule.whole, visible=rule.visible))
+        for rule in settings.rules
+    ]
+    return Privacy(Scanner(scan, detectors), mode=settings.mode, rules=rules)
+
+
+async def _open_guards(config: Config, privacy: Privacy, store: Store) -> Guards:
+    settings = config.privacy
+    folder = (await asyncio.to_thread(config.store.path.resolve)).parent  # where the store's own files lie
+    load = partial(load_keys, settings.key, folder=folder, environment_value=settings.vault_key)
+    keys = await asyncio.to_thread(load)
+    vault = None
+    if settings.mode != "off":
+        vault = Vault(keys, store.vault, expires_seconds=settings.expires_seconds, reload_keys=load)
+    secret = hmac.digest(keys.all()[0], b"toolyard digests of arguments", "sha256")
+    return Guards(privacy, vault, scope=settings.scope, secret=secret)
+
+
+async def _record_start(config: Config, rules: Policy, store: Store) -> None:
+    """Write down that this gateway begins, by which rules, and whether those are other ones than last time."""
+    told = msgspec.structs.replace(config.privacy, vault_key=None)
+    encoded = msgspec.json.encode([rules.preset, config.policy, told, sorted(config.trusted)], order="sorted")
+    body: dict[str, Any] = {
+        "version": __version__,
+        "preset": rules.preset,
+        "privacy": config.privacy.mode,
+        "rules_sha256": hashlib.sha256(encoded).hexdigest(),
+    }
+    last = await store.audit_entries(limit=1, kind="gateway.start")
+    store.audit(AuditEntry(kind="gateway.start", principal="local", body=body))
+    if last and last[0].body.get("rules_sha256") != body["rules_sha256"]:
+        rules_body = {
+            "preset": rules.preset,
+            "policy": msgspec.to_builtins(config.policy),
+            "privacy": msgspec.to_builtins(told),
+        }
+        store.audit(AuditEntry(kind="policy.change", principal="local", body=rules_body))
 
 
 async def _open(

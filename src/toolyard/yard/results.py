@@ -1,18 +1,23 @@
 """What the agent is sent of an outcome: never more than a budget of tokens, and never less than a way to the rest."""
 
+import re
 from typing import Any
 
 import msgspec
 
 from toolyard.errors import InvalidRequest
 from toolyard.metrics import tokens
+from toolyard.privacy.guard import Guard
 from toolyard.sandbox.workspace import Workspace
 from toolyard.values import Failure, Outcome, Result, Spill
 
-__all__ = ("render",)
+__all__ = ("conceal_outcome", "preview_bytes", "render")
 
 _FRAME_TOKENS = 160  # for the sentences around a preview
 _MESSAGE_CHARACTERS = 2_000
+_CUT_MARK = re.compile(r"… \(\+[\d,]+ characters?\)\Z")
+_RAGGED_CHARACTERS = 200
+"""Where a text was cut before anybody looked through it, its end may be the beginning of something private."""
 
 
 def preview_bytes(budget_tokens: int) -> int:
@@ -20,11 +25,60 @@ def preview_bytes(budget_tokens: int) -> int:
     return max(256, budget_tokens - _FRAME_TOKENS)
 
 
-def render(outcome: Outcome, *, budget_tokens: int, workspace: Workspace | None, notes: tuple[str, ...] = ()) -> Result:
-    """The answer's text: what went wrong, what was printed, what came out, in this order and only what there is."""
+def conceal_outcome(outcome: Outcome, guard: Guard) -> Outcome:
+    """The outcome as anybody outside the sandbox may see it."""
+    if guard.is_off:
+        return outcome
+    result, output = outcome.result, outcome.output
+    if guard.is_holding_values:
+        result = _without_ragged_ends(result) if outcome.spill is not None else result
+        if not outcome.ok and not output.endswith("\n"):  # it was ended in the middle of a line
+            output = output[: max(output.rfind("\n") + 1, len(output) - _RAGGED_CHARACTERS)]
+    failure, spill = outcome.failure, outcome.spill
+    if failure is not None:
+        told = guard.conceal({name: getattr(failure, name) for name in _FAILURE_TEXTS})
+        failure = msgspec.structs.replace(failure, **told)
+    if spill is not None:
+        spill = msgspec.structs.replace(spill, shape=guard.conceal(spill.shape))
+    return msgspec.structs.replace(
+        outcome,
+        result=guard.conceal(result),
+        output=guard.conceal(output),
+        failure=failure,
+        spill=spill,
+        notes=tuple(guard.conceal(list(outcome.notes))),
+    )
+
+
+_FAILURE_TEXTS = ("type", "message", "source_line", "traceback", "hint")
+
+
+def _without_ragged_ends(value: Any) -> Any:
+    """`value`, a preview, whose cut texts end a little earlier."""
+    if isinstance(value, dict):
+        return {key: _without_ragged_ends(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_ragged_ends(item) for item in value]
+    if isinstance(value, str) and (mark := _CUT_MARK.search(value)):
+        return value[: max(0, mark.start() - _RAGGED_CHARACTERS)] + mark[0]
+    return value
+
+
+def render(
+    outcome: Outcome,
+    *,
+    budget_tokens: int,
+    workspace: Workspace | None,
+    guard: Guard,
+    notes: tuple[str, ...] = (),
+) -> Result:
+    """The answer's text: what went wrong, what was printed, what came out, in this order and only what there is.
+
+    The outcome is concealed already; what the workspace holds is not.
+    """
     parts = [_failure(outcome.failure)] if outcome.failure is not None else []
-    parts += [f"note: {note}" for note in (*notes, *outcome.notes)]
-    value = _value_text(outcome, budget_tokens, workspace)
+    parts += [f"note: {note}" for note in (*guard.conceal(list(notes)), *outcome.notes)]
+    value = _value_text(outcome, budget_tokens, workspace, guard)
     output = outcome.output.rstrip("\n")
     whole = _join(parts, output, value)
     if not tokens.fits(whole, budget_tokens):
@@ -59,13 +113,13 @@ def _failure(failure: Failure) -> str:
     return "\n".join(lines)
 
 
-def _value_text(outcome: Outcome, budget: int, workspace: Workspace | None) -> str:
+def _value_text(outcome: Outcome, budget: int, workspace: Workspace | None, guard: Guard) -> str:
     if outcome.spill is None:
         return "" if outcome.result is None else _text(outcome.result)
     # A token is often four bytes, so what is longer than its preview may well fit whole.
     if workspace is not None and outcome.spill.bytes <= budget * 8:
         text = _read(workspace, _relative(outcome.spill))
-        if text is not None and tokens.fits(text, budget):
+        if text is not None and tokens.fits(text := guard.conceal(text), budget):
             return text
     return f"{_whereabouts(outcome.spill)}\n{_text(outcome.result)}"
 

@@ -1,17 +1,24 @@
 """The yard: everything an agent can ask for, each as one method. `Yard.execute` is the request path."""
 
 import asyncio
+import contextlib
+import hashlib
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from toolyard.broker.answers import Answer
-from toolyard.broker.call import Broker, OnProgress, ToolServer
+from toolyard.broker.approvals import Approvals
+from toolyard.broker.call import Broker, OnProgress, Passage, ToolServer
+from toolyard.broker.policy import Policy
 from toolyard.catalog import Catalog, Snapshot
 from toolyard.errors import InvalidRequest, SandboxClosed, UnknownTool
+from toolyard.privacy.guard import Guard
+from toolyard.privacy.vault import RevealedValue
+from toolyard.sandbox.clock import RunClock
 from toolyard.sandbox.policy.levels import IsolationPolicy
 from toolyard.sandbox.review import ToolNames, review
 from toolyard.sandbox.run import Sandbox
@@ -19,11 +26,13 @@ from toolyard.sandbox.worker import OnCall, OnOutput, Reply
 from toolyard.sandbox.workspace import check_session_name
 from toolyard.store import Store
 from toolyard.values import (
+    AuditEntry,
     ExecutionRecord,
     Failure,
     Grant,
     Limits,
     Outcome,
+    PrincipalScope,
     RecordStatus,
     Result,
     SearchAnswer,
@@ -33,12 +42,17 @@ from toolyard.values import (
 )
 from toolyard.yard.executions import ExecuteRequest, Execution, Executions
 from toolyard.yard.finder import Finder
-from toolyard.yard.results import preview_bytes, render
+from toolyard.yard.guards import Guards
+from toolyard.yard.results import conceal_outcome, preview_bytes, render
+from toolyard.yard.views import Views
 
 __all__ = ("MAX_SECONDS", "Yard")
 
 MAX_SECONDS = 120.0
 _SESSION_CHARACTERS = 50
+_QUIET_SECONDS = 0.2  # after which a line that may still go on is taken for complete
+_VIEWS_KEPT = 8
+_MUCH_OUTPUT = 10_000  # characters
 _FIRST_LIST_SECONDS = 15.0  # for upstreams whose tools nobody knows yet, before a first search or run goes on without
 
 
@@ -49,30 +63,50 @@ class Yard:
         self,
         *,
         policy: IsolationPolicy,
+        rules: Policy,
         store: Store,
         catalog: Catalog,
         upstreams: Mapping[str, ToolServer],
         finder: Finder,
+        guards: Guards,
+        approvals: Approvals,
+        scopes: Mapping[str, PrincipalScope],
+        levels: Mapping[str, IsolationPolicy],
         sandbox: "asyncio.Future[Sandbox] | None",
         result_tokens: int,
     ) -> None:
         self.policy = policy
+        self.rules = rules
         self.store = store
         self.catalog = catalog
         self.upstreams = upstreams
         self.finder = finder
+        self.guards = guards
+        self.approvals = approvals
+        self.scopes = scopes
+        self.levels = levels
+        """The isolation of each level that a principal has of its own."""
+        self.views = Views(rules, scopes)
         self.result_tokens = result_tokens
-        self.broker = Broker(upstreams, record=store.record_call)
+        self.broker = Broker(
+            upstreams,
+            policy=rules,
+            approvals=approvals,
+            record=store.record_call,
+            audit=store.audit,
+            digest=guards.digest,
+        )
         self.executions = Executions(self._execute)
         self.opening = sandbox
         """Done when code can be run."""
-        self._names: tuple[str, ToolNames] | None = None
+        self._names: dict[str, ToolNames] = {}
 
     async def execute(
         self,
         request: ExecuteRequest,
         *,
         principal: str = "local",
+        execution_id: str | None = None,
         on_output: OnOutput | None = None,
         on_progress: OnProgress | None = None,
     ) -> Result:
@@ -83,58 +117,77 @@ class Yard:
             SandboxBroken: The host side failed; whether the code ran is unknown.
             StoreError: It could not be recorded: it was not begun, or it ran and its end is not in the journal.
         """
-        return await self._execute(Execution(request, principal), on_output=on_output, on_progress=on_progress)
+        execution = Execution(request, principal, execution_id=execution_id)
+        return await self._execute(execution, on_output=on_output, on_progress=on_progress)
 
     async def _execute(
         self, execution: Execution, *, on_output: OnOutput | None = None, on_progress: OnProgress | None = None
     ) -> Result:
         request = execution.request
         limits = self._limits(request)
-        snapshot = await self.snapshot()
+        snapshot = await self.snapshot(execution.principal)
         sandbox = await self.sandbox()
         session = _session_of(execution.principal, request.session)
+        guard = await self.guards.of(session)
         await self.store.room()  # what cannot be recorded is not begun
         grant = Grant(execution_id=execution.id, principal=execution.principal, session=session, tools=snapshot.tools)
-        record = self._begin(grant, request.code, request.context, snapshot, background=execution.background)
+        record = self._begin(grant, guard, request.code, request.context, snapshot, background=execution.background)
+        clock = RunClock()
+        passage = Passage(guard=guard, pause=clock.paused, on_progress=on_progress)
         outcome: Outcome | None = None
         status: RecordStatus = "cancelled"
         try:
             if execution.background:
                 await self.store.flush()
                 execution.recorded.set()
-            verdict = review(
-                request.code, self.policy, tools=self._tool_names(snapshot), packages=sandbox.packages.modules
-            )
+            policy = self._policy_of(execution.principal)
+            verdict = review(request.code, policy, tools=self._tool_names(snapshot), packages=sandbox.packages.modules)
             refusal = verdict.refusal()
             if refusal is not None:
-                outcome = _refused(execution.id, self.policy, refusal, session)
+                seen = _refused(execution.id, policy, refusal, session)
             else:
-                outcome = await sandbox.run(
-                    request.code,
-                    context=request.context,
-                    limits=limits,
-                    on_call=self._on_call(grant, snapshot, on_progress),
-                    on_output=on_output or (execution.on_output if execution.background else None),
-                    session=session,
-                    execution_id=execution.id,
-                )
+                listen = on_output or (execution.on_output if execution.background else None)
+                with _concealing(listen, guard) as concealed:
+                    await self.finder.ready(snapshot)
+                    seen = await sandbox.run(
+                        request.code,
+                        context=request.context,
+                        limits=limits,
+                        policy=policy,
+                        on_call=self._on_call(grant, snapshot, passage),
+                        on_output=concealed,
+                        session=session,
+                        execution_id=execution.id,
+                        library_version=snapshot.version,
+                        clock=clock,
+                    )
+            outcome = await _concealed(seen, guard)
             status = outcome.status
         except Exception:
             status = "broken"
             raise
         finally:
+            self.broker.end_run(execution.id)
             self._end(record, status, outcome)
         await self.store.flush()
         workspace = sandbox.workspace(session) if session in sandbox.sessions() else None
         warnings = tuple(finding.message for finding in verdict.findings if finding.severity == "warn")
-        return render(outcome, budget_tokens=self.result_tokens, workspace=workspace, notes=warnings[:3])
+        notes = (*dict.fromkeys(passage.notes), *warnings[:3])
+        return render(outcome, budget_tokens=self.result_tokens, workspace=workspace, guard=guard, notes=notes)
 
     async def search(
-        self, query: str, *, detail_level: str = "with_description", server: str | None = None, limit: int = 5
+        self,
+        query: str,
+        *,
+        detail_level: str = "with_description",
+        server: str | None = None,
+        limit: int = 5,
+        principal: str = "local",
     ) -> SearchAnswer:
-        """Tools for the words of `query`, the best first. Raises `InvalidRequest`."""
+        """Tools for the words of `query` that `principal` may use, the best first. Raises `InvalidRequest`."""
         await self._first_lists()
-        return await self.finder.search(query, detail_level=detail_level, server=server, limit=limit)
+        view = self.views.of(self.catalog.snapshot, principal)
+        return await self.finder.search(query, detail_level=detail_level, server=server, limit=limit, view=view)
 
     async def call(
         self,
@@ -142,6 +195,7 @@ class Yard:
         arguments: dict[str, Any],
         *,
         principal: str = "local",
+        execution_id: str | None = None,
         on_progress: OnProgress | None = None,
     ) -> Answer:
         """Call one tool without code: an execution of a single call, recorded as such.
@@ -149,29 +203,49 @@ class Yard:
         Raises:
             UnknownTool: No tool has this name.
             InvalidArguments: The arguments do not fit.
+            CallRefused: The policy or a person said no, or a token or a limit stands in the way.
             UpstreamError: The server or the tool failed.
         """
-        snapshot = await self.snapshot()
+        snapshot = await self.snapshot(principal)
         spec = _find(snapshot, name)
+        session = _session_of(principal, None)
+        guard = await self.guards.of(session)
         await self.store.room()
-        grant = Grant(execution_id=secrets.token_hex(8), principal=principal, session=principal, tools=snapshot.tools)
-        record = self._begin(grant, "", None, snapshot)
+        execution_id = execution_id or secrets.token_hex(8)
+        grant = Grant(execution_id=execution_id, principal=principal, session=session, tools=snapshot.tools)
+        record = self._begin(grant, guard, "", None, snapshot)
         status: RecordStatus = "failed"
         try:
-            answer, _ = await self.broker.call(grant, spec, arguments, number=1, on_progress=on_progress)
+            passage = Passage(guard=guard, on_progress=on_progress)
+            answer, _ = await self.broker.call(grant, spec, arguments, number=1, passage=passage)
             status = "ok"
         except asyncio.CancelledError:
             status = "cancelled"
             raise
         finally:
+            self.broker.end_run(execution_id)
             self._end(record, status, None)
         await self.store.flush()
-        return answer
+        return msgspec.structs.replace(answer, value=await asyncio.to_thread(guard.conceal, answer.value))
 
-    async def snapshot(self) -> Snapshot:
-        """The catalog, once every upstream has had its chance to list its tools."""
+    async def reveal(self, token: str, *, principal: str) -> list[RevealedValue]:
+        """What a token of the principal's own sessions stands for. It is in the audit log before this returns."""
+        found = [
+            each
+            for each in await self.guards.find(token)
+            if each.scope == "gateway" or each.scope.startswith(f"{principal}:")
+        ]
+        scopes = sorted({each.scope for each in found})
+        self.store.audit(
+            AuditEntry(kind="privacy.reveal", principal=principal, body={"token": token[:80], "scopes": scopes})
+        )
+        await self.store.flush()
+        return found
+
+    async def snapshot(self, principal: str | None = None) -> Snapshot:
+        """The catalog, or what `principal` sees of it, once every upstream has had its chance to list its tools."""
         await self._first_lists()
-        return await self.finder.ready()
+        return self.catalog.snapshot if principal is None else self.views.of(self.catalog.snapshot, principal)
 
     async def sandbox(self) -> Sandbox:
         """The sandbox, which is built while the gateway already answers."""
@@ -196,6 +270,7 @@ class Yard:
     def _begin(
         self,
         grant: Grant,
+        guard: Guard,
         code: str,
         context: dict[str, Any] | None,
         snapshot: Snapshot,
@@ -206,32 +281,44 @@ class Yard:
             execution_id=grant.execution_id,
             principal=grant.principal,
             session=grant.session,
-            code=code,
-            context=context,
+            code=guard.conceal(code),
+            context=guard.conceal(context),
             started_at=time.time(),
             catalog_version=snapshot.version,
             background=background,
         )
         self.store.record_start(record)
+        code_sha256 = hashlib.sha256(record.code.encode("utf-8", "surrogatepass")).hexdigest()
+        body = {"code_sha256": code_sha256, "context": record.context, "catalog_version": snapshot.version}
+        self.store.audit(_entry(record, "execution.start", body))
         return record
 
     def _end(self, record: ExecutionRecord, status: RecordStatus, outcome: Outcome | None) -> None:
+        """`outcome` is concealed."""
         self.store.record_end(msgspec.structs.replace(record, ended_at=time.time(), status=status, outcome=outcome))
+        body: dict[str, Any] = {"status": status}
+        if outcome is not None:
+            body["tool_calls"] = outcome.usage.tool_calls
+            body["output_bytes"] = outcome.usage.output_bytes
+            body["result"] = outcome.result
+            if outcome.failure is not None:
+                body["failure"] = {"type": outcome.failure.type, "message": outcome.failure.message}
+        self.store.audit(_entry(record, "execution.end", body))
 
-    def _on_call(self, grant: Grant, snapshot: Snapshot, on_progress: OnProgress | None) -> OnCall:
+    def _on_call(self, grant: Grant, snapshot: Snapshot, passage: Passage) -> OnCall:
         """What answers the calls of one execution: the broker, and the one tool of our own."""
         count = 0
 
         async def on_call(name: str, arguments: dict[str, Any]) -> Any:
             nonlocal count
             if name == "search_tools":
-                answer = await self.finder.search(**_search_arguments(arguments))
+                answer = await self.finder.search(**_search_arguments(arguments), view=snapshot)
                 return [msgspec.to_builtins(hit) for hit in answer.hits]
             count += 1
             number = count
             spec = grant.tools.get(name) or _find(snapshot, name)
             await self.store.room()
-            found, encoded = await self.broker.call(grant, spec, arguments, number=number, on_progress=on_progress)
+            found, encoded = await self.broker.call(grant, spec, arguments, number=number, passage=passage)
             if not found.files:
                 return msgspec.Raw(encoded)
             place = f"files/{grant.execution_id[:8]}-{number}"  # another run of the session must not write over it
@@ -241,6 +328,11 @@ class Yard:
             )
 
         return on_call
+
+    def _policy_of(self, principal: str) -> IsolationPolicy:
+        """The isolation that runs of a principal get: the gateway's, or a stricter one of its own."""
+        scope = self.scopes.get(principal)
+        return self.policy if scope is None or scope.level is None else self.levels[scope.level]
 
     def _limits(self, request: ExecuteRequest) -> Limits:
         if request.language not in ("python", "python3"):
@@ -253,14 +345,57 @@ class Yard:
         return Limits(wall_seconds=seconds, inline_bytes=preview_bytes(self.result_tokens))
 
     def _tool_names(self, snapshot: Snapshot) -> ToolNames:
-        if self._names is None or self._names[0] != snapshot.version:
+        names = self._names.get(snapshot.version)
+        if names is None:
             functions = {name: (spec.module, spec.function) for name, spec in snapshot.tools.items()}
             names = ToolNames(frozenset(functions), functions, lambda name: snapshot.find(name) is not None)
-            self._names = (snapshot.version, names)
-        return self._names[1]
+            self._names = {**dict(list(self._names.items())[-_VIEWS_KEPT:]), snapshot.version: names}
+        return names
 
     async def _first_lists(self) -> None:
         await self.finder.listed(_FIRST_LIST_SECONDS)
+
+
+@contextlib.contextmanager
+def _concealing(listen: OnOutput | None, guard: Guard) -> Iterator[OnOutput | None]:
+    """What passes output on to `listen` with nothing private in it."""
+    if listen is None or guard.is_off:
+        yield listen
+        return
+    stream = guard.stream()
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle | None = None
+
+    def pass_on(text: str) -> None:
+        if text:
+            listen(text)
+
+    def take(text: str) -> None:
+        nonlocal timer
+        if timer is not None:
+            timer.cancel()
+        pass_on(stream.add(text))
+        timer = loop.call_later(_QUIET_SECONDS, lambda: pass_on(stream.flush()))
+
+    try:
+        yield take
+    finally:
+        if timer is not None:
+            timer.cancel()
+    pass_on(stream.close())
+
+
+async def _concealed(outcome: Outcome, guard: Guard) -> Outcome:
+    """The outcome as anybody may see it. Much output is looked through in a thread, so that others go on."""
+    if len(outcome.output) > _MUCH_OUTPUT or outcome.spill is not None:
+        return await asyncio.to_thread(conceal_outcome, outcome, guard)
+    return conceal_outcome(outcome, guard)
+
+
+def _entry(record: ExecutionRecord, kind: str, body: dict[str, Any]) -> AuditEntry:
+    return AuditEntry(
+        kind=kind, principal=record.principal, session=record.session, execution_id=record.execution_id, body=body
+    )
 
 
 def _session_of(principal: str, session: str | None) -> str:

@@ -1,0 +1,59 @@
+"""A guard for each session, over the one vault."""
+
+import hashlib
+import hmac
+from collections import OrderedDict
+from functools import partial
+from typing import Literal
+
+from toolyard.privacy.guard import Guard, Privacy
+from toolyard.privacy.vault import RevealedValue, Vault
+
+__all__ = ("Guards",)
+
+_KEPT = 256
+"""Guards whose memory of what they saw is kept; the vault remembers the tokens of all."""
+
+
+class Guards:
+    """Makes guards. A session that comes back meets the one that knows what it has seen."""
+
+    def __init__(
+        self, privacy: Privacy, vault: Vault | None, *, scope: Literal["session", "gateway"], secret: bytes
+    ) -> None:
+        self._privacy = privacy
+        self._vault = vault
+        self._scope = scope
+        self._secret = secret
+        self._known: OrderedDict[str, tuple[tuple[str, int], Guard]] = OrderedDict()
+
+    async def of(self, session: str) -> Guard:
+        """The guard of a session, which is called `principal:name`.
+
+        Raises:
+            VaultError: What the vault holds for it cannot be opened.
+            StoreError: The store cannot be read.
+        """
+        if self._vault is None:
+            return Guard(self._privacy, None)
+        name = session if self._scope == "session" else "gateway"
+        scope = await self._vault.lately(name)
+        state = (scope.id, scope.erasures)
+        known = self._known.get(name)
+        if known is None or known[0] != state or known[1].scope is not scope:
+            # New, or something was erased: then the memory of it must go too.
+            refresh = partial(self._vault.scope, name)
+            known = self._known[name] = (state, Guard(self._privacy, scope, refresh=refresh))
+        self._known.move_to_end(name)
+        guard = known[1]
+        while len(self._known) > _KEPT:
+            self._known.popitem(last=False)
+        return guard
+
+    async def find(self, token: str) -> list[RevealedValue]:
+        """What a token stands for, in every scope that has it."""
+        return [] if self._vault is None else await self._vault.find(token)
+
+    def digest(self, data: bytes) -> str:
+        """A keyed digest: it says whether two things are the same, and nothing about what they are."""
+        return hmac.new(self._secret, data, hashlib.sha256).hexdigest()
