@@ -14,7 +14,7 @@ import msgspec
 
 from toolyard.broker.ask_text import refusal
 from toolyard.broker.policy import PolicySettings
-from toolyard.errors import ApprovalRefused, StoreError, UnknownApproval
+from toolyard.errors import ApprovalRefused, InvalidRequest, StoreError, UnknownApproval
 from toolyard.store import Store
 from toolyard.values import Answered, Approval, Ask, AuditEntry
 
@@ -91,8 +91,11 @@ class Approvals:
 
         Raises:
             UnknownApproval: No such ask waits; it says what became of it.
+            InvalidRequest: The policy lets no operator answer.
             StoreError: The answer could not be kept.
         """
+        if not self.settings.operators and approval.channel in ("cli", "http"):
+            raise InvalidRequest("policy.operators is false: only the person at the client may answer.")
         held = await self._store.approvals.settle(ask_id, approval)
         if held is None:
             raise UnknownApproval(f"No approval {ask_id!r} waits. List those that do with `toolyard approvals`.")

@@ -27,7 +27,7 @@ _COMMANDS = {
     "run": "Run Python code in the sandbox.",
     "search": "Find tools of all configured servers by what you want to do.",
     "serve": "Serve all configured MCP servers as one.",
-    "token": "Make a token for a client over HTTP, and the lines that let it in.",
+    "token": "Make a token for a client called NAME, and the lines of toolyard.toml that let it in.",
     "tools": "List the tools of all configured servers.",
 }
 """Each is the function of the same name in the module of the same name."""

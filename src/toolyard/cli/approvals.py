@@ -37,7 +37,7 @@ _reason = click.option("--reason", default="", help="Told to the agent, and kept
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
 @click.pass_context
 def approvals(ctx: click.Context, *, config: Path | None, as_json: bool) -> int:
-    """List the calls that wait for approval, and those that are approved always."""
+    """List and answer the calls that wait for approval."""
     if ctx.invoked_subcommand is not None:
         return 0
     waiting, remembered = _with_store(config, _read)

@@ -127,10 +127,12 @@ async def _count_toolyard(agent: Client, rows: list[dict[str, Any]]) -> dict[str
     found = await agent.call_tool("search_tools", {"query": _QUERY})
     done = await agent.call_tool("execute_code", {"code": _TASK})
     bills = Counter((row["employee"], row["merchant"], row["amount"]) for row in rows)
-    repeated = [[*bill, times] for bill, times in bills.items() if times > 2]
-    expected = f"{len(rows)} expenses\nresult:\n{msgspec.json.encode(repeated).decode()}"
-    if done.is_error or expected not in text_of(done):
-        raise SandboxBroken(f"The task came to {text_of(done)!r}, not to {expected!r}.")
+    # Who it was, the agent sees as a token.
+    repeated = [[merchant, amount, times] for (_, merchant, amount), times in bills.items() if times > 2]
+    output, _, result = text_of(done).partition("\nresult:\n")
+    found_out = [bill[1:] for bill in msgspec.json.decode(result)] if not done.is_error and result else []
+    if not output.endswith(f"\n{len(rows)} expenses") or found_out != repeated:
+        raise SandboxBroken(f"The task came to {text_of(done)!r}, not to {repeated!r}.")
     return {
         "definitions": sum(definition_tokens(tool.name, tool.description or "", tool.input_schema) for tool in surface),
         "instructions": tokens.count(agent.instructions or ""),

@@ -1,6 +1,6 @@
 """What the vault keeps, sealed: the secrets of a scope under a master key, each value under its scope's own key.
 
-Invariant of this file, marked for security review: nothing that it hands to a storage can be read, moved to another
+Marked for security review. The invariant: nothing that this file hands to a storage can be read, moved to another
 place or changed without the keys. AES-256-GCM with random nonces; what a row stands for is authenticated with it.
 """
 
