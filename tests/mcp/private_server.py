@@ -37,9 +37,9 @@ URI = f"crm://people/{EMAIL}"
 TOOLS = ("get_person", "send_mail", "forge", "fail", "refuse", "talk", "drop_everything")
 
 
-def encoded(words: str) -> str:
+def encoded(words: str, encoding: str = "utf-8") -> str:
     """Base64 of a text."""
-    return base64.b64encode(words.encode()).decode()
+    return base64.b64encode(words.encode(encoding)).decode()
 
 
 def resource() -> Json:
@@ -104,6 +104,7 @@ class Private:
             text(WORDS),
             {"type": "resource", "resource": contents},
             {"type": "resource", "resource": blob},
+            {"type": "resource", "resource": {"uri": "crm://wide", "blob": encoded(WORDS, "utf-16")}},
             {"type": "resource_link", **resource()},
             {"type": "image", "data": png(), "mimeType": "image/png", "annotations": {"audience": ["user"]}},
         ]

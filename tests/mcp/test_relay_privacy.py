@@ -68,7 +68,7 @@ async def test_structured_copy_and_text_have_the_same_tokens(tmp_path: Path, mod
     async with relay(tmp_path, crm(tmp_path, upstream_era)) as (url, _), Client(url, mode=mode) as client:
         result = await client.call_tool("get_person", {})
     person: Any = result.structured_content
-    json_text, prose, embedded, blob, link, image = (block.model_dump(exclude_none=True) for block in result.content)
+    json_text, prose, embedded, blob, _, link, image = (block.model_dump(exclude_none=True) for block in result.content)
 
     assert person.keys() == PERSON.keys()
     assert [TOKEN.fullmatch(value) is not None for value in person.values()] == [True] * len(person)
@@ -118,6 +118,45 @@ async def test_news_of_a_resource_come_under_the_address_that_the_client_knows(
     assert event.uri == known  # type: ignore[union-attr]
 
 
+@ERAS
+@UPSTREAM_ERAS
+async def test_echo_of_what_a_call_handed_over_is_concealed_however_short(
+    tmp_path: Path, mode: str, upstream_era: str
+) -> None:
+    """A word that says nothing by itself is private while it is in the arguments: in answers, errors and progress."""
+    said: list[str | None] = []
+
+    async def list_tools(ctx: Context, params: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[types.Tool(name="pay", input_schema={"type": "object"})])
+
+    async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+        word = (params.arguments or {}).get("with", "")
+        await ctx.session.report_progress(1, 2, f"Paying with {word}")
+        if (params.arguments or {}).get("fails"):
+            raise MCPError(-32010, f"Not {word}.", [word])
+        text = types.TextContent(text=f"Paid with {word}.")
+        return types.CallToolResult(content=[text], structured_content={"password": "May", "used": word})
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        said.append(message)
+
+    server: Server[Any] = Server("bank", version="1", on_list_tools=list_tools, on_call_tool=call_tool)
+    async with (
+        relay(tmp_path, lambda _: memory(server, upstream_era)) as (url, _),
+        Client(url, mode=mode) as client,
+    ):
+        first: Any = (await client.call_tool("pay", {})).structured_content
+        token = first["password"]
+        paid = await client.call_tool("pay", {"with": token}, progress_callback=hear)
+        with pytest.raises(MCPError) as refused:
+            await client.call_tool("pay", {"with": token, "fails": True})
+
+    assert paid.content == [types.TextContent(text=f"Paid with {token}.")]
+    assert paid.structured_content == {"password": token, "used": token}
+    assert (refused.value.message, refused.value.data) == (f"Not {token}.", [token])
+    assert said == [f"Paying with {token}"]
+
+
 async def test_with_privacy_off_everything_passes_as_it_came(tmp_path: Path) -> None:
     """Private or not, and what only looks like a token too."""
     words = f"{EMAIL} __PII_email_0123456789ab__"
@@ -144,8 +183,8 @@ async def test_rule_for_an_upstream_holds_for_its_resources_too(tmp_path: Path) 
         relay(tmp_path, crm(tmp_path), *upstreams, privacy=privacy) as (url, _),
         Client(url) as client,
     ):
-        private = await client.call_tool("mcp__erp__fail", {})
         resources = [str(each.uri) for each in (await client.list_resources()).resources]
+        private = await client.call_tool("mcp__erp__fail", {})
 
     assert EMAIL not in str(private)
     assert resources == [URI]

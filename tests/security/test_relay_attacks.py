@@ -38,7 +38,8 @@ def planted_in(text: str) -> list[str]:
     """The planted values that appear in a text, whatever their case, spacing or encoding in base64."""
     runs = re.findall(r"(?:[A-Za-z0-9+/]{4}){4,}(?:[A-Za-z0-9+/]{2,3}={1,2})?", text)
     decoded = [base64.b64decode(run) for run in runs]
-    every = "\n".join((text, *(each.decode("utf-8", "replace") for each in decoded))).casefold()
+    readings = [each.decode(encoding, "replace") for each in decoded for encoding in ("utf-8", "utf-16")]
+    every = "\n".join((text, *readings)).casefold()
     tight = re.sub(r"[\s-]", "", every)
     return [v for v in PERSON.values() if v.casefold() in every or re.sub(r"[\s-]", "", v.casefold()) in tight]
 

@@ -7,7 +7,7 @@ from starlette.routing import Route
 
 from toolyard.errors import StoreError, ToolyardError
 from toolyard.serve.mcp import PRINCIPAL
-from toolyard.values import PrincipalScope
+from toolyard.values import AuditEntry, PrincipalScope
 from toolyard.yard import Yard
 
 __all__ = ("routes",)
@@ -34,6 +34,7 @@ def routes(yard: Yard) -> list[Route]:
     async def reveal(request: Request) -> Response:
         principal = request.scope[PRINCIPAL]
         if not scope_of(principal).reveal:
+            yard.store.audit(AuditEntry(kind="privacy.reveal", principal=principal, body={"refused": True}))
             return _refusal(403, f"{principal!r} may not reveal. Set reveal in its http.principals, or use the CLI.")
         try:
             asked = msgspec.json.decode(await request.body(), type=_Reveal)

@@ -7,7 +7,7 @@ merged: tools and prompts get their full names, resources go to the upstream tha
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -161,12 +161,14 @@ class _Relay:
     async def answer(self, ctx: Context, relayed: Callable[["_Relay", Context], Awaitable[Json]]) -> Json:
         """What `relayed` answers to the request with its tokens turned into values."""
         screen = self._carrier.screen(ctx)
-        if ctx.params is not None:
-            ctx = replace(ctx, params=await screen.params(ctx.method, ctx.params))
-        try:
-            return finished(ctx, ctx.method, await relayed(self, ctx))
-        except UpstreamUnavailable as error:
-            raise MCPError(types.INTERNAL_ERROR, await screen.words("", str(error))) from None
+        is_standing = ctx.method == "subscriptions/listen"
+        with nullcontext() if is_standing else screen.sending():
+            if ctx.params is not None:
+                ctx = replace(ctx, params=await screen.params(ctx.method, ctx.params))
+            try:
+                return finished(ctx, ctx.method, await relayed(self, ctx))
+            except UpstreamUnavailable as error:
+                raise MCPError(types.INTERNAL_ERROR, await screen.words("", str(error))) from None
 
     # The greeting, in both eras
 
@@ -319,7 +321,7 @@ class _Relay:
             raise MCPError(types.INVALID_PARAMS, f"No upstream lists the name {asked!r}.")
         given = params.get("arguments") or {}
         self._check_headers(ctx, spec, given)
-        real = await call.screen.guard.reveal_latest(spec, given)
+        real = await call.screen.arguments(spec, given)
         if given:
             params["arguments"] = real
         headers = None

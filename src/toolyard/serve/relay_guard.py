@@ -6,8 +6,10 @@ says is revealed before it is routed. Both happen once: what was revealed is nev
 
 import base64
 import binascii
+import codecs
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 import anyio
@@ -81,6 +83,9 @@ class Screen:
         self._guard: Guard | None = None
         self._guards = guards
         self._places = places
+        self._under_way = 0
+        self._sent: dict[str, str] = {}
+        """What requests under way have handed over, to be found in whatever an upstream says to them."""
 
     @property
     def guard(self) -> Guard:
@@ -102,6 +107,21 @@ class Screen:
             raise MCPError(INTERNAL_ERROR, f"{type(error).__name__}: {error}") from error
 
     # Towards an upstream
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """While a request is under way, no upstream's word shows what was handed over with it, however little it is."""
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._sent = {}
+
+    async def arguments(self, spec: ToolSpec, arguments: Json) -> Json:
+        """A tool's arguments as it gets them. Raises `CallRefused`, such as for a token that is none."""
+        return await self.guard.reveal_latest(spec, arguments, self._sent)
 
     async def params(self, method: str, params: Mapping[str, Any]) -> Json:
         """A client's parameters as an upstream gets them; not a tool's arguments, which go by its schema.
@@ -132,7 +152,7 @@ class Screen:
 
     async def _reveal(self, values: Json) -> Json:
         try:
-            return await self.guard.reveal_latest(self._places.place(""), values)
+            return await self.arguments(self._places.place(""), values)
         except CallRefused as error:
             raise MCPError(INVALID_PARAMS, f"{type(error).__name__}: {error}") from None
 
@@ -181,7 +201,7 @@ class Screen:
             leaves = _leaves(shape, value)
             is_large = len(leaves) > _MANY or _is_large([each for _, each in leaves])
             made = await _run(lambda: self._replace(leaves, spec), is_large=is_large)
-            if all(new == old for new, (_, old) in zip(made, leaves, strict=True)):
+            if all(new is old for new, (_, old) in zip(made, leaves, strict=True)):
                 return value
             rest = iter(made)
             return shape(value, lambda *_: next(rest))
@@ -198,7 +218,7 @@ class Screen:
         return made
 
     def _replace_data(self, value: Any, spec: ToolSpec) -> Any:
-        return self.guard.conceal_admitted(spec, self.guard.admit(spec, value))
+        return self.guard.conceal_admitted(spec, self.guard.admit(spec, value, sent=self._sent))
 
     def _replace_uri(self, value: str, spec: ToolSpec) -> str:
         """An address that leads back to exactly itself: all but its scheme as one token."""
@@ -212,11 +232,16 @@ class Screen:
     def _replace_blob(self, value: str, spec: ToolSpec) -> str:
         """Base64 of a text as base64 of a text that may leave; anything else is no text and stays."""
         try:
-            text = base64.b64decode(value).decode()
-        except (binascii.Error, UnicodeDecodeError, ValueError):
+            content = base64.b64decode(value)
+        except (binascii.Error, ValueError):
             return value
-        found = self._replace_data(text, spec)
-        return value if found == text else base64.b64encode(str(found).encode()).decode()
+        found = self.guard.admit_file(spec, content, sent=self._sent)
+        encoding = "utf-16" if found.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
+        with suppress(UnicodeDecodeError):
+            text = found.decode(encoding)
+            shown = self.guard.conceal_admitted(spec, text)
+            found = found if shown is text else str(shown).encode(encoding)
+        return value if found == content else base64.b64encode(found).decode()
 
     def _replace_form(self, value: str, spec: ToolSpec) -> str:
         """A text of a form. What only looks like a name stays: one of many choices cannot be told from a person's."""
