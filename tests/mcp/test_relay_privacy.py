@@ -2,12 +2,14 @@
 
 import asyncio
 import base64
+import copy
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import mcp_types as types
 import pytest
 from mcp import Client
@@ -22,6 +24,7 @@ from toolyard.config import Config
 from toolyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig
 from toolyard.privacy.span import TOKEN
 from toolyard.serve.relay import build_relay, transports
+from toolyard.serve.relay_shapes import loosened
 from toolyard.values import Approval, Ask, UpstreamConfig
 from toolyard.yard.opening import Border, open_border
 
@@ -413,3 +416,28 @@ async def test_every_call_is_in_the_audit_log_before_its_answer(tmp_path: Path, 
     assert entries[0].body["answer_bytes"] > 0
     assert [entry.body["error"] is None for entry in entries] == [True, True, False, False]
     assert [value for value in PERSON.values() if value in str(entries)] == []
+
+
+def test_a_tokens_place_in_an_output_schema_takes_text() -> None:
+    """A client that checks what it gets takes a token where the tool promised a number or a certain form."""
+    schema = {
+        "type": "object",
+        "properties": {
+            "phone": {"type": "integer", "minimum": 1},
+            "mail": {"type": "string", "format": "email", "maxLength": 40},
+            "rows": {"type": "array", "items": {"$ref": "#/$defs/row"}},
+            "open": {"type": "boolean"},
+        },
+        "$defs": {"row": {"anyOf": [{"type": ["number", "null"]}, {"type": "string", "pattern": "^x"}]}},
+        "required": ["phone"],
+        "additionalProperties": False,
+    }
+    before = copy.deepcopy(schema)
+
+    loose = loosened(schema)
+
+    token = "__PII_phone_0123456789ab__"
+    assert schema == before
+    assert jsonschema_rs.is_valid(loose, {"phone": token, "mail": token, "rows": [token, 3, None], "open": True})
+    assert not jsonschema_rs.is_valid(loose, {"phone": token, "open": token})
+    assert not jsonschema_rs.is_valid(loose, {"mail": token})

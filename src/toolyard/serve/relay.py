@@ -34,6 +34,7 @@ from toolyard.serve.relay_carry import Carrier, Context, connection_of, finished
 from toolyard.serve.relay_guard import Screens
 from toolyard.serve.relay_links import Json, Link, Links, Transport, untracked
 from toolyard.serve.relay_routes import LISTS, Routes, hints, merged_capabilities, opened_cursor, sealed_cursor
+from toolyard.serve.relay_shapes import loosened
 from toolyard.serve.relay_streams import FLAGS, follow_all
 from toolyard.values import ToolSpec, UpstreamConfig
 from toolyard.yard.opening import Border
@@ -270,7 +271,14 @@ class _Relay:
             return await screen.resources(upstream, page)
         if method == "tools/list":
             tools = [tool for tool in page["tools"] if not self._is_hidden(screen.principal, tool["name"])]
-            if len(tools) < len(page["tools"]):
+            is_less = len(tools) < len(page["tools"])
+            if not screen.guard.is_off:
+                tools = [
+                    {**tool, "outputSchema": loosened(tool["outputSchema"])} if "outputSchema" in tool else tool
+                    for tool in tools
+                ]
+                page = {**page, "tools": tools}
+            if is_less:
                 return {**page, "tools": tools, **({"cacheScope": "private"} if "cacheScope" in page else {})}
         return page
 

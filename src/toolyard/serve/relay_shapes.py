@@ -17,7 +17,16 @@ from mcp_types import (
     SERVER_INFO_META_KEY,
 )
 
-__all__ = ("ERROR_DATA", "RESOURCES", "Leaf", "Shape", "notification_shape", "request_shape", "result_shape")
+__all__ = (
+    "ERROR_DATA",
+    "RESOURCES",
+    "Leaf",
+    "Shape",
+    "loosened",
+    "notification_shape",
+    "request_shape",
+    "result_shape",
+)
 
 Leaf = Callable[[str, Any], Any]
 Shape = Callable[[Any, Leaf], Any]
@@ -216,6 +225,14 @@ ERROR_DATA = _fields(
 )
 
 
+_SCHEMA_LEVELS = 64
+_OF_TEXT = frozenset({"format", "pattern", "minLength", "maxLength", "contentEncoding", "contentMediaType"})
+_IN_SCHEMA = frozenset(
+    "items prefixItems additionalProperties anyOf oneOf allOf not if then else contains unevaluatedProperties".split()
+)
+_OF_SCHEMAS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+
+
 def result_shape(method: str) -> Shape:
     """The shape of the result of a request to an upstream."""
     return _RESULTS.get(method, _ANY_RESULT)
@@ -229,6 +246,28 @@ def request_shape(method: str) -> Shape:
 def notification_shape(method: str) -> Shape:
     """The shape of the parameters of an upstream's notification."""
     return _NOTIFICATIONS.get(method, _ANY_PARAMS)
+
+
+def loosened(schema: Any, levels: int = _SCHEMA_LEVELS) -> Any:
+    """An output schema that a token fits too, wherever it stands for a text or a number.
+
+    Clients check what they get against it. What is nested deeper than anybody nests is left as it is.
+    """
+    if isinstance(schema, list):
+        return [loosened(each, levels) for each in schema]
+    if not isinstance(schema, dict) or not levels:
+        return schema
+    found = {key: each for key, each in schema.items() if key not in _OF_TEXT}
+    for key in _IN_SCHEMA & found.keys():
+        found[key] = loosened(found[key], levels - 1)
+    for key in _OF_SCHEMAS & found.keys():
+        if isinstance(found[key], dict):
+            found[key] = {name: loosened(each, levels - 1) for name, each in found[key].items()}
+    kinds = found.get("type")
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    if not {"integer", "number"}.isdisjoint(kind for kind in kinds if isinstance(kind, str)):
+        found["type"] = [*kinds, *(["string"] if "string" not in kinds else [])]
+    return found
 
 
 _ANY_RESULT = _fields(_IN_RESULT)

@@ -109,10 +109,11 @@ async def open_yard(
             stack.push_async_callback(_abandon, sandbox)
             loading = asyncio.create_task(asyncio.to_thread(tokens.load))
             stack.push_async_callback(_abandon, loading)
+        guards = await _open_guards(config, privacy, store)
         yard = Yard(
             policy=policy,
             rules=rules,
-            guards=await _open_guards(config, privacy, store),
+            guards=guards,
             approvals=Approvals(store, config.policy),
             scopes=scopes,
             levels=levels,
@@ -125,8 +126,7 @@ async def open_yard(
         )
         stack.push_async_callback(yard.close)
         if with_sandbox:
-            await _record_start(config, rules, store)
-            stack.callback(store.audit, AuditEntry(kind="gateway.stop", principal="local"))
+            await _begin(config, rules, store, guards, stack)
         if config.discovery.semantic:
             meaning = asyncio.create_task(_load_meaning(finder, store))
             stack.push_async_callback(_abandon, meaning)
@@ -148,8 +148,9 @@ async def open_border(config: Config, *, preset: Preset = "open") -> AsyncIterat
     """The border of the config, over its store. It raises what `open_yard` does, which see for `preset`."""
     policy = Policy(config.policy, preset=config.policy.preset or preset, trusted=config.trusted)
     privacy = build_privacy(config.privacy)
-    async with open_store(config.store.path) as store:
+    async with open_store(config.store.path) as store, contextlib.AsyncExitStack() as stack:
         guards = await _open_guards(config, privacy, store)
+        await _begin(config, policy, store, guards, stack)
         yield Border(guards=guards, policy=policy, approvals=Approvals(store, config.policy), store=store)
 
 
@@ -197,10 +198,17 @@ async def _open_guards(config: Config, privacy: Privacy, store: Store) -> Guards
     load = partial(load_keys, settings.key, folder=folder, environment_value=settings.vault_key)
     keys = await asyncio.to_thread(load)
     vault = None
-    if settings.mode != "off":
+    if not privacy.is_off:
         vault = Vault(keys, store.vault, expires_seconds=settings.expires_seconds, reload_keys=load)
     secret = hmac.digest(keys.all()[0], b"toolyard digests of arguments", "sha256")
     return Guards(privacy, vault, scope=settings.scope, secret=secret)
+
+
+async def _begin(config: Config, rules: Policy, store: Store, guards: Guards, stack: contextlib.AsyncExitStack) -> None:
+    """Be a gateway until the stack is closed: say so in the audit log, and let go of what has expired."""
+    await _record_start(config, rules, store)
+    stack.callback(store.audit, AuditEntry(kind="gateway.stop", principal="local"))
+    stack.push_async_callback(_abandon, asyncio.create_task(guards.expire()))
 
 
 async def _record_start(config: Config, rules: Policy, store: Store) -> None:
