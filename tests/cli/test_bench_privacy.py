@@ -41,7 +41,10 @@ def data(tmp_path: Path) -> Path:
             document(2, '{"first_name": "Ron", "country": "Chile"}', ("Ron", "PERSON"), ("Chile", "LOCATION")),
         ],
         csv_users=[document(1, "first_name,last_name\nUla,Holt\n", ("Ula", "PERSON"))],
-        text_notes=[document(1, "Write to ula@holt.example.", ("ula@holt.example", "EMAIL"))],
+        text_notes=[
+            document(1, "Write to ula@holt.example.", ("ula@holt.example", "EMAIL")),
+            document(2, "Paid with 4111****1111 by Ula.", ("4111****1111", "CREDIT_CARD"), ("Ula", "PERSON")),
+        ],
         neg_plans=[document(1, "plan,price\ngold,12\nsilver,9\n" * 100)],
     )
     secret = document(
@@ -62,6 +65,7 @@ def test_figures_are_those_of_the_data(toolyard: Command, data: Path) -> None:
     assert figures["recall_rows"] == pytest.approx(5 / 6)
     assert figures["precision_rows"] == pytest.approx(5 / 6)
     assert figures["recall_prose_checkable"] == 1.0
+    assert figures["recall_prose_by_type"] == {"CREDIT_CARD": 0.0, "EMAIL": 1.0, "PERSON": 0.0}
     assert figures["recall_secrets_overlap"] == 1.0
     assert figures["false_positives_per_kb"] == 0.0
     assert figures["mb_per_second"] > 0

@@ -55,3 +55,16 @@ def test_scan_of_a_missing_file_says_so(toolyard: Command, tmp_path: Path) -> No
         done.stderr
         == f"error: {str(missing)!r} cannot be read: No such file or directory. Name a file that can, or -.\n"
     )
+
+
+def test_the_configs_own_patterns_and_allowed_values_count(toolyard: Command, tmp_path: Path) -> None:
+    """What a gateway with this configuration would conceal is shown, and nothing else."""
+    config = tmp_path / "toolyard.toml"
+    config.write_text("[privacy]\nallow = ['*@ours.org']\n[privacy.patterns]\nbadge = 'B-[0-9]{4}'\n", encoding="utf-8")
+    file = tmp_path / "text.txt"
+    file.write_text("Badge B-1234, write to ana@ours.org or bea@theirs.org.", encoding="utf-8")
+
+    done = toolyard("privacy", "scan", str(file), "--config", str(config), "--json")
+
+    found = {each["type"]: each["count"] for each in json.loads(done.stdout)["found"]}
+    assert found == {"badge": 1, "email": 1}

@@ -688,4 +688,19 @@ BUSINESS: dict[str, Any] = {
     ),
     "config file": "host: gateway.internal\nport: 8080\nname: gateway\nlog_level: info\nretries: 3\n",
     "plain prose": "The release went out on Monday. Latency fell by 12 percent; the error budget holds.",
+    "wrapped prose": "Keep the user name, email address, and\nphone number, which are kept, in\none table, a file, x\n",
+    "python code": "def f(user):\n    password = os.environ['DB']\n    first_name = get_name(user)\n    mail: str\n",
+    "typescript code": "interface User {\n  firstName: string;\n  email?: string;\n  phone: Phone[];\n}\n",
+    "template": "Dear {{name}},\nfirst_name: {{first_name}}\nemail=${EMAIL}\nphone=<phone>\n",
+    "markdown documentation": "## Fields\n\n- **email**: required\n- **phone**: optional\n- **password**: string\n",
+    "tool list": [
+        {"name": "get_user", "description": "Get a user's first name by email.", "inputSchema": {"type": "object"}}
+    ],
+    "dimension tables": {"columns": ["region", "units"], "rows": [["North", 12], ["South", 9]]},
+    "http headers": {
+        "headers": {"content-type": "application/json", "date": "Mon, 01 Jan 2024 00:00:00 GMT", "server": "nginx"}
+    },
+    "openapi": {
+        "paths": {"/users": {"get": {"parameters": [{"name": "email", "in": "query", "schema": {"type": "string"}}]}}}
+    },
 }

@@ -23,17 +23,29 @@ def test_words_are_split_at_capitals_digits_and_accents() -> None:
 
 
 SURE = {
-    "person": """first_name vorname Nachname prenom apellido1 cognome sobrenome achternaam imie fornamn efternavn etunimi
+    "person": """first_name vorname Nachname prenom apellido1 cognome sobrenome achternaam imie fornamn efternavn
+        etunimi
         soyadi 氏名 姓名 성명 фамилия customerFirstName CUST_LNAME MothersMaiden cardholder_name nomFamille kontoinhaber
         customerfirstname お客様氏名 middleInitial first_nm""",
-    "email": "email eMail E-Mail-Adresse emailAddress correo_electronico courriel epost sahkoposti 邮箱 メールアドレス work_email email2",
-    "phone": "phone tel Telefon mobileNo telefono_movil celular numero_de_telefone telefoonnummer puhelin 電話番号 手机号 contact_no",
-    "address": "street Strasse StreetAddress address_line_1 addr2 hausnummer calle rua ulica gatuadress katuosoite 住所 地址 адрес",
-    "date_of_birth": "dob birthDate date_of_birth Geburtsdatum fecha_nacimiento DataDeNascimento geboortedatum 生年月日 birth_year",
+    "email": """
+        email eMail E-Mail-Adresse emailAddress correo_electronico courriel epost sahkoposti 邮箱 メールアドレス
+        work_email email2""",
+    "phone": """
+        phone tel Telefon mobileNo telefono_movil celular numero_de_telefone telefoonnummer puhelin 電話番号
+        手机号 contact_no""",
+    "address": """
+        street Strasse StreetAddress address_line_1 addr2 hausnummer calle rua ulica gatuadress katuosoite 住所
+        地址 адрес""",
+    "date_of_birth": """
+        dob birthDate date_of_birth Geburtsdatum fecha_nacimiento DataDeNascimento geboortedatum 生年月日
+        birth_year""",
     "username": "username userName login screen_name benutzername gebruikersnaam twitterHandle 用户名",
-    "password": "password passwd user_pwd passphrase Kennwort mot_de_passe contraseña senha wachtwoord haslo 密码 confirm_password",
+    "password": """
+        password passwd user_pwd passphrase Kennwort mot_de_passe contraseña senha wachtwoord haslo 密码
+        confirm_password""",
     "ssn": "ssn SSN social_security_number ssnLast4",
-    "national_id": "national_id NationalID dni cpf pesel personnummer bsn codice_fiscale aadhaar tc_kimlik_no 身份证号 nino",
+    "national_id": """
+        national_id NationalID dni cpf pesel personnummer bsn codice_fiscale aadhaar tc_kimlik_no 身份证号 nino""",
     "tax_id": "tax_id ein vatNumber steuernummer partita_iva nip",
     "passport": "passport_no passportNumber reisepassnummer numero_pasaporte 护照号码",
     "driver_license": "drivers_license driving_licence_number license_plate kennzeichen",

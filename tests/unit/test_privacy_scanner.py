@@ -23,13 +23,11 @@ class Tokens:
     """The same token for the same value, as a vault gives them."""
 
     def __init__(self) -> None:
-        self.values: dict[str, Any] = {}
+        self._known: dict[tuple[str, Any], str] = {}
 
     def replace(self, kind: str, value: str | float) -> str:
         """The token of a value."""
-        token = f"__PII_{kind}_{abs(hash((kind, value))) % 16**12:012x}__"
-        self.values[token] = value
-        return token
+        return self._known.setdefault((kind, value), f"__PII_{kind}_{len(self._known):012x}__")
 
 
 def private(scanner: Scanner, value: Any, **options: Any) -> dict[str, list[Any]]:
@@ -162,6 +160,15 @@ def test_an_address_is_an_email_in_whatever_field_it_stands() -> None:
     """The same token wherever it stands."""
     data = {"username": "ula@holt.example", "login": "ula@holt.example", "note": "to ula@holt.example"}
     assert private(Scanner(), data) == {"email": ["ula@holt.example"] * 3}
+
+
+def test_each_address_of_a_list_has_its_own_token() -> None:
+    """So that code can write to each; the names beside them are persons."""
+    data = {"emails": 'Ann Lee <ann@lee.example>, bo@lee.example; "Day, Kim" <kim@day.example>, nobody'}
+    assert Scanner().conceal(data, lambda kind, value: f"[{kind} {value}]") == {
+        "emails": "[person Ann Lee] <[email ann@lee.example]>, [email bo@lee.example]; "
+        '"[email Day], [person Kim]" <[email kim@day.example]>, [email nobody]'
+    }
 
 
 def test_spaces_around_a_value_stay_outside() -> None:
@@ -422,7 +429,7 @@ DATA = st.recursive(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, derandomize=True)
 @given(DATA)
 def test_any_data_is_judged_alike_as_data_and_as_text(data: Any) -> None:
     """And concealing what was concealed finds nothing new."""
@@ -438,7 +445,7 @@ def test_any_data_is_judged_alike_as_data_and_as_text(data: Any) -> None:
     assert scanner.conceal(concealed, tokens.replace) == concealed
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, derandomize=True)
 @given(st.lists(TEXT | WORDS | st.sampled_from(list('{}[]",:=|\n\t;<> \\')), max_size=30).map("".join))
 def test_any_text_is_read_without_failure(text: str) -> None:
     """Spans are in order, inside the text, apart from each other and from tokens."""

@@ -31,7 +31,8 @@ TEXTS: dict[str, tuple[str, list[tuple[str, str]]]] = {
     ),
     "tabs": ("name\temail\nAnn Walsh\tann@walsh.example\n", [("person", "Ann Walsh"), ("email", "ann@walsh.example")]),
     "psql": (
-        " id | first_name | visits\n----+------------+--------\n  1 | Ann Lee    |      4\n  2 | Jo         |      9\n(2 rows)\n",
+        " id | first_name | visits\n----+------------+--------\n"
+        "  1 | Ann Lee    |      4\n  2 | Jo         |      9\n(2 rows)\n",
         [("person", "Ann Lee"), ("person", "Jo")],
     ),
     "mysql": (
@@ -44,7 +45,8 @@ TEXTS: dict[str, tuple[str, list[tuple[str, str]]]] = {
         [("person", "Ula Holt"), ("email", "ula@holt.example")],
     ),
     "frame": (
-        "   id first_name      city             email\n0   1       Ula    Berlin   ula@one.example\n1   2       Bob  New York   bob@two.example\n",
+        "   id first_name      city             email\n"
+        "0   1       Ula    Berlin   ula@one.example\n1   2       Bob  New York   bob@two.example\n",
         [
             ("person", "Ula"),
             ("address", "Berlin"),
@@ -55,7 +57,8 @@ TEXTS: dict[str, tuple[str, list[tuple[str, str]]]] = {
         ],
     ),
     "aligned": (
-        "First name    Phone           Plan\nUla           030 555 0101    gold\nRon Lee       030 555 0102    silver\n",
+        "First name    Phone           Plan\nUla           030 555 0101    gold\n"
+        "Ron Lee       030 555 0102    silver\n",
         [("person", "Ula"), ("phone", "030 555 0101"), ("person", "Ron Lee"), ("phone", "030 555 0102")],
     ),
     "lines": (
@@ -66,9 +69,14 @@ TEXTS: dict[str, tuple[str, list[tuple[str, str]]]] = {
         "Customer: Ula Holt, Phone: 030 12345, City: Bonn\n",
         [("person", "Ula Holt"), ("phone", "030 12345"), ("address", "Bonn")],
     ),
+    "one line without spaces": (
+        "SSN:536-22-8145;DOB:1990-01-01",
+        [("ssn", "536-22-8145"), ("date_of_birth", "1990-01-01")],
+    ),
     "bold lines": ("**First name:** Ula\n- **Phone**: 030 555 1234\n", [("person", "Ula"), ("phone", "030 555 1234")]),
     "yaml": (
-        "customer:\n  first_name: Ula\n  address:\n    street: Elm Way 3\n    city: Bonn\norder:\n  id: 5\n  name: Blue Chair\n",
+        "customer:\n  first_name: Ula\n  address:\n    street: Elm Way 3\n"
+        "    city: Bonn\norder:\n  id: 5\n  name: Blue Chair\n",
         [("person", "Ula"), ("address", "Elm Way 3"), ("address", "Bonn")],
     ),
     "yaml list": (

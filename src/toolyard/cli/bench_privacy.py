@@ -18,6 +18,7 @@ import msgspec
 
 from toolyard.cli.terminal import columns, plain, screen
 from toolyard.errors import InvalidRequest
+from toolyard.privacy.checks import is_card, is_iban, is_plausible, is_ssn
 from toolyard.privacy.literals import read_literal
 from toolyard.privacy.placed import PlacedText
 from toolyard.privacy.scanner import Scanner, ScanRules
@@ -69,7 +70,16 @@ _LISTED = frozenset(
     USERNAME SECRET NATIONAL_ID US_SSN CRYPTO PASSPORT DRIVER_LICENSE TAX_ID BANK_ACCOUNT MEDICAL_ID""".split()
 )
 """Labels whose recall on rows is promised. Formats that do not exist, firms and plain links are not among them."""
-_CHECKABLE = frozenset("EMAIL CREDIT_CARD IBAN IP_ADDRESS US_SSN MAC_ADDRESS MAC CRYPTO".split())
+_CHECKS: dict[str, Callable[[str], bool]] = {
+    "EMAIL": lambda value: "." in value.rpartition("@")[2],
+    "CREDIT_CARD": is_card,
+    "IBAN": is_iban,
+    "IP_ADDRESS": lambda value: is_plausible("ip", value),
+    "US_SSN": is_ssn,
+    "MAC_ADDRESS": lambda value: is_plausible("mac", value),
+    "CRYPTO": lambda value: is_plausible("wallet", value),
+}
+"""Labels whose values can be told by their form in any sentence. One that fails the check is masked or made up."""
 _MARKS = ("strict", "overlap", "covered")
 
 
@@ -153,7 +163,10 @@ def measure(data: Path) -> dict[str, Any]:
         totals[name.split("_")[0]].merge(tally)
     shown = _figures([totals["csv"], totals["json"]], scanner, rows)
     negative = [document for name, documents in files.items() if name.startswith("neg_") for document in documents]
-    prose = totals["text"].recall(_CHECKABLE)
+    prose = totals["text"].recall(totals["text"].labels)
+    checkable = _checkable(
+        scanner, [each for name, documents in files.items() if name.startswith("text_") for each in documents]
+    )
     secrets = totals["secrets"].recall(["SECRET"], "overlap")
     hidden = {name: [_hide(document) for document in documents] for name, documents in rows.items()}
     tallies = [_tally(scanner, documents) for documents in hidden.values()]
@@ -163,7 +176,8 @@ def measure(data: Path) -> dict[str, Any]:
             _LISTED & {label for total in (totals["csv"], totals["json"]) for label in total.labels}
         ),
         **shown,
-        "recall_prose_checkable": statistics.fmean(prose.values()) if prose else None,
+        "recall_prose_checkable": statistics.fmean(checkable.values()) if checkable else None,
+        "recall_prose_checkable_by_type": checkable,
         "recall_prose_by_type": prose,
         "recall_secrets_overlap": secrets.get("SECRET"),
         "false_positives_per_kb": _per_kilobyte(scanner, negative),
@@ -179,7 +193,7 @@ def show(figures: dict[str, Any]) -> None:
     for label, recall in figures["recall_rows_by_type"].items():
         mark = "" if label in figures["listed_types"] else " (not in the mean)"
         table.add_row(plain(f"recall {label}{mark}"), f"{recall:.3f}", f"{hidden['recall_rows_by_type'][label]:.3f}")
-    for name in ("recall_rows", "precision_rows", "mb_per_second"):
+    for name in ("recall_rows", "precision_rows", "mb_per_second", "ms_per_document"):
         cells = ["none" if each[name] is None else f"{each[name]:.3f}" for each in (figures, hidden)]
         table.add_row(plain(name.replace("_", " ")), *cells, style="bold")
     screen.print(table)
@@ -196,13 +210,15 @@ def _figures(tallies: Iterable[_Tally], scanner: Scanner, rows: dict[str, list[_
     total = _Tally()
     for tally in tallies:
         total.merge(tally)
+    texts = [document.text for documents in rows.values() for document in documents]
     by_type = total.recall(total.labels)
     listed = [recall for label, recall in by_type.items() if label in _LISTED]
     return {
         "recall_rows": statistics.fmean(listed) if listed else None,
         "recall_rows_by_type": by_type,
         "precision_rows": total.precision(),
-        "mb_per_second": _speed(scanner, [each.text for documents in rows.values() for each in documents]),
+        "mb_per_second": _speed(scanner, rows),
+        "ms_per_document": _seconds(lambda: [scanner.find(text) for text in texts]) * 1e3 / len(texts),
     }
 
 
@@ -212,6 +228,23 @@ def _tally(scanner: Scanner, documents: list[_Document]) -> _Tally:
     for document in documents:
         tally.add(document, scanner.find(document.text), present)
     return tally
+
+
+def _checkable(scanner: Scanner, documents: list[_Document]) -> dict[str, float]:
+    """The recall of labels in prose whose values pass the check of their type."""
+    kept = [
+        msgspec.structs.replace(
+            document,
+            spans=[
+                label
+                for label in document.spans
+                if label.type in _CHECKS and _CHECKS[label.type](document.text[label.start : label.end])
+            ],
+        )
+        for document in documents
+    ]
+    tally = _tally(scanner, [document for document in kept if document.spans])
+    return tally.recall(tally.labels)
 
 
 def _negatives(scanner: Scanner, documents: list[_Document]) -> dict[str, Any]:
@@ -224,10 +257,26 @@ def _per_kilobyte(scanner: Scanner, documents: list[_Document]) -> float | None:
     return sum(len(scanner.find(document.text)) for document in documents) / (size / 1024) if size else None
 
 
-def _speed(scanner: Scanner, texts: list[str]) -> float:
-    """Megabytes a second in one thread, the best of a few rounds."""
+def _speed(scanner: Scanner, rows: dict[str, list[_Document]]) -> float:
+    """Megabytes a second in one thread, the best of a few rounds, all rows of a file in one answer."""
+    texts = [text for documents in rows.values() for text in _answers(documents)]
     size = sum(len(text.encode()) for text in texts)
     return max(size / 1e6 / _seconds(lambda: [scanner.find(text) for text in texts]) for _ in range(_ROUNDS))
+
+
+def _answers(documents: list[_Document]) -> Iterator[str]:
+    """The documents as one JSON list, or one CSV for each header there is."""
+    tables: dict[str, list[str]] = defaultdict(list)
+    records = []
+    for document in documents:
+        if document.text.lstrip().startswith(("{", "[")):
+            records.append(document.text)
+        else:
+            header, _, body = document.text.partition("\n")
+            tables[header].append(body.rstrip("\n") + "\n")
+    if records:
+        yield f"[{','.join(records)}]"
+    yield from (f"{header}\n{''.join(bodies)}" for header, bodies in tables.items())
 
 
 def _seconds(call: Callable[[], object]) -> float:

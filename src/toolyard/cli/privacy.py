@@ -10,9 +10,10 @@ import msgspec
 
 from toolyard.cli.privacy_vault import forget, reveal, rotate, status
 from toolyard.cli.terminal import columns, plain, screen, write
+from toolyard.config import load_config
 from toolyard.errors import InvalidRequest
-from toolyard.privacy.scanner import Scanner, ScanRules
 from toolyard.privacy.span import TYPES
+from toolyard.yard.opening import build_privacy
 
 __all__ = ("privacy",)
 
@@ -34,12 +35,20 @@ for _command in (forget, reveal, rotate, status):
 @privacy.command()
 @click.argument("file", metavar="FILE|-")
 @click.option("--all", "all_types", is_flag=True, help="Also types that are left visible unless configured.")
+@click.option(
+    "--config", type=click.Path(path_type=Path), help="A toolyard.toml or a client's file such as .mcp.json."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
-def scan(*, file: str, all_types: bool, as_json: bool) -> None:
-    """Show what would be concealed in FILE, or in standard input if FILE is -: types, counts and masked samples."""
+def scan(*, file: str, all_types: bool, config: Path | None, as_json: bool) -> None:
+    """Show what would be concealed in FILE, or in standard input if FILE is -: types, counts and masked samples.
+
+    Patterns, types and allowed values are those of [privacy] in the configuration. Its modes do not matter here.
+    """
     text = _read(file)
-    scanner = Scanner(ScanRules(types=frozenset(TYPES))) if all_types else Scanner()
-    spans = scanner.find(text)
+    settings = load_config(config).privacy
+    if all_types:
+        settings = msgspec.structs.replace(settings, conceal=tuple(TYPES), reveal=())
+    spans = build_privacy(settings).scanner.find(text)
     counts = Counter(span.type for span in spans)
     samples: dict[str, list[str]] = {name: [] for name in counts}
     for span in spans:

@@ -16,13 +16,18 @@ _KNOWING = frozenset("person email date_of_birth username password".split())
 _INHERITING = frozenset(
     """number value values no nr num primary secondary home work mobile cell office main personal business other
     raw formatted text full e164 national international alt default current line address landline private day
-    evening display content data plain entry""".split()
+    evening display content data plain entry date""".split()
 )
 """Names that say nothing: the field is what its parent is."""
+_REPEATING = {("email", "address?"), ("address", "name?"), ("address", "part?"), ("phone", "phone?")}
+"""Parent and field that mean the parent: `street.name`."""
 _APART = frozenset("type kind use system label status primary default verified id expiry expires country".split())
 """Fields of an address or a name that are no part of it."""
 _POSSIBLE = frozenset("email phone ssn credit_card date_of_birth ip iban bank_account username person".split())
 """Types whose fields must hold at least one value that could be of the type."""
+_NEVER_NUMBERS = frozenset("person person? email iban ip mac organization location url".split())
+_LEAST_DIGITS = {"phone": 5, "ssn": 4, "credit_card": 3, "date_of_birth": 1, "ip": 1, "iban": 2, "bank_account": 4}
+"""How many digits a text of the type has at least."""
 _MIN_DIGITS = {"phone": 5, "ssn": 4, "credit_card": 3, "address": 1, "password": 1, "date_of_birth": 4}
 
 
@@ -38,9 +43,14 @@ def decide(field: Field) -> str:
     if certain:
         if certain not in TYPES:
             return ""
-        if certain in _POSSIBLE and not any(_is_possible(certain, _told(leaf[0])) for leaf in field.leaves):
-            return ""
-        return certain
+        if certain not in _POSSIBLE:
+            return certain
+        for leaf in field.leaves:
+            if _is_possible(certain, _told(leaf[0])):
+                return certain
+        return ""
+    if not kind and len(field.leaves) == 1 and not field.meaning.is_number and not _has_space(field.leaves[0][0]):
+        return ""  # most fields of a single record
     values = _values(field)
     return _RULES.get(kind, _by_values)(field, values) if values else ""
 
@@ -51,17 +61,7 @@ def applies(kind: str, value: Value) -> bool:
         if kind == "person?":
             return is_full_name(value)
         return not shapes.is_blank(value)
-    if isinstance(value, bool) or kind in (
-        "person",
-        "person?",
-        "email",
-        "iban",
-        "ip",
-        "mac",
-        "organization",
-        "location",
-        "url",
-    ):
+    if isinstance(value, bool) or kind in _NEVER_NUMBERS:
         return kind == "text"
     if isinstance(value, float) and not value.is_integer():
         return kind in ("text", "password")
@@ -88,6 +88,10 @@ def _told(value: Value) -> Value:
     return _CONCEALED if isinstance(value, str) and "__" in value and TOKEN.search(value) else value
 
 
+def _has_space(value: Value) -> bool:
+    return isinstance(value, str) and " " in value
+
+
 def _texts(values: Iterable[Value]) -> list[str]:
     return [value for value in values if isinstance(value, str)]
 
@@ -102,8 +106,8 @@ def _is_possible(kind: str, value: Value) -> bool:
         return applies(kind, value)
     if kind == "email":
         return "@" in value or " at " in value or "(at)" in value or "[at]" in value
-    if kind in ("phone", "ssn", "credit_card", "date_of_birth", "ip", "iban", "bank_account"):
-        return any(each.isdigit() for each in value)
+    if kind in _LEAST_DIGITS:
+        return shapes.count_digits(value) >= _LEAST_DIGITS[kind]
     if kind == "username":
         return len(value) <= 100 and not value[:4].isdigit()
     if kind == "person":
@@ -121,7 +125,7 @@ def _inherited(field: Field) -> str:
     if above.meaning.is_sure and kind in TYPES and kind != "person":
         if not meaning.kind and (name in _INHERITING or name.isdigit()):
             return kind
-        if kind == "email" and meaning.kind == "address?":
+        if (kind, meaning.kind) in _REPEATING:
             return kind
     if meaning.is_sure or meaning.is_thing or name in _APART:
         return ""
@@ -194,7 +198,8 @@ def _name(field: Field, values: list[Value]) -> str:
         return "person"
     if above.meaning.kind == "org?" and above.parent is not None and above.parent.personal:
         return "organization"
-    if above.weight >= 3 and not _KNOWING.isdisjoint(above.kinds) and _share(texts, shapes.is_login) >= 0.8:
+    is_known = not _KNOWING.isdisjoint(above.kinds) and (above.weight >= 3 or above.meaning.is_role)
+    if is_known and _share(texts, shapes.is_login) >= 0.8:
         return "username"
     return "person?" if above.personal and not above.meaning.is_thing else ""
 
@@ -205,7 +210,9 @@ def _parent_score(above: Field) -> int:
         above = above.parent
     if above.meaning.is_role:
         return 3
-    return -4 if above.meaning.is_thing else 0
+    if above.meaning.is_thing:
+        return -4
+    return -2 if above.name.casefold() in ("item", "items", "element", "elements", "document", "documents") else 0
 
 
 def _name_score(texts: list[str]) -> int:
@@ -309,6 +316,7 @@ _RULES: dict[str, Callable[[Field, list[Value]], str]] = {
     "national_id?": _likely("national_id", lambda text: shapes.count_digits(text) >= 6 and len(text) <= 30),
     "driver_license?": _personal_number,
     "credit_card?": _likely("credit_card", lambda text: 12 <= shapes.count_digits(text) <= 19),
+    "bank_account?": _likely("bank_account", lambda text: shapes.count_digits(text) >= 6 and len(text) <= 40),
     "wallet?": _likely("wallet", lambda text: len(text) >= 25 and " " not in text),
     "mac?": _likely("mac", lambda text: len(text) in (12, 14, 17) and any(each in text for each in ":-.")),
 }

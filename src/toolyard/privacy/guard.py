@@ -4,15 +4,16 @@ A real value passes it in one direction only: out to a tool, in `Guard.reveal`. 
 journal, the audit log or a log file goes through `Guard.conceal`, and through nothing else.
 """
 
+import codecs
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from toolyard.errors import ToolyardError, UnknownToken
+from toolyard.errors import ApprovalRefused, ToolyardError, UnknownToken, UpstreamError
 from toolyard.privacy.encodings import find_encoded
 from toolyard.privacy.known import KnownValues
 from toolyard.privacy.names import Meaning, read_name
@@ -56,6 +57,8 @@ class Privacy:
         self._handling: dict[str, Handling] = {}
         self.is_relaxed = mode != "strict" or any(handling.mode != "strict" for _, handling in self._rules)
         """Whether some tool's answers reach the code as they are."""
+        self.is_off = mode == "off" and all(handling.mode == "off" for _, handling in self._rules)
+        """Whether no tool's answers are concealed."""
 
     def handling(self, tool: str) -> Handling:
         """How the answers of a tool are handled: as the first rule says whose patterns fit its full name."""
@@ -77,14 +80,19 @@ class Guard:
         self._refresh = refresh
         self.scope = scope
         """None when nothing is concealed."""
-        self._known = KnownValues()
-        self._remembered: set[str] = set()
+        self._known = _Memory()
+        """What was hidden: looked for in what enters."""
+        self._held = _Memory()
+        """What code may hold as it is: looked for in what leaves. Code that prints a guess at anything else must not
+        learn whether it is right."""
         self._public: set[str] = set()
         scanner = privacy.scanner
-        self._entry = scanner.with_detectors([self._known, _Encoded(scanner.find)])
-        self._repeated = Scanner(ScanRules(types=frozenset()), [_AnyType(self._known)])
-        if privacy.is_relaxed:
-            self._exit = scanner.with_detectors([self._known, _Encoded(self._find_plain, is_thorough=True)])
+        self._entry = scanner.with_detectors([self._known.values, _Encoded(scanner.find)])
+        self._repeated = _only(self._known.values)
+        if privacy.mode == "off":
+            self._exit = _only(self._held.values, _Encoded(self._held.values.find, is_thorough=True))
+        elif privacy.is_relaxed:
+            self._exit = scanner.with_detectors([self._held.values, _Encoded(self._find_plain, is_thorough=True)])
         else:
             # Code holds nothing real, and must not learn by printing guesses which of them a tool has sent.
             self._exit = scanner.with_detectors([_Encoded(scanner.find)])
@@ -99,87 +107,137 @@ class Guard:
         """Whether code may hold real values: the gateway's mode, or that of one of its tools, is not `strict`."""
         return self._privacy.is_relaxed
 
+    @property
+    def is_remembering(self) -> bool:
+        """Whether something would be lost with this guard."""
+        return bool(self._known.texts or self._held.texts or self._public)
+
     # To tools
 
-    def reveal(self, spec: ToolSpec, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments as the tool gets them.
+    def reveal(self, spec: ToolSpec, arguments: dict[str, Any], sent: dict[str, str] | None = None) -> dict[str, Any]:
+        """The arguments as the tool gets them. The text and the type of each value in them is added to `sent`.
 
         Raises:
             UnknownToken: They hold something that looks like a token and is none of this session.
         """
         if self.scope is None:
             return arguments
-        revealed: dict[str, Any] = self.scope.reveal(arguments, schema=spec.input_schema, on_value=self._remember)
+        is_strict = self._privacy.handling(spec.full_name).mode == "strict"
+
+        def note(kind: str, value: str | float) -> None:
+            self._known.add(kind, value)
+            if not is_strict:  # the answer may repeat it, and goes to the code as it is
+                self._held.add(kind, value)
+            if sent is not None:
+                sent[str(value)] = kind
+
+        revealed: dict[str, Any] = self.scope.reveal(arguments, schema=spec.input_schema, on_value=note)
         return revealed
 
-    async def reveal_latest(self, spec: ToolSpec, arguments: dict[str, Any]) -> dict[str, Any]:
+    async def reveal_latest(
+        self, spec: ToolSpec, arguments: dict[str, Any], sent: dict[str, str] | None = None
+    ) -> dict[str, Any]:
         """The same, with what another gateway has given out in the meantime. Raises as `reveal` does."""
         try:
-            return self.reveal(spec, arguments)
+            return self.reveal(spec, arguments, sent)
         except UnknownToken:
             if self._refresh is None:
                 raise
         await self._refresh()
-        return self.reveal(spec, arguments)
+        return self.reveal(spec, arguments, sent)
 
     # From tools
 
-    def admit(self, spec: ToolSpec, value: Any) -> Any:
-        """An upstream's answer as the code may see it.
+    def admit(self, spec: ToolSpec, value: Any, *, sent: Mapping[str, str] = {}) -> Any:
+        """An upstream's answer as the code may see it; `sent` are the private values that the call handed over.
 
         In `strict` everything private is a token from here on. In the other modes it stays, and what was found is
         remembered: to be concealed when it leaves, or never to be if the tool's mode is `off`.
+
+        Raises:
+            UpstreamError: It cannot be looked through, so nobody gets it.
+            LimitReached: There are more private values than the session can have.
         """
         if self.scope is None:
             return value
+        try:
+            return self._admit(spec, value, sent)
+        except ToolyardError:
+            raise
+        except Exception as error:  # noqa: BLE001 - its message may hold what it was to hide
+            raise UpstreamError(f"The answer of {spec.full_name!r} is withheld: {_blame(error)}.") from None
+
+    def _admit(self, spec: ToolSpec, value: Any, sent: Mapping[str, str]) -> Any:
         handling = self._privacy.handling(spec.full_name)
-        if not handling.whole and _is_harmless(value):
+        if not handling.whole and not sent and _is_harmless(value):
             return value
         found: dict[str, Any] = {"schema": spec.output_schema, "whole": handling.whole, "visible": handling.visible}
         if handling.mode == "off":
             # What another tool's mode hid stays hidden, whichever tool repeats it.
             value = self._repeated.conceal(value, self._replace_entering, foreign_tokens=True)
+            value = self._conceal_sent(value, sent)
             self._publish(value, schema=spec.output_schema)
             return value
         if handling.visible:
             hidden = {str(each) for _, each in self._privacy.scanner.find_values(value, **found)}
             self._publish(value, schema=spec.output_schema, but=hidden)
         if handling.mode == "strict":
-            return self._entry.conceal(value, self._replace_entering, foreign_tokens=True, **found)
+            value = self._entry.conceal(value, self._replace_entering, foreign_tokens=True, **found)
+            return self._conceal_sent(value, sent)
         for kind, each in self._privacy.scanner.find_values(value, **found):
-            self._remember(kind, each)
+            self._known.add(kind, each)
+            self._held.add(kind, each)
         return value
 
-    def admit_file(self, spec: ToolSpec, content: bytes) -> bytes:
+    def admit_file(self, spec: ToolSpec, content: bytes, *, sent: Mapping[str, str] = {}) -> bytes:
         """A file of an answer as the code may see it: text is treated like the answer, anything else is left alone."""
-        if self.scope is None:
+        encoding = None if self.scope is None else _text_encoding(content)
+        if encoding is None:
             return content
-        try:
-            text = content.decode()
-        except UnicodeDecodeError:
-            return content
-        admitted = self.admit(spec, text)
-        return content if admitted is text else str(admitted).encode()
+        text = content.decode(encoding)
+        admitted = self.admit(spec, text, sent=sent)
+        return content if admitted is text else str(admitted).encode(encoding, "replace")
 
-    def admit_text(self, text: str) -> str:
+    def admit_text(self, text: str, *, sent: Mapping[str, str] = {}) -> str:
         """What an upstream says beside its answers, such as progress, as anybody may see it."""
         if self.scope is None:
             return text
-        return str(self._entry.conceal(text, self._replace_entering))
+        try:
+            return str(self._conceal_sent(self._entry.conceal(text, self._replace_entering), sent))
+        except ToolyardError:
+            raise
+        except Exception as error:  # noqa: BLE001 - as in `admit`
+            return f"(Withheld: {_blame(error)}.)"
 
-    def admit_error(self, error: _E) -> _E:
-        """The same error with a message that anybody may see: a server's words, or ours about what it was sent."""
-        if self.scope is None or isinstance(error, UnknownToken):
+    def admit_error(self, error: _E, *, sent: Mapping[str, str] = {}) -> _E:
+        """The same error as code may see it. Words of a server or a person are looked through.
+
+        Ours hold nothing that the code did not write itself. To conceal that would show it which of its guesses are
+        right.
+        """
+        if self.scope is None or not isinstance(error, UpstreamError | ApprovalRefused):
             return error
-        message = self.admit_text(str(error))
+        message = self.admit_text(str(error), sent=sent)
         return error if message == str(error) else type(error)(message)
 
     # To everybody else
 
     def conceal(self, value: Any) -> Any:
-        """The one way out: `value`, any JSON data, with a token in the place of everything private."""
+        """The one way out: `value`, any JSON data, with a token in the place of everything private.
+
+        Raises:
+            ToolyardError: It cannot be looked through, so it cannot be shown.
+        """
         if self.scope is None:
             return value
+        try:
+            return self._conceal(value)
+        except ToolyardError:
+            raise
+        except Exception as error:  # noqa: BLE001 - as in `admit`
+            raise ToolyardError(f"What was to be shown is withheld: {_blame(error)}.") from None
+
+    def _conceal(self, value: Any) -> Any:
         if self._privacy.is_relaxed and _has_pieces(value):
             # A value in pieces: a list of its characters or of their codes. Only as one text they can be read.
             text = msgspec.json.encode(value).decode()
@@ -200,34 +258,104 @@ class Guard:
         return ConcealedStream(self._exit.find, self._replace_leaving)
 
     def _find_plain(self, text: str) -> list[Span]:
-        return [*self._privacy.scanner.find(text), *self._known.find(text)]
+        found = self._held.values.find(text)
+        return found if self._privacy.mode == "off" else [*self._privacy.scanner.find(text), *found]
+
+    def _conceal_sent(self, value: Any, sent: Mapping[str, str]) -> Any:
+        """`value` without what this very call handed over, however little it says: a PIN, a house number, `May`."""
+        if not sent:
+            return value
+        known = KnownValues(is_thorough=True)
+        for text, kind in sent.items():
+            known.add(text, kind)
+        value = _only(known).conceal(value, self._replace_entering)
+        return _without_numbers(value, sent, self._replace_entering)
 
     def _replace_entering(self, kind: str, value: str | float) -> str:
         assert self.scope is not None
-        if kind in _BY_PLACE or kind not in TYPES:
+        # Where some tool shows what it has, all that others hide is remembered: it must not show that.
+        if self._privacy.is_relaxed or kind in _BY_PLACE or kind not in TYPES:
             text = str(value)
             # A single word of an address is a city or a number: others speak of it without meaning the person.
             if kind != "address" or " " in text.strip():
-                self._remember(kind, text)
+                self._known.add(kind, text)
         return self.scope.token(kind, value)
 
     def _replace_leaving(self, kind: str, value: str | float) -> str:
         assert self.scope is not None
-        if str(value) in self._public:
-            return str(value)
-        # In strict mode it is the code's own: the token must not tell whether a tool has sent the same.
-        return self.scope.token(kind, value, origin="tool" if self._privacy.is_relaxed else "code")
-
-    def _remember(self, kind: str, value: str | float) -> None:
         text = str(value)
-        if text not in self._remembered:
-            self._remembered.add(text)
-            self._known.add(text, kind)
+        if text in self._public:
+            return text
+        # What code cannot hold is its own guess: the token must not tell whether a tool has sent the same.
+        return self.scope.token(kind, value, origin="tool" if text in self._held.texts else "code")
 
     def _publish(self, value: Any, *, schema: Any, but: Collection[str] = ()) -> None:
         """Let pass what the config declares to be no secret: what is found in `value`, without `but`."""
         found = {str(each) for _, each in self._privacy.scanner.find_values(value, schema=schema)}
         self._public |= found.difference(but)
+
+
+class _Memory:
+    """Values that were seen, to be found again. Safe to add to from any thread."""
+
+    def __init__(self) -> None:
+        self.texts: set[str] = set()
+        self.values = KnownValues()
+
+    def add(self, kind: str, value: str | float) -> None:
+        """Remember it. Raises `LimitReached`."""
+        text = str(value)
+        if text not in self.texts:
+            self.values.add(text, kind)
+            self.texts.add(text)
+
+
+def _only(*detectors: Detector) -> Scanner:
+    """Finds what these find and nothing else, as a type that no rule can leave out: what has a token keeps that."""
+    return Scanner(ScanRules(types=frozenset()), [_AnyType(each) for each in detectors])
+
+
+def _without_numbers(value: Any, sent: Mapping[str, str], replace: Callable[[str, str | float], str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_numbers(item, sent, replace) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_numbers(item, sent, replace) for item in value]
+    if isinstance(value, int | float) and not isinstance(value, bool) and str(value) in sent:
+        return replace(sent[str(value)], value)
+    return value
+
+
+def _blame(error: Exception) -> str:
+    """Why something could not be looked through, without the error's words: they may quote it."""
+    return f"it could not be looked through for private values ({type(error).__name__})"
+
+
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_SAMPLE_BYTES = 4096
+
+
+def _text_encoding(content: bytes) -> str | None:
+    """The encoding if it is text: Unicode, or without a control character in it, as an older program writes it."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        guesses = ["utf-16"]
+    else:
+        sample = content[:_SAMPLE_BYTES]
+        guesses = ["utf-8-sig" if content.startswith(codecs.BOM_UTF8) else "utf-8"]
+        guesses += [
+            name
+            for name, zeros in (("utf-16-le", sample[1::2]), ("utf-16-be", sample[::2]))
+            if zeros and zeros.count(0) > len(zeros) // 2
+        ]
+        guesses = guesses[1:] or guesses  # text in UTF-16 can be read as UTF-8 too, with a NUL in it
+        if _CONTROL.search(content) is None:
+            guesses += ["cp1252", "latin-1"]
+    for name in guesses:
+        try:
+            content.decode(name)
+        except UnicodeDecodeError:
+            continue
+        return name
+    return None
 
 
 _SMALL = 64
@@ -284,16 +412,19 @@ def _is_meaningless(name: str) -> bool:
     return read_name(name) == Meaning(is_number=read_name(name).is_number)
 
 
-_ENCODED_RUN = re.compile(r"[A-Za-z0-9+/=_%&#;\\-]{16,}")
+_ENCODED_RUN = re.compile(
+    r"(?<![\w.+-])[\w.+-]*+(?:&#?\w{2,8}+;|%[0-9A-Fa-f]{2})[\w.+%&#;-]++|[A-Za-z0-9+/=_%&#;\\-]{16,}", re.ASCII
+)
+"""A word with entities or percent signs in it, such as an address, or a long word of one of the alphabets."""
 
 
 class _AnyType:
-    """The same findings under a type that no rule can leave out: a value that has a token keeps that."""
+    """The same findings under a type that no rule can leave out."""
 
     def __init__(self, detector: Detector) -> None:
         self._detector = detector
 
-    def find(self, text: str) -> list[Span]:
+    def find(self, text: str) -> Iterable[Span]:
         """What the detector finds."""
         return [Span(span.start, span.end, "text") for span in self._detector.find(text)]
 

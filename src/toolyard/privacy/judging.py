@@ -39,11 +39,6 @@ class Criteria(msgspec.Struct, frozen=True):
     allow: re.Pattern[str] | None
     detectors: tuple[Detector, ...]
 
-    @property
-    def sees_everything(self) -> bool:
-        """Whether even the shortest value must be searched: somebody else's detector may know it."""
-        return bool(self.patterns or self.detectors)
-
     def is_allowed(self, value: str) -> bool:
         """Whether the rules say that this value is never concealed."""
         return self.allow is not None and self.allow.match(value) is not None
@@ -53,7 +48,11 @@ _BETWEEN = "\n\x00\n"
 """Stands between values that are searched together: no pattern crosses it."""
 _COVER = "\ue000"
 _EMAIL = re.compile(r"[^@\s,;<>()]{1,64}@[^@\s,;<>()]+\.[^@\s,;<>().]{2,}")
+_ENTRY = re.compile(r"[^,;\n]+")
 _UNSEARCHED_NUMBER = 10**11
+_LEAST_SEARCHED = 16
+_SEARCHED = re.compile(r"[\d@:=<]|__")
+"""A value shorter than that and without one of these is a word or two."""
 
 
 class Judge:
@@ -62,6 +61,8 @@ class Judge:
     def __init__(self, criteria: Criteria, *, foreign_tokens: bool) -> None:
         self._criteria = criteria
         self._foreign = foreign_tokens
+        # Even the shortest value must be searched if somebody else's detector may know it.
+        self._searches_all = bool(criteria.patterns or criteria.detectors)
 
     def by_name(self, fields: Iterable[Field], undecided: list[Leaf]) -> Iterator[tuple[Leaf, Verdict]]:
         """Every value of a private field; all others are added to `undecided`."""
@@ -114,17 +115,16 @@ class Judge:
 
     def is_searched(self, value: Value) -> bool:
         """Whether a value can hold something private by value at all."""
-        if self._criteria.sees_everything:
+        if self._searches_all:
             return True
         if isinstance(value, str):
-            return len(value) > 2 and not (len(value) < 20 and value.isalpha())
+            return len(value) >= _LEAST_SEARCHED or _SEARCHED.search(value) is not None
         return isinstance(value, int) and abs(value) >= _UNSEARCHED_NUMBER
 
     def private_names(self, fields: Sequence[Field], searched: list[str]) -> dict[str, list[Finding]]:
         """The names of fields that are private themselves; those that may be by value are added to `searched`."""
         found: dict[str, list[Finding]] = {}
         candidates: dict[str, None] = {}
-        sees_everything = self._criteria.sees_everything
         for field in fields:
             name = field.name
             if not name or field.treatment == "visible":
@@ -134,7 +134,7 @@ class Judge:
                 verdict = self._whole(kind, name) if applies(kind, name) else []
                 if verdict:
                     found[name] = verdict
-            elif sees_everything or field.meaning.may_be_private:
+            elif self._searches_all or field.meaning.may_be_private:
                 candidates[name] = None
         searched += (name for name in candidates if name not in found)
         return found
@@ -148,6 +148,13 @@ class Judge:
             return []
         if kind not in ("email", "text") and _EMAIL.fullmatch(kept) and "email" in self._criteria.types:
             kind = "email"  # the same token wherever the address stands
+        elif kind == "email" and not _EMAIL.fullmatch(kept) and _EMAIL.search(kept) and TOKEN.search(kept) is None:
+            types = self._criteria.types
+            return [
+                each
+                for each in _mailboxes(value)
+                if each.type in types and not self._criteria.is_allowed(str(each.value))
+            ]
         tokens = [] if self._foreign or "__" not in value else [match.span() for match in TOKEN.finditer(value)]
         if not tokens:
             start = len(value) - len(value.lstrip())
@@ -182,6 +189,17 @@ class Judge:
             and (span.type == "literal" or _COVER not in covered[span.start : span.end])
         ]
         return merge(kept)
+
+
+def _mailboxes(value: str) -> Iterator[Finding]:
+    """Each address in a list of them, and the name beside it: `Ann Lee <ann@lee.example>, bo@lee.example`."""
+    for entry in _ENTRY.finditer(value):
+        last = entry.start()
+        for match in _EMAIL.finditer(value, *entry.span()):
+            yield from _rest(value, last, match.start(), "person")
+            yield Finding(*match.span(), "email", match.group())
+            last = match.end()
+        yield from _rest(value, last, entry.end(), "email" if last == entry.start() else "person")
 
 
 def _rest(value: str, start: int, end: int, kind: str) -> list[Finding]:

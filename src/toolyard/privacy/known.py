@@ -86,8 +86,10 @@ class KnownValues:
     a number, three for a phone number, one for each `_PIECE` words of a long text. An entry costs about 200 bytes.
     """
 
-    def __init__(self, *, limit: int = 1_000_000) -> None:
+    def __init__(self, *, limit: int = 1_000_000, is_thorough: bool = False) -> None:
+        """The thorough one also finds what says next to nothing alone."""
         self._limit = limit
+        self._is_thorough = is_thorough
         self._values: dict[str, str] = {}
         self._symbols: dict[str, str] = {}
         self._compact: dict[str, str] = {}
@@ -147,7 +149,7 @@ class KnownValues:
                 piece = words[start : start + _PIECE]
                 if self._add_key(" ".join(piece), piece, of_type) and start:
                     self._continued.add(" ".join(piece))
-        elif self._add_key(key, words, of_type) and _is_weak(words, of_type):
+        elif self._add_key(key, words, of_type) and not self._is_thorough and _is_weak(words, of_type):
             self._weak.add(key)
         if not (value[0].isalnum() and value[-1].isalnum()):
             self._add_edges(value, key)

@@ -4,7 +4,7 @@ A phrase's words are joined by an underscore; accents and case are dropped befor
 mark is only believed when the values or the neighbours agree.
 """
 
-__all__ = ("ALIASES", "FILLERS", "PHRASES", "QUALIFIERS", "QUESTIONS", "ROLES", "THINGS")
+__all__ = ("ALIASES", "FILLERS", "PHRASES", "QUALIFIERS", "ROLES", "THINGS")
 
 PHRASES: dict[str, str] = {
     "person": """
@@ -77,7 +77,7 @@ PHRASES: dict[str, str] = {
         мобильный_телефон
         моб_телефон сотовый τηλεφωνο κινητο
     """,
-    "phone?": "mobile cell handset mobil portable fixe dect",
+    "phone?": "telecom mobile cell handset mobil portable fixe dect",
     "address": """
         street street_address street_name street_line street_number street_no street_1 street_line_1 address_line
         address_line_1 address_1 address_2 addr_1 addr_2 addr_line address_street postal_address mailing_address
@@ -311,6 +311,10 @@ PHRASES: dict[str, str] = {
         hesap_numarasi banka_hesap_no cislo_uctu bankszamlaszam
         口座番号 银行账号 账号 银行账户 帳號 계좌번호 номер_счета расчетный_счет
     """,
+    "bank_account?": """
+        account_from account_to from_account to_account source_account destination_account sender_account
+        receiver_account recipient_account debtor_account creditor_account counterparty_account
+    """,
     "wallet": """
         wallet_address btc_address bitcoin_address eth_address ethereum_address crypto_address crypto_wallet
         bitcoin_wallet eth_wallet btc_wallet crypto_wallet_address payout_address deposit_wallet
@@ -364,9 +368,6 @@ PHRASES: dict[str, str] = {
     """,
 }
 
-QUESTIONS = frozenset({"name?", "part?", "place?", "region?", "org?"})
-"""Meanings that depend on the neighbours."""
-
 ROLES = frozenset(
     """
     person people customer client user employee patient contact member owner author student pupil teacher professor
@@ -410,23 +411,23 @@ ROLES = frozenset(
 
 THINGS = frozenset(
     """
-    product item article sku variant file folder directory document attachment image photo video album song track
+    product article sku variant file folder directory attachment image photo video album song track
     playlist movie film show episode book game app application package module library repo repository branch tag
     commit build job pipeline workflow run step stage task ticket issue project board sprint milestone epic
     team group department division unit office store shop branch_office warehouse location site venue
-    restaurant hotel hospital clinic room building property city country state region county continent street station
+    restaurant hotel hospital clinic room building city country state region county continent street station
     airport airline
     route stop vehicle car model brand make manufacturer supplier vendor company organization organisation org
     business firm corporation institution school university college bank merchant partner publisher label
-    event meeting campaign channel list segment category subcategory genre collection catalog section page site
+    event meeting campaign channel segment category subcategory genre collection catalog page site
     website domain host hostname server node cluster pod container service namespace deployment volume disk network
-    subnet vpc bucket queue topic database db schema table column field key index view function method class
-    variable parameter param argument property attribute metric measure dimension unit currency language locale
+    subnet vpc bucket queue topic database db schema table column key index function method class
+    variable parameter param argument metric measure dimension unit currency language locale
     plan subscription price feature option setting config configuration role permission scope policy rule
     template theme layout font icon color colour status state type kind level event_type action activity
     course subject lesson exam degree skill program programme certificate license licence
     drug medication medicine procedure test lab diagnosis disease symptom allergen ingredient recipe dish menu
-    animal pet species breed plant team_a league tournament sport club position
+    animal pet species breed plant team_a league tournament sport club
     device sensor printer screen browser os platform tool plugin extension theme api endpoint webhook
     account ledger fund stock ticker security asset portfolio index exchange contract policy_type tier bundle
     common generic scientific trade short long system internal technical display_label code

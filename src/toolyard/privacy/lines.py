@@ -17,13 +17,17 @@ _LINE = re.compile(
     r"""(?:;[A-Za-z][^:\n]{0,100})?["'`*_]{0,3}[ \t]*(?::(?!//)|=(?!=)|\t|->)\*{0,3}(?:[ \t]+|(?=[^\s])|$)([^\n]*)$""",
     re.MULTILINE,
 )
-_INNER = re.compile(r"[,;|][ \t]+(?=[^\W\d_][\w ]{0,30}[ \t]?[:=][ \t]?[^\s:=/])")
+_INNER = re.compile(r"[,;|][ \t]*(?=[^\W\d_][\w ]{0,30}[ \t]?[:=][ \t]?[^\s:=/])")
 _INNER_PAIR = re.compile(r"[ \t]*([^\W\d_][\w ]{0,30}?)[ \t]?[:=][ \t]*(.*)", re.DOTALL)
 _PAIR = re.compile(r"""(?<![\w.\-/])([A-Za-z_][\w.\-]{0,60})=(?:"([^"\n]*)"|'([^'\n]*)'|([^\s"',;&)\]}>|]+))""")
 _TAG = re.compile(
     r"""<(/?)([A-Za-z_][\w:.\-]{0,60})((?:\s+[\w:.\-]{1,60}\s*=\s*(?:"[^"]*"|'[^']*'))*)\s*(/?)>([^<]*)"""
 )
 _ATTRIBUTE = re.compile(r"""([\w:.\-]{1,60})\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+_CODE = re.compile(
+    r"[A-Za-z_][\w.]*[(\[].*|\$\{?\w+\}?|<[^<>]*>|\{\{.*\}\}|self\.[\w.]+|process\.[\w.]+|os\.[\w.]+.*", re.DOTALL
+)
+"""What a program says a field is to hold."""
 _VCARD = {
     "fn": "full name",
     "n": "full name",
@@ -58,14 +62,14 @@ def read_lines(text: str, start: int, end: int) -> Iterator[Field]:
         value = match[3]
         if name == "BEGIN" and value.strip().upper() == "VCARD":
             in_card = True
-        kept = value.strip().rstrip(",").strip()
+        kept = value.strip().rstrip(",;").strip()
         begin += len(value) - len(value.lstrip())
         if len(kept) > 1 and kept[0] in "\"'" and kept[-1] == kept[0]:
             kept = kept[1:-1]
             begin += 1
         if in_card:
             name = _VCARD.get(name.split(";")[0].casefold(), name)
-        if len(kept) <= _LONGEST:
+        if len(kept) <= _LONGEST and _CODE.fullmatch(kept) is None:
             block.append((len(match[1]), name, place(kept, begin, begin + len(kept))))
     yield from _block(block, roots)
     yield from roots.values()
@@ -127,6 +131,8 @@ def read_pairs(text: str, start: int, end: int) -> Iterator[Field]:
             row = []
         last = match.end()
         group = match.lastindex or 4
+        if group == 4 and _CODE.fullmatch(match[4]) is not None:
+            continue
         row.append((match[1], place(match[group], *match.span(group))))
     _add_row(row, roots)
     yield from roots.values()

@@ -125,7 +125,7 @@ def read_name(name: str) -> Meaning:
 @lru_cache(maxsize=20_000)
 def _read_short(name: str) -> Meaning:
     if "__" in name and TOKEN.search(name):
-        return NOTHING
+        return _VALUE_AS_NAME
     words = split_name(name)
     meaning = _read(words) if words else NOTHING
     is_number = not words or (len(words) < 3 and (len(words[-1]) == 1 or words[-1].isdigit()) and len(words[0]) < 8)

@@ -51,7 +51,7 @@ class Reading:
     def stretch(self, leaf: Leaf, containers: Sequence[Container]) -> tuple[int, int] | None:
         """Where a plain text stands that is written as it is, if that is all there is to say."""
         value, index, key = leaf
-        if type(value) is not str or not value or value[0] <= " " or value[-1] <= " ":
+        if type(value) is not str or not value or value[0].isspace() or value[-1].isspace():
             return None
         if key is None:
             return index, index + len(value)

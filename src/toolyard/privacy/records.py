@@ -33,10 +33,15 @@ _LABELS = (
     "title",
 )
 _KINDS = ("type", "system", "kind", "id", "code")
-_VALUES = ("value", "val", "values", "valueString", "answer", "stringValue", "displayValue")
+_VALUES = ("value", "val", "values", "valueString", "answer", "stringValue", "displayValue", "display_value")
 _CONTENTS = ("text", "content", "response", "data")
 _HEADERS = ("columns", "headers", "header", "fields", "column_names", "columnNames", "cols")
 _ROWS = ("rows", "data", "values", "records", "results", "items", "body")
+_WRAPPING = frozenset(
+    """S N stringValue integerValue doubleValue string value text plain_text content raw #text _text $ _ @value v en
+    en-US en-GB de de-DE fr fr-FR es es-ES it ja""".split()
+)
+"""The only key of a dictionary that stands for its value."""
 _NAMING = frozenset((*_VALUES, *_CONTENTS, *_HEADERS))
 _KEYED = re.compile(r".*(?:\d|@)|[0-9a-f-]{16,}|[A-Z]{2,}[-_]", re.DOTALL)
 _MOST_LABELLED = 12
@@ -113,20 +118,30 @@ class _Collector:
                         self._child(field, key)  # it is no record's field, but what it says may be private itself
                     self._take(value, field, index, key)
                 return
+            if form == "wrapped":
+                self._take(each[keys[0]], field, index, keys[0])
+                return
             if form == "special" and self._special(each, field, index):
                 return
-            plan = [self._child(field, str(key)) for key in keys]
+            plan = self._children(field, keys)
             if not form:
                 self._plans[known] = plan
         stack = self._stack
         for child, (key, value) in zip(plan, each.items(), strict=True):
             kind = type(value)
-            if kind is str:
+            if kind is str or kind is int or kind is float:
                 child.leaves.append((value, index, key))
             elif kind is dict or kind is list:
                 stack.append((value, child, index, key, None))
             elif value is not None:
                 self._take(value, child, index, key)
+
+    def _children(self, field: Field, keys: tuple[Any, ...]) -> list[Field]:
+        if field.children or self._treatments or field.schema is not None:
+            return [self._child(field, str(key)) for key in keys]
+        plan = [Field(str(key), field) for key in keys]
+        field.children = dict(zip(map(str, keys), plan, strict=True))
+        return plan
 
     def _special(self, each: dict[Any, Any], field: Field, index: int) -> bool:
         """Takes a dictionary that names its value by another, or its rows' columns. False if it does neither."""
@@ -138,6 +153,8 @@ class _Collector:
             child = self._child(field, str(key))
             if label is not None and key in label[1]:
                 self._take(value, self._child(field, label[0]), index, key)
+            elif label is not None and key == label[2]:
+                self._take(value, self._child(field, "label"), index, key)
             elif columns is not None and key in _ROWS and isinstance(value, list):
                 self._matrix(value, child, index, key, columns)
             else:
@@ -204,7 +221,9 @@ def _resolve(whole: Mapping[str, Any], reference: str) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=2_000)
 def _form(keys: tuple[Any, ...]) -> str:
-    """Whether all keys look like data rather than names, or some may name others."""
+    """Whether all keys look like data rather than names, one only wraps a value, or some may name others."""
+    if len(keys) == 1 and keys[0] in _WRAPPING:
+        return "wrapped"
     if keys and all(
         isinstance(key, str) and (key.isdigit() or (_KEYED.match(key) is not None and not read_name(key).kind))
         for key in keys
@@ -220,8 +239,8 @@ def _is_keyed(each: dict[Any, Any]) -> bool:
     return all(isinstance(value, dict) for value in each.values())
 
 
-def _label(each: dict[Any, Any]) -> tuple[str, tuple[str, ...]] | None:
-    """For `{"name": "First name", "value": "Jane"}`: the name, and the keys whose values it names."""
+def _label(each: dict[Any, Any]) -> tuple[str, tuple[str, ...], str] | None:
+    """For `{"name": "First name", "value": "Jane"}`: the name, the keys whose values it names, and its own key."""
     if not 2 <= len(each) <= _MOST_LABELLED:
         return None
     valued = next((key for key in (*_VALUES, *_CONTENTS) if key in each), None)
@@ -234,7 +253,7 @@ def _label(each: dict[Any, Any]) -> tuple[str, tuple[str, ...]] | None:
             if meaning.kind and (key in _LABELS or meaning.is_sure or meaning.kind in ("phone?", "place?")):
                 if key in _KINDS and valued in _CONTENTS:
                     return None
-                return name, _VALUES if key in _KINDS else (*_VALUES, *_CONTENTS)
+                return name, _VALUES if key in _KINDS else (*_VALUES, *_CONTENTS), key
     return None
 
 

@@ -236,9 +236,9 @@ def _replaced(value: Value, verdict: Verdict, replace: Replace) -> str:
     if not isinstance(value, str):
         return replace(verdict if isinstance(verdict, str) else verdict[0].type, value)
     if isinstance(verdict, str):
-        kept = value.strip()
-        if len(kept) == len(value):
+        if not (value[0].isspace() or value[-1].isspace()) and type(value) is str:
             return replace(verdict, value)
+        kept = value.strip()
         start = len(value) - len(value.lstrip())
         return value[:start] + replace(verdict, kept) + value[start + len(kept) :]
     parts: list[str] = []

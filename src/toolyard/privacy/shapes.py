@@ -17,11 +17,12 @@ __all__ = (
 )
 
 _BLANK = frozenset(
-    """- -- --- . ? * n/a na none null nil unknown undefined true false yes no y n tbd tba any all other others empty
-    missing optional required verified unverified anonymous redacted hidden masked unassigned unspecified default
-    string text number integer boolean object array ja nein oui non si nej nie evet hayir deleted removed inherit
-    enabled disabled active inactive pending public private not_set notset not-set nan""".split()
+    """- -- --- . ? * n/a none null nil unknown undefined true false yes tbd tba other others empty missing optional
+    required verified unverified anonymous redacted hidden masked unassigned unspecified default string number integer
+    boolean object array str int bool float varchar uuid datetime timestamp deleted removed inherit enabled disabled
+    active inactive pending public private not_set notset not-set nan email""".split()
 ) | {"not provided", "not available", "not specified", "not applicable", "not set", "no name", "n. a.", "n.a."}
+"""Words that say there is nothing. None that is somebody's name: `No`, `Na` and `Si` are."""
 _BLANK_FORMS = frozenset(form for word in _BLANK for form in (word, word.upper(), word.capitalize(), word.title())) | {
     ""
 }
@@ -36,6 +37,8 @@ _TITLES = frozenset(
     madame mademoiselle sr sra srta don dona senor senora sig signor signora dhr mevr mw pan pani hr fru frk bay bayan
     jr ii iii iv phd md esq""".split()
 )
+_ADDRESSING = frozenset("mr mrs ms miss herr frau mme mlle monsieur madame senor senora signor signora".split())
+_WITHOUT_MARKS = str.maketrans("", "", '()"\u201c\u201d')
 _OTHERS = frozenset(
     """inc llc ltd limited corp corporation company co gmbh ag kg ohg se ug sa sas sarl srl spa bv nv oy oyj ab as
     asa aps plc pty pvt llp lp sro zoo kft ltda eirl sl sociedad holdings holding group partners associates
@@ -80,25 +83,25 @@ def is_blank(value: str) -> bool:
     """Whether the value says that there is none, or is a word of a short list rather than data."""
     if not value:
         return True
-    if value[0] <= " " or value[-1] <= " ":
+    if value[0].isspace() or value[-1].isspace():
         value = value.strip()
     return value in _BLANK_FORMS or (value[0] in _MASKING and _MASKED.fullmatch(value) is not None)
 
 
 def count_digits(value: str) -> int:
-    """How many decimal digits the value has."""
-    return sum(map(value.count, "0123456789"))
+    """How many digits the value has, of any script."""
+    return sum(map(str.isdigit, value))
 
 
 def is_name(value: str) -> bool:
-    """Whether the value could be a person's name by its form: up to six words with capitals and no digits."""
+    """Whether the value could be a person's name by its form: up to eight words with capitals and no digits."""
     value = value.strip()
     if not 2 <= len(value) <= _LONGEST_NAME:
         return False
     if _UNCASED.fullmatch(value):
         return True
-    words = value.split()
-    if len(words) > 6 or not all(map(_NAME_WORD.fullmatch, words)):
+    words = value.translate(_WITHOUT_MARKS).split()
+    if not 0 < len(words) <= 8 or not all(map(_NAME_WORD.fullmatch, words)):
         return False
     plain = [word.strip(".,").casefold() for word in words]
     if any(word in _OTHERS for word in plain):
@@ -109,12 +112,20 @@ def is_name(value: str) -> bool:
 
 
 def has_given_name(value: str) -> bool:
-    """Whether the first or last word of the value is a common given name, after a title."""
-    words = [word.strip(".,").casefold() for word in (value if value.isascii() else fold(value)).split()]
-    words = [word for word in words if word not in _TITLES]
-    if not 0 < len(words) <= 5:
+    """Whether the value begins or ends with a common given name, or with a title such as `Mrs.`."""
+    said = (value if value.isascii() else fold(value)).translate(_WITHOUT_MARKS).split()
+    if not 0 < len(said) <= 8:
         return False
-    return words[0] in GIVEN_NAMES or (len(words) > 1 and words[-1] in GIVEN_NAMES)
+    words = [word.strip(".,").casefold() for word in said]
+    if len(words) > 1 and not _ADDRESSING.isdisjoint(words):
+        return True
+    words = [word for word in words if word not in _TITLES]
+    if not words:
+        return False
+    is_turned = said[0].endswith(",") and len(words) > 1  # Doe, Jane
+    return words[0] in GIVEN_NAMES or (
+        len(words) > 1 and (words[-1] in GIVEN_NAMES or (is_turned and words[1] in GIVEN_NAMES))
+    )
 
 
 def is_organization(value: str) -> bool:

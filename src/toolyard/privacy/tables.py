@@ -5,6 +5,7 @@ import re
 from toolyard.privacy.fields import Field, Leaf
 from toolyard.privacy.names import read_name
 from toolyard.privacy.placed import PlacedText, place, undouble
+from toolyard.privacy.span import TOKEN
 
 __all__ = ("Line", "read_table")
 
@@ -17,6 +18,7 @@ _CELL = re.compile(r"[^\s](?:[^\s]|[ ](?![ ]))*")
 _WORD = re.compile(r"\S+")
 _DATA = re.compile(r"[-+$€£]?\d[\d.,:/\s%-]*|.*@.*|https?://.*", re.DOTALL)
 _LONGEST_HEADER = 60
+_SENTENCE = frozenset("the and or a an to is are was in for with that which und der die et le la y el e o en".split())
 _MOST_COLUMNS = 20_000
 _MOST_ALIGNED = 200
 _LOOKED_AT = 20
@@ -45,10 +47,10 @@ def read_table(text: str, lines: list[Line], index: int) -> tuple[Field, int] | 
 
 def is_header(names: list[str]) -> bool:
     """Whether a row's cells are the names of columns: short, different, no data, and at least one is known."""
-    if len(names) < 2 or len(names) > _MOST_COLUMNS or len(set(names)) < len(names) - names.count(""):
+    if len(names) - names.count("") < 2 or len(names) > _MOST_COLUMNS or len(set(names)) < len(names) - names.count(""):
         return False
     for name in names:
-        if len(name) > _LONGEST_HEADER or name.count(" ") > 5 or (name and _DATA.fullmatch(name)):
+        if len(name) > _LONGEST_HEADER or name.count(" ") > 5 or (name and _DATA.fullmatch(name)) or TOKEN.search(name):
             return False
     meanings = [read_name(name) for name in names if name]
     return any(meaning.kind or meaning.is_thing for meaning in meanings)
@@ -113,7 +115,9 @@ def _read_delimited(text: str, lines: list[Line], index: int, delimiter: str) ->
 def _is_compact(text: str, line: Line) -> bool:
     """Whether the commas of a line are a table's rather than a sentence's."""
     written = text[line[0] : line[1]]
-    return written.count(", ") * 2 <= written.count(",") or not written.rstrip().endswith((".", ":", ";", "!", "?"))
+    if written.count(", ") * 2 <= written.count(","):
+        return True
+    return not written.rstrip().endswith((".", ":", ";", "!", "?")) and _SENTENCE.isdisjoint(written.casefold().split())
 
 
 def _repeats(text: str, lines: list[Line], index: int, delimiter: str, width: int) -> bool:

@@ -43,7 +43,7 @@ def reveal_tokens(value: Any, find: Find, schema: Mapping[str, Any] | None = Non
 
     Raises:
         UnknownToken: Something begins like a token and is none that `find` knows.
-        CallRefused: Two keys of one object would become the same.
+        CallRefused: Two keys of one object are the same token.
     """
     if not any(_begins(text) for text in _texts(value)):
         return value
@@ -57,13 +57,17 @@ def reveal_tokens(value: Any, find: Find, schema: Mapping[str, Any] | None = Non
         elif isinstance(each, dict):
             made: dict[Any, Any] = {}
             parent[place] = made
+            if len({key.lower() if isinstance(key, str) and _begins(key) else key for key in each}) < len(each):
+                raise CallRefused("Two keys of an object are the same token. Keep one of them.")
             for key, below in each.items():
+                # Of two keys for the same value the last counts. To refuse them would tell whether a guess is right.
                 key = _reveal_inside(key, find) if isinstance(key, str) else key
-                if key in made:
-                    raise CallRefused("Two keys of an object stand for the same private value. Keep one of them.")
                 made[key] = below
-                if isinstance(below, str | dict | list | tuple):
-                    waiting.append((made, key, below, shape.below(schemas, key)))
+            waiting.extend(
+                (made, key, below, shape.below(schemas, key))
+                for key, below in made.items()
+                if isinstance(below, str | dict | list | tuple)
+            )
         else:
             items = parent[place] = list(each)
             inner = shape.below(schemas, None)

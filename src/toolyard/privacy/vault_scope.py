@@ -89,7 +89,7 @@ class Scope:
 
         Raises:
             UnknownToken: Something begins like a token and is none of this scope.
-            CallRefused: Two keys of one object would become the same.
+            CallRefused: Two keys of one object are the same token.
         """
         if on_value is None:
             return reveal_tokens(value, self._find, schema)
