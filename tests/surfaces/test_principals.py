@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import httpx2
 import pytest
@@ -15,14 +15,13 @@ from mcp.server.lowlevel import Server
 from tests.surfaces.conftest import serving
 from tests.surfaces.test_surface import text_of
 
-from toolyard.config.settings import HttpConfig, PrincipalEntry, hash_token
-from toolyard.errors import InvalidConfig, UnknownToken
-from toolyard.privacy.vault import RevealedValue
+from toolyard import config as config_module
+from toolyard.config.settings import HttpConfig, PrincipalEntry, StoreConfig, hash_token
+from toolyard.errors import InvalidConfig
 from toolyard.serve import api_privacy
 from toolyard.serve.http import build_app, default_preset, open_http, parse_address
-from toolyard.store import Store, open_store
 from toolyard.values import AuditEntry
-from toolyard.yard import Yard
+from toolyard.yard import Yard, open_yard
 
 Config = Callable[..., Path]
 
@@ -173,24 +172,6 @@ async def test_nothing_of_another_is_reached_by_any_name(config: Config) -> None
     assert (cancelled, still["state"]) == (unknown.format(number), "running")
 
 
-class Yardlike:
-    """As much of a yard as the routes need: two principals, a real store, and one token of each."""
-
-    def __init__(self, settings: HttpConfig, store: Store) -> None:
-        self.scopes = settings.scopes()
-        self.store = store
-
-    async def reveal(self, token: str, *, principal: str) -> list[RevealedValue]:
-        """A token that both have, one that only `ci` has, and no other."""
-        holders = {"__PII_email_aaaaaaaaaaaa__": ["ops:s", "ci:s"], "__PII_email_bbbbbbbbbbbb__": ["ci:s"]}.get(token)
-        if holders is None:
-            raise UnknownToken(f"No session has {token!r}.")
-        return [
-            RevealedValue(token=token, scope=scope, type="email", value=f"{scope}@x.example", expires_at=1.0)
-            for scope in holders
-        ]
-
-
 OPS = HttpConfig(
     principals={
         "ops": PrincipalEntry(token="o", reveal=True),
@@ -201,15 +182,22 @@ OPS = HttpConfig(
 
 
 @contextlib.asynccontextmanager
-async def api(folder: Path) -> AsyncIterator[tuple[httpx2.AsyncClient, Store]]:
-    """A client of the routes behind the gate, and the store."""
-    async with open_store(folder / "toolyard.db") as store:
-        routes = api_privacy.routes(cast(Yard, Yardlike(OPS, store)))
-        app = build_app(Server("t"), OPS, host="127.0.0.1", sandbox=None, routes=routes)
+async def api(folder: Path) -> AsyncIterator[tuple[httpx2.AsyncClient, Yard]]:
+    """A client of the routes behind the gate, and the yard."""
+    settings = config_module.Config(store=StoreConfig(path=folder / "toolyard.db"), http=OPS)
+    async with open_yard(settings, with_sandbox=False) as yard:
+        app = build_app(Server("t"), OPS, host="127.0.0.1", sandbox=None, routes=api_privacy.routes(yard))
         async with httpx2.AsyncClient(
             transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1/api/v1"
         ) as client:
-            yield client, store
+            yield client, yard
+
+
+async def token_of(yard: Yard, session: str) -> str:
+    """A token that a session was given."""
+    scope = (await yard.guards.of(session)).scope
+    assert scope is not None
+    return scope.token("email", f"{session}@x.example")
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -219,34 +207,35 @@ def bearer(token: str) -> dict[str, str]:
 
 async def test_only_who_may_reveal_does_and_only_what_is_its_own(tmp_path: Path) -> None:
     """A token of another's session is as unknown as none, and so is the route to who has no token."""
-    async with api(tmp_path) as (client, _):
+    async with api(tmp_path) as (client, yard):
+        own, others = await token_of(yard, "ops:s"), await token_of(yard, "ci:s")
 
         async def reveal(token: str, given: Any) -> tuple[int, Any]:
             answer = await client.post("/privacy/reveal", json=given, headers=bearer(token))
             return answer.status_code, answer.json()
 
-        both = await reveal("o", {"token": "__PII_email_aaaaaaaaaaaa__"})
+        shown = await reveal("o", {"token": own})
         statuses = [
-            (await reveal("o", {"token": "__PII_email_bbbbbbbbbbbb__"}))[0],
+            (await reveal("o", {"token": others}))[0],
             (await reveal("o", {"token": "__PII_email_cccccccccccc__"}))[0],
-            (await reveal("c", {"token": "__PII_email_bbbbbbbbbbbb__"}))[0],
-            (await reveal("a", {"token": "__PII_email_aaaaaaaaaaaa__"}))[0],
-            (await reveal("wrong", {"token": "__PII_email_aaaaaaaaaaaa__"}))[0],
+            (await reveal("c", {"token": others}))[0],
+            (await reveal("a", {"token": own}))[0],
+            (await reveal("wrong", {"token": own}))[0],
             (await reveal("o", {"tokens": []}))[0],
             (await reveal("o", [1]))[0],
             (await reveal("o", {"token": "x" * 70_000}))[0],
         ]
 
-    assert both[0] == 200
-    assert [(each["scope"], each["value"]) for each in both[1]["values"]] == [("ops:s", "ops:s@x.example")]
+    assert shown[0] == 200
+    assert [(each["scope"], each["value"]) for each in shown[1]["values"]] == [("ops:s", "ops:s@x.example")]
     assert statuses == [404, 404, 403, 403, 401, 400, 400, 413]
 
 
 async def test_everyone_reads_their_own_trail_and_operators_all_of_it(tmp_path: Path) -> None:
     """Newest first, a page at a time."""
-    async with api(tmp_path) as (client, store):
+    async with api(tmp_path) as (client, yard):
         for principal in ("ci", "ops", "ci", "local"):
-            store.audit(AuditEntry(kind="execution.start", principal=principal, body={}))
+            yard.store.audit(AuditEntry(kind="execution.start", principal=principal, body={}))
 
         async def read(token: str, **query: Any) -> list[tuple[int, str]]:
             answer = await client.get("/audit", params=query, headers=bearer(token))
