@@ -98,7 +98,7 @@ def test_images_audio_and_blobs_become_files() -> None:
     assert answer.files == (
         AnswerFile(name="image.png", mime="image/png", content=b"\x89PNG"),
         AnswerFile(name="audio.ogg", mime="audio/ogg; codecs=opus", content=b"\x89PNG"),
-        AnswerFile(name="report.pdf", mime="application/pdf", content=b"\x89PNG"),
+        AnswerFile(name="report.pdf", mime="application/pdf", content=b"\x89PNG", title="report.pdf"),
     )
     assert answer.text == "Here:\nnotes"
 
@@ -172,12 +172,12 @@ def test_error_is_raised_with_the_tools_own_words(case: str) -> None:
 
 
 def test_long_error_keeps_its_beginning_and_its_end() -> None:
-    """At most 4,000 characters of it."""
+    """At most 64,000 characters of it; it is cut to what is shown once it has been looked through."""
     with pytest.raises(ToolFailed) as failure:
-        to_answer({"content": [text("begin" + "x" * 10_000 + "end")], "isError": True})
+        to_answer({"content": [text("begin" + "x" * 100_000 + "end")], "isError": True})
 
     message = str(failure.value)
-    assert (message[:5], message[-3:], len(message) <= 4_000) == ("begin", "end", True)
+    assert (message[:5], message[-3:], len(message) <= 64_000) == ("begin", "end", True)
 
 
 def test_too_many_blocks_or_files_are_refused() -> None:

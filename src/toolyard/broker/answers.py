@@ -15,9 +15,11 @@ import msgspec
 
 from toolyard.errors import ToolFailed, UpstreamError
 
-__all__ = ("Answer", "AnswerFile", "misfit", "short", "to_answer")
+__all__ = ("COMPLAINT_CHARACTERS", "Answer", "AnswerFile", "misfit", "renamed", "short", "to_answer")
 
 _ERROR_CHARACTERS = 4_000
+COMPLAINT_CHARACTERS = 64_000
+"""Of an error before it is looked through: what is shown is cut from its middle, far from where this cuts."""
 _MOST_BLOCKS = 10_000
 _MOST_FILES = 256
 _NAME_CHARACTERS = 80
@@ -71,6 +73,8 @@ class AnswerFile(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     mime: str
     content: bytes
+    title: str = ""
+    """What the server called it, letter by letter."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +122,15 @@ def short(text: str, characters: int = _ERROR_CHARACTERS) -> str:
         return text
     half = characters // 2 - 10
     return f"{text[:half]} […] {text[-half:]}"
+
+
+def renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """`value` with other names for its files."""
+    if isinstance(value, dict):
+        if isinstance(name := value.get("file"), str) and name in names:
+            return value | {"file": names[name]}
+        return {key: renamed(item, names) for key, item in value.items()}
+    return [renamed(item, names) for item in value] if isinstance(value, list) else value
 
 
 def misfit(schema: Mapping[str, Any], value: Any) -> str | None:
@@ -216,8 +229,9 @@ def _keep(data: Any, mime: Any, name: str, kind: str, files: list[AnswerFile]) -
         return {"file": None, "mime_type": mime, "bytes": 0, "error": "Its data is not base64."}
     if len(files) >= _MOST_FILES:
         raise UpstreamError(f"The answer has more than {_MOST_FILES} files.")
-    name = _file_name(name, mime, kind, {file.name for file in files})
-    files.append(AnswerFile(name=name, mime=mime, content=content))
+    title = name
+    name = _file_name(title, mime, kind, {file.name for file in files})
+    files.append(AnswerFile(name=name, mime=mime, content=content, title=title))
     return {"file": name, "mime_type": mime, "bytes": len(content)}
 
 
@@ -243,7 +257,7 @@ def _file_name(wanted: str, mime: str, kind: str, taken: set[str]) -> str:
 def _complaint(text: str, structured: Any) -> str:
     if not text.strip() and structured is not None:
         text = msgspec.json.encode(structured).decode()
-    return short(text.strip()) or "The tool failed without saying why."
+    return short(text.strip(), COMPLAINT_CHARACTERS) or "The tool failed without saying why."
 
 
 def _text(value: Any) -> str:

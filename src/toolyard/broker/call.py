@@ -9,11 +9,12 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import PurePath
 from typing import Any, Protocol
 
 import msgspec
 
-from toolyard.broker.answers import Answer
+from toolyard.broker.answers import Answer, AnswerFile, renamed, short
 from toolyard.broker.approvals import Approvals
 from toolyard.broker.limits import Throttle
 from toolyard.broker.policy import Decision, Policy
@@ -27,7 +28,7 @@ from toolyard.values import Approval, Ask, AuditEntry, CallRecord, Definition, G
 __all__ = ("Broker", "OnProgress", "OnTools", "Passage", "ToolServer")
 
 _ANSWER_BYTES = 32 << 20  # the worker's connection holds at most twice as much unread
-_LARGE = 100_000
+_LARGE = 20_000
 
 OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
 """Progress so far, its total if known, and a message."""
@@ -122,10 +123,12 @@ class Broker:
             raise UpstreamUnavailable(f"Server {spec.upstream!r} of {spec.full_name!r} is not configured any more.")
         guard = passage.guard
         arguments = _without_empty(spec, arguments)
-        call = _Call(grant, spec, number, guard.conceal(arguments))
+        call = _Call(grant, spec, number)
+        sent: dict[str, str] = {}
         try:
-            real = await guard.reveal_latest(spec, arguments)
-            check_arguments(spec, real)
+            call.arguments = guard.conceal(arguments)
+            real = await guard.reveal_latest(spec, arguments, sent)
+            check_arguments(spec, real, shown=arguments)
             call.decision = await self._decide(call, real, passage)
             found = await self._throttle.run(
                 spec,
@@ -135,21 +138,23 @@ class Broker:
                     spec.name,
                     real,
                     timeout_seconds=seconds,
-                    on_progress=_concealed(passage),
+                    on_progress=_concealed(passage, sent),
                     unwrap=is_wrapped(spec.output_schema),
                 ),
                 is_idempotent=self._policy.is_idempotent(spec),
             )
-            answer = await _admit(guard, spec, found)
+            answer = await _admit(guard, spec, found, sent)
             encoded = _encode(spec, answer)
             call.answer, call.answer_bytes, call.failure = answer, len(encoded), None
         except ToolyardError as error:
-            safe = guard.admit_error(error)
-            call.failure = f"{type(safe).__name__}: {safe}"
+            safe = guard.admit_error(error, sent=sent)
+            if isinstance(safe, UpstreamError):
+                safe = type(safe)(short(str(safe)))  # only now: half of a private value would not be found
+            call.failure = guard.conceal(f"{type(safe).__name__}: {safe}")
             raise safe from None  # the original may hold what was private
         finally:
-            self._record(call.to_record(guard))
             self._audit(call.to_entry())
+            self._record(call.to_record(guard))
         return answer, encoded
 
     def end_run(self, execution_id: str) -> None:
@@ -194,11 +199,11 @@ class Broker:
 class _Call:
     """One call while it happens, and what is kept of it."""
 
-    def __init__(self, grant: Grant, spec: ToolSpec, number: int, arguments: Any) -> None:
+    def __init__(self, grant: Grant, spec: ToolSpec, number: int) -> None:
         self.grant = grant
         self.spec = spec
         self.number = number
-        self.arguments = arguments
+        self.arguments: Any = None
         """Concealed."""
         self.decision: Decision | None = None
         self.approval: Approval | None = None
@@ -250,7 +255,7 @@ def _entry(grant: Grant, kind: str, body: dict[str, Any]) -> AuditEntry:
     )
 
 
-async def _admit(guard: Guard, spec: ToolSpec, answer: Answer) -> Answer:
+async def _admit(guard: Guard, spec: ToolSpec, answer: Answer, sent: Mapping[str, str]) -> Answer:
     """The answer as code may see it. A large one is looked through in a thread, so that others go on.
 
     Raises:
@@ -260,16 +265,33 @@ async def _admit(guard: Guard, spec: ToolSpec, answer: Answer) -> Answer:
         return answer
 
     def admit() -> Answer:
+        names = _plain_names(guard, spec, answer, sent)
         files = tuple(
-            msgspec.structs.replace(file, content=guard.admit_file(spec, file.content)) for file in answer.files
+            AnswerFile(
+                name=names.get(file.name, file.name),
+                mime=file.mime,
+                content=guard.admit_file(spec, file.content, sent=sent),
+            )
+            for file in answer.files
         )
+        value = renamed(answer.value, names) if names else answer.value
         # `text` is a second copy of what is in `value` and of no use to code.
-        return Answer(value=guard.admit(spec, answer.value), files=files)
+        return Answer(value=guard.admit(spec, value, sent=sent), files=files)
 
     if sum(len(file.content) for file in answer.files) > _LARGE or _is_large(answer.value):
         _encode(spec, answer)  # one that is too large is refused before it is looked through
         return await asyncio.to_thread(admit)
     return admit()
+
+
+def _plain_names(guard: Guard, spec: ToolSpec, answer: Answer, sent: Mapping[str, str]) -> dict[str, str]:
+    """Other names for the files whose own ones hold something private: code sees the name of a file as it is."""
+    names: dict[str, str] = {}
+    for number, file in enumerate(answer.files, 1):
+        own = [file.title or file.name, PurePath(file.name).stem]
+        if guard.admit(spec, own, sent=sent) != own:
+            names[file.name] = f"private-{number}{PurePath(file.name).suffix}"
+    return names
 
 
 def _is_large(value: Any) -> bool:
@@ -288,14 +310,14 @@ def _is_large(value: Any) -> bool:
     return left <= 0
 
 
-def _concealed(passage: Passage) -> OnProgress | None:
+def _concealed(passage: Passage, sent: Mapping[str, str]) -> OnProgress | None:
     """Reports progress in words that may leave."""
     report = passage.on_progress
     if report is None:
         return None
 
     def conceal(progress: float, total: float | None, message: str | None) -> Awaitable[None] | None:
-        return report(progress, total, None if message is None else passage.guard.admit_text(message))
+        return report(progress, total, None if message is None else passage.guard.admit_text(message, sent=sent))
 
     return conceal
 

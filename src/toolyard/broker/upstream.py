@@ -22,7 +22,7 @@ from mcp_types import CONNECTION_CLOSED, HEADER_MISMATCH, REQUEST_TIMEOUT
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from toolyard.broker.answers import Answer, misfit, short, to_answer
+from toolyard.broker.answers import COMPLAINT_CHARACTERS, Answer, misfit, short, to_answer
 from toolyard.broker.transport import too_large
 from toolyard.broker.upstream_http import DELIVERY, Delivery
 from toolyard.broker.upstream_life import Connection, Life, reason
@@ -324,8 +324,9 @@ class Upstream:
         if error.message == too_large(self.config.answer_bytes):
             return UpstreamError(f"{tool!r} of {name!r} was called, but its answer was not taken: {error.message}")
         if delivery.fault is not None and not delivery.answered:
-            return UpstreamError(f"{name!r} failed in {tool!r}, which may have happened: {short(delivery.fault)}.")
-        return ToolFailed(short(error.message) or f"{tool!r} failed without saying why.")
+            why = short(delivery.fault, COMPLAINT_CHARACTERS)
+            return UpstreamError(f"{name!r} failed in {tool!r}, which may have happened: {why}.")
+        return ToolFailed(short(error.message, COMPLAINT_CHARACTERS) or f"{tool!r} failed without saying why.")
 
     def _compare(self, tool: str, schema: dict[str, Any], result: dict[str, Any]) -> None:
         """Note, once for each tool, that its answer is not what it declares. The answer is given all the same."""

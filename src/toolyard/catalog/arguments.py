@@ -29,13 +29,16 @@ _GIVEN_CHARACTERS = 80
 _EXPECTED_CHARACTERS = 300
 _CHOICES = 12
 _KEYS = 50
+_PRIVATE = "(private)"
 
 _shortened = reprlib.Repr()
 _shortened.maxlevel, _shortened.maxstring, _shortened.maxother = 3, 60, 60
 
 
-def check_arguments(spec: ToolSpec, arguments: Any) -> dict[str, Any]:
+def check_arguments(spec: ToolSpec, arguments: Any, *, shown: Any = None) -> dict[str, Any]:
     """Return `arguments` if they fit the input schema of `spec`, or if only the upstream can tell.
+
+    `shown` are the same with tokens in the place of private values: only of those does a message speak.
 
     Raises:
         InvalidArguments: They do not; the message names the parameters and what they should be.
@@ -49,7 +52,7 @@ def check_arguments(spec: ToolSpec, arguments: Any) -> dict[str, Any]:
             return arguments
     except ValueError as error:
         raise InvalidArguments(f"The arguments of {spec.function} are not JSON data: {error}.") from None
-    complaint = _Complaint(spec, arguments)
+    complaint = _Complaint(spec, arguments, arguments if shown is None else shown)
     problems = complaint.names(judged=validator is not None)
     if validator is not None:
         problems += complaint.values(check, spec.input_schema, arguments, [])
@@ -61,9 +64,10 @@ def check_arguments(spec: ToolSpec, arguments: Any) -> dict[str, Any]:
 class _Complaint:
     """What is wrong with one call, in sentences."""
 
-    def __init__(self, spec: ToolSpec, arguments: dict[str, Any]) -> None:
+    def __init__(self, spec: ToolSpec, arguments: dict[str, Any], shown: dict[str, Any]) -> None:
         self._spec = spec
         self._arguments = arguments
+        self._shown = shown
         self._known = {parameter.key: parameter for parameter in parameters(spec)}
         self._free = [key for key in self._known if key not in arguments]
 
@@ -96,21 +100,23 @@ class _Complaint:
             if len(found) >= _ERRORS:
                 break
         if not found and path:
-            found.append(f"{self._place(path)} is {_given(value)}; it must be {_shape(schema, schema)}")
+            given = self._seen(path)[1]
+            found.append(f"{self._place(path)} is {_given(given)}; it must be {_shape(schema, schema)}")
         return found
 
     def _sentences(
         self, error: jsonschema_rs.ValidationError, schema: dict[str, Any], path: list[str | int]
     ) -> list[str]:
         path = [*path, *error.instance_path]
-        place = self._place(path)
+        place, given = self._place(path), _given(self._seen(path)[1])
         match error.kind:
             case Kind.Required(property=key):
                 return [f"{place} lacks {_given(key)}" if path else self._missing(key)]
             case Kind.AdditionalProperties(unexpected=keys) | Kind.UnevaluatedProperties(unexpected=keys):
                 if not path:
                     return [self._unknown(key) for key in keys[:_ALL_ERRORS]]
-                return [f"{place} has keys that are not allowed: {', '.join(map(_given, keys[:_ERRORS]))}"]
+                seen = [self._seen([*path, key])[0][-1] for key in keys[:_ERRORS]]
+                return [f"{place} has keys that are not allowed: {', '.join(map(_given, seen))}"]
             case Kind.FalseSchema() if len(path) == 1:
                 return [self._unknown(str(path[0]))]
             case Kind.Enum(options=options):
@@ -120,8 +126,8 @@ class _Complaint:
             case _:
                 expected = "Any"
         if expected == "Any":  # the shape does not tell; the validator does, in its own words
-            return [f"{place} is {_given(error.instance)}; {plain(error.message, limit=_EXPECTED_CHARACTERS)}"]
-        return [f"{place} is {_given(error.instance)}; it must be {expected}"]
+            return [f"{place} is {given}; {plain(error.message, limit=_EXPECTED_CHARACTERS)}"]
+        return [f"{place} is {given}; it must be {expected}"]
 
     def _expected(self, error: jsonschema_rs.ValidationError, schema: dict[str, Any], path: list[str | int]) -> str:
         place = _at(schema, error.schema_path[:-1])
@@ -132,11 +138,29 @@ class _Complaint:
             )
         return self._known[str(path[0])].annotation if path and path[0] in self._known else "Any"
 
+    def _seen(self, path: Sequence[str | int]) -> tuple[list[Any], Any]:
+        """The path to a part, and the part, as who made the call wrote them."""
+        real: Any = self._arguments
+        shown: Any = self._shown
+        steps: list[Any] = []
+        step: Any
+        for step in path:
+            if isinstance(real, dict) and isinstance(shown, dict) and len(real) == len(shown):
+                steps.append(list(shown)[list(real).index(step)] if step in real else step)
+            elif isinstance(real, list) and isinstance(shown, list) and isinstance(step, int):
+                steps.append(step)
+            else:  # two keys were the same value
+                return [*steps, _PRIVATE], _PRIVATE
+            real = real[step] if isinstance(real, list) or step in real else None
+            shown = shown[steps[-1]] if isinstance(shown, list) or steps[-1] in shown else None
+        return steps, shown
+
     def _place(self, path: Sequence[str | int]) -> str:
         if not path:
             return "the object of all arguments"
-        text = str(path[0])
-        for step in path[1:]:
+        steps = self._seen(path)[0]
+        text = str(steps[0])
+        for step in steps[1:]:
             text += f"[{step}]" if isinstance(step, int) else f".{step}"
         return _called(self._known.get(str(path[0])), text)
 
@@ -145,6 +169,7 @@ class _Complaint:
         return f"{_called(parameter, key)} is missing; it must be {parameter.annotation if parameter else 'given'}"
 
     def _unknown(self, key: str) -> str:
+        key = str(self._seen([key])[0][-1])
         near = self._nearest(key)
         nearest = f"; the nearest is {_called(self._known[near], near)}" if near else ""
         return f"{_given(key)} is not one of its parameters{nearest}"

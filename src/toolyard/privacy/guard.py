@@ -445,8 +445,12 @@ class _Encoded:
         if self._is_thorough:
             yield from find_encoded(text, self._find)
             return
+        seen: dict[str, list[Span]] = {}
         for run in _ENCODED_RUN.finditer(text):
             word = run[0]
-            if not word.isdigit() and TOKEN.search(word) is None:
-                for span in find_encoded(word, self._find):
-                    yield Span(run.start() + span.start, run.start() + span.end, span.type)
+            if word.isdigit() or (word.isalpha() and word.islower()):
+                continue
+            if word not in seen:
+                seen[word] = [] if TOKEN.search(word) else find_encoded(word, self._find)
+            for span in seen[word]:
+                yield Span(run.start() + span.start, run.start() + span.end, span.type)

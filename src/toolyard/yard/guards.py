@@ -1,16 +1,22 @@
 """A guard for each session, over the one vault."""
 
+import asyncio
 import hashlib
 import hmac
+import logging
 from collections import OrderedDict
 from functools import partial
 from typing import Literal
 
+from toolyard.errors import StoreError
 from toolyard.privacy.guard import Guard, Privacy
 from toolyard.privacy.vault import RevealedValue, Vault
 
 __all__ = ("Guards",)
 
+_log = logging.getLogger(__name__)
+
+_EXPIRE_SECONDS = 3600.0
 _KEPT = 256
 """Guards whose memory of what they saw is kept; the vault remembers the tokens of all."""
 
@@ -46,9 +52,19 @@ class Guards:
             known = self._known[name] = (state, Guard(self._privacy, scope, refresh=refresh))
         self._known.move_to_end(name)
         guard = known[1]
-        while len(self._known) > _KEPT:
-            self._known.popitem(last=False)
+        if len(self._known) > _KEPT:  # first one that has seen nothing, of which anybody can make as many as they like
+            idle = (each for each, (_, other) in self._known.items() if other is not guard and not other.is_remembering)
+            del self._known[next(idle, next(iter(self._known)))]
         return guard
+
+    async def expire(self) -> None:
+        """Delete what has expired, every hour. It never ends; what the store cannot do now it is asked for again."""
+        while self._vault is not None:
+            await asyncio.sleep(_EXPIRE_SECONDS)
+            try:
+                await self._vault.expire()
+            except StoreError as error:
+                _log.warning("Private values that have expired are not deleted yet: %s", error)
 
     async def find(self, token: str) -> list[RevealedValue]:
         """What a token stands for, in every scope that has it."""

@@ -36,7 +36,8 @@ def conceal_outcome(outcome: Outcome, guard: Guard) -> Outcome:
             output = output[: max(output.rfind("\n") + 1, len(output) - _RAGGED_CHARACTERS)]
     failure, spill = outcome.failure, outcome.spill
     if failure is not None:
-        told = guard.conceal({name: getattr(failure, name) for name in _FAILURE_TEXTS})
+        told = {name: getattr(failure, name) for name in _FAILURE_TEXTS}
+        told = guard.conceal(_without_ragged_ends(told) if guard.is_holding_values else told)
         failure = msgspec.structs.replace(failure, **told)
     if spill is not None:
         spill = msgspec.structs.replace(spill, shape=guard.conceal(spill.shape))

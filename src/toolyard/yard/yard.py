@@ -5,18 +5,21 @@ import contextlib
 import hashlib
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from toolyard.broker.answers import Answer
+from toolyard.broker.answers import Answer, renamed
 from toolyard.broker.approvals import Approvals
 from toolyard.broker.call import Broker, OnProgress, Passage, ToolServer
 from toolyard.broker.policy import Policy
 from toolyard.catalog import Catalog, Snapshot
 from toolyard.errors import InvalidRequest, SandboxClosed, UnknownTool
 from toolyard.privacy.guard import Guard
+from toolyard.privacy.span import TOKEN
+from toolyard.privacy.stream import ConcealedStream
 from toolyard.privacy.vault import RevealedValue
 from toolyard.sandbox.clock import RunClock
 from toolyard.sandbox.policy.levels import IsolationPolicy
@@ -53,6 +56,7 @@ _SESSION_CHARACTERS = 50
 _QUIET_SECONDS = 0.2  # after which a line that may still go on is taken for complete
 _VIEWS_KEPT = 8
 _MUCH_OUTPUT = 10_000  # characters
+_LONG_NAME = 1_000
 _FIRST_LIST_SECONDS = 15.0  # for upstreams whose tools nobody knows yet, before a first search or run goes on without
 
 
@@ -147,7 +151,7 @@ class Yard:
                 seen = _refused(execution.id, policy, refusal, session)
             else:
                 listen = on_output or (execution.on_output if execution.background else None)
-                with _concealing(listen, guard) as concealed:
+                async with _concealing(listen, guard) as concealed:
                     await self.finder.ready(snapshot)
                     seen = await sandbox.run(
                         request.code,
@@ -207,12 +211,17 @@ class Yard:
             UpstreamError: The server or the tool failed.
         """
         snapshot = await self.snapshot(principal)
-        spec = _find(snapshot, name)
         session = _session_of(principal, None)
         guard = await self.guards.of(session)
         await self.store.room()
         execution_id = execution_id or secrets.token_hex(8)
         grant = Grant(execution_id=execution_id, principal=principal, session=session, tools=snapshot.tools)
+        try:
+            spec = _find(snapshot, name)
+        except UnknownTool as error:
+            self._note_unknown(grant, guard, name, error)
+            await self.store.flush()
+            raise
         record = self._begin(grant, guard, "", None, snapshot)
         status: RecordStatus = "failed"
         try:
@@ -236,9 +245,8 @@ class Yard:
             if each.scope == "gateway" or each.scope.startswith(f"{principal}:")
         ]
         scopes = sorted({each.scope for each in found})
-        self.store.audit(
-            AuditEntry(kind="privacy.reveal", principal=principal, body={"token": token[:80], "scopes": scopes})
-        )
+        told = token if TOKEN.fullmatch(token) and len(token) <= _LONG_NAME else "(no token)"
+        self.store.audit(AuditEntry(kind="privacy.reveal", principal=principal, body={"token": told, "scopes": scopes}))
         await self.store.flush()
         return found
 
@@ -305,6 +313,19 @@ class Yard:
                 body["failure"] = {"type": outcome.failure.type, "message": outcome.failure.message}
         self.store.audit(_entry(record, "execution.end", body))
 
+    def _note_unknown(self, grant: Grant, guard: Guard, name: str, error: UnknownTool, *, number: int = 1) -> None:
+        """Write down who asked for a tool that is not there for them: it may be one that the policy hides."""
+        told = guard.conceal({"tool": name[:_LONG_NAME], "error": f"UnknownTool: {str(error)[:_LONG_NAME]}"})
+        self.store.audit(
+            AuditEntry(
+                kind="call",
+                principal=grant.principal,
+                session=grant.session,
+                execution_id=grant.execution_id,
+                body={**told, "number": number, "verdict": None, "rule": None, "answer_bytes": 0},
+            )
+        )
+
     def _on_call(self, grant: Grant, snapshot: Snapshot, passage: Passage) -> OnCall:
         """What answers the calls of one execution: the broker, and the one tool of our own."""
         count = 0
@@ -316,7 +337,11 @@ class Yard:
                 return [msgspec.to_builtins(hit) for hit in answer.hits]
             count += 1
             number = count
-            spec = grant.tools.get(name) or _find(snapshot, name)
+            try:
+                spec = grant.tools.get(name) or _find(snapshot, name)
+            except UnknownTool as error:
+                self._note_unknown(grant, passage.guard, name, error, number=number)
+                raise
             await self.store.room()
             found, encoded = await self.broker.call(grant, spec, arguments, number=number, passage=passage)
             if not found.files:
@@ -324,7 +349,7 @@ class Yard:
             place = f"files/{grant.execution_id[:8]}-{number}"  # another run of the session must not write over it
             paths = {file.name: f"{place}-{file.name}" for file in found.files}
             return Reply(
-                value=_renamed(found.value, paths), files={paths[file.name]: file.content for file in found.files}
+                value=renamed(found.value, paths), files={paths[file.name]: file.content for file in found.files}
             )
 
         return on_call
@@ -356,33 +381,39 @@ class Yard:
         await self.finder.listed(_FIRST_LIST_SECONDS)
 
 
-@contextlib.contextmanager
-def _concealing(listen: OnOutput | None, guard: Guard) -> Iterator[OnOutput | None]:
+@contextlib.asynccontextmanager
+async def _concealing(listen: OnOutput | None, guard: Guard) -> AsyncIterator[OnOutput | None]:
     """What passes output on to `listen` with nothing private in it."""
     if listen is None or guard.is_off:
         yield listen
         return
-    stream = guard.stream()
-    loop = asyncio.get_running_loop()
-    timer: asyncio.TimerHandle | None = None
+    pieces: asyncio.Queue[str | None] = asyncio.Queue()
+    passing = asyncio.create_task(_pass_on(pieces, guard.stream(), listen))
+    try:
+        yield pieces.put_nowait
+        pieces.put_nowait(None)
+        await passing
+    finally:
+        passing.cancel()
+        await asyncio.wait({passing})
 
-    def pass_on(text: str) -> None:
+
+async def _pass_on(pieces: "asyncio.Queue[str | None]", stream: ConcealedStream, listen: OnOutput) -> None:
+    """Conceal pieces until there is a None. It is done in a thread: code that prints a lot holds up only itself."""
+    piece: str | None = ""
+    is_new = False
+    while piece is not None:
+        try:
+            async with asyncio.timeout(_QUIET_SECONDS if is_new else None):
+                piece = await pieces.get()
+        except TimeoutError:
+            is_new = False
+            text = await asyncio.to_thread(stream.flush)
+        else:
+            is_new = True
+            text = await asyncio.to_thread(stream.close if piece is None else partial(stream.add, piece))
         if text:
             listen(text)
-
-    def take(text: str) -> None:
-        nonlocal timer
-        if timer is not None:
-            timer.cancel()
-        pass_on(stream.add(text))
-        timer = loop.call_later(_QUIET_SECONDS, lambda: pass_on(stream.flush()))
-
-    try:
-        yield take
-    finally:
-        if timer is not None:
-            timer.cancel()
-    pass_on(stream.close())
 
 
 async def _concealed(outcome: Outcome, guard: Guard) -> Outcome:
@@ -440,12 +471,3 @@ class _Search(msgspec.Struct, frozen=True, kw_only=True):
     detail_level: str = "with_description"
     server: str | None = None
     limit: int = 5
-
-
-def _renamed(value: Any, paths: Mapping[str, str]) -> Any:
-    """`value` with the places of its files put in."""
-    if isinstance(value, dict):
-        if isinstance(name := value.get("file"), str) and name in paths:
-            return value | {"file": paths[name]}
-        return {key: _renamed(item, paths) for key, item in value.items()}
-    return [_renamed(item, paths) for item in value] if isinstance(value, list) else value
