@@ -35,9 +35,7 @@ for _command in (forget, reveal, rotate, status):
 @privacy.command()
 @click.argument("file", metavar="FILE|-")
 @click.option("--all", "all_types", is_flag=True, help="Also types that are left visible unless configured.")
-@click.option(
-    "--config", type=click.Path(path_type=Path), help="A toolyard.toml or a client's file such as .mcp.json."
-)
+@click.option("--config", type=click.Path(path_type=Path), help="A toolyard.toml or a client's file such as .mcp.json.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
 def scan(*, file: str, all_types: bool, config: Path | None, as_json: bool) -> None:
     """Show what would be concealed in FILE, or in standard input if FILE is -: types, counts and masked samples.
