@@ -357,7 +357,7 @@ def _is_weak(words: Sequence[str], of_type: str) -> bool:
     joined = "".join(words)
     if len(joined) < 3:
         return joined.isascii() or len(joined) < 2
-    if of_type == "person" and len(words) > 1:
+    if of_type in ("password", "credit_card") or (of_type == "person" and len(words) > 1):
         return False
     for word in words:
         if word not in _EVERYDAY and not word.isdigit():
