@@ -183,6 +183,16 @@ async def test_custom_patterns_and_allowed_values(tmp_path: Path) -> None:
     assert "other@elsewhere.org" not in text
 
 
+async def test_a_pattern_finds_small_numbers_and_names_of_fields_too(tmp_path: Path) -> None:
+    """What is plain to us may be what somebody's pattern is about."""
+    privacy = PrivacyConfig(patterns={"seat": r"seat_\d+"})
+    async with opened(tmp_path, office(seats=lambda: {"seat_12": 1}), privacy=privacy) as yard:
+        text = await run(yard, "seats()")
+
+    assert "seat_12" not in text
+    assert "__PII_seat_" in text
+
+
 async def test_off_conceals_nothing_and_still_records(tmp_path: Path) -> None:
     """Without privacy values pass as they are; calls are in the journal and in the audit log all the same."""
     async with opened(tmp_path, office(), privacy=PrivacyConfig(mode="off")) as yard:

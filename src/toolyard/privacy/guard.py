@@ -169,7 +169,7 @@ class Guard:
 
     def _admit(self, spec: ToolSpec, value: Any, sent: Mapping[str, str]) -> Any:
         handling = self._privacy.handling(spec.full_name)
-        if not handling.whole and not sent and _is_harmless(value):
+        if not handling.whole and not sent and self._is_harmless(value):
             return value
         found: dict[str, Any] = {"schema": spec.output_schema, "whole": handling.whole, "visible": handling.visible}
         if handling.mode == "off":
@@ -247,7 +247,7 @@ class Guard:
                 text = f"{text[: span.start]}{token}{text[span.end :]}"
             if spans:
                 return self._exit.conceal(text, self._replace_leaving)
-        return value if _is_harmless(value) else self._exit.conceal(value, self._replace_leaving)
+        return value if self._is_harmless(value) else self._exit.conceal(value, self._replace_leaving)
 
     def conceal_admitted(self, spec: ToolSpec, value: Any) -> Any:
         """The same for an admitted answer: one that is concealed already is not looked through again."""
@@ -256,6 +256,9 @@ class Guard:
     def stream(self) -> ConcealedStream:
         """The same for output that leaves in pieces."""
         return ConcealedStream(self._exit.find, self._replace_leaving)
+
+    def _is_harmless(self, value: Any) -> bool:
+        return not self._privacy.scanner.rules.patterns and _is_harmless(value)  # a pattern may mean anything
 
     def _find_plain(self, text: str) -> list[Span]:
         found = self._held.values.find(text)
