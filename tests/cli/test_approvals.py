@@ -20,7 +20,10 @@ from toolyard.values import Approval, Ask
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
-ME = pwd.getpwuid(os.getuid()).pw_name
+try:
+    ME = pwd.getpwuid(os.getuid()).pw_name
+except KeyError:  # a user whom the system has no name for
+    ME = f"user {os.getuid()}"
 
 
 def an_ask(ask_id: str, **fields: Any) -> Ask:
