@@ -25,7 +25,7 @@ from toolyard.privacy.guard import Guard
 from toolyard.store.rows import CALL_VALUE_BYTES
 from toolyard.values import Approval, Ask, AuditEntry, CallRecord, Definition, Grant, ToolSpec, UpstreamStatus
 
-__all__ = ("Broker", "OnProgress", "OnTools", "Passage", "ToolServer")
+__all__ = ("Broker", "OnProgress", "OnTools", "Passage", "ToolServer", "is_large")
 
 _ANSWER_BYTES = 32 << 20  # the worker's connection holds at most twice as much unread
 _LARGE = 20_000
@@ -278,7 +278,7 @@ async def _admit(guard: Guard, spec: ToolSpec, answer: Answer, sent: Mapping[str
         # `text` is a second copy of what is in `value` and of no use to code.
         return Answer(value=guard.admit(spec, value, sent=sent), files=files)
 
-    if sum(len(file.content) for file in answer.files) > _LARGE or _is_large(answer.value):
+    if sum(len(file.content) for file in answer.files) > _LARGE or is_large(answer.value):
         _encode(spec, answer)  # one that is too large is refused before it is looked through
         return await asyncio.to_thread(admit)
     return admit()
@@ -294,7 +294,7 @@ def _plain_names(guard: Guard, spec: ToolSpec, answer: Answer, sent: Mapping[str
     return names
 
 
-def _is_large(value: Any) -> bool:
+def is_large(value: Any) -> bool:
     """Whether there is enough in it to hold up the event loop, by counting no further than that."""
     left = _LARGE
     waiting = [value]

@@ -16,6 +16,7 @@ import anyio
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
+from toolyard.broker.call import is_large
 from toolyard.errors import CallRefused, ToolyardError
 from toolyard.privacy.guard import Guard
 from toolyard.privacy.span import TOKEN
@@ -34,8 +35,6 @@ __all__ = ("Json", "Places", "Screen", "Screens")
 
 Json = dict[str, Any]
 
-_LARGE = 100_000
-"""Characters that are looked through without holding up the event loop."""
 _MANY = 50
 """Texts, however short."""
 _ORDER = {"structured": 0, "data": 1}
@@ -192,15 +191,15 @@ class Screen:
 
     async def leaving(self, value: Any) -> Any:
         """What a client said, as a record may hold it."""
-        return await _run(lambda: self.guard.conceal(value), is_large=_is_large(value))
+        return await _run(lambda: self.guard.conceal(value), in_thread=is_large(value))
 
     async def _conceal(self, shape: Shape, value: Any, spec: ToolSpec) -> Any:
         if self.guard.is_off:
             return value
         try:
             leaves = _leaves(shape, value)
-            is_large = len(leaves) > _MANY or _is_large([each for _, each in leaves])
-            made = await _run(lambda: self._replace(leaves, spec), is_large=is_large)
+            is_much = len(leaves) > _MANY or is_large([each for _, each in leaves])
+            made = await _run(lambda: self._replace(leaves, spec), in_thread=is_much)
             if all(new is old for new, (_, old) in zip(made, leaves, strict=True)):
                 return value
             rest = iter(made)
@@ -281,22 +280,6 @@ def _error(value: Any, leaf: Callable[[str, Any], Any]) -> Any:
     return [leaf("text", message), None if data is None else ERROR_DATA(data, leaf)]
 
 
-async def _run(work: Callable[[], Any], *, is_large: bool) -> Any:
+async def _run(work: Callable[[], Any], *, in_thread: bool) -> Any:
     """What `work` returns; a thread does it if it would hold up the event loop, and is waited for in any case."""
-    return await anyio.to_thread.run_sync(work) if is_large else work()
-
-
-def _is_large(value: Any) -> bool:
-    """Whether there is enough in it to hold up the event loop, by counting no further than that."""
-    left = _LARGE
-    waiting = [value]
-    while waiting and left > 0:
-        item = waiting.pop()
-        if isinstance(item, str):
-            left -= len(item)
-        elif isinstance(item, dict):
-            waiting += item.values()
-        elif isinstance(item, list):
-            waiting += item
-        left -= 16
-    return left <= 0
+    return await anyio.to_thread.run_sync(work) if in_thread else work()
