@@ -37,7 +37,8 @@ def told(folder: Path) -> list[Json]:
 def planted_in(text: str) -> list[str]:
     """The planted values that appear in a text, whatever their case, spacing or encoding in base64."""
     runs = re.findall(r"(?:[A-Za-z0-9+/]{4}){4,}(?:[A-Za-z0-9+/]{2,3}={1,2})?", text)
-    decoded = [base64.b64decode(run) for run in runs]
+    bare = [run.rstrip("=") for run in runs]  # in a file, what follows a run by chance may look like its padding
+    decoded = [base64.b64decode(run + "=" * (-len(run) % 4)) for run in bare]
     readings = [each.decode(encoding, "replace") for each in decoded for encoding in ("utf-8", "utf-16")]
     every = "\n".join((text, *readings)).casefold()
     tight = re.sub(r"[\s-]", "", every)
