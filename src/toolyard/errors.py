@@ -6,6 +6,8 @@ ToolyardError
 │   ├── UnknownTool         no tool of that name: search for one that exists
 │   ├── UnknownExecution    no execution of that id: start one
 │   ├── UnknownApproval     no approval of that id waits: list those that do
+│   ├── UnknownSkill        no skill of that name or version: find one that exists
+│   ├── InvalidSkill        a skill cannot be saved, read or imported as it is: the message names the line
 │   ├── InvalidArguments    a tool's arguments do not fit its schema: read the message and change them
 │   └── InvalidConfig       the configuration is wrong: the message names the file, the key and what it should be
 ├── UpstreamError           a tool server failed
@@ -20,6 +22,8 @@ ToolyardError
 ├── VaultError              the vault of private values cannot be opened: the message says which key is missing
 └── CallRefused             raised by an `on_call` callback; re-raised in the guest under its own name
     ├── UnknownToken        a private value's token is not one of this session: use it as it was given
+    ├── SkillUnusable       a skill cannot be imported: a draft of somebody else's, in quarantine, or its tools changed
+    ├── NotRecorded         a replay was asked for a call that its trace does not hold
     ├── LimitReached        the tool's limit of calls or time is used up, or its circuit breaker is open
     └── PolicyRefused       a rule denies the call: `toolyard policy explain` says which
         └── ApprovalRefused a person refused it, or nobody answered in time
@@ -33,18 +37,22 @@ __all__ = (
     "InvalidArguments",
     "InvalidConfig",
     "InvalidRequest",
+    "InvalidSkill",
     "LevelUnavailable",
     "LimitReached",
+    "NotRecorded",
     "PolicyRefused",
     "SandboxBroken",
     "SandboxClosed",
     "SandboxUnavailable",
+    "SkillUnusable",
     "StoreError",
     "ToolFailed",
     "ToolyardError",
     "UnknownApproval",
     "UnknownExecution",
     "UnknownSession",
+    "UnknownSkill",
     "UnknownToken",
     "UnknownTool",
     "UpstreamError",
@@ -76,6 +84,14 @@ class UnknownExecution(InvalidRequest):
 
 class UnknownApproval(InvalidRequest):
     """No approval of this id waits for an answer."""
+
+
+class UnknownSkill(InvalidRequest):
+    """No skill of this name, or no version of it that was asked for, is on the shelf for this principal."""
+
+
+class InvalidSkill(InvalidRequest):
+    """A skill, or a folder or archive of skills, cannot be taken as it is; nothing of it was kept."""
 
 
 class InvalidArguments(InvalidRequest):
@@ -132,6 +148,14 @@ class CallRefused(ToolyardError):
 
 class UnknownToken(CallRefused):
     """A token of a private value that this session does not have: forged, foreign, cut, expired or erased."""
+
+
+class SkillUnusable(CallRefused):
+    """A skill that exists cannot be imported by this run."""
+
+
+class NotRecorded(CallRefused):
+    """A replay was asked for a call that its trace does not hold."""
 
 
 class LimitReached(CallRefused):

@@ -221,6 +221,7 @@ class _Call:
             number=self.number,
             tool=self.spec.full_name,
             digest=self.spec.digest,
+            version=self.spec.version,
             arguments=self.arguments,
             answer=guard.conceal_admitted(self.spec, self.answer.value)
             if self.answer is not None and is_kept
@@ -237,6 +238,7 @@ class _Call:
             "tool": self.spec.full_name,
             "number": self.number,
             "digest": self.spec.digest,
+            "version": self.spec.version,
             "arguments": self.arguments,
             "verdict": None if self.decision is None else self.decision.verdict,
             "rule": None if self.decision is None else self.decision.rule,

@@ -133,7 +133,7 @@ def write_call(connection: sqlite3.Connection, record: CallRecord) -> None:
         answer, answer_cut = _encode_within(record.answer, CALL_VALUE_BYTES)
     connection.execute(
         "INSERT INTO calls (execution_id, number, tool, digest, arguments, arguments_cut, answer, answer_cut,"
-        " answer_bytes, error, started_at, seconds) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " answer_bytes, error, started_at, seconds, version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             _unicode(record.execution_id),
             record.number,
@@ -147,6 +147,7 @@ def write_call(connection: sqlite3.Connection, record: CallRecord) -> None:
             None if record.error is None else _unicode(record.error),
             record.started_at,
             record.seconds,
+            _unicode(record.version),
         ),
     )
 
@@ -179,7 +180,7 @@ def read_executions(
 def read_calls(connection: sqlite3.Connection, execution_id: str) -> list[CallRecord]:
     """The calls of one execution in their order. What was cut is None."""
     rows = connection.execute(
-        "SELECT execution_id, number, tool, digest, arguments, answer, error, started_at, seconds, answer_bytes"
+        "SELECT execution_id, number, tool, digest, arguments, answer, error, started_at, seconds, answer_bytes, version"
         " FROM calls WHERE execution_id = ? ORDER BY number",
         (_unicode(execution_id),),
     )
@@ -195,8 +196,11 @@ def read_calls(connection: sqlite3.Connection, execution_id: str) -> list[CallRe
             started_at=started_at,
             seconds=seconds,
             answer_bytes=answer_bytes,
+            version=version or "1.0.0",  # a call from before tools had versions
         )
-        for execution_id, number, tool, digest, arguments, answer, error, started_at, seconds, answer_bytes in rows
+        for execution_id, number, tool, digest, arguments, answer, error, started_at, seconds, answer_bytes, version in (
+            rows
+        )
     ]
 
 

@@ -168,4 +168,96 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (principal, tool, arguments_sha256)
     );
     """,
+    """
+    -- One row for each version of a skill; a deleted one stays, marked, so that its number is never given again.
+    CREATE TABLE skills (
+        number INTEGER PRIMARY KEY,
+        namespace TEXT NOT NULL,
+        name TEXT NOT NULL,
+        major INTEGER NOT NULL,
+        minor INTEGER NOT NULL,
+        patch INTEGER NOT NULL,
+        status TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        skill TEXT NOT NULL,
+        modified_at DOUBLE PRECISION NOT NULL,
+        deleted_at DOUBLE PRECISION,
+        UNIQUE (namespace, name, major, minor, patch)
+    );
+
+    -- Examples with their traces, compressed JSON: apart, so that listing skills does not read them.
+    CREATE TABLE skill_examples (
+        skill INTEGER PRIMARY KEY REFERENCES skills (number) ON DELETE CASCADE,
+        examples BLOB NOT NULL
+    );
+
+    CREATE TABLE skill_uses (
+        namespace TEXT NOT NULL,
+        name TEXT NOT NULL,
+        version TEXT NOT NULL,
+        execution_id TEXT NOT NULL,
+        principal TEXT NOT NULL,
+        at DOUBLE PRECISION NOT NULL,
+        calls INTEGER NOT NULL,
+        failures INTEGER NOT NULL,
+        seconds DOUBLE PRECISION NOT NULL,
+        error TEXT,
+        translated INTEGER NOT NULL,
+        PRIMARY KEY (namespace, name, version, execution_id)
+    );
+    CREATE INDEX skill_uses_by_time ON skill_uses (at);
+
+    CREATE TABLE skill_migrations (
+        number INTEGER PRIMARY KEY,
+        namespace TEXT NOT NULL,
+        name TEXT NOT NULL,
+        from_version TEXT NOT NULL,
+        to_version TEXT,
+        tool TEXT NOT NULL,
+        tool_from TEXT NOT NULL,
+        tool_to TEXT NOT NULL,
+        predicted TEXT NOT NULL,
+        outcome TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        seconds DOUBLE PRECISION NOT NULL,
+        at DOUBLE PRECISION NOT NULL
+    );
+
+    -- Answers that are too large for `calls`, compressed, for as long and as many as the budget allows.
+    CREATE TABLE trace_answers (
+        execution_id TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        answer BLOB NOT NULL,
+        at DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (execution_id, number)
+    );
+    CREATE INDEX trace_answers_by_time ON trace_answers (at);
+
+    ALTER TABLE calls ADD COLUMN version TEXT NOT NULL DEFAULT '';
+
+    -- Every definition a tool had, in the order in which it had them, with what each changed.
+    CREATE TABLE tool_releases (
+        upstream TEXT NOT NULL,
+        name TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        version TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        spec TEXT NOT NULL,
+        changes TEXT NOT NULL,
+        declared TEXT,
+        released_at DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (upstream, name, number)
+    );
+
+    CREATE TABLE tool_shapes (
+        upstream TEXT NOT NULL,
+        name TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        shape TEXT NOT NULL,
+        answers INTEGER NOT NULL,
+        seen_at DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (upstream, name, digest)
+    );
+    """,
 )

@@ -8,7 +8,21 @@ from typing import Any, Literal
 
 import msgspec
 
+from toolyard.values.skills import (
+    SHARED,
+    Skill,
+    SkillExample,
+    SkillForm,
+    SkillNeed,
+    SkillStatus,
+    SkillUse,
+    ToolNeed,
+    Trace,
+    TraceCall,
+)
+
 __all__ = (
+    "SHARED",
     "Answered",
     "Approval",
     "Ask",
@@ -28,10 +42,19 @@ __all__ = (
     "RecordStatus",
     "Result",
     "SearchAnswer",
+    "Skill",
+    "SkillExample",
+    "SkillForm",
+    "SkillNeed",
+    "SkillStatus",
+    "SkillUse",
     "Spill",
     "Status",
     "ToolAnnotations",
+    "ToolNeed",
     "ToolSpec",
+    "Trace",
+    "TraceCall",
     "Transport",
     "UpstreamConfig",
     "UpstreamState",
@@ -181,6 +204,8 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     annotations: ToolAnnotations = ToolAnnotations()
     digest: str
     """SHA-256 of the definition as the upstream gave it, in canonical JSON."""
+    version: str = "1.0.0"
+    """What the history of its definition makes it: the catalog's, not the upstream's."""
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
@@ -359,6 +384,8 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
     digest: str
     """The definition it was made against."""
+    version: str = "1.0.0"
+    """The tool's, at that time."""
     arguments: Any
     answer: Any = None
     error: str | None = None
