@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,7 +13,7 @@ import msgspec
 import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
-from tests.surfaces.conftest import CONFIG, serving
+from tests.surfaces.conftest import config_text, serving
 from tests.surfaces.test_surface import text_of
 
 from toolyard.broker.policy import PolicySettings, Rule
@@ -156,9 +155,7 @@ async def test_another_principal_can_use_neither_state_nor_execution(tmp_path: P
         tools = ["mcp__expenses__get_budget"]
     """
     path = tmp_path / "toolyard.toml"
-    path.write_text(
-        CONFIG.format(python=sys.executable, store=str(tmp_path / "store" / "toolyard.db"), more=more), encoding="utf-8"
-    )
+    path.write_text(config_text(tmp_path / "store" / "toolyard.db", more), encoding="utf-8")
     arguments = {"code": "from servers.expenses import get_budget\nget_budget('Sales')['department']"}
 
     @contextlib.asynccontextmanager

@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import re
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -14,6 +14,7 @@ import mcp_types as types
 import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
+from tests import warm
 
 from toolyard.config import load_config
 from toolyard.serve.mcp import build_server
@@ -23,8 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 CONFIG = """
 [upstreams.expenses]
-command = {python!r}
-args = ["-m", "toolyard.examples.expenses"]
+{expenses}
 
 [sandbox]
 allow_weaker = true
@@ -36,6 +36,17 @@ path = {store!r}
 
 {more}
 """
+
+
+def config_text(store: Path, more: str) -> str:
+    """A toolyard.toml over an example server."""
+    return CONFIG.format(expenses=child("-m", "toolyard.examples.expenses"), store=str(store), more=more)
+
+
+def child(*arguments: str) -> str:
+    """The lines of an upstream that is a Python program."""
+    command, *rest = warm.python(*arguments)
+    return f"command = {json.dumps(command)}\nargs = {json.dumps(rest)}"
 
 
 class Agent:
@@ -62,8 +73,7 @@ def config(tmp_path: Path) -> Callable[..., Path]:
 
     def write(more: str = "") -> Path:
         path = tmp_path / "toolyard.toml"
-        text = CONFIG.format(python=sys.executable, store=str(tmp_path / "store" / "toolyard.db"), more=more)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(config_text(tmp_path / "store" / "toolyard.db", more), encoding="utf-8")
         return path
 
     return write
@@ -96,7 +106,8 @@ async def in_memory(path: Path, *, mode: str = "auto", **options: Any) -> AsyncI
 @contextlib.asynccontextmanager
 async def over_stdio(path: Path, *, mode: str = "auto", **options: Any) -> AsyncIterator[Agent]:
     """A gateway that the client starts."""
-    server = StdioServerParameters(command=sys.executable, args=["-m", "toolyard", "serve", str(path)])
+    command, *rest = warm.python("-m", "toolyard", "serve", str(path))
+    server = StdioServerParameters(command=command, args=rest)
     async with Client(server, mode=mode, cache=None, **options) as client:
         yield Agent(client)
 
@@ -112,14 +123,7 @@ async def over_http(path: Path, *, mode: str = "auto", **options: Any) -> AsyncI
 async def serving(path: Path, *arguments: str, environment: dict[str, str] | None = None) -> AsyncIterator[str]:
     """`toolyard serve --http` on a free port; gives the URL of `/mcp`."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "toolyard",
-        "serve",
-        str(path),
-        "--http",
-        "127.0.0.1:0",
-        *arguments,
+        *warm.python("-m", "toolyard", "serve", str(path), "--http", "127.0.0.1:0", *arguments),
         stderr=asyncio.subprocess.PIPE,
         env=os.environ | (environment or {}),
     )

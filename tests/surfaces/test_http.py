@@ -2,7 +2,6 @@
 
 import asyncio
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from tests import warm
 from tests.surfaces.conftest import serving
 from tests.surfaces.test_surface import text_of
 
@@ -118,7 +118,7 @@ async def test_principals_share_neither_workspace_nor_executions(config: Config)
 def test_an_address_that_others_can_reach_needs_a_token(config: Config, address: str) -> None:
     """Nobody serves a team's tools to the network by accident."""
     done = subprocess.run(
-        [sys.executable, "-m", "toolyard", "serve", str(config()), "--http", address],
+        warm.python("-m", "toolyard", "serve", str(config()), "--http", address),
         capture_output=True,
         text=True,
         timeout=60,
@@ -133,7 +133,7 @@ def test_an_address_that_others_can_reach_needs_a_token(config: Config, address:
 def test_a_wrong_address_says_what_one_looks_like(config: Config, address: str) -> None:
     """No traceback for a user's mistake."""
     done = subprocess.run(
-        [sys.executable, "-m", "toolyard", "serve", str(config()), "--http", address],
+        warm.python("-m", "toolyard", "serve", str(config()), "--http", address),
         capture_output=True,
         text=True,
         timeout=60,

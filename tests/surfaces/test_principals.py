@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server.lowlevel import Server
-from tests.surfaces.conftest import serving
+from tests.surfaces.conftest import child, serving
 from tests.surfaces.test_surface import text_of
 
 from toolyard import config as config_module
@@ -26,10 +25,6 @@ from toolyard.yard import Yard, open_yard
 Config = Callable[..., Path]
 
 MORE = f"""
-[upstreams.trips]
-command = {sys.executable!r}
-args = ["-m", "toolyard.examples.trips"]
-
 [[policy.rules]]
 decision = "deny"
 tools = ["mcp__expenses__get_budget"]
@@ -77,7 +72,8 @@ async def opened(config: Config, mode: str = "auto") -> AsyncIterator[Gateway]:
     """The gateway and its clients, once both servers have listed their tools."""
     tokens = {"clerk": "c-secret", "guide": "g-secret", "boss": "b-secret"}
     async with contextlib.AsyncExitStack() as stack:
-        url = await stack.enter_async_context(serving(config(MORE), environment={"GUIDE": "g-secret"}))
+        more = f"[upstreams.trips]\n{child('-m', 'toolyard.examples.trips')}\n{MORE}"
+        url = await stack.enter_async_context(serving(config(more), environment={"GUIDE": "g-secret"}))
         clients = {}
         for principal, token in reversed(tokens.items()):
             headers = {"authorization": f"Bearer {token}"}

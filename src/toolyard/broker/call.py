@@ -25,7 +25,7 @@ from toolyard.privacy.guard import Guard
 from toolyard.store.rows import CALL_VALUE_BYTES
 from toolyard.values import Approval, Ask, AuditEntry, CallRecord, Definition, Grant, ToolSpec, UpstreamStatus
 
-__all__ = ("Broker", "OnProgress", "OnTools", "Passage", "ToolServer", "is_large")
+__all__ = ("Broker", "OnProgress", "OnTools", "Passage", "ToolServer", "is_large", "without_empty")
 
 _ANSWER_BYTES = 32 << 20  # the worker's connection holds at most twice as much unread
 _LARGE = 20_000
@@ -89,6 +89,7 @@ class Broker:
         policy: Policy,
         approvals: Approvals,
         record: Callable[[CallRecord], None],
+        keep: Callable[[str, int, bytes], None],
         audit: Callable[[AuditEntry], None],
         digest: Callable[[bytes], str],
     ) -> None:
@@ -97,6 +98,7 @@ class Broker:
         self._approvals = approvals
         self._throttle = Throttle()
         self._record = record
+        self._keep = keep
         self._audit = audit
         self._digest = digest
 
@@ -122,7 +124,7 @@ class Broker:
         if upstream is None:
             raise UpstreamUnavailable(f"Server {spec.upstream!r} of {spec.full_name!r} is not configured any more.")
         guard = passage.guard
-        arguments = _without_empty(spec, arguments)
+        arguments = without_empty(spec, arguments)
         call = _Call(grant, spec, number)
         sent: dict[str, str] = {}
         try:
@@ -155,6 +157,8 @@ class Broker:
         finally:
             self._audit(call.to_entry())
             self._record(call.to_record(guard))
+        if guard.is_admitted_concealed(spec) and not answer.files:
+            self._keep(grant.execution_id, number, encoded)
         return answer, encoded
 
     def end_run(self, execution_id: str) -> None:
@@ -338,7 +342,7 @@ def _encode(spec: ToolSpec, answer: Answer) -> bytes:
     return encoded
 
 
-def _without_empty(spec: ToolSpec, arguments: dict[str, Any]) -> dict[str, Any]:
+def without_empty(spec: ToolSpec, arguments: dict[str, Any]) -> dict[str, Any]:
     """`arguments` without each `None` that the schema has no place for: models write it for what they leave out."""
     if None not in arguments.values():
         return arguments

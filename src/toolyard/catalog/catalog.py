@@ -1,4 +1,4 @@
-"""Which tools exist, under which names, and whether each is still defined as it was.
+"""Which tools exist, under which names, at which versions, and whether each is still defined as it was.
 
 A listing becomes visible when it is on disk, as a new `Snapshot`; who holds an older one keeps it unchanged.
 """
@@ -7,16 +7,21 @@ import asyncio
 import hashlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
+from toolyard.catalog.history import last_of, observe, read_listing, rebuild
 from toolyard.catalog.names import assign, full_name, function_name, identifier, tool_part, upstream_part
 from toolyard.catalog.prose import one_line
 from toolyard.catalog.recent import Recent
 from toolyard.catalog.snapshot import Snapshot
+from toolyard.errors import StoreError
 from toolyard.store import Store
+from toolyard.store.releases import LastRelease, Release
 from toolyard.values import Definition, ToolSpec
+from toolyard.versioning.changes import Comparison
 
 __all__ = ("Catalog", "Change", "Subscriber")
 
@@ -24,7 +29,9 @@ _DEFINITION_BYTES = 256 << 10
 _DEFINITION_LEVELS = 200  # how deep JSON may be to be written depends on who writes it; this is safe for all
 _WARNINGS = 100
 _RECALLED_SECONDS = 30 * 86_400
-_GONE = 10_000
+_GONE = 1_000
+_ATTEMPTS = 20
+_DECLARED_CHARACTERS = 200
 _DEFINED = ("title", "description", "input_schema", "output_schema", "annotations")
 
 
@@ -35,7 +42,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
-    """Tools that exist as before and are defined otherwise."""
+    """Tools that exist as before and are defined otherwise, or are seen to answer otherwise."""
     digests: dict[str, tuple[str | None, str | None]] = {}
     """Before and after, for each of them."""
 
@@ -55,7 +62,7 @@ class Catalog:
         self._modules: dict[str, str] = {}
         self._prefixes: dict[str, str] = {}
         self._warnings: dict[str, deque[str]] = {}
-        self._gone: Recent[tuple[str, str], str] = Recent(_GONE)  # digests of tools that an upstream took away
+        self._gone: Recent[tuple[str, str], LastRelease] = Recent(_GONE)  # a store knows this and more
         self._subscribers: list[Subscriber] = []
         self._updating = asyncio.Lock()
 
@@ -76,6 +83,7 @@ class Catalog:
     async def load(self, upstreams: Iterable[str] | None = None) -> Snapshot:
         """Take over what the store knows of `upstreams`, and forget all others; `None` keeps every one."""
         async with self._updating:
+            await self._rebuild_histories()
             known = await self._store.load_tools() if self._store else dict(self._snapshot.by_upstream)
             wanted = set(known) if upstreams is None else set(upstreams)
             forgotten = known.keys() - wanted
@@ -90,6 +98,17 @@ class Catalog:
             await self._recall_changes()
             return self._snapshot
 
+    async def _rebuild_histories(self) -> None:
+        """Give a history to tools from before there were any."""
+        if self._store is None:
+            return
+        names = await self._store.releases.without_history()
+        known = await self._store.load_tools() if names else {}
+        for upstream in names:
+            definitions = await self._store.releases.definitions(upstream)
+            made = partial(rebuild, definitions, known.get(upstream, ()), at=time.time())
+            await self._store.releases.backfill(upstream, *await asyncio.to_thread(made))
+
     async def _recall_changes(self) -> None:
         """Warn again of what changed lately: whoever looks need not be the one who was there."""
         if self._store is None:
@@ -102,35 +121,121 @@ class Catalog:
                 warning = f"The definition of {name} changed on {day} ({_marks(change.before, change.after)})."
                 self._warn(change.upstream, [warning])
 
-    async def update(self, upstream: str, definitions: Sequence[Definition]) -> Change:
+    async def update(
+        self,
+        upstream: str,
+        definitions: Sequence[Definition],
+        *,
+        declared: str | None = None,
+        declared_tools: Mapping[str, str] | None = None,
+        source: str = "",
+    ) -> Change:
         """Take over a whole listing of `upstream`. It is stored before it can be seen; one like the last costs little.
 
         A definition that cannot be stored, is too deep or over 256 KiB, is left out with a warning; of two tools with
-        the same name the first counts.
+        the same name the first counts. `declared` is the version that the upstream gives itself, `declared_tools` what
+        it gives single tools, and `source` a digest of how it is reached: they are written down beside each change.
 
         Raises:
             StoreError: It could not be stored; the catalog is as before.
         """
         async with self._updating:
             before = {spec.name: spec for spec in self._snapshot.by_upstream.get(upstream, ())}
-            digests, listed, warnings = _read(definitions)
+            digests, listed, warnings = await asyncio.to_thread(_read, definitions)
             same = {name: spec for name, spec in before.items() if digests.get(name) == spec.digest}
             if len(same) == len(before) == len(digests):
                 self._warn(upstream, warnings)
                 return Change(upstream=upstream)
             self._name_upstreams({upstream})
-            fresh = self._specs(upstream, before, {name: listed[name] for name in digests}, digests)
-            specs = [same.get(spec.name, spec) for spec in fresh]
-            if self._store:
-                await self._store.save_tools(upstream, specs)
+            # There may be thousands of them: whatever takes long is left to a thread.
+            fresh = await asyncio.to_thread(self._specs, upstream, before, listed, digests)
+            fresh = [same.get(spec.name, spec) for spec in fresh]
+            said = {**dict.fromkeys(digests, declared or ""), **(declared_tools or {})}
+            told = {name: one_line(text, limit=_DECLARED_CHARACTERS) for name, text in said.items() if text}
+
+            def make(last: dict[str, LastRelease]) -> tuple[list[ToolSpec], list[Release]]:
+                return read_listing(fresh, last, declared=told, source=source, at=time.time())
+
+            specs, last = await self._save(upstream, digests, make)
             change = _compare(upstream, before, {spec.name: spec for spec in specs})
-            self._warn(upstream, warnings + self._suspicions(before, specs))
-            for name in before.keys() - digests.keys():
-                self._gone.put((upstream, name), before[name].digest)
+            self._warn(upstream, warnings + _suspicions(before, specs, last, source))
             self._snapshot = Snapshot({**self._snapshot.by_upstream, upstream: specs})
+        self._tell(change)
+        return change
+
+    async def observe(self, spec: ToolSpec, comparison: Comparison) -> ToolSpec | None:
+        """Give a tool the version that a change of its answers makes it. It is stored before it can be seen.
+
+        None if it is not the tool that it was when `spec` was taken from the catalog.
+
+        Raises:
+            StoreError: It could not be stored; the catalog is as before.
+        """
+        async with self._updating:
+            if self._snapshot.tools.get(spec.full_name) != spec:
+                return None
+            every = self._snapshot.by_upstream[spec.upstream]
+
+            def make(last: dict[str, LastRelease]) -> tuple[list[ToolSpec], list[Release]]:
+                was = last.get(spec.name)
+                if was is None or was.is_gone or was.digest != spec.digest:
+                    return list(every), []
+                # Another gateway of this store may have seen it first.
+                made = [observe(spec, was, comparison, at=time.time())] if was.version == spec.version else []
+                version = made[0].version if made else was.version
+                new = msgspec.structs.replace(spec, version=version)
+                return [new if each.name == spec.name else each for each in every], made
+
+            specs, _ = await self._save(spec.upstream, {each.name: each.digest for each in every}, make)
+            if spec in specs:
+                return None
+            self._warn(spec.upstream, [f"The answers of {spec.full_name} changed, and its definition did not."])
+            self._snapshot = Snapshot({**self._snapshot.by_upstream, spec.upstream: specs})
+        self._tell(
+            Change(
+                upstream=spec.upstream,
+                changed=(spec.full_name,),
+                digests={spec.full_name: (spec.digest, spec.digest)},
+            )
+        )
+        return self._snapshot.tools.get(spec.full_name)
+
+    async def _save(
+        self,
+        upstream: str,
+        digests: Mapping[str, str],
+        make: Callable[[dict[str, LastRelease]], tuple[list[ToolSpec], list[Release]]],
+    ) -> tuple[list[ToolSpec], dict[str, LastRelease]]:
+        """Store what `make` makes of the history so far; again, if another gateway adds to that meanwhile."""
+        if self._store is None:
+            last = self._remembered(upstream, digests)
+            specs, releases = await asyncio.to_thread(make, last)
+            for release in releases:
+                if release.is_gone:
+                    self._gone.put((upstream, release.name), last_of(release))
+            return specs, last
+        for _ in range(_ATTEMPTS):
+            last = await self._store.releases.last(upstream, digests)
+            specs, releases = await asyncio.to_thread(make, last)
+            if await self._store.save_tools(upstream, specs, releases=releases):
+                return specs, last
+        raise StoreError(
+            f"The tools of {upstream!r} could not be stored: other gateways change them all the time."
+            " Give each gateway a store of its own, or the same servers."
+        )
+
+    def _remembered(self, upstream: str, names: Iterable[str]) -> dict[str, LastRelease]:
+        gone = {name: self._gone.find((upstream, name)) for name in names}
+        last = {name: each for name, each in gone.items() if each is not None}
+        for spec in self._snapshot.by_upstream.get(upstream, ()):
+            last[spec.name] = LastRelease(
+                number=0, version=spec.version, digest=spec.digest, source="", is_gone=False, spec=spec
+            )
+        return last
+
+    def _tell(self, change: Change) -> None:
         for callback in tuple(self._subscribers):
             callback(self._snapshot, change)
-        return change
 
     def _name_upstreams(self, upstreams: set[str]) -> None:
         every = upstreams | self._modules.keys()
@@ -162,24 +267,6 @@ class Catalog:
             for name, definition in listed.items()
         ]
 
-    def _suspicions(self, before: dict[str, ToolSpec], specs: list[ToolSpec]) -> list[str]:
-        """A word about each tool whose definition is not the one it had."""
-        found = []
-        for spec in specs:
-            known = before.get(spec.name)
-            if known is not None and known.digest != spec.digest:
-                fields = [field for field in _DEFINED if getattr(known, field) != getattr(spec, field)]
-                where = f"{', '.join(fields)}, " if fields else ""
-                found.append(
-                    f"The definition of {spec.full_name} changed ({where}{_marks(known.digest, spec.digest)})."
-                )
-            elif known is None:
-                digest = self._gone.find((spec.upstream, spec.name))
-                if digest not in (None, spec.digest):
-                    marks = _marks(str(digest), spec.digest)
-                    found.append(f"{spec.full_name} was taken away and came back with another definition ({marks}).")
-        return found
-
     def _warn(self, upstream: str, warnings: list[str]) -> None:
         kept = self._warnings.setdefault(upstream, deque(maxlen=_WARNINGS))
         kept.extend(warning for warning in warnings if warning not in kept)
@@ -208,6 +295,24 @@ def _read(definitions: Sequence[Definition]) -> tuple[dict[str, str], dict[str, 
                 continue
         warnings.append(f"The tool {one_line(definition.name, limit=80)!r} was left out: {reason}.")
     return digests, listed, warnings
+
+
+def _suspicions(
+    before: Mapping[str, ToolSpec], specs: list[ToolSpec], last: Mapping[str, LastRelease], source: str
+) -> list[str]:
+    """A word about each tool whose definition is not the one it had."""
+    found = []
+    for spec in specs:
+        known = before.get(spec.name)
+        was = last.get(spec.name)
+        if known is not None and known.digest != spec.digest:
+            fields = [field for field in _DEFINED if getattr(known, field) != getattr(spec, field)]
+            where = f"{', '.join(fields)}, " if fields else ""
+            found.append(f"The definition of {spec.full_name} changed ({where}{_marks(known.digest, spec.digest)}).")
+        elif known is None and was is not None and was.digest != spec.digest and was.source in ("", source):
+            marks = _marks(was.digest, spec.digest)
+            found.append(f"{spec.full_name} was taken away and came back with another definition ({marks}).")
+    return found
 
 
 def _is_deep(definition: Definition) -> bool:

@@ -34,7 +34,10 @@ class Snapshot:
 
     @cached_property
     def version(self) -> str:
-        """A digest of every tool's names and definition: what is made from equal versions is equal."""
+        """A digest of every tool's names and definition: what is made from equal versions is equal.
+
+        The semantic versions of tools are not in it: they come from history, and nothing is made from them.
+        """
         lines = sorted(f"{spec.full_name} {spec.module}.{spec.function} {spec.digest}" for spec in self.tools.values())
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 

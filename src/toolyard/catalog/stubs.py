@@ -11,7 +11,7 @@ from toolyard.catalog.shapes import annotation, shape, unwrapped
 from toolyard.catalog.snapshot import Snapshot
 from toolyard.values import ToolSpec
 
-__all__ = ("parameter_notes", "returns", "signature", "stub_files")
+__all__ = ("parameter_notes", "returns", "signature", "stub_file", "stub_files")
 
 _WIDTH = 100
 _SUMMARY_CHARACTERS = 120
@@ -43,6 +43,11 @@ def stub_files(snapshot: Snapshot) -> dict[str, str]:
     title = "A package per tool server; the text of each lists its functions, as does /servers/<name>/__init__.py."
     files["__init__.py"] = _package(title, [line for _, line in modules], [module for module, _ in modules])
     return files
+
+
+def stub_file(spec: ToolSpec) -> str:
+    """The text of one tool's file."""
+    return _file(spec)[0]
 
 
 def signature(spec: ToolSpec) -> str:

@@ -21,16 +21,18 @@ _COMMANDS = {
     "demo": "Show the gateway at work.",
     "doctor": "Show what isolation this machine offers.",
     "init": "Make a toolyard.toml from your MCP clients.",
+    "migrate-skills": "Rewrite skills for a tool that has changed, and prove that they still work.",
     "policy": "Show which calls are allowed, asked for or denied, and why.",
     "privacy": "Show what is private, and what was concealed.",
     "prompt": "Print a system prompt that teaches an agent to work through code.",
     "run": "Run Python code in the sandbox.",
     "search": "Find tools of all configured servers by what you want to do.",
     "serve": "Serve all configured MCP servers as one.",
+    "skills": "Look after the skills that agents have saved.",
     "token": "Make a token for a client called NAME, and the lines of toolyard.toml that let it in.",
     "tools": "List the tools of all configured servers.",
 }
-"""Each is the function of the same name in the module of the same name."""
+"""Each is the function of the same name in the module of the same name, with an underscore for a hyphen."""
 
 
 class _LazyGroup(click.Group):
@@ -42,7 +44,8 @@ class _LazyGroup(click.Group):
         name, placeholder, rest = super().resolve_command(ctx, args)
         if name is None or placeholder is None:
             return name, placeholder, rest
-        return name, getattr(importlib.import_module(f"{__name__}.{name}"), name), rest
+        module = name.replace("-", "_")
+        return name, getattr(importlib.import_module(f"{__name__}.{module}"), module), rest
 
 
 @click.group(

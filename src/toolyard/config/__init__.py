@@ -14,6 +14,7 @@ from toolyard.config.settings import (
     PrivacyMode,
     PrivacyRule,
     SandboxConfig,
+    SkillsConfig,
     StoreConfig,
     SurfaceConfig,
 )
@@ -27,6 +28,7 @@ __all__ = (
     "PrivacyMode",
     "PrivacyRule",
     "SandboxConfig",
+    "SkillsConfig",
     "StoreConfig",
     "SurfaceConfig",
     "describe_upstream",

@@ -66,6 +66,7 @@ def load_config(
         discovery=settings.discovery,
         privacy=_complete_privacy(settings.privacy, machine),
         policy=settings.policy,
+        skills=settings.skills,
         trusted=frozenset(name for name in upstreams if settings.upstreams[name].trusted),
         source=file,
         warnings=tuple(warnings),

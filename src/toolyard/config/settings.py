@@ -26,6 +26,7 @@ __all__ = (
     "PrivacyRule",
     "SandboxConfig",
     "Settings",
+    "SkillsConfig",
     "StoreConfig",
     "SurfaceConfig",
     "UpstreamEntry",
@@ -231,6 +232,20 @@ class PrivacyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """What `$TOOLYARD_VAULT_KEY` holds."""
 
 
+class SkillsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[skills]`: where saved skills go, what is recorded to test them, and whose archives are trusted."""
+
+    save_to: Literal["own", "shared"] = "own"
+    """`own`: what an agent saves is for its own principal until somebody shares it. `shared`: for all of them."""
+    trace_mib: Annotated[int, Meta(ge=0, le=1 << 20)] = 256
+    """For recorded answers that are too large for the journal, compressed. 0: none are kept."""
+    trace_days: Annotated[float, Meta(gt=0, le=3650)] = 7.0
+    markets: dict[str, str] = {}
+    """Folders of skills to import from, such as git checkouts, by a name."""
+    trusted_keys: dict[str, str] = {}
+    """Public keys whose archives may be imported, by the name of who holds them."""
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything a gateway is told, references expanded."""
 
@@ -242,6 +257,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     discovery: DiscoveryConfig = DiscoveryConfig()
     privacy: PrivacyConfig = PrivacyConfig()
     policy: PolicySettings = PolicySettings()
+    skills: SkillsConfig = SkillsConfig()
     trusted: frozenset[str] = frozenset()
     """Upstreams whose word about their tools counts."""
     source: Path | None = None
@@ -260,6 +276,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     discovery: DiscoveryConfig = DiscoveryConfig()
     privacy: PrivacyConfig = PrivacyConfig()
     policy: PolicySettings = PolicySettings()
+    skills: SkillsConfig = SkillsConfig()
 
 
 class _StoreTable(msgspec.Struct):
@@ -278,7 +295,7 @@ def read_settings(document: Mapping[str, Any], file: Path) -> Settings:
         InvalidConfig: A key is unknown or a value is wrong.
     """
     reader = _Reader(file)
-    tables = {"upstreams", "surface", "sandbox", "store", "http", "discovery", "privacy", "policy"}
+    tables = {"upstreams", "surface", "sandbox", "store", "http", "discovery", "privacy", "policy", "skills"}
     reader.check_keys(document, (), tables)
     upstreams = document.get("upstreams", {})
     if not isinstance(upstreams, dict):
@@ -296,6 +313,7 @@ def read_settings(document: Mapping[str, Any], file: Path) -> Settings:
         discovery=reader.read(DiscoveryConfig, document.get("discovery", {}), ("discovery",)),
         privacy=reader.read(PrivacyConfig, document.get("privacy", {}), ("privacy",), without={"vault_key"}),
         policy=reader.read(PolicySettings, document.get("policy", {}), ("policy",)),
+        skills=reader.read(SkillsConfig, document.get("skills", {}), ("skills",)),
     )
 
 

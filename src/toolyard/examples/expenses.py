@@ -1,5 +1,9 @@
-"""An MCP server with a year of a company's expenses: `python -m toolyard.examples.expenses`."""
+"""An MCP server with a year of a company's expenses: `python -m toolyard.examples.expenses [--release 2]`.
 
+Release 2 is the same server after a change that breaks code: `since` and `until` are `start_date` and `end_date`.
+"""
+
+import argparse
 import random
 from collections.abc import Iterator
 from datetime import date, timedelta
@@ -92,9 +96,30 @@ def list_expenses(
     limit: Annotated[Count | None, Meta(description="At most so many, the newest. All if left out.")] = None,
 ) -> list[Expense]:
     """List expenses, newest first. Without filters this is the whole year: thousands of rows."""
+    return _select(user_id, since, until, category, limit)
+
+
+def _upgrade() -> None:
+    """Become release 2."""
+
+    @toolbox.tool(read_only=True)
+    def list_expenses(
+        user_id: Annotated[str | None, Meta(description="Only this employee's, such as u017. All if left out.")] = None,
+        start_date: Annotated[date | None, Meta(description="Only from this day on, YYYY-MM-DD.")] = None,
+        end_date: Annotated[date | None, Meta(description="Only up to and with this day, YYYY-MM-DD.")] = None,
+        category: Annotated[Category | None, Meta(description="Only this category.")] = None,
+        limit: Annotated[Count | None, Meta(description="At most so many, the newest. All if left out.")] = None,
+    ) -> list[Expense]:
+        """List expenses, newest first. Without filters this is the whole year: thousands of rows."""
+        return _select(user_id, start_date, end_date, category, limit)
+
+
+def _select(
+    user_id: str | None, first_day: date | None, last_day: date | None, category: Category | None, limit: int | None
+) -> list[Expense]:
     if user_id is not None:
         _employee(user_id)
-    first, last = (since or date.min).isoformat(), (until or date.max).isoformat()
+    first, last = (first_day or date.min).isoformat(), (last_day or date.max).isoformat()
     rows = [
         row
         for row in _expenses.values()
@@ -233,4 +258,8 @@ _employees = {each.user_id: each for each in _make_employees(_chance)}
 _expenses = {each.expense_id: each for each in _make_expenses(_chance, list(_employees.values()))}
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="An MCP server with a year of a company's expenses.")
+    parser.add_argument("--release", type=int, choices=(1, 2), default=1, help="which release of the server to be")
+    if parser.parse_args().release == 2:
+        _upgrade()
     toolbox.run()

@@ -251,7 +251,11 @@ class Guard:
 
     def conceal_admitted(self, spec: ToolSpec, value: Any) -> Any:
         """The same for an admitted answer: one that is concealed already is not looked through again."""
-        return value if self._privacy.handling(spec.full_name).mode == "strict" else self.conceal(value)
+        return value if self.is_admitted_concealed(spec) else self.conceal(value)
+
+    def is_admitted_concealed(self, spec: ToolSpec) -> bool:
+        """Whether nothing private is left in an admitted answer of this tool, or nothing is private at all."""
+        return self.is_off or self._privacy.handling(spec.full_name).mode == "strict"
 
     def stream(self) -> ConcealedStream:
         """The same for output that leaves in pieces."""

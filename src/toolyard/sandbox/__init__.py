@@ -7,6 +7,6 @@ single-use worker. What the code does wrong is a result; only a failure of the h
 from toolyard.sandbox.policy.levels import IsolationLevel, IsolationPolicy
 from toolyard.sandbox.pool import PoolOptions
 from toolyard.sandbox.probe import open_sandbox
-from toolyard.sandbox.run import Sandbox
+from toolyard.sandbox.run import ReplayClock, Sandbox
 
-__all__ = ("IsolationLevel", "IsolationPolicy", "PoolOptions", "Sandbox", "open_sandbox")
+__all__ = ("IsolationLevel", "IsolationPolicy", "PoolOptions", "ReplayClock", "Sandbox", "open_sandbox")

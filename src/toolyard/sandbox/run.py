@@ -26,7 +26,7 @@ from toolyard.sandbox.workspace import Workspace, directory_usage
 from toolyard.sandbox.zygote import Zygote
 from toolyard.values import Failure, Limits, Outcome, Spill, Status, Usage
 
-__all__ = ("Sandbox",)
+__all__ = ("ReplayClock", "Sandbox")
 
 _WATCH_SECONDS = 0.1
 _WORDS_CHARACTERS = 16_384
@@ -41,6 +41,14 @@ _STATUS: dict[str, Status] = {
     "import": "failed",
     "result": "failed",
 }
+
+
+class ReplayClock(msgspec.Struct, frozen=True, kw_only=True):
+    """When and by which chance a run is to take place, so that it can be had again with the same result."""
+
+    at: float
+    """Seconds since the epoch at which its clock stands; sleeping takes no time and moves it."""
+    seed: int
 
 
 class Sandbox:
@@ -105,14 +113,15 @@ class Sandbox:
         library_version: str | None = None,
         policy: IsolationPolicy | None = None,
         clock: RunClock | None = None,
+        replay: ReplayClock | None = None,
     ) -> Outcome:
         """Run `code` in a sealed worker that is used for nothing else.
 
         `on_call(tool, args)` answers the code's tool calls, `on_output(text)` sees what it prints as it does. With a
         `session`, files in the workspace stay for the next run of the same name. The code can import the tools of
         `library_version`, by default those of the whole catalog. `policy` is a stricter one than the sandbox's own.
-        While `clock` is paused the wall limit stands still, and another run may take this one's turn. What the code
-        does wrong is in the outcome.
+        While `clock` is paused the wall limit stands still, and another run may take this one's turn. With `replay`
+        the code finds a clock that stands and randomness from a seed. What the code does wrong is in the outcome.
 
         Raises:
             InvalidRequest: The context, a limit or the session's name is wrong.
@@ -131,9 +140,8 @@ class Sandbox:
             self._turns.one(clock),
             self._sessions.in_use(session, policy) as workspace,
         ):
-            job = _job(
-                code, context or {}, policy, workspace, execution_id, self._place_of(stubs), self._imports(policy)
-            )
+            place, imports = self._place_of(stubs), self._imports(policy)
+            job = _job(code, context or {}, policy, workspace, execution_id, place, imports, replay)
             lease = await self.pool.take()
             started = time.perf_counter()
             try:
@@ -414,6 +422,7 @@ def _job(
     execution_id: str,
     stubs: str | None,
     imports: dict[str, Any] | None,
+    replay: ReplayClock | None,
 ) -> bytes:
     """The first frame that may hold the agent's bytes; a worker reads it only when it is sealed."""
     spill = None
@@ -430,6 +439,7 @@ def _job(
         "spill": spill,
         "stubs": stubs,
         "imports": imports,
+        "replay": replay,
     }
     try:
         return msgspec.json.encode(job)

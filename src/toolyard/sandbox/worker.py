@@ -23,7 +23,10 @@ from toolyard.sandbox.policy.levels import IsolationPolicy
 from toolyard.sandbox.zygote import Exit, Fork
 from toolyard.values import Failure, FailureKind
 
-__all__ = ("End", "OnCall", "OnOutput", "Reply", "Worker", "limit_failure")
+__all__ = ("OWN_CALLS", "End", "OnCall", "OnOutput", "Reply", "Worker", "limit_failure")
+
+OWN_CALLS = frozenset(("load_skill", "skill_began", "skill_ended"))
+"""What the guest itself asks for or tells: no tools, and not counted as calls of them."""
 
 OnCall = Callable[[str, dict[str, Any]], Awaitable[Any]]
 OnOutput = Callable[[str], None]
@@ -32,6 +35,7 @@ _EXIT_SECONDS = 10.0  # for a killed worker to be reaped
 _LEAVE_SECONDS = 2.0  # for one that hung up to be gone
 _FRAME_OVERHEAD = 64 << 10
 _UNREAD_BYTES = 64 << 20  # of answers that wait for the code to read them
+_OWN_CALLS = 1_000  # in one run; the guest reports at most 200 times, and nobody needs so many skills
 _CALLS_PAST_LIMIT = 100  # after so many refused calls the code is not going to stop by itself
 
 _LIMITS: dict[FailureKind, tuple[str, str]] = {
@@ -82,6 +86,7 @@ class Worker(asyncio.Protocol):
         self._call_ids: set[int] = set()
         self._backlog: deque[wire.Call] = deque()
         self._call_count = 0
+        self._own_call_count = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._output: list[str] = []
         self._output_bytes = 0
@@ -253,13 +258,17 @@ class Worker(asyncio.Protocol):
         assert self._transport is not None
         if frame.id in self._call_ids:
             raise wire.ProtocolError("two calls with one number")
-        self._call_count += 1
-        if self._call_count > self._policy.tool_calls:
-            limit = self._policy.tool_calls
-            if self._call_count > limit + _CALLS_PAST_LIMIT:
+        if frame.tool in OWN_CALLS:
+            self._own_call_count += 1
+            count, limit, what = self._own_call_count, _OWN_CALLS, "calls for skills"
+        else:
+            self._call_count += 1
+            count, limit, what = self._call_count, self._policy.tool_calls, "tool calls"
+        if count > limit:
+            if count > limit + _CALLS_PAST_LIMIT:
                 self._fail("calls", f"The code went on calling tools after its limit of {limit:,} calls.")
                 return
-            self._reply_error(frame.id, "CallsExceeded", f"The run may make at most {limit:,} tool calls.")
+            self._reply_error(frame.id, "CallsExceeded", f"The run may make at most {limit:,} {what}.")
             return
         self._call_ids.add(frame.id)
         if len(self._calls) < self._policy.concurrent_calls:
@@ -286,7 +295,8 @@ class Worker(asyncio.Protocol):
     async def _answer(self, frame: wire.Call) -> None:
         try:
             if self._on_call is None:
-                self._reply_error(frame.id, "ToolError", f"No tool named {frame.tool!r}: this run has no tools.")
+                what = "skill can be had" if frame.tool in OWN_CALLS else f"tool named {frame.tool!r}"
+                self._reply_error(frame.id, "ToolError", f"No {what}: this run has no tools.")
                 return
             try:
                 value = await self._on_call(frame.tool, frame.args)

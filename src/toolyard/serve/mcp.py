@@ -19,6 +19,8 @@ from toolyard.errors import InvalidRequest, ToolyardError
 from toolyard.metrics import tokens
 from toolyard.serve.asking import PRINCIPAL, Asking, Call, open_asking, principal_of, seal_states
 from toolyard.serve.progress import Context
+from toolyard.serve.skills import SKILL_TOOLS, answer_skill_tool
+from toolyard.serve.skills_extension import extend
 from toolyard.serve.surface import instructions, surface_tools
 from toolyard.values import Hit, Result, SearchAnswer, ToolSpec
 from toolyard.yard import ExecuteRequest, Yard
@@ -72,6 +74,7 @@ def build_server(yard: Yard, surface: SurfaceConfig, *, mode: str | None = None)
     server.middleware.append(seal_states(surface.name, yard.approvals.settings.ask_seconds))
     if surface.instructions is None:
         server.middleware.append(_instructing(yard, mode))
+    extend(server, yard.skills, principal_of)
     return server
 
 
@@ -97,7 +100,11 @@ class _Surface:
         self._direct = surface.direct if mode == "hybrid" else ()
         self._own = [types.Tool.model_validate(tool) for tool in surface_tools(mode)]
         self._tools = {"search_tools": self._search}
-        self._tools |= {"call_tool": self._call} if mode == "search" else {"execute_code": self._execute}
+        if mode == "search":
+            self._tools["call_tool"] = self._call
+        else:
+            self._tools["execute_code"] = self._execute
+            self._tools |= dict.fromkeys(SKILL_TOOLS, self._skill)
 
     async def list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         """Our own tools, and in hybrid mode the upstreams' that the config lists."""
@@ -187,6 +194,9 @@ class _Surface:
             return self._state(state)
 
         return await _asking(ctx).carry(ctx, params, execution_id, look)
+
+    async def _skill(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
+        return _text(await answer_skill_tool(self._yard, params.name, params.arguments or {}, principal_of(ctx)))
 
     async def _call(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
         asked = _convert(params, _CallArguments)

@@ -71,12 +71,71 @@ _CALL: dict[str, Any] = {
     "annotations": {"readOnlyHint": False, "destructiveHint": True, "openWorldHint": True},
 }
 
+_SAVE_SKILL: dict[str, Any] = {
+    "name": "save_skill",
+    "description": (
+        "Keep code that works for later runs: `from skills import <name>`. It defines a function of that name, or is a "
+        "script over its inputs with `result`. Run it first: examples are replayed with recorded answers, and without "
+        "one that passes it stays a draft. What is private belongs into inputs. The same name makes a new version."
+    ),
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "snake_case"},
+            "code": {"type": "string"},
+            "description": {"type": "string", "description": "What it does and when to use it"},
+            "inputs": {"type": "object", "description": "Name to type, or JSON Schema; a function's are read from it"},
+            "output": {"description": "Type, or JSON Schema"},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "examples": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {"inputs": {"type": "object"}, "output": {}},
+                    "required": ["inputs"],
+                },
+            },
+        },
+        "required": ["name", "code", "description"],
+    },
+    "annotations": {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False},
+}
+
+_FIND_SKILLS: dict[str, Any] = {
+    "name": "find_skills",
+    "description": "Find saved skills by what you want to do, before writing code that may exist.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "Empty: all"},
+            "limit": {"type": "integer", "default": 5},
+        },
+    },
+    "annotations": {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False},
+}
+
+_LOAD_SKILL: dict[str, Any] = {
+    "name": "load_skill",
+    "description": "Read a skill's source, needs and history. To use it, just import it.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "monthly_total, or monthly_total@1.2"},
+            "version": {"type": "string"},
+        },
+        "required": ["name"],
+    },
+    "annotations": {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False},
+}
+
 _NAMES_SHOWN = 40
 
 
 def surface_tools(mode: str) -> list[dict[str, Any]]:
     """The definitions of a mode, always the same and in the same order."""
-    return [_SEARCH, _CALL] if mode == "search" else [_SEARCH, _EXECUTE]
+    if mode == "search":
+        return [_SEARCH, _CALL]
+    return [_SEARCH, _EXECUTE, _SAVE_SKILL, _FIND_SKILLS, _LOAD_SKILL]
 
 
 def instructions(mode: str, servers: Collection[str]) -> str:
@@ -89,7 +148,8 @@ def instructions(mode: str, servers: Collection[str]) -> str:
     else:
         how = (
             "Find tools with search_tools, then use them in execute_code. Do whole jobs in one run: call, filter, "
-            "combine, and return only what is needed."
+            "combine, and return only what is needed. Look with find_skills whether a job has been solved before, and "
+            "keep what works with save_skill."
         )
     return f"The advertised tools are not the whole catalogue. {how} {behind}"
 
@@ -102,7 +162,7 @@ def system_prompt(servers: Collection[str]) -> str:
 _PROMPT = """\
 # Tools through code
 
-You work with tools through two functions of the `toolyard` server. The tools advertised to you are not the whole
+You work with tools through a few functions of the `toolyard` server. The tools advertised to you are not the whole
 catalogue: every tool of every connected server can be found and used.
 
 - `search_tools(query, detail_level, server, limit)` finds tools by what you want to do. Ask with `detail_level="full"`
@@ -110,6 +170,8 @@ catalogue: every tool of every connected server can be found and used.
   the words of your query that no tool contains.
 - `execute_code(code, context, session, timeout_seconds, background)` runs Python in a sandbox without network and
   without the host's files, where each tool is a function: `from servers.<server> import <tool>`.
+- `find_skills(query)`, `load_skill(name)` and `save_skill(name, code, description, …)` find, read and keep code that
+  works: see "Skills" below.
 
 Connected servers: {servers}.
 
@@ -192,6 +254,37 @@ result = search["routes"][:3]
 A run lasts at most 120 seconds. To do something else meanwhile, pass `background=true`: the answer is an
 `execution_id`. Call `execute_code(execution_id=...)` to see its output so far and, when it is over, its result; add
 `cancel=true` to stop it.
+
+## Skills
+
+Before you write code for a job that sounds like one that comes again, look for it: `find_skills("total per month")`.
+What is found is imported like a module, also by other skills, and its signature says what it takes:
+
+```python
+from skills import monthly_total
+
+result = monthly_total(since="2024-10-01")
+```
+
+When code of yours has worked and will be wanted again, keep it. Make what changes from time to time an input, write no
+private value into it, and give an example with the inputs of the run that worked: it is replayed with what the tools
+answered then, and no tool that changes anything is called.
+
+```python
+def monthly_total(since: str, minimum: float = 0) -> dict:
+    "Sum of expenses by month."
+    from servers.expenses import list_expenses
+
+    totals = {}
+    for row in list_expenses(since=since):
+        if row["amount"] >= minimum:
+            totals[row["date"][:7]] = totals.get(row["date"][:7], 0) + row["amount"]
+    return totals
+```
+
+A skill without a passing example is a draft: you can import it, others cannot. Saving the same name again makes a new
+version; `load_skill("monthly_total@1.2")` reads an older one. When a tool has changed since a skill was written, its
+calls are translated where that is safe; where it is not, the import says what has to be migrated.
 
 ## When something fails
 

@@ -5,5 +5,6 @@ SQLite in WAL mode. One thread writes, what waits is committed together, and `St
 
 from toolyard.store.rows import SeenDefinition
 from toolyard.store.store import Store, open_store
+from toolyard.store.traces import TraceBudget
 
-__all__ = ("SeenDefinition", "Store", "open_store")
+__all__ = ("SeenDefinition", "Store", "TraceBudget", "open_store")

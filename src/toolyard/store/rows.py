@@ -30,6 +30,7 @@ __all__ = (
     "read_fingerprints",
     "read_tools",
     "read_vectors",
+    "to_call",
     "write_call",
     "write_execution",
     "write_fingerprint",
@@ -180,28 +181,29 @@ def read_executions(
 def read_calls(connection: sqlite3.Connection, execution_id: str) -> list[CallRecord]:
     """The calls of one execution in their order. What was cut is None."""
     rows = connection.execute(
-        "SELECT execution_id, number, tool, digest, arguments, answer, error, started_at, seconds, answer_bytes, version"
-        " FROM calls WHERE execution_id = ? ORDER BY number",
+        "SELECT execution_id, number, tool, digest, arguments, answer, error, started_at, seconds, answer_bytes,"
+        " version FROM calls WHERE execution_id = ? ORDER BY number",
         (_unicode(execution_id),),
     )
-    return [
-        CallRecord(
-            execution_id=execution_id,
-            number=number,
-            tool=tool,
-            digest=digest,
-            arguments=_decode(arguments),
-            answer=_decode(answer),
-            error=error,
-            started_at=started_at,
-            seconds=seconds,
-            answer_bytes=answer_bytes,
-            version=version or "1.0.0",  # a call from before tools had versions
-        )
-        for execution_id, number, tool, digest, arguments, answer, error, started_at, seconds, answer_bytes, version in (
-            rows
-        )
-    ]
+    return [to_call(row) for row in rows]
+
+
+def to_call(row: tuple[Any, ...]) -> CallRecord:
+    """A call from the columns that `read_calls` selects."""
+    execution_id, number, tool, digest, arguments, answer, error, started_at, seconds, answer_bytes, version = row
+    return CallRecord(
+        execution_id=execution_id,
+        number=number,
+        tool=tool,
+        digest=digest,
+        version=version or "1.0.0",  # of a call from before tools had versions
+        arguments=_decode(arguments),
+        answer=_decode(answer),
+        error=error,
+        started_at=started_at,
+        seconds=seconds,
+        answer_bytes=answer_bytes,
+    )
 
 
 def _to_execution(row: tuple[Any, ...]) -> ExecutionRecord:

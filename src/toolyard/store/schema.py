@@ -170,6 +170,7 @@ MIGRATIONS: tuple[str, ...] = (
     """,
     """
     -- One row for each version of a skill; a deleted one stays, marked, so that its number is never given again.
+    -- `changed` grows with every change to any row: who has seen the highest has seen them all.
     CREATE TABLE skills (
         number INTEGER PRIMARY KEY,
         namespace TEXT NOT NULL,
@@ -178,12 +179,17 @@ MIGRATIONS: tuple[str, ...] = (
         minor INTEGER NOT NULL,
         patch INTEGER NOT NULL,
         status TEXT NOT NULL,
+        note TEXT NOT NULL,
         digest TEXT NOT NULL,
-        skill TEXT NOT NULL,
+        created_at DOUBLE PRECISION NOT NULL,
         modified_at DOUBLE PRECISION NOT NULL,
         deleted_at DOUBLE PRECISION,
+        changed BIGINT NOT NULL,
+        skill TEXT NOT NULL,
         UNIQUE (namespace, name, major, minor, patch)
     );
+    CREATE INDEX skills_kept ON skills (namespace, name, number, deleted_at) WHERE deleted_at IS NULL;
+    CREATE INDEX skills_by_change ON skills (changed);
 
     -- Examples with their traces, compressed JSON: apart, so that listing skills does not read them.
     CREATE TABLE skill_examples (
@@ -235,29 +241,43 @@ MIGRATIONS: tuple[str, ...] = (
 
     ALTER TABLE calls ADD COLUMN version TEXT NOT NULL DEFAULT '';
 
-    -- Every definition a tool had, in the order in which it had them, with what each changed.
+    -- Every definition a tool had, in the order in which it had them, with what each changed; the last row of a tool
+    -- says whether it is gone. `source` is a digest of how the upstream was reached.
     CREATE TABLE tool_releases (
         upstream TEXT NOT NULL,
         name TEXT NOT NULL,
         number INTEGER NOT NULL,
-        version TEXT NOT NULL,
+        full_name TEXT NOT NULL,
+        major INTEGER NOT NULL,
+        minor INTEGER NOT NULL,
+        patch INTEGER NOT NULL,
         kind TEXT NOT NULL,
         digest TEXT NOT NULL,
         spec TEXT NOT NULL,
-        changes TEXT NOT NULL,
+        comparison TEXT NOT NULL,
         declared TEXT,
+        source TEXT NOT NULL,
+        renamed_to TEXT,
+        renamed_from TEXT,
         released_at DOUBLE PRECISION NOT NULL,
+        size_bytes INTEGER NOT NULL,
         PRIMARY KEY (upstream, name, number)
     );
+    CREATE INDEX tool_releases_by_full_name ON tool_releases (full_name, released_at);
+    CREATE INDEX tool_releases_by_time ON tool_releases (released_at);
+    CREATE INDEX tool_releases_by_upstream ON tool_releases (upstream, size_bytes);
 
+    -- What a major version of a tool was seen to answer: its schema, and what is counted to notice that it changes.
     CREATE TABLE tool_shapes (
         upstream TEXT NOT NULL,
         name TEXT NOT NULL,
-        digest TEXT NOT NULL,
-        shape TEXT NOT NULL,
+        major INTEGER NOT NULL,
+        schema TEXT NOT NULL,
+        state TEXT NOT NULL,
         answers INTEGER NOT NULL,
         seen_at DOUBLE PRECISION NOT NULL,
-        PRIMARY KEY (upstream, name, digest)
+        PRIMARY KEY (upstream, name, major)
     );
+    CREATE INDEX tool_shapes_by_time ON tool_shapes (upstream, seen_at);
     """,
 )

@@ -1,6 +1,7 @@
 """The store as the rest of the gateway sees it."""
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -13,6 +14,10 @@ from toolyard.store import rows
 from toolyard.store.approvals import ApprovalTable
 from toolyard.store.audit import AUDIT_KINDS, AuditHead, AuditLog, AuditRow, read_entries, read_head
 from toolyard.store.reader import Reader
+from toolyard.store.releases import Release, ReleaseTable, encode_release, write_releases
+from toolyard.store.shapes import ShapeTable
+from toolyard.store.skills import SkillTable
+from toolyard.store.traces import TraceBudget, TraceTable
 from toolyard.store.vault import VaultTables
 from toolyard.store.writer import Write, Writer
 from toolyard.values import AuditEntry, CallRecord, ExecutionRecord, ToolSpec
@@ -24,7 +29,7 @@ _ROW_BYTES = 1024
 
 
 @asynccontextmanager
-async def open_store(path: Path) -> AsyncIterator["Store"]:
+async def open_store(path: Path, *, traces: TraceBudget | None = None) -> AsyncIterator["Store"]:
     """Opens the store at `path`, making it if need be; closing it writes what waits.
 
     Executions that were running in a gateway that is gone become `lost`. Several gateways may have the same store open.
@@ -38,7 +43,7 @@ async def open_store(path: Path) -> AsyncIterator["Store"]:
     reader = Reader(path)
     try:
         await writer.open()
-        yield Store(writer, reader, log, path)
+        yield Store(writer, reader, log, path, traces or TraceBudget())
     finally:
         try:
             await reader.close()
@@ -53,12 +58,16 @@ class Store:
     must not be changed afterwards. Readers see what is on disk: `flush` first to read what was just recorded.
     """
 
-    def __init__(self, writer: Writer, reader: Reader, log: AuditLog, path: Path) -> None:
+    def __init__(self, writer: Writer, reader: Reader, log: AuditLog, path: Path, traces: TraceBudget) -> None:
         self._writer = writer
         self._reader = reader
         self._log = log
         self.approvals = ApprovalTable(writer, reader)
+        self.skills = SkillTable(writer, reader)
         self.vault = VaultTables(writer, reader, path)
+        self.traces = TraceTable(writer, reader, traces)
+        self.releases = ReleaseTable(writer, reader)
+        self.shapes = ShapeTable(writer, reader)
 
     # The journal
 
@@ -152,14 +161,26 @@ class Store:
 
     # Tools
 
-    async def save_tools(self, upstream: str, specs: Sequence[ToolSpec]) -> None:
-        """Replace the tools of an upstream, durably, and remember when each definition was seen.
+    async def save_tools(self, upstream: str, specs: Sequence[ToolSpec], *, releases: Sequence[Release] = ()) -> bool:
+        """Replace the tools of an upstream, durably, with what that adds to their history.
+
+        False, and nothing is changed, if another gateway has added to the history of one of them meanwhile.
 
         Raises:
             StoreError: It could not be written, or a definition is nested too deeply to be stored.
         """
         encoded = await asyncio.to_thread(lambda: [rows.encode_tool(spec) for spec in specs])
-        await self._write(partial(rows.write_tools, upstream=upstream, tools=encoded, now=time.time()))
+        history = await asyncio.to_thread(lambda: [encode_release(release) for release in releases])
+        written: list[bool] = []
+        now = time.time()
+
+        def write(connection: sqlite3.Connection) -> None:
+            written.append(write_releases(connection, upstream, history))
+            if written[-1]:
+                rows.write_tools(connection, upstream, encoded, now)
+
+        await self._write(write)
+        return written[-1]
 
     async def load_tools(self) -> dict[str, list[ToolSpec]]:
         """The tools of every upstream as they were saved last, in the same order."""

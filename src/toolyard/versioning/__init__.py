@@ -1,3 +1,3 @@
-"""How a tool changed, what that means for code that calls it, and that code rewritten. Pure: nothing is read or kept."""
+"""How a tool changed, what that means for code that calls it, and that code rewritten. Pure: it keeps nothing."""
 
 __all__ = ()

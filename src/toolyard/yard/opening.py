@@ -18,6 +18,7 @@ from toolyard.broker.call import ToolServer
 from toolyard.broker.policy import Policy, Preset
 from toolyard.broker.upstream import Upstream
 from toolyard.catalog import Catalog
+from toolyard.catalog.observed import Observed
 from toolyard.config import Config, PrivacyConfig, SandboxConfig
 from toolyard.discovery.semantic import Semantic, load_encoder
 from toolyard.errors import InvalidConfig
@@ -33,7 +34,7 @@ from toolyard.sandbox.library import Library, open_library
 from toolyard.sandbox.packages import find_packages
 from toolyard.sandbox.policy.levels import LEVELS, IsolationLevel, IsolationPolicy
 from toolyard.sandbox.run import Sandbox
-from toolyard.store import Store, open_store
+from toolyard.store import Store, TraceBudget, open_store
 from toolyard.values import AuditEntry, Definition, UpstreamConfig
 from toolyard.yard.finder import Finder
 from toolyard.yard.guards import Guards
@@ -74,7 +75,7 @@ async def open_yard(
         if scope.level is not None
     }
     async with contextlib.AsyncExitStack() as stack:
-        store = await stack.enter_async_context(open_store(config.store.path))
+        store = await stack.enter_async_context(open_store(config.store.path, traces=_trace_budget(config)))
         catalog = Catalog(store)
         servers: dict[str, ToolServer] = {}
         prints = {name: _fingerprint(upstream) for name, upstream in config.upstreams.items()}
@@ -110,6 +111,8 @@ async def open_yard(
             loading = asyncio.create_task(asyncio.to_thread(tokens.load))
             stack.push_async_callback(_abandon, loading)
         guards = await _open_guards(config, privacy, store)
+        observed = Observed(catalog, store)
+        stack.push_async_callback(observed.close)
         yard = Yard(
             policy=policy,
             rules=rules,
@@ -123,6 +126,8 @@ async def open_yard(
             finder=finder,
             sandbox=sandbox,
             result_tokens=config.surface.result_tokens,
+            skills=config.skills,
+            observed=observed,
         )
         stack.push_async_callback(yard.close)
         if with_sandbox:
@@ -190,6 +195,10 @@ def build_privacy(settings: PrivacyConfig) -> Privacy:
         for rule in settings.rules
     ]
     return Privacy(Scanner(scan, detectors), mode=settings.mode, rules=rules)
+
+
+def _trace_budget(config: Config) -> TraceBudget:
+    return TraceBudget(total_bytes=config.skills.trace_mib << 20, seconds=config.skills.trace_days * 86_400.0)
 
 
 async def _open_guards(config: Config, privacy: Privacy, store: Store) -> Guards:

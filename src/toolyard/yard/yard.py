@@ -2,20 +2,20 @@
 
 import asyncio
 import contextlib
-import hashlib
 import secrets
-import time
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from toolyard.broker.answers import Answer, renamed
+from toolyard.broker.answers import Answer
 from toolyard.broker.approvals import Approvals
 from toolyard.broker.call import Broker, OnProgress, Passage, ToolServer
 from toolyard.broker.policy import Policy
 from toolyard.catalog import Catalog, Snapshot
+from toolyard.catalog.observed import Observed
+from toolyard.config import SkillsConfig
 from toolyard.errors import InvalidRequest, SandboxClosed, UnknownTool
 from toolyard.privacy.guard import Guard
 from toolyard.privacy.span import TOKEN
@@ -25,12 +25,11 @@ from toolyard.sandbox.clock import RunClock
 from toolyard.sandbox.policy.levels import IsolationPolicy
 from toolyard.sandbox.review import ToolNames, review
 from toolyard.sandbox.run import Sandbox
-from toolyard.sandbox.worker import OnCall, OnOutput, Reply
+from toolyard.sandbox.worker import OnOutput
 from toolyard.sandbox.workspace import check_session_name
 from toolyard.store import Store
 from toolyard.values import (
     AuditEntry,
-    ExecutionRecord,
     Failure,
     Grant,
     Limits,
@@ -43,10 +42,13 @@ from toolyard.values import (
     UpstreamStatus,
     Usage,
 )
+from toolyard.yard.calls import Calls, find_tool
 from toolyard.yard.executions import ExecuteRequest, Execution, Executions
 from toolyard.yard.finder import Finder
 from toolyard.yard.guards import Guards
+from toolyard.yard.journal import Journal
 from toolyard.yard.results import conceal_outcome, preview_bytes, render
+from toolyard.yard.skills import Skills
 from toolyard.yard.views import Views
 
 __all__ = ("MAX_SECONDS", "Yard")
@@ -78,6 +80,8 @@ class Yard:
         levels: Mapping[str, IsolationPolicy],
         sandbox: "asyncio.Future[Sandbox] | None",
         result_tokens: int,
+        skills: SkillsConfig,
+        observed: Observed,
     ) -> None:
         self.policy = policy
         self.rules = rules
@@ -97,9 +101,13 @@ class Yard:
             policy=rules,
             approvals=approvals,
             record=store.record_call,
+            keep=store.traces.keep,
             audit=store.audit,
             digest=guards.digest,
         )
+        self.journal = Journal(store)
+        self.observed = observed
+        self.skills = Skills(self, skills)
         self.executions = Executions(self._execute)
         self.opening = sandbox
         """Done when code can be run."""
@@ -135,17 +143,20 @@ class Yard:
         guard = await self.guards.of(session)
         await self.store.room()  # what cannot be recorded is not begun
         grant = Grant(execution_id=execution.id, principal=execution.principal, session=session, tools=snapshot.tools)
-        record = self._begin(grant, guard, request.code, request.context, snapshot, background=execution.background)
+        record = self.journal.begin(
+            grant, guard, request.code, request.context, snapshot, background=execution.background
+        )
         clock = RunClock()
         passage = Passage(guard=guard, pause=clock.paused, on_progress=on_progress)
+        skills = self.skills.session(execution.principal, snapshot, guard)
         outcome: Outcome | None = None
         status: RecordStatus = "cancelled"
         try:
             if execution.background:
                 await self.store.flush()
                 execution.recorded.set()
-            policy = self._policy_of(execution.principal)
-            verdict = review(request.code, policy, tools=self._tool_names(snapshot), packages=sandbox.packages.modules)
+            policy = self.policy_of(execution.principal)
+            verdict = review(request.code, policy, tools=self.tool_names(snapshot), packages=sandbox.packages.modules)
             refusal = verdict.refusal()
             if refusal is not None:
                 seen = _refused(execution.id, policy, refusal, session)
@@ -158,7 +169,7 @@ class Yard:
                         context=request.context,
                         limits=limits,
                         policy=policy,
-                        on_call=self._on_call(grant, snapshot, passage),
+                        on_call=Calls(self, grant, snapshot, passage, skills).answer,
                         on_output=concealed,
                         session=session,
                         execution_id=execution.id,
@@ -172,11 +183,12 @@ class Yard:
             raise
         finally:
             self.broker.end_run(execution.id)
-            self._end(record, status, outcome)
+            self.skills.note_uses(skills, execution.id, execution.principal, status)
+            self.journal.end(record, status, outcome)
         await self.store.flush()
         workspace = sandbox.workspace(session) if session in sandbox.sessions() else None
         warnings = tuple(finding.message for finding in verdict.findings if finding.severity == "warn")
-        notes = (*dict.fromkeys(passage.notes), *warnings[:3])
+        notes = (*dict.fromkeys([*passage.notes, *skills.notes]), *warnings[:3])
         return render(outcome, budget_tokens=self.result_tokens, workspace=workspace, guard=guard, notes=notes)
 
     async def search(
@@ -217,12 +229,12 @@ class Yard:
         execution_id = execution_id or secrets.token_hex(8)
         grant = Grant(execution_id=execution_id, principal=principal, session=session, tools=snapshot.tools)
         try:
-            spec = _find(snapshot, name)
+            spec = find_tool(snapshot, name)
         except UnknownTool as error:
-            self._note_unknown(grant, guard, name, error)
+            self.journal.note_unknown(grant, guard, name, error)
             await self.store.flush()
             raise
-        record = self._begin(grant, guard, "", None, snapshot)
+        record = self.journal.begin(grant, guard, "", None, snapshot)
         status: RecordStatus = "failed"
         try:
             passage = Passage(guard=guard, on_progress=on_progress)
@@ -233,7 +245,8 @@ class Yard:
             raise
         finally:
             self.broker.end_run(execution_id)
-            self._end(record, status, None)
+            self.journal.end(record, status, None)
+        self.note_answer(spec, answer, execution_id)
         await self.store.flush()
         return msgspec.structs.replace(answer, value=await asyncio.to_thread(guard.conceal, answer.value))
 
@@ -271,90 +284,15 @@ class Yard:
             found.append(msgspec.structs.replace(status, tools=known, warnings=(*status.warnings, *changes)))
         return found
 
+    def note_answer(self, spec: ToolSpec, answer: Answer, execution_id: str) -> None:
+        """Learn what a tool answers, where it does not declare it."""
+        self.observed.note(spec, answer.value, execution_id=execution_id)
+
     async def close(self) -> None:
         """End what runs in the background."""
         await self.executions.close()
 
-    def _begin(
-        self,
-        grant: Grant,
-        guard: Guard,
-        code: str,
-        context: dict[str, Any] | None,
-        snapshot: Snapshot,
-        *,
-        background: bool = False,
-    ) -> ExecutionRecord:
-        record = ExecutionRecord(
-            execution_id=grant.execution_id,
-            principal=grant.principal,
-            session=grant.session,
-            code=guard.conceal(code),
-            context=guard.conceal(context),
-            started_at=time.time(),
-            catalog_version=snapshot.version,
-            background=background,
-        )
-        self.store.record_start(record)
-        code_sha256 = hashlib.sha256(record.code.encode("utf-8", "surrogatepass")).hexdigest()
-        body = {"code_sha256": code_sha256, "context": record.context, "catalog_version": snapshot.version}
-        self.store.audit(_entry(record, "execution.start", body))
-        return record
-
-    def _end(self, record: ExecutionRecord, status: RecordStatus, outcome: Outcome | None) -> None:
-        """`outcome` is concealed."""
-        self.store.record_end(msgspec.structs.replace(record, ended_at=time.time(), status=status, outcome=outcome))
-        body: dict[str, Any] = {"status": status}
-        if outcome is not None:
-            body["tool_calls"] = outcome.usage.tool_calls
-            body["output_bytes"] = outcome.usage.output_bytes
-            body["result"] = outcome.result
-            if outcome.failure is not None:
-                body["failure"] = {"type": outcome.failure.type, "message": outcome.failure.message}
-        self.store.audit(_entry(record, "execution.end", body))
-
-    def _note_unknown(self, grant: Grant, guard: Guard, name: str, error: UnknownTool, *, number: int = 1) -> None:
-        """Write down who asked for a tool that is not there for them: it may be one that the policy hides."""
-        told = guard.conceal({"tool": name[:_LONG_NAME], "error": f"UnknownTool: {str(error)[:_LONG_NAME]}"})
-        self.store.audit(
-            AuditEntry(
-                kind="call",
-                principal=grant.principal,
-                session=grant.session,
-                execution_id=grant.execution_id,
-                body={**told, "number": number, "verdict": None, "rule": None, "answer_bytes": 0},
-            )
-        )
-
-    def _on_call(self, grant: Grant, snapshot: Snapshot, passage: Passage) -> OnCall:
-        """What answers the calls of one execution: the broker, and the one tool of our own."""
-        count = 0
-
-        async def on_call(name: str, arguments: dict[str, Any]) -> Any:
-            nonlocal count
-            if name == "search_tools":
-                answer = await self.finder.search(**_search_arguments(arguments), view=snapshot)
-                return [msgspec.to_builtins(hit) for hit in answer.hits]
-            count += 1
-            number = count
-            try:
-                spec = grant.tools.get(name) or _find(snapshot, name)
-            except UnknownTool as error:
-                self._note_unknown(grant, passage.guard, name, error, number=number)
-                raise
-            await self.store.room()
-            found, encoded = await self.broker.call(grant, spec, arguments, number=number, passage=passage)
-            if not found.files:
-                return msgspec.Raw(encoded)
-            place = f"files/{grant.execution_id[:8]}-{number}"  # another run of the session must not write over it
-            paths = {file.name: f"{place}-{file.name}" for file in found.files}
-            return Reply(
-                value=renamed(found.value, paths), files={paths[file.name]: file.content for file in found.files}
-            )
-
-        return on_call
-
-    def _policy_of(self, principal: str) -> IsolationPolicy:
+    def policy_of(self, principal: str) -> IsolationPolicy:
         """The isolation that runs of a principal get: the gateway's, or a stricter one of its own."""
         scope = self.scopes.get(principal)
         return self.policy if scope is None or scope.level is None else self.levels[scope.level]
@@ -369,7 +307,8 @@ class Yard:
             raise InvalidRequest(f"timeout_seconds is {seconds:g}. Give 1 to {MAX_SECONDS:g}.")
         return Limits(wall_seconds=seconds, inline_bytes=preview_bytes(self.result_tokens))
 
-    def _tool_names(self, snapshot: Snapshot) -> ToolNames:
+    def tool_names(self, snapshot: Snapshot) -> ToolNames:
+        """The names that code may call, for `review`."""
         names = self._names.get(snapshot.version)
         if names is None:
             functions = {name: (spec.module, spec.function) for name, spec in snapshot.tools.items()}
@@ -423,26 +362,11 @@ async def _concealed(outcome: Outcome, guard: Guard) -> Outcome:
     return conceal_outcome(outcome, guard)
 
 
-def _entry(record: ExecutionRecord, kind: str, body: dict[str, Any]) -> AuditEntry:
-    return AuditEntry(
-        kind=kind, principal=record.principal, session=record.session, execution_id=record.execution_id, body=body
-    )
-
-
 def _session_of(principal: str, session: str | None) -> str:
     """The workspace's name in the sandbox. No principal has a `:` in its name, so no two of them can mean the same."""
     if session and len(check_session_name(session)) > _SESSION_CHARACTERS:
         raise InvalidRequest(f"The session's name has {len(session)} characters. Use at most {_SESSION_CHARACTERS}.")
     return f"{principal}:{session or 'default'}"
-
-
-def _find(snapshot: Snapshot, name: str) -> ToolSpec:
-    spec = snapshot.find(name)
-    if spec is None:
-        nearest = ", ".join(map(repr, snapshot.nearest(name)))
-        hint = f"Nearest: {nearest}." if nearest else "Call search_tools to find one that exists."
-        raise UnknownTool(f"No tool named {name!r}. {hint}")
-    return spec
 
 
 def _refused(execution_id: str, policy: IsolationPolicy, failure: Failure, session: str) -> Outcome:
@@ -456,18 +380,3 @@ def _refused(execution_id: str, policy: IsolationPolicy, failure: Failure, sessi
         level=str(policy.level),
         session=session,
     )
-
-
-def _search_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
-    """A search from inside the sandbox, where nothing has checked it yet. Raises `InvalidRequest`."""
-    try:
-        return msgspec.to_builtins(msgspec.convert(arguments, _Search))  # type: ignore[no-any-return]
-    except msgspec.ValidationError as error:
-        raise InvalidRequest(f"search_tools cannot be asked so: {error}.") from None
-
-
-class _Search(msgspec.Struct, frozen=True, kw_only=True):
-    query: str = ""
-    detail_level: str = "with_description"
-    server: str | None = None
-    limit: int = 5

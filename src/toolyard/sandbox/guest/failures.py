@@ -5,6 +5,8 @@ Exceptions are hostile values here: whatever is asked of one may raise or answer
 
 import difflib
 import errno
+import io
+import linecache
 import traceback
 from types import TracebackType
 from typing import Any
@@ -14,6 +16,8 @@ from imports import ImportRefused
 from wire import ToolError
 
 AGENT_FILE = "<agent>"
+SKILL_FOLDER = "skills/"
+"""Begins the file name of a skill's code, which lies in no folder."""
 
 _MESSAGE_CHARACTERS = 4_000
 _NAME_CHARACTERS = 200
@@ -35,41 +39,52 @@ _LIMIT_HINTS = {
 }
 
 
+def remember(file: str, code: str) -> list[str]:
+    """Keep the lines of what is executed under this name where tracebacks look for them.
+
+    They are the lines as the compiler counts them; `splitlines` would also split at form feeds and the like.
+    """
+    lines = io.StringIO(code, newline=None).readlines()
+    linecache.cache[file] = (len(code), None, lines, file)
+    return lines
+
+
 def describe(error: BaseException, source: list[str], names: dict[str, Any]) -> dict[str, Any]:
     """The failure of a run that ended with `error`."""
     try:
         return _describe(error, source, names)
     except BaseException as worse:
-        message = f"(the exception could not be described: that raised {_type_name(worse)})"
-        return {"kind": "exception", "type": _type_name(error), "message": message}
+        message = f"(the exception could not be described: that raised {type_name(worse)})"
+        return {"kind": "exception", "type": type_name(error), "message": message}
 
 
 def _describe(error: BaseException, source: list[str], names: dict[str, Any]) -> dict[str, Any]:
     kind = kind_of(error)
-    type_name, message = _type_name(error), text_of(error)
+    name, message = type_name(error), text_of(error)
     if kind in _LIMITS:
-        type_name, general = _LIMITS[kind]
-        message = f"{general} ({_type_name(error)}: {message})" if message else general
-    frames = agent_frames(error.__traceback__)
-    line = frames[-1][0] if frames else None
+        name, general = _LIMITS[kind]
+        message = f"{general} ({type_name(error)}: {message})" if message else general
+    frames = own_frames(error.__traceback__)
+    line = next((number for file, number, _ in reversed(frames) if file == AGENT_FILE), None)
     if isinstance(error, SyntaxError) and error.filename == AGENT_FILE:
         line = error.lineno
         message = str(error.msg)
+    place, hint = _place(frames), _LIMIT_HINTS.get(kind) or _hint(error, message, names)
     return {
         "kind": kind,
-        "type": type_name,
+        "type": name,
         "message": message,
         "line": line,
         "source_line": _source_line(source, line),
         "traceback": _format(frames, source),
-        "hint": _LIMIT_HINTS.get(kind) or _hint(error, message, names),
+        "hint": f"{place} {hint or ''}".strip() if place else hint,
     }
 
 
 def kind_of(error: BaseException) -> str:
     """Which limit or rule an uncaught exception stands for."""
     if isinstance(error, ToolError):  # whatever else it is, the host raised it
-        return "calls" if _type_name(error) == "CallsExceeded" else "exception"
+        return "calls" if type_name(error) == "CallsExceeded" else "exception"
     if isinstance(error, MemoryError):
         return "memory"
     if isinstance(error, OSError):
@@ -95,39 +110,49 @@ def text_of(error: BaseException) -> str:
     try:
         text = str(error)
         if isinstance(error, BaseExceptionGroup):
-            inner = "; ".join(f"{_type_name(item)}: {item}" for item in error.exceptions[:5])
+            inner = "; ".join(f"{type_name(item)}: {item}" for item in error.exceptions[:5])
             text = f"{text}: {inner}"
     except BaseException as failure:
-        return f"(the exception's text could not be had: its __str__ raised {_type_name(failure)})"
+        return f"(the exception's text could not be had: its __str__ raised {type_name(failure)})"
     if len(text) > _MESSAGE_CHARACTERS:
         text = f"{text[:_MESSAGE_CHARACTERS]}… (+{len(text) - _MESSAGE_CHARACTERS} characters)"
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _type_name(error: BaseException) -> str:
+def type_name(error: BaseException) -> str:
     """The real name of the class, past what a metaclass may answer to `__name__`."""
     return str(type.__dict__["__name__"].__get__(type(error)))[:_NAME_CHARACTERS]
 
 
-def agent_frames(trace: TracebackType | None) -> list[tuple[int, str]]:
-    """Line and function name of the frames that are the agent's, outermost first."""
+def own_frames(trace: TracebackType | None) -> list[tuple[str, int, str]]:
+    """File, line and function name of the frames that are the agent's or a skill's, outermost first."""
     return [
-        (number, frame.f_code.co_name)
+        (file, number, frame.f_code.co_name)
         for frame, number in traceback.walk_tb(trace)
-        if frame.f_code.co_filename == AGENT_FILE
+        if (file := frame.f_code.co_filename) == AGENT_FILE or file.startswith(SKILL_FOLDER)
     ]
 
 
-def _format(frames: list[tuple[int, str]], source: list[str]) -> str:
+def _place(frames: list[tuple[str, int, str]]) -> str | None:
+    """Where in a skill it happened, if it did."""
+    if not frames or frames[-1][0] == AGENT_FILE:
+        return None
+    file, number, _ = frames[-1]
+    text = _source_line(linecache.getlines(file), number)
+    return f"It happened in {file[:_NAME_CHARACTERS]}, line {number}" + (f": {text}" if text else ".")
+
+
+def _format(frames: list[tuple[str, int, str]], source: list[str]) -> str:
     lines = []
     skipped = len(frames) - _OUTER_FRAMES - _INNER_FRAMES
-    for index, (number, function) in enumerate(frames):
+    for index, (file, number, function) in enumerate(frames):
         if skipped > 0 and _OUTER_FRAMES <= index < _OUTER_FRAMES + skipped:
             if index == _OUTER_FRAMES:
                 lines.append(f"… {skipped} more frames …")
             continue
-        lines.append(f"line {number}, in {function}")
-        text = _source_line(source, number)
+        place = "" if file == AGENT_FILE else f"{file[:_NAME_CHARACTERS]}, "
+        lines.append(f"{place}line {number}, in {function}")
+        text = _source_line(linecache.getlines(file) if place else source, number)
         if text:
             lines.append(f"    {text}")
     return "\n".join(lines)

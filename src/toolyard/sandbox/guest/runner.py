@@ -4,14 +4,11 @@ By the time `run` is called the process is sealed, so nothing here protects anyb
 function of this file, and then it has only lied about its own result. Standard library only.
 """
 
-import ast
 import asyncio
 import builtins
 import inspect
 import io
 import json
-import keyword
-import linecache
 import os
 import resource
 import site
@@ -25,6 +22,8 @@ import encode
 import failures
 import imports
 import outline
+import replay
+import skills
 import tools
 import transform
 import wire
@@ -47,7 +46,6 @@ _WARM_JOB: dict[str, Any] = {
     "stubs": None,
 }
 _RESERVE_BYTES = 4 << 20
-_MISSING = object()
 _builtins: dict[str, Any] = dict(vars(builtins))
 
 
@@ -61,7 +59,9 @@ def run(job: dict[str, Any], channel: wire.Channel) -> None:
     """Execute the job's code and send the one `done` frame."""
     if job["imports"] is not None:
         _builtins.update(imports.guarded_builtins(**job["imports"]))
-    source = _lines(job["code"])
+    if job["replay"] is not None:
+        replay.install(**job["replay"])
+    source = failures.remember(failures.AGENT_FILE, job["code"])
     names: dict[str, Any] = {}
     reserve = bytes(_RESERVE_BYTES)  # zeros that nothing touches: they cost an address range and no memory
     try:
@@ -89,7 +89,7 @@ def warm() -> None:
     """Exercise the whole path once, in the zygote."""
     value = _execute(_WARM_CODE, _namespace(_WARM_JOB, wire.Channel(None)))
     _success(_WARM_JOB, value)
-    _failure(ValueError("x"), _WARM_CODE.splitlines(), {})
+    _failure(ValueError("x"), failures.remember(failures.AGENT_FILE, _WARM_CODE), {})
     pandas = sys.modules.get("pandas")
     if pandas is not None:
         frame = pandas.DataFrame({"k": ["a", "b", "a"], "v": [1, 2, 3], "w": [0.5, 1.5, 2.5]})
@@ -127,21 +127,13 @@ def _namespace(job: dict[str, Any], channel: wire.Channel) -> dict[str, Any]:
     sys.modules["__main__"] = module
     names = module.__dict__
     names["__builtins__"] = _builtins
-    context = names["context"] = job["context"]
     call_tool = names["call_tool"] = _tool_caller(channel, job["call_bytes"])
     tools.connect(job["stubs"], (call_tool, call_tool.__toolyard_async__))
+    skills.connect(call_tool, _builtins)
     names["ToolError"] = wire.ToolError
     names.update(transform.names())
-    for name, value in context.items():
-        if name.isidentifier() and not keyword.iskeyword(name) and name != "result":
-            names.setdefault(name, value)
-    linecache.cache[failures.AGENT_FILE] = (len(job["code"]), None, _lines(job["code"]), failures.AGENT_FILE)
+    skills.provide(names, job["context"])
     return names
-
-
-def _lines(code: str) -> list[str]:
-    """The lines as the compiler counts them; `splitlines` would also split at form feeds and the like."""
-    return io.StringIO(code, newline=None).readlines()
 
 
 def _tool_caller(channel: wire.Channel, max_bytes: int) -> Any:
@@ -168,25 +160,13 @@ def _arguments(name: str, arguments: dict[str, Any] | None, max_bytes: int) -> s
 
 def _execute(code: str, names: dict[str, Any]) -> Any:
     """Run `code` in `names`; its value is `result` if it set that, else its last expression."""
-    tree = transform.prepare(_parse(code), asynchronous="await" in code or "async" in code)
-    compiled = compile(tree, failures.AGENT_FILE, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-    try:
+    compiled = transform.compiled(code, failures.AGENT_FILE)
+    with transform.leaving():
         if compiled.co_flags & inspect.CO_COROUTINE:
             asyncio.run(eval(compiled, names))
         else:
             exec(compiled, names)
-    except SystemExit as leaving:
-        if leaving.code:
-            raise
-    value = names.get("result", _MISSING)
-    return names.get(transform.LAST) if value is _MISSING else value
-
-
-def _parse(code: str) -> ast.Module:
-    flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    tree = compile(code, failures.AGENT_FILE, "exec", flags=flags, dont_inherit=True)
-    assert isinstance(tree, ast.Module)
-    return tree
+    return transform.value(names)
 
 
 def _join_threads() -> None:

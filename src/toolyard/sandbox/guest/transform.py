@@ -7,9 +7,10 @@ it gives the answer. Line numbers are kept. Standard library only.
 
 import ast
 import asyncio
+import contextlib
 import inspect
 import types
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from typing import Any
 
 DEFER = "__toolyard_defer__"
@@ -17,9 +18,37 @@ AWAIT = "__toolyard_await__"
 AWAIT_ALL = "__toolyard_await_all__"
 LAST = "__toolyard_last__"
 
+_MISSING = object()
+
 _CONCURRENT = frozenset(
     {"as_completed", "create_task", "ensure_future", "gather", "run_coroutine_threadsafe", "shield", "wait", "wait_for"}
 )
+
+
+def compiled(code: str, file: str) -> types.CodeType:
+    """The code, rewritten; that of a coroutine if it awaits at its top."""
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    tree = compile(code, file, "exec", flags=flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+    assert isinstance(tree, ast.Module)
+    tree = prepare(tree, asynchronous="await" in code or "async" in code)
+    made: types.CodeType = compile(tree, file, "exec", flags=flags, dont_inherit=True)
+    return made
+
+
+def value(names: dict[str, Any]) -> Any:
+    """What code that ran in `names` came to: `result` if it set that, else its last expression."""
+    result = names.get("result", _MISSING)
+    return names.get(LAST) if result is _MISSING else result
+
+
+@contextlib.contextmanager
+def leaving() -> Iterator[None]:
+    """Take `sys.exit()` for an end like any other, unless it tells of a failure."""
+    try:
+        yield
+    except SystemExit as left:
+        if left.code:
+            raise
 
 
 def prepare(tree: ast.Module, *, asynchronous: bool) -> ast.Module:
@@ -63,7 +92,9 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         name = _callee(node)
-        if name in _CONCURRENT:
+        if _is_asyncio_run(node):
+            node.args[0] = _call(AWAIT, [_deferred(node.args[0])], node)
+        elif name in _CONCURRENT:
             node.args = [_deferred(argument) for argument in node.args]
             if name == "gather":
                 node.args = [ast.copy_location(ast.Starred(_call(AWAIT_ALL, node.args, node), ast.Load()), node)]
@@ -110,6 +141,15 @@ def _deferred(node: ast.expr) -> ast.expr:
 
 def _call(name: str, arguments: list[ast.expr], place: ast.AST) -> ast.Call:
     return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), arguments, []), place)
+
+
+def _is_asyncio_run(node: ast.Call) -> bool:
+    """Whether it is `asyncio.run(f())`, which takes only what is a coroutine already."""
+    function = node.func
+    if not isinstance(function, ast.Attribute) or function.attr != "run" or not node.args:
+        return False
+    owner = function.value
+    return isinstance(owner, ast.Name) and owner.id == "asyncio" and isinstance(node.args[0], ast.Call)
 
 
 def _callee(node: ast.Call) -> str | None:

@@ -14,7 +14,6 @@ import heapq
 import posixpath
 import re
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from typing import Literal
@@ -25,6 +24,7 @@ from toolyard.sandbox.policy.levels import IsolationLevel, IsolationPolicy
 from toolyard.sandbox.review import advice
 from toolyard.sandbox.review.survey import DEPTH, Arithmetic, Noted, Place, Survey, text_of
 from toolyard.values import Failure, FailureKind
+from toolyard.versioning.scopes import parser_lock
 
 __all__ = ("MAX_CODE_BYTES", "Estimate", "Finding", "Review", "ToolNames", "review")
 
@@ -140,10 +140,6 @@ class ToolNames:
         return frozenset(re.sub(r"\W", "_", name.removeprefix("mcp__").partition("__")[0]) for name in self.names)
 
 
-# `catch_warnings` swaps process-wide state, so that two threads in it at once could leave it swapped.
-_parser_lock = threading.Lock()
-
-
 def review(
     code: str,
     policy: IsolationPolicy,
@@ -195,7 +191,7 @@ def _parse(code: str, filename: str) -> ast.Module | Finding:
         return _syntax_finding(code, *_position(code, code.index("\0")), "The code holds a null byte.")
     flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     try:
-        with _parser_lock, warnings.catch_warnings():
+        with parser_lock, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the agent's literals: nothing for the gateway's log
             tree = compile(code, filename, "exec", flags, dont_inherit=True)
     except SyntaxError as error:

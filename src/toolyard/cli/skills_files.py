@@ -1,0 +1,224 @@
+"""`toolyard skills export|import|market`: skills as folders and archives that other programs read too."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from toolyard.cli.skills_yard import CONFIG, JSON, NAMESPACE, find_skill, load, print_json, with_yard
+from toolyard.cli.terminal import columns, errors, plain, screen
+from toolyard.config import Config
+from toolyard.discovery import Index
+from toolyard.errors import InvalidRequest, InvalidSkill
+from toolyard.skills.archive import read_archive, write_archive
+from toolyard.skills.files import load_folder, write_folder
+from toolyard.skills.folder import ImportedSkill, read_folder, to_folder
+from toolyard.skills.market import Market, MarketEntry
+from toolyard.skills.reading import signature_of
+from toolyard.skills.signing import SigningKey
+from toolyard.values import AuditEntry, Skill, ToolSpec
+from toolyard.yard import Yard
+from toolyard.yard.skills import SavedSkill, SaveSkill, SkillSource
+
+__all__ = ("export", "import_", "market")
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--to", "target", required=True, type=click.Path(path_type=Path), help="A folder, or a FILE.zip.")
+@click.option("--all", "everything", is_flag=True, help="Every active skill instead of named ones.")
+@click.option("--replace", is_flag=True, help="Write over what is there.")
+@click.option("--unsigned", is_flag=True, help="Do not sign the archive.")
+@NAMESPACE
+@CONFIG
+@JSON
+def export(
+    *,
+    names: tuple[str, ...],
+    target: Path,
+    everything: bool,
+    replace: bool,
+    unsigned: bool,
+    namespace: str | None,
+    config: Path | None,
+    as_json: bool,
+) -> int:
+    """Write skills as Agent Skills folders, or into one signed archive: NAME or NAME@1.2."""
+    if bool(names) == everything:
+        raise click.UsageError("Name the skills, or give --all.")
+    loaded = load(config)
+
+    async def work(yard: Yard) -> dict[str, Any]:
+        chosen = await _chosen(yard, names, namespace)
+        folders = [to_folder(each, signature=signature_of(each)) for each in chosen]
+        told: dict[str, Any] = {"skills": [f"{each.namespace}/{each.name} {each.version}" for each in chosen]}
+        if target.suffix == ".zip":
+            key = None if unsigned else SigningKey.load_or_make(_key_path(loaded))
+            told["digest"] = write_archive(target, folders, key, replace=replace)
+            told["public_key"] = None if key is None else key.public
+            told["written"] = [str(target)]
+        else:
+            told["written"] = [str(write_folder(each, target, replace=replace)) for each in folders]
+        body = {"skills": told["skills"], "digest": told.get("digest", "")}
+        yard.store.audit(AuditEntry(kind="skill.export", principal="local", body=body))
+        await yard.store.flush()
+        return told
+
+    told = with_yard(loaded, work)
+    if as_json:
+        print_json(told)
+        return 0
+    for path in told["written"]:
+        screen.print(plain(path))
+    if told.get("public_key"):
+        screen.print(plain(f"digest {told['digest']}", "dim"))
+        screen.print(plain(f"who imports it trusts [skills.trusted_keys] NAME = {told['public_key']!r}", "dim"))
+    return 0
+
+
+@click.command("import")
+@click.argument("source", metavar="SOURCE")
+@click.option("--market", "market_name", metavar="NAME", help="SOURCE is a skill of this market in the config.")
+@click.option("--digest", metavar="SHA256", help="What it must be; as `market` and `export` print it.")
+@click.option("--namespace", default="local", show_default=True, metavar="NAME", help="Whose it becomes, or `shared`.")
+@click.option("--allow-unsigned", is_flag=True, help="Take an archive that nobody signed.")
+@CONFIG
+@JSON
+def import_(
+    *,
+    source: str,
+    market_name: str | None,
+    digest: str | None,
+    namespace: str,
+    allow_unsigned: bool,
+    config: Path | None,
+    as_json: bool,
+) -> int:
+    """Take in skills from a folder, a FILE.zip, or a market. They stay in quarantine until you approve them."""
+    loaded = load(config)
+    found, origin = _read_source(loaded, source, market_name, digest, allow_unsigned=allow_unsigned)
+
+    async def work(yard: Yard) -> list[SavedSkill]:
+        kept = []
+        for each in found:
+            request = SaveSkill(
+                name=each.name,
+                code=each.code,
+                description=each.description,
+                inputs=each.inputs,
+                output=each.output,
+                tags=each.tags,
+            )
+            by = SkillSource(origin=f"{origin} {each.digest}", author=each.author or "elsewhere")
+            kept.append(await yard.skills.add(request, each.examples, by, namespace=namespace, principal="local"))
+        body = {"skills": [f"{each.skill.name} {each.skill.version}" for each in kept], "origin": origin}
+        yard.store.audit(AuditEntry(kind="skill.import", principal="local", body=body))
+        await yard.store.flush()
+        return kept
+
+    kept = with_yard(loaded, work, with_sandbox=True)
+    if as_json:
+        print_json({"skills": [{"skill": each.skill, "warnings": each.warnings} for each in kept]})
+        return 0
+    for each, saved in zip(found, kept, strict=True):
+        for warning in (*each.warnings, *saved.warnings):
+            errors.print(plain(f"warning: {saved.skill.name}: {warning}", "yellow"))
+        place = f"{saved.skill.namespace}/{saved.skill.name} {saved.skill.version}"
+        screen.print(plain(f"{place} is in quarantine. Read it: toolyard skills show {saved.skill.name}"))
+    return 0
+
+
+@click.command()
+@click.argument("query", required=False, default="")
+@click.option("--index", "folder", type=click.Path(path_type=Path), help="Pin every skill below this folder instead.")
+@CONFIG
+@JSON
+def market(*, query: str, folder: Path | None, config: Path | None, as_json: bool) -> int:
+    """List the skills of the configured markets, or those that fit QUERY."""
+    if folder is not None:
+        screen.print(plain(str(Market(folder).write_index())))
+        return 0
+    markets = load(config).skills.markets
+    if not markets:
+        raise InvalidRequest('No market is configured. Add one: [skills.markets] NAME = "FOLDER".')
+    entries = {
+        f"mcp__{name}__{entry.name}": (name, entry)
+        for name, path in sorted(markets.items())
+        for entry in Market(Path(path)).entries()
+    }
+    chosen = _ranked(entries, query) if query else list(entries.values())
+    if as_json:
+        print_json({"skills": [{"market": name, **msgspec.structs.asdict(entry)} for name, entry in chosen]})
+        return 0
+    table = columns("market", "skill", "version", "digest", "description")
+    for name, entry in chosen:
+        told = plain(entry.problem, "red") if entry.problem else plain(entry.description[:80], "dim")
+        table.add_row(plain(name), plain(entry.name), plain(entry.version), plain(entry.digest[:19]), told)
+    screen.print(table)
+    return 0
+
+
+async def _chosen(yard: Yard, names: tuple[str, ...], namespace: str | None) -> list[Skill]:
+    if names:
+        return [await find_skill(yard, name, namespace) for name in names]
+    every = [each for each in await yard.skills.shelf.list_all() if namespace in (None, each.namespace)]
+    found = [await yard.skills.get(each.namespace, each.name) for each in every if each.status == "active"]
+    if not found:
+        raise InvalidRequest("There is no active skill to be exported.")
+    return found
+
+
+def _read_source(
+    config: Config, source: str, market_name: str | None, digest: str | None, *, allow_unsigned: bool
+) -> tuple[list[ImportedSkill], str]:
+    """What SOURCE holds, and in words where it is from."""
+    if market_name is not None:
+        path = config.skills.markets.get(market_name)
+        if path is None:
+            known = ", ".join(sorted(config.skills.markets)) or "none"
+            raise InvalidRequest(f"No market named {market_name!r} is configured. There are: {known}.")
+        return [read_folder(Market(Path(path)).get(source, digest=digest))], f"import from market {market_name}"
+    if source.endswith(".zip"):
+        archive = read_archive(Path(source), trusted=config.skills.trusted_keys, allow_unsigned=allow_unsigned)
+        _check_digest(digest, archive.digest)
+        if archive.signer is not None and not archive.is_trusted and not allow_unsigned:
+            raise InvalidSkill(
+                f"{source!r} is signed by {archive.signer}, whom the config does not trust. If you know whose key that"
+                " is, add it to [skills.trusted_keys]."
+            )
+        by = archive.signer or "nobody"
+        return [read_folder(each.files, name=each.name) for each in archive.folders], f"import, signed by {by},"
+    files: Mapping[str, bytes] = load_folder(Path(source))
+    found = read_folder(files, name=Path(source).resolve().name)
+    _check_digest(digest, found.digest)
+    return [found], "import from a folder"
+
+
+def _check_digest(wanted: str | None, actual: str) -> None:
+    if wanted is not None and wanted.removeprefix("sha256:") != actual.removeprefix("sha256:"):
+        raise InvalidSkill(f"Its digest is {actual}, not {wanted}. It is not what you pinned: nothing was imported.")
+
+
+def _ranked(entries: Mapping[str, tuple[str, MarketEntry]], query: str) -> list[tuple[str, MarketEntry]]:
+    index = Index(
+        ToolSpec(
+            upstream=name,
+            name=entry.name,
+            full_name=full_name,
+            module=name,
+            function=entry.name,
+            description=f"{entry.description} {' '.join(entry.tags)}",
+            input_schema={},
+            digest=f"{full_name} {entry.digest}",
+        )
+        for full_name, (name, entry) in entries.items()
+    )
+    return [entries[name] for name in index.search(query, limit=50).names]
+
+
+def _key_path(config: Config) -> Path:
+    """Beside the store, as its other keys are."""
+    path = config.store.path.resolve()
+    return path.with_name(f"{path.name}.skills.key")

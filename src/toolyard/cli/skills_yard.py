@@ -1,0 +1,80 @@
+"""What the commands of `toolyard skills` share: their options, an open yard, and which skill a person means."""
+
+import difflib
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from toolyard.cli.loop import run_to_end
+from toolyard.cli.terminal import errors, plain, write
+from toolyard.config import Config, load_config
+from toolyard.errors import InvalidRequest, UnknownSkill
+from toolyard.values import Skill
+from toolyard.yard import Yard, open_yard
+
+__all__ = ("CONFIG", "JSON", "NAMESPACE", "all_skills", "find_owner", "find_skill", "load", "print_json", "with_yard")
+
+CONFIG = click.option(
+    "--config", type=click.Path(path_type=Path), help="A toolyard.toml or a client's file such as .mcp.json."
+)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
+NAMESPACE = click.option(
+    "--namespace", metavar="NAME", help="Whose: a principal, or `shared`. Without it, the only one that has the skill."
+)
+
+
+def with_yard(
+    config: Config | Path | None, work: Callable[[Yard], Coroutine[Any, Any, Any]], *, with_sandbox: bool = False
+) -> Any:
+    """What `work` gives for the yard of a config."""
+    loaded = config if isinstance(config, Config) else load(config)
+
+    async def run() -> Any:
+        async with open_yard(loaded, with_sandbox=with_sandbox) as yard:
+            return await work(yard)
+
+    return run_to_end(run())
+
+
+def load(config: Path | None) -> Config:
+    """The config, with its warnings shown."""
+    loaded = load_config(config)
+    for warning in loaded.warnings:
+        errors.print(plain(f"warning: {warning}", "yellow"))
+    return loaded
+
+
+async def find_skill(yard: Yard, name: str, namespace: str | None) -> Skill:
+    """The skill that a person means, with its examples: the newest version unless `name@version` says another."""
+    bare, _, version = name.removeprefix("skills.").partition("@")
+    return await yard.skills.get(namespace or await find_owner(yard, bare), bare, version)
+
+
+async def find_owner(yard: Yard, name: str) -> str:
+    """The only namespace that has a skill of this name. Raises `UnknownSkill` or `InvalidRequest`."""
+    known = await yard.store.skills.names()
+    owners = [namespace for namespace, each in known if each == name]
+    if not owners:
+        near = difflib.get_close_matches(name, sorted({each for _, each in known}), n=3)
+        hint = f"Nearest: {', '.join(near)}." if near else "`toolyard skills list` shows all."
+        raise UnknownSkill(f"No skill named {name!r}. {hint}")
+    if len(owners) > 1:
+        raise InvalidRequest(f"{name!r} is in {', '.join(owners)}. Say which with --namespace.")
+    return owners[0]
+
+
+async def all_skills(yard: Yard, namespace: str | None) -> list[Skill]:
+    """The newest version of every skill that is not in quarantine."""
+    return [
+        each
+        for each in await yard.skills.shelf.list_all()
+        if namespace in (None, each.namespace) and each.status != "quarantined"
+    ]
+
+
+def print_json(value: Any) -> None:
+    """One JSON object on standard output."""
+    write(msgspec.json.encode(value).decode() + "\n")

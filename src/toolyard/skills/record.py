@@ -1,0 +1,88 @@
+"""How well a skill serves, from what was made of it."""
+
+import re
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from toolyard.errors import InvalidRequest
+from toolyard.store.skills import SkillRecord
+
+__all__ = ("EXEMPLARY", "WEAK", "Judgement", "combined", "effectiveness", "judge", "parse_duration")
+
+EXEMPLARY = 0.8
+WEAK = 0.3
+
+_RECENT_SECONDS = 7 * 86_400.0
+_HALF_REUSED = 3
+"""A skill that this many executions used is half as well reused as one can be."""
+
+_DURATION = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([a-z]+)\s*", re.ASCII | re.IGNORECASE)
+_UNITS = {
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3_600.0),
+    **dict.fromkeys(("d", "day", "days"), 86_400.0),
+    **dict.fromkeys(("w", "week", "weeks"), 7 * 86_400.0),
+    **dict.fromkeys(("month", "months"), 30 * 86_400.0),
+    **dict.fromkeys(("y", "year", "years"), 365 * 86_400.0),
+}
+
+Judgement = Literal["exemplary", "kept", "removable"]
+
+
+def effectiveness(record: SkillRecord, *, now: float) -> float:
+    """From 0 to 1: four tenths for how often it is reused, four for its success, two for use within seven days."""
+    if not record.uses:
+        return 0.0
+    reuse = record.uses / (record.uses + _HALF_REUSED)
+    success = max(record.calls - record.failures, 0) / record.calls if record.calls else 0.0
+    is_recent = record.last_used_at is not None and now - record.last_used_at <= _RECENT_SECONDS
+    return 0.4 * reuse + 0.4 * success + 0.2 * is_recent
+
+
+def judge(record: SkillRecord, *, modified_at: float, now: float, threshold_seconds: float) -> Judgement:
+    """Whether a skill is one to learn from, or one that could go.
+
+    It could go if it is of little effect and has not been used, or saved, for `threshold_seconds`.
+    """
+    value = effectiveness(record, now=now)
+    if value > EXEMPLARY:
+        return "exemplary"
+    touched_at = max(modified_at, record.last_used_at or modified_at)
+    return "removable" if value < WEAK and now - touched_at > threshold_seconds else "kept"
+
+
+def combined(records: Iterable[SkillRecord]) -> dict[tuple[str, str], SkillRecord]:
+    """The records of all versions of each skill as one, by namespace and name; its version is the one used last."""
+    found: dict[tuple[str, str], SkillRecord] = {}
+    for record in sorted(records, key=lambda each: each.last_used_at or 0.0):
+        place = record.namespace, record.name
+        before = found.get(place)
+        if before is not None:
+            record = msgspec.structs.replace(
+                record,
+                uses=before.uses + record.uses,
+                calls=before.calls + record.calls,
+                failures=before.failures + record.failures,
+                seconds=before.seconds + record.seconds,
+                principals=max(before.principals, record.principals),
+                translated=before.translated + record.translated,
+                last_error=record.last_error or before.last_error,
+            )
+        found[place] = record
+    return found
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a time such as `30days`, `30d`, `12h` or `2 weeks`.
+
+    Raises:
+        InvalidRequest: It is none.
+    """
+    found = _DURATION.fullmatch(text)
+    unit = _UNITS.get(found[2].lower()) if found else None
+    if found is None or unit is None:
+        raise InvalidRequest(f"{text[:80]!r} is no length of time. Write it as 30days, 12h or '2 weeks'.")
+    return float(found[1]) * unit

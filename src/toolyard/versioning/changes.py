@@ -1,0 +1,127 @@
+"""What can change about a tool, as values: one `Change` per field, and what follows from all of them."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+__all__ = (
+    "SURE",
+    "BreakingChange",
+    "Change",
+    "ChangeKind",
+    "Comparison",
+    "Deprecation",
+    "Replacement",
+    "Severity",
+    "Side",
+    "highest",
+)
+
+Severity = Literal["none", "patch", "minor", "major"]
+"""Which part of the version a change raises. `major`: code that was right may fail now."""
+
+Side = Literal["tool", "input", "output"]
+
+ChangeKind = Literal[
+    "tool_added",
+    "tool_removed",
+    "tool_renamed",
+    "parameter_added",
+    "parameter_removed",
+    "parameter_renamed",
+    "parameter_retyped",
+    "parameter_required",
+    "parameter_optional",
+    "parameter_widened",
+    "parameter_narrowed",
+    "parameter_moved",
+    "default_changed",
+    "output_added",
+    "output_removed",
+    "output_renamed",
+    "output_retyped",
+    "output_required",
+    "output_optional",
+    "output_widened",
+    "output_narrowed",
+    "output_declared",
+    "output_undeclared",
+    "output_unknown",
+    "text",
+    "annotations",
+]
+"""`parameter_moved`: the function takes it at another position. `output_required`: from now on it is in every answer.
+`output_declared` and `output_undeclared`: the whole output schema came or went. `output_unknown`: two output schemas
+differ in a way that cannot be judged."""
+
+SURE = 0.8
+"""The confidence of a `Replacement` from which on nobody need be asked."""
+
+_ORDER: tuple[Severity, ...] = ("none", "patch", "minor", "major")
+
+
+class Replacement(msgspec.Struct, frozen=True, kw_only=True):
+    """What probably stands for something that is gone."""
+
+    name: str
+    """Of the field beside the old one, or the full name of the tool."""
+    confidence: float
+    """From 0 to 1; see `SURE`."""
+    why: str
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One difference between two definitions of a tool."""
+
+    kind: ChangeKind
+    side: Side
+    field: str = ""
+    """Such as `filter.tags[].name`, by the old names; `[]` is an item and `{}` a value of any other key. Empty: the
+    tool itself, or its answer as a whole."""
+    before: str = ""
+    """The type, name or value it had, in words."""
+    after: str = ""
+    severity: Severity
+    reason: str
+    """One sentence."""
+    replacement: Replacement | None = None
+
+
+class BreakingChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A change that code has to follow, and how."""
+
+    field: str
+    """As in `Change`, with `output.` in front for a part of the answer."""
+    old_type: str
+    new_type: str
+    reason: str
+    migration_code: str
+    """One line of Python, or a comment where no code follows from the change: `since=start`."""
+
+
+class Deprecation(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that works and is announced to go."""
+
+    field: str
+    """As in `BreakingChange`; empty for the tool itself."""
+    replacement: str | None = None
+    removed_in: str | None = None
+    """The version named by the announcement."""
+    guidance: str = ""
+    """The sentence that announces it."""
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """How one definition of a tool differs from another."""
+
+    bump: Severity
+    """The highest severity of all changes."""
+    changes: tuple[Change, ...] = ()
+    breaking: tuple[BreakingChange, ...] = ()
+    deprecations: tuple[Deprecation, ...] = ()
+
+
+def highest(severities: Iterable[Severity]) -> Severity:
+    """The one that raises the version most; `none` if there is none."""
+    return max(severities, key=_ORDER.index, default="none")

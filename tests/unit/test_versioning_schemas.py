@@ -1,0 +1,270 @@
+"""Schema comparison: what is proven compatible, what is not, and that no proof is ever wrong."""
+
+import random
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.schema_cases import Drawn
+
+from toolyard.versioning.schemas import Schema, Verdict, input_verdict, output_verdict
+
+TEXT = {"type": "string"}
+WHOLE = {"type": "integer"}
+
+
+def _object(properties: dict[str, Any], *required: str, **more: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required), **more}
+
+
+def _node(name: str, value: dict[str, Any]) -> dict[str, Any]:
+    """A linked list of values."""
+    reference = {"$ref": f"#/$defs/{name}"}
+    return {**reference, "$defs": {name: _object({"value": value, "next": reference}, "value")}}
+
+
+WIDENED: list[tuple[Schema, Schema]] = [
+    (WHOLE, {"type": "number"}),
+    (TEXT, {"type": ["string", "null"]}),
+    (TEXT, {"anyOf": [TEXT, {"type": "null"}]}),
+    (TEXT, {"type": "string", "nullable": True}),
+    ({"type": "string", "nullable": True}, {"type": ["string", "integer", "null"]}),
+    (TEXT, {}),
+    (TEXT, True),
+    (False, TEXT),
+    ({"enum": ["a", "b"]}, {"enum": ["b", "c", "a"]}),
+    ({"const": "a"}, {"enum": ["a", "b"]}),
+    ({"type": "string", "enum": ["a"]}, TEXT),
+    ({"type": "boolean"}, {"enum": [True, False, None]}),
+    ({"enum": ["a", 1]}, {"anyOf": [TEXT, WHOLE, {"type": "null"}]}),
+    ({"type": "integer", "minimum": 2}, {"type": "integer", "minimum": 1}),
+    ({"type": "integer", "exclusiveMinimum": 1}, {"type": "number", "minimum": 2}),
+    ({"type": "integer", "maximum": 9}, {"type": "integer", "exclusiveMaximum": 11}),
+    ({"type": "integer", "multipleOf": 4}, {"type": "integer", "multipleOf": 2}),
+    ({"type": "string", "minLength": 2, "maxLength": 5}, {"type": "string", "minLength": 1, "maxLength": 9}),
+    ({"type": "string", "format": "date"}, TEXT),
+    ({"type": "string", "pattern": "^a"}, TEXT),
+    ({"type": "string", "pattern": "^a", "maxLength": 3}, {"type": "string", "pattern": "^a"}),
+    ({"type": "array", "items": WHOLE}, {"type": "array", "items": {"type": "number"}}),
+    ({"type": "array", "items": WHOLE, "minItems": 2, "maxItems": 3}, {"type": "array", "maxItems": 4}),
+    ({"type": "array", "uniqueItems": True}, {"type": "array"}),
+    ({"type": "array", "prefixItems": [WHOLE, TEXT], "items": False}, {"items": {"type": ["integer", "string"]}}),
+    ({"type": "array", "prefixItems": [WHOLE]}, {"type": "array", "prefixItems": [{"type": "number"}]}),
+    ({"anyOf": [TEXT, WHOLE]}, {"anyOf": [WHOLE, {"type": "null"}, TEXT]}),
+    ({"anyOf": [TEXT, WHOLE]}, {"type": ["integer", "string", "null"]}),
+    ({"type": ["integer", "string"]}, {"oneOf": [TEXT, {"type": "number"}]}),
+    ({"oneOf": [TEXT, WHOLE]}, {"oneOf": [WHOLE, {"type": "null"}, TEXT]}),
+    ({"allOf": [TEXT, {"minLength": 2}]}, {"type": "string", "minLength": 1}),
+    (TEXT, {"not": {"type": "null"}}),
+    ({"type": "object", "additionalProperties": WHOLE}, {"type": "object", "additionalProperties": {"type": "number"}}),
+    ({"type": "object", "additionalProperties": WHOLE}, {"type": "object"}),
+    (_object({"a": TEXT}, "a"), _object({"a": TEXT})),
+    (_object({"a": TEXT}, "a", additionalProperties=False), {"type": "object", "propertyNames": TEXT}),
+    (
+        {"oneOf": [_object({"kind": {"const": "a"}, "x": WHOLE}, "kind")]},
+        {"oneOf": [_object({"kind": {"const": "a"}, "x": WHOLE}, "kind"), _object({"kind": {"const": "b"}}, "kind")]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("narrow", "wide"), WIDENED)
+def test_a_wider_input_is_compatible_and_a_wider_output_is_breaking(narrow: Schema, wide: Schema) -> None:
+    """At any place in a schema, and the other way round for narrower ones. Source: issue 5."""
+    one, other = _object({"p": {"type": "array", "items": narrow}}, "p"), _object({"p": {"items": wide}}, "p")
+    other["properties"]["p"]["type"] = "array"
+
+    assert input_verdict(one, other) == "compatible"
+    assert output_verdict(one, other) == "breaking"
+    assert input_verdict(other, one) == "breaking"
+    assert output_verdict(other, one) == "compatible"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"anyOf": [TEXT, WHOLE]}, {"type": ["integer", "string"]}),
+        ({"enum": [1, 2]}, {"enum": [2, 1.0]}),
+        ({"type": "integer", "exclusiveMinimum": 4}, {"type": "integer", "minimum": 5}),
+        ({"type": "str"}, TEXT),
+        ({"const": "a"}, {"enum": ["a"]}),
+        ({"allOf": [_object({"a": TEXT}), _object({"b": TEXT}, "a")]}, _object({"a": TEXT, "b": TEXT}, "a")),
+        (_object({"a": TEXT}), _object({"a": TEXT}, additionalProperties=False)),
+        ({"title": "A", "description": "B", "default": 1, "examples": [1], **WHOLE}, WHOLE),
+        ({"$ref": "#/$defs/A", "$defs": {"A": TEXT}}, {"$ref": "#/definitions/B", "definitions": {"B": TEXT}}),
+        (_node("Node", TEXT), _node("Other", TEXT)),
+        ({"if": TEXT, "then": {"minLength": 1}, "title": "A"}, {"then": {"minLength": 1}, "if": TEXT}),
+        ({"patternProperties": {"^x-": TEXT}, "title": "A"}, {"patternProperties": {"^x-": TEXT}}),
+    ],
+)  # fmt: skip
+def test_two_ways_to_write_the_same_are_compatible_both_ways(one: Schema, other: Schema) -> None:
+    """Spelling is not a change. Source: our choice."""
+    verdicts = [input_verdict(one, other, top=False), input_verdict(other, one, top=False)]
+
+    assert [*verdicts, output_verdict(one, other), output_verdict(other, one)] == ["compatible"] * 4
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (TEXT, WHOLE),
+        ({"enum": [1]}, {"enum": [True]}),
+        ({"enum": [{"title": "a"}]}, {"enum": [{"title": "b"}]}),
+        ({"oneOf": [TEXT]}, {"oneOf": [TEXT, TEXT]}),
+        ({"oneOf": [WHOLE]}, {"oneOf": [WHOLE, {"type": "number"}]}),
+        ({"type": "string", "nullable": True}, TEXT),
+        ({"type": ["string", "null"]}, {"type": "string", "nullable": True}),
+        (TEXT, {"type": "string", "format": "date"}),
+        (TEXT, {"type": "string", "pattern": "^a"}),
+        (TEXT, {"allOf": [TEXT, {"not": {"const": "a"}}]}),
+        ({"type": "array"}, {"type": "array", "uniqueItems": True}),
+        ({"type": "array", "items": TEXT}, {"type": "array", "items": TEXT, "contains": {"const": "a"}}),
+        ({"type": "object"}, _object({"a": TEXT})),
+        (_object({"a": TEXT}, additionalProperties=True), _object({"a": TEXT}, additionalProperties=False)),
+        (_object({"a": TEXT, "b": TEXT}), _object({"a": TEXT})),
+        (_object({"a": TEXT}), _object({"a": TEXT, "b": TEXT}, "b")),
+        ({"$ref": "#/$defs/A", "$defs": {"A": TEXT}}, {"$ref": "#/$defs/A", "$defs": {"A": WHOLE}}),
+        ({"$ref": "https://example.com/a"}, {"$ref": "https://example.com/b"}),
+        (_node("Node", TEXT), _node("Node", WHOLE)),
+        ({"$ref": "#"}, {"anyOf": [{"$ref": "#"}]}),
+        (True, False),
+        (_object({}), _object({}, unevaluatedProperties=False)),
+    ],
+)  # fmt: skip
+def test_what_is_not_proven_is_breaking(before: Schema, after: Schema) -> None:
+    """Among them look-alikes: `1` and `true`, `nullable` and null, the same reference to something else."""
+    assert input_verdict(before, after, top=False) == "breaking"
+
+
+def test_a_declared_key_may_be_added_but_not_dropped() -> None:
+    """Undeclared keys are no part of the interface, so a new optional parameter narrows nothing. Source: our choice."""
+    fewer, more = _object({"a": TEXT}), _object({"a": TEXT, "b": WHOLE})
+
+    assert (input_verdict(fewer, more), input_verdict(more, fewer)) == ("compatible", "breaking")
+    assert (output_verdict(fewer, more), output_verdict(more, fewer)) == ("compatible", "breaking")
+
+
+def test_a_tool_without_declared_parameters_may_declare_some() -> None:
+    """At the top, also a schema that declares no keys is a declaration; inside, it is a free object."""
+    assert input_verdict({"type": "object"}, _object({"a": TEXT})) == "compatible"
+    assert input_verdict(_object({"p": {"type": "object"}}), _object({"p": _object({"a": TEXT})})) == "breaking"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdict"),
+    [
+        ({"items": [TEXT, WHOLE]}, {"items": [TEXT, {"type": "number"}]}, "compatible"),
+        ({"items": [TEXT]}, {"items": [WHOLE]}, "breaking"),
+        ({"prefixItems": [TEXT]}, {"prefixItems": [{}]}, "breaking"),
+        ({"$ref": "#/d/A", "maxLength": 3}, {"type": "string", "maxLength": 3}, "breaking"),
+        ({"$ref": "#/d/A", "maxLength": 3}, TEXT, "compatible"),
+    ],
+)
+def test_an_older_draft_is_read_by_its_own_rules(
+    before: dict[str, Any], after: dict[str, Any], verdict: Verdict
+) -> None:
+    """In draft 7 lists of `items` are positions, and what stands beside a `$ref` does not count."""
+    draft = {"$schema": "http://json-schema.org/draft-07/schema#", "d": {"A": TEXT}}
+
+    assert input_verdict({**draft, **before}, {**draft, **after}, top=False) == verdict
+
+
+@settings(max_examples=600)
+@given(st.integers(0, 2**32))
+def test_a_compatible_verdict_is_never_wrong(seed: int) -> None:
+    """What fitted the old input schema fits the new one, and what fits the new output schema fitted the old one."""
+    drawn = Drawn(random.Random(seed))
+    before = drawn.make()
+    after = drawn.change(before)
+    for left, right, verdict in (
+        (before, after, input_verdict(before, after, top=False)),
+        (after, before, output_verdict(before, after)),
+    ):
+        if verdict == "compatible":
+            fits, still_fits = (jsonschema_rs.validator_for(each, validate_formats=True) for each in (left, right))
+            values = [value for value in (drawn.value(left, left) for _ in range(12)) if fits.is_valid(value)]
+            assert [value for value in values if not still_fits.is_valid(value)] == []
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 2**32))
+def test_a_schema_is_compatible_with_itself(seed: int) -> None:
+    """Also as a copy, with references that go in circles."""
+    one, other = Drawn(random.Random(seed)).make(), Drawn(random.Random(seed)).make()
+
+    assert (input_verdict(one, other), output_verdict(one, other)) == ("compatible", "compatible")
+
+
+def _deep(depth: int, leaf: Any) -> dict[str, Any]:
+    for _ in range(depth):
+        leaf = _object({"a": leaf})
+    return leaf
+
+
+def _doubled(depth: int, keyword: str, leaf: Any) -> dict[str, Any]:
+    for _ in range(depth):
+        leaf = {keyword: [{"anyOf": [leaf, {"type": "null"}]}, {"anyOf": [leaf, {"type": "boolean"}]}]}
+    return leaf
+
+
+def _mesh(size: int, **more: Any) -> dict[str, Any]:
+    """Definitions that all refer to two others."""
+    names = [f"d{number}" for number in range(size)]
+    definitions = {
+        name: _object({"a": {"$ref": f"#/$defs/{names[(place * 7 + 1) % size]}"}, "b": {"$ref": "#/$defs/d0"}, **more})
+        for place, name in enumerate(names)
+    }
+    return {"$ref": "#/$defs/d0", "$defs": definitions}
+
+
+def _self_containing() -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object"}
+    schema["properties"] = {"a": schema}
+    return schema
+
+
+HOSTILE: dict[str, tuple[Any, Any]] = {
+    "deep": (_deep(5_000, TEXT), _deep(5_000, WHOLE)),
+    "allOf of anyOf, doubled": (_doubled(30, "allOf", TEXT), _doubled(30, "allOf", WHOLE)),
+    "oneOf of anyOf, doubled": (_doubled(30, "oneOf", TEXT), _doubled(31, "oneOf", TEXT)),
+    "a reference to itself": ({"$ref": "#"}, {"allOf": [{"$ref": "#"}, TEXT]}),
+    "alternatives that are itself": (
+        {"anyOf": [{"$ref": "#"}, TEXT]}, {"anyOf": [{"$ref": "#"}, {"$ref": "#"}, WHOLE]},
+    ),
+    "a mesh of references": (_mesh(1_000, c=TEXT), _mesh(1_000, c=WHOLE)),
+    "every key is the whole": (
+        _object({f"k{number}": {"$ref": "#"} for number in range(2_000)}),
+        _object({f"k{number}": {"$ref": "#"} for number in range(2_001)}, "k0"),
+    ),
+    "a long enumeration": ({"enum": list(range(20_000))}, {"anyOf": [{"enum": list(range(1, 20_000))}] * 20}),
+    "many alternatives": ({"oneOf": [TEXT] * 3_000}, {"oneOf": [{"minLength": number} for number in range(3_000)]}),
+    "too many parts": ({"enum": [[number] for number in range(100_000)]}, {"enum": [[]]}),
+    "an object in itself": (_self_containing(), _object({"b": TEXT}, "b")),
+    "no schema at all": (None, ["x", 3]),
+    "words for schemas": ("string", {"type": "string"}),
+    "junk under every keyword": (
+        {
+            "properties": [1], "required": "x", "type": 5, "enum": {}, "anyOf": {"a": 1}, "items": 3, "$ref": 7,
+            "allOf": None,
+        },
+        {
+            "properties": [2], "required": {"x": 1}, "type": [[]], "enum": 3, "oneOf": [3, None], "items": [[]],
+            "$ref": [],
+            "minimum": None, "maxLength": {}, "multipleOf": 0, "patternProperties": [], "propertyNames": 3, "not": 5,
+            "const": [{}], "minItems": "x", "maximum": True, "exclusiveMaximum": "1", "additionalProperties": 4,
+            3: 4, None: 5,
+        },
+    ),
+    "huge numbers": ({"type": "integer", "minimum": 10**400}, {"exclusiveMinimum": 10**500, "multipleOf": 10**400}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_schema_gets_a_verdict_in_bounded_work(name: str) -> None:
+    """It is breaking, or equal; it raises nothing, and the timeout of the suite bounds how long it takes."""
+    before, after = HOSTILE[name]
+
+    assert (input_verdict(before, after, top=False), input_verdict(after, after)) == ("breaking", "compatible")
+    assert output_verdict(after, after) == "compatible"
+    output_verdict(before, after)

@@ -1,0 +1,199 @@
+"""Forks a child for every program that `launcher.py` asks for. `python forks.py SOCKET`; prints `+` once it listens.
+
+It has imported what the programs import, runs no thread and no event loop, and changes no signal, so that a fork of it
+is as good as a Python that just started. It lives until its standard input ends and kills what it started then.
+"""
+
+import contextlib
+import gc
+import importlib
+import io
+import locale
+import marshal
+import os
+import runpy
+import selectors
+import signal
+import socket
+import sys
+import tempfile
+import time
+import types
+from typing import Any
+
+_IMPORTED = (
+    "mcp.server.stdio",
+    "mcp.client.stdio",
+    "mcp.server.subscriptions",
+    "toolyard.testing",
+    "uvicorn.lifespan.on",
+    "uvicorn.protocols.http.auto",
+)
+_REQUEST_BYTES = 1 << 20
+
+Request = dict[str, Any]
+
+
+def main() -> None:
+    """Fork for everyone who asks. The child comes back here too, and runs its program as the last thing it does."""
+    _import_all()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(sys.argv[1])
+    listener.listen()
+    assert len(os.listdir("/proc/self/task")) == 1, "An imported module has started a thread."
+    os.write(1, b"+")
+    os.close(1)
+    gc.collect()
+    gc.freeze()  # the children's collector need not touch, and so copy, what they share
+    if (found := Forks(listener).serve()) is not None:
+        _become(*found)
+        _run(found[0]["arguments"])
+
+
+def _import_all() -> None:
+    """What the programs import, but for modules that look at the environment or the terminal, and the programs."""
+    for name in _IMPORTED:
+        importlib.import_module(name)
+    commands = importlib.import_module("toolyard.cli")
+    for name in commands._COMMANDS:
+        importlib.import_module(f"toolyard.cli.{name}")
+    for name in [name for name in sys.modules if name.startswith(("toolyard.cli", "toolyard.examples"))]:
+        del sys.modules[name]
+    for name in ("cli", "examples"):
+        vars(sys.modules["toolyard"]).pop(name, None)
+
+
+class Forks:
+    """The children, and the launchers that stand for them."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(0, selectors.EVENT_READ, self._end)
+        self._selector.register(listener, selectors.EVENT_READ, self._accept)
+        self._listener = listener
+        self._children: dict[socket.socket, int] = {}
+        self._over = False
+        self._child: tuple[Request, list[int]] | None = None
+
+    def serve(self) -> tuple[Request, list[int]] | None:
+        """Until standard input ends; in a child, at once, with what it was asked for and its standard streams."""
+        while not self._over:
+            key, _ = self._selector.select()[0]  # one by one, for each may end another
+            key.data(key.fileobj)
+            if self._child is not None:
+                return self._child
+        for process in self._children.values():
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+            os.waitid(os.P_PIDFD, process, os.WEXITED)
+        return None
+
+    def _end(self, _: Any) -> None:
+        self._over = not os.read(0, 1)
+
+    def _accept(self, listener: socket.socket) -> None:
+        link, _ = listener.accept()
+        self._selector.register(link, selectors.EVENT_READ, self._hear)
+
+    def _hear(self, link: socket.socket) -> None:
+        """A request with three descriptors, then signals by their number; its end is that of the launcher."""
+        try:
+            message, descriptors, *_ = socket.recv_fds(link, _REQUEST_BYTES, 3)
+        except ConnectionResetError:
+            message, descriptors = b"", []
+        if descriptors:
+            self._fork(link, marshal.loads(message), descriptors)
+        elif link in self._children:
+            signal.pidfd_send_signal(self._children[link], message[0] if message else signal.SIGKILL)
+        if not message:
+            self._selector.unregister(link)
+            if link not in self._children:
+                link.close()
+
+    def _fork(self, link: socket.socket, request: Request, descriptors: list[int]) -> None:
+        pid = os.fork()
+        if pid == 0:
+            for key in list(self._selector.get_map().values()):
+                if not isinstance(key.fileobj, int):
+                    key.fileobj.close()  # type: ignore[attr-defined]
+            for other in self._children:
+                other.close()
+            self._selector.close()
+            self._child = request, descriptors
+            return
+        for fd in descriptors:
+            os.close(fd)
+        process = os.pidfd_open(pid)
+        self._children[link] = process
+        self._selector.register(process, selectors.EVENT_READ, lambda _: self._ended(link, pid))
+        _tell(link, b"+")
+
+    def _ended(self, link: socket.socket, pid: int) -> None:
+        _, status = os.waitpid(pid, 0)
+        process = self._children.pop(link)
+        self._selector.unregister(process)
+        os.close(process)
+        if link in self._selector.get_map():
+            self._selector.unregister(link)
+            _tell(link, status.to_bytes(4, sys.byteorder))
+        link.close()
+
+
+def _tell(link: socket.socket, message: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the launcher was killed; we hear of it next
+        link.send(message)
+
+
+def _become(request: Request, descriptors: list[int]) -> None:
+    """Take on what makes a process another one: streams, environment, folder, session, and what Python made of them."""
+    os.setsid()
+    for number, fd in enumerate(descriptors):
+        os.dup2(fd, number)
+    os.closerange(3, 1 << 16)
+    os.environb.clear()
+    os.environb.update(request["environment"])
+    os.chdir(request["folder"])
+    os.umask(request["umask"])
+    locale.setlocale(locale.LC_CTYPE, "")
+    time.tzset()
+    tempfile.tempdir = None
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
+    encoding, *errors = request["text"]
+    for fd, (name, how) in enumerate(zip(("stdin", "stdout", "stderr"), (*errors, "backslashreplace"), strict=True)):
+        stream = _stream(fd, encoding, how)
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+def _stream(fd: int, encoding: str, errors: str) -> io.TextIOWrapper:
+    """A standard stream as Python opens it."""
+    unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
+    raw = io.FileIO(fd, "w" if fd else "r")
+    buffer: Any = io.BufferedReader(raw) if fd == 0 else raw if unbuffered else io.BufferedWriter(raw)
+    lines = not unbuffered and (fd == 2 or (fd == 1 and os.isatty(fd)))
+    newline = "\n" if fd else None
+    stream = io.TextIOWrapper(buffer, encoding, errors, newline, line_buffering=lines, write_through=unbuffered)
+    vars(raw)["name"] = ("<stdin>", "<stdout>", "<stderr>")[fd]
+    vars(stream)["mode"] = "w" if fd else "r"
+    return stream
+
+
+def _run(arguments: list[str]) -> None:
+    """As `python` does with the same arguments."""
+    sys.orig_argv = [sys.executable, *arguments]
+    if arguments[0] == "-m":
+        sys.argv = arguments[1:]
+        sys.path[0] = os.getcwd()
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    elif arguments[0] == "-c":
+        sys.argv = ["-c", *arguments[2:]]
+        sys.path[0] = ""
+        program = sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(compile(arguments[1], "<string>", "exec"), vars(program))
+    else:
+        sys.argv = arguments
+        sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))
+        runpy.run_path(arguments[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()
