@@ -87,10 +87,10 @@ def _saved_text(saved: SavedSkill) -> str:
 def _found_text(found: list[FoundSkill], budget: int) -> str:
     if not found:
         return '{"skills":[],"hint":"No skill fits. Write the code, and save it when it works."}'
-    for shown in range(len(found), 0, -1):
-        text = msgspec.json.encode({"skills": found[:shown]}).decode()
-        if tokens.fits(text, budget):
-            return text
+    text = msgspec.json.encode({"skills": found}).decode()
+    while len(found) > 1 and not tokens.fits(text, budget):
+        found = found[:-1]
+        text = msgspec.json.encode({"skills": found}).decode()
     return tokens.cut(text, budget)
 
 

@@ -59,34 +59,33 @@ class Compatibility:
         return tuple([await self._check(need, view) for need in skill.tools])
 
     async def _check(self, need: ToolNeed, view: Snapshot) -> NeedCheck:
-        told = {"tool": need.tool, "need": need.version}
         spec = view.tools.get(need.tool) or await self.renamed(need.tool, view)
         if spec is None:
             return NeedCheck(
-                **told,
+                tool=need.tool,
+                need=need.version,
                 state="missing",
                 difficulty="impossible",
                 reason=f"{need.tool} is not there any more, and no tool took its place.",
             )
-        told |= {"current": spec.version, "now": spec.full_name}
+        found = NeedCheck(tool=need.tool, need=need.version, current=spec.version, now=spec.full_name, state="fits")
         if spec.full_name == need.tool:
             how = fit(need.version, spec.version)
             if how == "fits" or (spec.digest == need.digest and how != "other_major"):
-                return NeedCheck(**told, state="fits")
+                return found
             if how == "newer_minor":
                 reason = f"{need.tool} is at {spec.version}; the skill was written for {need.version}."
-                return NeedCheck(**told, state="newer", reason=reason)
+                return msgspec.structs.replace(found, state="newer", reason=reason)
         plan = await self.plan(need, spec)
         if plan is None:
             reason = f"The definition of {need.tool} {need.version} is not kept any more, so nothing can be compared."
-            return NeedCheck(**told, state="broken", difficulty="needs a look", reason=reason)
+            return msgspec.structs.replace(found, state="broken", difficulty="needs a look", reason=reason)
+        found = msgspec.structs.replace(found, difficulty=plan.difficulty, plan=plan)
         if plan.problems:
-            return NeedCheck(
-                **told, state="broken", difficulty=plan.difficulty, reason=" ".join(plan.problems[:3]), plan=plan
-            )
+            return msgspec.structs.replace(found, state="broken", reason=" ".join(plan.problems[:3]))
         renamed = "" if spec.full_name == need.tool else f"{need.tool} is called {spec.full_name} now. "
         reason = f"{renamed}Its calls are translated from {need.version} to {spec.version} until the skill is migrated."
-        return NeedCheck(**told, state="translated", difficulty=plan.difficulty, reason=reason, plan=plan)
+        return msgspec.structs.replace(found, state="translated", reason=reason)
 
     async def plan(self, need: ToolNeed, spec: ToolSpec) -> Plan | None:
         """How calls for the needed version become calls of `spec`; None if its definition is not kept."""

@@ -391,7 +391,8 @@ class Skills:
         """The newest version of every skill that code of `principal` can import, its own before the shared ones."""
         own, shared = namespaces_for(principal)
         by_name: dict[str, Skill] = {}
-        for namespace, status in ((own, "active"), (own, "draft"), (shared, "active")):
+        places: tuple[tuple[str, SkillStatus], ...] = ((own, "active"), (own, "draft"), (shared, "active"))
+        for namespace, status in places:
             for skill in await self._yard.store.skills.newest((namespace,), status=status):
                 if not self._is_hidden(skill, view):
                     by_name.setdefault(skill.name, skill)
