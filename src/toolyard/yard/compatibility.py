@@ -1,7 +1,9 @@
 """Whether the tools that a skill was written for are still those that are there, and how to bridge what is not."""
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -80,6 +82,8 @@ class Compatibility:
         if plan is None:
             reason = f"The definition of {need.tool} {need.version} is not kept any more, so nothing can be compared."
             return msgspec.structs.replace(found, state="broken", difficulty="needs a look", reason=reason)
+        if not plan.steps and not plan.obstacles:  # it was something else meanwhile, and is what it was again
+            return found
         found = msgspec.structs.replace(found, difficulty=plan.difficulty, plan=plan)
         if plan.problems:
             return msgspec.structs.replace(found, state="broken", reason=" ".join(plan.problems[:3]))
@@ -102,7 +106,8 @@ class Compatibility:
         if release is None:
             return None
         before = release.spec
-        return make_plan(
+        make = partial(
+            make_plan,
             before,
             spec,
             renames=dict(renames or {}),
@@ -110,6 +115,7 @@ class Compatibility:
             output_before=await self._seen_shape(before, need.version),
             output_after=await self._seen_shape(spec, spec.version),
         )
+        return await asyncio.to_thread(make)  # an upstream's schema may be one that takes long to compare
 
     async def _seen_shape(self, spec: ToolSpec, version: str) -> dict[str, Any] | None:
         """What a tool that declares no output was seen to answer at that version."""

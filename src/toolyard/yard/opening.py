@@ -79,6 +79,7 @@ async def open_yard(
         catalog = Catalog(store)
         servers: dict[str, ToolServer] = {}
         prints = {name: _fingerprint(upstream) for name, upstream in config.upstreams.items()}
+        sources = {name: _source(upstream) for name, upstream in config.upstreams.items()}
         kept = await store.fingerprints()
         # What another server under the same name offered is not what this one does.
         same = [name for name, mark in prints.items() if kept.get(name) == mark]
@@ -87,7 +88,8 @@ async def open_yard(
         finder = Finder(catalog, library, servers)
 
         async def on_tools(upstream: str, definitions: list[Definition]) -> None:
-            change = await catalog.update(upstream, definitions)
+            declared = servers[upstream].status().server
+            change = await catalog.update(upstream, definitions, declared=declared, source=sources.get(upstream, ""))
             if kept.get(upstream) != prints.get(upstream):
                 kept[upstream] = prints[upstream]
                 await store.save_fingerprint(upstream, prints[upstream])
@@ -112,6 +114,7 @@ async def open_yard(
             stack.push_async_callback(_abandon, loading)
         guards = await _open_guards(config, privacy, store)
         observed = Observed(catalog, store)
+        await observed.load()
         stack.push_async_callback(observed.close)
         yard = Yard(
             policy=policy,
@@ -256,10 +259,17 @@ async def _open(
 
 
 def _fingerprint(upstream: UpstreamConfig) -> str:
+    """Which tools of which server are meant: what another selection of them listed is not what this one does."""
+    return _digest(_source(upstream), *(upstream.tools or ("*",)), "without", *upstream.without_tools)
+
+
+def _source(upstream: UpstreamConfig) -> str:
     """Which server it is: how it is started or reached, without what may change between two starts of the same."""
-    told = (upstream.transport, upstream.command or "", *upstream.args, upstream.cwd or "", upstream.url or "")
-    chosen = (*(upstream.tools or ("*",)), "without", *upstream.without_tools)
-    return hashlib.sha256("\0".join((*told, *chosen)).encode("utf-8", "surrogatepass")).hexdigest()
+    return _digest(upstream.transport, upstream.command or "", *upstream.args, upstream.cwd or "", upstream.url or "")
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 async def _load_meaning(finder: Finder, store: Store) -> None:
