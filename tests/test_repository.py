@@ -70,7 +70,8 @@ finally:
 @pytest.mark.parametrize("name", toolyard.cli._COMMANDS)
 def test_listed_commands_exist_and_say_the_same(name: str) -> None:
     """The table that `--help` prints names a command that exists and opens its own help with the same sentence."""
-    command = getattr(importlib.import_module(f"toolyard.cli.{name}"), name)
+    module = name.replace("-", "_")
+    command = getattr(importlib.import_module(f"toolyard.cli.{module}"), module)
 
     assert isinstance(command, click.Command)
     assert (command.help or "").split("\n")[0] == toolyard.cli._COMMANDS[name]

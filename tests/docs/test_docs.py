@@ -20,19 +20,21 @@ from typing import Any
 import click
 import msgspec
 import pytest
+from tests import warm
 
 import toolyard.cli
 import toolyard.sandbox
 from toolyard import errors, values
 from toolyard.broker import conditions
 from toolyard.broker.policy import PolicySettings, Preset, Rule, ToolLimits
-from toolyard.cli import bench_audit, bench_calls, bench_sandbox, bench_tokens
+from toolyard.cli import bench_audit, bench_calls, bench_sandbox, bench_skills, bench_tokens
 from toolyard.config import (
     Config,
     DiscoveryConfig,
     HttpConfig,
     PrivacyConfig,
     SandboxConfig,
+    SkillsConfig,
     StoreConfig,
     SurfaceConfig,
     load_config,
@@ -48,14 +50,21 @@ from toolyard.sandbox.probe import examine
 from toolyard.sandbox.review import advice, review
 from toolyard.serve import api, api_privacy
 from toolyard.serve.surface import surface_tools, system_prompt
+from toolyard.skills.files import BYTES_MOST, FILES_MOST
+from toolyard.skills.market import FOLDERS_MOST
+from toolyard.skills.zip_entries import ARCHIVE_BYTES_MOST, ENTRIES_MOST, UNPACKED_BYTES_MOST
 from toolyard.store import open_store
 from toolyard.store.audit import AUDIT_KINDS, AuditHead, AuditSegment
 from toolyard.store.audit_chain import AuditVerification
 from toolyard.store.audit_export import export_audit
 from toolyard.store.audit_verify import AuditFileEntry, AuditFileHeader
+from toolyard.store.releases import ReleaseKind
 from toolyard.store.schema import MIGRATIONS
+from toolyard.store.skill_rows import ShelfLimits
 from toolyard.testing import FakeUpstream
 from toolyard.yard import ExecuteRequest, Yard, open_yard
+from toolyard.yard.compatibility import State
+from toolyard.yard.skills import SaveExample, SaveSkill
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -67,6 +76,8 @@ CONSOLE_PAGES = (
     DOCS / "tutorial" / "your-agent-in-ten-minutes.md",
     DOCS / "howto" / "run-code.md",
 )
+WARM_PAGES = CONSOLE_PAGES[1:]
+"""On the first page every command starts as it does for its reader."""
 
 
 # Links
@@ -104,8 +115,10 @@ def _help_pages() -> Iterator[tuple[str, str]]:
     root = toolyard.cli._toolyard
     top = click.Context(root, info_name="toolyard", terminal_width=80, **root.context_settings)
     yield "toolyard", root.get_help(top)
-    modules = {name: importlib.import_module(f"toolyard.cli.{name}") for name in toolyard.cli._COMMANDS}
-    waiting = [click.Context(getattr(modules[name], name), parent=top, info_name=name) for name in modules]
+    attributes = {name: name.replace("-", "_") for name in toolyard.cli._COMMANDS}
+    modules = {name: importlib.import_module(f"toolyard.cli.{attributes[name]}") for name in attributes}
+    commands = {name: getattr(modules[name], attributes[name]) for name in modules}
+    waiting = [click.Context(commands[name], parent=top, info_name=name) for name in commands]
     while waiting:
         context = waiting.pop(0)
         yield context.command_path, context.command.get_help(context)
@@ -140,6 +153,7 @@ def test_command_line_page_shows_every_help_text() -> None:
         ("privacy", PrivacyConfig),
         ("privacy rules", PrivacyRule),
         ("policy", PolicySettings),
+        ("skills", SkillsConfig),
         ("Rule", Rule),
         ("Limits", ToolLimits),
     ],
@@ -398,7 +412,7 @@ def test_mcp_page_has_every_argument(tool: dict[str, Any]) -> None:
     """The arguments on the page are those of the advertised definition, with their types and defaults."""
     expected = []
     for name, schema in tool["inputSchema"]["properties"].items():
-        kind = ", ".join(f"`{each}`" for each in schema["enum"]) if "enum" in schema else schema["type"]
+        kind = ", ".join(f"`{each}`" for each in schema["enum"]) if "enum" in schema else schema.get("type", "any")
         default = schema.get("default", "")
         expected.append(
             [f"`{name}`", kind, f"`{default}`" if isinstance(default, str) and default else str(default).lower()]
@@ -455,10 +469,16 @@ async def test_examples_of_the_system_prompt_run(tmp_path: Path) -> None:
     (tmp_path / "files").mkdir()
     config = Config(upstreams=demo_upstreams(tmp_path / "files"), store=StoreConfig(path=tmp_path / "store.db"))
     async with open_yard(config, policy=msgspec.structs.replace(levels.DEFAULT, packages=())) as yard:
-        results = [await yard.execute(ExecuteRequest(code=block)) for block in blocks]
+        *runs, skill = blocks
+        tried = await yard.execute(ExecuteRequest(code=f"{skill}\nmonthly_total(since='2024-10-01')"))
+        example = SaveExample(inputs={"since": "2024-10-01"}, output=tried.outcome.result)
+        request = SaveSkill(name="monthly_total", code=skill, description="Sum of expenses.", examples=(example,))
+        saved = await yard.skills.save(request, principal="local")
+        results = [await yard.execute(ExecuteRequest(code=block)) for block in runs]
 
+    assert (saved.skill.status, saved.warnings) == ("active", ())
     assert [result.text for result in results if result.is_error] == []
-    assert [bool(result.outcome.result) for result in results] == [True] * 4
+    assert [bool(result.outcome.result) for result in results] == [True] * 5
 
 
 def test_discovery_page_has_every_field_with_its_weight() -> None:
@@ -469,6 +489,46 @@ def test_discovery_page_has_every_field_with_its_weight() -> None:
 
     expected = [[name[1:].lower().replace("_", " "), str(field.weight)] for name, field in fields.items()]
     assert [row[:2] for row in rows] == expected
+
+
+# Skills and versions
+
+
+def test_limitations_page_has_the_limits_of_skills() -> None:
+    """The figures are those of the code."""
+    shelf = ShelfLimits()
+    expected = {
+        "code": f"{shelf.code_bytes >> 10} KiB",
+        "description": f"{shelf.description_characters:,} characters",
+        "tags": f"{shelf.tags}, of {shelf.tag_characters} characters",
+        "examples of a version": f"{shelf.examples}, and {shelf.examples_bytes >> 20} MiB compressed with their"
+        " recordings",
+        "skills of a namespace": f"{shelf.skills:,}",
+        "versions of a skill": f"{shelf.versions} that are not deleted",
+        "files of a skill folder": f"{FILES_MOST}, and {BYTES_MOST >> 20} MiB",
+        "an archive": f"{ENTRIES_MOST:,} files, {UNPACKED_BYTES_MOST >> 20} MiB unpacked,"
+        f" {ARCHIVE_BYTES_MOST >> 20} MiB packed",
+        "folders of a market": f"{FOLDERS_MOST:,}",
+    }
+
+    rows = {row[0]: row[1] for row in _table(DOCS / "explanation" / "limitations" / "skills.md", "Limits")}
+
+    assert {name: rows.get(name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("page", "heading", "kind"),
+    [
+        ("explanation/skills.md", "States", values.SkillStatus),
+        ("explanation/versions.md", "Releases", ReleaseKind),
+        ("explanation/versions.md", "Does a skill still fit?", State),
+        ("howto/migrate-skills.md", "See which skills are hit", State),
+    ],
+    ids=["statuses", "releases", "states", "states for people"],
+)
+def test_pages_about_skills_have_every_word_of_a_closed_set(page: str, heading: str, kind: Any) -> None:
+    """Whatever a command prints in such a column is explained."""
+    assert [row[0] for row in _table(DOCS / page, heading)] == [f"`{word}`" for word in typing.get_args(kind)]
 
 
 # The store and the upstreams
@@ -569,8 +629,9 @@ def test_api_page_has_the_pool_options() -> None:
         ("Tokens", bench_tokens.PROMISES),
         ("Calls", bench_calls.PROMISES),
         ("Audit", bench_audit.PROMISES),
+        ("Skills", bench_skills.PROMISES),
     ],
-    ids=["Speed", "Tokens", "Calls", "Audit"],
+    ids=["Speed", "Tokens", "Calls", "Audit", "Skills"],
 )
 def test_specification_has_every_figure_of_the_bench(heading: str, promises: dict[str, str]) -> None:
     """The promises on the page are those that the bench prints beside its figures."""
@@ -589,7 +650,12 @@ def test_dependencies_page_has_every_locked_version() -> None:
         if len(cells) > 2:
             versions[cells[0].lower()] = cells[1]
 
-    elsewhere = {"colorama", "httpx2-jsfetch", "pywin32"}  # not on Linux; named below the tables
+    elsewhere = {
+        "colorama",
+        "httpx2-jsfetch",
+        "pywin32",
+        "pyyaml-ft",
+    }  # not on every machine; named below
     missing = [name for name, version in locked if version not in versions.get(name, "")]
     assert sorted(missing) == sorted(elsewhere)
     assert [name for name in elsewhere if f"`{name}`" not in _read(page)] == []
@@ -620,7 +686,7 @@ def test_example_is_shown_and_prints_what_the_page_says(example: Path, tmp_path:
     assert printed is not None
 
     shutil.copy(DOCS / "examples" / "toolyard.toml", tmp_path)
-    done = _run([sys.executable, str(example)], folder=tmp_path)
+    done = _run(warm.python(str(example)), folder=tmp_path)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, printed[1], "")
 
@@ -628,8 +694,8 @@ def test_example_is_shown_and_prints_what_the_page_says(example: Path, tmp_path:
 @pytest.mark.parametrize("page", CONSOLE_PAGES, ids=lambda page: page.name)
 def test_console_blocks_print_what_the_page_says(page: Path, tmp_path: Path) -> None:
     """A command behind `$` writes the lines below it to standard output; `…` on its own stands for any lines."""
-    python = shlex.quote(sys.executable)
-    shell = f'toolyard() {{ {python} -m toolyard "$@"; }}\n'
+    start = warm.python if page in WARM_PAGES else lambda *arguments: [sys.executable, *arguments]
+    shell = f'toolyard() {{ {shlex.join(start("-m", "toolyard"))} "$@"; }}\n'
     blocks = re.findall(r"^```console\n(.*?)^```", _read(page), re.MULTILINE | re.DOTALL)
     assert blocks
     pattern = r"^\$ (.*\n(?:>.*\n)*)((?:(?!\$ ).*\n)*)"  # `>` goes on with a command, as a shell prompts for it
@@ -657,7 +723,6 @@ def test_python_blocks_can_be_parsed_and_import_what_exists(page: Path) -> None:
 
 def _run(command: list[str], *, folder: Path) -> subprocess.CompletedProcess[str]:
     """Runs it for a user who has this Python first in the path, an empty home, and nothing configured."""
-    modules = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
     programs = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(("XDG_", "TOOLYARD_"))}
     home = folder / "home"
@@ -665,7 +730,7 @@ def _run(command: list[str], *, folder: Path) -> subprocess.CompletedProcess[str
     return subprocess.run(
         command,
         cwd=folder,
-        env={**inherited, "PYTHONPATH": modules, "PATH": programs, "HOME": str(home), "COLUMNS": "80"},
+        env={**inherited, "PATH": programs, "HOME": str(home), "COLUMNS": "80"},
         capture_output=True,
         encoding="utf-8",
         timeout=100,

@@ -600,3 +600,17 @@ def test_a_principal_that_could_be_taken_for_another_is_refused(principal: str) 
         HttpConfig(tokens={principal: "secret"}).clients()
     with pytest.raises(InvalidConfig):
         HttpConfig(principals={principal: PrincipalEntry(token="secret")}).clients()
+
+
+def test_markets_are_where_the_file_says_from_its_own_folder(tmp_path: Path) -> None:
+    """Whichever folder the command is run in; a reference is expanded, and one that is not set is named."""
+    file = tmp_path / "toolyard.toml"
+    file.write_text('[skills.markets]\nours = "../skills"\nhome = "~/market"\nset = "${PLACE}/x"\n', encoding="utf-8")
+    environ = {"HOME": "/home/somebody", "PLACE": "/srv"}
+    config = load_config(file, environ=environ)
+    assert config.skills.markets["ours"] == str(tmp_path / "../skills")
+    assert config.skills.markets["set"] == "/srv/x"
+    assert config.skills.markets["home"].endswith("/market")
+    assert "~" not in config.skills.markets["home"]
+    with pytest.raises(InvalidConfig, match=r"skills\.markets\.set cannot be used: .*PLACE"):
+        load_config(file, environ={"HOME": "/home/somebody"})

@@ -170,9 +170,11 @@ def _find_renamed(
     new = [spec for spec in listed if spec.name not in last or last[spec.name].renamed_to is not None]
     if not gone or not new:
         return {}
+    names = {spec.name for spec in new}
+    kept = [spec for spec in listed if spec.name not in names]
     return {
         after.name: _Rename(before, last[before.name].answers, replacement)
-        for before, after, replacement in find_renamed(list(gone.values()), new)
+        for before, after, replacement in find_renamed(list(gone.values()), new, kept=kept)
     }
 
 

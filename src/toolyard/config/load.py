@@ -17,6 +17,7 @@ from toolyard.config.settings import (
     HttpConfig,
     PrivacyConfig,
     Settings,
+    SkillsConfig,
     StoreConfig,
     UpstreamEntry,
     read_settings,
@@ -66,7 +67,7 @@ def load_config(
         discovery=settings.discovery,
         privacy=_complete_privacy(settings.privacy, machine),
         policy=settings.policy,
-        skills=settings.skills,
+        skills=_expand_skills(settings.skills, scope),
         trusted=frozenset(name for name in upstreams if settings.upstreams[name].trusted),
         source=file,
         warnings=tuple(warnings),
@@ -229,6 +230,18 @@ def _expand_store(path: str | None, scope: Scope, machine: Machine) -> StoreConf
         return StoreConfig(path=_locate(expand(path, scope), scope))
     except Unresolved as reason:
         raise InvalidConfig(f"store.path cannot be used: {reason}. Set it, or write the path out.") from None
+
+
+def _expand_skills(skills: SkillsConfig, scope: Scope) -> SkillsConfig:
+    markets = {}
+    for name, path in skills.markets.items():
+        try:
+            markets[name] = str(_locate(expand(path, scope), scope))
+        except Unresolved as reason:
+            raise InvalidConfig(
+                f"skills.markets.{name} cannot be used: {reason}. Set it, or write the path out."
+            ) from None
+    return msgspec.structs.replace(skills, markets=markets)
 
 
 def _complete_privacy(privacy: PrivacyConfig, machine: Machine) -> PrivacyConfig:

@@ -129,6 +129,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return "needs a look" if self.obstacles else "mechanical"
 
     @property
+    def is_reordered(self) -> bool:
+        """Whether an argument without a name would mean another parameter than before."""
+        return list(self.names_before)[: len(self.names_after)] != list(self.names_after)[: len(self.names_before)]
+
+    @property
     def keys(self) -> dict[str, str | None]:
         """Old key -> new key of every parameter whose name matters; None if it is gone."""
         changed: dict[str, str | None] = {key: key for key in self.names_before}
