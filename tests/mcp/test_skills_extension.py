@@ -6,7 +6,8 @@ import contextlib
 import hashlib
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -22,14 +23,16 @@ from pydantic import RootModel
 from tests.mcp import peers
 from tests.mcp.conformance import count_checks
 from tests.mcp.processes import run
+from tests.surfaces.conftest import config_text
+from tests.surfaces.test_skills import serving as gateway
 
 from toolyard.config.settings import HttpConfig
 from toolyard.serve.asking import principal_of
 from toolyard.serve.http import open_http
 from toolyard.serve.skills_extension import EXTENSION, extend
-from toolyard.skills.folder import to_folder
-from toolyard.skills.skill_md import read_frontmatter
-from toolyard.values import Skill, SkillExample, ToolNeed
+from toolyard.skills.shelf import Shelf
+from toolyard.store import open_store
+from toolyard.values import Skill, SkillExample
 
 Json = dict[str, Any]
 
@@ -52,7 +55,7 @@ class Folder(msgspec.Struct, frozen=True):
     files: Mapping[str, bytes]
 
 
-class Shelf:
+class Source:
     """Skills in memory, by principal."""
 
     def __init__(self, folders: dict[str, list[Folder]]) -> None:
@@ -84,50 +87,63 @@ TOTAL = skill(
 REFUNDS = skill("shared/refunds")
 
 
-def saved(one: Skill) -> Folder:
-    """A skill of the shelf in the folder that toolyard makes of it."""
-    folder = to_folder(one)
-    return Folder(f"{one.namespace}/{folder.name}", read_frontmatter(folder.files["SKILL.md"]), folder.files)
-
-
-OVERDUE = saved(
-    Skill(
-        namespace="shared",
-        name="overdue_bills",
-        version="2.1.0",
-        status="active",
-        code='def overdue_bills(days: int = 30) -> list[str]:\n    """Bills: "old" ones — été."""\n    return []\n',
-        description='Lists bills that are overdue: "old" ones, by # of days — été.',
-        input_schema={"type": "object", "properties": {"days": {"type": "integer", "default": 30}}},
-        tags=("bills", "yes"),
-        examples=(SkillExample(inputs={"days": 3}, output=[], passed=True),),
-        tools=(ToolNeed(tool="mcp__bills__list_bills", version="1.10.0", digest="0" * 64),),
-    )
-)
-
-
 def build(folders: dict[str, list[Folder]]) -> Server[Any]:
     """A server that has these skills, by principal."""
     server: Server[Any] = Server("toolyard")
-    extend(server, Shelf(folders), principal_of)
+    extend(server, Source(folders), principal_of)
     return server
 
 
 @contextlib.asynccontextmanager
-async def serving(*folders: Folder, **others: list[Folder]) -> AsyncIterator[str]:
-    """The URL of a server over HTTP that has these skills for the local principal, or `others` by principal.
-
-    Each of the others has its own name as its token.
-    """
-    server = build({"local": list(folders), **others})
-    settings = HttpConfig(tokens={name: name for name in others})
-    async with open_http(server, settings, address=("127.0.0.1", 0), sandbox=None) as (url, http):
+async def serving(*folders: Folder) -> AsyncIterator[str]:
+    """The URL of a server over HTTP that has these skills, which no gateway would have."""
+    async with open_http(build({"local": list(folders)}), HttpConfig(), address=("127.0.0.1", 0), sandbox=None) as (
+        url,
+        http,
+    ):
         running = asyncio.create_task(http.run_until_cancelled())
         try:
             yield url
         finally:
             running.cancel()
             await asyncio.wait({running})
+
+
+SAVED: list[Json] = [
+    {
+        "name": "monthly_total",
+        "code": 'def monthly_total(rows: list) -> float:\n    """The sum."""\n    return sum(rows)\n',
+        "description": "Adds up rows.",
+        "tags": ["money"],
+        "examples": [{"inputs": {"rows": [1, 2]}}],
+    },
+    {
+        "name": "overdue_bills",
+        "code": 'def overdue_bills(days: int = 30) -> list[str]:\n    """Bills: "old" ones — été."""\n    return []\n',
+        "description": 'Lists bills that are overdue: "old" ones, by # of days — été.',
+        "tags": ["bills", "yes"],
+        "examples": [{"inputs": {"days": 3}, "output": []}],
+    },
+]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The gateway, in which an agent has saved two skills that are active, and one that is a draft."""
+    folder = tmp_path_factory.mktemp("gateway")
+    config = folder / "toolyard.toml"
+    config.write_text(config_text(folder / "toolyard.db", ""), encoding="utf-8")
+    with gateway(config) as found:
+        asyncio.run(save(found, *SAVED, {"name": "draft", "code": "result = 1\n", "description": "Not proven."}))
+        yield found
+
+
+async def save(url: str, *skills: Json) -> None:
+    """Save skills as an agent does."""
+    async with connected_to(url) as agent:
+        for each in skills:
+            result = await agent.client.call_tool("save_skill", each)
+            assert not result.is_error, result.content
 
 
 class Agent:
@@ -186,12 +202,9 @@ async def connected_to(url: str, *, era: str = "modern", token: str = "") -> Asy
 
 
 @pytest.mark.parametrize("revision", ERAS.values())
-async def test_official_suite_has_nothing_to_object_to(revision: str) -> None:
+def test_official_suite_has_nothing_to_object_to(url: str, revision: str) -> None:
     """Every check of the three scenarios about skills passes, without a warning, in both eras."""
-    async with serving(TOTAL, OVERDUE) as url:
-        counts = await asyncio.gather(
-            *(asyncio.to_thread(count_checks, url, revision, scenario) for scenario in SCENARIOS)
-        )
+    counts = [count_checks(url, revision, scenario) for scenario in SCENARIOS]
 
     expected = [{"passed": checks[revision], "failed": 0, "warnings": 0} for checks in SCENARIOS.values()]
     assert dict(zip(SCENARIOS, counts, strict=True)) == dict(zip(SCENARIOS, expected, strict=True))
@@ -206,16 +219,15 @@ async def test_official_suite_notices_what_is_missing() -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_inspector_verifies_every_digest(era: str) -> None:
+def test_inspector_verifies_every_digest(url: str, era: str) -> None:
     """It reads every file over HTTP and finds the bytes, sizes and frontmatter that the entries promise."""
-    async with serving(TOTAL, OVERDUE) as url:
-        done = await asyncio.to_thread(run, inspector(url, era))
+    done = run(inspector(url, era))
 
     assert done.returncode == 0, done.stderr
     reports = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(each["uri"], each["outcome"], len(each["files"]), each["conformance"]) for each in reports] == [
-        ("skill://shared/monthly-total/SKILL.md", "verified", 5, []),
-        ("skill://shared/overdue-bills/SKILL.md", "verified", 3, []),
+        ("skill://own/monthly-total/SKILL.md", "verified", 3, []),
+        ("skill://own/overdue-bills/SKILL.md", "verified", 3, []),
     ]
 
 
@@ -242,9 +254,36 @@ class Changing(dict[str, bytes]):
 
 
 @pytest.mark.parametrize("era", ERAS)
+async def test_a_saved_skill_is_served_as_a_folder(url: str, era: str) -> None:
+    """Both eras declare the extension; a draft is left out, the code is what was saved, recordings stay here."""
+    async with connected_to(url, era=era) as agent:
+        extensions = agent.client.server_capabilities.extensions
+        uris = await agent.uris("resources/list", "resources")
+        script = await agent.read("skill://own/monthly-total/scripts/monthly_total.py")
+        text = (await agent.read("skill://own/overdue-bills/SKILL.md")).decode()
+        record = json.loads(await agent.read("skill://own/monthly-total/assets/skill.json"))
+
+    assert extensions == {EXTENSION: {"directoryRead": True}}
+    files = ("SKILL.md", "assets/skill.json", "scripts/{}.py")
+    assert uris == [
+        [
+            f"skill://own/{name.replace('_', '-')}/{file.format(name)}"
+            for name in ("monthly_total", "overdue_bills")
+            for file in files
+        ]
+    ]
+    assert script.decode() == SAVED[0]["code"]
+    frontmatter = yaml.safe_load(text.split("---")[1])
+    assert (frontmatter["name"], frontmatter["description"]) == ("overdue-bills", SAVED[1]["description"])
+    assert (frontmatter["metadata"]["version"], frontmatter["metadata"]["tags"]) == ("1.0.0", "bills, yes")
+    assert (record["version"], record["status"]) == ("1.0.0", "active")
+    assert [example.get("trace") for example in record["examples"]] == [None]
+
+
+@pytest.mark.parametrize("era", ERAS)
 async def test_a_skill_is_served_as_it_is(era: str) -> None:
-    """Both eras declare the extension; entry, list and files agree to the byte."""
-    async with serving(TOTAL) as url, connected_to(url, era=era) as agent:
+    """Entry, list and files agree to the byte, whatever the files are named and hold."""
+    async with connected(TOTAL, era=era) as agent:
         capabilities = agent.client.server_capabilities
         listed = await agent.ask("skills/list")
         got = await agent.ask("skills/get", uri="skill://shared/monthly-total/SKILL.md")
@@ -434,29 +473,47 @@ async def test_a_cursor_of_one_directory_is_none_of_another() -> None:
         await agent.refused("skills/list", cursor=cursor)
 
 
-async def test_a_principal_finds_nothing_of_anothers() -> None:
+async def fill(path: Path, skills: Mapping[str, Sequence[str]]) -> None:
+    """Put active skills into a store: by namespace, their names."""
+    async with open_store(path) as store:
+        shelf = Shelf(store.skills)
+        for namespace, names in skills.items():
+            for name in names:
+                example = SkillExample(inputs={}, output=1, passed=True)
+                code = f"def {name}() -> int:\n    return 1\n"
+                kept = Skill(namespace=namespace, name=name, code=code, status="active", description=f"Does {name}.")
+                await shelf.save(msgspec.structs.replace(kept, examples=(example,), author=namespace))
+
+
+TOKENS = """
+[http.principals.alice]
+token = "a-secret"
+
+[http.principals.bob]
+token = "b-secret"
+"""
+
+
+async def test_a_principal_finds_nothing_of_anothers(tmp_path: Path) -> None:
     """Not by listing, not by URI, not with the other's cursor; the refusal is that of what does not exist."""
-    alices = [skill(f"alice/secret-{number:03}") for number in range(60)]
-    secret = "skill://alice/secret-059/SKILL.md"
-    async with (
-        serving(alice=alices, bob=[skill("bob/plan")]) as url,
-        connected_to(url, token="alice") as alice,
-        connected_to(url, token="bob") as bob,
-    ):
-        seen = await alice.ask("skills/list")
-        assert await alice.read(secret) == alices[59].files["SKILL.md"]
+    path, config = tmp_path / "toolyard.db", tmp_path / "toolyard.toml"
+    await fill(path, {"alice": [f"secret_{number:03}" for number in range(60)], "bob": ["plan"], "shared": ["common"]})
+    config.write_text(config_text(path, TOKENS), encoding="utf-8")
+    secret, plan, common = (f"skill://{place}/SKILL.md" for place in ("own/secret-059", "own/plan", "shared/common"))
+    with gateway(config) as url:
+        async with connected_to(url, token="a-secret") as alice, connected_to(url, token="b-secret") as bob:
+            seen = await alice.ask("skills/list")
+            everything = await alice.uris("skills/list", "skills")
+            assert (await alice.read(secret)).startswith(b'---\nname: "secret-059"\n')
 
-        assert await bob.uris("skills/list", "skills") == [["skill://bob/plan/SKILL.md"]]
-        assert await bob.uris("resources/list", "resources") == [
-            ["skill://bob/plan/SKILL.md", "skill://bob/plan/scripts/do.py"]
-        ]
-        stolen = await bob.ask("skills/list", cursor=seen["nextCursor"])
-        refusals = [await bob.refused(method, uri=secret) for method in ("skills/get", "resources/read")]
-        folders = ("skill://alice", "skill://alice/secret-059", "skill://alice/secret-059/scripts")
-        for uri in folders:
-            await bob.refused("resources/directory/read", uri=uri)
+            assert await bob.uris("skills/list", "skills") == [[plan, common]]
+            stolen = await bob.ask("skills/list", cursor=seen["nextCursor"])
+            refusals = [await bob.refused(method, uri=secret) for method in ("skills/get", "resources/read")]
+            for uri in ("skill://own/secret-059", "skill://own/secret-059/scripts", "skill://alice"):
+                await bob.refused("resources/directory/read", uri=uri)
 
-    assert [each["uri"] for each in stolen["skills"]] == ["skill://bob/plan/SKILL.md"]
+    assert [len(page) for page in everything] == [50, 11]
+    assert [each["uri"] for each in stolen["skills"]] == [common]
     assert refusals == [
         f"No skill is served at {secret!r}. Take a URI of skills/list.",
         f"No resource is served at {secret!r}. Take a URI of resources/list.",

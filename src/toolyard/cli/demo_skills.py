@@ -72,7 +72,7 @@ async def _show_change(config: Config, expenses: UpstreamConfig) -> None:
             told = f"{check.name} {check.version} needs {check.tool} {check.need}, which is {check.current} now"
             screen.print(plain(f"{told}: {check.state}, {check.difficulty}", "yellow"))
         await _say(agent, "execute_code", _USE, "It still works: its calls are translated")
-        _rule("Migrated in its syntax tree, and proven by replaying its example without any server")
+        _rule("Migrated in its syntax tree, and proven by replaying its example")
         (done,) = await migrate_skills(yard, _TOOL)
         if done.outcome != "migrated":
             raise SandboxBroken(f"A step of the demo went otherwise than planned: {done.reason}")

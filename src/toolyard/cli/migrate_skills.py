@@ -10,6 +10,7 @@ from toolyard.cli.loop import run_to_end
 from toolyard.cli.terminal import errors, plain, screen, write
 from toolyard.config import Config, load_config
 from toolyard.errors import InvalidRequest
+from toolyard.versioning.semver import matches
 from toolyard.yard import open_yard
 from toolyard.yard.migrating import MigratedSkill
 from toolyard.yard.migrating import migrate_skills as migrate
@@ -51,6 +52,9 @@ def migrate_skills(
     tool. Only if all pass a new version is kept; `toolyard skills restore` goes back. Exit code 0: all were migrated;
     1: one was not.
     """
+    for version in (from_version, to_version):
+        if version is not None:
+            matches(version, "0.0.0")  # raises for what is no version
     loaded = load_config(config)
     for warning in loaded.warnings:
         errors.print(plain(f"warning: {warning}", "yellow"))
@@ -61,7 +65,7 @@ def migrate_skills(
     if as_json:
         write(msgspec.json.encode({"dry_run": dry_run, "skills": done}).decode() + "\n")
     else:
-        _show(done, tool, is_dry=dry_run)
+        _show(done, tool, is_dry=dry_run, is_narrowed=bool(names) or from_version is not None)
     return 0 if all(each.outcome == "migrated" for each in done) else 1
 
 
@@ -91,9 +95,10 @@ def _read_renames(given: Sequence[str]) -> dict[str, str]:
     return renames
 
 
-def _show(done: list[MigratedSkill], tool: str, *, is_dry: bool) -> None:
+def _show(done: list[MigratedSkill], tool: str, *, is_dry: bool, is_narrowed: bool) -> None:
     if not done:
-        screen.print(plain(f"No skill needs another version of {tool} than the one that is there."))
+        which = "No skill that --from and --skill name" if is_narrowed else "No skill"
+        screen.print(plain(f"{which} needs another version of {tool} than the one that is there."))
     for each in done:
         way = f"{each.tool} {each.tool_from} -> {each.tool_to}"
         kept = f"now {each.to_version}" if each.to_version else ("would be migrated" if is_dry else each.outcome)
@@ -106,5 +111,9 @@ def _show(done: list[MigratedSkill], tool: str, *, is_dry: bool) -> None:
             write(each.diff if each.diff.endswith("\n") else f"{each.diff}\n")
         if each.outcome == "migrated":
             text = f"  proven by {each.examples} example{'s' if each.examples != 1 else ''}"
-            back = f"; back: toolyard skills restore {each.name} {each.from_version}" if each.to_version else ""
-            screen.print(plain(text + back, "dim"))
+            back = f"toolyard skills restore {each.name} {each.from_version} --namespace {each.namespace}"
+            screen.print(plain(f"{text}; back: {back}" if each.to_version else text, "dim"), soft_wrap=True)
+    if any(each.outcome == "refused" for each in done):
+        screen.print(plain("If something only got another name, say which: --rename OLD=NEW."))
+    if done and is_dry:
+        screen.print(plain("Nothing was kept: this was a dry run."))

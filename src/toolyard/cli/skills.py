@@ -5,32 +5,43 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from toolyard.cli.skills_files import export, import_, market
-from toolyard.cli.skills_view import show_analysis, show_found, show_history, show_list, show_skill, show_tests
+from toolyard.cli.skills_shelf import approve, delete, restore, save, share
+from toolyard.cli.skills_view import (
+    count,
+    show_analysis,
+    show_found,
+    show_history,
+    show_list,
+    show_skill,
+    show_tests,
+)
 from toolyard.cli.skills_yard import (
     CONFIG,
     JSON,
     NAMESPACE,
+    YES,
     all_skills,
     find_owner,
     find_skill,
     load,
     print_json,
+    read_object,
+    read_value,
+    skill_data,
     with_yard,
 )
-from toolyard.cli.terminal import errors, plain, screen, write
+from toolyard.cli.terminal import plain, screen, write
 from toolyard.config import Config
 from toolyard.errors import InvalidRequest
 from toolyard.skills.record import parse_duration
-from toolyard.values import SHARED, Skill
+from toolyard.skills.shelf import principal_of
+from toolyard.values import SHARED
 from toolyard.yard import ExecuteRequest, Yard
-from toolyard.yard.skills import SaveSkill
+from toolyard.yard.skills import TestedSkill
 
 __all__ = ("skills",)
-
-_YES = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
 @click.group(invoke_without_command=True)
@@ -40,7 +51,7 @@ _YES = click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option(
     "--unused-threshold", default="30days", show_default=True, metavar="TIME", help="Unused for so long: 30days, 12h."
 )
-@_YES
+@YES
 @CONFIG
 @JSON
 @click.pass_context
@@ -59,6 +70,9 @@ def skills(
     if ctx.invoked_subcommand is not None:
         if analyze or cleanup:
             raise click.UsageError(f"--analyze and --cleanup stand alone. Leave out {ctx.invoked_subcommand!r}.")
+        # Options that the command has too count for it, wherever they stand.
+        passed_on = {"config": config, "as_json": as_json, "yes": yes}
+        ctx.default_map = {ctx.invoked_subcommand: {name: value for name, value in passed_on.items() if value}}
         return None
     if analyze and cleanup:
         raise click.UsageError("Give --analyze or --cleanup, not both.")
@@ -66,8 +80,12 @@ def skills(
         return _cleanup(load(config), parse_duration(unused_threshold), yes=yes, as_json=as_json)
     if analyze:
         return _analyze(load(config), is_full=detail == "full", as_json=as_json)
-    screen.print(ctx.get_help())
+    write(f"{ctx.get_help()}\n")
     return 0
+
+
+for _command in (save, approve, share, restore, delete, export, import_, market):
+    skills.add_command(_command)
 
 
 @skills.command("list")
@@ -109,7 +127,7 @@ def show_one(*, name: str, namespace: str | None, config: Path | None, as_json: 
     skill, checks = with_yard(config, work)
     if as_json:
         told = [{key: getattr(check, key) for key in _CHECK_KEYS} for check in checks]
-        print_json({"skill": skill, "needs": told})
+        print_json({"skill": skill_data(skill), "needs": told})
     else:
         show_skill(skill, checks)
     return 0
@@ -133,11 +151,10 @@ def run_skill(
     code = f"import skills\n\nresult = await skills.load({name!r})(**inputs)\n"
 
     async def work(yard: Yard) -> Any:
-        principal = "local" if namespace in (None, SHARED) else namespace
-        request = ExecuteRequest(code=code, context={"inputs": given})
-        return await yard.execute(request, principal=principal)
+        principal = await _find_user(yard, name, namespace)
+        return await yard.execute(ExecuteRequest(code=code, context={"inputs": given}), principal=principal)
 
-    result = with_yard(config, work, with_sandbox=True)
+    result = with_yard(config, work, doing=f"Running {name}", with_sandbox=True)
     if as_json:
         print_json(result.outcome)
     else:
@@ -160,7 +177,7 @@ def test_skills(*, name: str | None, namespace: str | None, config: Path | None,
         chosen = [await find_skill(yard, name, namespace)] if name else await all_skills(yard, namespace)
         return [await yard.skills.test(each.namespace, each.name, each.version, principal="local") for each in chosen]
 
-    tested = with_yard(config, work, with_sandbox=True)
+    tested = with_yard(config, work, doing="Replaying examples", with_sandbox=True)
     if as_json:
         print_json({"skills": [_tested(each) for each in tested]})
     else:
@@ -190,121 +207,6 @@ def history(*, name: str, namespace: str | None, config: Path | None, as_json: b
     return 0
 
 
-@skills.command("save")
-@click.argument("name")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--description", required=True, metavar="TEXT", help="What it does and when to use it.")
-@click.option("--inputs", metavar="JSON", help="Types of the inputs, for a script. Those of a function are read.")
-@click.option("--example", "examples", multiple=True, metavar="JSON", help='{"inputs": …, "output": …}. Repeatable.')
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Repeatable.")
-@CONFIG
-@JSON
-def save(
-    *,
-    name: str,
-    file: Path,
-    description: str,
-    inputs: str | None,
-    examples: tuple[str, ...],
-    tags: tuple[str, ...],
-    config: Path | None,
-    as_json: bool,
-) -> int:
-    """Save FILE as a skill, as an agent would. Exit code 1: it is a draft."""
-    request = _read_request(name, file, description, inputs, examples, tags)
-
-    async def work(yard: Yard) -> Any:
-        return await yard.skills.save(request, principal="local")
-
-    saved = with_yard(config, work, with_sandbox=True)
-    skill = saved.skill
-    if as_json:
-        print_json({"skill": skill, "warnings": saved.warnings})
-    else:
-        for warning in saved.warnings:
-            errors.print(plain(f"warning: {warning}", "yellow"))
-        for number, example in enumerate(skill.examples, 1):
-            if not example.passed:
-                errors.print(plain(f"example {number}: {example.problem}", "yellow"))
-        screen.print(plain(f"{skill.name} {skill.version} is {skill.status}. {skill.note}".rstrip()))
-    return 0 if skill.status == "active" else 1
-
-
-@skills.command("approve")
-@click.argument("name")
-@NAMESPACE
-@CONFIG
-def approve(*, name: str, namespace: str | None, config: Path | None) -> int:
-    """Make a draft or an imported skill an active one, after you have read it: NAME or NAME@1.2."""
-
-    async def work(yard: Yard) -> Skill:
-        skill = await find_skill(yard, name, namespace)
-        return await yard.skills.approve(skill.namespace, skill.name, skill.version, principal="local")
-
-    skill = with_yard(config, work, with_sandbox=True)
-    passed = sum(example.passed for example in skill.examples)
-    told = f"{passed} of {len(skill.examples)} examples pass" if skill.examples else "it has no example"
-    screen.print(plain(f"{skill.namespace}/{skill.name} {skill.version} is active; {told}."))
-    return 0
-
-
-@skills.command("share")
-@click.argument("name")
-@NAMESPACE
-@CONFIG
-def share(*, name: str, namespace: str | None, config: Path | None) -> int:
-    """Put the newest active version of a skill where every client finds it."""
-
-    async def work(yard: Yard) -> Skill:
-        skill = await find_skill(yard, name, namespace)
-        return await yard.skills.share(skill.namespace, skill.name, principal="local")
-
-    skill = with_yard(config, work)
-    screen.print(plain(f"{skill.namespace}/{skill.name} {skill.version} is shared."))
-    return 0
-
-
-@skills.command("restore")
-@click.argument("name")
-@click.argument("version")
-@NAMESPACE
-@CONFIG
-def restore(*, name: str, version: str, namespace: str | None, config: Path | None) -> int:
-    """Make an older version of a skill the newest again; those between stay in its history."""
-
-    async def work(yard: Yard) -> Skill:
-        owner = namespace or await find_owner(yard, name)
-        return await yard.skills.restore(owner, name, version, principal="local")
-
-    skill = with_yard(config, work)
-    screen.print(plain(f"{skill.namespace}/{skill.name} {skill.version} is what {version} was."))
-    return 0
-
-
-@skills.command("delete")
-@click.argument("name")
-@NAMESPACE
-@_YES
-@CONFIG
-def delete(*, name: str, namespace: str | None, yes: bool, config: Path | None) -> int:
-    """Delete a skill, or one version of it: NAME or NAME@1.2.0."""
-    bare, _, version = name.partition("@")
-    if not yes and not click.confirm(f"Delete {name}?", err=True):
-        return 1
-
-    async def work(yard: Yard) -> list[Skill]:
-        skill = await find_skill(yard, bare, namespace)
-        return await yard.skills.delete(skill.namespace, bare, version or None, principal="local")
-
-    gone = with_yard(config, work)
-    screen.print(plain(f"Deleted {len(gone)} version{'s' if len(gone) > 1 else ''} of {bare}."))
-    return 0
-
-
-for _command in (export, import_, market):
-    skills.add_command(_command)
-
-
 def _analyze(config: Config, *, is_full: bool, as_json: bool) -> int:
     async def work(yard: Yard) -> Any:
         return await yard.skills.analysis()
@@ -325,69 +227,51 @@ def _cleanup(config: Config, seconds: float, *, yes: bool, as_json: bool) -> int
     if as_json and not yes:
         print_json({"unused": unused})
         return 0
-    if not unused:
-        screen.print(plain("Every skill was used, or saved, since then."))
-        return 0
     if not as_json:
+        if not unused:
+            screen.print(plain("Every skill was used, or saved, since then."))
+            return 0
         show_list(unused)
-    if not yes and not click.confirm(f"Delete these {len(unused)} skills?", err=True):
+    if not yes and not click.confirm(f"Delete {count(len(unused), 'skill')}?", err=True):
         return 1
 
     async def work(yard: Yard) -> None:
         for skill in unused:
             await yard.skills.delete(skill.namespace, skill.name, None, principal="local")
 
-    with_yard(config, work)
+    if unused:
+        with_yard(config, work, doing="Deleting")
     if as_json:
         print_json({"deleted": unused})
     else:
-        screen.print(plain(f"Deleted {len(unused)} skills. `toolyard skills restore` brings one back."))
+        screen.print(
+            plain(f"Deleted {count(len(unused), 'skill')}. Back: toolyard skills restore NAME VERSION --namespace NAME")
+        )
     return 0
 
 
+async def _find_user(yard: Yard, name: str, namespace: str | None) -> str:
+    """The principal whose code gets the skill that is meant. Raises `UnknownSkill` or `InvalidRequest`."""
+    bare = name.removeprefix("skills.").partition("@")[0]
+    owner = namespace or await find_owner(yard, bare)
+    if owner != SHARED:
+        return principal_of(owner)
+    if ("local", bare) in await yard.store.skills.names():
+        raise InvalidRequest(f"'local' has a skill {bare!r} too, which goes before the shared one. Delete it first.")
+    return "local"
+
+
 def _read_inputs(whole: str | None, one: tuple[str, ...]) -> dict[str, Any]:
-    given: dict[str, Any] = {}
-    if whole is not None:
-        given = _read_object(whole, "--inputs")
+    given = {} if whole is None else read_object(whole, "--inputs")
     for each in one:
         key, equals, value = each.partition("=")
         if not equals or not key.isidentifier():
             raise InvalidRequest(f"-i {each!r} is not NAME=VALUE.")
-        try:
-            given[key] = msgspec.json.decode(value)
-        except msgspec.DecodeError:
-            given[key] = value
+        given[key] = read_value(value)
     return given
 
 
-def _read_object(text: str, option: str) -> dict[str, Any]:
-    try:
-        found = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise InvalidRequest(f"{option} is no JSON: {error}.") from None
-    if not isinstance(found, dict):
-        raise InvalidRequest(f'{option} must be a JSON object, such as {{"since": "2024-10-01"}}.')
-    return found
-
-
-def _read_request(
-    name: str, file: Path, description: str, inputs: str | None, examples: tuple[str, ...], tags: tuple[str, ...]
-) -> SaveSkill:
-    try:
-        code = file.read_text(encoding="utf-8-sig")
-    except (UnicodeDecodeError, OSError) as error:
-        raise InvalidRequest(f"{str(file)!r} cannot be read as UTF-8 text: {error}.") from None
-    told: dict[str, Any] = {"name": name, "code": code, "description": description, "tags": list(tags)}
-    if inputs is not None:
-        told["inputs"] = _read_object(inputs, "--inputs")
-    told["examples"] = [_read_object(each, "--example") for each in examples]
-    try:
-        return msgspec.convert(told, SaveSkill)
-    except msgspec.ValidationError as error:
-        raise InvalidRequest(f"The skill cannot be read: {error}.") from None
-
-
-def _tested(tested: Any) -> dict[str, Any]:
+def _tested(tested: TestedSkill) -> dict[str, Any]:
     return {
         "namespace": tested.skill.namespace,
         "name": tested.skill.name,

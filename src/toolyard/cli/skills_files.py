@@ -1,19 +1,21 @@
 """`toolyard skills export|import|market`: skills as folders and archives that other programs read too."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from toolyard.cli.skills_yard import CONFIG, JSON, NAMESPACE, find_skill, load, print_json, with_yard
-from toolyard.cli.terminal import columns, errors, plain, screen
+from toolyard.catalog.prose import one_line
+from toolyard.cli.skills_yard import CONFIG, JSON, NAMESPACE, find_skill, load, print_json, skill_data, with_yard
+from toolyard.cli.terminal import errors, plain, screen
 from toolyard.config import Config
 from toolyard.discovery import Index
 from toolyard.errors import InvalidRequest, InvalidSkill
 from toolyard.skills.archive import read_archive, write_archive
-from toolyard.skills.files import load_folder, write_folder
+from toolyard.skills.files import SkillFolder, files_digest, load_folder, write_folder
 from toolyard.skills.folder import ImportedSkill, read_folder, to_folder
 from toolyard.skills.market import Market, MarketEntry
 from toolyard.skills.reading import signature_of
@@ -23,6 +25,8 @@ from toolyard.yard import Yard
 from toolyard.yard.skills import SavedSkill, SaveSkill, SkillSource
 
 __all__ = ("export", "import_", "market")
+
+_CHARACTERS = 300
 
 
 @click.command()
@@ -53,28 +57,32 @@ def export(
     async def work(yard: Yard) -> dict[str, Any]:
         chosen = await _chosen(yard, names, namespace)
         folders = [to_folder(each, signature=signature_of(each)) for each in chosen]
-        told: dict[str, Any] = {"skills": [f"{each.namespace}/{each.name} {each.version}" for each in chosen]}
+        told: dict[str, Any] = {
+            "skills": [f"{each.namespace}/{each.name} {each.version}" for each in chosen],
+            "public_key": None,
+        }
         if target.suffix == ".zip":
             key = None if unsigned else SigningKey.load_or_make(_key_path(loaded))
-            told["digest"] = write_archive(target, folders, key, replace=replace)
+            digest = write_archive(target, folders, key, replace=replace)
+            told["written"] = [{"path": str(target), "digest": digest}]
             told["public_key"] = None if key is None else key.public
-            told["written"] = [str(target)]
         else:
-            told["written"] = [str(write_folder(each, target, replace=replace)) for each in folders]
-        body = {"skills": told["skills"], "digest": told.get("digest", "")}
+            told["written"] = _write_folders(folders, target, replace=replace)
+        body = {"skills": told["skills"], "digest": " ".join(each["digest"] for each in told["written"])}
         yard.store.audit(AuditEntry(kind="skill.export", principal="local", body=body))
         await yard.store.flush()
         return told
 
-    told = with_yard(loaded, work)
+    told = with_yard(loaded, work, doing="Exporting")
     if as_json:
         print_json(told)
         return 0
-    for path in told["written"]:
-        screen.print(plain(path))
-    if told.get("public_key"):
-        screen.print(plain(f"digest {told['digest']}", "dim"))
-        screen.print(plain(f"who imports it trusts [skills.trusted_keys] NAME = {told['public_key']!r}", "dim"))
+    for each in told["written"]:
+        screen.print(plain(each["path"]), soft_wrap=True)
+        screen.print(plain(f"  {each['digest']}", "dim"), soft_wrap=True)
+    if told["public_key"] is not None:
+        screen.print("Who is to import it puts this into toolyard.toml, with your name:")
+        screen.print(plain(f'[skills.trusted_keys]\nNAME = "{told["public_key"]}"'), soft_wrap=True)
     return 0
 
 
@@ -101,32 +109,26 @@ def import_(
     found, origin = _read_source(loaded, source, market_name, digest, allow_unsigned=allow_unsigned)
 
     async def work(yard: Yard) -> list[SavedSkill]:
-        kept = []
-        for each in found:
-            request = SaveSkill(
-                name=each.name,
-                code=each.code,
-                description=each.description,
-                inputs=each.inputs,
-                output=each.output,
-                tags=each.tags,
-            )
-            by = SkillSource(origin=f"{origin} {each.digest}", author=each.author or "elsewhere")
-            kept.append(await yard.skills.add(request, each.examples, by, namespace=namespace, principal="local"))
+        kept = await _add_all(yard, found, origin, namespace)
         body = {"skills": [f"{each.skill.name} {each.skill.version}" for each in kept], "origin": origin}
         yard.store.audit(AuditEntry(kind="skill.import", principal="local", body=body))
         await yard.store.flush()
         return kept
 
-    kept = with_yard(loaded, work, with_sandbox=True)
+    kept = with_yard(loaded, work, doing="Reading", with_sandbox=True)
+    warnings = [(*each.warnings, *saved.warnings) for each, saved in zip(found, kept, strict=True)]
     if as_json:
-        print_json({"skills": [{"skill": each.skill, "warnings": each.warnings} for each in kept]})
+        pairs = zip(kept, warnings, strict=True)
+        print_json({"skills": [{"skill": skill_data(each.skill), "warnings": told} for each, told in pairs]})
         return 0
-    for each, saved in zip(found, kept, strict=True):
-        for warning in (*each.warnings, *saved.warnings):
-            errors.print(plain(f"warning: {saved.skill.name}: {warning}", "yellow"))
-        place = f"{saved.skill.namespace}/{saved.skill.name} {saved.skill.version}"
-        screen.print(plain(f"{place} is in quarantine. Read it: toolyard skills show {saved.skill.name}"))
+    for saved, told in zip(kept, warnings, strict=True):
+        skill = saved.skill
+        for warning in told:
+            errors.print(plain(f"warning: {skill.name}: {warning}", "yellow"))
+        screen.print(plain(f"{skill.namespace}/{skill.name} {skill.version} is in quarantine."))
+        for step, command in (("Read it:   ", "show"), ("Approve it:", "approve")):
+            where = f"{skill.name}@{skill.version} --namespace {skill.namespace}"
+            screen.print(plain(f"  {step} toolyard skills {command} {where}", "dim"), soft_wrap=True)
     return 0
 
 
@@ -138,8 +140,9 @@ def import_(
 def market(*, query: str, folder: Path | None, config: Path | None, as_json: bool) -> int:
     """List the skills of the configured markets, or those that fit QUERY."""
     if folder is not None:
-        screen.print(plain(str(Market(folder).write_index())))
-        return 0
+        if query:
+            raise click.UsageError("Give QUERY or --index, not both.")
+        return _write_index(folder, as_json=as_json)
     markets = load(config).skills.markets
     if not markets:
         raise InvalidRequest('No market is configured. Add one: [skills.markets] NAME = "FOLDER".')
@@ -152,12 +155,86 @@ def market(*, query: str, folder: Path | None, config: Path | None, as_json: boo
     if as_json:
         print_json({"skills": [{"market": name, **msgspec.structs.asdict(entry)} for name, entry in chosen]})
         return 0
-    table = columns("market", "skill", "version", "digest", "description")
+    if not chosen:
+        screen.print(plain("No skill fits." if query else "The markets have no skills."))
     for name, entry in chosen:
-        told = plain(entry.problem, "red") if entry.problem else plain(entry.description[:80], "dim")
-        table.add_row(plain(name), plain(entry.name), plain(entry.version), plain(entry.digest[:19]), told)
-    screen.print(table)
+        screen.print(plain(f"{entry.name} {entry.version}".rstrip(), "bold") + plain(f" in {name}", "dim"))
+        if entry.problem:
+            screen.print(plain(f"  {entry.problem}", "red"))
+            continue
+        screen.print(plain(f"  {one_line(entry.description, limit=_CHARACTERS)}"))
+        screen.print(plain(f"  {entry.digest}", "dim"), soft_wrap=True)
     return 0
+
+
+def _write_index(folder: Path, *, as_json: bool) -> int:
+    market = Market(folder)
+    path = market.write_index()
+    left_out = {entry.path: entry.problem for entry in market.entries() if entry.problem}
+    if as_json:
+        print_json({"index": str(path), "left_out": left_out})
+        return 0
+    for place, problem in left_out.items():
+        errors.print(plain(f"warning: {place} is left out. {problem}", "yellow"))
+    screen.print(plain(str(path)), soft_wrap=True)
+    return 0
+
+
+def _write_folders(folders: Sequence[SkillFolder], target: Path, *, replace: bool) -> list[dict[str, str]]:
+    """All of them, or none for one that cannot be written; what each is called and its digest."""
+    for each in folders:
+        if not replace and os.path.lexists(target / each.name):
+            raise InvalidSkill(f"{str(target / each.name)!r} exists. Choose another folder, or give --replace.")
+    return [
+        {"path": str(write_folder(each, target, replace=replace)), "digest": files_digest(each.files)}
+        for each in folders
+    ]
+
+
+async def _add_all(yard: Yard, found: Sequence[ImportedSkill], origin: str, namespace: str) -> list[SavedSkill]:
+    """Keep all skills, or none: what was kept before one that is refused is deleted again."""
+    kept: dict[str, SavedSkill] = {}
+    fresh: list[Skill] = []
+    try:
+        for each in _in_order(found):
+            known = [old.version for old in await yard.skills.shelf.history(namespace, each.name)]
+            request = SaveSkill(
+                name=each.name,
+                code=each.code,
+                description=each.description,
+                inputs=each.inputs,
+                output=each.output,
+                tags=each.tags,
+            )
+            by = SkillSource(origin=f"{origin} {each.digest}", author=each.author or "elsewhere")
+            saved = await yard.skills.add(request, each.examples, by, namespace=namespace, principal="local")
+            kept[each.folder] = saved
+            if saved.skill.version not in known:
+                fresh.append(saved.skill)
+    except BaseException as error:
+        for skill in fresh:
+            await yard.skills.delete(namespace, skill.name, skill.version, principal="local")
+        if isinstance(error, InvalidRequest):
+            raise InvalidSkill(f"{each.name}: {error} Nothing was imported.") from None
+        raise
+    return [kept[each.folder] for each in found]
+
+
+def _in_order(found: Sequence[ImportedSkill]) -> list[ImportedSkill]:
+    """Each after those of the others that it says it needs; a circle is found when it is read."""
+    names = {each.name: each for each in found}
+    order: dict[str, ImportedSkill] = {}
+    waiting = list(reversed(found))
+    opened: set[str] = set()
+    while waiting:
+        each = waiting.pop()
+        needs = [names[need.name] for need in each.skills if need.name in names and need.name not in order]
+        if needs and each.name not in opened:
+            opened.add(each.name)
+            waiting += [each, *needs]
+        else:
+            order.setdefault(each.name, each)
+    return list(order.values())
 
 
 async def _chosen(yard: Yard, names: tuple[str, ...], namespace: str | None) -> list[Skill]:
@@ -179,7 +256,8 @@ def _read_source(
         if path is None:
             known = ", ".join(sorted(config.skills.markets)) or "none"
             raise InvalidRequest(f"No market named {market_name!r} is configured. There are: {known}.")
-        return [read_folder(Market(Path(path)).get(source, digest=digest))], f"import from market {market_name}"
+        pinned = None if digest is None else f"sha256:{digest.removeprefix('sha256:')}"
+        return [read_folder(Market(Path(path)).get(source, digest=pinned))], f"import from market {market_name}"
     if source.endswith(".zip"):
         archive = read_archive(Path(source), trusted=config.skills.trusted_keys, allow_unsigned=allow_unsigned)
         _check_digest(digest, archive.digest)

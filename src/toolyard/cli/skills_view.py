@@ -1,4 +1,4 @@
-"""Skills on a terminal."""
+"""Skills on a terminal, within the 80 columns that many have."""
 
 import time
 from collections.abc import Sequence
@@ -7,15 +7,20 @@ from toolyard.cli.terminal import columns, plain, screen, write
 from toolyard.skills.reading import signature_of
 from toolyard.store.skills import SkillRecord
 from toolyard.values import Skill
-from toolyard.yard.analysis import SkillAnalysis
+from toolyard.yard.analysis import SkillAnalysis, SkillFigures, SkillSummary
 from toolyard.yard.compatibility import NeedCheck
 from toolyard.yard.skills import FoundSkill, TestedSkill
 
-__all__ = ("show_analysis", "show_found", "show_history", "show_list", "show_skill", "show_tests")
+__all__ = ("count", "show_analysis", "show_found", "show_history", "show_list", "show_skill", "show_tests")
 
 _STYLES = {"active": "green", "draft": "yellow", "quarantined": "red"}
-_JUDGEMENTS = {"exemplary": "green", "kept": "", "removable": "red"}
+_VERDICTS = {**_STYLES, "exemplary": "green", "removable": "red"}
 _STATES = {"fits": "green", "newer": "yellow", "translated": "yellow", "broken": "red", "missing": "red"}
+
+
+def count(number: int, noun: str) -> str:
+    """Such as `1 skill` or `2 skills`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def show_list(skills: Sequence[Skill]) -> None:
@@ -23,11 +28,10 @@ def show_list(skills: Sequence[Skill]) -> None:
     if not skills:
         screen.print(plain("No skills yet. Agents save them with save_skill, people with `toolyard skills save`."))
         return
-    table = columns("namespace", "skill", "version", "status", "modified", "description")
+    table = columns("skill", "version", "status", "modified", "description")
     for skill in skills:
         table.add_row(
-            plain(skill.namespace),
-            plain(skill.name),
+            plain(f"{skill.namespace}/{skill.name}"),
             plain(skill.version),
             plain(skill.status, _STYLES[skill.status]),
             _day(skill.modified_at),
@@ -55,14 +59,14 @@ def show_skill(skill: Skill, checks: Sequence[NeedCheck]) -> None:
     screen.print(plain(f"{skill.namespace}/{skill.name} {skill.version}", "bold"))
     table = columns()
     rows = {
-        "status": f"{skill.status}. {skill.note}".rstrip(". ") if skill.note else skill.status,
+        "status": f"{skill.status}. {skill.note}" if skill.note else skill.status,
         "description": skill.description,
         "signature": signature_of(skill),
         "form": skill.form,
         "tags": ", ".join(skill.tags),
         "author": skill.author,
-        "created": _day(skill.created_at),
-        "modified": _day(skill.modified_at),
+        "created": _minute(skill.created_at),
+        "modified": _minute(skill.modified_at),
         "origin": skill.origin,
         "level": skill.level,
         "skills": ", ".join(f"{need.name} {need.version}" for need in skill.skills),
@@ -84,7 +88,7 @@ def show_skill(skill: Skill, checks: Sequence[NeedCheck]) -> None:
     for number, example in enumerate(skill.examples, 1):
         calls = 0 if example.trace is None else len(example.trace.calls)
         text = "passed" if example.passed else f"did not pass: {example.problem}"
-        screen.print(plain(f"example {number}: {text} ({calls} recorded calls)", "dim"))
+        screen.print(plain(f"example {number}: {text} ({count(calls, 'recorded call')})", "dim"))
     write(f"\n{skill.code}" + ("" if skill.code.endswith("\n") else "\n"))
 
 
@@ -99,7 +103,7 @@ def show_tests(tested: Sequence[TestedSkill]) -> None:
             screen.print(plain(f"{name}: it has no example", "yellow"))
             continue
         style = "green" if each.passed else "red"
-        screen.print(plain(f"{name}: {passed} of {len(each.rehearsals)} examples passed", style))
+        screen.print(plain(f"{name}: {passed} of {count(len(each.rehearsals), 'example')} passed", style))
         for number, rehearsal in enumerate(each.rehearsals, 1):
             if not rehearsal.example.passed:
                 screen.print(plain(f"  example {number}: {rehearsal.example.problem}"))
@@ -114,7 +118,7 @@ def show_history(versions: Sequence[Skill], records: Sequence[SkillRecord]) -> N
         table.add_row(
             plain(skill.version),
             plain(skill.status, _STYLES[skill.status]),
-            _day(skill.modified_at),
+            _minute(skill.modified_at),
             plain(skill.author),
             str(record.uses if record else 0),
             str(record.failures if record else 0),
@@ -125,45 +129,58 @@ def show_history(versions: Sequence[Skill], records: Sequence[SkillRecord]) -> N
 
 def show_analysis(analysis: SkillAnalysis, *, is_full: bool) -> None:
     """How well skills work."""
-    table = columns(
-        "skill", "version", "status", "uses", "failures", "seconds", "last used", "effectiveness", "verdict"
-    )
+    table = columns("skill", "uses", "failures", "last used", "effect", "verdict")
     for each in analysis.skills:
         table.add_row(
-            plain(f"{each.namespace}/{each.name}"),
-            plain(each.version),
-            plain(each.status, _STYLES[each.status]),
+            plain(f"{each.namespace}/{each.name} {each.version}"),
             str(each.uses),
             str(each.failures),
-            f"{each.mean_seconds:.3f}",
             "never" if each.last_used_at is None else _day(each.last_used_at),
             f"{each.effectiveness:.2f}",
-            plain({"kept": ""}.get(each.judgement, each.judgement), _JUDGEMENTS[each.judgement]),
+            plain(_verdict(each), _VERDICTS.get(_verdict(each), "")),
         )
-    screen.print(table)
+    if analysis.skills:
+        screen.print(table)
     summary = analysis.summary
     screen.print(
         plain(
-            f"{summary.skills} skills ({summary.active} active, {summary.drafts} drafts, {summary.quarantined} in"
-            f" quarantine), {summary.uses} uses by {summary.executions_share:.0%} of executions,"
-            f" {summary.translated} translated calls",
+            f"{count(summary.skills, 'skill')}: {summary.active} active, {count(summary.drafts, 'draft')},"
+            f" {summary.quarantined} in quarantine. {count(summary.uses, 'use')}, in {summary.executions_share:.0%} of"
+            f" all executions; {count(summary.translated, 'translated call')}.",
             "dim",
         )
     )
-    if not is_full:
-        return
-    for each in analysis.skills:
+    if is_full:
+        _show_details(analysis.skills, summary)
+
+
+def _show_details(skills: Sequence[SkillFigures], summary: SkillSummary) -> None:
+    for each in skills:
         screen.print(plain(f"{each.namespace}/{each.name} {each.version}", "bold"))
+        if each.calls:
+            by = count(each.principals, "client")
+            screen.print(plain(f"  {count(each.calls, 'call')} by {by}, {each.mean_seconds:.3f} s each"))
         for text in each.details:
             screen.print(plain(f"  {text}"))
     if summary.migrations:
         screen.print(
             plain(
-                f"{summary.migrations} migrations, {summary.migrated} done; the difficulty predicted was right in"
-                f" {summary.predictions_right} of them."
+                f"{count(summary.migrations, 'migration')}, {summary.migrated} done; the difficulty predicted was right"
+                f" in {summary.predictions_right} of them."
             )
         )
 
 
+def _verdict(figures: SkillFigures) -> str:
+    """What a person should know about it in one word."""
+    if figures.status != "active":
+        return figures.status
+    return "" if figures.judgement == "kept" else figures.judgement
+
+
 def _day(at: float) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(at)) if at else "-"
+
+
+def _minute(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.gmtime(at)) if at else "-"

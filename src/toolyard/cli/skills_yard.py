@@ -15,7 +15,21 @@ from toolyard.errors import InvalidRequest, UnknownSkill
 from toolyard.values import Skill
 from toolyard.yard import Yard, open_yard
 
-__all__ = ("CONFIG", "JSON", "NAMESPACE", "all_skills", "find_owner", "find_skill", "load", "print_json", "with_yard")
+__all__ = (
+    "CONFIG",
+    "JSON",
+    "NAMESPACE",
+    "YES",
+    "all_skills",
+    "find_owner",
+    "find_skill",
+    "load",
+    "print_json",
+    "read_object",
+    "read_value",
+    "skill_data",
+    "with_yard",
+)
 
 CONFIG = click.option(
     "--config", type=click.Path(path_type=Path), help="A toolyard.toml or a client's file such as .mcp.json."
@@ -24,19 +38,25 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON obje
 NAMESPACE = click.option(
     "--namespace", metavar="NAME", help="Whose: a principal, or `shared`. Without it, the only one that has the skill."
 )
+YES = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
 def with_yard(
-    config: Config | Path | None, work: Callable[[Yard], Coroutine[Any, Any, Any]], *, with_sandbox: bool = False
+    config: Config | Path | None,
+    work: Callable[[Yard], Coroutine[Any, Any, Any]],
+    *,
+    doing: str = "Looking",
+    with_sandbox: bool = False,
 ) -> Any:
-    """What `work` gives for the yard of a config."""
+    """What `work` gives for the yard of a config. Meanwhile a terminal shows what is being done."""
     loaded = config if isinstance(config, Config) else load(config)
 
     async def run() -> Any:
         async with open_yard(loaded, with_sandbox=with_sandbox) as yard:
             return await work(yard)
 
-    return run_to_end(run())
+    with errors.status(doing):
+        return run_to_end(run())
 
 
 def load(config: Path | None) -> Config:
@@ -73,6 +93,34 @@ async def all_skills(yard: Yard, namespace: str | None) -> list[Skill]:
         for each in await yard.skills.shelf.list_all()
         if namespace in (None, each.namespace) and each.status != "quarantined"
     ]
+
+
+def skill_data(skill: Skill) -> dict[str, Any]:
+    """A skill as JSON data: what its tools answered in its examples is left out, for it may be megabytes."""
+    told: dict[str, Any] = msgspec.to_builtins(skill)
+    for example, shown in zip(skill.examples, told["examples"], strict=True):
+        del shown["trace"]
+        shown["recorded_calls"] = 0 if example.trace is None else len(example.trace.calls)
+    return told
+
+
+def read_object(text: str, option: str) -> dict[str, Any]:
+    """The JSON object that an option gives. Raises `InvalidRequest`."""
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise InvalidRequest(f"{option} is no JSON: {error}.") from None
+    if not isinstance(found, dict):
+        raise InvalidRequest(f'{option} must be a JSON object, such as {{"since": "2024-10-01"}}.')
+    return found
+
+
+def read_value(text: str) -> Any:
+    """What an option gives: JSON, or else the text itself."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return text
 
 
 def print_json(value: Any) -> None:

@@ -28,6 +28,7 @@ __all__ = (
 _GONE_SECONDS = 30 * 86_400
 _GONE = 1_000
 _CHARACTERS = 300
+_NAME_CHARACTERS = 40
 _SEVERITIES: tuple[Severity, ...] = ("major", "minor", "patch", "none")
 _STATES = {"fits": "green", "newer": "yellow", "translated": "yellow", "broken": "red", "missing": "red"}
 _STYLES = {"major": "red", "minor": "yellow"}
@@ -64,13 +65,14 @@ async def ask_changelog(yard: Yard, tool: str) -> list[Release]:
 
 def show_versions(releases: Sequence[Release]) -> None:
     """One line for each tool: what it is now, since when, and what happened last."""
-    table = columns("tool", "version", "declared", "released", "last change")
+    table = columns("tool", "version", "released", "last change")
+    longest = max((len(each.spec.full_name) for each in releases), default=0)
+    table.columns[0].min_width = min(longest, _NAME_CHARACTERS)  # a name in one piece is worth more than a sentence
     for each in releases:
         bump = each.comparison.bump
         table.add_row(
             plain(each.spec.full_name, "dim" if each.is_gone else ""),
             plain(each.version),
-            _cell(each.declared or "-"),
             plain(_day(each.released_at)),
             _cell(_last_change(each), _STYLES.get(bump, "dim")),
         )
@@ -111,17 +113,16 @@ def show_compatibility(checks: Sequence[SkillCheck]) -> None:
     if not checks:
         screen.print(plain("No skill uses a tool."))
         return
-    table = columns("skill", "written for", "now", "state", "migration", "reason")
     for check in checks:
-        table.add_row(
-            _cell(f"{check.namespace}/{check.name} {check.version}"),
-            _cell(f"{check.tool} {check.need}"),
-            _cell(check.current or "-"),
-            _cell(check.state, _STATES[check.state]),
-            _cell(check.difficulty or "-"),
-            _cell(check.reason, "dim"),
-        )
-    screen.print(table)
+        state = f"{check.state}, migration: {check.difficulty}" if check.difficulty else check.state
+        screen.print(plain(f"{check.namespace}/{check.name} {check.version}: ") + plain(state, _STATES[check.state]))
+        change = "" if check.current in (None, check.need) else f", now {check.current}"
+        _show_line("  ", f"{check.tool} {check.need}{change}", "dim")
+        if check.reason:
+            _show_line("  ", check.reason, "dim")
+    changed = [check for check in checks if check.difficulty is not None and check.difficulty != "impossible"]
+    for tool in dict.fromkeys(check.tool for check in changed):
+        _show_line("See what a migration does: ", f"toolyard migrate-skills --tool {tool} --dry-run")
 
 
 def versions_data(releases: Sequence[Release]) -> list[dict[str, Any]]:

@@ -113,7 +113,9 @@ def _examples(examples: Sequence[SkillExample], record: str) -> list[str]:
             parts += ["Inputs:", _fenced(plain(texts[0]), "json"), "Answer:", _fenced(plain(texts[1]), "json")]
     if not examples:
         return []
-    return ["## Examples", *parts, f"What the tools answered to them is in `{record}`."]
+    is_recorded = any(example.trace is not None for example in examples)
+    what = "What the tools answered to them is" if is_recorded else "All of them are"
+    return ["## Examples", *parts, f"{what} in `{record}`."]
 
 
 def _more(count: int, record: str) -> list[str]:
