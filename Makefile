@@ -1,6 +1,6 @@
 # Everything runs from .venv, which `setup` makes from a plain Python. Another one: make setup PYTHON=python3.12
 PYTHON ?= python3
-PYTEST_FLAGS ?= -n 2
+PYTEST_FLAGS ?= -n 2 --dist worksteal
 UV ?= uv
 
 VENV := .venv
@@ -25,6 +25,8 @@ setup: $(STAMP) ## make .venv with the pinned packages and toolyard itself
 demo: setup ## show the gateway at work
 	@$(BIN)/toolyard demo
 
+# Tests start Python hundreds of times: the same files are compiled once, whatever the caller's environment says.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: setup $(PEERS) $(NODE) ## run all tests
 	$(BIN)/python -m pytest $(PYTEST_FLAGS)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from toolyard.config import Config, StoreConfig
 from toolyard.testing import FakeUpstream
 from toolyard.yard import ExecuteRequest, open_yard
-from toolyard.yard.skills import SaveExample, SaveSkill
+from toolyard.yard.skill_values import SaveExample, SaveSkill
 
 CODE = """
 def basket(fruits: list) -> int:

@@ -20,6 +20,7 @@ import pytest
 from mcp import StdioServerParameters
 from mcp.client import Client
 from mcp.types import BlobResourceContents, CallToolResult, EmbeddedResource, ImageContent, TextContent
+from tests import warm
 
 from toolyard.examples import demo_upstreams, expenses
 from toolyard.examples.files import write_samples
@@ -33,8 +34,9 @@ MODES = ("auto", "legacy")
 async def connect(name: str, directory: Path, mode: str = "auto") -> AsyncIterator[Client]:
     """A client of one of the servers, which is started for it and ends with it."""
     config = demo_upstreams(directory)[name]
-    assert config.command is not None
-    async with Client(StdioServerParameters(command=config.command, args=list(config.args)), mode=mode) as client:
+    assert config.command == sys.executable
+    command, *rest = warm.python(*config.args)
+    async with Client(StdioServerParameters(command=command, args=rest), mode=mode) as client:
         yield client
 
 

@@ -16,7 +16,7 @@ from toolyard.testing import FakeUpstream
 from toolyard.values import Definition, Skill, ToolAnnotations
 from toolyard.yard import ExecuteRequest, Yard, open_yard
 from toolyard.yard.migrating import migrate_skills
-from toolyard.yard.skills import SaveExample, SaveSkill, SkillSource
+from toolyard.yard.skill_values import SaveExample, SaveSkill, SkillSource
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 
@@ -369,6 +369,22 @@ async def test_a_newer_minor_version_warns(tmp_path: Path) -> None:
         )
         assert result.outcome.result == TOTALS
         assert "mcp__books__list_rows is at 1.1.0; the skill was written for 1.0.0." in result.text
+
+
+async def test_an_argument_without_a_name_means_what_it_meant(tmp_path: Path) -> None:
+    """A new parameter in front of it, which breaks no call by name, does not make it another one."""
+    upstream = books()
+    async with opened(tmp_path, upstream) as yard:
+        await save(yard, code=TOTAL.replace("list_rows(since=since)", "list_rows(since)"))
+        moved = definition("list_rows", most="integer", since="string", required=(), read_only=True)
+        first = definition("list_rows", since="string", required=(), read_only=True)
+        await change(yard, upstream, list_rows=first)
+        assert yard.catalog.snapshot.tools["mcp__books__list_rows"].version == "1.1.0"
+        await change(yard, upstream, list_rows=moved)
+        assert yard.catalog.snapshot.tools["mcp__books__list_rows"].version == "1.2.0"
+        upstream.calls.clear()
+        assert await run(yard, USE) == TOTALS
+        assert upstream.calls == [("list_rows", {"since": "2024"})]
 
 
 async def test_calls_of_an_older_version_are_translated_and_counted(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ import contextlib
 import importlib.util
 import os
 import signal
-import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests import warm
 
 from toolyard.broker.answers import Answer, AnswerFile
 from toolyard.config import Config
@@ -532,7 +532,8 @@ async def test_another_server_under_a_known_name_is_listed_anew(tmp_path: Path) 
     """What the store remembers belongs to how the server is started; the same one is not started just to be listed."""
 
     async def names(module: str) -> tuple[list[str], str]:
-        server = UpstreamConfig(name="x", transport="stdio", command=sys.executable, args=("-m", module))
+        command, *rest = warm.python("-m", module)
+        server = UpstreamConfig(name="x", transport="stdio", command=command, args=tuple(rest))
         config = Config(store=StoreConfig(path=tmp_path / "toolyard.db"), upstreams={"x": server})
         async with open_yard(config, with_sandbox=False) as yard:
             found = [hit.name for hit in (await yard.search("list expenses or find parks", limit=2)).hits]

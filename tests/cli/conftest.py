@@ -4,8 +4,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from tests import warm
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -13,16 +15,22 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def toolyard() -> Command:
     """Runs `toolyard` with these arguments and returns the finished process."""
+    return lambda *arguments, stdin=b"": _finished([*warm.python("-m", "toolyard"), *arguments], stdin)
 
-    def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "toolyard", *arguments],
-            input=stdin,
-            capture_output=True,
-            env={**os.environ, "COLUMNS": "400"},  # no table cell is folded
-            timeout=60,
-            check=False,
-        )
-        return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
-    return run
+@pytest.fixture
+def installed() -> Command:
+    """Does the same with the installed command, which has everything to import; one test of each command has this."""
+    return lambda *arguments, stdin=b"": _finished([str(Path(sys.executable).with_name("toolyard")), *arguments], stdin)
+
+
+def _finished(command: list[str], stdin: bytes) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        command,
+        input=stdin,
+        capture_output=True,
+        env={**os.environ, "COLUMNS": "400"},  # no table cell is folded
+        timeout=60,
+        check=False,
+    )
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())

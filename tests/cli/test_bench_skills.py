@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from toolyard.cli.bench_migration import build_cases, measure_migration
-from toolyard.cli.bench_migration_cases import Case, build_case
-from toolyard.cli.bench_migration_changes import Mutation, Truth, changed, edited, with_field
-from toolyard.cli.bench_migration_judge import Attempt, Stage
-from toolyard.cli.bench_migration_operations import OPERATIONS
 from toolyard.cli.bench_skills import read_specs
+from toolyard.cli.corpus.cases import Case, build_case
+from toolyard.cli.corpus.changes import Mutation, Truth, changed, edited, with_field
+from toolyard.cli.corpus.judge import Attempt, Stage
+from toolyard.cli.corpus.operations import OPERATIONS
 from toolyard.values import ToolSpec, Trace
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -39,6 +39,27 @@ _LOG = ToolSpec(
     output_schema=_OUTPUT,
     digest="1" * 64,
 )
+_PLOT = ToolSpec(
+    upstream="charts",
+    name="plot",
+    full_name="mcp__charts__plot",
+    module="charts",
+    function="plot",
+    description="Draw a chart.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "table_name": {"type": "string", "description": "Which table the values come from."},
+            "max_rows": {"type": "integer", "description": "At most so many rows of it."},
+            "scale": {"type": "number", "description": "How large it is drawn."},
+            "grid": {"type": "boolean", "description": "Whether lines are drawn behind it."},
+            "kind": {"type": "string", "enum": ["bar", "line"], "default": "bar"},
+        },
+        "required": ["table_name"],
+    },
+    digest="2" * 64,
+)
+"""A tool to which everything can be done."""
 _CODE = """
 from servers.git import log, peek_nearby
 
@@ -82,12 +103,12 @@ def _rename(before: str, after: str) -> Mutation:
 def _outcome(stage: Stage, case: Case, code: str | None, expected: Trace | None = None) -> tuple[str, str]:
     recorded = stage.record(case)
     assert recorded.error == ""
-    judged = stage.judge(case, recorded, Attempt(code=code, expected=expected))
+    judged = stage.judge(case, recorded, Attempt(code=code, expected=expected, reason="It is hard."))
     return judged.outcome, judged.before_replay
 
 
 def _specs() -> list[ToolSpec]:
-    return [spec for spec in asyncio.run(read_specs(None)) if spec.upstream in ("expenses", "mail")]
+    return [_PLOT, *(spec for spec in asyncio.run(read_specs(None)) if spec.upstream in ("expenses", "mail"))]
 
 
 def _built(operation: str) -> Iterator[Case]:
@@ -117,7 +138,7 @@ def test_right_migration_is_judged_right(stage: Stage) -> None:
         pytest.param(_CODE.replace("limit=3", "most=4"), id="the value is another"),
         pytest.param(_CODE.replace("limit=3", "most=3").replace("place)[0]", "'there')[0]"), id="another call differs"),
         pytest.param(_CODE.replace("limit=3", "most=3").replace("[0]", "[1]"), id="the value is made otherwise"),
-        pytest.param(_CODE.replace("limit=3", "most=3") + "    return", id="it is no Python"),
+        pytest.param(_CODE.replace("limit=3", "most=3") + "    return )", id="it is no Python"),
         pytest.param(_CODE.replace("rows = log(place", "log(place); rows = log(place"), id="it calls once more"),
     ],
 )
@@ -136,6 +157,21 @@ def test_refusal_is_judged_by_whether_a_migration_was_to_be_had(stage: Stage) ->
     assert _outcome(stage, _case(mutation, is_demanded=False), None)[0] == "refused_rightly"
     assert _outcome(stage, _case(msgspec.structs.replace(mutation, after=demanding)), None)[0] == "refused_rightly"
     assert _outcome(stage, _case(msgspec.structs.replace(mutation, after=None)), None)[0] == "refused_rightly"
+
+
+def test_refusal_without_a_reason_is_wrong(stage: Stage) -> None:
+    """Even where refusing is right: a person has to know why."""
+    case = _case(_rename("limit", "most"), is_demanded=False)
+
+    assert stage.judge(case, stage.record(case), Attempt(code=None)).outcome == "refused_wrongly"
+
+
+def test_inputs_that_no_example_has_are_tried_too(stage: Stage) -> None:
+    """Code that is right for the example and wrong for others is wrong, and no replay finds out."""
+    case = msgspec.structs.replace(_case(_rename("limit", "most")), held_out=({"place": "there"},))
+    code = _CODE.replace("limit=3", "most=3 if place == 'here' else 4")
+
+    assert _outcome(stage, case, code)[0] == "migrated_wrongly"
 
 
 def test_accepting_what_cannot_be_called_any_more_is_wrong(stage: Stage) -> None:

@@ -11,7 +11,7 @@ from toolyard.metrics import tokens
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def test_tokens_are_counted_for_the_tools_of_a_file(toolyard: Command, tmp_path: Path) -> None:
+def test_tokens_are_counted_for_the_tools_of_a_file(installed: Command, tmp_path: Path) -> None:
     """Definitions cost by their number with plain MCP and not behind toolyard; parts add up and promises are kept."""
     tools = [
         {
@@ -29,7 +29,7 @@ def test_tokens_are_counted_for_the_tools_of_a_file(toolyard: Command, tmp_path:
         tokens.count(json.dumps({key: tool[key] for key in keys}, separators=(",", ":"))) for tool in tools
     )
 
-    done = toolyard("bench", "tokens", "--json", "--tools", str(file))
+    done = installed("bench", "tokens", "--json", "--tools", str(file))
 
     assert (done.returncode, done.stderr) == (0, "")
     figures = json.loads(done.stdout)

@@ -12,9 +12,9 @@ from toolyard.sandbox.report import Report
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def test_exit_code_says_whether_the_default_level_is_honoured(toolyard: Command) -> None:
+def test_exit_code_says_whether_the_default_level_is_honoured(installed: Command) -> None:
     """The JSON report is the whole report, and the exit code is its short form."""
-    done = toolyard("doctor", "--json")
+    done = installed("doctor", "--json")
 
     report = msgspec.json.decode(done.stdout, type=Report)
     assert set(report.levels) == {"development", "production", "hardened"}

@@ -9,18 +9,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests import warm
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def write_servers(folder: Path, expenses: list[str]) -> None:
+    """The client's own file: a server that works, and one that does not."""
+    servers = {
+        "expenses": {"command": expenses[0], "args": expenses[1:]},
+        "broken": {"command": sys.executable, "args": ["-c", "import sys; sys.exit('no licence found')"]},
+    }
+    (folder / ".mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with nothing but an `.mcp.json`, and a home that is empty."""
-    servers = {
-        "expenses": {"command": sys.executable, "args": ["-m", "toolyard.examples.expenses"]},
-        "broken": {"command": sys.executable, "args": ["-c", "import sys; sys.exit('no licence found')"]},
-    }
-    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    write_servers(tmp_path, warm.python("-m", "toolyard.examples.expenses"))
     (tmp_path / "home").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -29,9 +35,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_search_finds_tools_of_a_clients_file(toolyard: Command, project: Path) -> None:
+def test_search_finds_tools_of_a_clients_file(installed: Command, project: Path) -> None:
     """No other config is needed; a server that does not start is named and costs only itself."""
-    done = toolyard("search", "list", "the", "expenses", "--detail", "full", "--json", "--limit", "1")
+    done = installed("search", "list", "the", "expenses", "--detail", "full", "--json", "--limit", "1")
 
     (hit,) = json.loads(done.stdout)["hits"]
     assert hit["name"] == "mcp__expenses__list_expenses"
@@ -47,9 +53,9 @@ def test_search_that_finds_nothing_exits_with_one(toolyard: Command, project: Pa
     assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "None of 6 tools fits.")
 
 
-def test_tools_lists_functions_and_says_what_is_wrong(toolyard: Command, project: Path) -> None:
+def test_tools_lists_functions_and_says_what_is_wrong(installed: Command, project: Path) -> None:
     """Exit code 1: one server did not answer."""
-    done = toolyard("tools")
+    done = installed("tools")
 
     assert [line.split()[:2] for line in done.stdout.splitlines()[1:3]] == [
         ["expenses", "add_note"],
@@ -86,9 +92,9 @@ def test_run_without_tools_starts_nothing(toolyard: Command, project: Path) -> N
     assert list((project / "home").iterdir()) == []
 
 
-def test_prompt_names_the_servers_and_shows_examples(toolyard: Command, project: Path) -> None:
+def test_prompt_names_the_servers_and_shows_examples(installed: Command, project: Path) -> None:
     """It can be put into an agent as it is."""
-    done = toolyard("prompt")
+    done = installed("prompt")
 
     assert "Connected servers: broken, expenses." in done.stdout
     assert "from servers.expenses import list_expenses" in done.stdout
@@ -115,6 +121,7 @@ def test_a_wrong_config_is_explained_without_a_traceback(
 
 def test_a_client_that_hangs_up_ends_the_gateway_and_its_children(project: Path) -> None:
     """Closing standard input ends `toolyard serve` and every server it started."""
+    write_servers(project, [sys.executable, "-m", "toolyard.examples.expenses"])
     process = subprocess.Popen(
         [sys.executable, "-m", "toolyard", "serve", ".mcp.json"],
         stdin=subprocess.PIPE,

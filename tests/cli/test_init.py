@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import warm
 
 from toolyard.config import load_config
 
@@ -133,10 +134,10 @@ def assert_no_secret(done: subprocess.CompletedProcess[str]) -> None:
         assert secret not in done.stderr
 
 
-def test_what_clients_have_becomes_one_file(toolyard: Command, home: Path) -> None:
+def test_what_clients_have_becomes_one_file(installed: Command, home: Path) -> None:
     """Each server once, references kept, readable by its owner alone; the clients' files are not touched."""
     before = contents(home)
-    done = toolyard("init")
+    done = installed("init")
 
     assert_no_secret(done)
     after = contents(home)
@@ -436,7 +437,7 @@ def test_death_at_any_step_can_be_undone(toolyard: Command, home: Path, argument
         step += 1
         if arguments == ("--undo",):
             toolyard("init", "--apply=gemini", "--yes")
-        command = [sys.executable, "-c", KILLED, str(step), "init", *arguments, "--yes"]
+        command = warm.python("-c", KILLED, str(step), "init", *arguments, "--yes")
         code = subprocess.run(command, capture_output=True, timeout=60, check=False).returncode
         assert file.read_bytes() in (original, applied)
         if list(file.parent.glob("settings.json.toolyard-backup-*")):

@@ -2,12 +2,12 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import warm
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -38,7 +38,8 @@ def write_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..
         monkeypatch.delenv(name, raising=False)
 
     def write(lines: str = "", *, trusted: bool = False) -> None:
-        server = f"command = {json.dumps(sys.executable)}\nargs = ['-m', 'toolyard.examples.expenses']\n"
+        command, *rest = warm.python("-m", "toolyard.examples.expenses")
+        server = f"command = {json.dumps(command)}\nargs = {json.dumps(rest)}\n"
         text = f"[upstreams.expenses]\n{server}trusted = {str(trusted).lower()}\n{lines}"
         (tmp_path / "toolyard.toml").write_text(text, encoding="utf-8")
 
@@ -157,11 +158,11 @@ def test_a_rule_that_cannot_work_is_named(toolyard: Command, write_config: Calla
     )
 
 
-def test_show_lists_rules_limits_and_preset(toolyard: Command, write_config: Callable[..., None]) -> None:
+def test_show_lists_rules_limits_and_preset(installed: Command, write_config: Callable[..., None]) -> None:
     """In the order in which they are looked at; no server is started for it."""
     write_config(RULES)
 
-    done = toolyard("policy", "show")
+    done = installed("policy", "show")
 
     assert done.returncode == 0
     assert [" ".join(line.split()) for line in done.stdout.splitlines()] == [

@@ -13,9 +13,9 @@ ROWS = (
 )
 
 
-def test_scan_shows_types_counts_and_masked_samples(toolyard: Command) -> None:
+def test_scan_shows_types_counts_and_masked_samples(installed: Command) -> None:
     """No private value is printed as it is."""
-    done = toolyard("privacy", "scan", "-", "--json", stdin=ROWS)
+    done = installed("privacy", "scan", "-", "--json", stdin=ROWS)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout) == {
         "characters": len(ROWS),

@@ -56,11 +56,11 @@ def audited(folder: Path) -> list[tuple[str, str, Any]]:
     return asyncio.run(work())
 
 
-def test_reveal_shows_the_value_and_is_recorded(toolyard: Command, project: Path) -> None:
+def test_reveal_shows_the_value_and_is_recorded(installed: Command, project: Path) -> None:
     """The entry names the token, never the value."""
     (token, number) = fill(project, ("local:main", "email", EMAIL), ("local:main", "phone", 5551234))
-    done = toolyard("privacy", "reveal", token.upper())
-    as_json = toolyard("privacy", "reveal", number, "--json")
+    done = installed("privacy", "reveal", token.upper())
+    as_json = installed("privacy", "reveal", number, "--json")
 
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{EMAIL}\n", "")
     assert json.loads(as_json.stdout) == {"token": number, "type": "phone", "scope": "local:main", "value": 5551234}

@@ -14,9 +14,9 @@ import pytest
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def test_output_and_result_go_to_standard_output(toolyard: Command) -> None:
+def test_output_and_result_go_to_standard_output(installed: Command) -> None:
     """What the code prints comes first, then its result as indented JSON."""
-    done = toolyard("run", "-c", "print('counting')\nprint('no newline', end='')\nresult = {'n': [1, 2.5, None]}")
+    done = installed("run", "-c", "print('counting')\nprint('no newline', end='')\nresult = {'n': [1, 2.5, None]}")
 
     assert done.returncode == 0
     assert done.stdout == 'counting\nno newline\n{\n  "n": [\n    1,\n    2.5,\n    null\n  ]\n}\n'

@@ -513,7 +513,8 @@ def test_where_there_is_nothing_every_command_says_so(tmp_path: Path) -> None:
 
 def test_a_draft_is_approved_shared_deleted_and_restored(copied: Project) -> None:
     """Each on a person's word; a deleted skill comes back with one command, which the deletion names."""
-    approved = copied.run("skills", "approve", "remark")
+    unread = copied.run("skills", "approve", "remark", "--yes")
+    approved = copied.run("skills", "approve", "remark", stdin=b"y\n")
     shared = copied.run("skills", "share", "remark")
     twice = copied.run("skills", "show", "remark")
     refused = copied.run("skills", "delete", "monthly_total", stdin=b"n\n")
@@ -528,8 +529,10 @@ def test_a_draft_is_approved_shared_deleted_and_restored(copied: Project) -> Non
     wrong = copied.run("skills", "restore", "monthly_total", "7.0.0")
     as_json = copied.ask("skills", "delete", "monthly_total@2.0.0", "--yes")
 
+    assert (unread.returncode, unread.stdout) == (2, "")
+    assert unread.stderr == "error: Say which version you have read: toolyard skills approve remark@1.0.0\n"
     assert (approved.returncode, approved.stdout) == (0, "local/remark 1.0.0 is active; 0 of 1 example passed.\n")
-    assert approved.stderr.startswith("example 1: ")
+    assert "]: example 1: " in approved.stderr
     assert (shared.returncode, shared.stdout) == (0, "shared/remark 1.0.0 is there for everybody.\n")
     assert (twice.returncode, twice.stderr) == (
         2,
@@ -633,7 +636,7 @@ def test_an_archive_of_somebody_trusted_waits_for_approval(exported: Path, tmp_p
     taken = project.run("skills", "import", str(exported / "signed.zip"))
     listed = project.kept()
     early = project.run("skills", "run", "best_month", "-i", "since=2024-12-01")
-    approved = [project.run("skills", "approve", name).stdout for name in ("monthly_total", "best_month")]
+    approved = [project.run("skills", "approve", f"{name}@1.0.0").stdout for name in ("monthly_total", "best_month")]
     late = project.run("skills", "run", "best_month", "-i", "since=2024-12-01")
     (version,) = project.ask("skills", "history", "best_month")["versions"]
 

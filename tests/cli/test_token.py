@@ -15,9 +15,11 @@ from toolyard.values import PrincipalScope
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def test_the_lines_let_in_who_has_the_token(toolyard: Command, tmp_path: Path) -> None:
+def test_the_lines_let_in_who_has_the_token(installed: Command, tmp_path: Path) -> None:
     """Standard output can be appended to the config as it is; the token is on standard error and in no other place."""
-    done = toolyard("token", "ci.eu", "--upstream", "github", "--upstream", "jira*", "--level", "hardened", "--approve")
+    done = installed(
+        "token", "ci.eu", "--upstream", "github", "--upstream", "jira*", "--level", "hardened", "--approve"
+    )
     file = tmp_path / "toolyard.toml"
     file.write_text(done.stdout, encoding="utf-8")
     config = load_config(file, environ={"HOME": str(tmp_path)}, directory=tmp_path)

@@ -14,7 +14,7 @@ from toolyard.catalog import Catalog
 from toolyard.cli.tools_versions import show_compatibility
 from toolyard.store import open_store
 from toolyard.values import Definition
-from toolyard.yard.skills import SkillCheck
+from toolyard.yard.skill_values import SkillCheck
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -58,13 +58,13 @@ def test_versions_of_all_tools_are_listed(toolyard: Command, config: str) -> Non
     done = toolyard("tools", "--versions", "--config", config)
 
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert lines[0] == ["tool", "version", "declared", "released", "last", "change"]
+    assert lines[0] == ["tool", "version", "released", "last", "change"]
     assert [line[:2] for line in lines[1:-1]] == [
         *([each["full_name"], each["version"]] for each in listed),
         ["mcp__expenses__report", "2.0.0"],
     ]
     assert {each["version"] for each in listed} == {"1.0.0"}
-    assert " ".join(lines[-2][4:]) == "removed: The server does not list it any more."
+    assert " ".join(lines[-2][3:]) == "removed: The server does not list it any more."
     assert done.returncode == 0
 
 

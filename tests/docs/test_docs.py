@@ -64,7 +64,7 @@ from toolyard.store.skill_rows import ShelfLimits
 from toolyard.testing import FakeUpstream
 from toolyard.yard import ExecuteRequest, Yard, open_yard
 from toolyard.yard.compatibility import State
-from toolyard.yard.skills import SaveExample, SaveSkill
+from toolyard.yard.skill_values import SaveExample, SaveSkill
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -467,7 +467,11 @@ async def test_examples_of_the_system_prompt_run(tmp_path: Path) -> None:
     """What the prompt teaches an agent to write works on the servers that it names."""
     blocks = re.findall(r"^```python\n(.*?)^```", system_prompt(["expenses"]), re.MULTILINE | re.DOTALL)
     (tmp_path / "files").mkdir()
-    config = Config(upstreams=demo_upstreams(tmp_path / "files"), store=StoreConfig(path=tmp_path / "store.db"))
+    upstreams = {}
+    for name, each in demo_upstreams(tmp_path / "files").items():
+        command, *rest = warm.python(*each.args)
+        upstreams[name] = msgspec.structs.replace(each, command=command, args=tuple(rest))
+    config = Config(upstreams=upstreams, store=StoreConfig(path=tmp_path / "store.db"))
     async with open_yard(config, policy=msgspec.structs.replace(levels.DEFAULT, packages=())) as yard:
         *runs, skill = blocks
         tried = await yard.execute(ExecuteRequest(code=f"{skill}\nmonthly_total(since='2024-10-01')"))

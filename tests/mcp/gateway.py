@@ -1,6 +1,7 @@
 """`toolyard serve` over the given upstreams, as a process of its own.
 
-`python -m tests.mcp.gateway '[{"name": ..., ...}]' [--stdio] [--mode MODE]`; over HTTP it prints its URL first.
+`python -m tests.mcp.gateway '[{"name": ..., ...}]' [--mode MODE] (--stdio | -- COMMAND)`; COMMAND is how to start
+`toolyard`, which serves HTTP then, and the URL is printed first.
 """
 
 import re
@@ -34,7 +35,7 @@ def main() -> None:
             sys.argv = ["toolyard", *command]
             toolyard()
         else:
-            _serve_http([sys.executable, "-m", "toolyard", *command, "--http", "127.0.0.1:0"])
+            _serve_http([*sys.argv[sys.argv.index("--") + 1 :], *command, "--http", "127.0.0.1:0"])
 
 
 def _serve_http(command: list[str]) -> None:

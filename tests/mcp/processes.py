@@ -4,11 +4,12 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import msgspec
+from tests import warm
 from tests.mcp.peers import ROOT
 
 from toolyard.values import UpstreamConfig
@@ -59,6 +60,10 @@ def stdio_upstream(name: str, command: list[str], **fields: Any) -> UpstreamConf
     )
 
 
-def as_argument(*upstreams: UpstreamConfig) -> str:
-    """Upstreams as `tests.mcp.gateway` takes them."""
-    return msgspec.json.encode(upstreams).decode()
+def gateway(
+    *upstreams: UpstreamConfig, options: tuple[str, ...] = (), python: Callable[..., list[str]] = warm.python
+) -> list[str]:
+    """The command of a gateway in front of these upstreams, in proxy mode over HTTP unless the options say other."""
+    described = msgspec.json.encode(upstreams).decode()
+    below = [] if "--stdio" in options else ["--", *python("-m", "toolyard")]
+    return [*python("-m", "tests.mcp.gateway"), described, *options, *below]

@@ -1,7 +1,6 @@
 """Clients that others wrote, in front of the gateway in proxy mode, with servers that others wrote behind it."""
 
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,11 +16,10 @@ from tests.mcp.peers import (
     sqlite_server,
     time_server,
 )
-from tests.mcp.processes import as_argument, serving, stdio_upstream
+from tests.mcp.processes import gateway, serving, stdio_upstream
 
 from toolyard.privacy.span import TOKEN
 
-PROXY = [sys.executable, "-m", "tests.mcp.gateway"]
 ELICIT = {"name": "test_elicitation", "arguments": {"message": "Who are you?"}}
 SIMPLE = [{"type": "text", "text": "This is a simple text response for testing."}]
 
@@ -29,11 +27,11 @@ SIMPLE = [{"type": "text", "text": "This is a simple text response for testing."
 @pytest.fixture(scope="module", params=["http", "stdio"])
 def proxy(request: pytest.FixtureRequest) -> Iterator[Target]:
     """The gateway in front of the conformance fixture, over both transports."""
-    command = [*PROXY, as_argument(stdio_upstream("everything", everything()))]
+    upstream = stdio_upstream("everything", everything())
     if request.param == "stdio":
-        yield [*command, "--stdio"]
+        yield gateway(upstream, options=("--stdio",))
         return
-    with serving(command) as url:
+    with serving(gateway(upstream)) as url:
         yield url
 
 
@@ -68,7 +66,7 @@ def test_inspector_finds_every_schema_portable(proxy: Target, era: str) -> None:
 
 def test_modern_client_answers_a_question_of_a_server_of_the_handshakes_era() -> None:
     """Neither side was written here: the reference server asks while it runs, the client takes rounds."""
-    with serving([*PROXY, as_argument(stdio_upstream("reference", reference_server()))]) as url:
+    with serving(gateway(stdio_upstream("reference", reference_server()))) as url:
         seen = typescript(2, url, {"name": "trigger-elicitation-request", "arguments": {}})
 
     assert seen["protocol"] == "2026-07-28"
@@ -89,7 +87,7 @@ def test_servers_of_others_are_merged(tmp_path: Path) -> None:
         stdio_upstream("time", time_server()),
     ]
     read = {"name": "mcp__files__read_text_file", "arguments": {"path": str(tmp_path / "note.txt")}}
-    with serving([*PROXY, as_argument(*upstreams)]) as url:
+    with serving(gateway(*upstreams)) as url:
         seen = typescript(1, url, read)
 
     owners = Counter(name.split("__")[1] for name in seen["tools"])
@@ -101,11 +99,11 @@ def test_servers_of_others_are_merged(tmp_path: Path) -> None:
 @pytest.fixture(scope="module", params=["http", "stdio"])
 def code_mode(request: pytest.FixtureRequest) -> Iterator[Target]:
     """The gateway in code mode in front of the same fixture."""
-    command = [*PROXY, as_argument(stdio_upstream("everything", everything())), "--mode", "code"]
+    upstream = stdio_upstream("everything", everything())
     if request.param == "stdio":
-        yield [*command, "--stdio"]
+        yield gateway(upstream, options=("--mode", "code", "--stdio"))
         return
-    with serving(command) as url:
+    with serving(gateway(upstream, options=("--mode", "code"))) as url:
         yield url
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import pytest
 from tests.mcp.conformance import passed, passes, required
 from tests.mcp.peers import everything
-from tests.mcp.processes import as_argument, serving
+from tests.mcp.processes import gateway, serving
 
 from toolyard.values import UpstreamConfig
 
 REVISIONS = {"2025-11-25": 30, "2026-07-28": 37}
-TOOLS_ONLY = [
+CODE_MODE = [
     ("2025-11-25", "server-initialize"),
     ("2025-11-25", "ping"),
     ("2025-11-25", "tools-list"),
@@ -22,7 +22,11 @@ TOOLS_ONLY = [
     ("2026-07-28", "sep-2164-resource-not-found"),
     ("2026-07-28", "dns-rebinding-protection"),
 ]
-PROXY = [sys.executable, "-m", "tests.mcp.gateway"]
+
+
+def python(*arguments: str) -> list[str]:
+    """Python as everyone starts it."""
+    return [sys.executable, *arguments]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +40,7 @@ def fixture_url() -> Iterator[str]:
 def gateway_url(fixture_url: str) -> Iterator[str]:
     """The gateway in proxy mode with that server behind it."""
     upstream = UpstreamConfig(name="everything", transport="http", url=fixture_url)
-    with serving([*PROXY, as_argument(upstream)]) as url:
+    with serving(gateway(upstream, python=python)) as url:
         yield url
 
 
@@ -60,14 +64,14 @@ def test_proxy_passes_every_scenario_its_upstream_passes(gateway_url: str, revis
 
 @pytest.fixture(scope="module")
 def code_url(fixture_url: str) -> Iterator[str]:
-    """The gateway in code mode: a server that has tools and nothing else."""
+    """The gateway in code mode: a server that has tools of its own, and saved skills as resources."""
     upstream = UpstreamConfig(name="everything", transport="http", url=fixture_url)
-    with serving([*PROXY, as_argument(upstream), "--mode", "code"]) as url:
+    with serving(gateway(upstream, options=("--mode", "code"), python=python)) as url:
         yield url
 
 
-@pytest.mark.parametrize(("revision", "scenario"), TOOLS_ONLY)
-def test_code_mode_passes_what_applies_to_a_server_with_tools_only(code_url: str, revision: str, scenario: str) -> None:
+@pytest.mark.parametrize(("revision", "scenario"), CODE_MODE)
+def test_code_mode_passes_what_applies_to_a_server_with_tools(code_url: str, revision: str, scenario: str) -> None:
     """Every other required scenario asks for a tool, prompt or resource of the suite's own by name."""
     assert passes(code_url, revision, scenario)
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +18,6 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from tests.conftest import _descendants
 from tests.mcp.everything_server import Everything
-from tests.mcp.peers import everything
 from tests.mcp.processes import stdio_upstream
 from tests.mcp.upstreams import Context, Conversing, Json, Person, config, gateway, memory, post, scripted
 
@@ -211,8 +211,13 @@ async def test_call_that_its_client_gives_up_is_given_up_upstream(modern: bool) 
 async def test_upstream_killed_in_mid_call_fails_that_call_and_is_started_again(modern: bool) -> None:
     """The call says who went away; the next one reaches a new process."""
     before = _descendants(os.getpid())
+    started_alone = [
+        sys.executable,
+        "-m",
+        "tests.mcp.everything_server",
+    ]  # with no launcher that could be killed instead
     async with (
-        gateway(transports(), stdio_upstream("everything", everything())) as url,
+        gateway(transports(), stdio_upstream("everything", started_alone)) as url,
         Client(url, mode=mode_of(modern), elicitation_callback=never) as client,
     ):
         await client.list_tools()

@@ -7,12 +7,12 @@ import asyncio
 import contextlib
 import json
 import re
-import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import mcp_types as types
+from tests import warm
 from tests.mcp.peers import ROOT
 
 from toolyard.config.toml import dump_toml
@@ -103,7 +103,7 @@ async def wired(folder: Path, upstreams: dict[str, list[str]], *, modern: bool, 
     """A client of a gateway in proxy mode over these upstreams; `tables` are further ones of its config."""
     config = write_config(folder, upstreams, **tables)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "toolyard", "serve", str(config), "--mode", "proxy"),
+        *warm.python("-m", "toolyard", "serve", str(config), "--mode", "proxy"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         cwd=ROOT,
@@ -127,7 +127,7 @@ async def serving_http(
     """The URL of such a gateway over HTTP."""
     config = write_config(folder, upstreams, **tables)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "toolyard", "serve", str(config), "--mode", "proxy", "--http", "127.0.0.1:0"),
+        *warm.python("-m", "toolyard", "serve", str(config), "--mode", "proxy", "--http", "127.0.0.1:0"),
         stderr=asyncio.subprocess.PIPE,
         env=environment,
         cwd=ROOT,

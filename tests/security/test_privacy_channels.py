@@ -1,9 +1,12 @@
 """Private values planted in everything an upstream sends must come out of no channel, whatever code does with them."""
 
 import base64
+import contextlib
 import hashlib
 import json
 import logging
+import sqlite3
+import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,8 +23,11 @@ from toolyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig, Su
 from toolyard.privacy.span import TOKEN
 from toolyard.sandbox.policy.levels import DEFAULT
 from toolyard.serve.mcp import build_server
+from toolyard.skills.folder import to_folder
 from toolyard.testing import FakeUpstream
+from toolyard.values import SkillExample, ToolAnnotations, Trace, TraceCall
 from toolyard.yard import Yard, open_yard
+from toolyard.yard.skill_values import SaveSkill, SkillSource
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 
@@ -372,3 +378,190 @@ async def test_a_token_look_alike_from_a_server_is_only_text(tmp_path: Path) -> 
         await call("execute_code", code=PREFIX + "echo(text=get_text())")
 
     assert upstream.calls[-1] == ("echo", {"text": f"Please repeat {token[0]}"})
+
+
+# Skills
+
+
+SPELLED = " + ".join(repr(PERSON["email"][start : start + 5]) for start in range(0, len(PERSON["email"]), 5))
+"""The address in pieces that nobody would recognise, put together when it runs."""
+TEXT = f"Write to {PERSON['email']}, card {PERSON['card_number']}, {PERSON['iban']}, key {KEY}."
+READING = ("get_person", "list_people", "get_text", "by_email", "fail", "echo")
+
+SKILLS: dict[str, dict[str, Any]] = {
+    "plain_text": {
+        "code": f"# {TEXT}\nADDRESS = {PERSON['email']!r}\n\ndef plain_text(n: int) -> str:\n    return ADDRESS\n",
+        "description": TEXT,
+        "tags": [PERSON["email"]],
+        "output": {"type": "string", "description": TEXT, "examples": [PERSON["email"]]},
+        "examples": [{"inputs": {"n": 1}}],
+    },
+    "with_inputs": {
+        "code": "def with_inputs(mail: str = '', card: int = 0):\n    return [mail, card]\n",
+        "inputs": {
+            "mail": {"type": "string", "description": TEXT, "examples": [PERSON["email"]]},
+            "card": {"type": "integer", "enum": [0, int(PERSON["card_number"])], "description": TEXT},
+        },
+        "examples": [{"inputs": {"mail": PERSON["email"]}, "output": [PERSON["email"], 0]}],
+    },
+    "answers": {
+        "code": "from servers.crm import *\n\ndef answers(n: int):\n"
+        "    return [get_person(), list_people(), get_text(), by_email()]\n",
+        "examples": [{"inputs": {"n": 1}}],
+    },
+    "fails": {
+        "code": "from servers.crm import *\n\ndef fails(n: int):\n    raise ValueError(get_person(), get_text())\n",
+        "examples": [{"inputs": {"n": 1}}],
+    },
+    "tool_fails": {
+        "code": "from servers.crm import *\n\ndef tool_fails(n: int):\n    return fail()\n",
+        "examples": [{"inputs": {"n": 1}}],
+    },
+    "repeats": {
+        "code": "from servers.crm import *\n\ndef repeats(n: int):\n    return echo(text=str(get_person()))\n",
+        "examples": [{"inputs": {"n": 1}, "output": "something else"}],
+    },
+    "made_value": {"code": f"def made_value(n: int):\n    return {SPELLED}\n", "examples": [{"inputs": {"n": 1}}]},
+    "made_error": {
+        "code": f"def made_error(n: int):\n    raise KeyError({SPELLED})\n",
+        "examples": [{"inputs": {"n": 1}}],
+    },
+    "made_argument": {
+        "code": f"from servers.crm import *\n\ndef made_argument(n: int):\n    return echo(text={SPELLED})\n",
+        "examples": [{"inputs": {"n": 1}}],
+    },
+    "wrong_argument": {
+        "code": f"from servers.crm import *\n\ndef wrong_argument(n: int):\n    return list_people(count={SPELLED})\n",
+        "examples": [{"inputs": {"n": 1}}],
+    },
+    "not_recorded": {
+        "code": "from servers.crm import *\n\ndef not_recorded(email: str):\n    return delete_person(email=email)\n",
+        "examples": [{"inputs": {"email": PERSON["email"]}}],
+    },
+    "refused": {"code": f"import subprocess  # {TEXT}\n{PERSON['email']!r}\n"},
+    "unread": {"code": f"def unread(n: int):\n    return {PERSON['email']!r} +\n"},
+    "undefined": {"code": "undefined_thing\n", "inputs": {PERSON["email"]: "string"}},
+    PERSON["email"]: {"code": "1\n"},
+}
+USES = {
+    "value": "from skills import answers\nanswers(1)",
+    "printed": "from skills import answers\nprint(answers(1))",
+    "error": "from skills import fails\nfails(1)",
+    "tool error": "from skills import tool_fails\ntool_fails(1)",
+    "error of its own": "from skills import made_error\nmade_error(1)",
+    "wrong input": "from skills import answers\nfrom servers.crm import get_person\nanswers(n=get_person()['email'])",
+    "wrong name": "from skills import answers\nfrom servers.crm import *\nanswers(**{get_person()['email']: 1})",
+    "not there": "import skills\nfrom servers.crm import get_person\nskills.load(get_person()['last_name'].lower())",
+    "forged report": (
+        "from skills import answers\nfrom servers.crm import get_text\n"
+        "told = {'name': 'answers', 'version': '1.0.0'}\n"
+        "call_tool('skill_' + 'began', told)\ncall_tool('skill_' + 'ended', told | {'error': get_text()})"
+    ),
+}
+MODES = {
+    "strict": PrivacyConfig(),
+    "output": PrivacyConfig(mode="output"),
+    "mixed": PrivacyConfig(rules=(PrivacyRule(tools=("mcp__crm__echo",), mode="off"),)),
+}
+
+
+def rows_of(path: Path) -> str:
+    """Everything that a store holds, what is packed unpacked."""
+    found = []
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            for row in connection.execute(f'SELECT * FROM "{table}"'):
+                for cell in row:
+                    if isinstance(cell, bytes):
+                        with contextlib.suppress(zlib.error):
+                            cell = zlib.decompress(cell)
+                        cell = cell.decode("utf-8", "replace")
+                    found.append(str(cell))
+    return "\n".join(found)
+
+
+async def read_only(upstream: FakeUpstream) -> None:
+    """Let the server say that its tools change nothing, so that saving a skill calls them."""
+    for name in READING:
+        known = upstream._define(name)
+        upstream.definitions[name] = msgspec.structs.replace(known, annotations=ToolAnnotations(read_only=True))
+    await upstream.refresh()
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_no_planted_value_gets_out_through_skills(
+    tmp_path: Path, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is saved, found, loaded, served, exported, tested, reported and recorded of skills holds tokens only."""
+    caplog.set_level(logging.DEBUG, logger="toolyard")
+    heard: dict[str, str] = {}
+    async with gateway(tmp_path, MODES[mode]) as (yard, upstream, call):
+        await read_only(upstream)
+        for name, request in SKILLS.items():
+            heard[f"save {name}"] = await call("save_skill", name=name, **({"description": "It does."} | request))
+        for number in range(4):  # shapes of answers are learned from some of them
+            for name, code in USES.items():
+                heard[f"use {name} {number}"] = await call("execute_code", code=code)
+        await yard.observed.settled()
+        for name in list(SKILLS)[:-1]:
+            heard[f"load {name}"] = await call("load_skill", name=name)
+        heard["find"] = await call("find_skills", query="", limit=50)
+        heard["find one"] = await call("find_skills", query=TEXT, limit=50)
+        for skill in await yard.skills.shelf.list_all():
+            whole = await yard.skills.get(skill.namespace, skill.name)
+            heard[f"export {skill.name}"] = repr(to_folder(whole).files)
+            tested = await yard.skills.test(skill.namespace, skill.name, principal="local")
+            heard[f"test {skill.name}"] = repr([each.example for each in tested.rehearsals])
+            await yard.skills.approve(skill.namespace, skill.name, skill.version, principal="local")
+        heard["served"] = repr(await yard.skills.folders("local"))
+        heard["analysis"] = repr(await yard.skills.analysis())
+        kept = {skill.name: skill.status for skill in await yard.skills.shelf.list_all()}
+        statuses = [(each.name, each.uses > 0) for each in await yard.store.skills.uses()]
+    heard["store"] = rows_of(tmp_path / "toolyard.db")
+    heard["log"] = caplog.text
+
+    assert {name: found for name, text in heard.items() if (found := planted_in(text))} == {}
+    assert set(kept.values()) == {"active"}  # approved; ten of the requests are skills
+    assert len(kept) == 11
+    assert ("answers", True) in statuses
+    assert "__PII_email_" in heard["served"]  # what is left out everywhere was there
+
+
+@pytest.mark.parametrize("mode", ["strict", "output"])
+async def test_no_planted_value_comes_in_with_a_skill_from_elsewhere(tmp_path: Path, mode: Any) -> None:
+    """Neither in its text nor in what was recorded for its examples: not in the store, and not for who is served it."""
+    calls = (
+        TraceCall(tool="mcp__crm__echo", version="1.0.0", arguments={"text": TEXT}, answer=dict(PERSON), error=TEXT),
+    )
+    example = SkillExample(inputs={"mail": PERSON["email"]}, output=TEXT, trace=Trace(recorded_at=1.0, calls=calls))
+    request = SaveSkill(name="came", code=f"def came(mail: str):\n    return {TEXT!r}\n", description=TEXT)
+    async with gateway(tmp_path, PrivacyConfig(mode=mode)) as (yard, _, call):
+        source = SkillSource(origin="import", author="elsewhere")
+        saved = await yard.skills.add(request, (example,), source, namespace="local", principal="local")
+        quarantined = await call("load_skill", name="came")
+        await yard.skills.approve("local", "came", saved.skill.version, principal="local")
+        heard = [quarantined, await call("load_skill", name="came"), repr(await yard.skills.folders("local"))]
+    heard.append(rows_of(tmp_path / "toolyard.db"))
+
+    assert planted_in("\n".join(heard)) == []
+    assert "__PII_email_" in heard[2]
+
+
+async def test_skills_saved_without_privacy_are_concealed_once_it_is_on(tmp_path: Path) -> None:
+    """The text in the store is what it was; whoever is shown it, or served it, gets tokens."""
+    request = {"name": "plain_text", **SKILLS["plain_text"]}
+    async with gateway(tmp_path, PrivacyConfig(mode="off")) as (_, _, call):
+        saved = await call("save_skill", **request)
+        shown = await call("load_skill", name="plain_text")
+    async with gateway(tmp_path, PrivacyConfig()) as (yard, _, call):
+        heard = [
+            await call("load_skill", name="plain_text"),
+            await call("find_skills", query="write"),
+            repr(await yard.skills.folders("local")),
+            await call("execute_code", code="from skills import plain_text\nplain_text(1)"),
+        ]
+
+    assert "active" in saved
+    assert PERSON["email"] in shown
+    assert planted_in("\n".join(heard)) == []
+    assert all("__PII_email_" in text for text in heard)

@@ -4,12 +4,12 @@ import base64
 import json
 import os
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import mcp_types as types
 import pytest
+from tests import warm
 from tests.mcp.everything_server import png
 from tests.mcp.private_server import EMAIL, PERSON, URI
 from tests.mcp.upstreams import post
@@ -25,7 +25,7 @@ FORGED = "__PII_email_0123456789ab__"
 
 def server(folder: Path) -> list[str]:
     """The command of the server that plants; what it is told is in `told`."""
-    return [sys.executable, "-m", "tests.mcp.private_server", str(folder / "told")]
+    return warm.python("-m", "tests.mcp.private_server", str(folder / "told"))
 
 
 def told(folder: Path) -> list[Json]:

@@ -30,15 +30,21 @@ def meta_of(result: types.CallToolResult) -> dict[str, Any]:
 
 
 async def test_the_advertised_tools_are_few_small_and_annotated(connect: Connect) -> None:
-    """Everything an agent loads costs at most 1,000 tokens, with room for the tools to come."""
+    """Everything an agent loads costs at most 1,000 tokens."""
     async with connect() as agent:
         listed = await agent.client.list_tools()
         instructions = agent.client.instructions
 
     definitions = [tool.model_dump(by_alias=True, exclude_none=True, mode="json") for tool in listed.tools]
-    assert [tool.name for tool in listed.tools] == ["search_tools", "execute_code"]
+    assert [tool.name for tool in listed.tools] == [
+        "search_tools",
+        "execute_code",
+        "save_skill",
+        "find_skills",
+        "load_skill",
+    ]
     assert all(tool.annotations is not None for tool in listed.tools)
-    assert tokens.count(json.dumps(definitions)) + tokens.count(instructions or "") < 550
+    assert tokens.count(json.dumps(definitions, separators=(",", ":"))) + tokens.count(instructions or "") < 1_000
     assert "not the whole catalogue" in (instructions or "")
 
 
@@ -68,11 +74,11 @@ async def test_words_that_no_tool_contains_are_named(connect: Connect) -> None:
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_code_calls_tools_and_returns_only_its_value(connect: Connect, mode: str) -> None:
-    """Thousands of rows stay inside; the answer is sent once, with metadata beside it."""
+    """More than a thousand rows stay inside; the answer is sent once, with metadata beside it."""
     async with connect(mode=mode) as agent:
         result = await agent.execute(
             "from servers.expenses import list_expenses\n"
-            "rows = list_expenses()\n"
+            "rows = list_expenses(limit=1500)\n"
             "print(len(rows) > 1000)\n"
             "result = {'all_have_amounts': all(r['amount'] for r in rows), 'n': n}",
             context={"n": 3},
@@ -249,7 +255,7 @@ async def test_search_mode_calls_tools_by_name(connect: Connect) -> None:
     async with connect('[surface]\nmode = "search"\n') as agent:
         listed = await agent.client.list_tools()
         answer = await agent.call("call_tool", name="mcp__expenses__get_budget", arguments={"department": "Sales"})
-        big = await agent.call("call_tool", name="list_expenses", arguments={})
+        big = await agent.call("call_tool", name="list_expenses", arguments={"limit": 1500})
         unknown = await agent.call("call_tool", name="mcp__expenses__get_bugdet")
 
     assert [tool.name for tool in listed.tools] == ["search_tools", "call_tool"]

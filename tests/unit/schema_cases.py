@@ -1,10 +1,12 @@
-"""Schemas, changes of them and values that fit them, at random: what the tests of schema comparison draw from."""
+"""What the tests of schema comparison draw from: random schemas, changes and values, and schemas made to do harm."""
 
 import copy
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+TEXT = {"type": "string"}
+WHOLE = {"type": "integer"}
 NAMES = ("a", "b", "c", "kind")
 _FORMATS = ("date", "email")
 _PATTERNS = ("^a", "b$")
@@ -293,3 +295,74 @@ _CHANGES: tuple[Callable[[Drawn, dict[str, Any]], None], ...] = (
     _unwrap,
     _refer,
 )
+
+
+def an_object(properties: dict[str, Any], *required: str, **more: Any) -> dict[str, Any]:
+    """The schema of an object."""
+    return {"type": "object", "properties": properties, "required": list(required), **more}
+
+
+def _deep(depth: int, leaf: Any) -> dict[str, Any]:
+    for _ in range(depth):
+        leaf = an_object({"a": leaf})
+    return leaf
+
+
+def _doubled(depth: int, keyword: str, leaf: Any) -> dict[str, Any]:
+    for _ in range(depth):
+        leaf = {keyword: [{"anyOf": [leaf, {"type": "null"}]}, {"anyOf": [leaf, {"type": "boolean"}]}]}
+    return leaf
+
+
+def _mesh(size: int, **more: Any) -> dict[str, Any]:
+    """Definitions that all refer to two others."""
+    names = [f"d{number}" for number in range(size)]
+    definitions = {
+        name: an_object(
+            {"a": {"$ref": f"#/$defs/{names[(place * 7 + 1) % size]}"}, "b": {"$ref": "#/$defs/d0"}, **more}
+        )
+        for place, name in enumerate(names)
+    }
+    return {"$ref": "#/$defs/d0", "$defs": definitions}
+
+
+def _self_containing() -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object"}
+    schema["properties"] = {"a": schema}
+    return schema
+
+
+HOSTILE: dict[str, tuple[Any, Any]] = {
+    "deep": (_deep(5_000, TEXT), _deep(5_000, WHOLE)),
+    "allOf of anyOf, doubled": (_doubled(30, "allOf", TEXT), _doubled(30, "allOf", WHOLE)),
+    "oneOf of anyOf, doubled": (_doubled(30, "oneOf", TEXT), _doubled(31, "oneOf", TEXT)),
+    "a reference to itself": ({"$ref": "#"}, {"allOf": [{"$ref": "#"}, TEXT]}),
+    "alternatives that are itself": (
+        {"anyOf": [{"$ref": "#"}, TEXT]}, {"anyOf": [{"$ref": "#"}, {"$ref": "#"}, WHOLE]},
+    ),
+    "a mesh of references": (_mesh(1_000, c=TEXT), _mesh(1_000, c=WHOLE)),
+    "every key is the whole": (
+        an_object({f"k{number}": {"$ref": "#"} for number in range(2_000)}),
+        an_object({f"k{number}": {"$ref": "#"} for number in range(2_001)}, "k0"),
+    ),
+    "a long enumeration": ({"enum": list(range(20_000))}, {"anyOf": [{"enum": list(range(1, 20_000))}] * 20}),
+    "many alternatives": ({"oneOf": [TEXT] * 3_000}, {"oneOf": [{"minLength": number} for number in range(3_000)]}),
+    "too many parts": ({"enum": [[number] for number in range(100_000)]}, {"enum": [[]]}),
+    "an object in itself": (_self_containing(), an_object({"b": TEXT}, "b")),
+    "no schema at all": (None, ["x", 3]),
+    "words for schemas": ("string", {"type": "string"}),
+    "junk under every keyword": (
+        {
+            "properties": [1], "required": "x", "type": 5, "enum": {}, "anyOf": {"a": 1}, "items": 3, "$ref": 7,
+            "allOf": None,
+        },
+        {
+            "properties": [2], "required": {"x": 1}, "type": [[]], "enum": 3, "oneOf": [3, None], "items": [[]],
+            "$ref": [],
+            "minimum": None, "maxLength": {}, "multipleOf": 0, "patternProperties": [], "propertyNames": 3, "not": 5,
+            "const": [{}], "minItems": "x", "maximum": True, "exclusiveMaximum": "1", "additionalProperties": 4,
+            3: 4, None: 5,
+        },
+    ),
+    "huge numbers": ({"type": "integer", "minimum": 10**400}, {"exclusiveMinimum": 10**500, "multipleOf": 10**400}),
+}  # fmt: skip

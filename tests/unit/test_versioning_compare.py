@@ -1,5 +1,6 @@
 """What changed about a tool, how much its version rises, and which new name stands for an old one."""
 
+import itertools
 import random
 from typing import Any
 
@@ -8,19 +9,13 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.schema_cases import Drawn
-from tests.unit.test_versioning_schemas import HOSTILE
+from tests.unit.schema_cases import HOSTILE, TEXT, WHOLE, Drawn, an_object
 
 from toolyard.values import ToolAnnotations, ToolSpec
 from toolyard.versioning.changes import SURE, BreakingChange, Change, ChangeKind, Deprecation, Severity
 from toolyard.versioning.compare import compare, find_renamed
 
-TEXT = {"type": "string"}
-WHOLE = {"type": "integer"}
-
-
-def _object(properties: dict[str, Any], *required: str, **more: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(required), **more}
+NUMBERS = itertools.count()
 
 
 def _said(schema: dict[str, Any], description: str) -> dict[str, Any]:
@@ -28,8 +23,7 @@ def _said(schema: dict[str, Any], description: str) -> dict[str, Any]:
 
 
 def _tool(input_schema: Any = None, *, name: str = "list_expenses", **more: Any) -> ToolSpec:
-    schema = _object({}) if input_schema is None else input_schema
-    digest = str(hash((repr(schema)[:10_000], repr(more)[:10_000])))
+    schema = an_object({}) if input_schema is None else input_schema
     return ToolSpec(
         upstream="office",
         name=name,
@@ -37,7 +31,7 @@ def _tool(input_schema: Any = None, *, name: str = "list_expenses", **more: Any)
         module="office",
         function=name,
         input_schema=schema,
-        digest=digest,
+        digest=str(next(NUMBERS)),
         **more,
     )
 
@@ -46,43 +40,62 @@ def _kinds(before: ToolSpec, after: ToolSpec, **more: Any) -> list[tuple[ChangeK
     return [(change.kind, change.field, change.severity) for change in compare(before, after, **more).changes]
 
 
+DAY = _said(TEXT, "First day of the range.")
+PART = {"$ref": "#/$defs/P"}
+PARTS = an_object({"one": {"anyOf": [PART, {"type": "null"}]}, "two": PART})
 INPUTS: list[tuple[dict[str, Any], dict[str, Any], list[tuple[ChangeKind, str, Severity]]]] = [
-    (_object({"a": TEXT}), _object({"a": TEXT}), []),
-    (_object({"a": TEXT}), _object({"a": _said(TEXT, "Which one.")}), [("text", "a", "patch")]),
-    (_object({"a": TEXT}), _object({"a": TEXT, "b": TEXT}), [("parameter_added", "b", "minor")]),
-    (_object({"a": TEXT}), _object({"a": TEXT, "b": TEXT}, "b"), [("parameter_added", "b", "major"), ("parameter_moved", "", "minor")]),
-    (_object({"a": TEXT, "b": TEXT}), _object({"a": TEXT}), [("parameter_removed", "b", "major")]),
-    (_object({"a": TEXT}), _object({"a": WHOLE}), [("parameter_retyped", "a", "major")]),
-    (_object({"a": TEXT}), _object({"a": TEXT}, "a"), [("parameter_required", "a", "major")]),
-    (_object({"a": TEXT}, "a"), _object({"a": TEXT}), [("parameter_optional", "a", "minor")]),
-    (_object({"a": WHOLE}), _object({"a": {"type": "number"}}), [("parameter_widened", "a", "minor")]),
-    (_object({"a": {"enum": ["x", "y"]}}), _object({"a": {"enum": ["x"]}}), [("parameter_narrowed", "a", "major")]),
-    (_object({"a": {**WHOLE, "default": 1}}), _object({"a": {**WHOLE, "default": 2}}), [("default_changed", "a", "minor")]),
-    (_object({"a": TEXT, "b": TEXT}), _object({"b": TEXT, "a": TEXT}), [("parameter_moved", "", "minor")]),
-    (_object({"a": TEXT}), _object({"a": TEXT}, additionalProperties=False), [("parameter_narrowed", "", "patch")]),
-    (_object({"a": TEXT}, additionalProperties=True), _object({"a": TEXT}, additionalProperties=False), [("parameter_narrowed", "", "major")]),
+    (an_object({"a": TEXT}), an_object({"a": TEXT}), []),
+    (an_object({"a": TEXT}), an_object({"a": _said(TEXT, "Which one.")}), [("text", "a", "patch")]),
+    (an_object({"a": TEXT}), an_object({"a": TEXT, "b": TEXT}), [("parameter_added", "b", "minor")]),
+    (
+        an_object({"a": TEXT}),
+        an_object({"a": TEXT, "b": TEXT}, "b"),
+        [("parameter_added", "b", "major"), ("parameter_moved", "", "minor")],
+    ),
+    (an_object({"a": TEXT, "b": TEXT}), an_object({"a": TEXT}), [("parameter_removed", "b", "major")]),
+    (an_object({"a": TEXT}), an_object({"a": WHOLE}), [("parameter_retyped", "a", "major")]),
+    (an_object({"a": TEXT}), an_object({"a": TEXT}, "a"), [("parameter_required", "a", "major")]),
+    (an_object({"a": TEXT}, "a"), an_object({"a": TEXT}), [("parameter_optional", "a", "minor")]),
+    (an_object({"a": WHOLE}), an_object({"a": {"type": "number"}}), [("parameter_widened", "a", "minor")]),
+    (an_object({"a": {"enum": ["x", "y"]}}), an_object({"a": {"enum": ["x"]}}), [("parameter_narrowed", "a", "major")]),
+    (
+        an_object({"a": {**WHOLE, "default": 1}}),
+        an_object({"a": {**WHOLE, "default": 2}}),
+        [("default_changed", "a", "minor")],
+    ),
+    (an_object({"a": TEXT, "b": TEXT}), an_object({"b": TEXT, "a": TEXT}), [("parameter_moved", "", "minor")]),
+    (an_object({"a": TEXT}), an_object({"a": TEXT}, additionalProperties=False), [("parameter_narrowed", "", "patch")]),
+    (
+        an_object({"a": TEXT}, additionalProperties=True),
+        an_object({"a": TEXT}, additionalProperties=False),
+        [("parameter_narrowed", "", "major")],
+    ),
     ({"properties": {"a": TEXT}}, {"properties": {"a": WHOLE}}, [("parameter_retyped", "a", "major")]),
     (
-        _object({"filter": _object({"tags": {"type": "array", "items": _object({"name": TEXT})}})}),
-        _object({"filter": _object({"tags": {"type": "array", "items": _object({"name": WHOLE})}})}),
+        an_object({"filter": an_object({"tags": {"type": "array", "items": an_object({"name": TEXT})}})}),
+        an_object({"filter": an_object({"tags": {"type": "array", "items": an_object({"name": WHOLE})}})}),
         [("parameter_retyped", "filter.tags[].name", "major")],
     ),
     (
-        _object({"labels": {"type": "object", "additionalProperties": TEXT}}),
-        _object({"labels": {"type": "object", "additionalProperties": WHOLE}}),
+        an_object({"labels": {"type": "object", "additionalProperties": TEXT}}),
+        an_object({"labels": {"type": "object", "additionalProperties": WHOLE}}),
         [("parameter_retyped", "labels{}", "major")],
     ),
     (
-        _object({"one": {"anyOf": [{"$ref": "#/$defs/P"}, {"type": "null"}]}, "two": {"$ref": "#/$defs/P"}}, **{"$defs": {"P": _object({"x": TEXT})}}),
-        _object({"one": {"anyOf": [{"$ref": "#/$defs/P"}, {"type": "null"}]}, "two": {"$ref": "#/$defs/P"}}, **{"$defs": {"P": _object({"x": WHOLE})}}),
+        {**PARTS, "$defs": {"P": an_object({"x": TEXT})}},
+        {**PARTS, "$defs": {"P": an_object({"x": WHOLE})}},
         [("parameter_retyped", "one.x", "major"), ("parameter_retyped", "two.x", "major")],
     ),
     (
-        _object({"a": _object({"b": TEXT})}),
-        _object({"a": {**_object({"b": TEXT}), "type": ["object", "null"], "minProperties": 1}}),
+        an_object({"a": an_object({"b": TEXT})}),
+        an_object({"a": {**an_object({"b": TEXT}), "type": ["object", "null"], "minProperties": 1}}),
         [("parameter_widened", "a", "minor"), ("parameter_narrowed", "a", "major")],
     ),
-    (_object({"a": {"type": "object"}}), _object({"a": _object({"b": TEXT})}), [("parameter_narrowed", "a.b", "major")]),
+    (
+        an_object({"a": {"type": "object"}}),
+        an_object({"a": an_object({"b": TEXT})}),
+        [("parameter_narrowed", "a.b", "major")],
+    ),
 ]  # fmt: skip
 
 
@@ -95,24 +108,28 @@ def test_a_changed_input_schema_is_named_field_by_field(
 
 
 OUTPUTS: list[tuple[dict[str, Any] | None, dict[str, Any] | None, list[tuple[ChangeKind, str, Severity]]]] = [
-    (None, _object({"a": TEXT}), [("output_declared", "", "minor")]),
-    (_object({"a": TEXT}), None, [("output_undeclared", "", "major")]),
-    (_object({"a": TEXT}), _object({"a": TEXT, "b": TEXT}), [("output_added", "b", "minor")]),
+    (None, an_object({"a": TEXT}), [("output_declared", "", "minor")]),
+    (an_object({"a": TEXT}), None, [("output_undeclared", "", "major")]),
+    (an_object({"a": TEXT}), an_object({"a": TEXT, "b": TEXT}), [("output_added", "b", "minor")]),
     (
-        _object({"a": TEXT}, additionalProperties=False),
-        _object({"a": TEXT, "b": TEXT}, additionalProperties=False),
+        an_object({"a": TEXT}, additionalProperties=False),
+        an_object({"a": TEXT, "b": TEXT}, additionalProperties=False),
         [("output_added", "b", "minor")],
     ),
-    (_object({"a": TEXT, "b": WHOLE}), _object({"a": TEXT}), [("output_removed", "b", "major")]),
-    (_object({"a": TEXT}), _object({"a": WHOLE}), [("output_retyped", "a", "major")]),
-    (_object({"a": TEXT}, "a"), _object({"a": TEXT}), [("output_optional", "a", "major")]),
-    (_object({"a": TEXT}), _object({"a": TEXT}, "a"), [("output_required", "a", "minor")]),
-    (_object({"a": WHOLE}), _object({"a": {"type": "number"}}), [("output_widened", "a", "major")]),
-    (_object({"a": {"enum": ["x", "y"]}}), _object({"a": {"enum": ["x"]}}), [("output_narrowed", "a", "minor")]),
-    (_object({"a": {"pattern": "a", **TEXT}}), _object({"a": {"pattern": "b", **TEXT}}), [("output_unknown", "a", "major")]),
+    (an_object({"a": TEXT, "b": WHOLE}), an_object({"a": TEXT}), [("output_removed", "b", "major")]),
+    (an_object({"a": TEXT}), an_object({"a": WHOLE}), [("output_retyped", "a", "major")]),
+    (an_object({"a": TEXT}, "a"), an_object({"a": TEXT}), [("output_optional", "a", "major")]),
+    (an_object({"a": TEXT}), an_object({"a": TEXT}, "a"), [("output_required", "a", "minor")]),
+    (an_object({"a": WHOLE}), an_object({"a": {"type": "number"}}), [("output_widened", "a", "major")]),
+    (an_object({"a": {"enum": ["x", "y"]}}), an_object({"a": {"enum": ["x"]}}), [("output_narrowed", "a", "minor")]),
     (
-        _object({"result": {"type": "array", "items": _object({"a": TEXT}, "a")}}),
-        _object({"result": {"type": "array", "items": _object({"a": TEXT})}}),
+        an_object({"a": {"pattern": "a", **TEXT}}),
+        an_object({"a": {"pattern": "b", **TEXT}}),
+        [("output_unknown", "a", "major")],
+    ),
+    (
+        an_object({"result": {"type": "array", "items": an_object({"a": TEXT}, "a")}}),
+        an_object({"result": {"type": "array", "items": an_object({"a": TEXT})}}),
         [("output_optional", "[].a", "major")],
     ),
 ]  # fmt: skip
@@ -128,8 +145,8 @@ def test_a_changed_output_schema_is_named_field_by_field(
 
 def test_learned_shapes_stand_in_for_undeclared_ones_and_promise_less() -> None:
     """That an answer is more than was seen breaks nothing; that what was always seen is gone does."""
-    before = _object({"id": WHOLE, "name": TEXT, "note": TEXT}, "id", "name")
-    after = _object({"id": {"type": "number"}}, "id")
+    before = an_object({"id": WHOLE, "name": TEXT, "note": TEXT}, "id", "name")
+    after = an_object({"id": {"type": "number"}}, "id")
     learned = {"output_before": before, "output_after": after}
 
     assert _kinds(_tool(), _tool(), **learned) == [
@@ -163,9 +180,9 @@ def test_texts_names_and_effects_of_the_tool_itself() -> None:
 def test_the_bump_is_the_highest_and_breaking_changes_come_with_advice() -> None:
     """`breaking` is a view of the major changes."""
     comparison = compare(
-        _tool(_object({"start": _said(TEXT, "First day of the range."), "limit": TEXT}), output_schema=_object({"n": TEXT}, "n")),
-        _tool(_object({"since": _said(TEXT, "First day of the range."), "limit": WHOLE}), output_schema=_object({"n": TEXT})),
-    )  # fmt: skip
+        _tool(an_object({"start": DAY, "limit": TEXT}), output_schema=an_object({"n": TEXT}, "n")),
+        _tool(an_object({"since": DAY, "limit": WHOLE}), output_schema=an_object({"n": TEXT})),
+    )
 
     assert comparison.bump == "major"
     assert comparison.breaking == (
@@ -195,9 +212,9 @@ def test_the_bump_is_the_highest_and_breaking_changes_come_with_advice() -> None
 
 def test_new_announcements_of_an_end_are_deprecations() -> None:
     """By a sentence in a description, or by a flag; one that stood there before is no news."""
-    before = _tool(_object({"a": TEXT, "b": TEXT, "c": _said(TEXT, "Deprecated.")}), description="Reads a file.")
+    before = _tool(an_object({"a": TEXT, "b": TEXT, "c": _said(TEXT, "Deprecated.")}), description="Reads a file.")
     after = _tool(
-        _object(
+        an_object(
             {
                 "a": _said(
                     TEXT, "A path. Deprecated since 2.1, use `path` instead. It will be removed in version 3.0."
@@ -225,7 +242,7 @@ def test_new_announcements_of_an_end_are_deprecations() -> None:
 
 
 def _renamed(old: dict[str, Any], new: dict[str, Any], **more: Any) -> list[tuple[str, str, bool]]:
-    changes = compare(_tool(_object(old, **more)), _tool(_object(new, **more))).changes
+    changes = compare(_tool(an_object(old, **more)), _tool(an_object(new, **more))).changes
     return [
         (change.field, change.replacement.name, change.replacement.confidence >= SURE)
         for change in changes
@@ -233,7 +250,6 @@ def _renamed(old: dict[str, Any], new: dict[str, Any], **more: Any) -> list[tupl
     ]
 
 
-DAY = _said(TEXT, "First day of the range.")
 SURE_RENAMES = [
     ({"start": DAY}, {"since": DAY}),
     ({"startDate": TEXT}, {"start_date": TEXT}),
@@ -254,7 +270,7 @@ def test_the_same_schema_with_the_same_description_or_words_is_surely_the_same_f
 ) -> None:
     """Of parameters and of fields of the answer."""
     found = _renamed(old, new)
-    changes = compare(_tool(output_schema=_object(old)), _tool(output_schema=_object(new))).changes
+    changes = compare(_tool(output_schema=an_object(old)), _tool(output_schema=an_object(new))).changes
 
     assert [sure for *_, sure in found] == [True] * len(old)
     assert [(change.kind, change.field) for change in changes if change.replacement] == [
@@ -271,9 +287,9 @@ def test_the_same_schema_with_the_same_description_or_words_is_surely_the_same_f
         ({"userId": WHOLE}, {"user_id": TEXT}),
         ({"start": _said(TEXT, "A day of the range.")}, {"end": _said(TEXT, "A day of the range.")}),
         ({"min_size": WHOLE}, {"max_size": WHOLE}),
-        ({"include_drafts": _said(TEXT, "What to do about drafts.")}, {"exclude_drafts": _said(TEXT, "What to do about drafts.")}),
-        ({"timeout": _said(WHOLE, "How long to wait for it.")}, {"timeout_ms": _said(WHOLE, "How long to wait for it.")}),
-        ({"delay": _said(WHOLE, "How long to wait, in seconds.")}, {"wait": _said(WHOLE, "How long to wait, in milliseconds.")}),
+        ({"include_drafts": _said(TEXT, "About the drafts.")}, {"exclude_drafts": _said(TEXT, "About the drafts.")}),
+        ({"timeout": _said(WHOLE, "How long to wait.")}, {"timeout_ms": _said(WHOLE, "How long to wait.")}),
+        ({"delay": _said(WHOLE, "To wait, in seconds.")}, {"pause": _said(WHOLE, "To wait, in milliseconds.")}),
         ({"line1": _said(TEXT, "A line of the address.")}, {"line2": _said(TEXT, "A line of the address.")}),
         ({"user": TEXT}, {"username": TEXT}),
         ({"tag": TEXT}, {"tags": TEXT}),
@@ -289,7 +305,7 @@ def test_a_doubtful_replacement_is_never_sure(old: dict[str, Any], new: dict[str
 def test_two_close_candidates_are_none() -> None:
     """Which of them it is, only a person knows."""
     assert _renamed({"id": DAY}, {"user_id": DAY, "team_id": DAY}) == []
-    assert _kinds(_tool(_object({"id": TEXT})), _tool(_object({"user_id": TEXT, "team_id": TEXT}))) == [
+    assert _kinds(_tool(an_object({"id": TEXT})), _tool(an_object({"user_id": TEXT, "team_id": TEXT}))) == [
         ("parameter_removed", "id", "major"),
         ("parameter_added", "user_id", "minor"),
         ("parameter_added", "team_id", "minor"),
@@ -298,26 +314,27 @@ def test_two_close_candidates_are_none() -> None:
 
 def test_a_rename_that_demands_more_is_not_sure() -> None:
     """An optional parameter that is required under its new name; a field that may be missing under its new one."""
-    optional, required = _object({"startDate": TEXT}), _object({"start_date": TEXT}, "start_date")
-    tools = [compare(_tool(optional), _tool(required)), compare(_tool(output_schema=_object({"startDate": TEXT}, "startDate")), _tool(output_schema=_object({"start_date": TEXT})))]  # fmt: skip  # noqa: E501
+    optional, required = an_object({"startDate": TEXT}), an_object({"start_date": TEXT}, "start_date")
+    always, seldom = an_object({"startDate": TEXT}, "startDate"), an_object({"start_date": TEXT})
+    calls = compare(_tool(optional), _tool(required))
+    answers = compare(_tool(output_schema=always), _tool(output_schema=seldom))
 
     assert [
         (change.kind, change.replacement.confidence >= SURE)
-        for comparison in tools
-        for change in comparison.changes
+        for change in (*calls.changes, *answers.changes)
         if change.replacement is not None
     ] == [("parameter_renamed", False), ("output_renamed", False)]
 
 
 def test_a_tool_under_a_new_name_is_recognised() -> None:
     """By its parameters and its description or the words of its name; the texts of parameters do not count."""
-    shape = _object({"user": TEXT, "limit": WHOLE}, "user")
+    shape = an_object({"user": TEXT, "limit": WHOLE}, "user")
     said = "Lists the expenses of one person in a range of days."
-    gone = [_tool(shape, name="list_expenses", description=said), _tool(_object({}), name="getStatus")]
+    gone = [_tool(shape, name="list_expenses", description=said), _tool(an_object({}), name="getStatus")]
     came = [
-        _tool(_object({"user": _said(TEXT, "Who.")}), name="expenses_v2", description="Sums up expenses."),
-        _tool(_object({}), name="get_status"),
-        _tool(_object({"user": _said(TEXT, "Who."), "limit": WHOLE}, "user"), name="find_costs", description=said),
+        _tool(an_object({"user": _said(TEXT, "Who.")}), name="expenses_v2", description="Sums up expenses."),
+        _tool(an_object({}), name="get_status"),
+        _tool(an_object({"user": _said(TEXT, "Who."), "limit": WHOLE}, "user"), name="find_costs", description=said),
     ]
 
     found = find_renamed(gone, came)
@@ -330,7 +347,7 @@ def test_a_tool_under_a_new_name_is_recognised() -> None:
 
 def test_a_tool_that_only_looks_alike_is_not_the_same() -> None:
     """Other verbs, other effects, a description that others share, another upstream, or two of a kind."""
-    shape = _object({"id": TEXT}, "id")
+    shape = an_object({"id": TEXT}, "id")
     said = "Works on one expense report of the person who is signed in."
     gone = _tool(shape, name="get_report", description=said)
     deleted = _tool(shape, name="delete_report", description=said)
@@ -339,8 +356,7 @@ def test_a_tool_that_only_looks_alike_is_not_the_same() -> None:
     other = msgspec.structs.replace(fetched, upstream="elsewhere")
 
     def sure(*came: ToolSpec, kept: tuple[ToolSpec, ...] = ()) -> list[str]:
-        found = find_renamed([gone], came, kept=kept)
-        return [new.name for _, new, guess in found if guess.confidence >= SURE]
+        return [new.name for _, new, _ in find_renamed([gone], came, kept=kept)]
 
     assert sure(fetched) == ["fetch_report"]
     assert sure(deleted) == []
@@ -348,16 +364,16 @@ def test_a_tool_that_only_looks_alike_is_not_the_same() -> None:
     assert sure(other) == []
     assert sure(fetched, msgspec.structs.replace(fetched, name="retrieve_report")) == []
     assert sure(_tool(shape, name="report", description=said), kept=(deleted,)) == []
-    assert sure(_tool(_object({"id": WHOLE}, "id"), name="fetch_report", description=said)) == []
+    assert sure(_tool(an_object({"id": WHOLE}, "id"), name="fetch_report", description=said)) == []
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(st.integers(0, 2**32))
 def test_a_change_that_is_not_major_breaks_no_call_and_no_reader(seed: int) -> None:
     """Values for the old input fit the new one, and values of the new output fit the old one."""
     drawn = Drawn(random.Random(seed))
-    before = _object({"p": drawn.make()}, "p")
-    after = _object({"p": drawn.change(before["properties"]["p"])}, "p")
+    before = an_object({"p": drawn.make()}, "p")
+    after = an_object({"p": drawn.change(before["properties"]["p"])}, "p")
     for schema in (before, after):
         schema["$defs"] = schema["properties"]["p"].pop("$defs")
     for left, right, comparison in (
@@ -378,7 +394,7 @@ def test_a_hostile_definition_is_compared_in_bounded_work(name: str) -> None:
     before, after = HOSTILE[name]
     one, other = _tool(before, output_schema=after), _tool(after, output_schema=before)
 
-    comparison = compare(msgspec.structs.replace(one, digest="1"), msgspec.structs.replace(other, digest="2"))
+    comparison = compare(one, other)
 
     assert comparison.bump == "major"
     assert len(comparison.changes) <= 2_002
@@ -392,7 +408,7 @@ def test_many_parameters_with_long_texts_are_compared_in_bounded_work() -> None:
         for letter in ("k", "j")
     )
 
-    kinds = [change.kind for change in compare(_tool(_object(old)), _tool(_object(new))).changes]
+    kinds = [change.kind for change in compare(_tool(an_object(old)), _tool(an_object(new))).changes]
 
     assert (kinds.count("parameter_removed"), kinds.count("parameter_added")) == (200, 200)
 
@@ -406,6 +422,6 @@ def test_equal_definitions_have_no_changes() -> None:
 
 def test_a_change_can_be_stored() -> None:
     """As JSON, and read again."""
-    comparison = compare(_tool(_object({"startDate": TEXT})), _tool(_object({"start_date": TEXT})))
+    comparison = compare(_tool(an_object({"startDate": TEXT})), _tool(an_object({"start_date": TEXT})))
 
     assert msgspec.json.decode(msgspec.json.encode(comparison.changes), type=tuple[Change, ...]) == comparison.changes

@@ -160,6 +160,13 @@ def test_a_hostile_answer_has_a_small_shape(name: str) -> None:
     assert len(msgspec.json.encode(shape.to_schema())) < 100_000
 
 
+def test_nothing_is_said_of_what_was_given_up() -> None:
+    """Not even by an answer that comes later: of the earlier ones it is not known."""
+    shape = add(Shape(count=1, kinds={"object": 1}, cut=True), {"a": 1})
+
+    assert shape.to_schema() == {"type": "object"}
+
+
 def test_many_different_answers_have_a_small_shape() -> None:
     """Over time too: what is deepest is given up first, and what is given up is not guessed."""
     source, shape = random.Random(5), Shape()

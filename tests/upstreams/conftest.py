@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from tests import warm
 
 from toolyard.broker.upstream import Upstream
 from toolyard.values import UpstreamConfig
@@ -38,12 +39,16 @@ def connect() -> Callable[..., AbstractAsyncContextManager[Upstream]]:
 
 @pytest.fixture
 def child() -> Callable[..., dict[str, Any]]:
-    """The config fields of a child: the tool server, or a scenario of the raw server."""
+    """The config fields of a child: the tool server, or a scenario of the raw server.
 
-    def child(scenario: str | None = None, *arguments: str, **fields: Any) -> dict[str, Any]:
+    The tool server is slow to import and so starts warm, unless it is to be a process `alone`.
+    """
+
+    def child(scenario: str | None = None, *arguments: str, alone: bool = False, **fields: Any) -> dict[str, Any]:
         script = ("tool_server.py",) if scenario is None else ("raw_server.py", scenario, *arguments)
-        args = (str(FOLDER / script[0]), *script[1:])
-        return {"transport": "stdio", "command": sys.executable, "args": args, **fields}
+        own = (str(FOLDER / script[0]), *script[1:])
+        command, *args = warm.python(*own) if scenario is None and not alone else (sys.executable, *own)
+        return {"transport": "stdio", "command": command, "args": tuple(args), **fields}
 
     return child
 

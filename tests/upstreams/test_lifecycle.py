@@ -218,7 +218,7 @@ async def test_close_leaves_no_process_task_or_descriptor(connect: Connect, chil
     """Not even of a server whose descendant ignores the end and holds its pipes."""
     before = (_descendants(os.getpid()), _open_descriptors(), len(asyncio.all_tasks()))
     for scenario in (None, "Raw", "Family"):
-        async with connect(**child(scenario)) as upstream:
+        async with connect(**child(scenario, alone=True)) as upstream:
             if scenario == "Family":
                 pid = (await upstream.call("echo", {})).value["pid"]
             else:

@@ -56,7 +56,8 @@ def _import_all() -> None:
         importlib.import_module(name)
     commands = importlib.import_module("toolyard.cli")
     for name in commands._COMMANDS:
-        importlib.import_module(f"toolyard.cli.{name}")
+        importlib.import_module(f"toolyard.cli.{name.replace('-', '_')}")
+    importlib.import_module("toolyard.metrics.tokens").load()
     for name in [name for name in sys.modules if name.startswith(("toolyard.cli", "toolyard.examples"))]:
         del sys.modules[name]
     for name in ("cli", "examples"):
@@ -170,8 +171,7 @@ def _stream(fd: int, encoding: str, errors: str) -> io.TextIOWrapper:
     raw = io.FileIO(fd, "w" if fd else "r")
     buffer: Any = io.BufferedReader(raw) if fd == 0 else raw if unbuffered else io.BufferedWriter(raw)
     lines = not unbuffered and (fd == 2 or (fd == 1 and os.isatty(fd)))
-    newline = "\n" if fd else None
-    stream = io.TextIOWrapper(buffer, encoding, errors, newline, line_buffering=lines, write_through=unbuffered)
+    stream = io.TextIOWrapper(buffer, encoding, errors, "\n", line_buffering=lines, write_through=unbuffered)
     vars(raw)["name"] = ("<stdin>", "<stdout>", "<stderr>")[fd]
     vars(stream)["mode"] = "w" if fd else "r"
     return stream
@@ -180,19 +180,20 @@ def _stream(fd: int, encoding: str, errors: str) -> io.TextIOWrapper:
 def _run(arguments: list[str]) -> None:
     """As `python` does with the same arguments."""
     sys.orig_argv = [sys.executable, *arguments]
-    if arguments[0] == "-m":
-        sys.argv = arguments[1:]
-        sys.path[0] = os.getcwd()
-        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
-    elif arguments[0] == "-c":
-        sys.argv = ["-c", *arguments[2:]]
-        sys.path[0] = ""
+    del sys.path[0]  # our own folder
+    imports_from_here = arguments[0] != "-P"
+    kind, *rest = arguments if imports_from_here else arguments[1:]
+    sys.argv = rest if kind == "-m" else ["-c", *rest[1:]] if kind == "-c" else [kind, *rest]
+    if imports_from_here:
+        here = {"-m": os.getcwd(), "-c": ""}
+        sys.path.insert(0, here[kind] if kind in here else os.path.dirname(os.path.abspath(kind)))
+    if kind == "-m":
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+    elif kind == "-c":
         program = sys.modules["__main__"] = types.ModuleType("__main__")
-        exec(compile(arguments[1], "<string>", "exec"), vars(program))
+        exec(compile(rest[0], "<string>", "exec"), vars(program))
     else:
-        sys.argv = arguments
-        sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))
-        runpy.run_path(arguments[0], run_name="__main__")
+        runpy.run_path(kind, run_name="__main__")
 
 
 if __name__ == "__main__":

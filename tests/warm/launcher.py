@@ -1,6 +1,6 @@
 """Stands for a Python program that `forks.py` runs: hands over what it was started with and signals, ends as it does.
 
-`python -I -S launcher.py SOCKET [-m MODULE | -c CODE | SCRIPT] [ARGUMENT]...`. Whatever a fork cannot imitate (other
+`python -I -S launcher.py SOCKET [-P] [-m MODULE | -c CODE | SCRIPT] [ARGUMENT]...`. What a fork cannot imitate (other
 settings of the interpreter, a closed stream, a message too large to send) is started the usual way instead.
 """
 
@@ -52,8 +52,9 @@ def main() -> None:
 
 
 def _can_be_forked(arguments: list[str]) -> bool:
+    kind = arguments[1] if arguments[0] == "-P" else arguments[0]
     return (
-        (arguments[0] in ("-m", "-c") or not arguments[0].startswith("-"))
+        (kind in ("-m", "-c") or not kind.startswith("-"))
         and not any(name.startswith("PYTHON") and name not in _HONOURED for name in os.environ)
         and None not in (sys.stdin, sys.stdout, sys.stderr)
         and sys.getfilesystemencoding() == "utf-8"

@@ -124,6 +124,32 @@ def privacy(data: Path | None, rounds: int, as_json: bool) -> None:
         show_path(path)
 
 
+@bench.command()
+@click.option(
+    "--tools",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Tools to change and to write code for, one JSON object a line with server, name and inputSchema.",
+)
+@click.option("--rounds", default=20, show_default=True, type=click.IntRange(1, 1_000), help="Samples of each kind.")
+@click.option(
+    "--cases", default=1_500, show_default=True, type=click.IntRange(1, 100_000), help="Migrations that are tried."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def skills(tools: Path | None, rounds: int, cases: int, as_json: bool) -> None:
+    """The cost of skills, and how well they survive changes to the tools they call."""
+    from toolyard.cli.bench_migration import measure_migration, show_migration  # noqa: PLC0415
+    from toolyard.cli.bench_skills import PROMISES, measure_skills, read_specs, show_skills  # noqa: PLC0415
+
+    migration = measure_migration(run_to_end(read_specs(tools)), cases=cases)  # runs code: not within an event loop
+    figures = {**run_to_end(measure_skills(rounds)), **migration, "promises": PROMISES}
+    if as_json:
+        click.echo(msgspec.json.encode(figures).decode())
+    else:
+        show_migration(figures)
+        show_skills(figures)
+
+
 def _show(figures: dict[str, Any], *, as_json: bool) -> None:
     """Samples, then each figure beside what is promised of it."""
     if as_json:

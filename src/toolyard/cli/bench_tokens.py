@@ -26,7 +26,16 @@ from toolyard.testing import FakeUpstream
 from toolyard.values import Definition, ToolAnnotations, ToolSpec
 from toolyard.yard import Yard, open_yard
 
-__all__ = ("PROMISES", "definition_tokens", "json_tokens", "measure", "show", "text_of")
+__all__ = (
+    "PROMISES",
+    "definition_tokens",
+    "fake_servers",
+    "json_tokens",
+    "measure",
+    "read_tools",
+    "show",
+    "text_of",
+)
 
 PROMISES = {
     "surface_tokens": "at most 1,000",
@@ -51,7 +60,7 @@ _FORM = "Give one JSON object a line with server, name and inputSchema."
 
 async def measure(file: Path | None) -> dict[str, Any]:
     """Every figure of `toolyard bench tokens`, for the servers of a file or else for the example servers."""
-    fakes = {} if file is None else _fake_servers(_read_tools(file))
+    fakes = {} if file is None else fake_servers(read_tools(file))
     with tempfile.TemporaryDirectory(prefix="toolyard-bench-") as folder:
         place = Path(folder)
         (place / "files").mkdir()
@@ -176,7 +185,7 @@ class _Line(msgspec.Struct, rename={"input_schema": "inputSchema", "output_schem
     output_schema: dict[str, Any] | None = None
 
 
-def _read_tools(file: Path) -> list[_Line]:
+def read_tools(file: Path) -> list[_Line]:
     """The tools of a file with one JSON object a line, as `tools/list` gives them and with their `server`."""
     found = []
     for number, line in enumerate(file.read_bytes().splitlines(), 1):
@@ -190,7 +199,7 @@ def _read_tools(file: Path) -> list[_Line]:
     return found
 
 
-def _fake_servers(lines: list[_Line]) -> dict[str, FakeUpstream]:
+def fake_servers(lines: list[_Line]) -> dict[str, FakeUpstream]:
     """Servers with these definitions. Nobody calls their tools."""
     servers: dict[str, FakeUpstream] = {}
     for line in lines:

@@ -39,7 +39,7 @@ from toolyard.skills.record import parse_duration
 from toolyard.skills.shelf import principal_of
 from toolyard.values import SHARED
 from toolyard.yard import ExecuteRequest, Yard
-from toolyard.yard.skills import TestedSkill
+from toolyard.yard.skill_values import TestedSkill
 
 __all__ = ("skills",)
 

@@ -22,7 +22,7 @@ from toolyard.skills.reading import signature_of
 from toolyard.skills.signing import SigningKey
 from toolyard.values import AuditEntry, Skill, ToolSpec
 from toolyard.yard import Yard
-from toolyard.yard.skills import SavedSkill, SaveSkill, SkillSource
+from toolyard.yard.skill_values import SavedSkill, SaveSkill, SkillSource
 
 __all__ = ("export", "import_", "market")
 
@@ -195,8 +195,10 @@ async def _add_all(yard: Yard, found: Sequence[ImportedSkill], origin: str, name
     """Keep all skills, or none: what was kept before one that is refused is deleted again."""
     kept: dict[str, SavedSkill] = {}
     fresh: list[Skill] = []
+    name = ""
     try:
         for each in _in_order(found):
+            name = each.name
             known = [old.version for old in await yard.skills.shelf.history(namespace, each.name)]
             request = SaveSkill(
                 name=each.name,
@@ -215,7 +217,7 @@ async def _add_all(yard: Yard, found: Sequence[ImportedSkill], origin: str, name
         for skill in fresh:
             await yard.skills.delete(namespace, skill.name, skill.version, principal="local")
         if isinstance(error, InvalidRequest):
-            raise InvalidSkill(f"{each.name}: {error} Nothing was imported.") from None
+            raise InvalidSkill(f"{name}: {error} Nothing was imported.") from None
         raise
     return [kept[each.folder] for each in found]
 

@@ -21,12 +21,12 @@ from toolyard.cli.skills_yard import (
     skill_data,
     with_yard,
 )
-from toolyard.cli.terminal import errors, plain, screen
+from toolyard.cli.terminal import errors, plain, screen, visible
 from toolyard.errors import InvalidRequest
 from toolyard.values import Skill
 from toolyard.versioning.semver import matches
 from toolyard.yard import Yard
-from toolyard.yard.skills import SavedSkill, SaveSkill
+from toolyard.yard.skill_values import SavedSkill, SaveSkill
 
 __all__ = ("approve", "delete", "restore", "save", "share")
 
@@ -83,16 +83,29 @@ def save(
 @click.command()
 @click.argument("name")
 @NAMESPACE
+@YES
 @CONFIG
 @JSON
-def approve(*, name: str, namespace: str | None, config: Path | None, as_json: bool) -> int:
-    """Make a draft or an imported skill an active one, after you have read it: NAME or NAME@1.2."""
+def approve(*, name: str, namespace: str | None, yes: bool, config: Path | None, as_json: bool) -> int:
+    """Make a draft or an imported skill an active one, after you have read it: NAME@1.2.0.
+
+    Without a version it asks about the newest: somebody may have saved another one since you looked.
+    """
+    loaded = load(config)
+    if "@" not in name:
+        newest = with_yard(loaded, lambda yard: find_skill(yard, name, namespace), doing="Looking for it")
+        if yes:
+            raise InvalidRequest(f"Say which version you have read: toolyard skills approve {name}@{newest.version}")
+        told = f"{newest.namespace}/{newest.name} {newest.version} by {newest.author}, sha256 {newest.digest[:12]}"
+        if not click.confirm(f"Approve {visible(told)}?", err=True):
+            return 1
+        name, namespace = f"{newest.name}@{newest.version}", newest.namespace
 
     async def work(yard: Yard) -> Skill:
         skill = await find_skill(yard, name, namespace)
         return await yard.skills.approve(skill.namespace, skill.name, skill.version, principal="local")
 
-    skill = with_yard(config, work, doing="Replaying its examples", with_sandbox=True)
+    skill = with_yard(loaded, work, doing="Replaying its examples", with_sandbox=True)
     passed = sum(example.passed for example in skill.examples)
     told = f"{passed} of {count(len(skill.examples), 'example')} passed" if skill.examples else "it has no example"
     _tell(skill, f"is active; {told}", as_json=as_json)

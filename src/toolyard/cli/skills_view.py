@@ -9,7 +9,7 @@ from toolyard.store.skills import SkillRecord
 from toolyard.values import Skill
 from toolyard.yard.analysis import SkillAnalysis, SkillFigures, SkillSummary
 from toolyard.yard.compatibility import NeedCheck
-from toolyard.yard.skills import FoundSkill, TestedSkill
+from toolyard.yard.skill_values import FoundSkill, TestedSkill
 
 __all__ = ("count", "show_analysis", "show_found", "show_history", "show_list", "show_skill", "show_tests")
 

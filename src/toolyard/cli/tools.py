@@ -20,7 +20,7 @@ from toolyard.config import Config, describe_upstream, load_config
 from toolyard.store.releases import Release
 from toolyard.values import ToolSpec, UpstreamStatus
 from toolyard.yard import open_yard
-from toolyard.yard.skills import SkillCheck
+from toolyard.yard.skill_values import SkillCheck
 
 __all__ = ("tools",)
 

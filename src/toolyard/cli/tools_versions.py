@@ -14,7 +14,7 @@ from toolyard.errors import UnknownTool
 from toolyard.store.releases import Release
 from toolyard.versioning.changes import Change, Severity
 from toolyard.yard import Yard
-from toolyard.yard.skills import SkillCheck
+from toolyard.yard.skill_values import SkillCheck
 
 __all__ = (
     "ask_changelog",

@@ -4,15 +4,17 @@ from typing import Any
 
 import msgspec
 
-from toolyard.errors import InvalidRequest
+from toolyard.errors import InvalidRequest, ToolyardError
 from toolyard.metrics import tokens
 from toolyard.skills.reading import signature_of
 from toolyard.values import SHARED
 from toolyard.yard import Yard
 from toolyard.yard.skill_session import LoadedSkill
-from toolyard.yard.skills import FoundSkill, SavedSkill, SaveSkill
+from toolyard.yard.skill_values import FoundSkill, SavedSkill, SaveSkill
 
 __all__ = ("SKILL_TOOLS", "answer_skill_tool")
+
+_MOST_VERSIONS = 10
 
 
 class _FindArguments(msgspec.Struct, forbid_unknown_fields=True):
@@ -36,7 +38,8 @@ async def _find(yard: Yard, asked: _FindArguments, principal: str) -> str:
 
 async def _load(yard: Yard, asked: _LoadArguments, principal: str) -> str:
     loaded = await yard.skills.load(asked.name, asked.version, principal=principal)
-    return tokens.cut(_loaded_text(loaded), yard.result_tokens * 4)
+    kept = await yard.store.skills.statuses((loaded.skill.namespace,), loaded.skill.name)
+    return tokens.cut(_loaded_text(loaded, [version for _, version, _ in kept]), yard.result_tokens * 4)
 
 
 SKILL_TOOLS: dict[str, tuple[type[Any], Any]] = {
@@ -55,7 +58,11 @@ async def answer_skill_tool(yard: Yard, name: str, arguments: dict[str, Any], pr
     except msgspec.ValidationError as error:
         known = ", ".join(kind.__struct_fields__)
         raise InvalidRequest(f"The arguments of {name} are wrong: {error}. It takes {known}.") from None
-    text: str = await answer(yard, asked, principal)
+    try:
+        text: str = await answer(yard, asked, principal)
+    except ToolyardError as error:  # it may quote what was asked
+        guard = await yard.guards.of(f"{principal}:default")
+        raise type(error)(guard.conceal(str(error))) from None
     return text
 
 
@@ -94,12 +101,12 @@ def _found_text(found: list[FoundSkill], budget: int) -> str:
     return tokens.cut(text, budget)
 
 
-def _loaded_text(loaded: LoadedSkill) -> str:
+def _loaded_text(loaded: LoadedSkill, versions: list[str]) -> str:
     """Plain text: source in JSON would be read with every line end escaped."""
     skill = loaded.skill
     shared = ", shared" if skill.namespace == SHARED else ""
     lines = [
-        f"{skill.name} {skill.version} ({skill.status}{shared}): {skill.description}",
+        f"{skill.name} {skill.version} ({skill.status}{shared}): {' '.join(skill.description.split())}",
         f"use: from skills import {skill.name}",
         f"signature: {signature_of(skill)}",
     ]
@@ -107,5 +114,7 @@ def _loaded_text(loaded: LoadedSkill) -> str:
         lines.append(f"tools: {', '.join(f'{need.tool} {need.version}' for need in skill.tools)}")
     if skill.skills:
         lines.append(f"skills: {', '.join(f'{need.name} {need.version}' for need in skill.skills)}")
+    if len(versions) > 1:
+        lines.append(f"versions: {', '.join(versions[:_MOST_VERSIONS])}")
     lines += [f"warning: {warning}" for warning in loaded.warnings]
     return "\n".join([*lines, "", skill.code])

@@ -13,6 +13,7 @@ __all__ = (
     "Declared",
     "Inputs",
     "agree",
+    "check_json",
     "check_schema",
     "object_schema",
     "read_inputs",
@@ -52,7 +53,7 @@ def read_inputs(inputs: Any) -> Inputs:
     """
     if inputs is None:
         return Inputs()
-    _check_json("inputs", inputs)
+    check_json("inputs", inputs)
     definitions: dict[str, Any] = {}
     if isinstance(inputs, list):
         named = dict(_read_entry(each, number) for number, each in enumerate(inputs))
@@ -115,7 +116,7 @@ def read_output(output: Any) -> dict[str, Any] | None:
     """
     if output is None or output == "":
         return None
-    _check_json("output", output)
+    check_json("output", output)
     if isinstance(output, dict):
         return output
     if isinstance(output, str):
@@ -211,10 +212,11 @@ def _read_type(name: str, text: str) -> dict[str, Any]:
         ) from None
 
 
-def _check_json(what: str, value: Any) -> None:
+def check_json(what: str, value: Any, *, most_bytes: int = _SCHEMA_BYTES) -> None:
+    """Raises `InvalidSkill` for what is no JSON, or too much of it."""
     try:
         size = len(msgspec.json.encode(value))
     except (OverflowError, RecursionError, TypeError, ValueError) as error:
         raise InvalidSkill(f"`{what}` is no JSON: {error}. Use plain, shallow data.") from None
-    if size > _SCHEMA_BYTES:
-        raise InvalidSkill(f"`{what}` has {size:,} bytes, and {_SCHEMA_BYTES:,} are allowed. Describe it more briefly.")
+    if size > most_bytes:
+        raise InvalidSkill(f"`{what}` has {size:,} bytes, and {most_bytes:,} are allowed. Describe it more briefly.")

@@ -4,8 +4,11 @@ Each principal has a namespace of its own, in front of the one that all share. A
 has a version which may be used.
 """
 
+import asyncio
 import difflib
 import hashlib
+import heapq
+import itertools
 import keyword
 import re
 import time
@@ -19,20 +22,39 @@ from toolyard.store.skills import ShelfLimits, SkillTable
 from toolyard.values import SHARED, Skill, SkillExample, SkillNeed, SkillStatus
 from toolyard.versioning.semver import matches
 
-__all__ = ("Shelf", "check_name", "closure", "digest_of", "namespace_of", "namespaces_for", "split_pin")
+__all__ = (
+    "CLOSURE",
+    "Shelf",
+    "check_name",
+    "closure",
+    "digest_of",
+    "namespace_of",
+    "namespaces_for",
+    "principal_of",
+    "split_pin",
+)
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _RESERVED = frozenset(("load", "servers", "shared", "skills"))
+_DECEPTIVE = re.compile(r"\r(?!\n)|[\x01-\x08\x0b\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""What commands a terminal or turns text around, so that who reads it sees other text than the one that runs."""
 _ESCAPE = "~"
 _NAMESPACE_CHARACTERS = 128
 _NOTE_CHARACTERS = 2_000
-_CLOSURE = 200
+_COMPARED = 20
+_USED: tuple[SkillStatus, ...] = ("draft", "active")
+CLOSURE = 100
 """Skills that one may need, all together."""
 
 
 def namespace_of(principal: str) -> str:
     """The namespace of a principal: its name, unless that could be taken for the shared one or for an escaped one."""
     return _ESCAPE + principal if principal == SHARED or principal.startswith(_ESCAPE) else principal
+
+
+def principal_of(namespace: str) -> str:
+    """The principal whose namespace it is; nobody's is the shared one."""
+    return namespace.removeprefix(_ESCAPE)
 
 
 def namespaces_for(principal: str) -> tuple[str, str]:
@@ -100,11 +122,10 @@ class Shelf:
         check_name(skill.name)
         if not 0 < len(skill.namespace) <= _NAMESPACE_CHARACTERS or not skill.namespace.isprintable():
             raise InvalidSkill(f"There is no namespace {_quote(skill.namespace)}. Use `shared`, or a principal's own.")
-        for what, text in _texts(skill):
-            _check_text(what, text)
-        if len(skill.code.encode()) > limits.code_bytes:
+        code_bytes = len(skill.code.encode("utf-8", "surrogatepass"))
+        if code_bytes > limits.code_bytes:
             raise InvalidSkill(
-                f"The code has {len(skill.code.encode()):,} bytes, and {limits.code_bytes:,} are allowed."
+                f"The code has {code_bytes:,} bytes, and {limits.code_bytes:,} are allowed."
                 " Pass data in as inputs, or split it into skills that import each other."
             )
         if not skill.code.strip():
@@ -112,6 +133,8 @@ class Shelf:
         _check_most("The description", len(skill.description), limits.description_characters, "characters")
         _check_most("The skill", len(skill.tags), limits.tags, "tags")
         _check_most("The skill", len(skill.examples), limits.examples, "examples")
+        for what, text in _texts(skill):
+            _check_text(what, text)
         for tag in skill.tags:
             if not 0 < len(tag) <= limits.tag_characters or not tag.isprintable():
                 raise InvalidSkill(
@@ -176,6 +199,14 @@ class Shelf:
         namespaces = dict.fromkeys(namespace for namespace, _ in await self._table.names())
         return await self._table.newest(tuple(namespaces))
 
+    async def list_used(self) -> list[Skill]:
+        """The version of each skill that code gets by its name: the newest active one, or else the newest draft."""
+        namespaces = tuple(dict.fromkeys(namespace for namespace, _ in await self._table.names()))
+        found: dict[tuple[str, str], Skill] = {}
+        for status in _USED:
+            found |= {(each.namespace, each.name): each for each in await self._table.newest(namespaces, status=status)}
+        return [found[place] for place in sorted(found)]
+
     async def find_version(self, namespace: str, name: str, version: str) -> Skill | None:
         """One version with its examples; None if there is none."""
         return await self._table.get(namespace, name, version)
@@ -204,7 +235,7 @@ class Shelf:
         principal: str,
         *,
         why_not: Callable[[Skill], Awaitable[str]],
-        is_visible: Callable[[Skill], bool] = lambda skill: True,
+        is_visible: Callable[[Skill], Awaitable[bool]] | None = None,
     ) -> Skill:
         """The version that a principal's code gets, without examples: the newest active one that it can use.
 
@@ -219,13 +250,13 @@ class Shelf:
         refusal: SkillUnusable | None = None
         for namespace, version in await self._candidates(name, pin, principal):
             skill = await self._table.get(namespace, name, version, with_examples=False)
-            if skill is None or not is_visible(skill):  # deleted meanwhile, or not for this principal
-                continue
+            if skill is None or not (is_visible is None or await is_visible(skill)):
+                continue  # it was deleted meanwhile, or is not for this principal
             why = _why_not(skill, principal) or await why_not(skill)
             if not why:
                 return skill
             refusal = refusal or SkillUnusable(f"The skill {name!r} {version} cannot be imported: {why}")
-        raise refusal or await self._unknown(name, pin, principal)
+        raise refusal or await self._unknown(name, pin, principal, is_visible)
 
     async def list(self, principal: str, *, status: SkillStatus | None = None) -> list[Skill]:
         """The newest version of each skill that a principal sees, by name, without examples.
@@ -246,10 +277,20 @@ class Shelf:
         found.sort(key=lambda each: (namespaces.index(each[0]), each[2] != "active"))
         return [(namespace, version) for namespace, version, _ in found]
 
-    async def _unknown(self, name: str, pin: str | None, principal: str) -> UnknownSkill:
+    async def _unknown(
+        self, name: str, pin: str | None, principal: str, is_visible: Callable[[Skill], Awaitable[bool]] | None = None
+    ) -> UnknownSkill:
+        """What a principal is told of a name. It says nothing of skills that are not visible to it."""
+
+        async def sees(each: str) -> bool:
+            for namespace, version in (await self._candidates(each, None, principal))[:1]:
+                skill = await self._table.get(namespace, each, version, with_examples=False)
+                return skill is not None and (is_visible is None or await is_visible(skill))
+            return False
+
         namespaces = namespaces_for(principal)
         names = sorted({each for namespace, each in await self._table.names() if namespace in namespaces})
-        if name in names:
+        if name in names and await sees(name):
             kept = [version for _, version, _ in await self._table.statuses(namespaces, name)]
             return UnknownSkill(
                 f"The skill {name!r} has no version {_quote(pin or '')}. It has {', '.join(kept[:10])}: name one of"
@@ -257,9 +298,16 @@ class Shelf:
             )
         if _NAME.fullmatch(name) and any([await self._table.deleted(each, name) for each in namespaces]):
             return UnknownSkill(f"The skill {name!r} was deleted. Restore it, or save it anew.")
-        near = difflib.get_close_matches(name[:64], names, n=3)
+        near = [each for each in await asyncio.to_thread(_nearest, name[:64], names) if await sees(each)]
         hint = f"Nearest: {', '.join(map(repr, near))}." if near else "Call find_skills to find one that exists."
         return UnknownSkill(f"No skill named {_quote(name)}. {hint}")
+
+
+def _nearest(name: str, names: Sequence[str]) -> list[str]:
+    """The names most like one. Only those that share the most pairs of letters with it are compared, which is slow."""
+    pairs = set(map("".join, itertools.pairwise(name)))
+    alike = heapq.nlargest(_COMPARED, names, key=lambda each: sum(pair in each for pair in pairs))
+    return difflib.get_close_matches(name, alike, n=3)
 
 
 async def closure(skill: Skill, get: Callable[[SkillNeed], Awaitable[Skill]]) -> list[Skill]:
@@ -288,8 +336,8 @@ async def closure(skill: Skill, get: Callable[[SkillNeed], Awaitable[Skill]]) ->
         if place in names:
             circle = " → ".join(name for _, name in (*names[names.index(place) :], place))
             raise InvalidSkill(f"These skills need each other in a circle: {circle}. Take one of the imports out.")
-        if len(done) + len(path) > _CLOSURE:
-            raise InvalidSkill(f"The skill {skill.name!r} needs more than {_CLOSURE} others. Make it need fewer.")
+        if len(done) + len(path) > CLOSURE:
+            raise InvalidSkill(f"The skill {skill.name!r} needs more than {CLOSURE} others. Make it need fewer.")
         if place not in done:
             path.append((found, iter(found.skills)))
     return list(done.values())
@@ -318,6 +366,13 @@ def _texts(skill: Skill) -> Iterator[tuple[str, str]]:
 def _check_text(what: str, text: str) -> None:
     if "\0" in text:
         raise InvalidSkill(f"The {what} holds a null byte. Take it out.")
+    found = _DECEPTIVE.search(text)
+    if found is not None and what != "tag":  # which is checked for more than that
+        line = text.count("\n", 0, found.start()) + 1
+        raise InvalidSkill(
+            f"The {what} holds the character {found[0]!a} in line {line}, which makes it look like something else."
+            " Write it as an escape, or take it out."
+        )
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -57,12 +57,13 @@ class SkillTable:
                     return await self._reader.read(rows.read_number, number)
                 created_at = skill.modified_at if newest is None else newest.created_at
                 skill = msgspec.structs.replace(skill, created_at=created_at)
+                severity = await asyncio.to_thread(bump, newest)  # it compares schemas that an agent wrote
                 write = partial(
                     rows.insert,
                     skill=skill,
                     text=text,
                     examples=examples,
-                    severity=bump(newest),
+                    severity=severity,
                     head=number,
                     limits=limits,
                 )

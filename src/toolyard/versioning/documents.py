@@ -19,7 +19,7 @@ ANNOTATIONS = frozenset(
 """Keywords that say nothing about which values fit. Definitions count where something refers to them."""
 
 _DEFINITIONS = ("$defs", "definitions")
-_PARTS = 60_000
+_PARTS = 30_000
 _REFERENCES = 256
 
 Place = Literal["schema", "named", "listed", "choice", "value", "set"]
@@ -57,6 +57,9 @@ Dialect = Literal["draft-03", "draft-04", "draft-0", "2019", "2020"]
 """`draft-0`: what stands beside a `$ref` does not count. Up to `2019`, lists of `items` are positions."""
 
 _DIALECTS: tuple[Dialect, ...] = ("draft-03", "draft-04", "draft-0", "2019")
+
+
+_Inside = list[tuple[object, object, Place]]
 
 
 class TooLarge(Exception):
@@ -133,26 +136,24 @@ class Numbers:
         Raises:
             TooLarge: It has too many.
         """
-        stack: list[tuple[Any, Place]] = [(document.root, "schema")] if _is_part(document.root) else []
+        stack: list[tuple[Any, Place, _Inside | None]] = []
+        if _is_part(document.root):
+            stack.append((document.root, "schema", None))
         while stack:
-            node, place = stack[-1]
+            node, place, inside = stack.pop()
             if (id(node), place) in self._by_place:
-                stack.pop()
+                continue
+            if inside is not None:  # all that is in it has a number
+                self._by_place[id(node), place] = self._number(node, place, inside)
                 continue
             self._budget -= 1 + len(node)
             if self._budget < 0:
                 raise TooLarge
             inside = list(self._inside(node, place))
-            missing = [
-                (part, where) for _, part, where in inside if _is_part(part) and (id(part), where) not in self._by_place
-            ]
-            if missing:
-                self._budget += len(node)  # it is read again
-                stack += missing
-                continue
+            stack.append((node, place, inside))
+            stack += [(part, where, None) for _, part, where in inside if isinstance(part, dict | list)]
             if place == "schema" and isinstance(node, dict) and node is not document.root and "$id" in node:
                 document.rebased = True
-            self._by_place[id(node), place] = self._number(node, place, inside)
 
     def same(self, one: object, other: object, place: Place = "schema") -> bool:
         """Whether two parts are equal as they stand; what they refer to may differ."""
@@ -183,7 +184,7 @@ class Numbers:
         else:
             yield from ((key, part, "schema" if place == "named" else "value") for key, part in node.items())
 
-    def _number(self, node: Any, place: Place, inside: list[tuple[object, object, Place]]) -> int:
+    def _number(self, node: Any, place: Place, inside: _Inside) -> int:
         if place == "schema" and not self._texts:
             inside = [part for part in inside if part[0] not in _DEFINITIONS]
         names = [
@@ -201,7 +202,7 @@ class Numbers:
             self._traits.append(self._traits_of(node, place, inside))
         return number
 
-    def _traits_of(self, node: Any, place: Place, inside: list[tuple[object, object, Place]]) -> _Traits:
+    def _traits_of(self, node: Any, place: Place, inside: _Inside) -> _Traits:
         below = [self._traits[self._by_place[id(part), where]] for _, part, where in inside if _is_part(part)]
         references: frozenset[str] | None = frozenset()
         for traits in below:

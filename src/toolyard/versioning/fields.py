@@ -79,12 +79,13 @@ class Walk:
         """
         self._budget.spend()
         key = (tuple(map(id, old)), tuple(map(id, new)))
-        if key in self._open or (len(old) == len(new) and all(map(self._exact.same, old, new))):
+        top = self._side == "input" and not path
+        equal = len(old) == len(new) and all(map(self._exact.same, old, new))
+        if key in self._open or (equal and not top):  # at the top the order of keys matters too
             return
         self._open.add(key)
         begin = len(self.changes)
         self._compare_texts(path, old, new)
-        top = self._side == "input" and not path
         olds = cases_of(self._before, old, self._budget, top=top)
         news = cases_of(self._after, new, self._budget, top=top)
         one, other = _only(olds), _only(news)
@@ -98,7 +99,7 @@ class Walk:
             self._compare_rest(path, one, other, "array")
         else:
             self._compare_whole(path, old, new, olds, news, top=top)
-        if len(self.changes) == begin and (depth == 0 or one is None or other is None):
+        if not equal and len(self.changes) == begin and (depth == 0 or one is None or other is None):
             # Something without a place of its own, such as the description of an alternative.
             self._add("text", path, "", "", "patch", "Its texts changed.")
         self._open.discard(key)
@@ -152,9 +153,6 @@ class Walk:
             for document, case in ((self._before, old), (self._after, new))
         ]
         texts = Counter(field.description for side in fields for field in side.values() if field.description)
-        for name in fields[0].keys() & fields[1].keys():  # it is the same field
-            if fields[0][name].description == fields[1][name].description:
-                texts[fields[0][name].description] += 1
         return guess_replacements(
             [fields[0][name] for name in gone],
             [fields[1][name] for name in came],

@@ -1,8 +1,8 @@
 """Rewrites code for a tool that changed, by its syntax tree: comments and formatting stay byte for byte.
 
-Only what is proven is rewritten: a name must stand for the tool and for nothing else, an argument must be known, and the
-use of a renamed field must be followed to its end. All else is refused, with the line and the reason, and then nothing is
-changed. Import this module where it is needed and not at the top: libcst costs 0.4 seconds.
+Only what is proven is rewritten: a name must stand for the tool and for nothing else, an argument must be known, and
+the use of a renamed field must be followed to its end. All else is refused, with the line and the reason, and then
+nothing is changed. Import this module where it is needed and not at the top: libcst costs 0.4 seconds.
 """
 
 import ast
@@ -28,6 +28,8 @@ __all__ = ("Edit", "Migration", "Refusal", "diff", "migrate", "predict")
 
 _DEPTH = 100
 _CHAIN = 300
+_NODES = 40_000
+"""Of a syntax tree: some thousands of lines, which libcst reads in seconds."""
 _REFUSALS = 50
 
 
@@ -113,7 +115,7 @@ def _rewrite(
     def refuse(node: cst.CSTNode, reason: str) -> None:
         refused[sources.line(node), _sentence(reason)] = None
 
-    for node, reason in (*flow.refused, *(flow.reached if flow.touched else ())):
+    for node, reason in (*flow.refused, *(flow.reached if flow.touched or flow.near else ())):
         refuse(node, reason)
     Names(flow, sources, refuse).rewrite()
     Arguments(flow, sources, refuse).rewrite(module)
@@ -124,10 +126,8 @@ def _rewrite(
         after, shown = sources.changed()
         if after != code:
             _compile(after)
-    except Overlap:
-        return _refused(
-            code, "Two changes would touch the same text. Write the code in separate statements."
-        ), flow.touched
+    except Overlap as error:
+        return _refused(code, str(error)), flow.touched
     except InvalidSkill as error:
         return _refused(code, f"The rewritten code would be wrong: {error}"), flow.touched
     edits = [Edit(line=line, before=before, after=new, reason=_sentence(why)) for line, before, new, why in shown]
@@ -144,7 +144,7 @@ def _compile(code: str) -> None:
 
 def _may_use(code: str, plan: Plan) -> bool:
     """Whether the text can have to do with a plan's tool at all."""
-    if not plan.steps and not plan.obstacles and plan.names_before == plan.names_after:
+    if not plan.steps and not plan.obstacles and [*plan.names_before.items()] == [*plan.names_after.items()]:
         return False
     text = code if code.isascii() else unicodedata.normalize("NFKC", code)
     return any(word in text for word in ("servers", "call_tool", plan.before.full_name, "\\"))
@@ -162,8 +162,10 @@ def _exported(tree: ast.Module, form: SkillForm, name: str | None) -> set[str] |
 def _check_depth(tree: ast.Module) -> None:
     """Refuse what libcst's parser would overflow the stack on: it recurses natively, and also along flat chains."""
     stack: list[tuple[ast.AST, int]] = [(tree, 0)]
+    seen = 0
     while stack:
         node, depth = stack.pop()
+        seen += 1
         chain = 0
         match node:
             case ast.BoolOp(values=values):
@@ -174,7 +176,7 @@ def _check_depth(tree: ast.Module) -> None:
                 chain = len(loops)
             case ast.alias(name=dotted) | ast.ImportFrom(module=str(dotted)):
                 chain = dotted.count(".")
-        if depth > _DEPTH or chain > _CHAIN:
+        if depth > _DEPTH or chain > _CHAIN or seen > _NODES:
             raise TooMuch
         stack.extend((child, depth + 1) for child in ast.iter_child_nodes(node))
 

@@ -1,12 +1,12 @@
-"""What calls do to values: tools, functions of the code itself, and what everybody calls in the standard library."""
+"""What calls do to values: tools, functions of the code itself, and what is handed on to another call."""
 
 import re
-from collections.abc import Callable, Sequence
-from typing import ClassVar
+from collections.abc import Sequence
 
 import libcst as cst
 
-from toolyard.versioning.migrate_facts import Facts, Touch, Use
+from toolyard.versioning.migrate_containers import Containers
+from toolyard.versioning.migrate_facts import UNKNOWN, Use
 from toolyard.versioning.migrate_values import (
     NONE,
     NOTHING,
@@ -18,7 +18,6 @@ from toolyard.versioning.migrate_values import (
     Instance,
     Library,
     Local,
-    Package,
     Partial,
     Plain,
     Site,
@@ -27,41 +26,24 @@ from toolyard.versioning.migrate_values import (
     Value,
 )
 
-__all__ = ("Calls", "Given")
+__all__ = ("LOOKS", "Calls", "Given", "find_given")
 
-_OTHER: Value = frozenset((OTHER,))
-_SCALAR: Value = frozenset((SCALAR,))
-_NONE: Value = frozenset((NONE,))
-
-Given = Sequence[tuple[cst.Arg, Value]]
-
-_SAME = frozenset(
-    """asyncio.create_task asyncio.ensure_future asyncio.run asyncio.shield asyncio.wait_for copy.copy
-    copy.deepcopy""".split()
-)
-"""Give what they are given, as far as anybody can tell the difference here."""
-_LISTS = frozenset(
-    """builtins.iter builtins.aiter builtins.list builtins.reversed builtins.tuple builtins.set builtins.frozenset
-    itertools.islice itertools.cycle collections.deque random.sample""".split()
-)
-"""Give the items of what they are given."""
-_LOOKS = frozenset(
+LOOKS = frozenset(
     """builtins.len builtins.bool builtins.isinstance builtins.id builtins.type builtins.any builtins.all
     builtins.callable builtins.hash builtins.range""".split()
 )
 """Only look at what they are given."""
-_READERS = frozenset("builtins.eval builtins.exec builtins.compile".split())
-_NAMESPACES = frozenset("builtins.globals builtins.locals builtins.vars builtins.__import__".split())
-_POOLS = frozenset(
-    """concurrent.futures.ThreadPoolExecutor concurrent.futures.thread.ThreadPoolExecutor
-    concurrent.futures.ProcessPoolExecutor multiprocessing.pool.ThreadPool multiprocessing.dummy.Pool""".split()
-)
-_INSTANCES = _POOLS | {"asyncio.TaskGroup", "asyncio.get_event_loop", "asyncio.get_running_loop", "asyncio.Semaphore"}
-_LOOPS = ("asyncio.get_event_loop", "asyncio.get_running_loop")
+
+_OTHER: Value = frozenset((OTHER,))
+_SCALAR: Value = frozenset((SCALAR,))
+_NONE: Value = frozenset((NONE,))
 _CALLERS = ("builtins.call_tool", "servers.call_tool", "tool_discovery.call_tool")
+_HANDING_ON = ("functools.partial", "asyncio.to_thread", "builtins.map")
+
+Given = Sequence[tuple[cst.Arg, Value]]
 
 
-class Calls(Facts):
+class Calls(Containers):
     """Facts, and what a call adds to them."""
 
     def evaluate(self, node: cst.BaseExpression) -> Value:
@@ -79,7 +61,7 @@ class Calls(Facts):
             objects = frozenset(atom for atom in receiver if isinstance(atom, Answer | Site | Instance))
             found = NOTHING
             for atom in objects:
-                found |= self._method(atom, method, node, given)
+                found |= self.call_method(atom, method, node, given)
             rest = self.attribute(node.func, receiver - objects) if receiver - objects or not objects else NOTHING
             if any(not isinstance(atom, Instance) for atom in objects):
                 self.calls.setdefault(node, set()).add(None)
@@ -88,6 +70,14 @@ class Calls(Facts):
 
     def attribute(self, node: cst.Attribute, receiver: Value) -> Value:
         """What `receiver.name` gives."""
+        raise NotImplementedError
+
+    def call_method(self, receiver: Answer | Site | Instance, name: str, node: cst.Call, given: Given) -> Value:
+        """What a method gives."""
+        raise NotImplementedError
+
+    def call_library(self, name: str, node: cst.Call, given: Given) -> Value:
+        """What a function of a library gives."""
         raise NotImplementedError
 
     # Calling what is known
@@ -109,9 +99,9 @@ class Calls(Facts):
                 case Plain(sort="none"):
                     continue
                 case Library():
-                    found |= self._call_library(atom.name, node, given)
+                    found |= self.call_library(atom.name, node, given)
                 case Local():
-                    found |= self._call_local(atom, node, given)
+                    found |= self.call_local(atom, node, given)
                 case Getter():
                     found |= self._get(atom, [value for _, value in given], node)
                 case _:
@@ -124,7 +114,7 @@ class Calls(Facts):
                 self.calls.setdefault(node, set()).add(None)
         return found
 
-    def unknown(self, given: Given, node: cst.CSTNode, why: str = "passed to a function that is not followed") -> Value:
+    def unknown(self, given: Given, node: cst.CSTNode, why: str = UNKNOWN) -> Value:
         """A call of something that is not known."""
         for argument, value in given:
             self.escape(value, argument, why)
@@ -136,17 +126,17 @@ class Calls(Facts):
         for atom in function:
             match atom:
                 case Local():
-                    found |= self._call_local(atom, node, [], items)
+                    found |= self.call_local(atom, node, [], items)
                 case Getter():
                     found |= self._get(atom, items, node)
-                case Library(name=name) if name in _LOOKS:
+                case Library(name=name) if name in LOOKS:
                     found |= _SCALAR
                 case Plain(sort="none"):
                     found |= NOTHING.union(*items)
                 case _:
-                    self.escape(frozenset((atom,)), node, "passed to a function that is not followed")
+                    self.escape(frozenset((atom,)), node, UNKNOWN)
                     for value in items:
-                        self.escape(value, node, "passed to a function that is not followed")
+                        self.escape(value, node, UNKNOWN)
                     found |= _OTHER
         return found
 
@@ -173,6 +163,7 @@ class Calls(Facts):
             for atom in value:
                 if isinstance(atom, Site) and mapping and atom in self.keys:
                     self.consumers.setdefault(atom, set()).add((style, plan))
+                    self.callers.setdefault(atom, set()).add(node)
                     inside = self.everything(atom)
                     self.escape(inside, argument, "passed to a tool")
                 elif not (mapping and atom == NONE):
@@ -192,16 +183,16 @@ class Calls(Facts):
                     kept = [(each, self.kept.get(each, NOTHING)) for each in partial.node.args[1:]]
                     bound = [value for each, value in kept if not _is_special(each)]
                     named = [(each, value) for each, value in kept if _is_special(each)]
-                    found |= self._call_local(atom, node, [*given, *named], bound)
+                    found |= self.call_local(atom, node, [*given, *named], bound)
                     self.calls.setdefault(node, set()).add(None)
                 case _:
-                    self.escape(frozenset((atom,)), node, "passed to a function that is not followed")
+                    self.escape(frozenset((atom,)), node, UNKNOWN)
                     found |= self.unknown(given, node)
         return found
 
     def _call_by_name(self, node: cst.Call, given: Given) -> Value:
         """`call_tool(name, arguments)`."""
-        names = _find(given, 0, "name")
+        names = find_given(given, 0, "name")
         if names is None or any(argument.star for argument, _ in given):
             self.refuse(node, "`call_tool` gets its arguments by `*` or `**`, so that nobody knows which tool it calls")
             return self.unknown(given, node)
@@ -234,8 +225,9 @@ class Calls(Facts):
 
     # Functions of the code itself
 
-    def _call_local(self, local: Local, node: cst.CSTNode, given: Given, before: Sequence[Value] = ()) -> Value:
+    def call_local(self, local: Local, node: cst.CSTNode, given: Given, before: Sequence[Value] = ()) -> Value:
         """Hand arguments to a function of the code; `before` are values that come first."""
+        self.called(local)
         params = local.node.params
         places = [*params.posonly_params, *params.params]
         named = {param.name.value: param for param in (*params.params, *params.kwonly_params)}
@@ -256,11 +248,16 @@ class Calls(Facts):
                 self.grow(self.params, named[argument.keyword.value], value)
             elif isinstance(params.star_kwarg, cst.Param):
                 self.put(Site(params.star_kwarg), argument.keyword.value, value)
+                self.touch_by_keyword(Site(params.star_kwarg), argument, node)
             else:
                 self.escape(value, argument, "passed to a function that does not take it")
         if local.node in self.scopes.generators:
             return self.make(local.node, [(None, self.yielded.get(local.node, NOTHING))])
         return self.returned.get(local.node, NOTHING)
+
+    def called(self, local: Local) -> None:
+        """Notice that a function of the code is called here."""
+        raise NotImplementedError
 
     def _hand(
         self,
@@ -277,33 +274,9 @@ class Calls(Facts):
         else:
             self.escape(value, node, "passed to a function that does not take it")
 
-    # The standard library
+    # Handing on
 
-    def _call_library(self, name: str, node: cst.Call, given: Given) -> Value:
-        handle = self._LIBRARY.get(name)
-        if handle is not None:
-            if any(argument.star for argument, _ in given) and handle not in (Calls._gather, Calls._zip, Calls._chain):
-                return self.unknown(given, node)
-            return handle(self, node, given)
-        first = given[0][1] if given else NOTHING
-        if name in _SAME and given and not given[0][0].star:
-            return first
-        if name in _LISTS:
-            return self.listed(first, node) if given and not given[0][0].star else self.make(node)
-        if name in _LOOKS:
-            self.keep(NOTHING.union(*(value for _, value in given)))
-            return _SCALAR
-        if name in _INSTANCES:
-            self.unknown(given, node)
-            return frozenset((Instance(name),))
-        if name == "asyncio.to_thread":
-            return self._forward(node, given, 0)
-        if name in _READERS or name in _NAMESPACES:
-            return self._reflect(name, node, given)
-        why = "printed" if name == "builtins.print" else "passed to a function that is not followed"
-        return self.unknown(given, node, why)
-
-    def _forward(self, node: cst.Call, given: Given, at: int) -> Value:
+    def forward(self, node: cst.Call, given: Given, at: int, kind: str = "function") -> Value:
         """A call such as `asyncio.to_thread(f, 1, b=2)`: argument number `at` is called with those after it."""
         if len(given) <= at or any(argument.star or argument.keyword for argument, _ in given[: at + 1]):
             return self.unknown(given, node)
@@ -311,14 +284,15 @@ class Calls(Facts):
         for atom in given[at][1]:
             match atom:
                 case Tool():
-                    found |= self._call_tool(Use("function", atom.plan, at + 1), node, given)
+                    found |= self._call_tool(Use(kind, atom.plan, at + 1), node, given)
                 case Partial():
-                    found |= self._call_partial(atom, "function", node, given, at + 1)
+                    found |= self._call_partial(atom, kind, node, given, at + 1)
                 case _:
                     found |= self.apply(frozenset((atom,)), node, given[at + 1 :])
         return found
 
-    def _map(self, node: cst.Call, given: Given, at: int = 0) -> Value:
+    def map_over(self, node: cst.Call, given: Given, at: int = 0) -> Value:
+        """`map` and its kin: argument number `at` is called with the items of those after it."""
         if len(given) <= at or given[at][0].keyword:
             return self.unknown(given, node)
         items = [self.items(value, argument) for argument, value in given[at + 1 :] if not argument.keyword]
@@ -335,171 +309,12 @@ class Calls(Facts):
                     found |= self.make(node, [(None, result)])
         return found
 
-    def _sorted(self, node: cst.Call, given: Given) -> Value:
-        if not given:
-            return NOTHING
-        self._key(node, given, self.items(given[0][1], given[0][0]))
-        return self.listed(given[0][1], node)
-
-    def _nlargest(self, node: cst.Call, given: Given) -> Value:
-        return self._sorted(node, given[1:])
-
-    def _choose(self, node: cst.Call, given: Given) -> Value:
-        """`max`, `min`."""
-        default = _find(given, None, "default")
-        found = default[1] if default is not None else NOTHING
-        values = [value for argument, value in given if argument.keyword is None]
-        if len(values) == 1:
-            found |= self.items(values[0], given[0][0])
-        else:
-            found = found.union(*values)
-        self._key(node, given, found)
-        return found
-
-    def _key(self, node: cst.Call, given: Given, items: Value) -> None:
-        key = _find(given, None, "key")
-        if key is not None:
-            self.on_items(key[1], [items], node)
-        else:
-            self.keep(items)
-
-    def _filter(self, node: cst.Call, given: Given) -> Value:
-        if len(given) < 2:
-            return self.unknown(given, node)
-        self.on_items(given[0][1], [self.items(given[1][1], given[1][0])], node)
-        return self.listed(given[1][1], node)
-
-    def _next(self, node: cst.Call, given: Given) -> Value:
-        if not given:
-            return NOTHING
-        found = self.items(given[0][1], given[0][0])
-        return found | given[1][1] if len(given) > 1 else found
-
-    def _sum(self, node: cst.Call, given: Given) -> Value:
-        if not given:
-            return NOTHING
-        lists = self.items(given[0][1], given[0][0])
-        parts = frozenset(atom for atom in lists if isinstance(atom, Answer | Site))
-        start = given[1][1] if len(given) > 1 else NOTHING
-        if not parts:
-            return _OTHER
-        return self.make(node, [(None, self.items(parts | start, node))])
-
-    def _reduce(self, node: cst.Call, given: Given) -> Value:
-        if len(given) < 2:
-            return self.unknown(given, node)
-        items = self.items(given[1][1], given[1][0])
-        start = given[2][1] if len(given) > 2 else items
-        site = Site(node)
-        self.put(site, None, start)
-        result = self.on_items(given[0][1], [self.everything(site), items], node)
-        self.put(site, None, result)
-        return self.everything(site)
-
-    def _gather(self, node: cst.Call, given: Given) -> Value:
-        plain = [(argument, value) for argument, value in given if argument.keyword is None]
-        if any(argument.star for argument, _ in plain):
-            every = NOTHING
-            for argument, value in plain:
-                every |= self.items(value, argument) if argument.star == "*" else value
-            return self.make(node, [(None, every)])
-        return self.make(node, [(number, value) for number, (_, value) in enumerate(plain)])
-
-    def _wait(self, node: cst.Call, given: Given) -> Value:
-        tasks = self.items(given[0][1], given[0][0]) if given else NOTHING
-        done = self.make(node, [(None, tasks)], level=1)
-        return self.make(node, [(0, done), (1, done)])
-
-    def _as_completed(self, node: cst.Call, given: Given) -> Value:
-        return self.make(node, [(None, self.items(given[0][1], given[0][0]))]) if given else NOTHING
-
-    def _enumerate(self, node: cst.Call, given: Given) -> Value:
-        items = self.items(given[0][1], given[0][0]) if given else NOTHING
-        pair = self.make(node, [(0, _SCALAR), (1, items)], level=1)
-        return self.make(node, [(None, pair)])
-
-    def _zip(self, node: cst.Call, given: Given) -> Value:
-        lists = [(argument, value) for argument, value in given if argument.keyword is None]
-        if any(argument.star for argument, _ in lists):
-            every = NOTHING.union(*(self.items(value, argument) for argument, value in lists))
-            inner = self.items(frozenset(atom for atom in every if isinstance(atom, Answer | Site)), node)
-            row = self.make(node, [(None, every | inner)], level=1)
-        else:
-            slots = [(number, self.items(value, argument)) for number, (argument, value) in enumerate(lists)]
-            row = self.make(node, slots, level=1)
-        return self.make(node, [(None, row)])
-
-    def _chain(self, node: cst.Call, given: Given) -> Value:
-        every = NOTHING
-        for argument, value in given:
-            items = self.items(value, argument)
-            every |= self.items(items, argument) if argument.star else items
-        return self.make(node, [(None, every)])
-
-    def _chain_from(self, node: cst.Call, given: Given) -> Value:
-        items = self.items(given[0][1], given[0][0]) if given else NOTHING
-        return self.make(node, [(None, self.items(items, node))])
-
-    def _groupby(self, node: cst.Call, given: Given) -> Value:
-        items = self.items(given[0][1], given[0][0]) if given else NOTHING
-        key = _find(given, 1, "key")
-        by = self.on_items(key[1], [items], node) if key is not None else items
-        group = self.make(node, [(None, items)], level=2)
-        pair = self.make(node, [(0, by), (1, group)], level=1)
-        return self.make(node, [(None, pair)])
-
-    def _dict(self, node: cst.Call, given: Given) -> Value:
-        if len(given) == 1 and given[0][1] and all(isinstance(atom, Answer) for atom in given[0][1]):
-            return given[0][1]  # a copy
-        slots = []
-        for argument, value in given:
-            if argument.keyword is not None:
-                slots.append((argument.keyword.value, value))
-        made = self.make_mapping(node, slots, frozenset((PLAIN,)) if slots else NOTHING)
-        for argument, value in given:
-            if argument.keyword is None:
-                self.spread(Site(node), value, argument)
-        return made
-
-    def spread(self, site: Site, value: Value, node: cst.CSTNode) -> None:
-        """Unpack a value into a mapping."""
-        self.spreads[site] = self.spreads.get(site, NOTHING) | value
-        for atom in value:
-            match atom:
-                case Site() if atom in self.keys:
-                    for slot, inside in self.contents.get(atom, {}).items():
-                        self.put(site, slot, inside)
-                    self.grow(self.keys, site, self.keys[atom])
-                case Site():
-                    pairs = self.items(frozenset((atom,)), node)
-                    rows = frozenset(pair for pair in pairs if isinstance(pair, Site | Answer))
-                    self.put(site, None, self.items(rows, node) | _OTHER)
-                case _ if atom != NONE:
-                    self.escape(frozenset((atom,)), node, "unpacked into another mapping")
-                    self.put(site, None, _OTHER)
-
-    def _defaultdict(self, node: cst.Call, given: Given) -> Value:
-        inside = NOTHING
-        for atom in given[0][1] if given else NOTHING:
-            match atom:
-                case Library(name="builtins.list" | "builtins.dict" | "builtins.set" | "collections.deque"):
-                    inside |= self.make(node, level=1)
-                    if atom.name == "builtins.dict":
-                        self.grow(self.keys, Site(node, 1), NOTHING)
-                case Local():
-                    inside |= self._call_local(atom, node, [])
-                case _:
-                    inside |= _OTHER
-        made = self.make_mapping(node, [(None, inside)])
-        for argument, value in given[1:]:
-            self.spread(Site(node), value, argument)
-        return made
-
-    def _partial(self, node: cst.Call, given: Given) -> Value:
+    def make_partial(self, node: cst.Call, given: Given) -> Value:
+        """`functools.partial`."""
         if not given or given[0][0].star or given[0][0].keyword:
             return self.unknown(given, node)
         self.grow(self.partials, node, given[0][1])
-        self._keep_given(given[1:])
+        self.keep_given(given[1:])
         for atom in given[0][1]:
             if isinstance(atom, Tool):
                 self._call_tool(Use("partial", atom.plan, 1), node, given)
@@ -509,270 +324,21 @@ class Calls(Facts):
                     self.unknown(given[1:], node)
         return frozenset((Partial(node),))
 
-    def _itemgetter(self, node: cst.Call, given: Given) -> Value:
-        self._keep_given(given)
-        return frozenset((Getter(node),))
+    def sort_by(self, node: cst.Call, given: Given, items: Value) -> None:
+        """Call the `key` that `sorted` and its kin are given."""
+        key = find_given(given, None, "key")
+        if key is not None:
+            self.on_items(key[1], [items], node)
+        else:
+            self.keep(items)
 
-    def _keep_given(self, given: Given) -> None:
+    def keep_given(self, given: Given) -> None:
+        """Remember arguments that are used later."""
         for argument, value in given:
             self.grow(self.kept, argument, value)
 
-    def _getattr(self, node: cst.Call, given: Given) -> Value:
-        found = NOTHING
-        packages = frozenset(atom for atom in given[0][1] if isinstance(atom, Package | Tool)) if given else NOTHING
-        for package in packages:
-            for atom in given[1][1] if len(given) > 1 else NOTHING:
-                if isinstance(atom, Text) and isinstance(package, Package):
-                    found |= self.member(package, atom.text, atom.node, node)
-                elif atom == PLAIN:
-                    found |= _OTHER
-                else:
-                    self.refuse(node, "a tool is looked up by a name that is only known at run time")
-        if len(given) > 2:
-            found |= given[2][1]
-        rest = given[0][1] - packages if given else NOTHING
-        if rest:
-            for _, value in given:
-                self.escape(value - packages, node, "passed to a function that is not followed")
-            found |= _OTHER
-        return found
 
-    def _hasattr(self, node: cst.Call, given: Given) -> Value:
-        for _, value in given:
-            self.escape(frozenset(atom for atom in value if isinstance(atom, Package)), node, "looked into")
-            self.keep(value)
-        return _SCALAR
-
-    def member(self, package: Package, name: str, name_node: cst.CSTNode, node: cst.CSTNode) -> Value:
-        """What `package.name` is; `name_node` is the name or the text that says so."""
-        raise NotImplementedError
-
-    def _import_module(self, node: cst.Call, given: Given) -> Value:
-        found = NOTHING
-        for atom in given[0][1] if given else NOTHING:
-            if isinstance(atom, Text):
-                found |= self.imported(atom.text, atom.node, node)
-            else:
-                if self._may_import(given[0][0].value):
-                    self.refuse(node, "a module is imported by a name that is only known at run time")
-                found |= _OTHER
-        return found
-
-    def _may_import(self, node: cst.BaseExpression) -> bool:
-        if not isinstance(node, cst.FormattedString) or not node.parts:
-            return True
-        first = node.parts[0]
-        if not isinstance(first, cst.FormattedStringText):
-            return True
-        return first.value.startswith("servers") or "servers".startswith(first.value)
-
-    def imported(self, dotted: str, text_node: cst.CSTNode, node: cst.CSTNode) -> Value:
-        """What importing a module by its dotted name gives."""
-        raise NotImplementedError
-
-    def _reflect(self, name: str, node: cst.Call, given: Given) -> Value:
-        """`eval`, `globals` and their kin reach every name."""
-        shown = name.removeprefix("builtins.")
-        texts = [atom.text if isinstance(atom, Text) else None for atom in given[0][1]] if given else []
-        literal = bool(texts) and None not in texts
-        if name in _READERS:
-            if not literal or any(self._mentions(text) for text in texts):
-                self.refuse(node, f"`{shown}` runs a text that is not followed and may use this tool")
-        elif name == "builtins.__import__":
-            if not literal or any(text and text.partition(".")[0] == "servers" for text in texts):
-                self.refuse(node, "a module is imported by `__import__`, which is not followed")
-        elif name != "builtins.vars" or not given:
-            self.reach(node, f"`{shown}` can reach the tool's name, and what it is used for is not followed")
-        return self.unknown(given, node)
-
-    def _mentions(self, text: str | None) -> bool:
-        words = [word for plan in self.plans for word in (plan.before.function, plan.before.full_name, "call_tool")]
-        return text is None or any(word in text for word in words)
-
-    def listed(self, value: Value, node: cst.Call) -> Value:
-        """The items of a value in a list of their own. What is a list already stands for its copy too."""
-        lists = frozenset(
-            atom
-            for atom in value
-            if (isinstance(atom, Site) and atom not in self.keys)
-            or (isinstance(atom, Answer) and not self.shape(atom).keys)
-        )
-        rest = value - lists
-        return lists | self.make(node, [(None, self.items(rest, node))]) if rest - _NONE else lists
-
-    def _cast(self, node: cst.Call, given: Given) -> Value:
-        return given[1][1] if len(given) > 1 else NOTHING
-
-    def _items_of(self, node: cst.Call, given: Given) -> Value:
-        return self.items(given[0][1], given[0][0]) if given else NOTHING
-
-    _LIBRARY: ClassVar[dict[str, Callable[["Calls", cst.Call, Given], Value]]] = {}
-
-    # Methods
-
-    def _method(self, receiver: Answer | Site | Instance, name: str, node: cst.Call, given: Given) -> Value:
-        self.step()
-        if isinstance(receiver, Instance):
-            return self._instance_method(receiver, name, node, given)
-        if name in ("result", "copy", "__aiter__", "__iter__", "__enter__", "__aenter__"):
-            return frozenset((receiver,))
-        if any(argument.star for argument, _ in given):
-            return self._lost(receiver, name, node, given)
-        if isinstance(receiver, Answer):
-            return self._answer_method(receiver, name, node, given)
-        return self._site_method(receiver, name, node, given)
-
-    def _lost(self, receiver: Answer | Site, name: str, node: cst.Call, given: Given) -> Value:
-        self.escape(frozenset((receiver,)), node, f"changed or passed on by `.{name}()`")
-        return self.unknown(given, node)
-
-    def _instance_method(self, receiver: Instance, name: str, node: cst.Call, given: Given) -> Value:
-        match name:
-            case "submit" if receiver.name in _POOLS:
-                return self._forward(node, given, 0)
-            case "map" | "imap" if receiver.name in _POOLS:
-                return self._map(node, given)
-            case "run_in_executor" if receiver.name in _LOOPS:
-                return self._forward(node, given, 1)
-            case "create_task" | "run_until_complete":
-                return given[0][1] if given else NOTHING
-            case "__enter__" | "__aenter__":
-                return frozenset((receiver,))
-        return self.unknown(given, node)
-
-    def _answer_method(self, receiver: Answer, name: str, node: cst.Call, given: Given) -> Value:
-        shape, value = self.shape(receiver), frozenset((receiver,))
-        match name:
-            case "get" | "pop" | "setdefault" if given and shape.keys:
-                return self.part(value, given[0][1], node) | (given[1][1] if len(given) > 1 else _NONE)
-            case "pop" | "popleft" if shape.is_list:
-                return self.items(value, node)
-            case "values" if shape.keys:
-                inside = frozenset(self.answer(receiver.plan, (*receiver.path, key)) for key in shape.keys)
-                return self.make(node, [(None, inside | _OTHER)])
-            case "items" if shape.keys:
-                if shape.has_names:
-                    self.refuse(node, f"{self.named(receiver)} is walked through by the names of its fields")
-                inside = frozenset(self.answer(receiver.plan, (*receiver.path, key)) for key in shape.keys)
-                pair = self.make(node, [(0, _OTHER), (1, inside | _OTHER)], level=1)
-                return self.make(node, [(None, pair)])
-            case "keys":
-                self.items(value, node)
-                return _OTHER
-            case "sort" if shape.is_list:
-                self._key(node, given, self.items(value, node))
-                return _NONE
-            case "reverse" | "clear" | "done" | "cancel" | "cancelled":
-                return _NONE
-            case "append" | "insert" | "extend" if shape.is_list:
-                added = given[-1][1] if given else NOTHING
-                added = self.items(added, node) if name == "extend" else added
-                if not added <= self.items(value, node):
-                    self.escape(value, node, f"mixed with other things by `.{name}()`")
-                    self.escape(added, node, f"mixed with other things by `.{name}()`")
-                return _NONE
-        return self._lost(receiver, name, node, given)
-
-    def _site_method(self, receiver: Site, name: str, node: cst.Call, given: Given) -> Value:
-        mapping = receiver in self.keys
-        values = [value for _, value in given]
-        match name:
-            case "append" | "appendleft" | "add" | "put" | "put_nowait" if given:
-                self.put(receiver, None, values[0])
-                return _NONE
-            case "insert" if len(given) == 2:
-                self.put(receiver, None, values[1])
-                return _NONE
-            case "extend" | "extendleft" if given:
-                self.put(receiver, None, self.items(values[0], node))
-                return _NONE
-            case "update" if mapping:
-                for argument, value in given:
-                    if argument.keyword is not None:
-                        name = argument.keyword.value
-                        self.put(receiver, name, value)
-                        touch = Touch(frozenset((Text(argument.keyword, name),)), argument.value, argument)
-                        self.touches.setdefault(receiver, []).append(touch)
-                    else:
-                        self.spread(receiver, value, argument)
-                return _NONE
-            case "update" | "union" if given:
-                self.put(receiver, None, NOTHING.union(*(self.items(value, node) for value in values)))
-                return frozenset((receiver,))
-            case "get" | "setdefault" | "pop" if given and mapping:
-                if name == "setdefault" and len(given) > 1:
-                    self.store(receiver, values[0], values[1], given[1][0].value, node)
-                found = self.part(frozenset((receiver,)), values[0], node)
-                return found | (values[1] if len(given) > 1 else _NONE)
-            case "pop" | "popleft" | "popitem" | "get" | "get_nowait":
-                return self.everything(receiver)
-            case "values":
-                return self.make(node, [(None, self.everything(receiver))])
-            case "keys":
-                return self.make(node, [(None, self.items(frozenset((receiver,)), node))])
-            case "items":
-                keys = self.items(frozenset((receiver,)), node)
-                pair = self.make(node, [(0, keys), (1, self.everything(receiver))], level=1)
-                return self.make(node, [(None, pair)])
-            case "sort":
-                self._key(node, given, self.everything(receiver))
-                return _NONE
-            case "reverse" | "clear" | "remove" | "discard" | "index" | "count" | "most_common" | "task_done":
-                self.keep(NOTHING.union(*values))
-                return _OTHER
-        return self._lost(receiver, name, node, given)
-
-    def store(self, site: Site, key: Value, value: Value, written: cst.BaseExpression, node: cst.CSTNode) -> None:
-        """`site[key] = value`."""
-        self.part(frozenset((site,)), key, node, written=written)
-        for atom in key:
-            self.put(site, atom.text if isinstance(atom, Text) else None, value)
-        if site in self.keys:
-            self.grow(self.keys, site, key)
-
-
-Calls._LIBRARY.update(
-    {
-        "asyncio.as_completed": Calls._as_completed,
-        "asyncio.gather": Calls._gather,
-        "asyncio.wait": Calls._wait,
-        "builtins.dict": Calls._dict,
-        "builtins.enumerate": Calls._enumerate,
-        "builtins.filter": Calls._filter,
-        "builtins.getattr": Calls._getattr,
-        "builtins.hasattr": Calls._hasattr,
-        "builtins.map": Calls._map,
-        "builtins.max": Calls._choose,
-        "builtins.min": Calls._choose,
-        "builtins.next": Calls._next,
-        "builtins.anext": Calls._next,
-        "builtins.sorted": Calls._sorted,
-        "builtins.sum": Calls._sum,
-        "builtins.zip": Calls._zip,
-        "collections.OrderedDict": Calls._dict,
-        "collections.defaultdict": Calls._defaultdict,
-        "concurrent.futures.as_completed": Calls._as_completed,
-        "concurrent.futures.wait": Calls._wait,
-        "functools.partial": Calls._partial,
-        "functools.reduce": Calls._reduce,
-        "heapq.nlargest": Calls._nlargest,
-        "heapq.nsmallest": Calls._nlargest,
-        "importlib.import_module": Calls._import_module,
-        "itertools.chain": Calls._chain,
-        "itertools.chain.from_iterable": Calls._chain_from,
-        "itertools.dropwhile": Calls._filter,
-        "itertools.filterfalse": Calls._filter,
-        "itertools.groupby": Calls._groupby,
-        "itertools.takewhile": Calls._filter,
-        "itertools.zip_longest": Calls._zip,
-        "operator.itemgetter": Calls._itemgetter,
-        "random.choice": Calls._items_of,
-        "typing.cast": Calls._cast,
-    }
-)
-
-
-def _find(given: Given, position: int | None, name: str) -> tuple[cst.Arg, Value] | None:
+def find_given(given: Given, position: int | None, name: str) -> tuple[cst.Arg, Value] | None:
     """An argument by its position or its keyword."""
     plain = [each for each in given if each[0].keyword is None]
     for each in given:

@@ -1,11 +1,12 @@
 """What expressions stand for, and what imports bind."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import libcst as cst
 
-from toolyard.versioning.migrate_calls import Calls
+from toolyard.versioning.migrate_library import LibraryCalls
 from toolyard.versioning.migrate_scopes import Scope, Scopes, bound_name, spelled
 from toolyard.versioning.migrate_values import (
     NONE,
@@ -29,11 +30,13 @@ __all__ = ("Expressions",)
 _OTHER: Value = frozenset((OTHER,))
 _SCALAR: Value = frozenset((SCALAR,))
 _NONE: Value = frozenset((NONE,))
+_INNARDS = frozenset("__globals__ __builtins__ f_globals f_locals f_builtins gi_frame cr_frame".split())
+"""Attributes through which names are reached."""
 _MANY = 32
 """Of a longer list the items are not told apart."""
 
 
-class Expressions(Calls):
+class Expressions(LibraryCalls):
     """Facts, and what expressions and imports add to them."""
 
     def __init__(self, scopes: Scopes, plans: Sequence[Plan]) -> None:
@@ -95,6 +98,10 @@ class Expressions(Calls):
         """The function or module that is being followed."""
         raise NotImplementedError
 
+    def narrowed(self, test: cst.BaseExpression, *, truth: bool) -> AbstractContextManager[bool]:
+        """Take into account, for a while, what a test says of variables; True if it cannot come out so."""
+        raise NotImplementedError
+
     def assign(self, target: cst.CSTNode, value: Value, source: cst.BaseExpression | None) -> None:
         """`target = value`."""
         raise NotImplementedError
@@ -136,6 +143,8 @@ class Expressions(Calls):
         """What `receiver.name` gives."""
         found: Value = NOTHING
         name = spelled(node.attr)
+        if name in _INNARDS:
+            self.reach(node, f"`{name}` can reach the tool, and what it is used for is not followed")
         for atom in receiver:
             match atom:
                 case Package():
@@ -148,7 +157,7 @@ class Expressions(Calls):
                         self.refuse(node, f"`{name}` of `{self.function(atom.plan)}` gives another name now")
                     found |= _OTHER
                 case Library():
-                    found |= {Library(f"{atom.name}.{name}")}
+                    found |= {self.library(f"{atom.name}.{name}", node)}
                 case Answer() | Site():
                     self.escape(frozenset((atom,)), node, "used as an object with attributes")
                     found |= _OTHER
@@ -171,7 +180,18 @@ class Expressions(Calls):
 
     def _subscript(self, node: cst.Subscript) -> Value:
         receiver, key = self.evaluate(node.value), self.key_of(node)
-        return receiver if key is None else self.part(receiver, key, node)
+        if key is None:
+            return receiver
+        place = node.slice[0].slice
+        if not isinstance(place, cst.Index) or not isinstance(place.value, cst.Integer):
+            return self.part(receiver, key, node)
+        found: Value = NOTHING
+        for atom in receiver:  # a tuple whose parts are told apart
+            slots = self.contents.get(atom, {}) if isinstance(atom, Site) and atom not in self.keys else {}
+            number = int(place.value.value, 0) if len(place.value.value) < 5 else -1
+            known = number in slots and isinstance(atom, Site)
+            found |= slots[number] | slots.get(None, NOTHING) if known else self.part(frozenset((atom,)), key, node)
+        return found
 
     def _comparison(self, node: cst.Comparison) -> Value:
         left = self.evaluate(node.left)
@@ -180,8 +200,7 @@ class Expressions(Calls):
             if isinstance(target.operator, cst.In | cst.NotIn):
                 self._membership(left, right, node)
             else:
-                self._equality(left, right, node)
-                self._equality(right, left, node)
+                self.compare(left, right, node)
             left = right
         return _SCALAR
 
@@ -192,23 +211,15 @@ class Expressions(Calls):
                     self.part(frozenset((atom,)), key, node)
                 case Site() if atom in self.keys:
                     self.part(frozenset((atom,)), key, node)
-                case Site():
-                    self.keep(key | self.everything(atom))
+                case Site() | Answer():
+                    self.compare(key, self.items(frozenset((atom,)), node), node)
                 case _:
                     self.keep(key)
 
-    def _equality(self, one: Value, other: Value, node: cst.Comparison) -> None:
-        self.keep(one)
-        for atom in one:
-            if not isinstance(atom, Answer):
-                continue
-            for against in other:
-                harmless = isinstance(against, Text | Answer) or against in (NONE, SCALAR, PLAIN)
-                if not harmless and not (isinstance(against, Site) and not self.everything(against)):
-                    self.escape(frozenset((atom,)), node, "compared with something else")
-
     def _boolean(self, node: cst.BooleanOperation) -> Value:
-        left, right = self.evaluate(node.left), self.evaluate(node.right)
+        left = self.evaluate(node.left)
+        with self.narrowed(node.left, truth=isinstance(node.operator, cst.And)):
+            right = self.evaluate(node.right)
         if isinstance(node.operator, cst.And):
             self.keep(left)
             return right | _NONE  # on the left stays only what is empty
@@ -230,14 +241,19 @@ class Expressions(Calls):
         if isinstance(node.operator, cst.BitOr) and lists:
             made = self.make_mapping(node, [])
             for value in (left, right):
-                self.spread(Site(node), value, node)
+                made |= self.spread(Site(node), value, node)
             return made
         self.escape(both, node, "used in a calculation or a text")
         return _OTHER
 
     def _if_else(self, node: cst.IfExp) -> Value:
         self.evaluate(node.test)
-        return self.evaluate(node.body) | self.evaluate(node.orelse)
+        found = NOTHING
+        for part, truth in ((node.body, True), (node.orelse, False)):
+            with self.narrowed(node.test, truth=truth) as dead:
+                value = self.evaluate(part)
+            found |= NOTHING if dead else value
+        return found
 
     def _walrus(self, node: cst.NamedExpr) -> Value:
         value = self.evaluate(node.value)
@@ -291,7 +307,7 @@ class Expressions(Calls):
             keys = frozenset(PLAIN if self._is_plain(atom) else atom for atom in keys)
         made = self.make_mapping(node, slots, keys)
         for element in spread:
-            self.spread(Site(node), self.evaluate(element.value), element)
+            made |= self.spread(Site(node), self.evaluate(element.value), element)
         return made
 
     def _comprehension(self, node: cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp) -> Value:
@@ -303,12 +319,13 @@ class Expressions(Calls):
             loop = loop.inner_for_in
         if isinstance(node, cst.DictComp):
             key = self.evaluate(node.key)
-            return self.make_mapping(node, [(None, self.evaluate(node.value))], key | _OTHER)
+            return self.make_mapping(node, [(None, self.evaluate(node.value))], key)
         return self.make(node, [(None, self.evaluate(node.elt))])
 
     # Imports
 
     def run_import(self, node: cst.Import) -> None:
+        """`import …`."""
         for alias in node.names:
             dotted = alias.evaluated_name
             whole = self.imported(dotted, alias, alias)
@@ -321,10 +338,10 @@ class Expressions(Calls):
             self.bind(bound_name(alias), value)
 
     def run_import_from(self, node: cst.ImportFrom) -> None:
+        """`from … import …`."""
         module = _dotted(node.module) if not node.relative else "."
         if isinstance(node.names, cst.ImportStar):
-            if module.split(".")[0] == "servers":
-                self.reach_by_star(node, module)
+            self._import_star(node, module)
             return
         for alias in node.names:
             name = spelled(alias.name) if isinstance(alias.name, cst.Name) else ""
@@ -332,22 +349,26 @@ class Expressions(Calls):
             self.imports.append((node, alias, value))
             self.bind(bound_name(alias), value)
 
-    def reach_by_star(self, node: cst.ImportFrom, module: str) -> None:
-        """`from servers.x import *` binds names that the text does not show."""
+    def _import_star(self, node: cst.ImportFrom, module: str) -> None:
         parts = module.split(".")
-        if len(parts) == 1 or any(plan.before.module == parts[1] for plan in self.plans):
-            self.refuse(node, f"`from {module} import *` binds names that the text does not show. Name them")
+        reason = f"`from {module} import *` binds names that the text does not show. Name them"
+        own = parts[0] == "servers"
+        if own and (len(parts) == 1 or any(plan.before.module == parts[1] for plan in self.plans)):
+            self.refuse(node, reason)
+        elif not own:
+            self.reach(node, reason)
 
     def imported(self, dotted: str, text_node: cst.CSTNode, node: cst.CSTNode) -> Value:
         """What a dotted name stands for."""
         parts = tuple(dotted.split("."))
         if parts[0] != "servers":
-            return frozenset((Library(dotted),))
+            return frozenset((self.library(dotted, node),))
         if parts == ("servers", "call_tool"):
             return frozenset((Library("builtins.call_tool"),))
         if len(parts) > 4 or (len(parts) == 4 and parts[3] != parts[2]):
             return _OTHER
         if len(parts) < 3:
+            self.near = True
             return frozenset((Package(parts),))
         plan = self.by_function.get((parts[1], parts[2]))
         if plan is None:

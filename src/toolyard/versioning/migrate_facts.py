@@ -1,4 +1,4 @@
-"""What is known while code is followed: what containers hold, what flows where, what has to be rewritten and what cannot.
+"""What is known while code is followed: what containers hold, what flows where, what must be rewritten and what cannot.
 
 Facts only grow; code is followed again until none did. What is recorded for the rewriting is that of the last round.
 """
@@ -32,10 +32,17 @@ from toolyard.versioning.migrate_values import (
     Value,
     shapes_of,
 )
-from toolyard.versioning.steps import Plan, RenameTool, split_path
+from toolyard.versioning.steps import Plan, RenameField, RenameTool, split_path
 
-__all__ = ("Facts", "TooMuch", "Touch", "Use")
+__all__ = ("REFLECTING", "UNKNOWN", "Facts", "TooMuch", "Touch", "Use")
 
+UNKNOWN = "passed to a function that is not followed"
+"""Where most values go that cannot be followed."""
+REFLECTING = frozenset(f"builtins.{n}" for n in "eval exec compile globals locals vars __import__ __builtins__".split())
+_REACHING = frozenset(
+    """sys.modules sys._getframe inspect.currentframe inspect.stack pkgutil.resolve_name importlib.__import__
+    importlib.util importlib.machinery builtins.__builtins__ gc.get_objects gc.get_referrers""".split()
+)
 _STEPS = 400_000
 _ATOMS = 2_000
 
@@ -50,7 +57,8 @@ class Use(msgspec.Struct, frozen=True):
     """How a call calls a tool."""
 
     kind: str
-    """`function`, `named` (call_tool), `mapped` (map: each further argument holds one), `partial`."""
+    """`function`, `named` (call_tool), `positional` (no keywords can be given), `mapped` (that, and each further
+    argument holds many), `partial`."""
     plan: int
     first: int = 0
     """The number of the argument that is the tool's first."""
@@ -65,6 +73,8 @@ class Touch(msgspec.Struct, frozen=True):
     value: cst.BaseExpression | None
     """What is written."""
     node: cst.CSTNode
+    call: cst.Call | None = None
+    """The call whose keyword `node` is."""
 
 
 class Facts:
@@ -78,6 +88,11 @@ class Facts:
         self.by_function = {(plan.before.module, plan.before.function): i for i, plan in enumerate(plans)}
         self.by_name = {plan.before.full_name: number for number, plan in enumerate(plans)}
         self.words = _words(plans)
+        self._paths = {plan.before.full_name for plan in plans}
+        for plan in plans:
+            module = f"servers.{plan.before.module}"
+            self._paths |= {module, f"{module}.{plan.before.function}", f"{module}:{plan.before.function}"}
+        self._targets = {step.after for plan in plans for step in plan.steps if isinstance(step, RenameField)}
         self.changed = True
         self._steps = _STEPS
         # Facts
@@ -101,13 +116,21 @@ class Facts:
         self.reached: dict[tuple[cst.CSTNode, str], None] = {}
         self.texts: dict[cst.CSTNode, dict[str | None, str]] = {}
         """New text of a literal or a name -> why; None: it has to stay."""
+        self.own: dict[cst.CSTNode, dict[Site, None]] = {}
+        """Literals that are keys of own mappings."""
         self.calls: dict[cst.Call, set[Use | None]] = {}
         self.given: dict[cst.Arg, Value] = {}
         self.consumers: dict[Site, set[tuple[str, int] | None]] = {}
         """Whose arguments a mapping is: by the function's names or by the schema's keys; None: something else."""
+        self.callers: dict[Site, set[cst.Call]] = {}
+        """The calls that get a mapping as their arguments."""
         self.touches: dict[Site, list[Touch]] = {}
+        self.removed: dict[Site, set[str | None]] = {}
+        """Keys that are taken out of a mapping; None: any."""
         self.spreads: dict[Site, Value] = {}
         """What is unpacked into a mapping."""
+        self.near = False
+        """Whether the code has hold of a module of tools."""
         self.touched: set[int] = set()
         """Plans whose tool the code uses."""
 
@@ -166,12 +189,12 @@ class Facts:
                     shape = self.shape(atom)
                     if shape.is_list:
                         found.add(self.answer(atom.plan, (*atom.path, ITEM)))
-                    if shape.has_names:
-                        self.refuse(node, f"{self.named(atom)} is walked through by the names of its fields")
                     if shape.keys:
+                        if shape.keys != ("{}",):
+                            self.refuse(node, f"{self.named(atom)} is walked through by the names of its fields")
                         found.add(OTHER)
                 case Site() if atom in self.keys:
-                    found |= self.keys[atom] | {OTHER}
+                    found |= self.keys[atom]
                     self.consumers.setdefault(atom, set()).add(None)
                 case Site():
                     found |= self.everything(atom)
@@ -207,11 +230,15 @@ class Facts:
             text = atom.text if isinstance(atom, Text) else "" if atom == PLAIN else None
             if text is not None:
                 child = shape.step(text)
+                if not shape.keys:
+                    self.refuse(node, f"{self.named(answer)} is a list, and the code reads it by a name")
                 if child is not None and child.blocked:
                     self.refuse(node, f"{self.named(answer)} is read at `{text}`: {child.blocked}")
                 if isinstance(atom, Text):
-                    why = f"the field `{text}` in the answer of `{self.function(answer.plan)}` is `{child and child.after}` now"
-                    self.want(atom.node, child.after if child else None, why)
+                    new = child.after if child else None
+                    self.want(
+                        atom.node, new, f"`{text}` in the answer of `{self.function(answer.plan)}` is `{new}` now"
+                    )
                 found.add(self.answer(answer.plan, (*answer.path, text)) if child else OTHER)
                 continue
             if shape.is_list:
@@ -229,11 +256,38 @@ class Facts:
         for atom in key:
             if isinstance(atom, Text):
                 found |= slots.get(atom.text, NOTHING)
-                if slots or written is not None:
-                    self.want(atom.node, None)
+                # A key that is never there may be read under any name.
+                if written is not None or atom.text in slots or slots.get(None) or not self._targets.isdisjoint(slots):
+                    self.own.setdefault(atom.node, {})[site] = None
             else:
                 found |= self.everything(site)
         return found
+
+    def take_out(self, value: Value, key: Value | None) -> None:
+        """Say that a key is deleted from own mappings; None: any key."""
+        for site in value:
+            if isinstance(site, Site):
+                texts = {each.text if isinstance(each, Text) else None for each in key} if key is not None else {None}
+                self.removed.setdefault(site, set()).update(texts)
+
+    def compare(self, one: Value, other: Value, node: cst.CSTNode) -> None:
+        """Two values are compared: what has fields may only be compared with what has none."""
+        for value, against in ((one, other), (other, one)):
+            self.keep(value)
+            with_fields = frozenset(atom for atom in value if isinstance(atom, Answer | Site))
+            for atom in against:
+                harmless = isinstance(atom, Text) or atom in (NONE, SCALAR, PLAIN)
+                harmless = harmless or (isinstance(atom, Site) and not self.everything(atom))
+                if isinstance(atom, Answer):
+                    harmless = all(isinstance(each, Answer) for each in with_fields)
+                if not harmless:
+                    self.escape(with_fields, node, "compared with something else")
+
+    def library(self, name: str, node: cst.CSTNode) -> Library:
+        """Something of a library; what reaches every name is noticed."""
+        if name in _REACHING:
+            self.reach(node, f"`{name}` can reach the tool, and what it is used for is not followed")
+        return Library(name)
 
     # Leaving what can be followed
 
@@ -255,6 +309,8 @@ class Facts:
                     queue += self.everything(atom) | self.keys.get(atom, NOTHING)
                 case Text():
                     self.want(atom.node, None)
+                    if atom.text in self._paths and why == UNKNOWN:
+                        self.refuse(node, f"{atom.text!r} is passed to a function that is not followed")
                 case Tool():
                     self._release(atom.plan, node, why)
                 case Partial():
@@ -265,9 +321,16 @@ class Facts:
                     self.refuse(node, f"the module `{'.'.join(atom.parts)}` is {why}, so its tools cannot be followed")
                 case Library(name="builtins.call_tool"):
                     self.refuse(node, f"`call_tool` is {why}, so its calls cannot be followed")
-                case Local() if atom.node not in self.escaped:
-                    self.escaped.add(atom.node)
-                    self.changed = True
+                case Library(name=name) if name in REFLECTING:
+                    self.reach(node, f"`{name.removeprefix('builtins.')}` is {why}, and it can reach the tool")
+                case Local():
+                    self.leave(atom.node)
+
+    def leave(self, function: cst.CSTNode) -> None:
+        """Say that a function is called by somebody who is not followed."""
+        if function not in self.escaped:
+            self.escaped.add(function)
+            self.changed = True
 
     def _release(self, plan: int, node: cst.CSTNode, why: str) -> None:
         if self.signatures[plan].changes or self.shapes[plan].inside or self.shapes[plan].blocked:

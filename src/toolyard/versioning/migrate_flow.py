@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from toolyard.versioning.migrate_expressions import Expressions
-from toolyard.versioning.migrate_scopes import Scope, Scopes, Variable, spelled
+from toolyard.versioning.migrate_scopes import Scopes
 from toolyard.versioning.migrate_values import (
     NONE,
     NOTHING,
@@ -23,6 +22,7 @@ from toolyard.versioning.migrate_values import (
     Tool,
     Value,
 )
+from toolyard.versioning.migrate_variables import Env, Variables, joined
 from toolyard.versioning.steps import Plan
 
 __all__ = ("Flow",)
@@ -30,17 +30,21 @@ __all__ = ("Flow",)
 _OTHER: Value = frozenset((OTHER,))
 _SCALAR: Value = frozenset((SCALAR,))
 _NONE: Value = frozenset((NONE,))
-_ROUNDS = 60
+_ROUNDS = 1_000
 _TRANSPARENT = frozenset("functools.cache functools.lru_cache".split())
 """Decorators that leave a function what it is."""
 
+_PATTERNS = (
+    *(cst.MatchPattern, cst.MatchSequenceElement, cst.MatchMappingElement, cst.MatchStar),
+    *(cst.MatchOrElement, cst.MatchKeywordElement),
+)
+_EXITS = frozenset("exit quit sys SystemExit os".split())
+"""With these a script may end anywhere."""
 _PASSING = frozenset("open ThreadPoolExecutor TaskGroup Semaphore BoundedSemaphore Lock timeout".split())
 """Contexts that let every error pass."""
 
-Env = dict[Variable, Value]
 
-
-class Flow(Expressions):
+class Flow(Variables):
     """One piece of code, followed until nothing new is learned."""
 
     def __init__(self, module: cst.Module, scopes: Scopes, plans: Sequence[Plan], *, exported: set[str] | None) -> None:
@@ -48,20 +52,20 @@ class Flow(Expressions):
         super().__init__(scopes, plans)
         self._module = module
         self._exported = exported
-        self._env: Env | None = {}
-        self._frame = scopes.module
         self._functions: dict[cst.CSTNode, None] = {}
-        self._raising: list[Env] = []
         self._loops: list[tuple[list[Env], list[Env]]] = []
         self._back: dict[cst.CSTNode, Env] = {}
+        self._result = None if exported is not None else scopes.module.variables.get("result")
 
     def run(self) -> None:
         """Follow the code."""
         for _ in range(_ROUNDS):
             self.forget()
             self._run_module()
-            for function in list(self._functions):
+            waiting = list(self._functions)
+            for function in waiting:  # grows: functions inside of functions
                 self._run_function(function)
+                waiting += list(self._functions)[len(waiting) :]
             if not self.changed:
                 return
         self.refuse(self._module, "what its names stand for cannot be found out")
@@ -69,17 +73,41 @@ class Flow(Expressions):
     # Frames
 
     def _run_module(self) -> None:
-        self._frame, self._env = self.scopes.module, {}
+        self.current, self.env = self.scopes.module, {}
         body = self._module.body
         for number, statement in enumerate(body):
             last = number == len(body) - 1 and self._exported is None
             self._statement(statement, last=last)
+        for variable, value in (self.env or {}).items():
+            self.grow(self.final, variable, value)
+        if self._result is not None:
+            # What the script ends with, however it ends.
+            ends = self._result.foreign or not _EXITS.isdisjoint(self.scopes.spellings)
+            value = self.held.get(self._result, NOTHING) if ends else (self.env or {}).get(self._result, NOTHING)
+            self.escape(value, self.bound.get(self._result, self._module), "the result of the script")
+        for variable in self.scopes.module.variables.values():
+            if variable.foreign:
+                self.grow(self.final, variable, self.held.get(variable, NOTHING))
+
+    def called(self, local: Local) -> None:
+        """Notice that a function of the code is called here."""
+        del local
+        self._notice_early()
+
+    def leave(self, function: cst.CSTNode) -> None:
+        """Say that a function is called by somebody who is not followed."""
+        super().leave(function)
+        self._notice_early()
+
+    def _notice_early(self) -> None:
+        if self.current is self.scopes.module and not self.early:
+            self.early = self.changed = True
 
     def _run_function(self, node: cst.CSTNode) -> None:
         assert isinstance(node, cst.FunctionDef | cst.Lambda)
         scope = self.scopes.scope_of[node]
-        self._frame, self._env = scope, {}
-        self._raising, self._loops = [], []
+        self.current, self.env = scope, {}
+        self.raising, self._loops = [], []
         strange = _OTHER if node in self.escaped else NOTHING
         params = node.params
         for param in (*params.posonly_params, *params.params, *params.kwonly_params):
@@ -102,96 +130,6 @@ class Flow(Expressions):
         if function in self.escaped:
             self.escape(value, node, "returned, and who calls this function would see the new names")
 
-    # Variables
-
-    @property
-    def frame(self) -> Scope:
-        """The function or module that is being followed."""
-        return self._frame
-
-    def read(self, node: cst.Name) -> Value:
-        variable = self.scopes.of.get(node)
-        if variable is None:
-            return frozenset((Library(f"builtins.{spelled(node)}"),))
-        if variable.foreign or variable.scope.frame is not self._frame:
-            return self.held.get(variable, NOTHING)
-        found = (self._env or {}).get(variable)
-        if found is not None:
-            return found
-        if variable.scope.kind == "class" and variable.scope.parent is not None:
-            outer = self.scopes.find(variable.name, variable.scope.parent)
-            if outer is None:
-                return frozenset((Library(f"builtins.{variable.name}"),))
-            return (self._env or {}).get(outer) or self.held.get(outer, NOTHING)
-        if variable.scope.kind == "module":
-            return frozenset((Library(f"builtins.{variable.name}"), OTHER))
-        return NOTHING
-
-    def bind(self, node: cst.Name, value: Value) -> None:
-        variable = self.scopes.of[node]
-        self.grow(self.held, variable, value)
-        if variable.scope.kind == "class":
-            self.escape(value, node, "an attribute of a class")
-        if variable.name == "result" and variable.scope is self.scopes.module and self._exported is None:
-            self.escape(value, node, "the result of the script")
-        if self._env is not None and variable.scope.frame is self._frame:
-            self._env[variable] = value
-        for env in self._raising:
-            env[variable] = env.get(variable, NOTHING) | value
-
-    def assign(self, target: cst.CSTNode, value: Value, source: cst.BaseExpression | None) -> None:
-        """`target = value`; `source` is the expression on the right, if it is just that."""
-        match target:
-            case cst.Name():
-                self.bind(target, value)
-            case cst.Tuple() | cst.List():
-                self._unpack(target.elements, value, target)
-            case cst.StarredElement():
-                self.assign(target.value, value, None)
-            case cst.Subscript():
-                self._assign_part(target, value, source)
-            case cst.Attribute():
-                receiver = self.evaluate(target.value)
-                self.escape(value, target, "stored in an attribute")
-                for atom in receiver:
-                    if isinstance(atom, Package | Tool):
-                        self.refuse(target, "a tool or its module is changed by an assignment")
-            case _:
-                self.escape(value, target, "assigned to something that is not followed")
-
-    def _unpack(self, elements: Sequence[cst.BaseElement], value: Value, node: cst.CSTNode) -> None:
-        starred = any(isinstance(element, cst.StarredElement) for element in elements)
-        for number, element in enumerate(elements):
-            found: Value = NOTHING
-            for atom in value:
-                slots = self.contents.get(atom, {}) if isinstance(atom, Site) and atom not in self.keys else {}
-                if not starred and number in slots:
-                    found |= slots[number] | slots.get(None, NOTHING)
-                else:
-                    found |= self.items(frozenset((atom,)), node)
-            if isinstance(element, cst.StarredElement):
-                self.assign(element.value, self.make(element, [(None, found)]), None)
-            else:
-                self.assign(element.value, found, None)
-
-    def _assign_part(self, target: cst.Subscript, value: Value, source: cst.BaseExpression | None) -> None:
-        receiver, key = self.evaluate(target.value), self.key_of(target)
-        for atom in receiver:
-            if isinstance(atom, Site) and key is not None:
-                self.store(atom, key, value, source or target, target)
-            elif isinstance(atom, Site):
-                self.put(atom, None, self.items(value, target))
-            elif isinstance(atom, Answer):
-                held = self.part(frozenset((atom,)), key, target) if key is not None else frozenset((atom,))
-                strange = value - held - _NONE - _SCALAR
-                if held - _OTHER and strange:
-                    self.escape(held | value, target, "replaced by something else")
-                else:
-                    self.escape(value - held, target, "stored in an answer")
-            else:
-                self.keep(key or NOTHING)
-                self.escape(value, target, "stored in something that is not followed")
-
     # Statements
 
     def _block(self, node: cst.BaseSuite) -> None:
@@ -202,7 +140,7 @@ class Flow(Expressions):
             self._statement(statement)
 
     def _statement(self, node: cst.BaseStatement | cst.BaseSmallStatement, *, last: bool = False) -> None:
-        if self._env is None:
+        if self.env is None:
             return  # never reached
         self.step()
         match node:
@@ -229,7 +167,7 @@ class Flow(Expressions):
 
     def _small(self, statements: Sequence[cst.BaseSmallStatement], *, last: bool = False) -> None:
         for number, node in enumerate(statements):
-            if self._env is None:
+            if self.env is None:
                 return
             match node:
                 case cst.Expr():
@@ -246,22 +184,23 @@ class Flow(Expressions):
                     self._augment(node)
                 case cst.Return():
                     value = self.evaluate(node.value) if node.value is not None else _NONE
-                    self._return(self._frame.node, value, node)
-                    self._env = None
+                    self._return(self.current.node, value, node)
+                    self.env = None
                 case cst.Raise():
                     if node.exc is not None:
                         self.escape(self.evaluate(node.exc), node, "raised")
                     if node.cause is not None:
                         self.evaluate(node.cause.item)
-                    self._env = None
+                    self.env = None
                 case cst.Break() | cst.Continue():
                     if self._loops:
-                        self._loops[-1][isinstance(node, cst.Continue)].append(self._env)
-                    self._env = None
+                        self._loops[-1][isinstance(node, cst.Continue)].append(self.env)
+                    self.env = None
                 case cst.Del():
                     self._delete(node.target)
                 case cst.Assert():
                     self.evaluate(node.test)
+                    self.learn_from(node.test, truth=True)
                     if node.msg is not None:
                         self.escape(self.evaluate(node.msg), node, "shown in an error")
                 case cst.Import():
@@ -277,7 +216,7 @@ class Flow(Expressions):
             answers = frozenset(atom for atom in held if isinstance(atom, Answer))
             for site in sites:
                 if isinstance(node.operator, cst.BitOrAssign) and site in self.keys:
-                    self.spread(site, added, node)
+                    self.spread(site, added, node, new=False)
                 else:
                     self.put(site, None, self.items(added, node))
             if answers and not self.items(added, node) <= self.items(answers, node):
@@ -298,13 +237,15 @@ class Flow(Expressions):
         match node:
             case cst.Name():
                 variable = self.scopes.of.get(node)
-                if variable is not None and self._env is not None:
-                    self._env.pop(variable, None)
+                if variable is not None and self.env is not None:
+                    self.env.pop(variable, None)
             case cst.Tuple() | cst.List():
                 for element in node.elements:
                     self._delete(element.value)
             case cst.Subscript():
-                self.evaluate(node)
+                receiver, key = self.evaluate(node.value), self.key_of(node)
+                self.part(receiver, key or NOTHING, node)
+                self.take_out(receiver, key)
             case cst.Attribute():
                 for atom in self.evaluate(node.value):
                     if isinstance(atom, Package | Tool):
@@ -312,39 +253,41 @@ class Flow(Expressions):
 
     def _if(self, node: cst.If) -> None:
         self.evaluate(node.test)
-        before = self._copy()
+        before = self.copy_env()
+        dead = self.learn_from(node.test, truth=True)
         self._block(node.body)
-        after, self._env = self._env, before
+        after, self.env = None if dead else self.env, before
+        dead = self.learn_from(node.test, truth=False)
         if isinstance(node.orelse, cst.If):
             self._if(node.orelse)
         elif node.orelse is not None:
             self._block(node.orelse.body)
-        self._env = _joined(after, self._env)
+        self.env = joined(after, None if dead else self.env)
 
     def _for(self, node: cst.For) -> None:
         items = self.items(self.evaluate(node.iter), node.iter)
-        self._env = _joined(self._env, self._back.get(node)) or {}
-        start = self._copy()
+        self.env = joined(self.env, self._back.get(node)) or {}
+        start = self.copy_env()
         self.assign(node.target, items, None)
         self._loop(node, start)
 
     def _while(self, node: cst.While) -> None:
-        self._env = _joined(self._env, self._back.get(node)) or {}
+        self.env = joined(self.env, self._back.get(node)) or {}
         self.evaluate(node.test)
-        self._loop(node, self._copy())
+        self._loop(node, self.copy_env())
 
     def _loop(self, node: cst.For | cst.While, start: Env) -> None:
-        """The body of a loop; `start` is what holds where it ends. What the body's end adds counts in the next round."""
+        """The body of a loop; `start` is what holds where it ends. What the body adds counts in the next round."""
         self._loops.append(([], []))
         self._block(node.body)
         breaks, continues = self._loops.pop()
-        for env in (self._env, *continues):
+        for env in (self.env, *continues):
             self._grow_back(node, env)
-        self._env = _joined(start, self._back.get(node))
+        self.env = joined(start, self._back.get(node))
         if node.orelse is not None:
             self._block(node.orelse.body)
         for env in breaks:
-            self._env = _joined(self._env, env)
+            self.env = joined(self.env, env)
 
     def _grow_back(self, node: cst.CSTNode, env: Env | None) -> None:
         known = self._back.setdefault(node, {})
@@ -352,26 +295,26 @@ class Flow(Expressions):
             self.grow(known, variable, value)
 
     def _try(self, node: cst.Try | cst.TryStar) -> None:
-        self._raising.append(self._copy())
+        self.raising.append(self.copy_env())
         self._block(node.body)
-        thrown = self._raising.pop()
+        thrown = self.raising.pop()
         if node.orelse is not None:
             self._block(node.orelse.body)
-        ended = self._env
+        ended = self.env
         for handler in node.handlers:
-            self._env = dict(thrown)
+            self.env = dict(thrown)
             if handler.type is not None:
                 self.evaluate(handler.type)
             if handler.name is not None:
                 self.assign(handler.name.name, _OTHER, None)
             self._block(handler.body)
-            ended = _joined(ended, self._env)
-        self._env = ended
+            ended = joined(ended, self.env)
+        self.env = ended
         if node.finalbody is not None:
-            self._env = _joined(ended, thrown)
+            self.env = joined(ended, thrown)
             self._block(node.finalbody.body)
             if ended is None:
-                self._env = None
+                self.env = None
 
     def _with(self, node: cst.With) -> None:
         for item in node.items:
@@ -381,23 +324,23 @@ class Flow(Expressions):
                 self.escape(value - instances, item, "used as a context")
             if item.asname is not None:
                 self.assign(item.asname.name, instances | (_OTHER if value - instances else NOTHING), None)
-        self._raising.append(self._copy())
+        self.raising.append(self.copy_env())
         self._block(node.body)
-        thrown = self._raising.pop()
-        self._env = _joined(self._env, thrown) if _may_swallow(node) else self._env
+        thrown = self.raising.pop()
+        self.env = joined(self.env, thrown) if _may_swallow(node) else self.env
 
     def _match(self, node: cst.Match) -> None:
         self.escape(self.evaluate(node.subject), node.subject, "matched against patterns")
-        before = self._copy()
+        before = self.copy_env()
         ended: Env | None = dict(before)
         for case in node.cases:
-            self._env = dict(before)
+            self.env = dict(before)
             self._pattern(case.pattern)
             if case.guard is not None:
                 self.evaluate(case.guard)
             self._block(case.body)
-            ended = _joined(ended, self._env)
-        self._env = ended
+            ended = joined(ended, self.env)
+        self.env = ended
 
     def _pattern(self, node: cst.CSTNode) -> None:
         """Bind what a pattern captures to what nobody knows."""
@@ -408,9 +351,7 @@ class Flow(Expressions):
             self.keep(self.evaluate(node.value))
             return
         for child in node.children:
-            if isinstance(child, cst.MatchPattern | cst.MatchSequenceElement | cst.MatchMappingElement) or isinstance(
-                child, cst.MatchStar | cst.MatchOrElement | cst.MatchKeywordElement | cst.MatchList | cst.MatchTuple
-            ):
+            if isinstance(child, _PATTERNS):
                 self._pattern(child)
 
     def _define(self, node: cst.FunctionDef) -> None:
@@ -426,18 +367,19 @@ class Flow(Expressions):
             if not names or not names <= _TRANSPARENT:
                 self.escape(called, decorator, "used as a decorator")
                 outside, value = True, _OTHER
+                self._notice_early()
         self.learn(node, outside=outside)
         variable = self.scopes.of[node.name]
         if variable.scope.kind == "class":
             value = _OTHER
+            self.early = True  # whoever makes an instance may call it
         self.bind(node.name, value)
 
     def learn(self, node: cst.FunctionDef | cst.Lambda, *, outside: bool) -> None:
         """Remember a function, to be followed on its own."""
         self._functions.setdefault(node)
         if outside and node not in self.escaped:
-            self.escaped.add(node)
-            self.changed = True
+            super().leave(node)
         params = node.params
         for param in (*params.posonly_params, *params.params, *params.kwonly_params):
             if param.default is not None:
@@ -450,19 +392,6 @@ class Flow(Expressions):
             self.escape(self.evaluate(decorator.decorator), decorator, "used as a decorator")
         self._block(node.body)
         self.bind(node.name, _OTHER)
-
-    def _copy(self) -> Env:
-        return dict(self._env or {})
-
-
-def _joined(one: Env | None, other: Env | None) -> Env | None:
-    """What holds after either of two ways; None: a way that never gets there."""
-    if one is None or other is None:
-        return other if one is None else one
-    joined = dict(one)
-    for variable, value in other.items():
-        joined[variable] = joined.get(variable, NOTHING) | value
-    return joined
 
 
 def _may_swallow(node: cst.With) -> bool:

@@ -1,11 +1,11 @@
 """Rewrites the names of tools where code imports them, reaches them through a module, or spells them out."""
 
-import ast
 from collections.abc import Callable
 
 import libcst as cst
 
 from toolyard.versioning.migrate_flow import Flow
+from toolyard.versioning.migrate_own import OwnKeys
 from toolyard.versioning.migrate_scopes import Variable, bound_name
 from toolyard.versioning.migrate_text import Sources
 from toolyard.versioning.migrate_values import OTHER, Tool
@@ -22,11 +22,14 @@ class Names:
         self._sources = sources
         self._refuse = refuse
         self._taken = set(flow.scopes.spellings)
-        self._moved: dict[cst.CSTNode, str] = {}
+        self._renamed: set[cst.CSTNode] = set()
+        self._given: dict[Variable, str] = {}
         self._grown: set[tuple[cst.CSTNode, str]] = set()
 
     def rewrite(self) -> None:
         """Rewrite texts, imports and attributes."""
+        for node, text in OwnKeys(self._flow, self._refuse).renamed().items():
+            self._flow.want(node, text, "a key that is used like a field of the answer")
         for node, wanted in self._flow.texts.items():
             self._text(node, wanted)
         for statement in dict.fromkeys(statement for statement, _, _ in self._flow.imports):
@@ -41,7 +44,7 @@ class Names:
         if not new:
             return
         if len(wanted) > 1:
-            self._refuse(node, f"the text {self._sources.text(node)} is used for something else too")
+            self._refuse(node, f"{self._sources.text(node)} stands for something else too here")
             return
         like = node.quote[0] if isinstance(node, cst.SimpleString) else '"'
         text = self._sources.quoted(new[0], self._sources.span(node)[0], like)
@@ -105,10 +108,15 @@ class Names:
         variable = self._flow.scopes.of[name]
         if step.function == variable.name:
             return step.function
-        if not self._is_free(variable, step.function):
-            return f"{step.function} as {variable.name}"
+        if self._given.get(variable) != step.function:
+            if not self._is_free(variable, step.function):
+                return f"{step.function} as {variable.name}"
+            self._given[variable] = step.function
+            self._taken.add(step.function)
+        bound = self._bound(variable)
         for node in variable.nodes:
-            if node not in self._bound(variable):
+            if node not in bound and node not in self._renamed:
+                self._renamed.add(node)
                 self._sources.replace_node(node, step.function)
                 self._sources.show(node, f"the tool is `{step.function}` now")
         return step.function
@@ -124,7 +132,7 @@ class Names:
     def _is_free(self, variable: Variable, name: str) -> bool:
         """Whether every use of a variable can be renamed to `name` without anybody noticing."""
         flow = self._flow
-        if name in self._taken or flow.reached or not name.isidentifier():
+        if name in self._taken or flow.reached or not name.isidentifier() or variable.name in flow.scopes.fixed:
             return False
         aliases = [(alias, value) for _, alias, value in flow.imports if flow.scopes.of[bound_name(alias)] is variable]
         same = all(alias.asname is None and value == aliases[0][1] for alias, value in aliases)
@@ -165,7 +173,8 @@ class Names:
             return
         variable = self._flow.scopes.of.get(root)
         imports = [each for each in self._flow.imports if variable is self._flow.scopes.of[bound_name(each[1])]]
-        if variable is None or len(imports) != len(variable.binders) or not imports:
+        others = [each for each in variable.binders if not _is_none(each)] if variable is not None else []
+        if variable is None or len(imports) != len(others) or not imports:
             self._refuse(node, f"the tool is in `servers.{after}` now, and how the code reaches it is not followed")
             return
         for statement, alias, _ in imports:
@@ -219,9 +228,8 @@ class Names:
 
     def _fresh(self, name: str) -> str:
         """A name that nothing in the code has."""
-        if name not in self._moved.values():
-            while name in self._taken:
-                name += "_"
+        while name in self._taken:
+            name += "_"
         return name
 
     def _step(self, value: frozenset[object]) -> RenameTool | None:
@@ -229,9 +237,6 @@ class Names:
         return self._flow.renamed_tool(tools[0].plan) if tools else None
 
 
-def is_text(source: str) -> bool:
-    """Whether `source` is a literal text."""
-    try:
-        return isinstance(ast.literal_eval(source), str)
-    except (ValueError, SyntaxError):
-        return False
+def _is_none(binder: cst.CSTNode) -> bool:
+    """Whether an assignment gives `None`."""
+    return isinstance(binder, cst.Assign) and isinstance(binder.value, cst.Name) and binder.value.value == "None"

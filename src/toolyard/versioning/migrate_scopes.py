@@ -3,12 +3,21 @@
 libcst's own scopes know no `walrus` in a comprehension and tell no reads from writes; this is what a migration needs.
 """
 
+import dataclasses
+import functools
 import unicodedata
+from collections.abc import Iterator
 from typing import Literal
 
 import libcst as cst
 
-__all__ = ("Scope", "Scopes", "Variable", "bound_name", "spelled")
+__all__ = ("Scope", "Scopes", "Variable", "bound_name", "parts_of", "spelled")
+
+_SPACE = (
+    *("whitespace", "leading_lines", "lines_after", "header", "footer", "trailing_whitespace", "indent"),
+    *("lpar", "rpar", "lbracket", "rbracket", "lbrace", "rbrace", "comma", "equal", "colon", "semicolon", "operator"),
+)
+"""How the fields of nodes begin that hold no code."""
 
 _Kind = Literal["module", "class", "function", "comprehension"]
 
@@ -59,6 +68,10 @@ class Scopes:
         """Of functions, classes and comprehensions, and of the module."""
         self.spellings: set[str] = set()
         """Every identifier that stands for a variable, an import or a built-in thing."""
+        self.bindings: set[str] = set()
+        """Every identifier that some scope binds."""
+        self.fixed: set[str] = set()
+        """Names that a class binds or a statement declares `global` or `nonlocal`: one spelling stands for several."""
         self.generators: set[cst.CSTNode] = set()
         """Functions with a `yield`."""
         self._found: list[tuple[cst.Name, Scope, cst.CSTNode | None]] = []
@@ -102,11 +115,14 @@ class Scopes:
             owner = found.scope if found is not None else scope
         variable = owner.variables.setdefault(text, Variable(text, owner))
         variable.binders.append(binder)
+        self.bindings.add(text)
+        if owner.kind == "class":
+            self.fixed.add(text)
         if owner.frame is not scope.frame:
             variable.foreign = True
 
     def _children(self, node: cst.CSTNode, scope: Scope) -> None:
-        for child in node.children:
+        for child in parts_of(node):
             self._visit(child, scope)
 
     def _visit(self, node: cst.CSTNode, scope: Scope) -> None:
@@ -125,6 +141,7 @@ class Scopes:
                 self._visit_comprehension(node, scope)
             case cst.Global() | cst.Nonlocal():
                 kind = "global" if isinstance(node, cst.Global) else "nonlocal"
+                self.fixed.update(spelled(item.name) for item in node.names)
                 if scope.kind != "module":
                     scope.elsewhere.update((spelled(item.name), kind) for item in node.names)
             case cst.Import() | cst.ImportFrom():
@@ -266,6 +283,22 @@ class Scopes:
         parts = [node.key, node.value] if isinstance(node, cst.DictComp) else [node.elt]
         for part in parts:
             self._visit(part, inside)
+
+
+def parts_of(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """What a node is made of, without spaces and punctuation; libcst's own `children` rebuilds them all."""
+    for name in _fields(type(node)):
+        part = getattr(node, name)
+        if isinstance(part, cst.CSTNode):
+            yield part
+        elif isinstance(part, list | tuple):
+            yield from (each for each in part if isinstance(each, cst.CSTNode))
+
+
+@functools.cache
+def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
+    names = (field.name for field in dataclasses.fields(kind))
+    return tuple(name for name in names if not name.startswith(_SPACE))
 
 
 def spelled(node: cst.Name) -> str:

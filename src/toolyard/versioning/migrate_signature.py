@@ -1,12 +1,13 @@
 """What a plan means for the arguments of one call, apart from any syntax."""
 
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
-from toolyard.versioning.steps import AddParameter, Plan, RetypeParameter, Scalar, find_scalar
+from toolyard.versioning.steps import AddParameter, Plan, RetypeParameter, Scalar, find_scalar, fits
 
-__all__ = ("Retype", "Signature")
+__all__ = ("Retype", "Rules", "Signature")
 
 
 class Retype(msgspec.Struct, frozen=True):
@@ -19,6 +20,55 @@ class Retype(msgspec.Struct, frozen=True):
     words: bool
     """Whether the old texts were `true` and `false`, or the old numbers 0 and 1."""
 
+    @property
+    def template(self) -> tuple[str, str] | None:
+        """What goes before and after an expression to convert it; None if no expression does so for certain."""
+        match self.before, self.to:
+            case "string", "integer":
+                return "int(", ")"
+            case "string", "number":
+                return "float(", ")"
+            case (("integer" | "number"), "string"):
+                return "str(", ")"
+            case "boolean", ("integer" | "number"):
+                return "int(", ")"
+            case "integer", "boolean" if self.words:
+                return "bool(", ")"
+            case "integer", "number":
+                return "", ""
+        return None
+
+
+class Rules(NamedTuple):
+    """What becomes of arguments by their names: those of the function's parameters, or the schema's keys."""
+
+    names: Mapping[str, str | None]
+    """Old name -> new one; None if it is gone."""
+    retyped: Mapping[str, Retype]
+    blocked: Mapping[str, str]
+    """Old name -> why a call that gives it cannot be migrated; empty: a name that is not declared."""
+    added: Mapping[str, Any]
+    """New name -> the value it gets where it is not given."""
+    omitted: Mapping[str, str]
+    """New name -> why a call that does not give it cannot be migrated."""
+    keys: Mapping[str, str]
+    """Old name -> the schema's key."""
+    plan: Plan
+
+    @property
+    def touched(self) -> frozenset[str]:
+        """Old names whose arguments have to change where they are given."""
+        renamed = {name for name, after in self.names.items() if name != after}
+        return frozenset(renamed | self.retyped.keys() | self.blocked.keys())
+
+    def agrees(self, other: "Rules") -> bool:
+        """Whether both demand the same."""
+        return self[:5] == other[:5]
+
+    def passes(self, name: str, values: Collection[Any]) -> bool:
+        """Whether the new tool certainly takes these values of a parameter as they are."""
+        return bool(values) and all(fits(self.plan, self.keys.get(name, name), value) for value in values)
+
 
 class Signature:
     """The parameters of a tool before and after."""
@@ -27,66 +77,51 @@ class Signature:
         self.before = list(plan.names_before.values())
         """The function's parameters in order."""
         self.after = list(plan.names_after.values())
-        keys = plan.keys
-        by_name = {name: keys[key] for key, name in plan.names_before.items()}
-        self.names: dict[str, str | None] = {
-            name: None if key is None else plan.names_after.get(key, key) for name, key in by_name.items()
-        }
-        """Old parameter -> new one; None if it is gone."""
-        self.keys = keys
-        """The same for the schema's keys."""
-        self.added = {plan.names_after.get(step.name, step.name): step.value for step in _added(plan)}
-        """New parameter -> the value it gets where it is not given."""
-        self.added_keys: dict[str, Any] = {step.name: step.value for step in _added(plan)}
-        self.blocked_keys = {each.field: each.reason for each in plan.obstacles if each.side == "input"}
-        self.blocked = {plan.names_before.get(key, key): reason for key, reason in self.blocked_keys.items()}
-        """Old parameter -> why a call that gives it cannot be migrated."""
+        old = {key: key for key in plan.names_before}
+        self.by_key = _rules(plan, old, {key: key for key in plan.names_after})
+        self.by_name = _rules(plan, plan.names_before, plan.names_after)
+        self.names = self.by_name.names
         self.whole = next((each.reason for each in plan.obstacles if each.side == "tool"), None)
-        """Why no call can be."""
-        self.retyped_keys = {step.name: _retype(plan, step) for step in plan.steps if isinstance(step, RetypeParameter)}
-        self.retyped = {plan.names_before.get(key, key): each for key, each in self.retyped_keys.items()}
+        """Why no call can be migrated."""
         schema = plan.before.input_schema
-        self.is_open = "properties" not in schema or bool(schema.get("additionalProperties"))
-        self.is_open = self.is_open or "patternProperties" in schema
+        others = "patternProperties" in schema or bool(schema.get("additionalProperties"))
+        self.is_open = others or "properties" not in schema
         """Whether calls may give parameters that are not declared."""
-
-    @property
-    def changes(self) -> bool:
+        rules = self.by_name
+        self.changes = bool(rules.touched or rules.added or rules.omitted or self.whole) or self.moves(0)
         """Whether any call may have to be written in another way."""
-        return bool(self.touched) or bool(self.added) or self.whole is not None or self.moves(0)
-
-    @property
-    def touched(self) -> frozenset[str]:
-        """Old parameters whose arguments have to change where they are named."""
-        renamed = {name for name, after in self.names.items() if name != after}
-        return frozenset(renamed | self.retyped.keys() | self.blocked.keys())
-
-    @property
-    def touched_keys(self) -> frozenset[str]:
-        """The same by the schema's keys."""
-        renamed = {key for key, after in self.keys.items() if key != after}
-        return frozenset(renamed | self.retyped_keys.keys() | self.blocked_keys.keys())
 
     def moves(self, start: int, stop: int | None = None) -> bool:
         """Whether an argument at one of these positions would mean another parameter now."""
         old = [self.names[name] for name in self.before[start:stop]]
         return old != self.after[start : start + len(old)]
 
-    def find_positional(self, position: int) -> str | None:
-        """The old parameter at a position."""
-        return self.before[position] if position < len(self.before) else None
 
+def _rules(plan: Plan, before: Mapping[str, str], after: Mapping[str, str]) -> Rules:
+    """`before` and `after`: key -> the name that the rules are about."""
+    keys = plan.keys
 
-def _added(plan: Plan) -> list[AddParameter]:
-    return [step for step in plan.steps if isinstance(step, AddParameter)]
+    def new(key: str) -> str | None:
+        changed = keys.get(key, key)
+        return None if changed is None else after.get(changed, changed)
+
+    steps = plan.steps
+    return Rules(
+        names={name: new(key) for key, name in before.items()},
+        retyped={before.get(s.name, s.name): _retype(plan, s) for s in steps if isinstance(s, RetypeParameter)},
+        blocked={before.get(each.field, each.field): each.reason for each in plan.obstacles if each.side == "input"},
+        added={after.get(step.name, step.name): step.value for step in steps if isinstance(step, AddParameter)},
+        omitted={new(each.field) or each.field: each.reason for each in plan.obstacles if each.side == "omitted"},
+        keys={name: key for key, name in before.items()},
+        plan=plan,
+    )
 
 
 def _retype(plan: Plan, step: RetypeParameter) -> Retype:
     schema = plan.before.input_schema
-    properties = schema.get("properties")
+    properties, required = schema.get("properties"), schema.get("required")
     own = properties.get(step.name) if isinstance(properties, dict) else None
     found = find_scalar(own, schema)
-    required = schema.get("required")
     optional = not isinstance(required, list) or step.name not in required
     choices = own.get("enum") if isinstance(own, dict) else None
     words = isinstance(choices, list) and bool(choices) and all(choice in ("true", "false", 0, 1) for choice in choices)

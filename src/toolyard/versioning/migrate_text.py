@@ -10,13 +10,17 @@ from typing import Any
 import libcst as cst
 from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper
 
+from toolyard.versioning.migrate_scopes import parts_of
+
 __all__ = ("Overlap", "Sources")
 
 _SHOWN_CHARACTERS = 400
+_NESTED = 50
+"""So many formatted texts before a place are looked at: one around it is among them."""
 
 
 class Overlap(Exception):
-    """Two changes would touch the same text."""
+    """Changes cannot be made together, or not here; the message says why."""
 
 
 class Sources:
@@ -29,13 +33,16 @@ class Sources:
         self._splices: list[tuple[int, int, str]] = []
         self._shown: list[tuple[int, int, str]] = []
         self._texts: list[tuple[int, int, str]] = []
+        self._quoting: list[tuple[int, int]] = []
         self._find_texts(module)
 
     def _find_texts(self, node: cst.CSTNode) -> None:
-        for child in node.children:
+        for child in parts_of(node):
             if isinstance(child, cst.FormattedString):
                 start, end = self.span(child)
                 self._texts.append((start, end, child.quote[0]))
+            elif isinstance(child, cst.FormattedStringExpression) and child.equal is not None:
+                self._quoting.append(self.span(child))
             self._find_texts(child)
 
     # Places
@@ -70,7 +77,8 @@ class Sources:
 
     def show(self, node: cst.CSTNode, reason: str) -> None:
         """Report the changes in `node` with this reason."""
-        self._shown.append((*self.span(node), reason))
+        start, end = self.span(node)
+        self._shown.append((start, end, reason))
 
     def replace(self, start: int, end: int, text: str) -> None:
         """Put `text` in the place of what is there; the earlier of two insertions at one place comes first."""
@@ -133,6 +141,7 @@ class Sources:
             self.replace(*body, "pass")
         else:
             self.replace(first, last, "")
+            self._shown.append((first, last, "the parameter is gone"))
 
     def _is_alone(self, start: int, end: int) -> bool:
         """Whether a part has its line, or lines, for itself."""
@@ -164,7 +173,8 @@ class Sources:
 
     def quoted(self, text: str, offset: int, like: str = '"') -> str | None:
         """A literal of `text` in quotes that may stand at `offset`: inside a formatted text not all may."""
-        around = {quote for start, end, quote in self._texts if start < offset < end}
+        last = bisect.bisect_left(self._texts, (offset,))
+        around = {quote for start, end, quote in self._texts[max(0, last - _NESTED) : last] if offset < end}
         quotes = [quote for quote in (like, "'" if like == '"' else '"') if quote not in around]
         if not quotes:
             return None
@@ -189,23 +199,39 @@ class Sources:
         for splice in splices:
             if kept and splice[0] < kept[-1][1]:
                 if splice[1] > kept[-1][1] or kept[-1][2]:
-                    raise Overlap
+                    raise Overlap("Two changes would touch the same text. Write the code in separate statements.")
                 continue  # inside of what is taken out
             kept.append(splice)
-        shown = []
-        for start, end, reason in dict.fromkeys(sorted(self._shown)):
-            before = self.bytes[start:end].decode()
-            after = self._applied(kept, start, end)
+            if self._is_quoted(splice[0]):
+                raise Overlap('A text such as `f"{name=}"` shows the source that would change.')
+        return self._applied(kept, 0, len(self.bytes)), self._report(kept)
+
+    def _is_quoted(self, offset: int) -> bool:
+        last = bisect.bisect_right(self._quoting, (offset, len(self.bytes)))
+        return any(offset <= end for _, end in self._quoting[max(0, last - _NESTED) : last])
+
+    def _report(self, splices: Sequence[tuple[int, int, str]]) -> list[tuple[int, str, str, str]]:
+        """What changed, each place once: with what is inside of it and all reasons."""
+        places: list[tuple[int, int, list[str]]] = []
+        for start, end, reason in sorted(self._shown, key=lambda each: (each[0], -each[1])):
+            if not places or end > places[-1][1]:
+                places.append((start, end, []))
+            if reason not in places[-1][2]:
+                places[-1][2].append(reason)
+        found = []
+        for start, end, reasons in places:
+            before, after = self.bytes[start:end].decode(), self._applied(splices, start, end)
             if before != after:
-                shown.append((self._line_at(start) + 1, _short(before), _short(after), reason))
-        return self._applied(kept, 0, len(self.bytes)), shown
+                found.append((self._line_at(start) + 1, _short(before), _short(after), "; ".join(reasons)))
+        return found
 
     def _applied(self, splices: Sequence[tuple[int, int, str]], start: int, end: int) -> str:
         parts: list[str] = []
         at = start
-        for first, last, text in splices:
-            if first < start or last > end:
-                continue
+        for number in range(bisect.bisect_left(splices, (start,)), len(splices)):
+            first, last, text = splices[number]
+            if last > end:
+                break
             parts += [self.bytes[at:first].decode(), text]
             at = last
         return "".join(parts) + self.bytes[at:end].decode()

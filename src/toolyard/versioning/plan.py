@@ -28,6 +28,7 @@ from toolyard.versioning.steps import (
     Untranslatable,
     convert,
     find_scalar,
+    fits,
     look_up,
     signature_names,
     split_path,
@@ -73,8 +74,9 @@ def make_plan(
 ) -> Plan:
     """How to get from `before` to `after`; None: the tool is gone.
 
-    `renames` is what a person said: `{"start": "since", "output.items[].name": "title"}`. It counts for more than any
-    guess. `output_before` and `output_after` are learned shapes, used where a definition declares none.
+    `renames` is what a person said: `{"start": "since", "output.items[].name": "title"}`; with an empty new name, the
+    parameter is to be left out. It counts for more than any guess. `output_before` and `output_after` are learned
+    shapes, used where a definition declares none.
 
     Raises:
         InvalidRequest: `renames` names a parameter that is not there.
@@ -98,6 +100,12 @@ def translate_arguments(plan: Plan, arguments: Any) -> dict[str, Any]:
         raise Untranslatable(f"The arguments of {tool!r} must be an object, not {type(arguments).__name__}.")
     for obstacle in plan.obstacles:
         given = obstacle.field in arguments or (not obstacle.field and not arguments.keys() <= plan.names_before.keys())
+        if (
+            obstacle.side == "input"
+            and obstacle.field in arguments
+            and fits(plan, obstacle.field, arguments[obstacle.field])
+        ):
+            continue
         if obstacle.side == "tool" or (given if obstacle.side == "input" else obstacle.side == "omitted" and not given):
             raise Untranslatable(f"This call of {tool!r} cannot be translated: {obstacle.reason}")
     retyped = {step.name: step.to for step in plan.steps if isinstance(step, RetypeParameter)}
@@ -165,8 +173,10 @@ class _Planning:
         self._said = {key: to for key, to in renames.items() if not _is_field(key)}
         self._steps: list[Step] = []
         self._obstacles: list[Obstacle] = []
+        self._new: list[str] = []
+        """Parameters that nothing is known to be the old name of."""
         for key, to in self._said.items():
-            if key not in self._names[0] or to not in self._names[1]:
+            if key not in self._names[0] or (to and to not in self._names[1]):
                 known = ", ".join(self._names[1])
                 raise InvalidRequest(
                     f"{before.full_name!r} cannot rename {key!r} to {to!r}: one of them is no parameter. "
@@ -180,12 +190,15 @@ class _Planning:
         if named[0] != named[1]:
             self._add(RenameTool(full_name=after.full_name, module=after.module, function=after.function))
         for key, to in self._said.items():
-            if key != to:
+            if not to:
+                self._add(RemoveParameter(name=key))
+            elif key != to:
                 self._add(RenameParameter(before=key, after=to))
         for path, to in self._fields.items():
             self._add(RenameField(path=path, after=to))
         found = compare(self._respelled(), after, output_before=output_before, output_after=output_after)
-        old = {to: key for key, to in self._said.items()}
+        old = {to: key for key, to in self._said.items() if to}
+        self._new = [each.field for each in found.changes if each.kind == "parameter_added" and "." not in each.field]
         for change in found.changes:
             if change.severity == "major" and change.side == "input":
                 self._input(change, old)
@@ -206,10 +219,11 @@ class _Planning:
         properties, required = schema.get("properties"), schema.get("required")
         if not self._said or not isinstance(properties, dict):
             return self._before
-        renamed = {self._said.get(key, key): value for key, value in properties.items()}
+        renamed = {to: value for key, value in properties.items() if (to := self._said.get(key, key))}
         changed = schema | {"properties": renamed}
         if isinstance(required, list):
-            changed["required"] = [self._said.get(key, key) if isinstance(key, str) else key for key in required]
+            spelled = [self._said.get(key, key) if isinstance(key, str) else key for key in required]
+            changed["required"] = [key for key in spelled if key]
         return msgspec.structs.replace(self._before, input_schema=changed, digest="")
 
     def _add(self, step: Step) -> None:
@@ -239,6 +253,9 @@ class _Planning:
         match change.kind:
             case "parameter_renamed" if change.replacement is not None:
                 self._rename(before, change)
+            case "parameter_removed" if self._new:
+                new = ", ".join(f"`{name}`" for name in self._new[:3])
+                self._block("input", before, f"{name} is gone, and {new} may stand for it, which a person has to say.")
             case "parameter_removed":
                 self._add(RemoveParameter(name=before))
             case "parameter_added":

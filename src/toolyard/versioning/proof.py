@@ -57,9 +57,8 @@ class Prover:
         self._budget = budget
         self._keep = keep
         self._growing = growing
-        self._depth = 0  # into the value
         self._level = 0
-        self._open: dict[object, int] = {}
+        self._open: set[object] = set()
         self._known: dict[object, tuple[bool, object]] = {}
         self._proven: list[object] = []
 
@@ -75,13 +74,13 @@ class Prover:
             return True
         key = (tuple(map(id, facts)), id(goal), top)
         if key in self._open:
-            return self._open[key] < self._depth
+            return True  # it is being proven, and this is a part of that value
         if key in self._known:
             return self._known[key][0]
-        self._open[key] = self._depth
+        self._open.add(key)
         begin = len(self._proven)
         result = self._try(facts, goal, top=top)
-        del self._open[key]
+        self._open.discard(key)
         if not result:
             # What was proven on the assumption that just failed is not proven.
             for other in self._proven[begin:]:
@@ -120,11 +119,9 @@ class Prover:
 
     def inside(self, facts: Iterable[object], goal: object) -> bool:
         """`proves` for a part of the value."""
-        self._depth += 1
         self._level += 1
         proven = self.proves(facts, goal)
         self._level -= 1
-        self._depth -= 1
         return proven
 
     def _satisfies(self, case: Case, kind: str, goal: object, without: frozenset[str]) -> bool:

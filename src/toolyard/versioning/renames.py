@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from toolyard.values import ToolSpec
-from toolyard.versioning.cases import Budget, Exhausted
+from toolyard.versioning.cases import Budget, Exhausted, part
 from toolyard.versioning.changes import SURE, Replacement
 from toolyard.versioning.documents import Document, Numbers, TooLarge
 from toolyard.versioning.proof import Prover
@@ -43,6 +43,7 @@ _VERBS = {
     )
     for word in group.split()
 }
+_READING = {"get", "list", "search"}
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,8 +87,9 @@ def find_renamed(
 ) -> list[tuple[ToolSpec, ToolSpec, Replacement]]:
     """Tools of one upstream that went and came back under another name.
 
-    They have the same input schema but for texts, and the same description or nearly the same name; a pair is left out
-    if another one is close. `kept` are the tools that stayed: a description that one of them has too proves nothing.
+    They have the same input schema but for texts, and the same description or nearly the same name. Only pairs that
+    are `SURE` and have no other pair close to them are given. `kept` are the tools that stayed: a description that one
+    of them has too proves nothing.
     """
     if len(removed) * len(added) > _TOOL_PAIRS:
         return []
@@ -101,6 +103,7 @@ def find_renamed(
     return [
         (removed[old], added[new], Replacement(name=added[new].full_name, confidence=round(score, 2), why=why))
         for (old, new), (score, why) in _unambiguous(scores).items()
+        if score >= SURE
     ]
 
 
@@ -200,11 +203,11 @@ def _tool_score(old: ToolSpec, new: ToolSpec, texts: Mapping[str, int]) -> tuple
     shared = share(*meant)
     text = old.description
     if (
-        is_telling(text, least=4)
+        is_telling(text, least=4 if _parameters(old) < 2 else 1 if shared else 2)
         and are_same_text(text, new.description)
         and texts[text] == 1 + (text == new.description)
     ):
-        clear = _has_parameters(old) or shared >= 0.5 or is_telling(text, least=6)
+        clear = _parameters(old) > 0 or shared >= 0.5 or is_telling(text, least=6)
         score, why = 0.9 if clear else _UNSURE, "the same description"
     elif first and "".join(first) == "".join(second) and _plurals(old.name) == _plurals(new.name):
         silent = not (old.description and new.description)
@@ -213,7 +216,7 @@ def _tool_score(old: ToolSpec, new: ToolSpec, texts: Mapping[str, int]) -> tuple
         score, why = 0.85 if near >= 0.5 and _plurals(old.name) == _plurals(new.name) else 0.7, "a similar name"
     else:
         score, why = min(0.3 + 0.2 * shared + 0.4 * near, _UNSURE), "a similar description"
-        score = score if _has_parameters(old) or near >= 0.8 else min(score, 0.4)
+        score = score if _parameters(old) or near >= 0.8 else min(score, 0.4)
     doubts = _tool_doubts(old, new)
     score = min(score, *(cap for cap, _ in doubts)) if doubts else score
     return score, _sentence(f"{why} and the same parameters", [doubt for _, doubt in doubts])
@@ -225,7 +228,8 @@ def _tool_doubts(old: ToolSpec, new: ToolSpec) -> list[tuple[float, str]]:
     if are_opposed(old.name, new.name):
         doubts.append((0.4, "names that exclude each other"))
     verbs = [{_VERBS[word] for word in stems(spec.name) if word in _VERBS} for spec in (old, new)]
-    if verbs[0] and verbs[1] and verbs[0] != verbs[1]:
+    reading = are_same_text(old.description, new.description) and verbs[0] | verbs[1] <= _READING
+    if verbs[0] and verbs[1] and verbs[0] != verbs[1] and not reading:
         doubts.append((_GUESS, "another verb"))
     if stems(old.name) == stems(new.name) and _plurals(old.name) != _plurals(new.name):
         doubts.append((_UNSURE, "one may be many"))
@@ -246,8 +250,10 @@ def _plurals(name: str) -> int:
     return sum(word.endswith("s") for word in words(name))
 
 
-def _has_parameters(spec: ToolSpec) -> bool:
-    return bool(spec.input_schema.get("properties"))
+def _parameters(spec: ToolSpec) -> int:
+    """How many parameters a tool declares."""
+    schema: object = spec.input_schema
+    return len(part(schema, "properties", dict)) if isinstance(schema, dict) else 0
 
 
 def _have_same_input(old: ToolSpec, new: ToolSpec) -> bool:

@@ -160,6 +160,8 @@ def _all(shapes: list[Shape]) -> Shape:
 
 
 def _merge(one: Shape, other: Shape) -> Shape:
+    if not one.count or not other.count:
+        return one if one.count else other
     kinds = {kind: one.kinds.get(kind, 0) + other.kinds.get(kind, 0) for kind in {**one.kinds, **other.kinds}}
     count = one.count + other.count
     if one.cut or other.cut:

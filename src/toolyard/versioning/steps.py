@@ -1,4 +1,4 @@
-"""The steps from one definition of a tool to another, as values, and the little they share: paths, types, conversion."""
+"""The steps from one definition of a tool to another, as values, and what they share: paths, types, conversion."""
 
 import math
 import re
@@ -9,6 +9,7 @@ import msgspec
 
 from toolyard.errors import InvalidRequest
 from toolyard.values import ToolSpec
+from toolyard.versioning.schemas import input_verdict
 
 __all__ = (
     "AddParameter",
@@ -25,6 +26,7 @@ __all__ = (
     "Untranslatable",
     "convert",
     "find_scalar",
+    "fits",
     "join_path",
     "look_up",
     "signature_names",
@@ -155,6 +157,22 @@ def signature_names(spec: ToolSpec) -> dict[str, str]:
     return {key: key for key in sorted(keys, key=lambda key: key not in demanded)}
 
 
+def fits(plan: Plan, key: str, value: Any) -> bool:
+    """Whether a value of an old parameter is certainly one that the new tool takes as it is."""
+    after = plan.keys.get(key, key)
+    root = plan.after.input_schema if plan.after is not None else {}
+    properties = root.get("properties")
+    if after is None or not isinstance(properties, dict) or after not in properties:
+        return False
+    declared = properties[after]
+    old = plan.before.input_schema.get("properties")
+    was = old.get(key) if isinstance(old, dict) else None
+    if isinstance(declared, dict) and isinstance(was, dict) and declared.get("format") == was.get("format"):
+        declared = {name: part for name, part in declared.items() if name != "format"}  # it said so all along
+    places: dict[str, Any] = {name: root[name] for name in ("$defs", "definitions") if name in root}
+    return input_verdict({"const": value}, {"allOf": [declared], **places}, top=False) == "compatible"
+
+
 def convert(value: Any, to: Scalar, name: str = "value") -> Any:
     """A scalar as another type of the same meaning; None stays None.
 
@@ -242,6 +260,7 @@ def find_scalar(schema: object, root: dict[str, Any]) -> tuple[Scalar, bool] | N
 
 
 def look_up(reference: str, root: dict[str, Any]) -> object:
+    """What a reference within a schema leads to; None if nothing."""
     place: object = root
     for step in reference.removeprefix("#").split("/")[1:]:
         place = place.get(step) if isinstance(place, dict) else None

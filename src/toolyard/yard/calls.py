@@ -1,5 +1,6 @@
 """What answers the calls of one execution: the broker, the search, and the skills that its code imports."""
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from toolyard.yard.yard import Yard
 
 __all__ = ("Calls", "find_tool")
+
+_LARGE_BYTES = 100_000
 
 
 class Calls:
@@ -51,7 +54,9 @@ class Calls:
             self._grant, spec, arguments, number=number, passage=self._passage
         )
         self._yard.note_answer(spec, answer, self._grant.execution_id)
-        if plan is not None:
+        if plan is not None and len(encoded) > _LARGE_BYTES:
+            answer, encoded = await asyncio.to_thread(_as_before, plan, answer, encoded)
+        elif plan is not None:
             answer, encoded = _as_before(plan, answer, encoded)
         if not answer.files:
             return msgspec.Raw(encoded)

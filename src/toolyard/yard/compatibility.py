@@ -10,6 +10,7 @@ import msgspec
 
 from toolyard.catalog import Catalog, Snapshot
 from toolyard.catalog.parameters import parameters
+from toolyard.catalog.prose import plain
 from toolyard.catalog.recent import Recent
 from toolyard.store import Store
 from toolyard.values import Skill, ToolNeed, ToolSpec
@@ -23,6 +24,7 @@ State = Literal["fits", "newer", "translated", "broken", "missing"]
 be migrated by hand. `missing`: the tool is gone, or not for this principal."""
 
 _PLANS = 1_000
+_REASON_CHARACTERS = 600
 _FOLLOWED_SECONDS = 10.0
 
 
@@ -77,7 +79,9 @@ class Compatibility:
                 return found
             if how == "newer_minor":
                 reason = f"{need.tool} is at {spec.version}; the skill was written for {need.version}."
-                return msgspec.structs.replace(found, state="newer", reason=reason)
+                plan = await self.plan(need, spec)
+                plan = plan if plan is not None and plan.is_reordered and not plan.obstacles else None
+                return msgspec.structs.replace(found, state="newer", reason=reason, plan=plan)
         plan = await self.plan(need, spec)
         if plan is None:
             reason = f"The definition of {need.tool} {need.version} is not kept any more, so nothing can be compared."
@@ -85,8 +89,13 @@ class Compatibility:
         if not plan.steps and not plan.obstacles:  # it was something else meanwhile, and is what it was again
             return found
         found = msgspec.structs.replace(found, difficulty=plan.difficulty, plan=plan)
+        if plan.problems and spec.digest == need.digest and spec.full_name == need.tool:
+            # Only its answers look otherwise, as far as was seen. Whoever calls it has a hand in that, so that nobody
+            # else's skill may be refused for it.
+            reason = f"{need.tool} is defined as it was, and seems to answer otherwise: {_words(plan.problems)}"
+            return msgspec.structs.replace(found, state="newer", difficulty=None, plan=None, reason=reason)
         if plan.problems:
-            return msgspec.structs.replace(found, state="broken", reason=" ".join(plan.problems[:3]))
+            return msgspec.structs.replace(found, state="broken", reason=_words(plan.problems))
         renamed = "" if spec.full_name == need.tool else f"{need.tool} is called {spec.full_name} now. "
         reason = f"{renamed}Its calls are translated from {need.version} to {spec.version} until the skill is migrated."
         return msgspec.structs.replace(found, state="translated", reason=reason)
@@ -103,9 +112,10 @@ class Compatibility:
     async def make_plan(self, need: ToolNeed, spec: ToolSpec, renames: Mapping[str, str] | None = None) -> Plan | None:
         """The same, with what a person says about `renames`."""
         release = await self._store.releases.get(need.tool, need.version)
-        if release is None:
+        is_same = spec.digest == need.digest and spec.full_name == need.tool
+        if release is None and not is_same:
             return None
-        before = release.spec
+        before = spec if release is None else release.spec  # a tool that changes all the time may be what it was
         make = partial(
             make_plan,
             before,
@@ -134,6 +144,11 @@ class Compatibility:
             known = (time.monotonic(), None if follower is None else follower.full_name)
             self._followed.put(key, known)
         return None if known[1] is None else view.tools.get(known[1])
+
+
+def _words(problems: Sequence[str]) -> str:
+    """The first problems on one line: they quote what an upstream wrote, and are read by models and on terminals."""
+    return " ".join(plain(" ".join(problems[:3]), limit=_REASON_CHARACTERS).split())
 
 
 def _python_names(spec: ToolSpec) -> dict[str, str]:

@@ -1,11 +1,13 @@
 """What is written down of every execution, in the journal and in the audit log, with nothing private in it."""
 
+import asyncio
 import hashlib
 import time
 from typing import Any
 
 import msgspec
 
+from toolyard.broker.call import is_large
 from toolyard.catalog import Snapshot
 from toolyard.errors import UnknownTool
 from toolyard.privacy.guard import Guard
@@ -18,12 +20,12 @@ _LONG_NAME = 1_000
 
 
 class Journal:
-    """Records executions from their beginning to their end. Its methods only enqueue: `Store.flush` waits."""
+    """Records executions from their beginning to their end. What it records is enqueued: `Store.flush` waits."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def begin(
+    async def begin(
         self,
         grant: Grant,
         guard: Guard,
@@ -34,12 +36,15 @@ class Journal:
         background: bool = False,
     ) -> ExecutionRecord:
         """Record that an execution begins; what is returned is given to `end`."""
+        told: list[Any] = [code, context]
+        # Much of it is looked through in a thread, so that others go on.
+        told = await asyncio.to_thread(_concealed, told, guard) if is_large(told) else _concealed(told, guard)
         record = ExecutionRecord(
             execution_id=grant.execution_id,
             principal=grant.principal,
             session=grant.session,
-            code=guard.conceal(code),
-            context=guard.conceal(context),
+            code=told[0],
+            context=told[1],
             started_at=time.time(),
             catalog_version=snapshot.version,
             background=background,
@@ -74,6 +79,10 @@ class Journal:
                 body={**told, "number": number, "verdict": None, "rule": None, "answer_bytes": 0},
             )
         )
+
+
+def _concealed(told: list[Any], guard: Guard) -> list[Any]:
+    return [guard.conceal(each) for each in told]
 
 
 def _entry(record: ExecutionRecord, kind: str, body: dict[str, Any]) -> AuditEntry:

@@ -12,6 +12,7 @@ import msgspec
 
 from toolyard.catalog import Snapshot
 from toolyard.errors import InvalidRequest, SkillUnusable, UnknownTool
+from toolyard.skills.shelf import principal_of
 from toolyard.store.skills import MigrationRecord
 from toolyard.values import SHARED, Skill, SkillExample, ToolNeed, ToolSpec, Trace, TraceCall
 from toolyard.versioning.plan import Difficulty, Plan, Untranslatable, adapt_answer, translate_arguments
@@ -68,7 +69,7 @@ async def migrate_skills(
     is_dry: bool = False,
     principal: str = "local",
 ) -> list[MigratedSkill]:
-    """Migrate the newest version of every skill that needs another version of `tool` than the one that is there.
+    """Migrate the version in use of every skill that needs another version of `tool` than the one that is there.
 
     `renames` says what cannot be guessed: the old name of a parameter, or `output.` and the path of a field of its
     answer, and the new name. A dry run does all of it but keeping.
@@ -112,10 +113,10 @@ async def _find_target(yard: "Yard", view: Snapshot, tool: str) -> _Target:
 async def _find_skills(
     skills: "Skills", target: _Target, from_version: str | None, names: Sequence[str]
 ) -> list[tuple[Skill, ToolNeed]]:
-    """The newest versions that need the tool as it is no more."""
+    """The versions in use that need the tool as it is no more."""
     found = []
-    for skill in await skills.shelf.list_all():
-        if skill.status == "quarantined" or (names and skill.name not in names):
+    for skill in await skills.shelf.list_used():  # what was imported over it since, or does not work yet, may wait
+        if names and skill.name not in names:
             continue
         for need in skill.tools:
             is_old = need.digest != target.spec.digest or need.tool != target.spec.full_name
@@ -222,8 +223,8 @@ def _adapted(trace: Trace, need: ToolNeed, spec: ToolSpec, plan: Plan) -> Trace:
 
 async def _prove(yard: "Yard", skill: Skill, view: Snapshot, principal: str) -> tuple[Skill | None, str]:
     """The skill with its examples replayed, if all of them pass; else None and the first reason why not."""
-    owner = principal if skill.namespace == SHARED else skill.namespace
-    load = partial(yard.skills.load_for, owner, view, {skill.name: skill})
+    owner = principal if skill.namespace == SHARED else principal_of(skill.namespace)
+    load = partial(yard.skills.loading.load_for, owner, view, {skill.name: skill})
     examples: list[SkillExample] = []
     for number, example in enumerate(skill.examples, 1):
         try:

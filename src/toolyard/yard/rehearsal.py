@@ -5,6 +5,7 @@ refused. A first recording takes its answers from what the principal's runs were
 it changes nothing, and that the policy allows, is called for what is missing there.
 """
 
+import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ("Rehearsal", "record", "replay")
 
 _INLINE_BYTES = 1 << 20
+_TRACE_BYTES = 32 << 20
 _SEED = 1
 _PROBLEM_CHARACTERS = 1_000
 _SHOWN_CHARACTERS = 300
@@ -58,6 +60,7 @@ async def replay(
         problem = "It has no recording. Save the skill again with this example after a run that makes its calls."
         return _unrun(skill, msgspec.structs.replace(example, passed=False, problem=problem))
     answers = Replay(trace)
+    guard = await yard.guards.of(f"{principal}:rehearsal")
 
     async def source(name: str, arguments: dict[str, Any]) -> TraceCall:
         spec = view.find(name)
@@ -67,10 +70,13 @@ async def replay(
             _check(spec, arguments)
         return answers.take(name, arguments)
 
-    outcome = await _run(yard, skill, example.inputs, source, trace.recorded_at, principal, load, view, known=answers)
+    outcome = await _run(
+        yard, skill, example.inputs, source, trace.recorded_at, principal, load, view, guard, known=answers
+    )
     problem = _problem(outcome, answers.problems)
     if not problem and not equal(example.output, outcome.result):
         problem = f"Its value is {_shown(outcome.result)}; it should be {_shown(example.output)}."
+    problem = guard.conceal(problem)  # the code's own words are in it
     return Rehearsal(example=msgspec.structs.replace(example, passed=not problem, problem=problem), outcome=outcome)
 
 
@@ -94,10 +100,10 @@ async def record(
     passage = Passage(guard=guard)
     calls: list[TraceCall] = []
     problems: list[str] = []
-    number = 0
+    number = size_bytes = 0
 
     async def source(name: str, arguments: dict[str, Any]) -> TraceCall:
-        nonlocal number
+        nonlocal number, size_bytes
         number += 1
         spec = view.find(name)
         if spec is None:
@@ -109,18 +115,22 @@ async def record(
             raise NotRecorded(problems[-1])
         call = recordings.find(spec.full_name, arguments)
         if call is None:
-            call = await _call_live(yard, spec, arguments, grant, passage, number, problems)
+            call, answer_bytes = await _call_live(yard, spec, arguments, grant, passage, number, problems)
+            size_bytes += answer_bytes
+            if size_bytes > _TRACE_BYTES:  # all of it is in memory until the example has run
+                problems.append(f"Its tools answer with more than {_TRACE_BYTES:,} bytes. Take an example with less.")
+                raise NotRecorded(problems[-1])
         elif call.missing is not None:
             problems.append(f"{spec.full_name} was called, but {call.missing}.")
             raise NotRecorded(problems[-1])
         calls.append(call)
         return call
 
-    outcome = await _run(yard, skill, inputs, source, at, principal, load, view, grant=grant, guard=guard)
-    problem = _problem(outcome, problems)
+    outcome = await _run(yard, skill, inputs, source, at, principal, load, view, guard, grant=grant)
+    problem = guard.conceal(_problem(outcome, problems))  # the code's own words are in it
     output = outcome.result
-    if not problem and guard.conceal(output) != output:
-        problem = "Its value holds private values that it makes itself, so it cannot be kept."
+    if await asyncio.to_thread(guard.conceal, output) != output:
+        problem = problem or "Its value holds private values that it makes itself, so it cannot be kept."
         output = None
     if not problem and expected is not msgspec.UNSET and not equal(expected, output):
         problem = f"Its value is {_shown(output)}; the example says {_shown(expected)}."
@@ -142,20 +152,24 @@ async def _call_live(
     passage: Passage,
     number: int,
     problems: list[str],
-) -> TraceCall:
-    """Ask a tool that changes nothing; any other one must have been called by a run of the principal's."""
+) -> tuple[TraceCall, int]:
+    """Ask a tool that changes nothing; any other one must have been called by a run of the principal's.
+
+    Returns the call and the bytes of its answer.
+    """
     if spec.annotations.read_only is not True or yard.rules.decide(spec, grant.principal, arguments).verdict != "allow":
         problems.append(
             f"No run of yours has called {spec.full_name} with {_shown(arguments)} lately, and it is not called to try"
             " an example, for it may change something. Run the code once with these inputs, then save it."
         )
         raise NotRecorded(problems[-1])
-    answer, _ = await yard.broker.call(grant, spec, arguments, number=number, passage=passage)
+    await yard.store.room()
+    answer, encoded = await yard.broker.call(grant, spec, arguments, number=number, passage=passage)
     if answer.files:
         problems.append(f"{spec.full_name} answers with files, which are not recorded.")
         raise NotRecorded(problems[-1])
     concealed = passage.guard.conceal_admitted(spec, answer.value)
-    return TraceCall(tool=spec.full_name, version=spec.version, arguments=arguments, answer=concealed)
+    return TraceCall(tool=spec.full_name, version=spec.version, arguments=arguments, answer=concealed), len(encoded)
 
 
 async def _run(
@@ -167,13 +181,12 @@ async def _run(
     principal: str,
     load: Load,
     view: Snapshot,
+    guard: Guard,
     *,
     known: Replay | None = None,
     grant: Grant | None = None,
-    guard: Guard | None = None,
 ) -> Outcome:
     """The outcome of calling the skill once. With a grant it is an execution like any other, in the journal too."""
-    guard = guard or await yard.guards.of(f"{principal}:rehearsal")
     skills = SkillSession(load, view, guard)
 
     async def on_call(name: str, arguments: dict[str, Any]) -> Any:
@@ -199,8 +212,8 @@ async def _run(
     sandbox = await yard.sandbox()
     session = f"{principal}:rehearsal-{secrets.token_hex(8)}"  # of its own: files of other runs are no part of it
     code = f"from skills import {skill.name} as skill\nresult = await skill(**inputs)\n"
-    record = None if grant is None else yard.journal.begin(grant, guard, code, {"inputs": inputs}, view)
-    status: RecordStatus = "broken"
+    record = None if grant is None else await yard.journal.begin(grant, guard, code, {"inputs": inputs}, view)
+    status: RecordStatus = "cancelled"
     concealed: Outcome | None = None
     try:
         await yard.finder.ready(view)
@@ -214,7 +227,11 @@ async def _run(
             library_version=view.version,
             replay=ReplayClock(at=at, seed=_SEED),
         )
-        status, concealed = outcome.status, conceal_outcome(outcome, guard)
+        concealed = await asyncio.to_thread(conceal_outcome, outcome, guard)
+        status = outcome.status
+    except Exception:
+        status = "broken"
+        raise
     finally:
         if record is not None:
             yard.broker.end_run(record.execution_id)

@@ -21,6 +21,7 @@ from toolyard.yard.compatibility import NeedCheck
 __all__ = ("Load", "LoadedSkill", "SkillSession")
 
 _MOST_SKILLS = 100
+_MOST_ASKED = 2 * _MOST_SKILLS
 _MOST_REPORTS = 10_000
 _ERROR_CHARACTERS = 500
 _MOST_SECONDS = 86_400.0
@@ -75,6 +76,7 @@ class SkillSession:
         self._uses: dict[tuple[str, str], _Use] = {}
         self._plans: dict[str, tuple[Plan, _Use]] = {}
         """`mcp__x__y@1.2.0` -> how a call of that version is carried out now, and for which skill."""
+        self._asked = 0
         self._reports = 0
         self.notes: list[str] = []
 
@@ -133,14 +135,15 @@ class SkillSession:
         return found
 
     async def _give(self, name: str, version: str | None) -> dict[str, Any]:
-        if len(self._uses) >= _MOST_SKILLS:
+        self._asked += 1  # the guest asks once for each name and version, also for what is not there
+        if len(self._uses) >= _MOST_SKILLS or self._asked > _MOST_ASKED:
             raise InvalidRequest(f"This run has loaded {_MOST_SKILLS} skills. Split the job.")
         loaded = await self._load(name, version)
         skill = loaded.skill
         use = self._uses.setdefault((skill.name, skill.version), _Use(skill))
         shims = []
         for check in loaded.checks:
-            if check.state != "translated" or check.plan is None:
+            if check.plan is None or not check.is_usable:
                 continue
             before = check.plan.before
             versioned = f"{check.tool}@{check.need}"

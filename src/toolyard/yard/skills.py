@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import logging
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -13,14 +14,14 @@ from toolyard.catalog import Snapshot
 from toolyard.catalog.recent import Recent
 from toolyard.config import SkillsConfig
 from toolyard.discovery import Index
-from toolyard.errors import InvalidRequest, InvalidSkill, SkillUnusable, UnknownSkill
+from toolyard.errors import InvalidRequest, InvalidSkill, UnknownSkill
 from toolyard.privacy.guard import Guard
-from toolyard.privacy.span import TOKEN
 from toolyard.sandbox.review import review
 from toolyard.skills.folder import to_folder
+from toolyard.skills.inputs import check_json
 from toolyard.skills.reading import read_skill, signature_of
 from toolyard.skills.record import combined, effectiveness
-from toolyard.skills.shelf import Shelf, check_name, closure, namespace_of, namespaces_for
+from toolyard.skills.shelf import Shelf, closure, namespace_of, namespaces_for, principal_of
 from toolyard.skills.skill_md import read_frontmatter
 from toolyard.store.skills import SkillRecord
 from toolyard.values import (
@@ -30,124 +31,39 @@ from toolyard.values import (
     Skill,
     SkillExample,
     SkillNeed,
-    SkillStatus,
-    ToolNeed,
     ToolSpec,
 )
 from toolyard.versioning.plan import Difficulty, Plan
-from toolyard.versioning.semver import fit, matches
+from toolyard.versioning.semver import matches
 from toolyard.versioning.uses import ToolRef
 from toolyard.yard.analysis import SkillAnalysis, analyze_skills
-from toolyard.yard.compatibility import Compatibility, NeedCheck, State
-from toolyard.yard.rehearsal import Rehearsal, record, replay
+from toolyard.yard.compatibility import Compatibility, NeedCheck
+from toolyard.yard.rehearsal import record, replay
+from toolyard.yard.skill_loading import SkillLoading
 from toolyard.yard.skill_session import LoadedSkill, SkillSession
+from toolyard.yard.skill_texts import conceal_examples, conceal_request, conceal_skill, conceal_texts
+from toolyard.yard.skill_values import (
+    FoundSkill,
+    SavedSkill,
+    SaveSkill,
+    ServedFolder,
+    SkillCheck,
+    SkillSource,
+    TestedSkill,
+)
 
 if TYPE_CHECKING:
     from toolyard.yard.yard import Yard
 
-__all__ = (
-    "FoundSkill",
-    "SaveExample",
-    "SaveSkill",
-    "SavedSkill",
-    "ServedFolder",
-    "SkillCheck",
-    "SkillSource",
-    "Skills",
-    "TestedSkill",
-)
+__all__ = ("Skills",)
+
+_log = logging.getLogger(__name__)
 
 _MOST_FOUND = 50
 _INDEXES = 8
 _FOLDERS = 2_000
-
-
-class SaveSkill(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an agent asks to be kept."""
-
-    name: str
-    code: str
-    description: str = ""
-    inputs: Any = None
-    output: Any = None
-    tags: tuple[str, ...] = ()
-    examples: tuple["SaveExample", ...] = ()
-    language: str = "python"
-
-
-class SaveExample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Inputs, and the value that the skill should have for them, if it is known."""
-
-    inputs: dict[str, Any] = {}
-    output: Any = msgspec.UNSET
-
-
-class SavedSkill(msgspec.Struct, frozen=True, kw_only=True):
-    """What was kept, and what its author should know."""
-
-    skill: Skill
-    warnings: tuple[str, ...] = ()
-
-
-class FoundSkill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One found skill, for somebody who looks for something to use."""
-
-    name: str
-    version: str
-    use: str
-    signature: str
-    description: str
-    effectiveness: float | None = None
-    """From 0 to 1; None if nobody has used it yet."""
-    status: SkillStatus = "active"
-    shared: bool = False
-    warnings: tuple[str, ...] = ()
-
-
-class TestedSkill(msgspec.Struct, frozen=True, kw_only=True):
-    """How the examples of a skill went."""
-
-    skill: Skill
-    rehearsals: tuple[Rehearsal, ...]
-
-    @property
-    def passed(self) -> bool:
-        """Whether there are examples and all of them passed."""
-        return bool(self.rehearsals) and all(each.example.passed for each in self.rehearsals)
-
-
-class SkillSource(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a skill comes from that somebody else wrote."""
-
-    origin: str
-    """Such as `import sha256:…`."""
-    author: str
-    status: SkillStatus = "quarantined"
-
-
-class SkillCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """A skill, one tool that it needs, and whether that is still so."""
-
-    namespace: str
-    name: str
-    version: str
-    status: SkillStatus
-    tool: str
-    need: str
-    current: str | None
-    state: State
-    difficulty: Difficulty | None
-    """Predicted, for a migration of this very code; None where none is needed."""
-    reason: str
-
-
-class ServedFolder(msgspec.Struct, frozen=True, kw_only=True):
-    """A skill as the skills extension of MCP serves it."""
-
-    path: str
-    """Such as `own/monthly-total`."""
-    frontmatter: dict[str, Any]
-    files: dict[str, bytes]
+_EXAMPLES_BYTES = 256 << 10
+"""Of what an agent sends for all examples; what is recorded for them comes on top."""
 
 
 class Skills:
@@ -158,6 +74,7 @@ class Skills:
         self._settings = settings
         self.shelf = Shelf(yard.store.skills)
         self.compatibility = Compatibility(yard.store, yard.catalog)
+        self.loading = SkillLoading(yard.store, yard.catalog, self.shelf, self.compatibility)
         self._folders: Recent[tuple[str, str, str], ServedFolder] = Recent(_FOLDERS)
         self._indexes: dict[tuple[str, str, str], tuple[Index, dict[str, Skill]]] = {}
 
@@ -173,13 +90,14 @@ class Skills:
         if request.language not in ("python", "python3"):
             raise InvalidSkill(f"language is {request.language!r}. Only 'python' is kept here.")
         namespace = SHARED if self._settings.save_to == "shared" else namespace_of(principal)
+        self._check_bounds(request, namespace, len(request.examples))
         guard = await self._yard.guards.of(f"{principal}:default")
         view = await self._yard.snapshot(principal)
         await self._yard.store.room()
-        request, warnings = _conceal(request, guard)
+        request, warnings = await asyncio.to_thread(conceal_request, request, guard)
         skill, more = await self._read(request, namespace, principal, view)
         warnings += more
-        load = partial(self.load_for, principal, view, {skill.name: skill})
+        load = partial(self.loading.load_for, principal, view, {skill.name: skill})
         examples = []
         for each in request.examples:
             rehearsal = await record(
@@ -189,7 +107,7 @@ class Skills:
         if not examples:
             examples = await self._earlier_examples(skill, principal, view, load)
         skill = msgspec.structs.replace(skill, examples=tuple(examples))
-        saved = await self.keep(_judged(skill), principal=principal)
+        saved = await self.keep(await self._judged(skill), principal=principal)
         return SavedSkill(skill=saved, warnings=tuple(dict.fromkeys(warnings)))
 
     async def add(
@@ -207,13 +125,18 @@ class Skills:
             InvalidSkill: It cannot be kept as it is; nothing was.
             StoreError: It could not be written.
         """
+        self._check_bounds(request, namespace, len(examples))
         view = await self._yard.snapshot()
         guard = await self._yard.guards.of(f"{principal}:default")
-        request, warnings = _conceal(request, guard)
-        skill, more = await self._read(request, namespace, source.author, view)
+        request, warnings = await asyncio.to_thread(conceal_request, request, guard)
+        examples = await asyncio.to_thread(conceal_examples, examples, guard)
+        owner = principal if namespace == SHARED else principal_of(namespace)  # the author is what the source says
+        skill, more = await self._read(request, namespace, owner, view, is_foreign=True)
         untried = tuple(msgspec.structs.replace(each, passed=False, problem="Not tried yet.") for each in examples)
         note = "It came from elsewhere and waits for approval: toolyard skills approve."
-        skill = msgspec.structs.replace(skill, examples=untried, origin=source.origin, status=source.status, note=note)
+        skill = msgspec.structs.replace(
+            skill, examples=untried, author=source.author, origin=source.origin, status=source.status, note=note
+        )
         saved = await self.keep(skill, principal=principal)
         return SavedSkill(skill=saved, warnings=tuple(dict.fromkeys([*warnings, *more])))
 
@@ -268,9 +191,27 @@ class Skills:
         await self._yard.store.flush()
         return gone
 
-    async def _read(self, request: SaveSkill, namespace: str, author: str, view: Snapshot) -> tuple[Skill, list[str]]:
+    def _check_bounds(self, request: SaveSkill, namespace: str, examples: int) -> None:
+        """Raise `InvalidSkill` for what is too much, before anything is done with it that takes long."""
+        self.shelf.check(
+            Skill(
+                namespace=namespace,
+                name=request.name,
+                form="function",
+                code=request.code,
+                description=request.description.strip(),
+                tags=request.tags,
+                examples=(SkillExample(),) * examples,
+            )
+        )
+        check_json("inputs", request.inputs)
+        check_json("output", request.output)
+        check_json("examples", request.examples, most_bytes=_EXAMPLES_BYTES)
+
+    async def _read(
+        self, request: SaveSkill, namespace: str, author: str, view: Snapshot, *, is_foreign: bool = False
+    ) -> tuple[Skill, list[str]]:
         """The skill that a request describes, checked as far as that goes without running it."""
-        check_name(request.name)
         reading = await asyncio.to_thread(
             read_skill,
             request.name,
@@ -291,8 +232,8 @@ class Skills:
         for ref in reading.skills:
             if ref.name == request.name:
                 raise InvalidSkill(f"Line {ref.lines[0]}: {request.name} imports itself. Call the function directly.")
-            needed = await self._resolve(ref.name, ref.pin, author, view)
-            needs.append(SkillNeed(name=ref.name, version=needed.skill.version, lines=ref.lines))
+            needed = await self._needed(ref.name, ref.pin, author, view, is_foreign=is_foreign)
+            needs.append(SkillNeed(name=ref.name, version=needed.version, lines=ref.lines))
         skill = Skill(
             namespace=namespace,
             name=request.name,
@@ -307,24 +248,39 @@ class Skills:
             author=author,
             level=str(policy.level),
         )
-        await self._check_cycles(skill, author, view)
+        await self._check_cycles(skill, author, view, is_foreign=is_foreign)
         warned = [finding.message for finding in verdict.findings if finding.severity == "warn"]
         return skill, [*reading.warnings, *warned[:3]]
 
-    async def _check_cycles(self, skill: Skill, principal: str, view: Snapshot) -> None:
+    async def _check_cycles(self, skill: Skill, principal: str, view: Snapshot, *, is_foreign: bool) -> None:
         """Raise `InvalidSkill` if what it imports leads back to it, or is not there."""
 
         async def get(need: SkillNeed) -> Skill:
             if need.name == skill.name:
                 return skill
-            return (await self._resolve(need.name, None, principal, view, is_deep=False)).skill
+            return await self._needed(need.name, None, principal, view, is_foreign=is_foreign, is_deep=False)
 
         await closure(skill, get)
 
+    async def _needed(
+        self, name: str, pin: str | None, principal: str, view: Snapshot, *, is_foreign: bool, is_deep: bool = True
+    ) -> Skill:
+        """The skill that an import means. What comes from elsewhere may need what waits in quarantine as it does."""
+        if is_foreign:
+            return await self.shelf.get(name, pin, principal)
+        return (await self.loading.resolve(name, pin, principal, view, is_deep=is_deep)).skill
+
     async def _earlier_examples(self, skill: Skill, principal: str, view: Snapshot, load: Any) -> list[SkillExample]:
-        """Those of the newest version's examples that the new code passes too."""
-        versions = await self._yard.store.skills.versions(skill.namespace, skill.name, with_examples=True)
-        earlier = versions[0].examples if versions else ()
+        """Those of the newest active version's examples that the new code passes too.
+
+        Of a shared skill only the author's own: what another one's tools answered is not for this code to see.
+        """
+        versions = await self._yard.store.skills.versions(skill.namespace, skill.name)
+        newest = next((each for each in versions if each.status == "active"), None)
+        if newest is None or (skill.namespace == SHARED and newest.author != skill.author):
+            return []
+        whole = await self.shelf.find_version(newest.namespace, newest.name, newest.version)
+        earlier = () if whole is None else whole.examples
         rehearsals = [
             await replay(self._yard, skill, each, principal=principal, load=load, view=view)
             for each in earlier
@@ -332,8 +288,32 @@ class Skills:
         ]
         return [each.example for each in rehearsals if each.example.passed]
 
+    async def _judged(self, skill: Skill) -> Skill:
+        """The skill with the status that its examples give it.
+
+        What would take the place of another author's shared one is a draft all the same: it would run as whoever
+        imports that one, so a person has to say that it may.
+        """
+        judged = _judged(skill)
+        versions = await self.shelf.history(SHARED, skill.name) if skill.namespace == SHARED else []
+        authors = {each.author for each in versions if each.status == "active"}
+        if judged.status != "active" or not authors or skill.author in authors:
+            return judged
+        note = f"The active version is by {min(authors)}. A person has to approve this one: toolyard skills approve."
+        return msgspec.structs.replace(judged, status="draft", note=note)
+
     async def keep(self, skill: Skill, *, principal: str) -> Skill:
-        """Put a skill that was checked on the shelf, durably."""
+        """Put a skill that was checked on the shelf, durably. What is begun is finished: none is kept and not told."""
+        keeping = asyncio.ensure_future(self._keep(skill, principal))
+        try:
+            return await asyncio.shield(keeping)
+        except asyncio.CancelledError:
+            await asyncio.wait({keeping})
+            if not keeping.cancelled():
+                keeping.exception()  # nobody waits for it any more
+            raise
+
+    async def _keep(self, skill: Skill, principal: str) -> Skill:
         saved = await self.shelf.save(skill)
         body = {
             "status": saved.status,
@@ -365,13 +345,9 @@ class Skills:
         records = combined(await self._yard.store.skills.uses())
         found = [await self._found(skills[name], records, view) for name in names]
         guard = await self._yard.guards.of(f"{principal}:default")
-        return [
-            msgspec.structs.replace(
-                each,
-                **_conceal_texts({"signature": each.signature, "description": each.description}, guard),
-            )
-            for each in found
-        ]
+        told = [{"signature": each.signature, "description": each.description} for each in found]
+        told = await asyncio.to_thread(conceal_texts, told, guard)
+        return [msgspec.structs.replace(each, **texts) for each, texts in zip(found, told, strict=True)]
 
     async def load(self, name: str, version: str | None = None, *, principal: str) -> LoadedSkill:
         """A skill as `principal` would import it, `name` or `name@1.2`; its text is concealed.
@@ -381,27 +357,9 @@ class Skills:
             SkillUnusable: It is there and cannot be used; the message says why.
         """
         view = await self._yard.snapshot(principal)
-        loaded = await self._resolve(name, version, principal, view)
+        loaded = await self.loading.resolve(name, version, principal, view)
         guard = await self._yard.guards.of(f"{principal}:default")
-        told = {key: getattr(loaded.skill, key) for key in ("code", "description", "input_schema", "output_schema")}
-        shown = msgspec.structs.replace(loaded.skill, **_conceal_texts(told, guard))
-        return msgspec.structs.replace(loaded, skill=shown)
-
-    async def visible(self, principal: str, view: Snapshot) -> list[Skill]:
-        """The newest version of every skill that code of `principal` can import, its own before the shared ones."""
-        own, shared = namespaces_for(principal)
-        by_name: dict[str, Skill] = {}
-        places: tuple[tuple[str, SkillStatus], ...] = ((own, "active"), (own, "draft"), (shared, "active"))
-        for namespace, status in places:
-            for skill in await self._yard.store.skills.newest((namespace,), status=status):
-                if not self._is_hidden(skill, view):
-                    by_name.setdefault(skill.name, skill)
-        return list(by_name.values())
-
-    def _is_hidden(self, skill: Skill, view: Snapshot) -> bool:
-        """Whether it needs a tool that exists and is not for this principal: then it does not exist either."""
-        whole = self._yard.catalog.snapshot.tools
-        return any(need.tool in whole and need.tool not in view.tools for need in skill.tools)
+        return msgspec.structs.replace(loaded, skill=await asyncio.to_thread(conceal_skill, loaded.skill, guard))
 
     async def analysis(self) -> SkillAnalysis:
         """How well every skill works."""
@@ -418,73 +376,13 @@ class Skills:
 
     def session(self, principal: str, view: Snapshot, guard: Guard) -> SkillSession:
         """The skills of one execution."""
-        return SkillSession(partial(self.load_for, principal, view, {}), view, guard)
+        return SkillSession(partial(self.loading.load_for, principal, view, {}), view, guard)
 
     def note_uses(self, session: SkillSession, execution_id: str, principal: str, status: RecordStatus) -> None:
         """Record what an execution made of its skills. Only enqueues."""
         uses = session.uses(execution_id, principal, status)
         if uses:
             self._yard.store.skills.record_uses(uses)
-
-    async def load_for(
-        self, principal: str, view: Snapshot, own: dict[str, Skill], name: str, version: str | None
-    ) -> LoadedSkill:
-        """What an import gets; `own` are skills that are not on the shelf yet, with every need as it was written."""
-        skill = own.get(name) if version is None else None
-        if skill is None:
-            return await self._resolve(name, version, principal, view)
-        return LoadedSkill(skill=skill, checks=await self._pinned(skill, view))
-
-    async def _pinned(self, skill: Skill, view: Snapshot) -> tuple[NeedCheck, ...]:
-        """Checks that give the skill's own code every tool as it was when it was written."""
-        checks = []
-        for need in skill.tools:
-            spec = view.tools.get(need.tool)
-            if spec is not None and spec.digest == need.digest:
-                continue
-            before = await self._definition(need)
-            plan = Plan(before=before, after=None)
-            checks.append(NeedCheck(tool=need.tool, need=need.version, state="translated", plan=plan))
-        return tuple(checks)
-
-    async def _definition(self, need: ToolNeed) -> ToolSpec:
-        release = await self._yard.store.releases.get(need.tool, need.version)
-        if release is None:
-            raise SkillUnusable(f"The definition of {need.tool} {need.version} is not kept any more.")
-        return release.spec
-
-    async def _resolve(
-        self, name: str, version: str | None, principal: str, view: Snapshot, *, is_deep: bool = True
-    ) -> LoadedSkill:
-        checked: dict[str, tuple[NeedCheck, ...]] = {}
-
-        async def why_not(skill: Skill) -> str:
-            checks = checked[skill.version] = await self.compatibility.check(skill, view)
-            return await self._why_not(skill, checks, principal, view, is_deep=is_deep)
-
-        skill = await self.shelf.resolve(
-            name, version, principal, why_not=why_not, is_visible=lambda each: not self._is_hidden(each, view)
-        )
-        return LoadedSkill(skill=skill, checks=checked[skill.version])
-
-    async def _why_not(
-        self, skill: Skill, checks: Sequence[NeedCheck], principal: str, view: Snapshot, *, is_deep: bool
-    ) -> str:
-        """Why a version cannot be used with the tools and skills that are there; empty if it can."""
-        broken = next((check for check in checks if not check.is_usable), None)
-        if broken is not None:
-            return (
-                f"it was written for {broken.tool} {broken.need}. {broken.reason}"
-                f" Migrate it: toolyard migrate-skills --tool {broken.tool}."
-            )
-        for need in skill.skills if is_deep else ():
-            needed = (await self._resolve(need.name, None, principal, view)).skill
-            if fit(need.version, needed.version) in ("other_major", "older"):
-                return (
-                    f"it was written for the skill {need.name} {need.version}, which is at {needed.version} now. Look"
-                    " at it, and save it again."
-                )
-        return ""
 
     async def get(self, namespace: str, name: str, version: str = "") -> Skill:
         """One version with its examples: `1.2` means the newest 1.2.x, and nothing the newest of all.
@@ -502,11 +400,15 @@ class Skills:
         )
 
     async def _index(self, principal: str, view: Snapshot) -> tuple[Index, dict[str, Skill]]:
-        key = (principal, view.version, str(await self._yard.store.skills.stamp()))
+        whole = self._yard.catalog.snapshot.version  # what is hidden from the principal depends on it
+        key = (principal, view.version, f"{whole} {await self._yard.store.skills.stamp()}")
         found = self._indexes.pop(key, None)
         if found is None:
-            skills = {f"mcp__skills__{skill.name}": skill for skill in await self.visible(principal, view)}
-            found = Index([_as_tool(name, skill) for name, skill in skills.items()]), skills
+            visible = await self.loading.visible(principal, view)
+            # Without the code, which nobody reads here: a thousand of them take much memory.
+            skills = {f"mcp__skills__{each.name}": msgspec.structs.replace(each, code="") for each in visible}
+            specs = [_as_tool(name, skill) for name, skill in skills.items()]
+            found = await asyncio.to_thread(Index, specs), skills
         self._indexes[key] = found
         for old in list(self._indexes)[:-_INDEXES]:
             del self._indexes[old]
@@ -528,18 +430,18 @@ class Skills:
         )
 
     async def check_all(self, tool: str | None = None) -> list[SkillCheck]:
-        """What became of the tools that skills need: of the newest version of each, or only of `tool`."""
+        """What became of the tools that skills need: of the version of each that is in use, or only of `tool`."""
         view = await self._yard.snapshot()
         return [
             await self._predicted(skill, check)
-            for skill in await self.shelf.list_all()
+            for skill in await self.shelf.list_used()
             for check in await self.compatibility.check(skill, view)
             if tool in (None, check.tool, check.now)
         ]
 
     async def _predicted(self, skill: Skill, check: NeedCheck) -> SkillCheck:
         difficulty = check.difficulty
-        if check.plan is not None and check.plan.after is not None:
+        if check.difficulty is not None and check.plan is not None and check.plan.after is not None:
             difficulty = await asyncio.to_thread(_predict, skill, check.plan)
         return SkillCheck(
             namespace=skill.namespace,
@@ -559,28 +461,26 @@ class Skills:
     async def folders(self, principal: str) -> list[ServedFolder]:
         """The active skills that `principal` can import, as Agent Skills folders for other programs.
 
-        What tools answered when they were recorded is left out, and so are the values of others' examples: whoever
-        may use a skill need not be allowed to see what its author saw.
+        What tools answered when they were recorded is left out, and so are the examples of shared ones: whoever may
+        use a skill need not be allowed to see what its author saw.
         """
         view = await self._yard.snapshot(principal)
-        return [await self._folder(skill) for skill in await self.visible(principal, view) if skill.status == "active"]
+        guard = await self._yard.guards.of(f"{principal}:default")
+        visible = await self.loading.visible(principal, view)
+        found = []
+        for skill in visible:
+            try:
+                found += [await self._folder(skill, principal, guard)] if skill.status == "active" else []
+            except InvalidSkill as error:  # the others are served all the same
+                _log.warning("The skill %s/%s is not served: %s", skill.namespace, skill.name, error)
+        return found
 
-    async def _folder(self, skill: Skill) -> ServedFolder:
-        key = (skill.namespace, skill.name, f"{skill.version} {skill.digest}")
+    async def _folder(self, skill: Skill, principal: str, guard: Guard) -> ServedFolder:
+        key = (principal, f"{skill.namespace}/{skill.name}", f"{skill.version} {skill.digest}")
         known = self._folders.find(key)
         if known is None:
-            is_shared = skill.namespace == SHARED
             whole = await self.shelf.find_version(skill.namespace, skill.name, skill.version) or skill
-            examples = tuple(
-                msgspec.structs.replace(each, trace=None, output=None if is_shared else each.output)
-                for each in whole.examples
-            )
-            folder = to_folder(msgspec.structs.replace(whole, examples=examples), signature=signature_of(whole))
-            known = ServedFolder(
-                path=f"{'shared' if is_shared else 'own'}/{folder.name}",
-                frontmatter=read_frontmatter(folder.files["SKILL.md"]),
-                files=dict(folder.files),
-            )
+            known = await asyncio.to_thread(_serve, whole, guard)
             self._folders.put(key, known)
         return known
 
@@ -595,12 +495,26 @@ class Skills:
         """
         skill = await self.get(namespace, name, version or "")
         view = await self._yard.snapshot()
-        owner = principal if namespace == SHARED else namespace
-        load = partial(self.load_for, owner, view, {skill.name: skill})
+        owner = principal if namespace == SHARED else principal_of(namespace)
+        load = partial(self.loading.load_for, owner, view, await self._recorded(skill, owner))
         rehearsals = [
             await replay(self._yard, skill, each, principal=principal, load=load, view=view) for each in skill.examples
         ]
         return TestedSkill(skill=skill, rehearsals=tuple(rehearsals))
+
+    async def _recorded(self, skill: Skill, owner: str) -> dict[str, Skill]:
+        """The skill and all that it imports by name, as they were when it was saved, as far as they are kept."""
+        found = {skill.name: skill}
+        waiting = list(skill.skills)
+        while waiting:
+            need = waiting.pop()
+            for namespace in namespaces_for(owner) if need.name not in found else ():
+                kept = await self._yard.store.skills.get(namespace, need.name, need.version, with_examples=False)
+                if kept is not None:
+                    found[need.name] = kept
+                    waiting += kept.skills
+                    break
+        return found
 
 
 def _predict(skill: Skill, plan: Plan) -> Difficulty:
@@ -619,57 +533,17 @@ def _judged(skill: Skill) -> Skill:
     return msgspec.structs.replace(skill, status="draft", note=note)
 
 
-def _conceal(request: SaveSkill, guard: Guard) -> tuple[SaveSkill, list[str]]:
-    """The request with nothing private in it, and a word about each line that has changed by that."""
-    examples = tuple(
-        msgspec.structs.replace(
-            each,
-            inputs=guard.conceal(each.inputs),
-            output=each.output if each.output is msgspec.UNSET else guard.conceal(each.output),
-        )
-        for each in request.examples
+def _serve(skill: Skill, guard: Guard) -> ServedFolder:
+    """The folder of a skill as a principal may see it."""
+    is_shared = skill.namespace == SHARED
+    examples = () if is_shared else [msgspec.structs.replace(each, trace=None) for each in skill.examples]
+    shown = msgspec.structs.replace(conceal_skill(skill, guard), examples=tuple(conceal_examples(examples, guard)))
+    folder = to_folder(shown, signature=signature_of(shown))
+    return ServedFolder(
+        path=f"{'shared' if is_shared else 'own'}/{folder.name}",
+        frontmatter=read_frontmatter(folder.files["SKILL.md"]),
+        files=dict(folder.files),
     )
-    told = {key: getattr(request, key) for key in ("code", "description", "inputs", "output")}
-    told["tags"] = list(request.tags)
-    told = _conceal_texts(told, guard)
-    told["tags"] = tuple(told["tags"])
-    concealed = msgspec.structs.replace(request, examples=examples, **told)
-    lines = [number for number, line in enumerate(concealed.code.splitlines(), 1) if TOKEN.search(line)]
-    warnings = [
-        f"Line {number} holds a private value. It is kept as a token, which is good for this session only: make it an"
-        " input."
-        for number in lines[:5]
-    ]
-    return concealed, warnings
-
-
-def _conceal_texts(value: Any, guard: Guard) -> Any:
-    """`value` with nothing private in its texts. Its keys are ours, or names of inputs: they say nothing about them."""
-    texts: list[str] = []
-
-    def collect(item: Any) -> None:
-        if isinstance(item, str):
-            texts.append(item)
-        elif isinstance(item, dict):
-            for each in item.values():
-                collect(each)
-        elif isinstance(item, list):
-            for each in item:
-                collect(each)
-
-    collect(value)
-    concealed = iter([guard.conceal(text) for text in texts])
-
-    def put_back(item: Any) -> Any:
-        if isinstance(item, str):
-            return next(concealed)
-        if isinstance(item, dict):
-            return {key: put_back(each) for key, each in item.items()}
-        if isinstance(item, list):
-            return [put_back(each) for each in item]
-        return item
-
-    return put_back(value)
 
 
 def _find_tool(view: Snapshot, ref: ToolRef) -> ToolSpec | None:

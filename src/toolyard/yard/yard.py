@@ -143,7 +143,7 @@ class Yard:
         guard = await self.guards.of(session)
         await self.store.room()  # what cannot be recorded is not begun
         grant = Grant(execution_id=execution.id, principal=execution.principal, session=session, tools=snapshot.tools)
-        record = self.journal.begin(
+        record = await self.journal.begin(
             grant, guard, request.code, request.context, snapshot, background=execution.background
         )
         clock = RunClock()
@@ -234,7 +234,7 @@ class Yard:
             self.journal.note_unknown(grant, guard, name, error)
             await self.store.flush()
             raise
-        record = self.journal.begin(grant, guard, "", None, snapshot)
+        record = await self.journal.begin(grant, guard, "", None, snapshot)
         status: RecordStatus = "failed"
         try:
             passage = Passage(guard=guard, on_progress=on_progress)
