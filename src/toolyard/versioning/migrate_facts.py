@@ -180,6 +180,12 @@ class Facts:
         assert found is not None
         return found
 
+    def children(self, answer: Answer) -> Value:
+        """What the fields of a part of an answer may be."""
+        keys = self.shape(answer).keys
+        inside = frozenset(self.answer(answer.plan, (*answer.path, key)) for key in keys)
+        return inside if keys == ("{}",) else inside | {OTHER}
+
     def items(self, value: Value, node: cst.CSTNode) -> Value:
         """What iterating over a value gives."""
         found: set[Atom] = set()
@@ -246,7 +252,7 @@ class Facts:
             if shape.keys and (atom != SCALAR or not shape.is_list):
                 if shape.keys != ("{}",):
                     self.refuse(node, f"{self.named(answer)} is read by a key that is only known at run time")
-                found |= {self.answer(answer.plan, (*answer.path, "{}")), OTHER}
+                found |= self.children(answer)
         return found
 
     def _part_of_site(self, site: Site, key: Value, node: cst.CSTNode, written: cst.BaseExpression | None) -> set[Atom]:

@@ -67,13 +67,10 @@ class Methods(Calls):
             case "pop" | "popleft" if shape.is_list:
                 return self.items(value, node)
             case "values" if shape.keys:
-                inside = frozenset(self.answer(receiver.plan, (*receiver.path, key)) for key in shape.keys)
-                return self.make(node, [(None, inside | _OTHER)])
+                return self.make(node, [(None, self.children(receiver))])
             case "items" if shape.keys:
-                if shape.has_names:
-                    self.refuse(node, f"{self.named(receiver)} is walked through by the names of its fields")
-                inside = frozenset(self.answer(receiver.plan, (*receiver.path, key)) for key in shape.keys)
-                pair = self.make(node, [(0, _OTHER), (1, inside | _OTHER)], level=1)
+                self.items(value, node)
+                pair = self.make(node, [(0, _OTHER), (1, self.children(receiver))], level=1)
                 return self.make(node, [(None, pair)])
             case "keys":
                 self.items(value, node)

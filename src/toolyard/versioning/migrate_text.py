@@ -136,7 +136,7 @@ class Sources:
         after = bisect.bisect_left(self._lines, end)
         last = self._lines[after] if after < len(self._lines) else len(self.bytes)
         rest = self.bytes[end:last].strip()
-        if alone or rest or self.bytes[first:start].strip():
+        if alone or (rest and not rest.startswith(b"#")) or self.bytes[first:start].strip():
             body = (self.span(line.body[0])[0], self.span(line.body[-1])[1])
             self.replace(*body, "pass")
         else:

@@ -150,11 +150,6 @@ class Shape:
         return ITEM in self.inside
 
     @property
-    def has_names(self) -> bool:
-        """Whether a field right here changed, so that the names of the fields are not what they were."""
-        return any(child.after or child.blocked for key, child in self.inside.items() if key not in (ITEM, _ANY_KEY))
-
-    @property
     def keys(self) -> tuple[str, ...]:
         """The fields that lead to something changed."""
         return tuple(key for key in self.inside if key != ITEM)
