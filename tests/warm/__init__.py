@@ -3,7 +3,8 @@
 Nearly all of a start is the import of the MCP SDK, over a second of it. `python("-m", "toolyard", "serve")` is a
 command line like any other: whoever runs it (a test, a client, the gateway itself) gets a process with the arguments,
 environment, working directory and standard streams it gave, that takes signals and ends with the program's own status.
-That process is `launcher.py`; it asks `forks.py`, which this module starts once for each process of pytest.
+That process is `launcher.py`; it asks `forks.py`, which this module starts once for each process of pytest. If it is
+killed by SIGKILL, the program is too, but a moment later: wait for the end of its output.
 
 The real start is what users have, so some tests of every command keep it: `[sys.executable, "-m", "toolyard", ...]`.
 """
@@ -30,8 +31,7 @@ def python(*arguments: str) -> list[str]:
 @functools.cache
 def _forks() -> str:
     """The socket of the process that forks; it ends when this process does, however that happens."""
-    folder = tempfile.TemporaryDirectory(prefix="warm-")
-    path = f"{folder.name}/forks"
+    path = f"{tempfile.mkdtemp(prefix='warm-')}/forks"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     process = subprocess.Popen(
         [sys.executable, str(_HERE / "forks.py"), path],
@@ -48,7 +48,6 @@ def _forks() -> str:
     def end() -> None:
         process.stdin.close()  # type: ignore[union-attr]
         process.wait(_END_SECONDS)
-        folder.cleanup()
 
     atexit.register(end)
     return path

@@ -1,7 +1,8 @@
 """Forks a child for every program that `launcher.py` asks for. `python forks.py SOCKET`; prints `+` once it listens.
 
 It has imported what the programs import, runs no thread and no event loop, and changes no signal, so that a fork of it
-is as good as a Python that just started. It lives until its standard input ends and kills what it started then.
+is as good as a Python that just started. It lives until its standard input ends; then it kills what it started and
+removes the folder of its socket.
 """
 
 import contextlib
@@ -13,6 +14,7 @@ import marshal
 import os
 import runpy
 import selectors
+import shutil
 import signal
 import socket
 import sys
@@ -48,6 +50,8 @@ def main() -> None:
     if (found := Forks(listener).serve()) is not None:
         _become(*found)
         _run(found[0]["arguments"])
+    else:
+        shutil.rmtree(os.path.dirname(sys.argv[1]))
 
 
 def _import_all() -> None:
@@ -71,7 +75,6 @@ class Forks:
         self._selector = selectors.DefaultSelector()
         self._selector.register(0, selectors.EVENT_READ, self._end)
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
-        self._listener = listener
         self._children: dict[socket.socket, int] = {}
         self._over = False
         self._child: tuple[Request, list[int]] | None = None

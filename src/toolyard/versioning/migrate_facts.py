@@ -238,6 +238,8 @@ class Facts:
                 child = shape.step(text)
                 if not shape.keys:
                     self.refuse(node, f"{self.named(answer)} is a list, and the code reads it by a name")
+                if child is None and any(each.after == text for each in shape.inside.values()):
+                    self.refuse(node, f"{self.named(answer)} is asked for `{text}`, which it did not have before")
                 if child is not None and child.blocked:
                     self.refuse(node, f"{self.named(answer)} is read at `{text}`: {child.blocked}")
                 if isinstance(atom, Text):

@@ -60,6 +60,8 @@ class OwnKeys:
                 if not all(isinstance(atom, Text) for atom in touch.key):
                     self._refuse(touch.node, f"a key that may be `{old}` is only known at run time")
                 literals += [atom.node for atom in touch.key if isinstance(atom, Text) and atom.text == old]
+                if any(isinstance(atom, Text) and atom.text == new for atom in touch.key):
+                    self._refuse(touch.node, f"`{new}` is read here, which was not there before")
             for literal in literals:
                 if flow.texts.get(literal, {}).keys() - {new} or self._found.get(literal, new) != new:
                     self._refuse(literal, f"`{old}` stands for something else too here")
