@@ -23,6 +23,8 @@ from toolyard.privacy.span import TOKEN
 ELICIT = {"name": "test_elicitation", "arguments": {"message": "Who are you?"}}
 SIMPLE = [{"type": "text", "text": "This is a simple text response for testing."}]
 
+OWN_TOOLS = ["search_tools", "execute_code", "save_skill", "find_skills", "load_skill"]
+
 
 @pytest.fixture(scope="module", params=["http", "stdio"])
 def proxy(request: pytest.FixtureRequest) -> Iterator[Target]:
@@ -118,7 +120,7 @@ def test_typescript_client_searches_and_runs_code(code_mode: Target, version: in
         {"name": "execute_code", "arguments": {"code": code}},
     )
 
-    assert seen["tools"] == ["search_tools", "execute_code"]
+    assert seen["tools"] == OWN_TOOLS
     assert "mcp__everything__test_simple_text" in seen["results"][0]["content"][0]["text"]
     assert seen["results"][1]["content"] == SIMPLE
 
@@ -126,4 +128,4 @@ def test_typescript_client_searches_and_runs_code(code_mode: Target, version: in
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 def test_inspector_finds_the_code_mode_portable(code_mode: Target, era: str) -> None:
     """Our own definitions hold what the strictest client asks of schemas."""
-    assert inspected_tools(code_mode, era=era) == ["search_tools", "execute_code"]
+    assert inspected_tools(code_mode, era=era) == OWN_TOOLS

@@ -245,7 +245,8 @@ async def test_hybrid_mode_adds_the_listed_tools_and_passes_them_through(connect
         answer = await agent.call("mcp__expenses__get_budget", department="Sales")
         wrong = await agent.call("mcp__expenses__get_budget", department=3)
 
-    assert [tool.name for tool in listed.tools] == ["search_tools", "execute_code", "mcp__expenses__get_budget"]
+    own = ["search_tools", "execute_code", "save_skill", "find_skills", "load_skill"]
+    assert [tool.name for tool in listed.tools] == [*own, "mcp__expenses__get_budget"]
     assert json.loads(text_of(answer))["department"] == "Sales"
     assert wrong.is_error
 

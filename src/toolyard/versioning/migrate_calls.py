@@ -237,9 +237,7 @@ class Calls(Containers):
             position += 1
         for argument, value in given:
             if argument.star:
-                self.escape(value, argument, "unpacked into the arguments of a function")
-                for param in (*places, *params.kwonly_params):
-                    self.grow(self.params, param, _OTHER)
+                self._hand_unpacked(params, argument, value)
                 continue
             if argument.keyword is None:
                 self._hand(places, position, params, value, argument)
@@ -254,6 +252,22 @@ class Calls(Containers):
         if local.node in self.scopes.generators:
             return self.make(local.node, [(None, self.yielded.get(local.node, NOTHING))])
         return self.returned.get(local.node, NOTHING)
+
+    def _hand_unpacked(self, params: cst.Parameters, argument: cst.Arg, value: Value) -> None:
+        """`f(*x)` or `f(**x)`: what is in it may go to any parameter."""
+        named = {param.name.value for param in (*params.params, *params.kwonly_params)}
+        slots = [self.contents.get(atom, {}) for atom in value if isinstance(atom, Site) and atom in self.keys]
+        rest = params.star_kwarg
+        known = len(slots) == len(value) and not any(None in each or named & each.keys() for each in slots)
+        if argument.star == "**" and isinstance(rest, cst.Param) and known:
+            self.spread(Site(rest), value, argument, new=False)
+            return
+        self.escape(value, argument, "unpacked into the arguments of a function")
+        for param in (*params.posonly_params, *params.params, *params.kwonly_params):
+            self.grow(self.params, param, _OTHER)
+        for star in (params.star_arg, rest):
+            if isinstance(star, cst.Param):
+                self.put(Site(star), None, _OTHER)
 
     def called(self, local: Local) -> None:
         """Notice that a function of the code is called here."""

@@ -55,7 +55,7 @@ class Mappings(Conversion):
             complete = complete and whole
             certain |= {key for key, sure in keys.items() if sure and len(spread) == 1}
         removed = self.flow.removed.get(atom, set())
-        certain = set() if None in removed else certain - removed
+        certain = set() if None in removed or isinstance(node, cst.Param) else certain - removed
         return {slot: slot in certain for slot in slots if isinstance(slot, str)}, complete
 
     # Adding

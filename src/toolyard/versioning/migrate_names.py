@@ -70,9 +70,8 @@ class Names:
         if not tools or statement.module is None:
             return
         before = self._sources.text(statement.module)
-        for alias, step in tools:
+        for _, step in tools:
             self._sources.show(statement, f"the tool is `{step.function}` in `servers.{step.module}` now")
-            del alias
         targets = [
             f"servers.{step.module}" if before.count(".") == 1 else f"servers.{step.module}.{step.function}"
             for _, step in tools
@@ -132,7 +131,9 @@ class Names:
     def _is_free(self, variable: Variable, name: str) -> bool:
         """Whether every use of a variable can be renamed to `name` without anybody noticing."""
         flow = self._flow
-        if name in self._taken or flow.reached or not name.isidentifier() or variable.name in flow.scopes.fixed:
+        if name in self._taken or flow.reached or variable.name in flow.scopes.fixed:
+            return False
+        if not name.isidentifier() or name.startswith("__"):  # in a class that would be another name
             return False
         aliases = [(alias, value) for _, alias, value in flow.imports if flow.scopes.of[bound_name(alias)] is variable]
         same = all(alias.asname is None and value == aliases[0][1] for alias, value in aliases)
@@ -179,9 +180,8 @@ class Names:
             return
         for statement, alias, _ in imports:
             self._grow(statement, alias, before, after, whole=whole)
-        if not whole and not self._all_moved(variable, before, after):
-            name = self._fresh(after)
-            self._sources.replace_node(base, name)
+        if not whole and not self._all_moved(variable, after):
+            self._sources.replace_node(base, self._fresh(after))
 
     def _grow(
         self, statement: cst.Import | cst.ImportFrom, alias: cst.ImportAlias, before: str, after: str, *, whole: bool
@@ -194,9 +194,8 @@ class Names:
         own = isinstance(alias.name, cst.Attribute) and alias.name.attr.value == before
         if isinstance(statement, cst.Import) and alias.asname is None and not own:
             return  # `import servers`, or another module of it
-        moved = self._all_moved(variable, before, after)
-        start, end = self._sources.span(alias)
-        del start
+        moved = self._all_moved(variable, after)
+        end = self._sources.span(alias)[1]
         if moved and isinstance(statement, cst.Import):
             assert isinstance(alias.name, cst.Attribute)
             self._sources.replace_node(alias.name.attr, after)
@@ -212,19 +211,16 @@ class Names:
             self._sources.replace(end, end, f", {after}" + (f" as {name}" if name != after else ""))
         self._sources.show(statement, f"the tool is in `servers.{after}` now")
 
-    def _all_moved(self, variable: Variable, before: str, after: str) -> bool:
+    def _all_moved(self, variable: Variable, after: str) -> bool:
         """Whether everything the code reaches through a variable went to the same new module."""
-        bound = self._bound(variable)
-        reached = [node for node in variable.nodes if node not in bound]
-        moved = set()
+        moved: set[cst.CSTNode] = set(self._bound(variable))
         for attribute, value in self._flow.members.items():
             base = attribute.value
             root = base.value if isinstance(base, cst.Attribute) else base
             steps = [self._flow.renamed_tool(atom.plan) for atom in value if isinstance(atom, Tool)]
             if isinstance(root, cst.Name) and all(step is not None and step.module == after for step in steps):
                 moved.add(root)
-        others = [node for node in reached if node not in moved]
-        return not others
+        return moved.issuperset(variable.nodes)
 
     def _fresh(self, name: str) -> str:
         """A name that nothing in the code has."""

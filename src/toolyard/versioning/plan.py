@@ -99,14 +99,7 @@ def translate_arguments(plan: Plan, arguments: Any) -> dict[str, Any]:
     if not isinstance(arguments, dict):
         raise Untranslatable(f"The arguments of {tool!r} must be an object, not {type(arguments).__name__}.")
     for obstacle in plan.obstacles:
-        given = obstacle.field in arguments or (not obstacle.field and not arguments.keys() <= plan.names_before.keys())
-        if (
-            obstacle.side == "input"
-            and obstacle.field in arguments
-            and fits(plan, obstacle.field, arguments[obstacle.field])
-        ):
-            continue
-        if obstacle.side == "tool" or (given if obstacle.side == "input" else obstacle.side == "omitted" and not given):
+        if _is_hit(plan, obstacle, arguments):
             raise Untranslatable(f"This call of {tool!r} cannot be translated: {obstacle.reason}")
     retyped = {step.name: step.to for step in plan.steps if isinstance(step, RetypeParameter)}
     keys = plan.keys
@@ -122,6 +115,21 @@ def translate_arguments(plan: Plan, arguments: Any) -> dict[str, Any]:
         if isinstance(step, AddParameter):
             translated.setdefault(step.name, step.value)
     return translated
+
+
+def _is_hit(plan: Plan, obstacle: Obstacle, arguments: dict[str, Any]) -> bool:
+    """Whether a call cannot be carried over because of an obstacle."""
+    match obstacle.side:
+        case "tool":
+            return True
+        case "omitted":
+            return obstacle.field not in arguments
+        case "input" if not obstacle.field:
+            return not arguments.keys() <= plan.names_before.keys()
+        case "input":
+            return obstacle.field in arguments and not fits(plan, obstacle.field, arguments[obstacle.field])
+        case _:
+            return False
 
 
 def adapt_answer(plan: Plan, answer: Any) -> Any:
