@@ -643,3 +643,33 @@ def test_a_field_in_the_values_of_any_key_is_followed() -> None:
     )
 
     assert migrate(code, [plan]).code == code.replace("'name'", "'title'")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("list_expenses('1', start='2', limit=3, verbose=True)", "list_expenses('1')"),
+        ("list_expenses(start='2', limit=3, verbose=True, user_id='1')", "list_expenses(user_id='1')"),
+        ("list_expenses(start='2', user_id='1', limit=3, verbose=True,)", "list_expenses(user_id='1',)"),
+        ("list_expenses('1', '2', 3, True)", "list_expenses('1')"),
+        ("list_expenses('1',\n    start='2',\n    limit=3)", "list_expenses('1',\n    )"),
+        ("list_expenses('1',\n    start='2', limit=3)", "list_expenses('1')"),
+        ("list_expenses('1',  # who\n    start='2', limit=3)", "list_expenses('1',  # who\n     )"),
+        (
+            "list_expenses(\n    '1',\n    start='2',  # gone\n    # this too\n    limit=3,\n)",
+            "list_expenses(\n    '1',\n    # this too\n)",
+        ),
+        (
+            "list_expenses(**{'start': '2', 'user_id': '1', 'limit': 3, 'verbose': True})",
+            "list_expenses(**{'user_id': '1'})",
+        ),
+    ],
+)
+def test_several_arguments_go_at_once(before: str, after: str) -> None:
+    """Neighbours, with their commas, and comments that are not theirs stay."""
+    gone = ("start", "limit", "verbose")
+    plan = make_change(*(RemoveParameter(name=name) for name in gone), parameters={"user_id": TEXT})
+
+    migrated = migrate(f"{IMPORT}x = {before}\n", [plan], form="script").code
+
+    assert migrated == f"{IMPORT}x = {after}\n"

@@ -34,6 +34,7 @@ class Sources:
         self._shown: list[tuple[int, int, str]] = []
         self._texts: list[tuple[int, int, str]] = []
         self._quoting: list[tuple[int, int]] = []
+        self._removed: dict[int, tuple[Sequence[Any], set[int]]] = {}
         self._find_texts(module)
 
     def _find_texts(self, node: cst.CSTNode) -> None:
@@ -96,18 +97,26 @@ class Sources:
 
     def remove(self, parts: Sequence[Any], number: int) -> None:
         """Take one of `parts` (arguments, elements of a mapping, imported names) out, with its comma."""
-        start, end = self.span(parts[number])
-        comma = parts[number].comma
-        after_comma = self.span(comma)[1] if isinstance(comma, cst.Comma) else end
-        if self._is_alone(start, after_comma):
-            line, last = self._line_at(start), self._line_at(after_comma)
-            self.replace(self._lines[line], self._lines[last + 1], "")
-        elif number + 1 < len(parts):
-            self.replace(start, self.span(parts[number + 1])[0], "")
-        elif number and b"#" not in self.bytes[self.span(parts[number - 1])[1] : start]:
-            self.replace(self.span(parts[number - 1])[1], end, "")
-        else:
-            self.replace(start, after_comma, "")
+        self._removed.setdefault(id(parts), (parts, set()))[1].add(number)
+
+    def _remove_all(self, parts: Sequence[Any], numbers: set[int]) -> None:
+        last = max(set(range(len(parts))) - numbers, default=-1)
+        for number in sorted(numbers):
+            start, end = self.span(parts[number])
+            comma = parts[number].comma
+            after_comma = self.span(comma)[1] if isinstance(comma, cst.Comma) else end
+            if self._is_alone(start, after_comma):
+                line, below = self._line_at(start), self._line_at(after_comma) + 1
+                self.replace(self._lines[line], self._lines[below], "")
+            elif number < last:
+                self.replace(start, self.span(parts[number + 1])[0], "")
+            else:
+                before = self.span(parts[last])[1] if last >= 0 else start
+                if last < 0 or number != last + 1 or b"#" in self.bytes[before:start]:
+                    self.replace(start, after_comma, "")  # the comma in front may stay
+                else:
+                    self.replace(before, self.span(parts[-1])[1], "")
+                    break
 
     def append(self, parts: Sequence[Any], text: str, close: int) -> None:
         """Put `text` after the last of `parts`, or, if there are none, before the bracket that ends at `close`."""
@@ -193,6 +202,9 @@ class Sources:
         Raises:
             Overlap: Two changes are in each other's way.
         """
+        for parts, numbers in self._removed.values():
+            self._remove_all(parts, numbers)
+        self._removed = {}
         order = sorted(range(len(self._splices)), key=lambda number: (*self._splices[number][:2], number))
         splices = [self._splices[number] for number in order]
         kept: list[tuple[int, int, str]] = []
