@@ -218,8 +218,8 @@ def test_secrets_are_in_no_repr_and_no_description(tmp_path: Path, environ: dict
     ("text", "message"),
     [
         ("a = 1",
-         "the file has no key 'a'. Its keys are discovery, http, policy, privacy, sandbox, skills, store, surface,"
-         " upstreams."),
+         "the file has no key 'a'. Its keys are alerts, discovery, http, metrics, otel, policy, privacy, sandbox,"
+         " skills, store, surface, upstreams."),
         ("[surfaces]", "the file has no key 'surfaces'. Did you mean 'surface'?"),
         ("[surface]\nmod = 'code'", "surface has no key 'mod'. Did you mean 'mode'?"),
         ("surface = 3", "surface is 3. Give a table."),
@@ -232,8 +232,8 @@ def test_secrets_are_in_no_repr_and_no_description(tmp_path: Path, environ: dict
         ("[sandbox]\npool_size = -1", "sandbox.pool_size is -1. Give a whole number from 0 to 1,000."),
         ("[store]\npath = 1979-05-27", "store.path is a date. Give a string."),
         ("[http]\nunset = []",
-         "http has no key 'unset'. Its keys are allowed_hosts, allowed_origins, max_request_bytes, principals, token, "
-         "tokens."),
+         "http has no key 'unset'. Its keys are allowed_hosts, allowed_origins, dashboard, max_request_bytes, "
+         "principals, requests_per_minute, token, tokens."),
         ("[http.principals]\nci = 'secret'", "http.principals.ci is a string. Give a table."),
         ("[http.principals.ci]\nlevel = 'production'",
          "http.principals.ci has no token. Give it a token_sha256: `toolyard token ci` makes one."),

@@ -226,6 +226,7 @@ class _Call:
             tool=self.spec.full_name,
             digest=self.spec.digest,
             version=self.spec.version,
+            upstream=self.spec.upstream,
             arguments=self.arguments,
             answer=guard.conceal_admitted(self.spec, self.answer.value)
             if self.answer is not None and is_kept

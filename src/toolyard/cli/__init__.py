@@ -15,16 +15,22 @@ from toolyard import ToolyardError, __version__
 __all__ = ("main",)
 
 _COMMANDS = {
+    "alerts": "List, silence and resolve alerts.",
+    "analyze": "Filter, aggregate, transform, validate or describe rows without writing code.",
     "approvals": "List and answer the calls that wait for approval.",
     "audit": "Show who ran what and what was decided, and prove that nobody changed it.",
+    "backup": "Write everything the store holds into one file.",
     "bench": "Measure toolyard beside a yardstick, in one run.",
     "demo": "Show the gateway at work.",
     "doctor": "Show what isolation this machine offers.",
     "init": "Make a toolyard.toml from your MCP clients.",
+    "metrics": "Show what was done, how well, and what it saved.",
     "migrate-skills": "Rewrite skills for a tool that has changed, and prove that they still work.",
     "policy": "Show which calls are allowed, asked for or denied, and why.",
     "privacy": "Show what is private, and what was concealed.",
     "prompt": "Print a system prompt that teaches an agent to work through code.",
+    "rebuild-metrics": "Count all metrics again from the journal.",
+    "restore": "Bring back what a backup holds.",
     "run": "Run Python code in the sandbox.",
     "search": "Find tools of all configured servers by what you want to do.",
     "serve": "Serve all configured MCP servers as one.",

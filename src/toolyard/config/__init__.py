@@ -7,9 +7,12 @@ from toolyard.config.display import describe_upstream
 from toolyard.config.load import load_config
 from toolyard.config.machine import Machine, read_machine
 from toolyard.config.settings import (
+    AlertsConfig,
     Config,
     DiscoveryConfig,
     HttpConfig,
+    MetricsConfig,
+    OtelConfig,
     PrivacyConfig,
     PrivacyMode,
     PrivacyRule,
@@ -20,10 +23,13 @@ from toolyard.config.settings import (
 )
 
 __all__ = (
+    "AlertsConfig",
     "Config",
     "DiscoveryConfig",
     "HttpConfig",
     "Machine",
+    "MetricsConfig",
+    "OtelConfig",
     "PrivacyConfig",
     "PrivacyMode",
     "PrivacyRule",

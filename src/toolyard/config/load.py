@@ -13,8 +13,10 @@ from toolyard.config.clients import Place, find_places, is_toolyard, read_docume
 from toolyard.config.expand import Hidden, Scope, Unresolved, expand
 from toolyard.config.machine import Machine, read_machine
 from toolyard.config.settings import (
+    AlertsConfig,
     Config,
     HttpConfig,
+    OtelConfig,
     PrivacyConfig,
     Settings,
     SkillsConfig,
@@ -68,6 +70,9 @@ def load_config(
         privacy=_complete_privacy(settings.privacy, machine),
         policy=settings.policy,
         skills=_expand_skills(settings.skills, scope),
+        metrics=settings.metrics,
+        alerts=_expand_alerts(settings.alerts, scope),
+        otel=_expand_otel(settings.otel, scope),
         trusted=frozenset(name for name in upstreams if settings.upstreams[name].trusted),
         source=file,
         warnings=tuple(warnings),
@@ -242,6 +247,28 @@ def _expand_skills(skills: SkillsConfig, scope: Scope) -> SkillsConfig:
                 f"skills.markets.{name} cannot be used: {reason}. Set it, or write the path out."
             ) from None
     return msgspec.structs.replace(skills, markets=markets)
+
+
+def _expand_alerts(alerts: AlertsConfig, scope: Scope) -> AlertsConfig:
+    return msgspec.structs.replace(
+        alerts,
+        webhook=_expand_secret(alerts.webhook, "alerts.webhook", scope),
+        webhook_secret=_expand_secret(alerts.webhook_secret, "alerts.webhook_secret", scope),
+    )
+
+
+def _expand_otel(otel: OtelConfig, scope: Scope) -> OtelConfig:
+    headers = {key: _expand_secret(value, f"otel.headers.{key}", scope) or "" for key, value in otel.headers.items()}
+    return msgspec.structs.replace(otel, headers=headers)
+
+
+def _expand_secret(value: str | None, key: str, scope: Scope) -> str | None:
+    if value is None:
+        return None
+    try:
+        return _hide(expand(value, scope))
+    except Unresolved as reason:
+        raise InvalidConfig(f"{key} cannot be used: {reason}. Set it, or take it out.") from None
 
 
 def _complete_privacy(privacy: PrivacyConfig, machine: Machine) -> PrivacyConfig:

@@ -16,10 +16,13 @@ from toolyard.errors import InvalidConfig
 from toolyard.values import OAuthConfig, PrincipalScope, UpstreamConfig
 
 __all__ = (
+    "AlertsConfig",
     "Config",
     "DiscoveryConfig",
     "HttpConfig",
     "Level",
+    "MetricsConfig",
+    "OtelConfig",
     "PrincipalEntry",
     "PrivacyConfig",
     "PrivacyMode",
@@ -40,7 +43,18 @@ _Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Level = Literal["development", "production", "hardened"]
 """Of isolation, the strictest last."""
 PrivacyMode = Literal["strict", "output", "off"]
-_SECRET_KEYS = {"args", "env", "headers", "bearer_token", "client_secret", "token", "token_sha256", "tokens"}
+_SECRET_KEYS = {
+    "args",
+    "bearer_token",
+    "client_secret",
+    "env",
+    "headers",
+    "token",
+    "token_sha256",
+    "tokens",
+    "webhook",
+    "webhook_secret",
+}
 
 
 class UpstreamEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -121,6 +135,8 @@ class PrincipalEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Whether it may turn tokens back into values over HTTP."""
     approve: bool = False
     """Whether it may answer asks over HTTP. Never for the client of an agent."""
+    observe: bool = False
+    """Whether it may see what all principals do: their runs, metrics, alerts and the audit log."""
 
     def __repr__(self) -> str:  # a file may hold the token in place of a reference
         return f"PrincipalEntry(upstreams={self.upstreams!r}, level={self.level!r})"
@@ -137,6 +153,10 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     max_request_bytes: Annotated[int, Meta(ge=1024, le=1 << 30)] = 4 << 20
+    requests_per_minute: Annotated[int, Meta(ge=0, le=1_000_000)] = 1_200
+    """Of one principal, at `/api/v1`. 0: as many as it likes."""
+    dashboard: bool = True
+    """Whether `/` is a page that shows what the gateway does."""
     unset: tuple[str, ...] = ()
     """Why a token that the file asks for is not here."""
     digests: dict[str, str] = {}
@@ -183,7 +203,12 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         found = {name: PrincipalScope(name=name) for name in self.hashed().digests.values()}
         for name, each in self.principals.items():
             found[name] = PrincipalScope(
-                name=name, upstreams=each.upstreams, level=each.level, reveal=each.reveal, approve=each.approve
+                name=name,
+                upstreams=each.upstreams,
+                level=each.level,
+                reveal=each.reveal,
+                approve=each.approve,
+                observe=each.observe,
             )
         return found
 
@@ -246,6 +271,59 @@ class SkillsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Public keys whose archives may be imported, by the name of who holds them."""
 
 
+class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[metrics]`: what tokens cost, and how long the journal is kept."""
+
+    input_price: Annotated[float, Meta(ge=0, le=10_000)] = 3.0
+    """Dollars for a million tokens that a model reads."""
+    output_price: Annotated[float, Meta(ge=0, le=10_000)] = 15.0
+    """Dollars for a million tokens that a model writes, such as code."""
+    keep_days: Annotated[int, Meta(ge=1, le=36_500)] = 365
+    """Executions, calls and facts that are older are removed. Their sums stay, and so does the audit log."""
+    keep_hours_days: Annotated[int, Meta(ge=1, le=36_500)] = 90
+    """For how many days sums are kept for each hour. Those of whole days stay."""
+
+
+class AlertsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[alerts]`: when somebody is told, and how."""
+
+    enabled: bool = True
+    window_seconds: Annotated[float, Meta(ge=60, le=86_400)] = 900.0
+    """What happened in so long a time is judged."""
+    for_seconds: Annotated[float, Meta(ge=0, le=86_400)] = 60.0
+    """So long something must be wrong before anybody is told."""
+    minimum: Annotated[int, Meta(ge=1, le=1_000_000)] = 20
+    """Fewer searches or runs than this are not judged."""
+    hit_rate: Annotated[float, Meta(ge=0, le=1)] = 0.8
+    """The lowest share of searches of which a found tool was then called."""
+    error_rate: Annotated[float, Meta(ge=0, le=1)] = 0.25
+    """The highest share of runs that do not end well."""
+    p95_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 10.0
+    """The longest that the slowest twentieth of runs may begin at."""
+    timeout_rate: Annotated[float, Meta(ge=0, le=1)] = 0.05
+    detection_rate: Annotated[float, Meta(ge=0, le=1)] = 0.95
+    """The lowest share of the built-in samples that the detectors find."""
+    webhook: str | None = None
+    """A URL that every change of an alert is posted to."""
+    webhook_secret: str | None = None
+    """Signs what is posted: `Toolyard-Signature: sha256=…`, the HMAC of the body."""
+
+    def __repr__(self) -> str:  # a webhook's address is often its password
+        return f"AlertsConfig(enabled={self.enabled!r}, webhook={'set' if self.webhook else None!r})"
+
+
+class OtelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[otel]`: where traces are sent. Needs the extra `otel`."""
+
+    endpoint: str | None = None
+    """An OTLP collector over HTTP, such as http://127.0.0.1:4318. None: no traces are made."""
+    headers: dict[str, str] = {}
+    service_name: str = "toolyard"
+
+    def __repr__(self) -> str:
+        return f"OtelConfig(endpoint={self.endpoint!r}, service_name={self.service_name!r})"
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything a gateway is told, references expanded."""
 
@@ -258,6 +336,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     privacy: PrivacyConfig = PrivacyConfig()
     policy: PolicySettings = PolicySettings()
     skills: SkillsConfig = SkillsConfig()
+    metrics: MetricsConfig = MetricsConfig()
+    alerts: AlertsConfig = AlertsConfig()
+    otel: OtelConfig = OtelConfig()
     trusted: frozenset[str] = frozenset()
     """Upstreams whose word about their tools counts."""
     source: Path | None = None
@@ -277,6 +358,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     privacy: PrivacyConfig = PrivacyConfig()
     policy: PolicySettings = PolicySettings()
     skills: SkillsConfig = SkillsConfig()
+    metrics: MetricsConfig = MetricsConfig()
+    alerts: AlertsConfig = AlertsConfig()
+    otel: OtelConfig = OtelConfig()
+
+
+_TABLES = set("upstreams surface sandbox store http discovery privacy policy skills metrics alerts otel".split())
 
 
 class _StoreTable(msgspec.Struct):
@@ -295,8 +382,7 @@ def read_settings(document: Mapping[str, Any], file: Path) -> Settings:
         InvalidConfig: A key is unknown or a value is wrong.
     """
     reader = _Reader(file)
-    tables = {"upstreams", "surface", "sandbox", "store", "http", "discovery", "privacy", "policy", "skills"}
-    reader.check_keys(document, (), tables)
+    reader.check_keys(document, (), _TABLES)
     upstreams = document.get("upstreams", {})
     if not isinstance(upstreams, dict):
         reader.fail(("upstreams",), upstreams, "a table for each upstream, such as [upstreams.github]")
@@ -314,6 +400,9 @@ def read_settings(document: Mapping[str, Any], file: Path) -> Settings:
         privacy=reader.read(PrivacyConfig, document.get("privacy", {}), ("privacy",), without={"vault_key"}),
         policy=reader.read(PolicySettings, document.get("policy", {}), ("policy",)),
         skills=reader.read(SkillsConfig, document.get("skills", {}), ("skills",)),
+        metrics=reader.read(MetricsConfig, document.get("metrics", {}), ("metrics",)),
+        alerts=reader.read(AlertsConfig, document.get("alerts", {}), ("alerts",)),
+        otel=reader.read(OtelConfig, document.get("otel", {}), ("otel",)),
     )
 
 

@@ -134,7 +134,8 @@ def write_call(connection: sqlite3.Connection, record: CallRecord) -> None:
         answer, answer_cut = _encode_within(record.answer, CALL_VALUE_BYTES)
     connection.execute(
         "INSERT INTO calls (execution_id, number, tool, digest, arguments, arguments_cut, answer, answer_cut,"
-        " answer_bytes, error, started_at, seconds, version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " answer_bytes, error, started_at, seconds, version, upstream)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             _unicode(record.execution_id),
             record.number,
@@ -149,6 +150,7 @@ def write_call(connection: sqlite3.Connection, record: CallRecord) -> None:
             record.started_at,
             record.seconds,
             _unicode(record.version),
+            _unicode(record.upstream),
         ),
     )
 
@@ -182,7 +184,7 @@ def read_calls(connection: sqlite3.Connection, execution_id: str) -> list[CallRe
     """The calls of one execution in their order. What was cut is None."""
     rows = connection.execute(
         "SELECT execution_id, number, tool, digest, arguments, answer, error, started_at, seconds, answer_bytes,"
-        " version FROM calls WHERE execution_id = ? ORDER BY number",
+        " version, upstream FROM calls WHERE execution_id = ? ORDER BY number",
         (_unicode(execution_id),),
     )
     return [to_call(row) for row in rows]
@@ -190,13 +192,27 @@ def read_calls(connection: sqlite3.Connection, execution_id: str) -> list[CallRe
 
 def to_call(row: tuple[Any, ...]) -> CallRecord:
     """A call from the columns that `read_calls` selects."""
-    execution_id, number, tool, digest, arguments, answer, error, started_at, seconds, answer_bytes, version = row
+    (
+        execution_id,
+        number,
+        tool,
+        digest,
+        arguments,
+        answer,
+        error,
+        started_at,
+        seconds,
+        answer_bytes,
+        version,
+        upstream,
+    ) = row
     return CallRecord(
         execution_id=execution_id,
         number=number,
         tool=tool,
         digest=digest,
         version=version or "1.0.0",  # of a call from before tools had versions
+        upstream=upstream,
         arguments=_decode(arguments),
         answer=_decode(answer),
         error=error,

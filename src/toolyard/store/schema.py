@@ -280,4 +280,69 @@ MIGRATIONS: tuple[str, ...] = (
     );
     CREATE INDEX tool_shapes_by_time ON tool_shapes (upstream, seen_at);
     """,
+    """
+    -- What metrics are made of: one row for each thing that happened, in the order in which it was written.
+    CREATE TABLE facts (
+        number INTEGER PRIMARY KEY,
+        at DOUBLE PRECISION NOT NULL,
+        kind TEXT NOT NULL,
+        principal TEXT NOT NULL,
+        execution_id TEXT NOT NULL,
+        fact TEXT NOT NULL
+    );
+    CREATE INDEX facts_by_time ON facts (at, kind);
+    CREATE INDEX facts_by_execution ON facts (execution_id, kind) WHERE execution_id <> '';
+
+    -- The same added up: for all time ('total', 0), for each day and for each hour (UTC, seconds since the epoch).
+    -- Whole numbers only, so that adding in another order gives the same. `buckets` are the counts of a histogram.
+    CREATE TABLE metric_sums (
+        span TEXT NOT NULL,
+        start BIGINT NOT NULL,
+        name TEXT NOT NULL,
+        labels TEXT NOT NULL,
+        count BIGINT NOT NULL,
+        total BIGINT NOT NULL,
+        buckets TEXT NOT NULL,
+        PRIMARY KEY (span, start, name, labels)
+    );
+
+    -- How far `facts` and `calls` have been added up.
+    CREATE TABLE metric_marks (
+        stream TEXT PRIMARY KEY,
+        number BIGINT NOT NULL
+    );
+
+    ALTER TABLE calls ADD COLUMN upstream TEXT NOT NULL DEFAULT '';
+    CREATE INDEX calls_by_time ON calls (started_at);
+
+    CREATE TABLE alerts (
+        rule TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        state TEXT NOT NULL,
+        value DOUBLE PRECISION,
+        threshold DOUBLE PRECISION,
+        message TEXT NOT NULL,
+        since DOUBLE PRECISION NOT NULL,
+        changed_at DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (rule, subject)
+    );
+
+    CREATE TABLE alert_silences (
+        rule TEXT PRIMARY KEY,
+        until DOUBLE PRECISION NOT NULL,
+        principal TEXT NOT NULL,
+        reason TEXT NOT NULL
+    );
+
+    -- Who asks again with the same key gets the execution that the first request started.
+    CREATE TABLE idempotency_keys (
+        principal TEXT NOT NULL,
+        key TEXT NOT NULL,
+        request_sha256 TEXT NOT NULL,
+        execution_id TEXT NOT NULL,
+        at DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (principal, key)
+    );
+    CREATE INDEX idempotency_keys_by_time ON idempotency_keys (at);
+    """,
 )

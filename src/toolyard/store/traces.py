@@ -24,7 +24,7 @@ _EXECUTIONS_COUNTED = 1_024
 
 _CALLS = (
     "SELECT calls.execution_id, calls.number, tool, digest, arguments, calls.answer, error, calls.started_at, seconds,"
-    " answer_bytes, version, trace_answers.answer"
+    " answer_bytes, version, upstream, trace_answers.answer"
     " FROM (SELECT execution_id, started_at AS began FROM executions WHERE principal = ?"
     " AND EXISTS (SELECT 1 FROM calls WHERE calls.execution_id = executions.execution_id)"
     " ORDER BY started_at DESC, execution_id DESC LIMIT ?) AS run JOIN calls USING (execution_id)"

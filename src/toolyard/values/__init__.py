@@ -8,6 +8,20 @@ from typing import Any, Literal
 
 import msgspec
 
+from toolyard.values.facts import (
+    Executed,
+    Fact,
+    Hidden,
+    Published,
+    Saw,
+    Searched,
+    SecurityEvent,
+    SkillEvent,
+    Tokens,
+    UpstreamEvent,
+    UseCase,
+    Used,
+)
 from toolyard.values.skills import (
     SHARED,
     Skill,
@@ -30,19 +44,27 @@ __all__ = (
     "CallRecord",
     "Definition",
     "DetailLevel",
+    "Executed",
     "ExecutionRecord",
+    "Fact",
     "Failure",
     "FailureKind",
     "Grant",
+    "Hidden",
     "Hit",
     "Limits",
     "OAuthConfig",
     "Outcome",
     "PrincipalScope",
+    "Published",
     "RecordStatus",
     "Result",
+    "Saw",
     "SearchAnswer",
+    "Searched",
+    "SecurityEvent",
     "Skill",
+    "SkillEvent",
     "SkillExample",
     "SkillForm",
     "SkillNeed",
@@ -50,6 +72,7 @@ __all__ = (
     "SkillUse",
     "Spill",
     "Status",
+    "Tokens",
     "ToolAnnotations",
     "ToolNeed",
     "ToolSpec",
@@ -57,9 +80,12 @@ __all__ = (
     "TraceCall",
     "Transport",
     "UpstreamConfig",
+    "UpstreamEvent",
     "UpstreamState",
     "UpstreamStatus",
     "Usage",
+    "UseCase",
+    "Used",
 )
 
 Status = Literal["ok", "failed", "timeout", "limit", "broken"]
@@ -231,6 +257,8 @@ class PrincipalScope(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it may turn tokens back into values over HTTP."""
     approve: bool = False
     """Whether it may answer asks over HTTP. Never give this to the client of an agent."""
+    observe: bool = False
+    """Whether it may see what all principals do: their runs, metrics, alerts and the audit log."""
 
 
 # Approval
@@ -386,6 +414,8 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The definition it was made against."""
     version: str = "1.0.0"
     """The tool's, at that time."""
+    upstream: str = ""
+    """Its name in the configuration."""
     arguments: Any
     answer: Any = None
     error: str | None = None
