@@ -189,7 +189,7 @@ async def test_every_line_of_a_client_is_answered(serve: Serve) -> None:
 
     assert understood == "'\\ufffd'"
     assert refused == [(None, -32700), (None, -32700), (None, -32600), (None, -32600), (None, -32700), (7, -32600)]
-    assert len(alive["result"]["tools"]) == 5
+    assert len(alive["result"]["tools"]) == 6
 
 
 async def test_a_client_that_closed_its_ear_ends_the_gateway(serve: Serve) -> None:

@@ -1,5 +1,6 @@
 """Private values planted in everything an upstream sends must come out of no channel, whatever code does with them."""
 
+import asyncio
 import base64
 import contextlib
 import hashlib
@@ -20,6 +21,7 @@ from toolyard.broker.answers import Answer, AnswerFile
 from toolyard.broker.policy import PolicySettings, Rule
 from toolyard.config import Config
 from toolyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig, SurfaceConfig
+from toolyard.metrics import exposition
 from toolyard.privacy.span import TOKEN
 from toolyard.sandbox.policy.levels import DEFAULT
 from toolyard.serve.mcp import build_server
@@ -565,3 +567,53 @@ async def test_skills_saved_without_privacy_are_concealed_once_it_is_on(tmp_path
     assert PERSON["email"] in shown
     assert planted_in("\n".join(heard)) == []
     assert all("__PII_email_" in text for text in heard)
+
+
+QUESTIONS: dict[str, dict[str, Any]] = {
+    "filter": {"conditions": [{"field": "ip", "operator": "is_null", "value": False}]},
+    "aggregate": {"group_by": ["email", "last_name"], "aggregations": [{"function": "count"}]},
+    "transform": {"steps": [{"compute": {"all": "concat(first_name, ' ', last_name, ' ', iban)"}}]},
+    "validate": {"rules": [{"field": "email", "type": "number"}, {"field": "phone", "max_length": 3}], "samples": 5},
+    "statistics": {"operation": "describe"},
+}
+
+
+@pytest.mark.parametrize("mode", ["strict", "output"])
+async def test_nobody_who_watches_asks_or_counts_sees_a_planted_value(tmp_path: Path, mode: Any) -> None:
+    """Events while code runs, answers of analyses and their mistakes, facts, reports and what Prometheus reads."""
+    seen: dict[str, str] = {}
+    async with gateway(tmp_path, PrivacyConfig(mode=mode)) as (yard, _, call), yard.live.follow() as events:
+        watching = asyncio.create_task(collect(events, len(ESCAPES)))
+        for code in ESCAPES.values():
+            await call("execute_code", code=PREFIX + code, session="walk")
+        seen["events"] = await watching
+        for kind, parameters in QUESTIONS.items():
+            source = {"tool": "mcp__crm__list_people", "arguments": {"count": 5}}
+            seen[kind] = await call("execute_analysis", analysis_type=kind, source=source, parameters=parameters)
+            assert '"isError":true' not in seen[kind], seen[kind]
+            wrong = {"conditions": [{"field": PERSON["email"], "operator": KEY, "value": PERSON["ssn"]}]}
+            seen[f"wrong {kind}"] = await call("execute_analysis", analysis_type=kind, source=source, parameters=wrong)
+        await call("search_tools", query=f"mail to {PERSON['email']} {KEY}")
+        await yard.observer.accounting.settled()
+        seen["report"] = msgspec.json.encode(await yard.report()).decode()
+        exposed, _ = exposition.render(await yard.figures.sums(), await yard.figures.gauges())
+        seen["prometheus"] = exposed.decode()
+        await yard.store.flush()
+    with contextlib.closing(sqlite3.connect(tmp_path / "toolyard.db")) as connection:
+        seen["facts"] = "\n".join(text for (text,) in connection.execute("SELECT fact FROM facts"))
+
+    assert {name: found for name, text in seen.items() if (found := planted_in(text))} == {}
+    assert seen["events"].count('"kind":"ended"') == len(ESCAPES)
+    assert "__PII_email" in seen["facts"]  # the query that was searched for, concealed
+    assert 'toolyard_privacy_hidden_total{type="email"}' in seen["prometheus"]
+
+
+async def collect(events: Any, runs: int) -> str:
+    """All that a watcher sees until so many runs are over."""
+    found = []
+    async for event in events:
+        found.append(msgspec.json.encode(event).decode())
+        runs -= event.kind == "ended"
+        if not runs:
+            break
+    return "\n".join(found)

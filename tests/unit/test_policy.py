@@ -19,8 +19,8 @@ from toolyard.sandbox.policy import (
 from toolyard.values import Limits
 
 STDLIB = frozenset(sys.stdlib_module_names)
-DATA_STACK = frozenset(("numpy", "pandas", "polars"))
-GUEST = {"servers", "skills", "tool_discovery"}
+DATA_STACK = frozenset(("duckdb", "numpy", "pandas", "polars"))
+GUEST = {"servers", "skills", "tool_discovery", "toolyard_analysis"}
 
 RANGES = {
     "wall_seconds": (1, 120),

@@ -3,4 +3,9 @@
 `guest` is shipped into the sandbox, where it is called `toolyard_analysis`.
 """
 
-__all__ = ()
+from pathlib import Path
+
+__all__ = ("GUEST",)
+
+GUEST = Path(__file__).parent / "guest"
+"""The folder of the package `toolyard_analysis`."""

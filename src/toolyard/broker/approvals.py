@@ -41,6 +41,10 @@ class Approvals:
         self._runs: dict[str, _Run] = {}
         self._sessions: dict[tuple[str, str, str, str], Approval] = {}
         self._polling: asyncio.Task[None] | None = None
+        self.on_ask: Callable[[Ask], None] = lambda ask: None
+        """Told of every ask that is put to people."""
+        self.on_answer: Callable[[Ask, Approval], None] = lambda ask, approval: None
+        """Told of what came of it."""
 
     async def ask(self, ask: Ask) -> Approval:
         """Wait until somebody allowed the call, or until it is certain that nobody will.
@@ -132,16 +136,22 @@ class Approvals:
         waiting = _Waiting(ask, None if self.settings.operators else self._fallback())
         self._open[ask.id] = waiting
         run.asked += 1
+        is_told = False
         try:
             self._store.audit(_entry("approval.ask", ask, {"arguments": ask.arguments, "reason": ask.reason}))
             await self._store.approvals.add(ask)
+            self.on_ask(ask)
+            is_told = True
             waiting.begin(self._channels.get(ask.execution_id, ()))
             self._poll()
             held = await self._store.approvals.settle(ask.id, await waiting.wait())
             assert held is not None
+            self.on_answer(ask, held)
             return held
         except BaseException:
-            self._withdraw(ask)
+            withdrawn = self._withdraw(ask)
+            if is_told:
+                self.on_answer(ask, withdrawn)
             raise
         finally:
             del self._open[ask.id]
@@ -150,11 +160,12 @@ class Approvals:
                 self._polling.cancel()
                 self._polling = None
 
-    def _withdraw(self, ask: Ask) -> None:
+    def _withdraw(self, ask: Ask) -> Approval:
         approval = _nobody("refuse", "withdrawn", "its run is over")
         with contextlib.suppress(StoreError):  # a store that is closed withdraws it too: its gateway is gone
             self._store.approvals.withdraw(ask.id, approval.reason)
             self._store.audit(_entry("approval.answer", ask, msgspec.structs.asdict(approval)))
+        return approval
 
     def _fallback(self) -> Approval:
         fallback = self.settings.unanswerable

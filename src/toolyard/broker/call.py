@@ -16,7 +16,7 @@ import msgspec
 
 from toolyard.broker.answers import Answer, AnswerFile, renamed, short
 from toolyard.broker.approvals import Approvals
-from toolyard.broker.limits import Throttle
+from toolyard.broker.limits import Circuit, Throttle
 from toolyard.broker.policy import Decision, Policy
 from toolyard.catalog.arguments import check_arguments
 from toolyard.catalog.shapes import is_wrapped
@@ -161,6 +161,10 @@ class Broker:
             self._keep(grant.execution_id, number, encoded)
         return answer, encoded
 
+    def circuits(self) -> list[Circuit]:
+        """How the circuit breakers stand of tools whose server failed."""
+        return self._throttle.circuits()
+
     def end_run(self, execution_id: str) -> None:
         """Forget what was counted and approved for one execution."""
         self._throttle.forget(execution_id)
@@ -193,8 +197,12 @@ class Broker:
             asked_at=now,
             expires_at=now + self._approvals.settings.ask_seconds,
         )
+        asked = time.perf_counter()
         with passage.pause():
-            call.approval = await self._approvals.ask(ask)
+            try:
+                call.approval = await self._approvals.ask(ask)
+            finally:
+                call.waited_seconds = time.perf_counter() - asked
         if call.approval.channel == "fallback":
             passage.notes.append(f"{spec.full_name} was called without asking: {call.approval.reason}.")
         return decision
@@ -216,6 +224,8 @@ class _Call:
         self.failure: str | None = "The call was cancelled."
         self.started_at = time.time()
         self._started = time.perf_counter()
+        self.waited_seconds = 0.0
+        """For a person."""
 
     def to_record(self, guard: Guard) -> CallRecord:
         """The call for the journal, which has no use for an answer that is too long for it."""
@@ -233,7 +243,7 @@ class _Call:
             else None,
             error=self.failure,
             started_at=self.started_at,
-            seconds=time.perf_counter() - self._started,
+            seconds=time.perf_counter() - self._started - self.waited_seconds,
             answer_bytes=self.answer_bytes,
         )
 

@@ -7,7 +7,7 @@ from toolyard.cli.terminal import columns, plain, screen, write
 from toolyard.skills.reading import signature_of
 from toolyard.store.skills import SkillRecord
 from toolyard.values import Skill
-from toolyard.yard.analysis import SkillAnalysis, SkillFigures, SkillSummary
+from toolyard.yard.skill_analysis import SkillAnalysis, SkillFigures, SkillSummary
 from toolyard.yard.compatibility import NeedCheck
 from toolyard.yard.skill_values import FoundSkill, TestedSkill
 

@@ -43,6 +43,7 @@ _Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Level = Literal["development", "production", "hardened"]
 """Of isolation, the strictest last."""
 PrivacyMode = Literal["strict", "output", "off"]
+_RESERVED = ("local", "operator")
 _SECRET_KEYS = {
     "args",
     "bearer_token",
@@ -191,10 +192,11 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise InvalidConfig(f"HTTP cannot be served: {'; '.join(self.unset)}. Set it, or take the token out.")
         digests = self.hashed().digests
         for principal in (*self.principals, *digests.values()):
-            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,39}", principal) or principal == "local":
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,39}", principal) or principal in _RESERVED:
                 raise InvalidConfig(
                     f"http.tokens or http.principals names the principal {principal!r}. Use 1 to 40 letters, digits "
-                    "and . _ @ - beginning with a letter or digit, and not 'local', which is who needs no token."
+                    "and . _ @ - beginning with a letter or digit, and not 'local' or 'operator': those are who needs "
+                    "no token, and who has the key that the gateway prints."
                 )
         return {bytes.fromhex(digest): principal for digest, principal in digests.items()}
 

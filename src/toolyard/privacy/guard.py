@@ -6,6 +6,8 @@ journal, the audit log or a log file goes through `Guard.conceal`, and through n
 
 import codecs
 import re
+import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -86,6 +88,9 @@ class Guard:
         """What code may hold as it is: looked for in what leaves. Code that prints a guess at anything else must not
         learn whether it is right."""
         self._public: set[str] = set()
+        self._counting = threading.Lock()
+        self._hidden: Counter[str] = Counter()
+        self._failures = 0
         scanner = privacy.scanner
         self._entry = scanner.with_detectors([self._known.values, _Encoded(scanner.find)])
         self._repeated = _only(self._known.values)
@@ -111,6 +116,13 @@ class Guard:
     def is_remembering(self) -> bool:
         """Whether something would be lost with this guard."""
         return bool(self._known.texts or self._held.texts or self._public)
+
+    def take_counts(self) -> tuple[dict[str, int], int]:
+        """How many values became tokens, by type, and how often something was withheld whole; both since last time."""
+        with self._counting:
+            hidden, failures = self._hidden, self._failures
+            self._hidden, self._failures = Counter(), 0
+        return dict(hidden), failures
 
     # To tools
 
@@ -165,6 +177,7 @@ class Guard:
         except ToolyardError:
             raise
         except Exception as error:  # noqa: BLE001 - its message may hold what it was to hide
+            self._count_failure()
             raise UpstreamError(f"The answer of {spec.full_name!r} is withheld: {_blame(error)}.") from None
 
     def _admit(self, spec: ToolSpec, value: Any, sent: Mapping[str, str]) -> Any:
@@ -207,6 +220,7 @@ class Guard:
         except ToolyardError:
             raise
         except Exception as error:  # noqa: BLE001 - as in `admit`
+            self._count_failure()
             return f"(Withheld: {_blame(error)}.)"
 
     def admit_error(self, error: _E, *, sent: Mapping[str, str] = {}) -> _E:
@@ -235,6 +249,7 @@ class Guard:
         except ToolyardError:
             raise
         except Exception as error:  # noqa: BLE001 - as in `admit`
+            self._count_failure()
             raise ToolyardError(f"What was to be shown is withheld: {_blame(error)}.") from None
 
     def _conceal(self, value: Any) -> Any:
@@ -286,6 +301,7 @@ class Guard:
             # A single word of an address is a city or a number: others speak of it without meaning the person.
             if kind != "address" or " " in text.strip():
                 self._known.add(kind, text)
+        self._count(kind)
         return self.scope.token(kind, value)
 
     def _replace_leaving(self, kind: str, value: str | float) -> str:
@@ -293,8 +309,17 @@ class Guard:
         text = str(value)
         if text in self._public:
             return text
+        self._count(kind)
         # What code cannot hold is its own guess: the token must not tell whether a tool has sent the same.
         return self.scope.token(kind, value, origin="tool" if text in self._held.texts else "code")
+
+    def _count(self, kind: str) -> None:
+        with self._counting:
+            self._hidden[kind if kind in TYPES else "custom"] += 1
+
+    def _count_failure(self) -> None:
+        with self._counting:
+            self._failures += 1
 
     def _publish(self, value: Any, *, schema: Any, but: Collection[str] = ()) -> None:
         """Let pass what the config declares to be no secret: what is found in `value`, without `but`."""

@@ -20,13 +20,15 @@ from typing import Any, Literal, NoReturn
 
 from toolyard.errors import VaultError
 
-__all__ = ("KeySource", "Keys", "find_keys", "load_keys", "rotate_keys")
+__all__ = ("KEY_FILE", "KeySource", "Keys", "add_keys", "find_keys", "load_keys", "rotate_keys")
 
 KeySource = Literal["auto", "environment", "file", "keyring"]
 """`auto`: the environment's value if there is one, else the file."""
 
+KEY_FILE = "vault.key"
+"""Its name, in the folder of the store."""
+
 _KEY_BYTES = 32
-_FILE = "vault.key"
 _FILE_BYTES = 64 << 10
 _FILE_HEAD = (
     "# The first key seals toolyard's vault; any others only open it. Without it, what is in the vault is lost.\n"
@@ -85,8 +87,8 @@ def find_keys(source: KeySource, *, folder: Path, environment_value: str | None)
     if source == "keyring":
         text = _ask_keyring("get_password", _SERVICE, _account(folder))
         return None if text is None else Keys.of(_parse(text, "The OS keyring's entry"), source="keyring")
-    text = _read_file(folder / _FILE)
-    return None if text is None else Keys.of(_parse(text, f"The file {str(folder / _FILE)!r}"), source="file")
+    text = _read_file(folder / KEY_FILE)
+    return None if text is None else Keys.of(_parse(text, f"The file {str(folder / KEY_FILE)!r}"), source="file")
 
 
 def load_keys(source: KeySource, *, folder: Path, environment_value: str | None) -> Keys:
@@ -133,6 +135,19 @@ def rotate_keys(source: KeySource, *, folder: Path, environment_value: str | Non
         _write_keys(source, folder, new[:1])
 
 
+def add_keys(keys: Keys, *, folder: Path) -> None:
+    """Put keys in front of those in the file of a folder, which all stay: whatever they sealed can be opened.
+
+    Raises:
+        VaultError: What is there is no key, or it cannot be written.
+    """
+    with _locked(folder):
+        there = find_keys("file", folder=folder, environment_value=None)
+        new = list(dict.fromkeys([*keys.all(), *(there.all() if there else ())]))
+        if there is None or new != there.all():
+            _write_keys("file", folder, new)
+
+
 def _identify(key: bytes) -> str:
     return hashlib.sha256(b"toolyard vault key id\0" + key).hexdigest()[:8]
 
@@ -166,7 +181,7 @@ def _write_keys(source: KeySource, folder: Path, keys: Sequence[bytes]) -> None:
     if source == "keyring":
         _ask_keyring("set_password", _SERVICE, _account(folder), ",".join(lines))
     else:
-        _write_file(folder / _FILE, _FILE_HEAD + "\n".join(lines) + "\n")
+        _write_file(folder / KEY_FILE, _FILE_HEAD + "\n".join(lines) + "\n")
 
 
 # The file

@@ -7,12 +7,15 @@ environment they are installed in, which may be the gateway's own, stays out of 
 import importlib.metadata
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
-__all__ = ("GuestPackages", "find_packages")
+from toolyard.errors import InvalidRequest
+from toolyard.sandbox.policy.levels import GUEST_MODULES
+
+__all__ = ("GuestPackages", "add_own", "find_packages")
 
 # Visible, but not imported before the fork: their threads would not come along.
 _STARTS_THREADS = frozenset({"polars", "pyarrow", "duckdb"})
@@ -29,6 +32,8 @@ class GuestPackages(msgspec.Struct, frozen=True, kw_only=True):
     imports: tuple[str, ...]
     modules: frozenset[str]
     """Every top-level module they offer."""
+    own: tuple[tuple[str, str], ...] = ()
+    """Folders of ours, as `entries`: their Python files are shown, and nothing that lies around them."""
 
 
 def find_packages(names: Iterable[str], *, environment: Path | None = None) -> GuestPackages:
@@ -65,6 +70,22 @@ def find_packages(names: Iterable[str], *, environment: Path | None = None) -> G
         entries=tuple(sorted((source, name) for name, source in entries.items())),
         imports=tuple(sorted(imports)),
         modules=frozenset(modules),
+    )
+
+
+def add_own(packages: GuestPackages, own: Mapping[str, Path]) -> GuestPackages:
+    """`packages` and folders of our own Python files, each imported first under its name.
+
+    Raises:
+        InvalidRequest: A name is not one that code may import at every level.
+    """
+    for name in own:
+        if name not in GUEST_MODULES:
+            raise InvalidRequest(f"No guest module is called {name!r}. There are: {', '.join(GUEST_MODULES)}.")
+    return msgspec.structs.replace(
+        packages,
+        imports=(*packages.imports, *own),
+        own=tuple((str(folder.resolve()), name) for name, folder in own.items()),
     )
 
 

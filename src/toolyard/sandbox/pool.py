@@ -415,6 +415,14 @@ def _link_packages(folder: Path, packages: GuestPackages) -> None:
     folder.mkdir(mode=0o755)
     for source, name in packages.entries:
         (folder / name).symlink_to(source)
+    for source, name in packages.own:
+        place = folder / name
+        place.mkdir()
+        place.chmod(0o755)  # whatever the umask is: a worker may be another user
+        for file in sorted(Path(source).glob("*.py")):
+            copy = place / file.name
+            copy.write_bytes(file.read_bytes())
+            copy.chmod(0o644)
 
 
 def _is_open_to_all(*paths: str) -> bool:

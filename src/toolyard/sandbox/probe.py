@@ -9,13 +9,13 @@ import os
 import platform
 import pwd
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from toolyard.errors import InvalidRequest, LevelUnavailable, SandboxBroken, SandboxUnavailable
 from toolyard.sandbox import spawn
 from toolyard.sandbox.library import Library
-from toolyard.sandbox.packages import find_packages
+from toolyard.sandbox.packages import add_own, find_packages
 from toolyard.sandbox.policy.levels import DEFAULT, LEVELS, IsolationLevel, IsolationPolicy
 from toolyard.sandbox.pool import PoolOptions
 from toolyard.sandbox.report import Attack, Layer, LevelReport, Report, TierReport
@@ -38,11 +38,14 @@ async def open_sandbox(
     pool: PoolOptions | None = None,
     environment: Path | None = None,
     library: Library | None = None,
+    own: Mapping[str, Path] | None = None,
 ) -> AsyncIterator[Sandbox]:
     """A sandbox of the strongest tier that this machine has proven to offer.
 
     `environment` is the `site-packages` folder that holds the data packages; by default the gateway's own, of which
     only the packages that the policy names are shown to the code. `library` holds the tools that code can import.
+    `own` are folders of the gateway's Python files by the name under which code imports them at every level; they are
+    shown read-only and imported before any run.
 
     Raises:
         LevelUnavailable: The machine cannot honour the policy's level and `allow_weaker` is not set.
@@ -50,7 +53,7 @@ async def open_sandbox(
     """
     if isinstance(policy, IsolationLevel):
         policy = LEVELS[policy]
-    sandbox, report = await _open_best(policy, tier, pool or PoolOptions(), environment, library)
+    sandbox, report = await _open_best(policy, tier, pool or PoolOptions(), environment, library, own or {})
 
     def check(policy: IsolationPolicy) -> None:
         reason = _unhonoured(policy, report)
@@ -121,13 +124,14 @@ async def _open_best(
     options: PoolOptions,
     environment: Path | None,
     library: Library | None,
+    own: Mapping[str, Path],
 ) -> tuple[Sandbox, TierReport]:
     if tier is not None and tier not in TIERS:
         raise InvalidRequest(f"No tier is called {tier!r}. There are: {', '.join(TIERS)}.")
     reasons = []
     for candidate in TIERS if tier is None else (tier,):
         try:
-            return await _open_tier(policy, candidate, options, environment, library)
+            return await _open_tier(policy, candidate, options, environment, library, own)
         except SandboxUnavailable as error:
             reasons.append(f"{candidate}: {error}")
     raise SandboxUnavailable("No sandbox can be built here. " + " ".join(reasons))
@@ -139,9 +143,10 @@ async def _open_tier(
     options: PoolOptions,
     environment: Path | None,
     library: Library | None = None,
+    own: Mapping[str, Path] | None = None,
 ) -> tuple[Sandbox, TierReport]:
     """Build one tier and prove it. Raises `SandboxUnavailable` with the reason."""
-    packages = find_packages(policy.packages, environment=environment)
+    packages = add_own(find_packages(policy.packages, environment=environment), own or {})
     # Root in a container may lack what building as root takes, and can then still do what any user can.
     routes = [True, False] if tier == "namespace" and spawn.is_privileged() else [False]
     failures: list[str] = []

@@ -98,6 +98,7 @@ def start(
         "syscalls": dict(numbers(machine)),
         "preload": _PRELOAD,
         "packages": packages.entries,
+        "own_packages": packages.own,
         "package_path": package_path,
         "package_imports": packages.imports,
         "level": policy.level,

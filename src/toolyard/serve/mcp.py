@@ -19,11 +19,12 @@ from toolyard.errors import InvalidRequest, ToolyardError
 from toolyard.metrics import tokens
 from toolyard.serve.asking import PRINCIPAL, Asking, Call, open_asking, principal_of, seal_states
 from toolyard.serve.progress import Context
+from toolyard.serve.search_text import search_text
 from toolyard.serve.skills import SKILL_TOOLS, answer_skill_tool
 from toolyard.serve.skills_extension import extend
 from toolyard.serve.surface import instructions, surface_tools
-from toolyard.values import Hit, Result, SearchAnswer, ToolSpec
-from toolyard.yard import ExecuteRequest, Yard
+from toolyard.values import Result, ToolSpec
+from toolyard.yard import AnalyzeRequest, ExecuteRequest, Yard
 from toolyard.yard.executions import ExecutionState
 
 __all__ = ("PRINCIPAL", "build_server")
@@ -53,6 +54,15 @@ class _ExecuteArguments(msgspec.Struct, forbid_unknown_fields=True):
     cancel: bool = False
 
 
+class _AnalyzeArguments(msgspec.Struct, forbid_unknown_fields=True):
+    analysis_type: str
+    data: Any = None
+    source: dict[str, Any] | None = None
+    parameters: dict[str, Any] = {}
+    session: str | None = None
+    timeout_seconds: float | None = None
+
+
 class _CallArguments(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     arguments: dict[str, Any] = {}
@@ -62,6 +72,8 @@ def build_server(yard: Yard, surface: SurfaceConfig, *, mode: str | None = None)
     """An MCP server over `yard` in the mode that the config, or `mode`, names."""
     mode = mode or surface.mode
     face = _Surface(yard, surface, mode)
+    shown = surface.instructions or instructions(mode, yard.upstreams)
+    yard.observer.surface = msgspec.json.encode([shown, *surface_tools(mode)]).decode()
     server: Server[Any] = Server(
         surface.name,
         version=__version__,
@@ -104,6 +116,7 @@ class _Surface:
             self._tools["call_tool"] = self._call
         else:
             self._tools["execute_code"] = self._execute
+            self._tools["execute_analysis"] = self._analyze
             self._tools |= dict.fromkeys(SKILL_TOOLS, self._skill)
 
     async def list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
@@ -147,7 +160,9 @@ class _Surface:
             principal=principal,
         )
         unlisted = _servers(self._yard, self._yard.finder.unlisted(), principal)
-        return _text(_search_text(answer, unlisted, self._yard.result_tokens))
+        text = search_text(answer, unlisted, self._yard.result_tokens)
+        self._yard.note_exchange(principal, "discovery", wrote=_written(params), read=text, part="searches")
+        return _text(text)
 
     async def _execute(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
         asked = _convert(params, _ExecuteArguments)
@@ -195,8 +210,24 @@ class _Surface:
 
         return await _asking(ctx).carry(ctx, params, execution_id, look)
 
+    async def _analyze(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
+        asked = _convert(params, _AnalyzeArguments)
+        principal, execution_id = principal_of(ctx), secrets.token_hex(8)
+        request = AnalyzeRequest(**msgspec.structs.asdict(asked))
+
+        async def run(call: Call) -> types.CallToolResult:
+            result = await self._yard.analyze(
+                request, principal=principal, execution_id=execution_id, on_progress=call.stream.relay
+            )
+            return _result(result)
+
+        return await _asking(ctx).carry(ctx, params, execution_id, run)
+
     async def _skill(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
-        return _text(await answer_skill_tool(self._yard, params.name, params.arguments or {}, principal_of(ctx)))
+        principal = principal_of(ctx)
+        text = await answer_skill_tool(self._yard, params.name, params.arguments or {}, principal)
+        self._yard.note_exchange(principal, "skill_reuse", wrote=_written(params), read=text)
+        return _text(text)
 
     async def _call(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
         asked = _convert(params, _CallArguments)
@@ -247,32 +278,17 @@ def _asking(ctx: Context) -> Asking:
     return asking
 
 
+def _written(params: types.CallToolRequestParams) -> str:
+    """What the agent wrote to call a tool."""
+    return msgspec.json.encode(params.arguments or {}).decode()
+
+
 def _convert(params: types.CallToolRequestParams, kind: type[Any]) -> Any:
     try:
         return msgspec.convert(params.arguments or {}, kind, strict=False)
     except msgspec.ValidationError as error:
         known = ", ".join(kind.__struct_fields__)
         raise InvalidRequest(f"The arguments of {params.name} are wrong: {error}. It takes {known}.") from None
-
-
-def _search_text(answer: SearchAnswer, unlisted: list[str], budget: int) -> str:
-    """The answer as JSON within the budget: the worst hits keep only their names, as many as it takes."""
-    found: dict[str, Any] = {"tools": list(answer.hits)}
-    if answer.unmatched:
-        found["unmatched"] = answer.unmatched
-    if not answer.hits:
-        found["hint"] = f"None of {answer.total} tools fits. Use other words, or a server's name."
-    if unlisted:
-        found["not_available_yet"] = unlisted
-    text = msgspec.json.encode(found).decode()
-    for number in reversed(range(len(answer.hits))):
-        if tokens.fits(text, budget):
-            break
-        hit = answer.hits[number]
-        found["tools"][number] = Hit(name=hit.name, use=hit.use)
-        found["hint"] = "Not all details fit. Search for one tool by its name to see them."
-        text = msgspec.json.encode(found).decode()
-    return tokens.cut(text, budget)
 
 
 def _result(result: Result) -> types.CallToolResult:

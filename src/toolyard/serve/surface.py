@@ -42,7 +42,7 @@ _EXECUTE: dict[str, Any] = {
         "type": "object",
         "properties": {
             "code": {"type": "string"},
-            "language": {"type": "string", "enum": ["python"], "default": "python"},
+            "language": {"type": "string", "enum": ["python"]},
             "context": {"type": "object", "description": "Becomes variables"},
             "session": {"type": "string", "description": "Names the workspace: files stay for the next run"},
             "timeout_seconds": {"type": "number", "default": 30, "maximum": 120},
@@ -52,6 +52,32 @@ _EXECUTE: dict[str, Any] = {
         },
     },
     "annotations": {"readOnlyHint": False, "destructiveHint": True, "openWorldHint": True},
+}
+
+_ANALYZE: dict[str, Any] = {
+    "name": "execute_analysis",
+    "description": "Ask about rows without code or reading them. A wrong parameter is told with the right ones.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "analysis_type": {
+                "type": "string",
+                "enum": ["filter", "aggregate", "transform", "validate", "statistics"],
+            },
+            "data": {"description": "Rows"},
+            "source": {"type": "object", "description": "{workspace: path} or {tool: name, arguments: {}}"},
+            "parameters": {
+                "type": "object",
+                "description": (
+                    "conditions [{field, operator, value}]; group_by, aggregations [{function, field}]; steps "
+                    "[{compute: {total: 'a * b'}}]; rules; operation"
+                ),
+            },
+            "session": {"type": "string"},
+        },
+        "required": ["analysis_type"],
+    },
+    "annotations": {"destructiveHint": True},
 }
 
 _CALL: dict[str, Any] = {
@@ -74,9 +100,9 @@ _CALL: dict[str, Any] = {
 _SAVE_SKILL: dict[str, Any] = {
     "name": "save_skill",
     "description": (
-        "Keep code that works for later runs: `from skills import <name>`. It defines a function of that name, or is a "
-        "script over its inputs with `result`. Run it first: examples are replayed with recorded answers, and without "
-        "one that passes it stays a draft. What is private belongs into inputs. The same name makes a new version."
+        "Keep code that works: `from skills import <name>`. It defines a function of that name, or is a script over its "
+        "inputs with `result`. Run it first: examples are replayed with recorded answers; without one that passes it "
+        "stays a draft. What is private belongs into inputs. The same name makes a new version."
     ),
     "inputSchema": {
         "type": "object",
@@ -135,7 +161,7 @@ def surface_tools(mode: str) -> list[dict[str, Any]]:
     """The definitions of a mode, always the same and in the same order."""
     if mode == "search":
         return [_SEARCH, _CALL]
-    return [_SEARCH, _EXECUTE, _SAVE_SKILL, _FIND_SKILLS, _LOAD_SKILL]
+    return [_SEARCH, _EXECUTE, _ANALYZE, _SAVE_SKILL, _FIND_SKILLS, _LOAD_SKILL]
 
 
 def instructions(mode: str, servers: Collection[str]) -> str:
@@ -148,8 +174,8 @@ def instructions(mode: str, servers: Collection[str]) -> str:
     else:
         how = (
             "Find tools with search_tools, then use them in execute_code. Do whole jobs in one run: call, filter, "
-            "combine, and return only what is needed. Look with find_skills whether a job has been solved before, and "
-            "keep what works with save_skill."
+            "combine, and return only what is needed. find_skills shows what was solved before; save_skill keeps what "
+            "works."
         )
     return f"The advertised tools are not the whole catalogue. {how} {behind}"
 
@@ -170,6 +196,8 @@ catalogue: every tool of every connected server can be found and used.
   the words of your query that no tool contains.
 - `execute_code(code, context, session, timeout_seconds, background)` runs Python in a sandbox without network and
   without the host's files, where each tool is a function: `from servers.<server> import <tool>`.
+- `execute_analysis(analysis_type, source, parameters)` filters, aggregates, transforms, validates or describes rows
+  without code: see "Rows without code" below.
 - `find_skills(query)`, `load_skill(name)` and `save_skill(name, code, description, …)` find, read and keep code that
   works: see "Skills" below.
 
@@ -202,6 +230,29 @@ big = [row for row in rows if row["amount"] > 1000]
 print(len(rows), "rows,", len(big), "over 1000")
 result = sorted(big, key=lambda row: -row["amount"])[:5]
 ```
+
+## Rows without code
+
+For one question about one set of rows, `execute_analysis` is enough. The rows come straight from a tool, from a file of
+the workspace (`{"workspace": "results/….json"}`: JSON, JSON lines, CSV or Parquet) or from `data`, and do not pass
+through your context:
+
+```json
+{"analysis_type": "aggregate",
+ "source": {"tool": "mcp__expenses__list_expenses", "arguments": {"since": "2024-10-01"}},
+ "parameters": {"conditions": [{"field": "amount", "operator": ">", "value": 100}], "group_by": ["category"],
+                "aggregations": [{"function": "sum", "field": "amount", "as": "total"}],
+                "sort": [{"field": "total", "descending": true}], "limit": 5}}
+```
+
+- `filter`: `conditions` with `field`, `operator` (`==` `!=` `>` `<` `>=` `<=` `in` `not_in` `contains` `starts_with`
+  `matches` `is_null` `between`) and `value`; `logic` is `AND` or `OR`, and conditions nest.
+- `transform`: `steps`, one after the other: `select`, `rename`, `cast`, `compute` (`{"total": "price * quantity"}`),
+  `flatten`, `pivot`, `join`, `sort`, `limit`.
+- `validate`: `rules` such as `{"field": "amount", "type": "number", "min": 0, "required": true}`.
+- `statistics`: `operation` is `describe`, `percentiles`, `correlation`, `resample`, `rolling`, `outliers`, `t_test`, …
+
+What is wrong with a parameter is answered with what was expected and the nearest field.
 
 ## Several steps over several servers
 

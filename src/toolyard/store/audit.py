@@ -56,6 +56,11 @@ AUDIT_KINDS = {
     "skill.export": "Skills were written to a folder or an archive.",
     "skill.import": "Skills came from a folder or an archive.",
     "policy.change": "The rules are other ones than before.",
+    "store.backup": "All that the store holds was written to a file.",
+    "store.restore": "The store was put in its place from a backup; what came between is not in this log.",
+    "alert.silence": "Nobody is told about a rule of the alerts for some time.",
+    "alert.unsilence": "That was ended.",
+    "alert.resolve": "An alert was said to be over.",
     "audit.prune": "Entries of a closed segment were removed from the store.",
     "audit.rekey": "The log is signed by a new key from here on.",
 }

@@ -24,7 +24,9 @@ from toolyard.store.schema import MIGRATIONS
 __all__ = (
     "AuditFileEntry",
     "AuditFileHeader",
+    "CodeCheck",
     "Progress",
+    "check_schema",
     "verify_file",
     "verify_store",
 )
@@ -89,7 +91,7 @@ def _verify(
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     try:
         if version >= _AUDIT_VERSION:
-            _check_schema(connection, version)
+            check_schema(connection, version)
             head, segments = read_head(connection), read_segments(connection)
             if head or segments or connection.execute("SELECT 1 FROM audit LIMIT 1").fetchone():
                 check = ChainCheck(segments, head, public_key=public_key, heads=heads)
@@ -108,7 +110,7 @@ def _verify(
 def _verify_rows(
     connection: sqlite3.Connection, check: ChainCheck, on_progress: Progress | None, last: int
 ) -> AuditVerification:
-    codes = _CodeCheck(connection)
+    codes = CodeCheck(connection)
     connection.text_factory = lambda text: text.decode(errors="surrogateescape")  # it may be no UTF-8
     for row in connection.execute(f"{ENTRY} NOT INDEXED ORDER BY number"):
         check.add(row)
@@ -164,7 +166,7 @@ def _verify_stream(
     return check.result()
 
 
-class _CodeCheck:
+class CodeCheck:
     """Compares the kept texts of code with the digests in the log."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -212,7 +214,7 @@ def _read_line(stream: BinaryIO, kind: type[Any], what: str) -> Any:
         raise _NoEntry(f"{what} cannot be read: {error}") from None
 
 
-def _check_schema(connection: sqlite3.Connection, version: int) -> None:
+def check_schema(connection: sqlite3.Connection, version: int) -> None:
     """The tables are what they are taken for: no view in the place of one, no trigger and no other index on it."""
     query = "SELECT type, name, sql FROM sqlite_master WHERE tbl_name LIKE 'audit%' AND sql IS NOT NULL ORDER BY name"
     with closing(sqlite3.connect(":memory:")) as right:

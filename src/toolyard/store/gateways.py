@@ -15,8 +15,9 @@ from pathlib import Path
 
 from toolyard.errors import StoreError
 from toolyard.store.database import BUSY_SECONDS, connect, explain
+from toolyard.store.replacing import roll_back
 
-__all__ = ("is_alive", "open_as_gateway")
+__all__ = ("is_alive", "keep_closed", "open_as_gateway")
 
 _POLL_SECONDS = 0.01
 
@@ -51,13 +52,41 @@ def is_alive(path: Path, owner: str) -> bool:
     return False
 
 
-def _enter(path: Path, held: ExitStack) -> tuple[sqlite3.Connection, str]:
+@contextmanager
+def keep_closed(path: Path) -> Iterator[Path]:
+    """Nobody has the store open, or can open it, until the block ends. It gives the folder `<store>.d`.
+
+    Raises:
+        StoreError: A gateway has it open.
+    """
+    with ExitStack() as held:
+        try:
+            folder = _close_door(path, held)
+            alive = len(_find_alive(folder))
+        except OSError as error:
+            raise explain(path, "locked", error) from error
+        if alive:
+            which = "a gateway has" if alive == 1 else f"{alive} gateways have"
+            raise StoreError(
+                f"The store {str(path)!r} cannot be replaced: {which} it open. Stop `toolyard serve` first."
+            )
+        yield folder
+
+
+def _close_door(path: Path, held: ExitStack) -> Path:
+    """Keep others from opening the store, and put back what an interrupted restore has left of it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = path.with_name(f"{path.name}.d")
     folder.mkdir(mode=0o700, exist_ok=True)
+    if not _lock(folder / "opening", held, wait_seconds=BUSY_SECONDS):
+        raise StoreError(f"The store {str(path)!r} is being opened by another program. End it, or wait for it.")
+    roll_back(path)
+    return folder
+
+
+def _enter(path: Path, held: ExitStack) -> tuple[sqlite3.Connection, str]:
     with ExitStack() as opening:
-        if not _lock(folder / "opening", opening, wait_seconds=BUSY_SECONDS):
-            raise StoreError(f"The store {str(path)!r} is being opened by another program. End it, or wait for it.")
+        folder = _close_door(path, opening)
         connection = held.enter_context(closing(connect(path)))
         _declare_lost(connection, alive=_find_alive(folder))
         owner = secrets.token_hex(8)

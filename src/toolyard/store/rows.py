@@ -6,8 +6,8 @@ its escape; code is kept byte for byte. A value that is too large, or that is no
 
 import hashlib
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -30,6 +30,7 @@ __all__ = (
     "read_fingerprints",
     "read_tools",
     "read_vectors",
+    "shape_executions",
     "to_call",
     "write_call",
     "write_execution",
@@ -51,6 +52,7 @@ _INTEGER_DIGITS = 4300
 _PARAMETERS = 500
 """In one statement; every SQLite takes 999."""
 
+_T = TypeVar("_T")
 _ENCODER = msgspec.json.Encoder()
 _OUTCOMES = msgspec.json.Decoder(Outcome)
 _SPECS = msgspec.json.Decoder(ToolSpec)
@@ -162,11 +164,28 @@ def read_execution(connection: sqlite3.Connection, execution_id: str) -> Executi
 
 
 def read_executions(
-    connection: sqlite3.Connection, limit: int, before: str | None, principal: str | None
+    connection: sqlite3.Connection, limit: int, before: str | None, principal: str | None, status: str | None = None
 ) -> list[ExecutionRecord]:
-    """Executions, the newest first; of one principal, and started before the execution called `before`, if given."""
+    """Executions, the newest first; of one principal and status, and started before the one called `before`."""
+    return shape_executions(connection, lambda record: record, limit, before, principal, status)
+
+
+def shape_executions(
+    connection: sqlite3.Connection,
+    shape: Callable[[ExecutionRecord], _T],
+    limit: int,
+    before: str | None,
+    principal: str | None,
+    status: str | None,
+) -> list[_T]:
+    """What `shape` makes of each of them, one after the other."""
     conditions = []
     values: list[object] = []
+    if status == "running":
+        conditions.append("status = 'running'")  # spelled out, there is an index of those
+    elif status is not None:
+        conditions.append("status = ?")
+        values.append(status)
     if principal is not None:
         conditions.append("principal = ?")
         values.append(_unicode(principal))
@@ -177,15 +196,15 @@ def read_executions(
         values.append(_unicode(before))
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     order = " ORDER BY started_at DESC, execution_id DESC LIMIT ?"
-    return [_to_execution(row) for row in connection.execute(_EXECUTION + where + order, (*values, limit))]
+    return [shape(_to_execution(row)) for row in connection.execute(_EXECUTION + where + order, (*values, limit))]
 
 
-def read_calls(connection: sqlite3.Connection, execution_id: str) -> list[CallRecord]:
-    """The calls of one execution in their order. What was cut is None."""
+def read_calls(connection: sqlite3.Connection, execution_id: str, after: int = -1, limit: int = -1) -> list[CallRecord]:
+    """The calls of one execution in their order, after number `after`. What was cut is None."""
     rows = connection.execute(
         "SELECT execution_id, number, tool, digest, arguments, answer, error, started_at, seconds, answer_bytes,"
-        " version, upstream FROM calls WHERE execution_id = ? ORDER BY number",
-        (_unicode(execution_id),),
+        " version, upstream FROM calls WHERE execution_id = ? AND number > ? ORDER BY number LIMIT ?",
+        (_unicode(execution_id), after, limit),
     )
     return [to_call(row) for row in rows]
 

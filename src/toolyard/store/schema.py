@@ -314,6 +314,7 @@ MIGRATIONS: tuple[str, ...] = (
 
     ALTER TABLE calls ADD COLUMN upstream TEXT NOT NULL DEFAULT '';
     CREATE INDEX calls_by_time ON calls (started_at);
+    CREATE INDEX executions_by_code ON executions (code_sha256);
 
     CREATE TABLE alerts (
         rule TEXT NOT NULL,
@@ -324,6 +325,8 @@ MIGRATIONS: tuple[str, ...] = (
         message TEXT NOT NULL,
         since DOUBLE PRECISION NOT NULL,
         changed_at DOUBLE PRECISION NOT NULL,
+        seen_by TEXT NOT NULL,
+        delivery TEXT NOT NULL,
         PRIMARY KEY (rule, subject)
     );
 

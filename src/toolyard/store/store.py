@@ -3,27 +3,34 @@
 import asyncio
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from toolyard.store import rows
+from toolyard.store.alerts import AlertTable
 from toolyard.store.approvals import ApprovalTable
 from toolyard.store.audit import AUDIT_KINDS, AuditHead, AuditLog, AuditRow, read_entries, read_head
+from toolyard.store.census import Census, read_census
+from toolyard.store.idempotency import IdempotencyTable
+from toolyard.store.metrics import MetricTables
 from toolyard.store.reader import Reader
 from toolyard.store.releases import Release, ReleaseTable, encode_release, write_releases
 from toolyard.store.shapes import ShapeTable
 from toolyard.store.skills import SkillTable
 from toolyard.store.traces import TraceBudget, TraceTable
+from toolyard.store.usage import UsageTable
 from toolyard.store.vault import VaultTables
 from toolyard.store.writer import Write, Writer
-from toolyard.values import AuditEntry, CallRecord, ExecutionRecord, ToolSpec
+from toolyard.values import AuditEntry, CallRecord, ExecutionRecord, RecordStatus, ToolSpec
 
 __all__ = ("Store", "open_store")
 
+_T = TypeVar("_T")
 _ROW_BYTES = 1024
 """What a row takes in memory beside its large values, roughly."""
 
@@ -40,13 +47,13 @@ async def open_store(path: Path, *, traces: TraceBudget | None = None) -> AsyncI
     path = await asyncio.to_thread(path.resolve)  # locks lie beside the file, whatever links lead to it
     log = AuditLog(path)
     writer = Writer(path, log.transaction)
-    reader = Reader(path)
+    reader, adding = Reader(path), Reader(path)
     try:
         await writer.open()
-        yield Store(writer, reader, log, path, traces or TraceBudget())
+        yield Store(writer, reader, adding, log, path, traces or TraceBudget())
     finally:
         try:
-            await reader.close()
+            await asyncio.gather(reader.close(), adding.close())
         finally:
             await writer.close()
 
@@ -58,16 +65,23 @@ class Store:
     must not be changed afterwards. Readers see what is on disk: `flush` first to read what was just recorded.
     """
 
-    def __init__(self, writer: Writer, reader: Reader, log: AuditLog, path: Path, traces: TraceBudget) -> None:
+    def __init__(
+        self, writer: Writer, reader: Reader, adding: Reader, log: AuditLog, path: Path, traces: TraceBudget
+    ) -> None:
+        """`adding` is for what adds up many rows, so that nothing else waits for it."""
         self._writer = writer
         self._reader = reader
         self._log = log
+        self.alerts = AlertTable(writer, reader)
         self.approvals = ApprovalTable(writer, reader)
         self.skills = SkillTable(writer, reader)
         self.vault = VaultTables(writer, reader, path)
         self.traces = TraceTable(writer, reader, traces)
         self.releases = ReleaseTable(writer, reader)
         self.shapes = ShapeTable(writer, reader)
+        self.idempotency = IdempotencyTable(writer)
+        self.metrics = MetricTables(writer, adding)
+        self.usage = UsageTable(adding)
 
     # The journal
 
@@ -107,17 +121,37 @@ class Store:
         return await self._reader.read(rows.read_execution, execution_id)
 
     async def executions(
-        self, *, limit: int = 50, before: str | None = None, principal: str | None = None
+        self,
+        *,
+        limit: int = 50,
+        before: str | None = None,
+        principal: str | None = None,
+        status: RecordStatus | None = None,
     ) -> list[ExecutionRecord]:
-        """Executions, the newest first; of one principal, and older than the one whose id is `before`, if given.
+        """Executions, the newest first; of one principal or status, and older than the one called `before`, if given.
 
         An id that does not exist has nothing before it.
         """
-        return await self._reader.read(rows.read_executions, limit, before, principal)
+        return await self._reader.read(rows.read_executions, limit, before, principal, status)
 
-    async def calls(self, execution_id: str) -> list[CallRecord]:
-        """The calls of one execution in their order. An answer or arguments that were left out are None."""
-        return await self._reader.read(rows.read_calls, execution_id)
+    async def list_executions(
+        self,
+        shape: Callable[[ExecutionRecord], _T],
+        *,
+        limit: int = 50,
+        before: str | None = None,
+        principal: str | None = None,
+        status: RecordStatus | None = None,
+    ) -> list[_T]:
+        """What `shape` makes of them, in the reader's thread: one execution is in memory at a time, be it large."""
+        return await self._reader.read(rows.shape_executions, shape, limit, before, principal, status)
+
+    async def calls(self, execution_id: str, *, after: int = -1, limit: int | None = None) -> list[CallRecord]:
+        """The calls of one execution in their order, after number `after` and at most `limit` of them, if given.
+
+        An answer or arguments that were left out are None.
+        """
+        return await self._reader.read(rows.read_calls, execution_id, after, -1 if limit is None else limit)
 
     # The audit log
 
@@ -215,6 +249,10 @@ class Store:
     async def get_vectors(self, model: str, digests: Iterable[str]) -> dict[str, bytes]:
         """Those vectors of a model that are kept, by digest."""
         return await self._reader.read(rows.read_vectors, model, tuple(digests))
+
+    async def census(self) -> Census:
+        """How much there is."""
+        return await self._reader.read(read_census)
 
     def _record_execution(self, record: ExecutionRecord) -> None:
         write = partial(rows.write_execution, record=record, owner=self._writer.owner)

@@ -38,7 +38,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
     """Seconds since the epoch."""
     principal: str = "local"
     session: str = ""
-    """A visit: what one principal did under one session name in one gateway, until half an hour passed without it."""
+    """A visit: what one principal did in one gateway, until half an hour passed without anything."""
     execution_id: str = ""
 
 

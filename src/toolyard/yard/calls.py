@@ -12,6 +12,7 @@ from toolyard.errors import InvalidRequest, UnknownTool
 from toolyard.sandbox.worker import OWN_CALLS, Reply
 from toolyard.values import Grant, ToolSpec
 from toolyard.versioning.plan import Plan, translate_answer, translate_arguments
+from toolyard.yard.observing import Run
 from toolyard.yard.skill_session import SkillSession
 
 if TYPE_CHECKING:
@@ -25,12 +26,15 @@ _LARGE_BYTES = 100_000
 class Calls:
     """Answers one execution's calls. Each is hostile input."""
 
-    def __init__(self, yard: "Yard", grant: Grant, snapshot: Snapshot, passage: Passage, skills: SkillSession) -> None:
+    def __init__(
+        self, yard: "Yard", grant: Grant, snapshot: Snapshot, passage: Passage, skills: SkillSession, run: Run
+    ) -> None:
         self._yard = yard
         self._grant = grant
         self._snapshot = snapshot
         self._passage = passage
         self._skills = skills
+        self._run = run
         self._count = 0
 
     async def answer(self, name: str, arguments: dict[str, Any]) -> Any:
@@ -38,7 +42,14 @@ class Calls:
         if name in OWN_CALLS:
             return await self._skills.answer(name, arguments)
         if name == "search_tools":
-            found = await self._yard.finder.search(**_search_arguments(arguments), view=self._snapshot)
+            asked = _search_arguments(arguments)
+            found = await self._yard.find_tools(
+                **asked,
+                visit=self._run.visit,
+                view=self._snapshot,
+                guard=self._passage.guard,
+                execution_id=self._grant.execution_id,
+            )
             return [msgspec.to_builtins(hit) for hit in found.hits]
         self._count += 1
         number = self._count
@@ -50,10 +61,9 @@ class Calls:
         if plan is not None:
             arguments = translate_arguments(plan, arguments)
         await self._yard.store.room()
-        answer, encoded = await self._yard.broker.call(
-            self._grant, spec, arguments, number=number, passage=self._passage
+        answer, encoded = await self._yard.call_tool(
+            self._grant, spec, arguments, number=number, passage=self._passage, run=self._run
         )
-        self._yard.note_answer(spec, answer, self._grant.execution_id)
         if plan is not None and len(encoded) > _LARGE_BYTES:
             answer, encoded = await asyncio.to_thread(_as_before, plan, answer, encoded)
         elif plan is not None:

@@ -28,6 +28,8 @@ class ExecuteRequest(msgspec.Struct, frozen=True, kw_only=True):
     context: dict[str, Any] | None = None
     session: str | None = None
     timeout_seconds: float | None = None
+    form: Literal["code", "analysis"] = "code"
+    """`analysis`: the code is ours, and its context is what was asked for."""
 
 
 class Execution:
@@ -78,8 +80,10 @@ class Executions:
         self._run = run
         self._known: OrderedDict[str, Execution] = OrderedDict()
 
-    async def start(self, request: ExecuteRequest, *, principal: str) -> ExecutionState:
-        """Begin, and return when the journal has it.
+    async def start(
+        self, request: ExecuteRequest, *, principal: str, execution_id: str | None = None
+    ) -> ExecutionState:
+        """Begin, and return when the journal has it. An `execution_id` that is given must be a new one.
 
         Raises:
             InvalidRequest: The request is wrong, or too many of this principal's are running.
@@ -87,7 +91,7 @@ class Executions:
         running = sum(not _is_over(each) and each.principal == principal for each in self._known.values())
         if running >= _RUNNING_EACH:
             raise InvalidRequest(f"{running} executions are running in the background. Wait for one or cancel one.")
-        execution = Execution(request, principal, background=True)
+        execution = Execution(request, principal, background=True, execution_id=execution_id)
         execution.task = asyncio.create_task(self._run(execution))
         self._known[execution.id] = execution  # at once, so that those who start together count each other
         recorded = asyncio.create_task(execution.recorded.wait())

@@ -86,14 +86,15 @@ class Finder:
         They can until the catalog changes. `Sandbox.run` holds them from its first step on, so await this right before.
         """
         view = view or self._catalog.snapshot
-        if not self._is_published(view):
+        if not self.is_published(view):
             async with self._publishing:
-                if not self._is_published(view):
+                if not self.is_published(view):
                     files = await asyncio.to_thread(stub_files, view)
                     await self._library.publish(view.version, files, catalog=self._catalog.snapshot.version)
         return view
 
-    def _is_published(self, view: Snapshot) -> bool:
+    def is_published(self, view: Snapshot) -> bool:
+        """Whether its stubs can be imported now."""
         is_whole = view is self._catalog.snapshot
         return self._library.has(view.version) and (not is_whole or self._library.version == view.version)
 
@@ -123,6 +124,11 @@ class Finder:
             ranking = await self._meaning.search(index, query, limit=limit, server=server)
         hits = tuple(_hit(view.tools[name], level) for name in ranking.names)
         return SearchAnswer(hits=hits, unmatched=tuple(ranking.unmatched), total=len(view.tools))
+
+    def is_indexed(self, view: Snapshot) -> bool:
+        """Whether a search over it finds an index that is there already."""
+        is_whole = self._index is not None and self._index[0] == view.version
+        return is_whole or view.version in self._view_indexes
 
     def unlisted(self) -> list[str]:
         """Upstreams that have not listed their tools yet."""

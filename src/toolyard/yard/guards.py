@@ -10,6 +10,7 @@ from typing import Literal
 
 from toolyard.errors import StoreError
 from toolyard.privacy.guard import Guard, Privacy
+from toolyard.privacy.scanner import Scanner
 from toolyard.privacy.vault import RevealedValue, Vault
 
 __all__ = ("Guards",)
@@ -32,6 +33,11 @@ class Guards:
         self._scope = scope
         self._secret = secret
         self._known: OrderedDict[str, tuple[tuple[str, int], Guard]] = OrderedDict()
+
+    @property
+    def scanner(self) -> Scanner | None:
+        """What finds private values; None where nothing is concealed."""
+        return None if self._vault is None else self._privacy.scanner
 
     async def of(self, session: str) -> Guard:
         """The guard of a session, which is called `principal:name`.

@@ -93,6 +93,8 @@ async def migrate_skills(
         result = msgspec.structs.replace(result, seconds=time.perf_counter() - started)
         if not is_dry:
             await yard.store.skills.record_migration(_record(result))
+            event = "migrated" if result.outcome == "migrated" else "migration_refused"
+            yard.observer.skill(event, principal)
         done.append(result)
     return done
 

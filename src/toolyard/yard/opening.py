@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from toolyard import __version__
+from toolyard.analysis import GUEST
 from toolyard.broker.approvals import Approvals
 from toolyard.broker.call import ToolServer
 from toolyard.broker.policy import Policy, Preset
@@ -23,6 +24,7 @@ from toolyard.config import Config, PrivacyConfig, SandboxConfig
 from toolyard.discovery.semantic import Semantic, load_encoder
 from toolyard.errors import InvalidConfig
 from toolyard.metrics import tokens
+from toolyard.metrics.otel import Tracing, open_tracing
 from toolyard.privacy.guard import Handling, Privacy
 from toolyard.privacy.keys import load_keys
 from toolyard.privacy.presidio import PresidioDetector
@@ -130,11 +132,18 @@ async def open_yard(
             sandbox=sandbox,
             result_tokens=config.surface.result_tokens,
             skills=config.skills,
+            metrics=config.metrics,
+            alerts=config.alerts,
+            store_path=config.store.path,
             observed=observed,
         )
+        if config.otel.endpoint is not None:
+            yard.observer.tracing = stack.enter_context(await _open_tracing(config, config.otel.endpoint, guards))
         stack.push_async_callback(yard.close)
         if with_sandbox:
             await _begin(config, rules, store, guards, stack)
+            for work in (yard.upkeep.run(), yard.alerting.watch()):
+                stack.push_async_callback(_abandon, asyncio.create_task(work))
         if config.discovery.semantic:
             meaning = asyncio.create_task(_load_meaning(finder, store))
             stack.push_async_callback(_abandon, meaning)
@@ -216,6 +225,17 @@ async def _open_guards(config: Config, privacy: Privacy, store: Store) -> Guards
     return Guards(privacy, vault, scope=settings.scope, secret=secret)
 
 
+async def _open_tracing(config: Config, endpoint: str, guards: Guards) -> "contextlib.AbstractContextManager[Tracing]":
+    log = await guards.of("log")
+    return open_tracing(
+        endpoint,
+        headers=config.otel.headers,
+        service_name=config.otel.service_name,
+        version=__version__,
+        conceal=log.conceal,
+    )
+
+
 async def _begin(config: Config, rules: Policy, store: Store, guards: Guards, stack: contextlib.AsyncExitStack) -> None:
     """Be a gateway until the stack is closed: say so in the audit log, and let go of what has expired."""
     await _record_start(config, rules, store)
@@ -253,7 +273,12 @@ async def _open(
     if settings.running is not None:
         options = msgspec.structs.replace(options, running=settings.running)
     sandbox = open_sandbox(
-        policy, tier=settings.tier, allow_weaker=settings.allow_weaker, pool=options, library=library
+        policy,
+        tier=settings.tier,
+        allow_weaker=settings.allow_weaker,
+        pool=options,
+        library=library,
+        own={"toolyard_analysis": GUEST},
     )
     return await stack.enter_async_context(sandbox)
 

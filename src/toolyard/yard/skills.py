@@ -36,9 +36,9 @@ from toolyard.values import (
 from toolyard.versioning.plan import Difficulty, Plan
 from toolyard.versioning.semver import matches
 from toolyard.versioning.uses import ToolRef
-from toolyard.yard.analysis import SkillAnalysis, analyze_skills
 from toolyard.yard.compatibility import Compatibility, NeedCheck
 from toolyard.yard.rehearsal import record, replay
+from toolyard.yard.skill_analysis import SkillAnalysis, analyze_skills
 from toolyard.yard.skill_loading import SkillLoading
 from toolyard.yard.skill_session import LoadedSkill, SkillSession
 from toolyard.yard.skill_texts import conceal_examples, conceal_request, conceal_skill, conceal_texts
@@ -87,6 +87,13 @@ class Skills:
             InvalidSkill: It cannot be kept as it is; nothing was.
             StoreError: It could not be written.
         """
+        try:
+            return await self._save(request, principal)
+        except InvalidSkill:
+            self._yard.observer.skill("rejected", principal)
+            raise
+
+    async def _save(self, request: SaveSkill, principal: str) -> SavedSkill:
         if request.language not in ("python", "python3"):
             raise InvalidSkill(f"language is {request.language!r}. Only 'python' is kept here.")
         namespace = SHARED if self._settings.save_to == "shared" else namespace_of(principal)
@@ -322,6 +329,7 @@ class Skills:
             "tools": {need.tool: need.version for need in saved.tools},
         }
         self._audit("skill.save", principal, saved, body)
+        self._yard.observer.skill("saved" if saved.status == "active" else "draft", principal)
         await self._yard.store.flush()
         return saved
 
@@ -378,11 +386,13 @@ class Skills:
         """The skills of one execution."""
         return SkillSession(partial(self.loading.load_for, principal, view, {}), view, guard)
 
-    def note_uses(self, session: SkillSession, execution_id: str, principal: str, status: RecordStatus) -> None:
-        """Record what an execution made of its skills. Only enqueues."""
+    def note_uses(self, session: SkillSession, execution_id: str, principal: str, status: RecordStatus) -> int:
+        """Record what an execution made of its skills, and return how many it used. Only enqueues."""
         uses = session.uses(execution_id, principal, status)
         if uses:
             self._yard.store.skills.record_uses(uses)
+            self._yard.observer.skills_used(uses)
+        return len(uses)
 
     async def get(self, namespace: str, name: str, version: str = "") -> Skill:
         """One version with its examples: `1.2` means the newest 1.2.x, and nothing the newest of all.

@@ -1,10 +1,10 @@
 """The yard: everything an agent can ask for, each as one method. `Yard.execute` is the request path."""
 
 import asyncio
-import contextlib
 import secrets
-from collections.abc import AsyncIterator, Mapping
-from functools import partial
+import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,11 +15,11 @@ from toolyard.broker.call import Broker, OnProgress, Passage, ToolServer
 from toolyard.broker.policy import Policy
 from toolyard.catalog import Catalog, Snapshot
 from toolyard.catalog.observed import Observed
-from toolyard.config import SkillsConfig
+from toolyard.config import AlertsConfig, MetricsConfig, SkillsConfig
 from toolyard.errors import InvalidRequest, SandboxClosed, UnknownTool
+from toolyard.metrics.report import Prices, Report
 from toolyard.privacy.guard import Guard
 from toolyard.privacy.span import TOKEN
-from toolyard.privacy.stream import ConcealedStream
 from toolyard.privacy.vault import RevealedValue
 from toolyard.sandbox.clock import RunClock
 from toolyard.sandbox.policy.levels import IsolationPolicy
@@ -41,21 +41,29 @@ from toolyard.values import (
     ToolSpec,
     UpstreamStatus,
     Usage,
+    UseCase,
 )
+from toolyard.yard.alerting import Alerting
+from toolyard.yard.analyzing import AnalyzeRequest, analysis_run, told, written
 from toolyard.yard.calls import Calls, find_tool
 from toolyard.yard.executions import ExecuteRequest, Execution, Executions
+from toolyard.yard.figures import Figures
 from toolyard.yard.finder import Finder
 from toolyard.yard.guards import Guards
 from toolyard.yard.journal import Journal
+from toolyard.yard.observing import Observer, Run
 from toolyard.yard.results import conceal_outcome, preview_bytes, render
 from toolyard.yard.skills import Skills
+from toolyard.yard.upkeep import Upkeep
 from toolyard.yard.views import Views
+from toolyard.yard.visits import Visit
 
-__all__ = ("MAX_SECONDS", "Yard")
+__all__ = ("MAX_SECONDS", "OPERATOR", "Yard")
 
 MAX_SECONDS = 120.0
+OPERATOR = "operator"
+"""Who has the key that `toolyard serve --http` shows the person that started it."""
 _SESSION_CHARACTERS = 50
-_QUIET_SECONDS = 0.2  # after which a line that may still go on is taken for complete
 _VIEWS_KEPT = 8
 _MUCH_OUTPUT = 10_000  # characters
 _LONG_NAME = 1_000
@@ -81,6 +89,9 @@ class Yard:
         sandbox: "asyncio.Future[Sandbox] | None",
         result_tokens: int,
         skills: SkillsConfig,
+        metrics: MetricsConfig,
+        alerts: AlertsConfig,
+        store_path: Path,
         observed: Observed,
     ) -> None:
         self.policy = policy
@@ -107,6 +118,26 @@ class Yard:
         )
         self.journal = Journal(store)
         self.observed = observed
+        self.observer = Observer(store, approvals)
+        self.live = self.observer.live
+        self.upkeep = Upkeep(
+            store,
+            upstreams,
+            metrics,
+            circuits=self.broker.circuits,
+            upstream_of=self._upstream_of,
+            record=self.observer.record,
+        )
+        self.alerting = Alerting(
+            alerts,
+            store,
+            path=store_path,
+            report=self.report,
+            statuses=self.statuses,
+            circuits=self.upkeep.open_circuits,
+            scanner=guards.scanner,
+        )
+        self.figures = Figures(self, Prices(input=metrics.input_price, output=metrics.output_price))
         self.skills = Skills(self, skills)
         self.executions = Executions(self._execute)
         self.opening = sandbox
@@ -146,10 +177,14 @@ class Yard:
         record = await self.journal.begin(
             grant, guard, request.code, request.context, snapshot, background=execution.background
         )
+        run = self.observer.begin(
+            grant, snapshot, guard, form=request.form, code=written(request), background=execution.background
+        )
         clock = RunClock()
         passage = Passage(guard=guard, pause=clock.paused, on_progress=on_progress)
         skills = self.skills.session(execution.principal, snapshot, guard)
         outcome: Outcome | None = None
+        result: Result | None = None
         status: RecordStatus = "cancelled"
         try:
             if execution.background:
@@ -161,35 +196,51 @@ class Yard:
             if refusal is not None:
                 seen = _refused(execution.id, policy, refusal, session)
             else:
-                listen = on_output or (execution.on_output if execution.background else None)
-                async with _concealing(listen, guard) as concealed:
-                    await self.finder.ready(snapshot)
+                if (listen := on_output or (execution.on_output if execution.background else None)) is not None:
+                    run.output.listen(listen)
+                    run.output.open()
+                async with run.output:
+                    await self.publish(snapshot)
                     seen = await sandbox.run(
                         request.code,
                         context=request.context,
                         limits=limits,
                         policy=policy,
-                        on_call=Calls(self, grant, snapshot, passage, skills).answer,
-                        on_output=concealed,
+                        on_call=Calls(self, grant, snapshot, passage, skills, run).answer,
+                        on_output=run.output.add,
                         session=session,
                         execution_id=execution.id,
                         library_version=snapshot.version,
                         clock=clock,
                     )
-            outcome = await _concealed(seen, guard)
+            outcome = await _concealed(told(seen) if request.form == "analysis" else seen, guard)
             status = outcome.status
+            workspace = sandbox.workspace(session) if session in sandbox.sessions() else None
+            warnings = tuple(finding.message for finding in verdict.findings if finding.severity == "warn")
+            notes = (*dict.fromkeys([*passage.notes, *skills.notes]), *warnings[:3])
+            result = render(outcome, budget_tokens=self.result_tokens, workspace=workspace, guard=guard, notes=notes)
         except Exception:
             status = "broken"
             raise
         finally:
             self.broker.end_run(execution.id)
-            self.skills.note_uses(skills, execution.id, execution.principal, status)
+            run.skills = self.skills.note_uses(skills, execution.id, execution.principal, status)
             self.journal.end(record, status, outcome)
+            run.end(status, outcome, None if result is None else result.text)
         await self.store.flush()
-        workspace = sandbox.workspace(session) if session in sandbox.sessions() else None
-        warnings = tuple(finding.message for finding in verdict.findings if finding.severity == "warn")
-        notes = (*dict.fromkeys([*passage.notes, *skills.notes]), *warnings[:3])
-        return render(outcome, budget_tokens=self.result_tokens, workspace=workspace, guard=guard, notes=notes)
+        return result
+
+    async def analyze(
+        self,
+        request: AnalyzeRequest,
+        *,
+        principal: str = "local",
+        execution_id: str | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Result:
+        """Answer a question about rows without any code of the agent's. It raises what `execute` does."""
+        run = analysis_run(request, result_tokens=self.result_tokens)
+        return await self.execute(run, principal=principal, execution_id=execution_id, on_progress=on_progress)
 
     async def search(
         self,
@@ -203,7 +254,39 @@ class Yard:
         """Tools for the words of `query` that `principal` may use, the best first. Raises `InvalidRequest`."""
         await self._first_lists()
         view = self.views.of(self.catalog.snapshot, principal)
-        return await self.finder.search(query, detail_level=detail_level, server=server, limit=limit, view=view)
+        guard = await self.guards.of(_session_of(principal, None))
+        visit = self.observer.visit(principal, view)
+        return await self.find_tools(
+            query, detail_level=detail_level, server=server, limit=limit, visit=visit, view=view, guard=guard
+        )
+
+    async def find_tools(
+        self,
+        query: str,
+        *,
+        visit: Visit,
+        view: Snapshot,
+        guard: Guard,
+        detail_level: str = "with_description",
+        server: str | None = None,
+        limit: int = 5,
+        execution_id: str = "",
+    ) -> SearchAnswer:
+        """The same over a view of the catalog, for an agent or for code that runs."""
+        started = time.perf_counter()
+        is_cached = self.finder.is_indexed(view)
+        answer = await self.finder.search(query, detail_level=detail_level, server=server, limit=limit, view=view)
+        self.observer.searched(
+            visit,
+            guard.conceal(query[:_LONG_NAME]),
+            answer,
+            place="code" if execution_id else "agent",
+            detail_level=detail_level.replace("-", "_"),
+            seconds=time.perf_counter() - started,
+            is_cached=is_cached,
+            execution_id=execution_id,
+        )
+        return answer
 
     async def call(
         self,
@@ -235,18 +318,20 @@ class Yard:
             await self.store.flush()
             raise
         record = await self.journal.begin(grant, guard, "", None, snapshot)
+        run = self.observer.begin(grant, snapshot, guard, form="call", code="")
         status: RecordStatus = "failed"
+        text = ""
         try:
             passage = Passage(guard=guard, on_progress=on_progress)
-            answer, _ = await self.broker.call(grant, spec, arguments, number=1, passage=passage)
-            status = "ok"
+            answer, encoded = await self.call_tool(grant, spec, arguments, number=1, passage=passage, run=run)
+            status, text = "ok", encoded.decode()
         except asyncio.CancelledError:
             status = "cancelled"
             raise
         finally:
             self.broker.end_run(execution_id)
             self.journal.end(record, status, None)
-        self.note_answer(spec, answer, execution_id)
+            run.end(status, None, text)
         await self.store.flush()
         return msgspec.structs.replace(answer, value=await asyncio.to_thread(guard.conceal, answer.value))
 
@@ -260,6 +345,8 @@ class Yard:
         scopes = sorted({each.scope for each in found})
         told = token if TOKEN.fullmatch(token) and len(token) <= _LONG_NAME else "(no token)"
         self.store.audit(AuditEntry(kind="privacy.reveal", principal=principal, body={"token": told, "scopes": scopes}))
+        if found:
+            self.observer.revealed(principal)
         await self.store.flush()
         return found
 
@@ -284,13 +371,48 @@ class Yard:
             found.append(msgspec.structs.replace(status, tools=known, warnings=(*status.warnings, *changes)))
         return found
 
-    def note_answer(self, spec: ToolSpec, answer: Answer, execution_id: str) -> None:
-        """Learn what a tool answers, where it does not declare it."""
-        self.observed.note(spec, answer.value, execution_id=execution_id)
+    async def call_tool(
+        self, grant: Grant, spec: ToolSpec, arguments: dict[str, Any], *, number: int, passage: Passage, run: Run
+    ) -> tuple[Answer, bytes]:
+        """`Broker.call`, seen by all who watch. What the tool answers is learned where it does not declare it."""
+        run.call(spec, number, arguments)
+        started = time.perf_counter()
+        try:
+            answer, encoded = await self.broker.call(grant, spec, arguments, number=number, passage=passage)
+        except BaseException as error:
+            run.call_failed(spec, number, time.perf_counter() - started, error)
+            raise
+        run.called(spec, number, time.perf_counter() - started, answer, encoded)
+        self.observed.note(spec, answer.value, execution_id=grant.execution_id)
+        return answer, encoded
+
+    async def publish(self, view: Snapshot) -> None:
+        """See to it that code can import the tools of a view."""
+        if self.finder.is_published(view):
+            return
+        started = time.perf_counter()
+        await self.finder.ready(view)
+        self.observer.published(time.perf_counter() - started, len(view.tools))
 
     async def close(self) -> None:
-        """End what runs in the background."""
+        """End what runs in the background, and count what is left to be counted."""
         await self.executions.close()
+        await self.observer.accounting.close()
+
+    def note_exchange(self, principal: str, use_case: UseCase, *, wrote: str, read: str, part: str = "results") -> None:
+        """An agent wrote something and read an answer to it that is no run."""
+        visit = self.observer.visit(principal, self.views.of(self.catalog.snapshot, principal))
+        self.observer.exchanged(visit, use_case, wrote=wrote, read=read, part=part)
+
+    async def report(self, since: float | None = None, until: float | None = None) -> Report:
+        """What was done in that time, how well, and what it saved. Raises `StoreError`."""
+        return await self.figures.report(since, until)
+
+    def scope_of(self, principal: str) -> PrincipalScope:
+        """What a principal may do. Where nobody needs a token, who comes in may see everything."""
+        if principal == OPERATOR:
+            return PrincipalScope(name=principal, observe=True, approve=True)
+        return self.scopes.get(principal) or PrincipalScope(name=principal, observe=not self.scopes)
 
     def policy_of(self, principal: str) -> IsolationPolicy:
         """The isolation that runs of a principal get: the gateway's, or a stricter one of its own."""
@@ -316,43 +438,12 @@ class Yard:
             self._names = {**dict(list(self._names.items())[-_VIEWS_KEPT:]), snapshot.version: names}
         return names
 
+    def _upstream_of(self, tool: str) -> str | None:
+        spec = self.catalog.snapshot.tools.get(tool)
+        return None if spec is None else spec.upstream
+
     async def _first_lists(self) -> None:
         await self.finder.listed(_FIRST_LIST_SECONDS)
-
-
-@contextlib.asynccontextmanager
-async def _concealing(listen: OnOutput | None, guard: Guard) -> AsyncIterator[OnOutput | None]:
-    """What passes output on to `listen` with nothing private in it."""
-    if listen is None or guard.is_off:
-        yield listen
-        return
-    pieces: asyncio.Queue[str | None] = asyncio.Queue()
-    passing = asyncio.create_task(_pass_on(pieces, guard.stream(), listen))
-    try:
-        yield pieces.put_nowait
-        pieces.put_nowait(None)
-        await passing
-    finally:
-        passing.cancel()
-        await asyncio.wait({passing})
-
-
-async def _pass_on(pieces: "asyncio.Queue[str | None]", stream: ConcealedStream, listen: OnOutput) -> None:
-    """Conceal pieces until there is a None. It is done in a thread: code that prints a lot holds up only itself."""
-    piece: str | None = ""
-    is_new = False
-    while piece is not None:
-        try:
-            async with asyncio.timeout(_QUIET_SECONDS if is_new else None):
-                piece = await pieces.get()
-        except TimeoutError:
-            is_new = False
-            text = await asyncio.to_thread(stream.flush)
-        else:
-            is_new = True
-            text = await asyncio.to_thread(stream.close if piece is None else partial(stream.add, piece))
-        if text:
-            listen(text)
 
 
 async def _concealed(outcome: Outcome, guard: Guard) -> Outcome:

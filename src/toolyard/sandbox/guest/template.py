@@ -38,7 +38,7 @@ def enter(setup: dict[str, Any], ask_for_map: Callable[[], None]) -> tuple[int, 
     if setup["privileged"]:
         # Real root builds the tree while it can still read every source, then gives that power up for good.
         kernel.unshare(kernel.NEW_MOUNT)
-        _build_root(sources, setup["packages"], setup["library"])
+        _build_root(sources, setup)
         kernel.unshare(kernel.NEW_USER)
         ask_for_map()
         os.setgroups([])
@@ -52,7 +52,7 @@ def enter(setup: dict[str, Any], ask_for_map: Callable[[], None]) -> tuple[int, 
         _write(proc, "self/uid_map", f"1000 {user} 1")
         _write(proc, "self/gid_map", f"1000 {group} 1")
         kernel.unshare(_NAMESPACES)
-        _build_root(sources, setup["packages"], setup["library"])
+        _build_root(sources, setup)
     kernel.call("sethostname", b"sandbox", 7)
     if "platform" in sys.modules:
         sys.modules["platform"]._uname_cache = None  # type: ignore[attr-defined]  # it remembers the host's name
@@ -173,7 +173,7 @@ def outermost(paths: Iterable[str]) -> list[str]:
     return kept
 
 
-def _build_root(sources: list[str], packages: list[list[str]], library: str | None) -> None:
+def _build_root(sources: list[str], setup: dict[str, Any]) -> None:
     kernel.make_mounts_private()
     os.umask(0o022)
     trees = outermost([*sources, *(path for path in _TREES if os.path.isdir(path))])
@@ -187,11 +187,15 @@ def _build_root(sources: list[str], packages: list[list[str]], library: str | No
         if os.path.exists(path)
     ]
     binds += [
-        (_restricted_copy(source, read_only | kernel.ATTR_NO_DEV), f"{PACKAGES}/{name}") for source, name in packages
+        (_restricted_copy(source, read_only | kernel.ATTR_NO_DEV), f"{PACKAGES}/{name}")
+        for source, name in setup["packages"]
     ]
-    if library is not None:
+    own = [
+        (os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), name) for source, name in setup["own_packages"]
+    ]
+    if setup["library"] is not None:
         no_code = kernel.ATTR_NO_DEV | kernel.ATTR_NO_EXEC
-        binds.append((_restricted_copy(library, read_only | no_code), LIBRARY))
+        binds.append((_restricted_copy(setup["library"], read_only | no_code), LIBRARY))
     binds += [
         (_restricted_copy(f"/dev/{name}", kernel.ATTR_NO_SUID | kernel.ATTR_NO_EXEC), f"/dev/{name}")
         for name in _DEVICES
@@ -212,10 +216,23 @@ def _build_root(sources: list[str], packages: list[list[str]], library: str | No
         passwd.write("sandbox:x:1000:1000::/workspace:/sbin/nologin\n")
     for fd, target in binds:
         _attach(fd, target)
+    for fd, name in own:
+        _copy_own(fd, f".{PACKAGES}/{name}")
     for path in hidden:
         _attach(_restricted_copy("." + _EMPTY, read_only | kernel.ATTR_NO_DEV | kernel.ATTR_NO_EXEC), path)
     kernel.pivot_here()
     kernel.restrict_mount_at("/", read_only | kernel.ATTR_NO_DEV)
+
+
+def _copy_own(folder: int, place: str) -> None:
+    """Copy the Python files of one of our packages: workers can read them however strictly it is installed."""
+    os.mkdir(place)
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".py"):
+            source = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
+            with open(source, "rb") as original, open(f"{place}/{name}", "wb") as copy:
+                copy.write(original.read())
+    os.close(folder)
 
 
 def _restricted_copy(path: str, attributes: int) -> int:

@@ -268,7 +268,7 @@ def _import_packages(setup: dict[str, Any]) -> dict[str, str]:
     for name in setup["package_imports"]:
         try:
             importlib.import_module(name)
-        except ImportError as error:
+        except (ImportError, OSError) as error:  # not installed whole, or not readable for workers
             failed[name] = str(error)
     return failed
 

@@ -16,6 +16,7 @@ __all__ = (
     "DATABASE_READONLY",
     "DEFAULT",
     "FILTERING",
+    "GUEST_MODULES",
     "LEVELS",
     "PRESETS",
     "IsolationLevel",
@@ -133,7 +134,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "concurrent_calls": (1, 4_096),
 }
 
-GUEST_MODULES = ("servers", "skills", "tool_discovery")
+GUEST_MODULES = ("servers", "skills", "tool_discovery", "toolyard_analysis")
 """Modules the guest itself provides; allowed at every level."""
 LANGUAGE_MODULES = ("__future__",)
 """Imports that are part of the syntax; allowed at every level."""
@@ -175,7 +176,7 @@ NATIVE_MODULES = (
     "ptrace",
     "resource",
 )
-DATA_PACKAGES = ("numpy", "pandas", "polars")
+DATA_PACKAGES = ("duckdb", "numpy", "pandas", "polars")
 
 HARDENED_MODULES = (
     "collections",

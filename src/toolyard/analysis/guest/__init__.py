@@ -1,0 +1,59 @@
+"""Filter, aggregate, transform, validate and describe rows without code: the engine inside the sandbox.
+
+Standard library only, and DuckDB where it is installed and the input is large. Nothing of a request is ever run as
+code: parameters are read into a plan, the plan is carried out.
+"""
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+from .describing import run_statistics
+from .errors import AnalysisError
+from .parameters import as_object, as_word
+from .plan import Limits, Row
+from .planning import Planned, parse_limits, parse_plan
+from .reading import CallTool, read_rows
+from .running import run_plan
+from .sources import parse_source
+from .validating import run_validation
+
+__all__ = ("AnalysisError", "run")
+
+_PLANNED: dict[str, Planned] = {"filter": "filter", "aggregate": "aggregate", "transform": "transform"}
+_REPORTS: dict[str, Callable[[dict[str, Any], list[Row], Limits], dict[str, Any]]] = {
+    "validate": lambda parameters, rows, _: run_validation(parameters, rows),
+    "statistics": run_statistics,
+}
+_TYPES = (*_PLANNED, *_REPORTS)
+
+
+def run(request: dict[str, Any], call_tool: CallTool) -> dict[str, Any]:
+    """The answer of an analysis, as JSON values; `call_tool` takes a tool's full name and its arguments.
+
+    Raises:
+        AnalysisError: The request is wrong; the message names the parameter, what was expected and the nearest name.
+    """
+    collects = gc.isenabled()
+    gc.disable()  # rows hold no cycles, and looking for some in all of them takes longer than most analyses
+    try:
+        return _run(request, call_tool)
+    except RecursionError:
+        raise AnalysisError("The rows are nested too deeply. Give rows whose objects are less deep.") from None
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _run(request: dict[str, Any], call_tool: CallTool) -> dict[str, Any]:
+    given = as_object(request, "", ("analysis_type", "data", "source", "parameters", "limits"))
+    kind = as_word(given.get("analysis_type"), "analysis_type", {word: word for word in _TYPES})
+    parameters = given.get("parameters")
+    if not isinstance(parameters, dict | None):
+        raise AnalysisError("parameters is no object. Give the parameters of the analysis by their names.")
+    parameters = dict(parameters or {})
+    source = parse_source(given, "", parameters.pop("data_field", None))
+    limits = parse_limits(given.get("limits"))
+    if kind in _REPORTS:
+        return _REPORTS[kind](parameters, read_rows(source, call_tool), limits)
+    return run_plan(parse_plan(_PLANNED[kind], parameters, source, limits), call_tool, kind)

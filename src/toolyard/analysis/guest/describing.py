@@ -1,0 +1,259 @@
+"""Statistics of rows: which operation is asked for, and those that describe fields one by one or in pairs.
+
+Nulls and missing fields are left out and counted. What is undefined (the spread of one value, a correlation with a
+constant) is null, with a note where it is not plain why.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Literal, cast
+
+from .answering import bounded_answer
+from .asking import Asked, as_float, number_fields, numbers_of
+from .comparing import chi_square, kolmogorov_smirnov, mann_whitney, t_test
+from .conditions import parse_conditions
+from .errors import AnalysisError, shown
+from .evaluating import evaluate
+from .fields import Table, field_names
+from .functions import truth
+from .instants import moment_of
+from .matrices import Matrix, correlation, covariance
+from .moments import mean, quantile, spread
+from .outlying import histogram, outliers
+from .plan import Field, Limits, Row
+from .series import resample, rolling
+from .values import NUMBERS, Unfit, keys_of
+
+__all__ = ("MAX_FIELDS", "MAX_MATRIX", "OPERATIONS", "run_statistics")
+
+MAX_FIELDS = 50
+"""Most fields that one answer describes."""
+MAX_MATRIX = 25
+"""Most fields of a correlation or covariance matrix."""
+_NUMBERING = "Rows are numbered among those that meet conditions."
+_LIMITS = Limits()
+_TOP = 5
+_TOP_CHARACTERS = 80
+_PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
+_MOST_PERCENTILES = 100
+
+
+def run_statistics(parameters: dict[str, Any], rows: list[Row], limits: Limits = _LIMITS) -> dict[str, Any]:
+    """One statistic of the rows, or of those that meet `conditions`; a series has at most the rows that `limits` say.
+
+    Raises:
+        AnalysisError: A parameter is wrong, a field unknown, or a value not of the kind that is needed.
+    """
+    if not isinstance(parameters, dict):
+        raise AnalysisError(f"parameters is {shown(parameters)}. Give an object with 'operation'.")
+    name = Asked({"operation": parameters.get("operation")}, ("operation",)).word("operation", tuple(OPERATIONS))
+    operation, known = OPERATIONS[name]
+    asked = Asked(parameters, ("operation", *known, "conditions", "logic"))
+    table = Table(rows)
+    if asked.has("conditions"):
+        table = _narrowed(table, asked)
+    try:
+        answer = operation(asked, table)
+    except AnalysisError as error:
+        if not asked.has("conditions"):
+            raise
+        raise AnalysisError(f"{error} {_NUMBERING}") from None
+    notes = answer.pop("notes", [])
+    told: dict[str, Any] = {"rows_in": len(rows)}
+    if asked.has("conditions"):
+        told["rows_used"] = len(table.rows)
+        notes = [*notes, _NUMBERING] if name == "outliers" else notes
+    told |= {"operation": name, **answer}
+    if "rows" in answer:
+        made = bounded_answer(answer["rows"], name=name, rows_in=len(rows), limits=limits, engine="python", notes=notes)
+        return told | made
+    return told | ({"notes": notes} if notes else {})
+
+
+def _narrowed(table: Table, asked: Asked) -> Table:
+    condition = parse_conditions(asked.value("conditions"), asked.at("conditions"), logic=asked.value("logic") or "AND")
+    met = [truth(value) for value in evaluate(condition, table, asked.at("conditions"))]
+    return table.fewer([row for row, is_met in zip(table.rows, met, strict=True) if is_met])
+
+
+def describe(asked: Asked, table: Table) -> dict[str, Any]:
+    """What each field holds: how many values, how many of them different, and figures by their kind."""
+    fields = asked.fields(most=MAX_FIELDS)
+    names = [] if fields else field_names(table.rows)
+    notes = []
+    if len(names) > MAX_FIELDS:
+        notes.append(f"Only the first {MAX_FIELDS} of {len(names)} fields are described. Name others in fields.")
+    fields = fields or [Field(name, "fields") for name in names[:MAX_FIELDS]]
+    return {"fields": [_described(field.name, table.read(field)) for field in fields], "notes": notes}
+
+
+def _described(name: str, column: list[Any]) -> dict[str, Any]:
+    values = [value for value in column if not (value is None or (type(value) is float and not math.isfinite(value)))]
+    kinds = Counter(map(_kind, values))
+    kind = "mixed" if len(kinds) > 1 else next(iter(kinds), "empty")
+    moments = _moments(values) if kind == "text" else None
+    if moments is not None:
+        kind = "date"
+    keys = keys_of(values)
+    counts = Counter(keys)
+    described: dict[str, Any] = {"field": name, "kind": kind, "count": len(values)}
+    described |= {"missing": len(column) - len(values), "distinct": len(counts)}
+    if kind == "mixed":
+        described["kinds"] = dict(kinds)
+    if moments is not None:
+        described["earliest"] = values[moments.index(min(moments))]
+        described["latest"] = values[moments.index(max(moments))]
+    elif kind in _FIGURES:
+        described |= _FIGURES[kind](values)
+    if kind in ("text", "boolean", "mixed") and counts and counts.most_common(1)[0][1] > 1:
+        first = dict(zip(reversed(keys), reversed(values), strict=True))
+        described["top"] = [{"value": _short(first[key]), "count": n} for key, n in counts.most_common(_TOP)]
+    return described
+
+
+def _kind(value: Any) -> str:
+    if type(value) in NUMBERS:
+        return "number"
+    return {bool: "boolean", str: "text", list: "list", dict: "object"}.get(type(value), "object")
+
+
+def _moments(values: Sequence[str]) -> list[datetime] | None:
+    """The moments of texts if all of them are ISO dates or times."""
+    try:
+        return [moment_of(value) for value in values]
+    except (Unfit, OverflowError):
+        return None
+
+
+def _number_figures(values: list[Any]) -> dict[str, Any]:
+    ordered = sorted(values)
+    numbers = [number for number in map(as_float, ordered) if number is not None]
+    if len(numbers) < len(ordered):
+        return {"min": ordered[0], "max": ordered[-1]}  # whole numbers beyond any float: nothing else can be told
+    return {
+        "mean": mean(numbers),
+        "std": _finite(spread(numbers)) if len(numbers) > 1 else None,
+        "min": ordered[0],
+        "p25": quantile(numbers, 0.25),
+        "median": quantile(numbers, 0.5),
+        "p75": quantile(numbers, 0.75),
+        "max": ordered[-1],
+    }
+
+
+def _length_figures(values: list[Any]) -> dict[str, Any]:
+    lengths = [len(value) for value in values]
+    return {"min_length": min(lengths), "mean_length": sum(lengths) / len(lengths), "max_length": max(lengths)}
+
+
+_FIGURES: dict[str, Callable[[list[Any]], dict[str, Any]]] = {
+    "number": _number_figures,
+    "text": _length_figures,
+    "list": _length_figures,
+    "object": _length_figures,
+    "boolean": lambda values: {"true": sum(values), "false": len(values) - sum(values)},
+}
+
+
+def percentiles(asked: Asked, table: Table) -> dict[str, Any]:
+    """Percentiles of fields, between the two nearest values by linear measure."""
+    fields, notes = _number_columns(asked, table, MAX_FIELDS)
+    wanted = _percentiles_wanted(asked)
+    told = []
+    for name, column in fields.items():
+        ordered = sorted(value for value in column if value is not None)
+        figures = {_percentile_name(share): quantile(ordered, share / 100) if ordered else None for share in wanted}
+        told.append({"field": name, "count": len(ordered), "missing": len(column) - len(ordered), **figures})
+    return {"fields": told, "notes": notes}
+
+
+def _percentiles_wanted(asked: Asked) -> Sequence[float]:
+    given = asked.value("percentiles")
+    if given is None:
+        return _PERCENTILES
+    wanted = given if isinstance(given, list) else [given]
+    for place, share in enumerate(wanted):
+        if type(share) not in NUMBERS or not 0 <= share <= 100:
+            raise AnalysisError(f"percentiles[{place}] is {shown(share)}. Give a number from 0 to 100.")
+    if not 0 < len(wanted) <= _MOST_PERCENTILES:
+        raise AnalysisError(f"percentiles has {len(wanted)} numbers. Give 1 to {_MOST_PERCENTILES}.")
+    return list(dict.fromkeys(wanted))
+
+
+def _percentile_name(share: float) -> str:
+    return f"p{int(share) if share == int(share) else share}"
+
+
+def correlate(asked: Asked, table: Table) -> dict[str, Any]:
+    """The correlation of every pair of fields, over the rows that have both."""
+    method = asked.word("method", ("pearson", "spearman"), "pearson")
+    fields, notes = _number_columns(asked, table, MAX_MATRIX)
+    matrix = correlation(list(fields.values()), cast(Literal["pearson", "spearman"], method))
+    return {"method": method, **_told_matrix(matrix, list(fields), notes, "its values there are all the same")}
+
+
+def covary(asked: Asked, table: Table) -> dict[str, Any]:
+    """The covariance of every pair of fields, over the rows that have both."""
+    fields, notes = _number_columns(asked, table, MAX_MATRIX)
+    matrix = covariance(list(fields.values()))
+    return _told_matrix(matrix, list(fields), notes, "the figure is beyond what a number can hold")
+
+
+def _told_matrix(matrix: Matrix, names: list[str], notes: list[str], otherwise: str) -> dict[str, Any]:
+    undefined = [(i, j) for i in range(len(names)) for j in range(i, len(names)) if matrix.values[i][j] is None]
+    if undefined:
+        i, j = undefined[0]
+        reason = "fewer than two rows have both" if matrix.counts[i][j] < 2 else otherwise
+        notes = [*notes, f"{len(undefined)} values are null; of {names[i]!r} and {names[j]!r}, because {reason}."]
+    return {"fields": names, "matrix": matrix.values, "counts": matrix.counts, "notes": notes}
+
+
+def _number_columns(asked: Asked, table: Table, most: int) -> tuple[dict[str, list[float | None]], list[str]]:
+    """The columns that are named, or those of all fields of numbers, and what to say about those left out."""
+    ignore = asked.word("invalid", ("error", "ignore"), "error") == "ignore"
+    fields = asked.fields(most=most)
+    notes = []
+    if not fields:
+        found = number_fields(table, "fields")
+        if not found and table.rows:
+            raise AnalysisError(f"No field holds numbers only, so name some in fields. Fields: {_names(table)}.")
+        if len(found) > most:
+            notes.append(f"Only the first {most} of {len(found)} fields of numbers are used. Name others in fields.")
+        fields = found[:most]
+    return {field.name: numbers_of(table, field, ignore_others=ignore) for field in fields}, notes
+
+
+def _names(table: Table) -> str:
+    return ", ".join(map(shown, field_names(table.rows)[:30]))
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > _TOP_CHARACTERS:
+        return f"{value[: _TOP_CHARACTERS - 1]}…"
+    return shown(value) if isinstance(value, list | dict) else value
+
+
+_COLUMNS = ("field", "fields", "invalid")
+_SAMPLES = ("field", "fields", "group_by", "groups", "invalid", "alternative")
+
+OPERATIONS: dict[str, tuple[Callable[[Asked, Table], dict[str, Any]], tuple[str, ...]]] = {
+    "describe": (describe, ("field", "fields")),
+    "percentiles": (percentiles, (*_COLUMNS, "percentiles")),
+    "correlation": (correlate, (*_COLUMNS, "method")),
+    "covariance": (covary, _COLUMNS),
+    "resample": (resample, ("time", "every", "group_by", "aggregations", "fill")),
+    "rolling": (rolling, ("aggregations", "window", "min_count", "time", "group_by")),
+    "outliers": (outliers, (*_COLUMNS, "method", "threshold", "samples")),
+    "histogram": (histogram, ("field", "invalid", "bins", "edges")),
+    "t_test": (t_test, (*_SAMPLES, "mean", "paired", "equal_variances")),
+    "mann_whitney": (mann_whitney, (*_SAMPLES, "method")),
+    "kolmogorov_smirnov": (kolmogorov_smirnov, (*_SAMPLES[:-1], "distribution", "mean", "std")),
+    "chi_square": (chi_square, ("field", "fields", "expected", "correction")),
+}
+"""Every operation, with its parameters besides `operation`, `conditions` and `logic`."""

@@ -1,0 +1,303 @@
+"""The engine for large files: DuckDB does the first steps of a plan, the Python engine what is left of it.
+
+Marked for security review. The invariant: DuckDB reads one file, which is named before it is locked, and nothing else;
+it writes nowhere, loads no extension, sees no variable of Python, and no text of a request or a file is ever SQL.
+
+Answers are those of the Python engine. Where DuckDB cannot give them, for a pattern in Python's syntax or a field of
+mixed kinds, `begin` gives up, or leaves that step to Python.
+"""
+
+# ruff: noqa: S608 - see the invariant
+
+import contextlib
+import math
+import os
+import resource
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .duck_columns import CsvFile, ParquetFile
+from .duck_files import JsonFile, RowFile
+from .duck_sql import Beyond, Query, fields_of
+from .errors import AnalysisError
+from .plan import (
+    MAX_ROWS,
+    AllOf,
+    Expression,
+    Field,
+    FileFormat,
+    Group,
+    Join,
+    Row,
+    Slice,
+    Sort,
+    Step,
+    ToolAnswer,
+    Where,
+)
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ("LEAST_BYTES", "Begun", "begin", "is_usable", "read_parquet")
+
+LEAST_BYTES = 2 << 20
+"""Python has done smaller files before DuckDB has started; of Parquet, which only DuckDB reads, it begins any."""
+
+_MEMORY_SHARE = 6  # of the address space that the run may use: the rest is Python's, and twice is slack
+_MOST_MEMORY = 4 << 30
+_CHUNK = 1 << 20
+# What DuckDB looks up when it starts. One that is there and cannot be read ends the whole process, so it is not tried.
+_LOOKED_UP = "/proc/self/cgroup"
+
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "allow_community_extensions": False,
+    "allow_persistent_secrets": False,
+    "allow_unsigned_extensions": False,
+    "async_threads": 0,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "enable_external_file_cache": False,
+    "python_enable_replacements": False,
+    "temp_directory": "",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What DuckDB has done: the rows so far, how many the file has, and the steps that are left."""
+
+    rows: list[Row]
+    rows_in: int
+    steps: tuple[Step, ...]
+
+
+def is_usable() -> bool:
+    """Whether DuckDB is installed and can run within these walls."""
+    try:
+        with open(_LOOKED_UP, "rb"):
+            pass
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return False
+    try:
+        import duckdb  # noqa: F401, PLC0415 - it takes longer than most analyses
+    except ImportError:
+        return False
+    return True
+
+
+def begin(file: str, file_format: FileFormat, steps: Sequence[Step], *, least_bytes: int = LEAST_BYTES) -> Begun | None:
+    """Do as many of the first steps as DuckDB can; None if the Python engine had better do all of it.
+
+    A step that is left may name a field which only rows that are gone have: if the Python engine finds a mistake in
+    what is left, it has to do the whole plan.
+    """
+    if (file_format != "parquet" and os.path.getsize(file) < least_bytes) or not is_usable():
+        return None
+    if any(isinstance(step, Join) and isinstance(step.source, ToolAnswer) for step in steps):
+        return None  # doing it again would call the tool again
+    parts, after = _opening(steps)
+    if not parts and not isinstance(after[0] if after else None, Group | Sort | Slice):
+        return None
+    if file_format.startswith("json") and _has_dotted_name(file, fields_of(tuple(steps))):
+        return None
+    import duckdb  # noqa: PLC0415 - it takes longer than most analyses
+
+    try:
+        with _open(file) as (connection, link):
+            rows = _ROW_FILES[file_format](connection, link)
+            rows.profile(fields_of((parts, tuple(after[:1]))))
+            return _carry_out(connection, rows, parts, after)
+    except (Beyond, duckdb.Error, ValueError, RecursionError):  # the Python engine says what is wrong, if anything is
+        return None
+
+
+def read_parquet(file: str) -> list[Row]:
+    """Every row of a Parquet file, with the values that JSON has.
+
+    Raises:
+        AnalysisError: It cannot be read here.
+    """
+    if not is_usable():
+        raise AnalysisError(
+            "Parquet is read by DuckDB, which this sandbox does not offer. Save the rows as CSV or JSON lines."
+        )
+    import duckdb  # noqa: PLC0415 - it takes longer than most analyses
+
+    name = os.path.basename(file)
+    try:
+        with _open(file) as (connection, link):
+            rows = ParquetFile(connection, link)
+            rows.profile(())
+            if rows.rows > MAX_ROWS:
+                raise AnalysisError(
+                    f"{name!r} has {rows.rows} rows, and at most {MAX_ROWS} are read at once. "
+                    "Begin with a filter or an aggregate."
+                )
+            query = Query({})
+            return rows.rows_of(_rows(connection, f"SELECT * FROM {rows.relation(query, whole=True)}", query))
+    except Beyond:
+        raise AnalysisError(f"{name!r} has a column of a type that has no form in JSON. Leave it out.") from None
+    except duckdb.Error:  # its words may quote the file
+        raise AnalysisError(f"{name!r} is no Parquet file that can be read here. Write it anew.") from None
+
+
+_ROW_FILES: dict[FileFormat, Callable[["duckdb.DuckDBPyConnection", str], RowFile]] = {
+    "json": lambda connection, file: JsonFile(connection, file, lines=False),
+    "jsonl": lambda connection, file: JsonFile(connection, file, lines=True),
+    "csv": CsvFile,
+    "parquet": ParquetFile,
+}
+
+
+def _opening(steps: Sequence[Step]) -> tuple[tuple[Expression, ...], list[Step]]:
+    """The conditions that a plan begins with, each to be met, and the steps after them."""
+    parts: list[Expression] = []
+    rest = list(steps)
+    while rest and isinstance(rest[0], Where):
+        condition = rest.pop(0).condition  # type: ignore[union-attr]
+        parts += condition.parts if isinstance(condition, AllOf) else (condition,)
+    return tuple(parts), rest
+
+
+def _carry_out(
+    connection: "duckdb.DuckDBPyConnection", rows: RowFile, parts: tuple[Expression, ...], after: list[Step]
+) -> Begun | None:
+    ours = _count_ours(rows, parts)
+    if ours < len(parts):
+        after = [Where(at="conditions", condition=AllOf(parts[ours:])), *after]
+    elif after and isinstance(after[0], Group):
+        with contextlib.suppress(Beyond):
+            return _grouped(connection, rows, parts, after[0], after[1:])
+    return _kept(connection, rows, parts[:ours], after)
+
+
+def _count_ours(rows: RowFile, parts: tuple[Expression, ...]) -> int:
+    """How many of the conditions, from the first on, SQL can test: those after another one may rely on it."""
+    for place, part in enumerate(parts):
+        try:
+            Query(rows.columns).condition(part)
+        except Beyond:
+            return place
+    return len(parts)
+
+
+def _grouped(
+    connection: "duckdb.DuckDBPyConnection",
+    rows: RowFile,
+    parts: tuple[Expression, ...],
+    group: Group,
+    after: list[Step],
+) -> Begun:
+    """A row for each group, in the order of their first rows."""
+    query = Query(rows.columns)
+    where = " AND ".join(map(query.condition, parts)) or "TRUE"
+    keys = [query.compile(output.field).sql for output in group.keys]
+    aggregates = [query.aggregate(aggregate, "place") for aggregate in group.aggregates]
+    relation = rows.relation(query, whole=False)
+    by = ""
+    if keys or any(aggregate.function in ("first", "last") for aggregate in group.aggregates):
+        relation = _numbered(relation)
+    if keys:
+        by = f"GROUP BY {', '.join(dict.fromkeys(keys))} ORDER BY min(place)"
+    shown = ", ".join(["count(*)", *keys, *aggregates])
+    found = list(_rows(connection, f"SELECT {shown} FROM {relation} WHERE {where} {by}", query))
+    _check_reason(query, sum(row[0] for row in found), [])
+    names = [*(output.name for output in group.keys), *(aggregate.name for aggregate in group.aggregates)]
+    groups = [dict(zip(names, row[1:], strict=True)) for row in found]
+    if any(type(value) is float and not math.isfinite(value) for group in groups for value in group.values()):
+        raise Beyond  # a sum ran over
+    return Begun(groups, rows.rows, tuple(after))
+
+
+def _kept(
+    connection: "duckdb.DuckDBPyConnection", rows: RowFile, parts: tuple[Expression, ...], after: list[Step]
+) -> Begun | None:
+    """The rows that meet the conditions; those that a limit leaves, if one follows."""
+    query = Query(rows.columns)
+    where = " AND ".join(map(query.condition, parts)) or "TRUE"
+    order, window, after = _first_of(query, after)
+    if not parts and not window:
+        return None
+    relation = rows.relation(query, whole=True)
+    if order:
+        relation = _numbered(relation)
+    found = rows.rows_of(
+        _rows(connection, f"SELECT {rows.shown} FROM {relation} WHERE {where} {order} {window}", query)
+    )
+    _check_reason(query, len(found), after)
+    return Begun(found, rows.rows, tuple(after))
+
+
+def _numbered(relation: str) -> str:
+    return f"(SELECT *, row_number() OVER () AS place FROM {relation})"
+
+
+def _check_reason(query: Query, count: int, after: list[Step]) -> None:
+    """Where no row is left, the Python engine says what is wrong with a comparison or a field that comes later."""
+    if not count and (query.is_odd or any(field.name not in query.columns for field in fields_of(tuple(after)))):
+        raise Beyond
+
+
+def _first_of(query: Query, after: list[Step]) -> tuple[str, str, list[Step]]:
+    """SQL of an order and a limit, if the steps go on with them, and the steps after that."""
+    order = ""
+    rest = after
+    if rest and isinstance(rest[0], Sort):
+        keys = [(query.columns.get(key.field.name), key.descending) for key in rest[0].keys]
+        if not all(column is not None for column, _ in keys):
+            return "", "", after
+        listed = [f"{column.sql} {'DESC' if down else 'ASC'} NULLS LAST" for column, down in keys if column]
+        order, rest = f"ORDER BY {', '.join([*listed, 'place'])}", rest[1:]
+    if not rest or not isinstance(rest[0], Slice) or rest[0].limit is None:
+        return "", "", after
+    window = f"LIMIT {query.bind(rest[0].limit, 'BIGINT')} OFFSET {query.bind(rest[0].offset, 'BIGINT')}"
+    return order, window, rest[1:]
+
+
+def _rows(connection: "duckdb.DuckDBPyConnection", sql: str, query: Query) -> Iterator[tuple[Any, ...]]:
+    done = connection.execute(sql, query.parameters)
+    while some := done.fetchmany(10_000):
+        yield from some
+
+
+@contextlib.contextmanager
+def _open(file: str) -> Iterator[tuple["duckdb.DuckDBPyConnection", str]]:
+    """A connection that can read `file`, by the name that is given with it, and nothing else."""
+    import duckdb  # noqa: PLC0415 - it takes longer than most analyses
+
+    settings = _SETTINGS | {"threads": len(os.sched_getaffinity(0)), "memory_limit": f"{_memory_bytes()}B"}
+    with tempfile.TemporaryDirectory(prefix="duckdb-") as folder:
+        # A name of ours: DuckDB finds patterns, compression, partitions and addresses in the names of files.
+        link = os.path.join(folder, "rows")
+        os.symlink(os.path.realpath(file), link)
+        with duckdb.connect(":memory:", config=settings) as connection:
+            connection.execute("SET allowed_paths = [CAST($1 AS VARCHAR)]", [link])
+            connection.execute("SET enable_progress_bar = FALSE")  # its place is the output of the run
+            connection.execute("SET enable_external_access = FALSE")
+            connection.execute("SET lock_configuration = TRUE")
+            yield connection, link
+
+
+def _memory_bytes() -> int:
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return _MOST_MEMORY if limit == resource.RLIM_INFINITY else min(_MOST_MEMORY, limit // _MEMORY_SHARE)
+
+
+def _has_dotted_name(file: str, fields: Sequence[Field]) -> bool:
+    """Whether a field whose name has a dot may be one of that very name, and not a path."""
+    marks = [f'"{field.name}"'.encode() for field in fields if len(field.path) > 1]
+    if not marks:
+        return False
+    overlap = max(map(len, marks))
+    tail = b""
+    with open(file, "rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            tail = tail[-overlap:] + chunk
+            if any(mark in tail for mark in marks):
+                return True
+    return False

@@ -1,0 +1,59 @@
+"""The one exception of an analysis, and the words its messages share."""
+
+import difflib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = ("AnalysisError", "kind_of", "listed", "nearest", "shown")
+
+_LISTED = 30
+_SHOWN_CHARACTERS = 60
+_KINDS = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "text",
+    list: "a list",
+    dict: "an object",
+}
+
+
+class AnalysisError(ValueError):
+    """The request cannot be carried out as it is: the message names the parameter and what was expected."""
+
+
+def kind_of(value: object) -> str:
+    """What `value` is, in the words of a message: `text`, `a number`, `an object`."""
+    return _KINDS.get(type(value), type(value).__name__)
+
+
+def shown(value: object) -> str:
+    """`value` as a message quotes it: short, on one line."""
+    text = repr(value) if isinstance(value, str) else _compact(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
+
+
+def listed(words: Iterable[str]) -> str:
+    """The words after each other, at most thirty of them."""
+    names = list(words)
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(shown(name) for name in names[:_LISTED]) + more
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """` Nearest: 'amount'.`, or nothing when no word is near."""
+    by_fold = {each.casefold(): each for each in words}
+    wanted = word.casefold()
+    found = difflib.get_close_matches(wanted, by_fold, n=1, cutoff=0.5)
+    if not found and len(wanted) > 1:
+        found = [each for each in by_fold if each.startswith(wanted)]
+    return f" Nearest: {shown(by_fold[found[0]])}." if found else ""
+
+
+def _compact(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return f"a value of type {type(value).__name__}"

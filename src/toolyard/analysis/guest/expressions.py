@@ -1,0 +1,326 @@
+"""Reads the text of an expression, such as `price * quantity if quantity > 0 else null`, into the tree of `plan`.
+
+An own small parser: what it does not know is an error with its place, and nothing in it can reach Python itself.
+Fields are names, dotted paths, or anything between backticks. Words may be written in any case.
+"""
+
+import re
+import warnings
+from typing import NoReturn, cast
+
+from .errors import AnalysisError, listed, nearest, shown
+from .plan import (
+    FUNCTIONS,
+    MAX_DEPTH,
+    MAX_INTEGER,
+    MAX_NODES,
+    AllOf,
+    AnyOf,
+    Arithmetic,
+    Call,
+    Choice,
+    Comparison,
+    ComparisonOperator,
+    Expression,
+    Field,
+    Literally,
+    Membership,
+    Negative,
+    Not,
+    Operator,
+    Scalar,
+)
+
+__all__ = ("MAX_CHARACTERS", "check_pattern", "parse_expression")
+
+MAX_CHARACTERS = 4_000
+"""Longest text of an expression."""
+MAX_PATTERN = 1_000
+"""Longest regular expression."""
+
+_TOKEN = re.compile(
+    r"""[ \t\r\n]*(?:
+        (?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?!\w))
+      | (?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+      | (?P<quoted>`(?:[^`]|``)+`)
+      | (?P<name>[^\W\d]\w*(?:\.\w+)*)
+      | (?P<sign>\*\*|//|<=|>=|==|!=|<>|&&|[-+*/%()<>=,\[\]])
+      | (?P<end>\Z)
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+_MOST_DIGITS = len(str(MAX_INTEGER)) + 1
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
+_WORDS = frozenset(("and", "or", "not", "in", "is", "if", "else", "null", "none", "true", "false"))
+_CONSTANTS: dict[str, Scalar] = {"null": None, "none": None, "true": True, "false": False}
+_COMPARISONS = {"==": "==", "=": "==", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+
+
+def parse_expression(text: object, at: str) -> Expression:
+    """The tree of an expression; `at` names the parameter in messages.
+
+    Raises:
+        AnalysisError: It cannot be read, names an unknown function or is too large.
+    """
+    if isinstance(text, bool | int | float) or text is None:
+        return Literally(text)
+    if not isinstance(text, str):
+        raise AnalysisError(f"{at} is {shown(text)}. Write an expression as text, for instance 'price * quantity'.")
+    if len(text) > MAX_CHARACTERS:
+        raise AnalysisError(f"{at} has {len(text)} characters. An expression has at most {MAX_CHARACTERS}.")
+    return _Parser(text, at).whole()
+
+
+def check_pattern(pattern: Scalar, at: str) -> str:
+    """A regular expression that Python can compile.
+
+    Raises:
+        AnalysisError: It cannot, or it is too long.
+    """
+    if not isinstance(pattern, str):
+        raise AnalysisError(f"{at} is {shown(pattern)}. Give a regular expression as text.")
+    if len(pattern) > MAX_PATTERN:
+        raise AnalysisError(f"{at} has {len(pattern)} characters. A regular expression has at most {MAX_PATTERN}.")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what may mean something else one day means what it does today
+            re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise AnalysisError(f"{at} is no regular expression: {error}. Change {shown(pattern)}.") from None
+    return pattern
+
+
+class _Parser:
+    """One pass over the text, one token ahead; each method reads one level of binding, the loosest first."""
+
+    def __init__(self, text: str, at: str) -> None:
+        self._text = text
+        self._at = at
+        self._nodes = 0
+        self._depth = 0
+        self._end = 0
+        self._advance()
+
+    def whole(self) -> Expression:
+        tree = self._choice()
+        if self._kind != "end":
+            self._fail(f"{self._piece!r} is not expected")
+        return tree
+
+    def _advance(self) -> None:
+        found = _TOKEN.match(self._text, self._end)
+        self._start = self._end
+        if found is None or found.lastgroup is None:
+            rest = self._text[self._end :].lstrip()
+            self._fail(f"{shown(rest[:20])} cannot be read")
+        self._start, self._end = found.span(found.lastgroup)
+        self._kind, self._piece = found.lastgroup, found[found.lastgroup]
+        if self._kind == "name" and self._piece.lower() in _WORDS:
+            self._kind, self._piece = "word", self._piece.lower()
+        elif self._piece == "&&":
+            self._kind, self._piece = "word", "and"
+
+    def _accept(self, *pieces: str) -> str | None:
+        """The present piece if it is one of these signs or words; the next is then the present one."""
+        if self._kind not in ("sign", "word") or self._piece not in pieces:
+            return None
+        piece = self._piece
+        self._advance()
+        return piece
+
+    def _expect(self, piece: str) -> None:
+        if self._accept(piece) is None:
+            self._fail(f"{piece!r} is expected before {self._piece!r}" if self._piece else f"{piece!r} is missing")
+
+    def _choice(self) -> Expression:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            self._fail(f"it is nested deeper than {MAX_DEPTH}")
+        tree = self._either()
+        if self._accept("if"):
+            test = self._either()
+            self._expect("else")
+            tree = self._count(Choice(test, tree, self._choice()))
+        self._depth -= 1
+        return tree
+
+    def _either(self) -> Expression:
+        parts = [self._both()]
+        while self._accept("or"):
+            parts.append(self._both())
+        return parts[0] if len(parts) == 1 else self._count(AnyOf(tuple(parts)))
+
+    def _both(self) -> Expression:
+        parts = [self._opposite()]
+        while self._accept("and"):
+            parts.append(self._opposite())
+        return parts[0] if len(parts) == 1 else self._count(AllOf(tuple(parts)))
+
+    def _opposite(self) -> Expression:
+        negations = 0
+        while self._accept("not"):
+            negations += 1
+        tree = self._comparison()
+        for _ in range(negations):
+            tree = self._count(Not(tree))
+        return tree
+
+    def _comparison(self) -> Expression:
+        left = self._sum()
+        found: list[Expression] = []
+        while (part := self._compared(left)) is not None:
+            tree, left = part
+            found.append(tree)
+        if not found:
+            return left
+        return found[0] if len(found) == 1 else self._count(AllOf(tuple(found)))
+
+    def _compared(self, left: Expression) -> tuple[Expression, Expression] | None:
+        """A comparison of `left` with what follows, and the operand that a further one starts from."""
+        sign = self._accept(*_COMPARISONS)
+        if sign is not None:
+            right = self._sum()
+            return self._count(Comparison(cast(ComparisonOperator, _COMPARISONS[sign]), left, right)), right
+        if self._accept("is"):
+            opposite = self._accept("not")
+            if self._accept("null", "none") is None:
+                self._fail("after 'is' only 'null' or 'not null' may stand; compare with '=='")
+            tree = self._count(Call("is_null", (left,)))
+            return (self._count(Not(tree)) if opposite else tree), left
+        opposite = self._accept("not")
+        if self._accept("in"):
+            tree = self._count(Membership(left, self._options()))
+            return (self._count(Not(tree)) if opposite else tree), left
+        if opposite:
+            self._fail("'in' is expected after 'not'")
+        return None
+
+    def _options(self) -> tuple[Scalar, ...]:
+        closing = ")" if self._accept("(") else "]"
+        if closing == "]":
+            self._expect("[")
+        options: list[Scalar] = []
+        while self._accept(closing) is None:
+            tree = self._sum()
+            match tree:
+                case Literally(value):
+                    options.append(value)
+                case Negative(Literally(int() | float() as value)) if not isinstance(value, bool):
+                    options.append(-value)
+                case _:
+                    self._fail("the list after 'in' holds literal values only")
+            if self._accept(",") is None:
+                self._expect(closing)
+                break
+        return tuple(options)
+
+    def _sum(self) -> Expression:
+        left = self._product()
+        while (sign := self._accept("+", "-")) is not None:
+            left = self._count(Arithmetic(cast(Operator, sign), left, self._product()))
+        return left
+
+    def _product(self) -> Expression:
+        left = self._signed()
+        while (sign := self._accept("*", "/", "//", "%")) is not None:
+            left = self._count(Arithmetic(cast(Operator, sign), left, self._signed()))
+        return left
+
+    def _signed(self) -> Expression:
+        negative = False
+        while (sign := self._accept("-", "+")) is not None:
+            negative ^= sign == "-"
+        tree = self._power()
+        return self._count(Negative(tree)) if negative else tree
+
+    def _power(self) -> Expression:
+        left = self._primary()
+        if self._accept("**") is None:
+            return left
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            self._fail(f"it is nested deeper than {MAX_DEPTH}")
+        right = self._signed()
+        self._depth -= 1
+        return self._count(Arithmetic("**", left, right))
+
+    def _primary(self) -> Expression:
+        kind, piece = self._kind, self._piece
+        if kind == "word" and piece in _CONSTANTS:
+            self._advance()
+            return self._count(Literally(_CONSTANTS[piece]))
+        if kind == "word" and piece == "if":
+            self._advance()
+            return self._called("if")
+        if kind == "sign" and piece == "(":
+            self._advance()
+            tree = self._choice()
+            self._expect(")")
+            return tree
+        if kind in ("word", "sign", "end"):
+            self._fail(f"a value is expected before {piece!r}" if piece else "a value is missing at the end")
+        self._advance()
+        if kind == "number":
+            return self._count(Literally(self._number(piece)))
+        if kind == "text":
+            return self._count(Literally(_ESCAPE.sub(self._escaped, piece[1:-1])))
+        if kind == "quoted":
+            return self._count(Field(piece[1:-1].replace("``", "`"), self._at))
+        if self._kind == "sign" and self._piece == "(":
+            return self._called(piece)
+        return self._count(Field(piece, self._at))
+
+    def _called(self, name: str) -> Expression:
+        function = name.lower()
+        if function not in FUNCTIONS and function != "if":
+            raise AnalysisError(
+                f"No function {name!r} in {self._at}.{nearest(name, FUNCTIONS)} Functions: {listed(FUNCTIONS)}."
+            )
+        self._expect("(")
+        arguments: list[Expression] = []
+        while self._accept(")") is None:
+            arguments.append(self._choice())
+            if self._accept(",") is None:
+                self._expect(")")
+                break
+        least, most = FUNCTIONS.get(function, (3, 3))
+        if len(arguments) < least or (most is not None and len(arguments) > most):
+            self._fail(f"{function}() takes {_amount(least, most)}, not {len(arguments)}")
+        if function == "if":
+            return self._count(Choice(*arguments))
+        if function == "matches":
+            pattern = arguments[1]
+            check_pattern(pattern.value if isinstance(pattern, Literally) else None, f"The pattern in {self._at}")
+        return self._count(Call(function, tuple(arguments)))
+
+    def _number(self, piece: str) -> int | float:
+        value = int(piece) if piece.isdigit() and len(piece) < _MOST_DIGITS else float(piece)
+        if value == float("inf") or (piece.isdigit() and value > MAX_INTEGER):
+            self._fail(f"{shown(piece)} is too large a number")
+        return value
+
+    def _escaped(self, found: re.Match[str]) -> str:
+        if found[1] not in _ESCAPES:
+            self._fail(f"{found[0]!r} is no escape; write '\\\\' for a backslash")
+        return _ESCAPES[found[1]]
+
+    def _count(self, tree: Expression) -> Expression:
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            self._fail(f"it has more than {MAX_NODES} parts")
+        return tree
+
+    def _fail(self, what: str) -> NoReturn:
+        place = self._start + len(self._text[self._start :]) - len(self._text[self._start :].lstrip())
+        hint = "Names are fields, functions are a fixed list; quote texts, and put odd field names between backticks."
+        raise AnalysisError(
+            f"{self._at} cannot be used: {what}, at character {place + 1} of {shown(self._text)}. {hint}"
+        )
+
+
+def _amount(least: int, most: int | None) -> str:
+    if most is None:
+        return f"at least {least} argument"
+    count = str(least) if least == most else f"{least} or {most}"
+    return f"{count} argument{'' if most == 1 else 's'}"

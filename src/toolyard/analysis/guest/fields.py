@@ -1,0 +1,128 @@
+"""Rows on their way through the steps, and how the fields that a request names are found in them."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, TypeAlias
+
+from .errors import AnalysisError, listed, nearest
+from .plan import Field, Row
+
+__all__ = ("Column", "Table", "field_names", "rows_of", "unknown_field")
+
+Column: TypeAlias = Callable[[Sequence[Row]], list[Any]]
+"""Gives a value for each row of a list of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows, and what they were before rows were left out: a field of those is known, even where no row kept it."""
+
+    rows: list[Row]
+    before: Sequence[Row] = ()
+    added: frozenset[str] = frozenset()
+
+    def fewer(self, rows: list[Row]) -> "Table":
+        """Some of these rows, in any order."""
+        return Table(rows, self.before or self.rows, self.added)
+
+    def changed(self, rows: list[Row], *added: str) -> "Table":
+        """These rows with some fields added or replaced."""
+        return Table(rows, self.before, self.added.union(added))
+
+    def reader(self, field: Field) -> Column:
+        """How to read a field, decided by all rows; the function may be given some of them.
+
+        Raises:
+            AnalysisError: No row has it.
+        """
+        name, path = field.name, field.path
+        if self.has(name):
+            return lambda some: _values(name, some)
+        if len(path) > 1 and any(_is_within(row, path) for row in self._all()):
+            return lambda some: [_reach(row, path) for row in some]
+        raise unknown_field(field, self._names(path))
+
+    def read(self, field: Field) -> list[Any]:
+        """The value of a field in each row.
+
+        Raises:
+            AnalysisError: No row has it.
+        """
+        return self.reader(field)(self.rows)
+
+    def has(self, name: str) -> bool:
+        """Whether a row has a field of this very name; true for every name if there never were rows."""
+        if name in self.added or any(name in row for row in self._all()):
+            return True
+        return not self.rows and not self.before
+
+    def require(self, fields: Iterable[Field]) -> None:
+        """Raises `AnalysisError` for a field that no row has by its very name."""
+        for field in fields:
+            if not self.has(field.name):
+                raise unknown_field(field, self._names(()))
+
+    def _all(self) -> Iterable[Row]:
+        yield from self.rows
+        yield from self.before
+
+    def _names(self, path: tuple[str, ...]) -> list[str]:
+        """The fields of the rows, after those of the object that a dotted path points into."""
+        inner: dict[str, Any] = {}
+        for row in self._all() if len(path) > 1 else ():
+            below = _reach(row, path[:-1])
+            if type(below) is dict:
+                inner.update(below)
+        return [".".join((*path[:-1], name)) for name in inner] + field_names(self._all()) + sorted(self.added)
+
+
+def field_names(rows: Iterable[Row]) -> list[str]:
+    """Every field of the rows, in the order in which they first appear."""
+    names: dict[str, Any] = {}
+    for row in rows:
+        names.update(row)
+    return list(names)
+
+
+def rows_of(columns: Mapping[str, Sequence[Any]]) -> list[Row]:
+    """A row for each place in columns of the same length."""
+    # Copies of one empty row share its keys: faster than any other way to make many small objects.
+    empty: Row = dict.fromkeys(columns)
+    rows = [empty.copy() for _ in next(iter(columns.values()), ())]
+    for name, column in columns.items():
+        for row, value in zip(rows, column, strict=True):
+            row[name] = value
+    return rows
+
+
+def unknown_field(field: Field, names: Iterable[str]) -> AnalysisError:
+    """The error for a field that is not among `names`."""
+    known = list(dict.fromkeys(names))
+    where = f" ({field.at})" if field.at else ""
+    return AnalysisError(
+        f"No field {field.name!r} in the rows{where}.{nearest(field.name, known)} Fields: {listed(known)}."
+    )
+
+
+def _values(name: str, rows: Sequence[Row]) -> list[Any]:
+    try:
+        return list(map(itemgetter(name), rows))
+    except KeyError:
+        return [row.get(name) for row in rows]
+
+
+def _reach(value: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        if type(value) is not dict:
+            return None
+        value = value.get(name)
+    return value
+
+
+def _is_within(value: Any, path: tuple[str, ...]) -> bool:
+    for name in path:
+        if type(value) is not dict or name not in value:
+            return False
+        value = value[name]
+    return True

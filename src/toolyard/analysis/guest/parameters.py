@@ -1,0 +1,154 @@
+"""Reads parts of a request strictly: what is not expected is an error that names its path and the nearest word."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from .errors import AnalysisError, listed, nearest, shown
+
+__all__ = (
+    "as_count",
+    "as_flag",
+    "as_list",
+    "as_names",
+    "as_object",
+    "as_scalar",
+    "as_text",
+    "as_word",
+    "below",
+    "only",
+)
+
+Word = TypeVar("Word")
+
+MAX_ITEMS = 1_000
+"""Most fields, conditions, steps or keys that one list of a request may have."""
+
+
+def below(at: str, key: str | int) -> str:
+    """The path of a part: `conditions[1]`, `conditions[1].field`."""
+    if isinstance(key, int):
+        return f"{at}[{key}]"
+    return f"{at}.{key}" if at else key
+
+
+def as_object(value: Any, at: str, known: Sequence[str], *, hint: str = "") -> dict[str, Any]:
+    """An object of no other than the known keys.
+
+    Raises:
+        AnalysisError: It is something else, or has a key that is not known.
+    """
+    if not isinstance(value, dict):
+        raise AnalysisError(f"{at or 'parameters'} is {shown(value)}. Give an object with {listed(known)}.{hint}")
+    for key in value:
+        if key not in known:
+            place = f" in {at}" if at else ""
+            raise AnalysisError(f"No parameter {key!r}{place}.{nearest(str(key), known)} Known: {listed(known)}.{hint}")
+    return value
+
+
+def only(value: dict[str, Any], at: str, *keys: str) -> Any:
+    """The value of the one key of these that is given.
+
+    Raises:
+        AnalysisError: None of them is, or several are.
+    """
+    given = [key for key in keys if key in value]
+    if len(given) == 1:
+        return value[given[0]]
+    place = at or "parameters"
+    if given:
+        raise AnalysisError(f"{place} has {listed(given)}, which say the same. Give one of them.")
+    raise AnalysisError(f"{place} lacks {keys[0]!r}. Give it; this has {listed(value) or 'nothing'}.")
+
+
+def as_text(value: Any, at: str) -> str:
+    """Text that is not empty.
+
+    Raises:
+        AnalysisError: It is not.
+    """
+    if isinstance(value, str) and value:
+        return value
+    raise AnalysisError(f"{at} is {shown(value)}. Give a text.")
+
+
+def as_scalar(value: Any, at: str) -> bool | int | float | str | None:
+    """A plain value.
+
+    Raises:
+        AnalysisError: It is a list or an object, or a number that JSON does not have.
+    """
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        raise AnalysisError(f"{at} is {value!r}. Give a finite number, or use 'is_null'.")
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise AnalysisError(f"{at} is {shown(value)}. Give one plain value: text, a number, a boolean or null.")
+
+
+def as_list(value: Any, at: str, *, most: int = MAX_ITEMS) -> list[Any]:
+    """A list.
+
+    Raises:
+        AnalysisError: It is something else, or too long.
+    """
+    if not isinstance(value, list | tuple):
+        raise AnalysisError(f"{at} is {shown(value)}. Give a list.")
+    if len(value) > most:
+        raise AnalysisError(f"{at} has {len(value)} items. At most {most} are possible.")
+    return list(value)
+
+
+def as_names(value: Any, at: str) -> list[tuple[str, str]]:
+    """Names with their paths: a list of them, or one alone.
+
+    Raises:
+        AnalysisError: It is something else, has none, or one twice.
+    """
+    if isinstance(value, str):
+        return [(as_text(value, at), at)]
+    names = [(as_text(each, below(at, place)), below(at, place)) for place, each in enumerate(as_list(value, at))]
+    if not names:
+        raise AnalysisError(f"{at} is empty. Name a field.")
+    if twice := repeated(name for name, _ in names):
+        raise AnalysisError(f"{at} names {listed(twice)} twice. Name each field once.")
+    return names
+
+
+def as_count(value: Any, at: str, *, least: int = 0) -> int:
+    """A whole number from `least`.
+
+    Raises:
+        AnalysisError: It is something else.
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+        return value
+    raise AnalysisError(f"{at} is {shown(value)}. Give a whole number from {least}.")
+
+
+def as_flag(value: Any, at: str) -> bool:
+    """A boolean.
+
+    Raises:
+        AnalysisError: It is something else.
+    """
+    if isinstance(value, bool):
+        return value
+    raise AnalysisError(f"{at} is {shown(value)}. Give true or false.")
+
+
+def as_word(value: Any, at: str, words: Mapping[str, Word], *, shown_as: Sequence[str] = ()) -> Word:
+    """What one of a fixed list of words stands for, in any case; `shown_as` are those that a message lists.
+
+    Raises:
+        AnalysisError: It is none of them.
+    """
+    if isinstance(value, str) and value.strip().lower() in words:
+        return words[value.strip().lower()]
+    hint = nearest(value, words) if isinstance(value, str) else ""
+    raise AnalysisError(f"{at} is {shown(value)}.{hint} Give one of {listed(shown_as or words)}.")
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """The names that stand there more than once."""
+    return sorted(name for name, count in Counter(names).items() if count > 1)

@@ -1,0 +1,517 @@
+"""The checked request, as both engines carry it out: a source of rows and the steps they go through.
+
+`filter`, `aggregate` and `transform` all become steps. Conditions are expressions too, so one tree says everything.
+
+Values. A row is an object with text keys; a value is null, a boolean, a number, text, a list or an object, as in JSON.
+- A missing field reads as null. A field that no row has is an error, unless there are no rows.
+- `a.b` is the field of that very name if any row has one; otherwise field `b` of the object in field `a`. What is not
+  an object has no fields: null.
+- There is no NaN and no infinity: reading makes them null, and so does arithmetic whose result is not finite.
+- A boolean is no number. 1 and 1.0 are one number; a column of whole numbers only stays one, and where a column mixes
+  both, which of the two forms a whole value is shown in is not promised.
+- Whole-number results beyond ±`MAX_INTEGER` (127 bits) are an error, text results over `MAX_TEXT` characters too.
+- Dates are ISO text; they compare as text.
+
+Truth. Every comparison and predicate is true or false, never null, so `not` is the exact opposite.
+- `==`: same kind and same value; null equals null only. `!=` is its opposite: `null != 1` is true.
+- `<`, `<=`, `>`, `>=`: true only between two numbers, two texts (by code point) or two booleans (false < true). Any
+  other pair, null included, is false.
+- `in`: equals one of the values. `contains(x, y)`: x is text and y a text within it, or x is a list and y equals an
+  element. `starts_with`, `ends_with`, `matches` (Python's `re.search`): false for what is not text. `is_null(x)`.
+- `and`, `or`, `not`, and the test of a choice take booleans; null counts as false, anything else is an error.
+
+Arithmetic. Null in, null out. `+` takes two numbers, or two texts, which it joins; `-`, `*`, `/`, `//`, `%`, `**` and
+unary `-` take numbers; any other kind is an error that names the row. `/` and `**` give floats; `+ - * // %` of whole
+numbers give whole numbers; `//` rounds down and `%` has the sign of the divisor, as in Python. By zero: null.
+
+Order (sort, `min`, `max`, columns of a pivot): booleans, numbers, texts (by code point), then lists and objects by
+their compact JSON text with sorted keys. Nulls come last, ascending and descending. Sorting is stable.
+
+Sameness (groups, `distinct`, joins): as `==`; null and missing are one group; lists and objects are the same if their
+compact JSON text with sorted keys is. A null key joins nothing.
+
+Aggregates leave nulls out. `count` without a value counts rows. Of nothing, `count`, `distinct` and `sum` are 0 and the
+others null. `sum`, `mean`, `median`, `std`, `variance`, `percentile` take numbers only. `sum` of whole numbers is one
+too; float sums are rounded once (`math.fsum`), engines may differ in the last digits. `mean`, `median`, `std`,
+`variance` and `percentile` are floats; `percentile` (0 to 100) interpolates linearly between the two nearest; `std`
+and `variance` are of a sample (n - 1), null under two values. `min` and `max` follow the order above. `distinct`
+counts different values. `first` and `last` are in input order.
+
+Order of rows. Every step keeps the order of its input; groups stand in the order of their first row.
+
+Text of a value (`str`, `concat`, names of pivoted columns): `true`, `false`, digits, Python's shortest `repr` of a
+float, compact JSON for lists and objects.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+__all__ = (
+    "FUNCTIONS",
+    "MAX_DEPTH",
+    "MAX_INTEGER",
+    "MAX_NODES",
+    "MAX_ROWS",
+    "MAX_TEXT",
+    "Aggregate",
+    "AllOf",
+    "AnyOf",
+    "Arithmetic",
+    "Call",
+    "Cast",
+    "CastTo",
+    "Choice",
+    "Comparison",
+    "Compute",
+    "Distinct",
+    "Drop",
+    "Explode",
+    "Expression",
+    "Field",
+    "Flatten",
+    "Group",
+    "Inline",
+    "Join",
+    "Limits",
+    "Literally",
+    "Membership",
+    "Negative",
+    "Not",
+    "Output",
+    "Pivot",
+    "Plan",
+    "Rename",
+    "Row",
+    "Scalar",
+    "Select",
+    "Slice",
+    "Sort",
+    "SortKey",
+    "Source",
+    "Step",
+    "ToolAnswer",
+    "Unpivot",
+    "Where",
+    "WorkspaceFile",
+)
+
+MAX_INTEGER = 2**127 - 1
+"""Largest magnitude of a whole-number result."""
+MAX_TEXT = 1_000_000
+"""Most characters of a text that an expression makes."""
+MAX_NODES = 300
+"""Most parts of one expression or one tree of conditions."""
+MAX_DEPTH = 50
+"""Deepest nesting of an expression or of conditions."""
+MAX_ROWS = 5_000_000
+"""Most rows that a join, an explode or an unpivot may make."""
+
+FUNCTIONS: Mapping[str, tuple[int, int | None]] = {
+    "abs": (1, 1),
+    "ceil": (1, 1),
+    "coalesce": (1, None),
+    "concat": (1, None),
+    "contains": (2, 2),
+    "date": (1, 1),
+    "day": (1, 1),
+    "days_between": (2, 2),
+    "ends_with": (2, 2),
+    "float": (1, 1),
+    "floor": (1, 1),
+    "hour": (1, 1),
+    "int": (1, 1),
+    "is_null": (1, 1),
+    "len": (1, 1),
+    "lower": (1, 1),
+    "matches": (2, 2),
+    "max": (1, None),
+    "min": (1, None),
+    "month": (1, 1),
+    "replace": (3, 3),
+    "round": (1, 2),
+    "sqrt": (1, 1),
+    "starts_with": (2, 2),
+    "str": (1, 1),
+    "strip": (1, 1),
+    "substr": (2, 3),
+    "upper": (1, 1),
+    "weekday": (1, 1),
+    "year": (1, 1),
+}
+"""The functions of the expression language, with the least and the most arguments.
+
+Null in, null out, except for `coalesce` (first that is not null), `concat` (leaves nulls out), `min` and `max` (leave
+nulls out; numbers only or texts only) and the predicates, which are false.
+`round(x, digits=0)`: half away from zero: C's `round(x * 10**digits) / 10**digits`; a whole number stays one, `round`
+without digits, `floor` and `ceil` give whole numbers. `len`: code points of text, elements of a list or object.
+`strip` removes blanks, tabs and line ends. `substr(text, start, length)` counts from 0; a negative start from the end.
+`replace` replaces every occurrence; an empty one none. `lower` and `upper` are Python's.
+`year`, `month`, `day`, `hour`, `weekday` (Monday is 0), `date`, `days_between(from, to)` read ISO text; `hour` of a
+date alone is 0; a time zone is not converted. `sqrt` of a negative number is null.
+`int`, `float`, `str`: as `Cast`. The second argument of `matches` is a literal.
+"""
+
+Scalar: TypeAlias = bool | int | float | str | None
+Row: TypeAlias = dict[str, Any]
+
+Operator: TypeAlias = Literal["+", "-", "*", "/", "//", "%", "**"]
+ComparisonOperator: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">="]
+Function: TypeAlias = Literal[
+    "count", "sum", "mean", "median", "min", "max", "std", "variance", "percentile", "distinct", "first", "last"
+]
+CastType: TypeAlias = Literal["int", "float", "str", "bool", "date", "datetime"]
+JoinKind: TypeAlias = Literal["inner", "left", "right", "outer"]
+FileFormat: TypeAlias = Literal["json", "jsonl", "csv", "parquet"]
+
+
+@dataclass(frozen=True, slots=True)
+class Literally:
+    """A value that the request holds."""
+
+    value: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """The value of a field, by its name or its dotted path; `at` is where the request names it."""
+
+    name: str
+    at: str = field(default="", compare=False)
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The names on the way into nested objects, if no row has a field of the whole name."""
+        return tuple(self.name.split("."))
+
+
+@dataclass(frozen=True, slots=True)
+class Negative:
+    """Unary minus."""
+
+    operand: "Expression"
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """Two operands and an arithmetic operator."""
+
+    operator: Operator
+    left: "Expression"
+    right: "Expression"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """True or false, by the rules of this module."""
+
+    operator: ComparisonOperator
+    left: "Expression"
+    right: "Expression"
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Whether `value` equals one of `options`."""
+
+    value: "Expression"
+    options: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """True if every part is; the parts after the first false one are not evaluated. True without parts."""
+
+    parts: tuple["Expression", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """True if a part is; the parts after the first true one are not evaluated. False without parts."""
+
+    parts: tuple["Expression", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The opposite of a boolean."""
+
+    operand: "Expression"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """`then` if `test` is true, else `otherwise`; the other one is not evaluated."""
+
+    test: "Expression"
+    then: "Expression"
+    otherwise: "Expression"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of `FUNCTIONS`."""
+
+    function: str
+    arguments: tuple["Expression", ...]
+
+
+Expression: TypeAlias = (
+    Literally | Field | Negative | Arithmetic | Comparison | Membership | AllOf | AnyOf | Not | Choice | Call
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """Keeps the rows for which `condition` is true."""
+
+    at: str
+    condition: Expression
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """A field of the answer and the field it is read from."""
+
+    name: str
+    field: Field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Select:
+    """Rows of exactly these fields, null where a row has none."""
+
+    at: str
+    outputs: tuple[Output, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """Rows without these fields; names, not paths."""
+
+    at: str
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rename:
+    """Fields under new names, in their old places; names, not paths. A new name that a row already has is an error."""
+
+    at: str
+    names: tuple[tuple[Field, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CastTo:
+    """One field and the type it gets; `invalid` says what becomes of a value that has no such form."""
+
+    field: Field
+    type: CastType
+    invalid: Literal["error", "null"] = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cast:
+    """Fields with other types; names, not paths. Null stays null.
+
+    `int`: a number without its fraction, 1 or 0 for a boolean, text of digits with a sign and blanks around it.
+    `float`: a number, 1.0 or 0.0, text of a decimal number with an optional exponent. `str`: the text of a value.
+    `bool`: a boolean, 1 or 0, `true`/`yes`/`1`, `false`/`no`/`0` in any case. `date`: ISO text's first ten characters,
+    checked. `datetime`: `YYYY-MM-DDTHH:MM:SS` with fraction and zone as given; midnight for a date.
+    """
+
+    at: str
+    fields: tuple[CastTo, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compute:
+    """Fields from expressions; each sees those before it. A new field comes last, an old one keeps its place."""
+
+    at: str
+    fields: tuple[tuple[str, Expression], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flatten:
+    """Objects in `fields` (every field if None) replaced by their fields as `name<separator>inner`, at every depth.
+
+    Null in a flattened field is dropped; other values stay. Names, not paths.
+    """
+
+    at: str
+    fields: tuple[Field, ...] | None
+    separator: str = "."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explode:
+    """A row for each element of the list in `field`; an empty list gives one row with null, what is no list stays."""
+
+    at: str
+    field: Field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aggregate:
+    """One aggregate of a group; `value` is None for `count` of rows."""
+
+    name: str
+    function: Function
+    value: Expression | None = None
+    percentile: float | None = None
+    at: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A row for each combination of `keys`, with its aggregates; without keys, one row even for no input."""
+
+    at: str
+    keys: tuple[Output, ...]
+    aggregates: tuple[Aggregate, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pivot:
+    """A row for each combination of `index`, with a column for each value of `columns`, in the order of values.
+
+    A cell is the aggregate of its `value`; `count` of no rows is 0, anything else is null. Without a `function` a cell
+    may have one value only: more are an error. A null in `columns` makes the column `null`.
+    """
+
+    at: str
+    index: tuple[Output, ...]
+    columns: Field
+    value: Field | None
+    function: Function | None
+    percentile: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unpivot:
+    """A row for each of `fields` (all but `index` if None, in the order they first appear), with its name and value."""
+
+    at: str
+    index: tuple[Output, ...]
+    fields: tuple[Field, ...] | None
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """Each row with the matching rows of another set.
+
+    Rows stand in the order of the left rows, for each the right ones in theirs; for `right` and `outer` the right rows
+    without a match come last. Fields of the side that has no row are null. A key of the same name on both sides appears
+    once, with the value of the side that has one; another name on both sides gets `suffix` on the right.
+    """
+
+    at: str
+    source: "Source"
+    on: tuple[tuple[Field, Field], ...]
+    how: JoinKind
+    suffix: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SortKey:
+    """A field to sort by."""
+
+    field: Field
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sort:
+    """Rows in the order of the first key, within equals by the next."""
+
+    at: str
+    keys: tuple[SortKey, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """At most `limit` rows (all if None) after the first `offset`."""
+
+    at: str
+    offset: int = 0
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distinct:
+    """The first row of each combination of `fields`, or of all fields if None."""
+
+    at: str
+    fields: tuple[Field, ...] | None = None
+
+
+Step: TypeAlias = (
+    Where
+    | Select
+    | Drop
+    | Rename
+    | Cast
+    | Compute
+    | Flatten
+    | Explode
+    | Group
+    | Pivot
+    | Unpivot
+    | Join
+    | Sort
+    | Slice
+    | Distinct
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inline:
+    """Rows within the request. `at` is where; `field` names the list within an object of several."""
+
+    at: str
+    data: Any
+    field: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceFile:
+    """Rows of a file in the working directory; `path` is relative and stays within it, links followed."""
+
+    at: str
+    path: str
+    format: FileFormat
+    field: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolAnswer:
+    """Rows of a tool's answer, or of what lies at the dotted `field` in it; `format` is that of an answer in text."""
+
+    at: str
+    tool: str
+    arguments: dict[str, Any]
+    format: FileFormat | None = None
+    field: str | None = None
+
+
+Source: TypeAlias = Inline | WorkspaceFile | ToolAnswer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Most rows and bytes of rows in an answer."""
+
+    rows: int = 100
+    bytes: int = 32_768
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What one request of `filter`, `aggregate` or `transform` does."""
+
+    source: Source
+    steps: tuple[Step, ...]
+    limits: Limits

@@ -1,0 +1,220 @@
+"""Time series: aggregates of calendar buckets, and of windows that move over the rows."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from .asking import Asked, as_float
+from .errors import AnalysisError, kind_of, shown
+from .evaluating import evaluate
+from .fields import Table
+from .instants import UNITS, bucket_start, bucket_text, next_bucket, read_duration, read_moments
+from .plan import Aggregate, Group, Row
+from .reductions import parse_group
+from .values import NUMBERS, keys_of
+from .windows import Window, open_window, reducer
+
+__all__ = ("MAX_BUCKETS", "resample", "rolling")
+
+MAX_BUCKETS = 100_000
+"""Most rows of a series with its gaps filled, unless the input has more."""
+_WIDEST = 1_000_000_000
+_NUMBERS_ONLY = frozenset(("sum", "mean", "median", "std", "variance", "percentile"))
+
+
+def resample(asked: Asked, table: Table) -> dict[str, Any]:
+    """A row for each calendar bucket and group that has rows, in the order of time, with aggregates."""
+    time = asked.field("time")
+    unit = asked.word("every", UNITS)
+    fill = asked.word("fill", ("none", "null", "zero", "previous"), "none")
+    group = _group(asked)
+    results = [aggregate.name for aggregate in group.aggregates]
+    if time.name in (*(output.name for output in group.keys), *results):
+        raise AnalysisError(f"time is {time.name!r}, and so is another result. Give that another name with 'as'.")
+    moments = read_moments(table.read(time), time.name, time.at)
+    start_of = bucket_start(unit)
+    reducers = [_Reducer(aggregate, table) for aggregate in group.aggregates]
+    made: list[tuple[datetime, int, Row]] = []
+    for number, (labels, places) in enumerate(_groups(group, table)):
+        buckets: dict[datetime, list[int]] = {}
+        for place in places:
+            if (moment := moments[place]) is not None:
+                buckets.setdefault(start_of(moment), []).append(place)
+        for start, figures in _filled(buckets, reducers, unit, fill):
+            row = {time.name: bucket_text(start, unit), **labels, **dict(zip(results, figures, strict=True))}
+            made.append((start, number, row))
+            if len(made) > max(MAX_BUCKETS, len(table.rows)):
+                raise AnalysisError(
+                    f"every is {unit!r}, which makes more than {MAX_BUCKETS} rows. "
+                    "Use a longer one, or leave the gaps open with fill 'none'."
+                )
+    made.sort(key=lambda entry: entry[:2])
+    return {"every": unit, "rows": [row for _, _, row in made], "notes": _untimed(moments)}
+
+
+def rolling(asked: Asked, table: Table) -> dict[str, Any]:
+    """Every row, in the order of time if one is named, with aggregates of the rows up to it."""
+    group = _group(asked)
+    width = _width(asked)
+    least = asked.whole("min_count", width if isinstance(width, int) else 1, least=1, most=_WIDEST)
+    if isinstance(width, int) and asked.has("min_count") and least > width:
+        raise asked.fail("min_count", f"a whole number from 1 to {width}, the window")
+    for aggregate in group.aggregates:
+        if aggregate.name in _names(table):
+            raise AnalysisError(
+                f"{aggregate.at} makes {aggregate.name!r}, a field of the rows. Give another name with 'as'."
+            )
+    moments: list[datetime | None] = []
+    order: Sequence[int] = range(len(table.rows))
+    if asked.has("time"):
+        time = asked.field("time")
+        moments = read_moments(table.read(time), time.name, time.at)
+        timed = [(moment, place) for place, moment in enumerate(moments) if moment is not None]
+        order = [place for _, place in sorted(timed)]
+    elif not isinstance(width, int):
+        raise asked.fail("time", "the field whose moments the window is measured by")
+    rank = {place: number for number, place in enumerate(order)}
+    rows = [dict(table.rows[place]) for place in order]
+    groups = [
+        sorted((place for place in places if place in rank), key=rank.__getitem__)
+        for _, places in _groups(group, table)
+    ]
+    for aggregate in group.aggregates:
+        column = _column(aggregate, table)
+        window = open_window(aggregate.function, column, aggregate.percentile)
+        for places in groups:
+            values = _slide(window, places, column, _tail(places, width, moments), least)
+            for place, value in zip(places, values, strict=True):
+                rows[rank[place]][aggregate.name] = value
+    return {"rows": rows, "notes": _untimed(moments)}
+
+
+def _slide(
+    window: Window, places: Sequence[int], column: Sequence[Any], left_behind: Iterable[int], least: int
+) -> list[Any]:
+    """The aggregate of the window that ends at each place; `left_behind` says how many places it no longer covers.
+
+    The window is empty before and after, for the next group to use: opening one costs as much as the whole column.
+    """
+    values = []
+    inside = oldest = 0
+    for place, behind in zip(places, left_behind, strict=True):
+        if column[place] is not None:
+            window.enter(place)
+            inside += 1
+        for past in places[oldest:behind]:
+            if column[past] is not None:
+                window.leave(past)
+                inside -= 1
+        oldest = behind
+        values.append(window.value() if inside >= least else None)
+    for past in places[oldest:]:
+        if column[past] is not None:
+            window.leave(past)
+    return values
+
+
+def _tail(places: Sequence[int], width: int | timedelta, moments: Sequence[datetime | None]) -> Iterator[int]:
+    """For each place, how many of the first places lie outside the window that ends there."""
+    if isinstance(width, int):
+        yield from (max(0, number + 1 - width) for number in range(len(places)))
+        return
+    behind = 0
+    for place in places:
+        now = moments[place]
+        assert now is not None
+        while (then := moments[places[behind]]) is not None and now - then >= width:
+            behind += 1
+        yield behind
+
+
+def _width(asked: Asked) -> int | timedelta:
+    given = asked.value("window")
+    if isinstance(given, str):
+        return read_duration(given, asked.at("window"))
+    if not asked.has("window"):
+        raise asked.fail("window", "a number of rows, or a duration like '7 days'")
+    return asked.whole("window", 1, least=1, most=_WIDEST)
+
+
+def _filled(
+    buckets: dict[datetime, list[int]], reducers: Sequence["_Reducer"], unit: str, fill: str
+) -> Iterator[tuple[datetime, list[Any]]]:
+    """The aggregates of each bucket from the first to the last; what an empty one holds is for `fill` to say."""
+    figures: list[Any] = []
+    before: datetime | None = None
+    for start in sorted(buckets):
+        while fill != "none" and before is not None and (before := next_bucket(before, unit)) < start:
+            yield before, _gap(fill, reducers, figures)
+        figures = [reducer.value(buckets[start]) for reducer in reducers]
+        yield start, figures
+        before = start
+
+
+def _gap(fill: str, reducers: Sequence["_Reducer"], previous: list[Any]) -> list[Any]:
+    if fill == "previous":
+        return previous
+    return [0 if fill == "zero" else reducer.value(()) for reducer in reducers]
+
+
+class _Reducer:
+    """One aggregate, over any places of the rows."""
+
+    def __init__(self, aggregate: Aggregate, table: Table) -> None:
+        self._column = _column(aggregate, table)
+        self._reduce: Callable[[Sequence[int]], Any] = reducer(aggregate.function, self._column, aggregate.percentile)
+
+    def value(self, places: Sequence[int]) -> Any:
+        column = self._column
+        return self._reduce([place for place in places if column[place] is not None])
+
+
+def _column(aggregate: Aggregate, table: Table) -> list[Any]:
+    """The values that an aggregate is taken of; for a count of rows, something for each row."""
+    if aggregate.value is None:
+        return [True] * len(table.rows)
+    column = evaluate(aggregate.value, table, aggregate.at)
+    if aggregate.function not in _NUMBERS_ONLY:
+        return column
+    for row, value in enumerate(column):
+        if value is not None and type(value) not in NUMBERS:
+            raise AnalysisError(
+                f"{aggregate.at}: {shown(value)} ({kind_of(value)}) is not a number, which {aggregate.function!r} "
+                f"takes, in row {row}. Cast the field in a transform first."
+            )
+    return [value if value is not None and as_float(value) is not None else None for value in column]
+
+
+def _group(asked: Asked) -> Group:
+    if not asked.has("aggregations"):
+        raise asked.fail("aggregations", "what to compute, like {'average': 'mean(price)'}")
+    return parse_group(
+        asked.value("group_by"),
+        asked.value("aggregations"),
+        "aggregations",
+        keys_at=asked.at("group_by"),
+        aggregations_at=asked.at("aggregations"),
+    )
+
+
+def _groups(group: Group, table: Table) -> list[tuple[Row, Sequence[int]]]:
+    """The places of each group's rows, with what the group is called; one group of all rows without keys."""
+    if not group.keys:
+        return [({}, range(len(table.rows)))]
+    columns = [table.read(output.field) for output in group.keys]
+    found: dict[Any, list[int]] = {}
+    for place, key in enumerate(zip(*map(keys_of, columns), strict=True)):
+        found.setdefault(key, []).append(place)
+    names = [output.name for output in group.keys]
+    return [
+        (dict(zip(names, (column[places[0]] for column in columns), strict=True)), places) for places in found.values()
+    ]
+
+
+def _names(table: Table) -> frozenset[str]:
+    return frozenset().union(*table.rows)
+
+
+def _untimed(moments: Sequence[datetime | None]) -> list[str]:
+    absent = sum(1 for moment in moments if moment is None)
+    return [f"{absent} rows have no time and are left out."] if absent else []

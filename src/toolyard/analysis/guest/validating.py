@@ -1,0 +1,292 @@
+"""Validation: rules over fields and checks across fields, and a report of the rows that break them.
+
+A rule holds for a value that is there: a missing or null value breaks only `required` and `nullable`. Row numbers count
+from 0 in the order of the rows. A check holds where its expression is true, so that it decides itself about nulls.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+from .asking import Asked
+from .errors import AnalysisError, listed, nearest, shown
+from .evaluating import compiled
+from .expressions import parse_expression
+from .fields import Table, field_names
+from .functions import truth
+from .parameters import below
+from .plan import Field, Row
+from .rules import value_tests
+from .values import Unfit, keys_of
+
+__all__ = ("run_validation",)
+
+MAX_RULES = 200
+"""Most rules of one validation."""
+_ROW_NUMBERS = 20
+_MOST_SAMPLES = 50
+_SAMPLE_CHARACTERS = 200
+_FIELD_KEYS = (
+    "field",
+    "type",
+    "required",
+    "nullable",
+    "min",
+    "max",
+    "min_length",
+    "max_length",
+    "pattern",
+    "enum",
+    "unique",
+    "message",
+)
+_RULE_KEYS = (*_FIELD_KEYS, "fields", "check")
+_MISSING = object()
+
+
+@dataclass(slots=True)
+class _Violation:
+    """A rule, and the rows that break it so far."""
+
+    rule: str
+    of: str | None
+    expected: Any
+    message: str | None = None
+    count: int = 0
+    rows: list[int] = field(default_factory=list)
+    samples: list[dict[str, Any]] = field(default_factory=list)
+
+    def told(self) -> dict[str, Any]:
+        """The violation as the answer shows it."""
+        answer = {"rule": self.rule, "field": self.of, "expected": self.expected, "message": self.message}
+        found = {"count": self.count, "rows": self.rows, "samples": self.samples}
+        return {name: value for name, value in answer.items() if value is not None} | found
+
+
+def run_validation(parameters: dict[str, Any], rows: list[Row]) -> dict[str, Any]:
+    """How many rows follow the rules, and for each rule that is broken how often, in which rows first, and by what.
+
+    Raises:
+        AnalysisError: A rule cannot be read; the message names it by its path.
+    """
+    asked = Asked(parameters, ("rules", "samples"))
+    samples = asked.whole("samples", 5, least=0, most=_MOST_SAMPLES)
+    report = _Report(rows, samples)
+    for at, rule in _rules(asked):
+        if "check" in rule:
+            _check(report, Asked(rule, ("check", "message"), at))
+        elif "fields" in rule:
+            _check_together(report, Asked(rule, ("fields", "unique", "message"), at))
+        else:
+            _check_field(report, Asked(rule, _FIELD_KEYS, at))
+    return report.answer()
+
+
+class _Report:
+    """What the rules have found in the rows."""
+
+    def __init__(self, rows: list[Row], samples: int) -> None:
+        self.table = Table(rows)
+        self.notes: list[str] = []
+        self._samples = samples
+        self._invalid = bytearray(len(rows))
+        self._violations: list[_Violation] = []
+
+    def add(self, violation: _Violation, found: Iterable[tuple[int, dict[str, Any]]]) -> None:
+        """Counts the rows that break one rule; each comes with what to show of it."""
+        for row, sample in found:
+            violation.count += 1
+            self._invalid[row] = 1
+            if len(violation.rows) < _ROW_NUMBERS:
+                violation.rows.append(row)
+            if len(violation.samples) < self._samples:
+                violation.samples.append({"row": row, **_cut(sample)})
+        if violation.count:
+            self._violations.append(violation)
+
+    def answer(self) -> dict[str, Any]:
+        """The whole report."""
+        rows, invalid = len(self._invalid), sum(self._invalid)
+        answer: dict[str, Any] = {
+            "rows_in": rows,
+            "valid_rows": rows - invalid,
+            "invalid_rows": invalid,
+            "violations": [violation.told() for violation in self._violations],
+        }
+        if self.notes:
+            answer["notes"] = self.notes
+        return answer
+
+
+def _rules(asked: Asked) -> list[tuple[str, dict[str, Any]]]:
+    """Each rule with its path; rules given by the names of fields become rules with a field."""
+    given = asked.value("rules")
+    if not isinstance(given, list | dict):
+        raise asked.fail("rules", 'a list of rules like {"field": "amount", "type": "number", "min": 0}')
+    if not 0 < len(given) <= MAX_RULES:
+        raise AnalysisError(f"rules has {len(given)} rules. Give 1 to {MAX_RULES}.")
+    if isinstance(given, dict):
+        return [(below("rules", name), _named_rule(name, rule)) for name, rule in given.items()]
+    for place, rule in enumerate(given):
+        if not isinstance(rule, dict):
+            raise AnalysisError(
+                f'rules[{place}] is {shown(rule)}. Give an object like {{"field": "amount", "min": 0}}.'
+            )
+        # Before its form is known, so that the nearest of all words is named for a misspelt one.
+        Asked(rule, _RULE_KEYS, below("rules", place))
+    return [(below("rules", place), rule) for place, rule in enumerate(given)]
+
+
+def _named_rule(name: str, rule: Any) -> dict[str, Any]:
+    """The rule for a field by its name: an object, or the name of a type alone."""
+    if isinstance(rule, str):
+        return {"field": name, "type": rule}
+    Asked(rule, _FIELD_KEYS[1:], below("rules", name))
+    return {"field": name, **rule}
+
+
+def _check(report: _Report, asked: Asked) -> None:
+    """A check across fields: the rows for which it is not true."""
+    at = asked.at("check")
+    text = asked.value("check")
+    if not isinstance(text, str):
+        raise asked.fail("check", "an expression as text, like 'start <= end'")
+    expression = parse_expression(text, at)
+    rows = report.table.rows
+    outcomes = _outcomes(compiled(expression, report.table), rows)
+    if rows and all(isinstance(outcome, Unfit) for outcome in outcomes):
+        raise AnalysisError(f"{at}: {outcomes[0]}, in every row. Change the expression {shown(text)}.")
+    readers = {each.name: report.table.reader(each) for each in _fields_of(expression)}
+
+    def broken() -> Iterable[tuple[int, dict[str, Any]]]:
+        for row, outcome in enumerate(outcomes):
+            if outcome is not True:
+                values = {name: read([rows[row]])[0] for name, read in readers.items()}
+                yield row, {"values": values} | ({"problem": str(outcome)} if outcome is not False else {})
+
+    report.add(_Violation("check", None, text, _message(asked)), broken())
+
+
+def _fields_of(expression: Any) -> Iterable[Field]:
+    """The fields that an expression names."""
+    if isinstance(expression, Field):
+        yield expression
+    elif isinstance(expression, tuple):
+        for part in expression:
+            yield from _fields_of(part)
+    elif is_dataclass(expression):
+        for part in fields(expression):
+            yield from _fields_of(getattr(expression, part.name))
+
+
+def _outcomes(holds: Callable[[Sequence[Row]], list[Any]], rows: list[Row]) -> list[Any]:
+    """For each row whether the check holds, or why it cannot be judged."""
+    try:
+        return [truth(outcome) for outcome in holds(rows)]
+    except Unfit:
+        return [_outcome(holds, row) for row in rows]
+
+
+def _outcome(holds: Callable[[Sequence[Row]], list[Any]], row: Row) -> Any:
+    try:
+        return truth(holds([row])[0])
+    except Unfit as problem:
+        return problem
+
+
+def _check_together(report: _Report, asked: Asked) -> None:
+    """Several fields of which no combination may appear twice."""
+    fields = asked.fields(single=None, most=20)
+    if not fields or not asked.flag("unique", default=False):
+        raise AnalysisError(
+            f'{asked.at("fields")} is for rules over combinations. Give {{"fields": […], "unique": true}}.'
+        )
+    columns = [_column(report, each) for each in fields]
+    together = [None if _MISSING in values or None in values else list(values) for values in zip(*columns, strict=True)]
+    name = ", ".join(each.name for each in fields)
+    report.add(_Violation("unique", name, None, _message(asked)), _repeated(together))
+
+
+def _check_field(report: _Report, asked: Asked) -> None:
+    """All rules for one field."""
+    name = asked.field("field")
+    tests = value_tests(asked)
+    required = asked.flag("required", default=False)
+    nullable = asked.flag("nullable", default=True)
+    unique = asked.flag("unique", default=False)
+    message = _message(asked)
+    if not tests and not required and not unique and nullable:
+        raise AnalysisError(f"{asked.at('field')} has no rule. Add one of: {', '.join(_FIELD_KEYS[1:-1])}.")
+    column = _column(report, name)
+    if required:
+        # What must be there must not be null either, unless `nullable` says what is to become of nulls.
+        absent = (_MISSING,) if asked.has("nullable") else (_MISSING, None)
+        missing = ((row, {"value": None}) for row, value in enumerate(column) if any(value is each for each in absent))
+        report.add(_Violation("required", name.name, True, message), missing)
+    if not nullable:
+        nulls = ((row, {"value": None}) for row, value in enumerate(column) if value is None)
+        report.add(_Violation("nullable", name.name, False, message), nulls)
+    present = [(row, value) for row, value in enumerate(column) if value is not None and value is not _MISSING]
+    for rule, expected, holds in tests:
+        broken = ((row, {"value": value}) for row, value in present if not holds(value))
+        report.add(_Violation(rule, name.name, expected, message), broken)
+    if unique:
+        whole = [None if value is _MISSING else value for value in column]
+        report.add(_Violation("unique", name.name, None, message), _repeated(whole))
+
+
+def _repeated(column: list[Any]) -> Iterable[tuple[int, dict[str, Any]]]:
+    """The rows whose value an earlier row has; nulls repeat nothing."""
+    first: dict[Any, int] = {}
+    for row, key in enumerate(keys_of(column)):
+        if column[row] is None:
+            continue
+        before = first.setdefault(key, row)
+        if before != row:
+            yield row, {"value": column[row], "first_row": before}
+
+
+def _column(report: _Report, name: Field) -> list[Any]:
+    """The values of a field, `_MISSING` where a row has none. That no row has it is said, and may be what is wrong."""
+    rows, path = report.table.rows, name.path
+    if any(name.name in row for row in rows):
+        return [row.get(name.name, _MISSING) for row in rows]
+    column = [_reach(row, path) for row in rows]
+    if rows and all(value is _MISSING for value in column):
+        names = field_names(rows)
+        report.notes.append(
+            f"No row has the field {name.name!r} ({name.at}).{nearest(name.name, names)} Fields: {listed(names)}."
+        )
+    return column
+
+
+def _reach(value: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        if type(value) is not dict or name not in value:
+            return _MISSING
+        value = value[name]
+    return value
+
+
+def _message(asked: Asked) -> str | None:
+    message = asked.value("message")
+    if message is not None and not isinstance(message, str):
+        raise asked.fail("message", "a text")
+    return None if message is None else message[:_SAMPLE_CHARACTERS]
+
+
+def _cut(sample: dict[str, Any]) -> dict[str, Any]:
+    """A sample with its long values cut; the values of several fields are one level deeper."""
+    return {
+        name: {field: _short(each) for field, each in value.items()} if name == "values" else _short(value)
+        for name, value in sample.items()
+    }
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > _SAMPLE_CHARACTERS:
+        return f"{value[: _SAMPLE_CHARACTERS - 1]}…"
+    # JSON has no NaN and no infinity.
+    is_broken = isinstance(value, float) and not math.isfinite(value)
+    return shown(value) if is_broken or isinstance(value, list | dict) else value

@@ -1,0 +1,185 @@
+"""How values compare, sort, count as the same and turn into text or another type: the rules that `plan` states."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from datetime import date, datetime
+from typing import Any, TypeVar
+
+from .errors import AnalysisError, kind_of, shown
+from .plan import MAX_TEXT, CastType
+
+__all__ = (
+    "NUMBERS",
+    "Unfit",
+    "cast_to",
+    "json_text",
+    "keys_of",
+    "order_keys",
+    "same",
+    "sorted_by",
+    "text_of",
+    "to_date",
+    "to_datetime",
+)
+
+NUMBERS = frozenset((int, float))
+"""The types of a number; a boolean's is neither."""
+
+Item = TypeVar("Item")
+
+_PLAIN = frozenset((int, float, str, type(None)))
+_WHOLE = re.compile(r"[ \t\r\n]*[+-]?[0-9]{1,4000}[ \t\r\n]*")
+_DECIMAL = re.compile(r"[ \t\r\n]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,6})?[ \t\r\n]*")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ].*)?", re.DOTALL)
+_TRUE, _FALSE = frozenset(("true", "yes", "1")), frozenset(("false", "no", "0"))
+_INFINITY = float("inf")
+
+
+class Unfit(AnalysisError):
+    """A value is not of the kind that is needed; whoever knows the row and the parameter makes a sentence of it."""
+
+
+def same(left: Any, right: Any) -> bool:
+    """`==`: same kind and same value."""
+    if type(left) in _PLAIN and type(right) in _PLAIN:
+        return bool(left == right)
+    return bool(_key(left) == _key(right))
+
+
+def keys_of(column: Sequence[Any]) -> Sequence[Any]:
+    """Something hashable for each value, equal for those that count as the same."""
+    return column if _PLAIN.issuperset(map(type, column)) else [_key(value) for value in column]
+
+
+def order_keys(column: Sequence[Any]) -> Sequence[Any]:
+    """Something that sorts as the values do; none of them may be null."""
+    kinds = set(map(type, column))
+    if kinds <= NUMBERS or kinds == {str}:
+        return column
+    return [_order(value) for value in column]
+
+
+def sorted_by(items: Sequence[Item], column: Sequence[Any], *, descending: bool) -> list[Item]:
+    """The items in the order of their values in `column`, equals as they stood, nulls last."""
+    present = [place for place, value in enumerate(column) if value is not None]
+    keys = order_keys([column[place] for place in present])
+    order = sorted(range(len(present)), key=keys.__getitem__, reverse=descending)
+    absent = (place for place, value in enumerate(column) if value is None)
+    return [items[present[place]] for place in order] + [items[place] for place in absent]
+
+
+def text_of(value: Any) -> str:
+    """The text of a value that is not null."""
+    if type(value) is str:
+        return value
+    if type(value) is bool:
+        return "true" if value else "false"
+    return repr(value) if type(value) in NUMBERS else json_text(value, sort_keys=False)
+
+
+def json_text(value: Any, *, sort_keys: bool = True) -> str:
+    """A list or an object as compact JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=sort_keys)
+
+
+def cast_to(kind: CastType) -> Callable[[Any], Any]:
+    """The function that turns a value into `kind`: null stays null, what has no such form raises `Unfit`."""
+    return _CASTS[kind]
+
+
+def to_date(value: Any) -> date:
+    """The day of ISO text, with or without a time."""
+    if type(value) is str and _DATE.fullmatch(value):
+        try:
+            return date.fromisoformat(value[:10])
+        except ValueError:
+            pass  # the 31st of a short month: told below
+    raise _unfit(value, "a date like '2025-03-31'")
+
+
+def to_datetime(value: Any) -> datetime:
+    """The moment of ISO text; midnight for a date alone."""
+    if type(value) is str and _DATE.fullmatch(value):
+        try:
+            return datetime.fromisoformat(value)
+        except ValueError:
+            pass  # told below
+    raise _unfit(value, "a time like '2025-03-31T14:00:00'")
+
+
+def _key(value: Any) -> Any:
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    # In a tuple, because `True == 1` holds in Python.
+    return (value,) if kind is bool else ("json", json_text(value))
+
+
+def _order(value: Any) -> tuple[int, Any]:
+    kind = type(value)
+    if kind in NUMBERS:
+        return 1, value
+    if kind is str:
+        return 2, value
+    return (0, value) if kind is bool else (3, json_text(value))
+
+
+def _to_int(value: Any) -> int | None:
+    if value is None or type(value) is int:
+        return value
+    if type(value) in (bool, float) or (type(value) is str and _WHOLE.fullmatch(value)):
+        return int(value)
+    raise _unfit(value, "a whole number")
+
+
+def _to_float(value: Any) -> float | None:
+    if value is None:
+        return None
+    if type(value) in (bool, int, float) or (type(value) is str and _DECIMAL.fullmatch(value)):
+        try:
+            result = float(value)
+        except OverflowError:
+            return None
+        return result if -_INFINITY < result < _INFINITY else None
+    raise _unfit(value, "a number")
+
+
+def _to_text(value: Any) -> str | None:
+    if value is None:
+        return None
+    text = text_of(value)
+    if len(text) > MAX_TEXT:
+        raise Unfit(f"a text of {len(text)} characters is over the limit of {MAX_TEXT}")
+    return text
+
+
+def _to_bool(value: Any) -> bool | None:
+    if value is None or type(value) is bool:
+        return value
+    word = text_of(value).strip().lower() if type(value) in (str, int) else ""
+    if word in _TRUE or word in _FALSE:
+        return word in _TRUE
+    raise _unfit(value, "a boolean")
+
+
+def _to_date(value: Any) -> str | None:
+    return None if value is None else to_date(value).isoformat()
+
+
+def _to_datetime(value: Any) -> str | None:
+    return None if value is None else to_datetime(value).isoformat()
+
+
+def _unfit(value: Any, wanted: str) -> Unfit:
+    return Unfit(f"{shown(value)} ({kind_of(value)}) is not {wanted}")
+
+
+_CASTS: dict[CastType, Callable[[Any], Any]] = {
+    "int": _to_int,
+    "float": _to_float,
+    "str": _to_text,
+    "bool": _to_bool,
+    "date": _to_date,
+    "datetime": _to_datetime,
+}

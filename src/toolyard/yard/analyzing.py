@@ -1,0 +1,92 @@
+"""Analysis without code: a request becomes a run of our own program in the sandbox, with the request as its data.
+
+Nothing of the request is ever text of the program. The engine is `toolyard.analysis.guest`, which the sandbox knows as
+`toolyard_analysis`.
+"""
+
+import difflib
+from typing import Any
+
+import msgspec
+
+from toolyard.errors import InvalidRequest
+from toolyard.values import Failure, Outcome
+from toolyard.yard.executions import ExecuteRequest
+
+__all__ = ("AnalyzeRequest", "analysis_run", "told", "written")
+
+_TYPES = ("filter", "aggregate", "transform", "validate", "statistics")
+_ROWS = 100
+_BYTES_PER_TOKEN = 2.5
+"""Of rows as JSON, at least: what is longer would not fit the budget of the answer."""
+
+_CODE = """\
+from toolyard_analysis import run
+result = run(request, call_tool)
+"""
+
+
+class AnalyzeRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody wants to know of some rows."""
+
+    analysis_type: str
+    """`filter`, `aggregate`, `transform`, `validate` or `statistics`."""
+    data: Any = None
+    """The rows themselves."""
+    source: dict[str, Any] | None = None
+    """In their place: `{"workspace": path}`, or `{"tool": name, "arguments": {…}}`."""
+    parameters: dict[str, Any] = {}
+    session: str | None = None
+    timeout_seconds: float | None = None
+
+
+def analysis_run(request: AnalyzeRequest, *, result_tokens: int) -> ExecuteRequest:
+    """The run that carries it out. Raises `InvalidRequest` for what can be told without looking at the rows."""
+    if request.analysis_type not in _TYPES:
+        near = difflib.get_close_matches(request.analysis_type, _TYPES, n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else f"Use {', '.join(_TYPES)}."
+        raise InvalidRequest(f"analysis_type is {request.analysis_type[:100]!r}. {hint}")
+    if (request.data is None) == (request.source is None):
+        both = "both" if request.source is not None else "neither"
+        raise InvalidRequest(
+            f"Of data and source there is {both}. Give the rows in data, or source = "
+            '{"workspace": path} or {"tool": name, "arguments": {…}}.'
+        )
+    asked: dict[str, Any] = {
+        "analysis_type": request.analysis_type,
+        "parameters": request.parameters,
+        "limits": {"rows": _ROWS, "bytes": int(result_tokens * _BYTES_PER_TOKEN)},
+    }
+    if request.source is not None:
+        asked["source"] = request.source
+    else:
+        asked["data"] = request.data
+    return ExecuteRequest(
+        code=_CODE,
+        context={"request": asked},
+        session=request.session,
+        timeout_seconds=request.timeout_seconds,
+        form="analysis",
+    )
+
+
+def written(request: ExecuteRequest) -> str:
+    """What the agent wrote to have this run: its code, or its request for an analysis."""
+    if request.form == "code":
+        return request.code
+    return msgspec.json.encode(request.context).decode()
+
+
+def told(outcome: Outcome) -> Outcome:
+    """The outcome of an analysis without what is only of use to who wrote code."""
+    failure = outcome.failure
+    if failure is None:
+        return outcome
+    bare = Failure(kind=failure.kind, type=failure.type, message=failure.message, hint=_hint(failure))
+    return msgspec.structs.replace(outcome, failure=bare)
+
+
+def _hint(failure: Failure) -> str | None:
+    """Hints are about code, but for those of limits."""
+    limits = ("wall_time", "cpu_time", "memory", "workspace")
+    return "Filter earlier, or work on fewer rows or columns." if failure.kind in limits else None

@@ -1,0 +1,211 @@
+"""What happens right now, for who watches: runs as they begin, call, print, wait for people and end.
+
+Everything here is concealed before it comes in. The last events are kept, so that a watcher who lost its connection
+goes on where it was; a watcher that is too slow misses some and is told so. Nobody who runs code waits for a watcher.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, Literal
+
+import msgspec
+
+__all__ = ("Live", "LiveEvent", "LiveKind", "LiveRun", "Watched")
+
+LiveKind = Literal["started", "output", "call", "called", "asked", "answered", "ended", "lagged"]
+
+_EVENTS_KEPT = 2_000
+_QUEUED = 500
+_TEXT_CHARACTERS = 4_096
+"""Of one event. Longer output is several."""
+_ENDED = "ended"
+
+
+class LiveEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happened."""
+
+    number: int
+    """Grows by one with every event of this gateway."""
+    at: float
+    kind: LiveKind
+    execution_id: str = ""
+    principal: str = ""
+    body: dict[str, Any] = {}
+
+
+class LiveRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that is not over."""
+
+    execution_id: str
+    principal: str
+    form: str
+    session: str
+    started_at: float
+    background: bool
+    calls: int
+    output_characters: int
+    asks: int
+    """How many of its calls wait for a person."""
+
+
+class Watched:
+    """One run as the watchers see it. Made by `Live.begin`, ended by `end`."""
+
+    def __init__(self, live: "Live", run: LiveRun, on_watcher: Callable[[], None]) -> None:
+        self._live = live
+        self._run = run
+        self.on_watcher = on_watcher
+        """Called when somebody begins to watch: output that was kept back can go out then."""
+        self.calls = 0
+        self.output_characters = 0
+        self.asks = 0
+
+    @property
+    def run(self) -> LiveRun:
+        """How it stands."""
+        return msgspec.structs.replace(
+            self._run, calls=self.calls, output_characters=self.output_characters, asks=self.asks
+        )
+
+    def output(self, text: str) -> None:
+        """It printed something, which is concealed."""
+        self.output_characters += len(text)
+        for start in range(0, len(text), _TEXT_CHARACTERS):
+            self.tell("output", {"text": text[start : start + _TEXT_CHARACTERS]})
+
+    def tell(self, kind: LiveKind, body: dict[str, Any]) -> None:
+        """Something happened in it."""
+        self._live.tell(kind, self._run.execution_id, self._run.principal, body)
+
+    def end(self, body: dict[str, Any]) -> None:
+        """It is over."""
+        self._live.forget(self._run.execution_id)
+        self.tell("ended", body)
+
+
+class Live:
+    """The events of one gateway, for the event loop it runs on."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._events: deque[LiveEvent] = deque(maxlen=_EVENTS_KEPT)
+        self._runs: dict[str, Watched] = {}
+        self._watchers: set[_Watcher] = set()
+
+    def begin(
+        self, run: LiveRun, *, code_characters: int = 0, on_watcher: Callable[[], None] = lambda: None
+    ) -> Watched:
+        """A run begins."""
+        watched = self._runs[run.execution_id] = Watched(self, run, on_watcher)
+        body = {
+            "form": run.form,
+            "session": run.session,
+            "background": run.background,
+            "code_characters": code_characters,
+        }
+        watched.tell("started", body)
+        return watched
+
+    def find(self, execution_id: str) -> Watched | None:
+        """A run that is not over."""
+        return self._runs.get(execution_id)
+
+    def is_watched(self, execution_id: str, principal: str) -> bool:
+        """Whether anybody would see what this run prints."""
+        return any(watcher.wants(execution_id, principal) for watcher in self._watchers)
+
+    def running(self, *, principal: str | None = None) -> list[LiveRun]:
+        """The runs that are not over, the oldest first."""
+        runs = [watched.run for watched in self._runs.values()]
+        return [run for run in runs if principal is None or run.principal == principal]
+
+    def tell(self, kind: LiveKind, execution_id: str, principal: str, body: dict[str, Any]) -> None:
+        """Something happened."""
+        self._number += 1
+        event = LiveEvent(
+            number=self._number, at=time.time(), kind=kind, execution_id=execution_id, principal=principal, body=body
+        )
+        self._events.append(event)
+        for watcher in self._watchers:
+            watcher.offer(event)
+
+    def forget(self, execution_id: str) -> None:
+        """It is over."""
+        self._runs.pop(execution_id, None)
+
+    @contextlib.asynccontextmanager
+    async def follow(
+        self, *, execution_id: str | None = None, principal: str | None = None, after: int | None = None
+    ) -> AsyncIterator[AsyncIterator[LiveEvent]]:
+        """Events from now on, or those after number `after` that are still kept: of all, of a run or of a principal.
+
+        Those of one run end with its end. Without `after`, a run that is under way is told from its beginning, as far
+        as that is kept.
+        """
+        watcher = _Watcher(execution_id, principal)
+        with self._watching(watcher, after if execution_id is None else after or 0):
+            yield watcher.events()
+
+    @contextlib.contextmanager
+    def _watching(self, watcher: "_Watcher", after: int | None) -> Iterator[None]:
+        if after is not None:
+            oldest = self._events[0].number if self._events else self._number + 1
+            if 0 < after < oldest - 1:
+                watcher.lag()
+            for event in self._events:
+                if event.number > after:
+                    watcher.offer(event)
+        self._watchers.add(watcher)
+        for watched in list(self._runs.values()):
+            if watcher.wants(watched.run.execution_id, watched.run.principal):
+                watched.on_watcher()
+        try:
+            yield
+        finally:
+            self._watchers.discard(watcher)
+
+
+class _Watcher:
+    """One who watches, with a bounded queue."""
+
+    def __init__(self, execution_id: str | None, principal: str | None) -> None:
+        self._execution_id = execution_id
+        self._principal = principal
+        self._queue: deque[LiveEvent] = deque()
+        self._is_lagging = False
+        self._more = asyncio.Event()
+
+    def wants(self, execution_id: str, principal: str) -> bool:
+        """Whether it sees such a run."""
+        return self._execution_id in (None, execution_id) and self._principal in (None, principal)
+
+    def offer(self, event: LiveEvent) -> None:
+        """Take an event, if it is of what is watched and there is room. The end of the one watched run always has."""
+        if not self.wants(event.execution_id, event.principal):
+            return
+        if len(self._queue) >= _QUEUED and not (self._execution_id is not None and event.kind == _ENDED):
+            self.lag()
+            return
+        if self._is_lagging:
+            self._is_lagging = False
+            self._queue.append(LiveEvent(number=event.number - 1, at=event.at, kind="lagged"))
+        self._queue.append(event)
+        self._more.set()
+
+    def lag(self) -> None:
+        """Something is missing before the next event."""
+        self._is_lagging = True
+
+    async def events(self) -> AsyncIterator[LiveEvent]:
+        """The events as they come."""
+        while True:
+            await self._more.wait()
+            self._more.clear()
+            while self._queue:
+                event = self._queue.popleft()
+                yield event
+                if self._execution_id is not None and event.kind == _ENDED:
+                    return
