@@ -13,8 +13,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
 from opentelemetry import trace
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from tests import warm
 
 from toolyard.config import Config
 from toolyard.config.settings import OtelConfig, StoreConfig
@@ -191,6 +194,33 @@ async def test_an_endpoint_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match=r"otel\.endpoint is 'localhost:4318'. Give the URL of a collector"):
         async with opened(tmp_path, "localhost:4318"):
             pass
+
+
+async def test_a_served_gateway_links_client_run_and_call_in_one_trace(tmp_path: Path, collector: Collector) -> None:
+    """The client's trace goes on through the SDK's span for the request, our run and its call."""
+    config = tmp_path / "toolyard.toml"
+    config.write_text(
+        f"[upstreams.expenses]\ncommand = {sys.executable!r}\nargs = ['-m', 'toolyard.examples.expenses']\n"
+        f"[store]\npath = {str(tmp_path / 'toolyard.db')!r}\n[otel]\nendpoint = {collector.url!r}\n"
+        "[sandbox]\nallow_weaker = true\ndata_packages = false\n",
+        encoding="utf-8",
+    )
+    command, *rest = warm.python("-m", "toolyard", "serve", str(config))
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    async with Client(StdioServerParameters(command=command, args=rest), cache=None) as client:
+        code = "from servers.expenses import list_employees\nlen(list_employees())"
+        result = await client.call_tool("execute_code", {"code": code}, meta={"traceparent": parent})
+        assert not result.is_error, result
+
+    ours = collector.find("execute_tool execute_code")
+    (call,) = [span for _, span in collector.spans if span.name.startswith("tools/call mcp__expenses__")]
+    (request,) = [
+        span for scope, span in collector.spans if scope != "toolyard" and span.span_id == ours.parent_span_id
+    ]
+    assert request.name == "tools/call execute_code"
+    assert request.parent_span_id.hex() == "b7ad6b7169203331"
+    assert {span.trace_id.hex() for span in (request, ours, call)} == {"0af7651916cd43dd8448eb211c80319c"}
+    assert call.parent_span_id == ours.span_id
 
 
 def test_without_the_extra_the_message_says_what_to_install() -> None:

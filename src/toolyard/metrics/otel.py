@@ -94,6 +94,9 @@ class SpanHandle:
 class NoTracing:
     """Nobody asked for traces."""
 
+    def make_global(self) -> None:
+        """Have the spans of all libraries of this process sent. For a process that is nothing but a gateway."""
+
     def begin_run(self, form: str, **said: Any) -> SpanHandle | None:
         """A run begins."""
         return None
@@ -109,6 +112,10 @@ class Tracing(NoTracing):
     def __init__(self, provider: Any) -> None:
         self.provider = provider
         self._tracer: Tracer = provider.get_tracer(_SCOPE)
+
+    def make_global(self) -> None:
+        """Have the spans of all libraries of this process sent. For a process that is nothing but a gateway."""
+        trace.set_tracer_provider(self.provider)
 
     def begin_run(self, form: str, **said: Any) -> SpanHandle | None:
         """A run begins, and is the parent of all that is traced until it ends."""

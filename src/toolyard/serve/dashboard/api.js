@@ -1,0 +1,83 @@
+// Talks to /api/v1 of the gateway that this page came from, and to nothing else.
+
+const ROOT = new URL("../api/v1/", import.meta.url);
+const ANSWER_SECONDS = 30;
+
+/** What the gateway answered when it did not answer what was asked. `status` is 0 if it did not answer at all. */
+export class Refusal extends Error {
+  constructor(status, code, message, { requestId = "", retrySeconds = null } = {}) {
+    super(message);
+    this.status = status;
+    this.code = code;
+    this.requestId = requestId;
+    this.retrySeconds = retrySeconds;
+  }
+}
+
+/** The address of an endpoint; values in `query` that are null are left out. */
+export function address(path, query = {}) {
+  const url = new URL(path, ROOT);
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== null && value !== undefined && value !== "") url.searchParams.set(name, value);
+  }
+  return url;
+}
+
+/** One segment of a path, from data. */
+export function segment(text) {
+  return encodeURIComponent(text);
+}
+
+/** GET; the JSON of the answer. Throws `Refusal`. */
+export function get(path, query) {
+  return request("GET", address(path, query));
+}
+
+/** POST or another method with a JSON body. Throws `Refusal`. */
+export function send(method, path, body) {
+  return request(method, address(path), body ?? {});
+}
+
+/** Whether code can be run: `{ready, reason}`. Throws `Refusal`. */
+export async function readiness() {
+  const answer = await reach(new URL("../../readyz", ROOT), {});
+  return answer.json();
+}
+
+async function request(method, url, body) {
+  const options = { method };
+  if (body !== undefined) {
+    options.headers = { "Content-Type": "application/json" };
+    options.body = JSON.stringify(body);
+  }
+  const answer = await reach(url, options);
+  const text = await answer.text();
+  let value = null;
+  try {
+    value = text === "" ? null : JSON.parse(text);
+  } catch {
+    throw new Refusal(answer.status, "internal", "The gateway's answer is no JSON. Is there a proxy in between?");
+  }
+  if (answer.ok) return value;
+  const error = value?.error ?? {};
+  const message = typeof error === "string" ? error : (error.message ?? `The gateway answered ${answer.status}.`);
+  const retry = Number.parseFloat(answer.headers.get("Retry-After") ?? "");
+  throw new Refusal(answer.status, error.code ?? "", message, {
+    requestId: error.request_id ?? "",
+    retrySeconds: Number.isFinite(retry) ? retry : null,
+  });
+}
+
+async function reach(url, options) {
+  try {
+    return await fetch(url, {
+      ...options,
+      cache: "no-store",
+      redirect: "error",
+      credentials: "same-origin",
+      signal: AbortSignal.timeout(ANSWER_SECONDS * 1000),
+    });
+  } catch {
+    throw new Refusal(0, "unreachable", "The gateway does not answer.");
+  }
+}

@@ -1,0 +1,113 @@
+// What ran: a table of runs, the newest first.
+
+import { el } from "./dom.js";
+import { count, seconds } from "./format.js";
+import { liveRuns } from "./liveview.js";
+import { empty, from, panel, status, table, time } from "./parts.js";
+import { sources } from "./sources.js";
+
+const STATUSES = ["running", "ok", "failed", "timeout", "limit", "broken", "cancelled", "lost"];
+const COLUMNS = [
+  { label: "Started" },
+  { label: "Status" },
+  { label: "Run" },
+  { label: "What", wide: true },
+  { label: "Principal" },
+  { label: "Calls", right: true },
+  { label: "Took", right: true },
+];
+
+/** The whole page. */
+export function runs(state, act) {
+  return [
+    el("h1", {}, "Runs"),
+    liveRuns(state, act),
+    panel(
+      "History",
+      { id: "history", actions: filters(state, act) },
+      from(sources.runs, (value) => history(value, state, act), { hurry: () => act.hurry("runs") }),
+    ),
+  ];
+}
+
+function filters(state, act) {
+  return el(
+    "form",
+    { class: "filters", onsubmit: (event) => (event.preventDefault(), act.filter(event.currentTarget)) },
+    el(
+      "label",
+      {},
+      "Status ",
+      el(
+        "select",
+        { name: "status", onchange: (event) => act.filter(event.currentTarget.form) },
+        el("option", { value: "" }, "all"),
+        STATUSES.map((each) => el("option", { value: each, selected: state.filter.status === each }, each)),
+      ),
+    ),
+    el(
+      "label",
+      {},
+      "Principal ",
+      el("input", {
+        name: "principal",
+        type: "text",
+        autocomplete: "off",
+        spellcheck: "false",
+        value: state.filter.principal ?? "",
+        onchange: (event) => act.filter(event.currentTarget.form),
+      }),
+    ),
+  );
+}
+
+function history({ executions, next_cursor: cursor }, state, act) {
+  if (executions.length === 0) return empty("No run is here.", "Runs of all agents are kept in the journal.");
+  const rows = executions.map((run) => ({ key: run.execution_id, cells: cells(run, state) }));
+  return [
+    table("Runs, the newest first", COLUMNS, rows),
+    cursor === null || cursor === undefined
+      ? null
+      : el(
+          "p",
+          { class: "older" },
+          el(
+            "button",
+            { type: "button", disabled: state.busy.has("older runs"), onclick: () => act.older("runs") },
+            "Older runs",
+          ),
+        ),
+  ];
+}
+
+function cells(run, state) {
+  const took = run.seconds ?? state.now - run.started_at;
+  return [
+    time(run.started_at),
+    status(run.status),
+    el("a", { href: `#/runs/${encodeURIComponent(run.execution_id)}`, class: "code" }, run.execution_id),
+    summary(run),
+    [el("span", {}, run.principal), run.session ? el("span", { class: "dim" }, ` · ${run.session}`) : null],
+    count(run.calls),
+    seconds(took),
+  ];
+}
+
+function summary(run) {
+  if (run.failure !== null)
+    return el(
+      "span",
+      { class: "error clip", title: run.failure.message },
+      el("b", {}, run.failure.type),
+      " ",
+      run.failure.message,
+    );
+  const waits = run.waiting > 0 ? el("span", { class: "chip is-warn" }, `${count(run.waiting)} waiting`) : null;
+  return el(
+    "span",
+    { class: "dim" },
+    run.form === "code" ? `code, ${count(run.code_characters)} characters` : run.form,
+    run.background ? " · in the background" : "",
+    waits,
+  );
+}
