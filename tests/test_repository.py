@@ -19,7 +19,7 @@ import toolyard.cli
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "toolyard"
 GUEST = SOURCE / "sandbox" / "guest"
-LOCKS = ("requirements/dev.txt", "requirements/peers.txt", "requirements/runtime.txt")
+LOCKS = ("requirements/dev.txt", "requirements/outside.txt", "requirements/peers.txt", "requirements/runtime.txt")
 EXTRAS = ("toolyard.discovery.minilm",)  # needs packages that only an extra brings
 MODULES = sorted(
     module.name

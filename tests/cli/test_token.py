@@ -45,7 +45,7 @@ def test_a_plain_client_has_no_scope_and_every_token_is_new(toolyard: Command) -
     assert [len(each["token"]) for each in made] == [52, 52]
 
 
-@pytest.mark.parametrize("name", ["a:b", "", "local", "a b"])
+@pytest.mark.parametrize("name", ["a:b", "", "local", "operator", "a b"])
 def test_a_name_that_no_principal_can_have_is_refused(toolyard: Command, name: str) -> None:
     """Before anything is made."""
     done = toolyard("token", name)
@@ -53,5 +53,6 @@ def test_a_name_that_no_principal_can_have_is_refused(toolyard: Command, name: s
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         f"error: http.tokens or http.principals names the principal {name!r}. Use 1 to 40 letters, digits and . _ @ - "
-        "beginning with a letter or digit, and not 'local', which is who needs no token.\n"
+        "beginning with a letter or digit, and not 'local' or 'operator': those are who needs no token, and who has "
+        "the key that the gateway prints.\n"
     )

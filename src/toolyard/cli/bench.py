@@ -48,6 +48,26 @@ def audit(rounds: int, as_json: bool) -> None:
 
 
 @bench.command()
+@click.option("--rounds", default=10, show_default=True, type=click.IntRange(1, 1_000), help="Samples of each kind.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def analysis(rounds: int, as_json: bool) -> None:
+    """The cost of analyses beside the same job in pure Python and in pandas, and the tokens they save."""
+    from toolyard.cli.bench_analysis import measure  # noqa: PLC0415 - keeps `bench --help` light
+
+    _show(run_to_end(measure(rounds)), as_json=as_json)
+
+
+@bench.command()
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1, 1_000), help="Samples of each kind.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def http(rounds: int, as_json: bool) -> None:
+    """The HTTP API beside a bare endpoint, and runs with the journal beside runs without it."""
+    from toolyard.cli.bench_http import measure  # noqa: PLC0415 - keeps `bench --help` light
+
+    _show(run_to_end(measure(rounds)), as_json=as_json)
+
+
+@bench.command()
 @click.option(
     "--tools",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),

@@ -122,9 +122,21 @@ for row in rows:
 result = [(row["first_name"], row["email"], row["spent"]) for row in rows[:2]]
 """
 
+_TOTALS = {
+    "analysis_type": "aggregate",
+    "source": {"tool": "mcp__expenses__list_expenses", "arguments": {}},
+    "parameters": {
+        "group_by": ["category"],
+        "aggregations": [{"function": "sum", "field": "amount", "as": "total"}, {"function": "count", "as": "bills"}],
+        "sort": [{"field": "total", "descending": True}],
+        "limit": 3,
+    },
+}
+
 _SCRIPT = (
     _Step("search for tools", "search_tools", {"query": "list expenses"}),
     _Step("read every row, return what matters", "execute_code", {"code": _AUDIT}),
+    _Step("ask about rows without code", "execute_analysis", _TOTALS),
     _Step("one run, two servers, calls side by side", "execute_code", {"code": _TRIP}),
     _Step("careless: return every row", "execute_code", {"code": _CARELESS, "session": _SESSION}),
     _Step("a mistake", "execute_code", {"code": _MISTAKE, "session": _SESSION}, fails=True),
@@ -147,8 +159,8 @@ def demo() -> int:
     """Show the gateway at work.
 
     A scripted agent searches, runs code over five MCP servers and makes mistakes; every token is counted beside what
-    plain MCP would have cost. What works is kept as a skill, which survives a change of its tool. Then code attacks the
-    sandbox. Exit code 1: an attack got through.
+    plain MCP would have cost, and the gateway says what it has counted itself. What works is kept as a skill, which
+    survives a change of its tool. Then code attacks the sandbox. Exit code 1: an attack got through.
     """
     return run_to_end(_show_all())
 
@@ -183,14 +195,36 @@ async def _show_agent() -> list[_Paid]:
             )
         )
         seen: dict[str, int] = {}
-        return [first, *[await _show_step(agent, servers, step, seen) for step in _SCRIPT]]
+        paid = [first, *[await _show_step(agent, servers, step, seen) for step in _SCRIPT]]
+        await _show_report(yard)
+        return paid
+
+
+async def _show_report(yard: Yard) -> None:
+    """What the gateway itself has counted meanwhile, which `toolyard metrics` and the dashboard show."""
+    await yard.observer.accounting.settled()
+    report = await yard.report()
+    execution, discovery, hidden = report.execution, report.discovery, report.security.hidden_total
+    screen.print()
+    screen.rule(plain("What the gateway says of itself: toolyard metrics"), align="left", style="dim")
+    table = columns("", "")
+    table.add_row("runs", f"{execution.count}, {execution.ok} of them well; errors: {_spell(execution.errors)}")
+    table.add_row("searches", f"{discovery.queries}, {discovery.hits} of which led to a call")
+    table.add_row("calls of tools", ", ".join(f"{name} {each.calls}" for name, each in report.upstreams.items()))
+    table.add_row("private values hidden", f"{hidden:,}")
+    table.add_row("kept out of the context", f"{report.tokens.saved:,} tokens, {report.tokens.saved_share or 0:.1%}")
+    screen.print(table)
+    screen.print(plain("It counts every answer that a tool gave, also one that it gave before.", "dim"))
+
+
+def _spell(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items()) or "none"
 
 
 async def _show_step(agent: Client, servers: list["_Weighed"], step: _Step, seen: dict[str, int]) -> _Paid:
     screen.print()
     screen.rule(plain(step.title), align="left", style="dim")
-    code = step.arguments.get("code")
-    screen.print(plain(code.rstrip() if code else f"{step.tool}({step.arguments['query']!r})", "cyan"))
+    screen.print(plain(_asked(step), "cyan"))
     result = await agent.call_tool(step.tool, step.arguments)
     text = text_of(result)
     if result.is_error != step.fails:
@@ -202,6 +236,14 @@ async def _show_step(agent: Client, servers: list["_Weighed"], step: _Step, seen
     through = f"{len(passed)} tool calls of {new + known:,} tokens stayed behind it" if passed else "no tool was called"
     screen.print(plain(f"The agent paid {own:,} tokens; {through}.", "bold"))
     return _Paid(step.title, new, own)
+
+
+def _asked(step: _Step) -> str:
+    """What the agent wrote."""
+    if "code" in step.arguments:
+        return str(step.arguments["code"]).rstrip()
+    told = ", ".join(f"{key}={value!r}" for key, value in step.arguments.items())
+    return f"{step.tool}({told})"
 
 
 def _weigh(passed: list[str], seen: dict[str, int]) -> tuple[int, int]:

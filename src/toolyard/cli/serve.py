@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import secrets
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from toolyard.cli.loop import run_to_end
 from toolyard.cli.terminal import errors, plain
 from toolyard.config import Config, load_config
 from toolyard.privacy.logs import ConcealingFilter
-from toolyard.serve import api, api_privacy
+from toolyard.serve import api, dashboard
 from toolyard.serve.http import default_preset, open_http, parse_address
 from toolyard.serve.mcp import build_server
 from toolyard.serve.relay import build_relay, transports
@@ -49,7 +50,7 @@ def serve(*, config: Path | None, http: str | None, mode: str | None) -> int:
 async def _serve(config: Config, mode: str, address: tuple[str, int] | None) -> None:
     async with contextlib.AsyncExitStack() as stack:
         server: Server[Any]
-        sandbox = routes = None
+        sandbox = routes = key = None
         preset = default_preset(address, config.http)
         if mode == "proxy":
             border = await stack.enter_async_context(open_border(config, preset=preset))
@@ -58,14 +59,19 @@ async def _serve(config: Config, mode: str, address: tuple[str, int] | None) -> 
         else:
             yard = await stack.enter_async_context(open_yard(config, preset=preset))
             server, guards = build_server(yard, config.surface, mode=mode), yard.guards
-            sandbox, routes = yard.opening, [*api.routes(yard), *api_privacy.routes(yard)]
+            yard.observer.tracing.make_global()  # then the SDK's own spans are sent too, and link ours to the client's
+            sandbox, routes = yard.opening, api.routes(yard)
+            if config.http.dashboard:
+                key, routes = secrets.token_urlsafe(24), [*routes, *dashboard.routes()]
         log = await guards.of("log")
         for handler in logging.getLogger().handlers:
             handler.addFilter(ConcealingFilter(log.conceal))
         if address is None:
             await serve_stdio(server)
             return
-        listening = open_http(server, config.http, address=address, sandbox=sandbox, routes=routes)
+        listening = open_http(server, config.http, address=address, sandbox=sandbox, routes=routes, operator_key=key)
         url, http = await stack.enter_async_context(listening)
+        if key is not None:  # in the fragment, which no browser sends and no proxy logs
+            errors.print(plain(f"The dashboard, where you can answer approvals: {url.removesuffix('mcp')}#key={key}"))
         errors.print(plain(f"toolyard serves {len(config.upstreams)} servers at {url} ({mode} mode)"))
         await http.run_until_cancelled()

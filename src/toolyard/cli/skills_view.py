@@ -7,8 +7,8 @@ from toolyard.cli.terminal import columns, plain, screen, write
 from toolyard.skills.reading import signature_of
 from toolyard.store.skills import SkillRecord
 from toolyard.values import Skill
-from toolyard.yard.skill_analysis import SkillAnalysis, SkillFigures, SkillSummary
 from toolyard.yard.compatibility import NeedCheck
+from toolyard.yard.skill_analysis import SkillAnalysis, SkillFigures, SkillSummary
 from toolyard.yard.skill_values import FoundSkill, TestedSkill
 
 __all__ = ("count", "show_analysis", "show_found", "show_history", "show_list", "show_skill", "show_tests")

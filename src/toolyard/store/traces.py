@@ -7,6 +7,7 @@ import sqlite3
 import time
 import zlib
 from collections import OrderedDict
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
 import msgspec
@@ -18,6 +19,8 @@ from toolyard.values import CallRecord
 
 __all__ = ("TraceBudget", "TraceTable")
 
+_PACKER = ThreadPoolExecutor(1, "toolyard-traces")
+"""Packs an answer while the code works on it: whoever waits for the write at the end need not wait for that too."""
 _SUMMED_AGAIN = 64
 """Another gateway may have written meanwhile, so what is there is summed up again after so many answers."""
 _EXECUTIONS_COUNTED = 1_024
@@ -66,7 +69,8 @@ class TraceTable:
         self._kept.move_to_end(execution_id)
         while len(self._kept) > _EXECUTIONS_COUNTED:
             self._kept.popitem(last=False)
-        write = partial(self._write, execution_id=execution_id, number=number, answer=answer, at=time.time())
+        packing = _PACKER.submit(zlib.compress, answer, 1)
+        write = partial(self._write, execution_id=execution_id, number=number, packing=packing, at=time.time())
         self._writer.put(write, len(answer))
 
     async def calls(self, principal: str, *, executions: int = 20, calls: int = 500) -> list[CallRecord]:
@@ -77,9 +81,9 @@ class TraceTable:
         return await self._reader.read(_read_calls, principal, executions, calls)
 
     def _write(
-        self, connection: sqlite3.Connection, *, execution_id: str, number: int, answer: bytes, at: float
+        self, connection: sqlite3.Connection, *, execution_id: str, number: int, packing: Future[bytes], at: float
     ) -> None:
-        packed = zlib.compress(answer, 1)
+        packed = packing.result()
         connection.execute(
             "INSERT INTO trace_answers (execution_id, number, answer, at) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (execution_id, number) DO UPDATE SET answer = excluded.answer, at = excluded.at",
