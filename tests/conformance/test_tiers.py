@@ -12,7 +12,7 @@ import pytest
 
 from toolyard.errors import InvalidRequest, LevelUnavailable, SandboxBroken
 from toolyard.sandbox import IsolationLevel, PoolOptions, Sandbox, open_sandbox
-from toolyard.sandbox.packages import find_packages
+from toolyard.sandbox.packages import add_own, find_packages
 from toolyard.sandbox.policy.levels import DEFAULT, LEVELS
 from toolyard.sandbox.spawn import Tier, is_privileged
 from toolyard.values import Limits
@@ -32,10 +32,10 @@ Held = Callable[..., Awaitable[dict[str, Any]]]
 
 
 @asynccontextmanager
-async def open_tier(name: str, *, size: int = 1) -> AsyncIterator[Sandbox]:
+async def open_tier(name: str, *, size: int = 1, own: dict[str, Path] | None = None) -> AsyncIterator[Sandbox]:
     """A sandbox of exactly this tier, built in exactly this way."""
     tier, privileged = TIERS[name]
-    packages = find_packages(())
+    packages = add_own(find_packages(()), own or {})
     sandbox = Sandbox(SMALL, tier=tier, privileged=privileged, packages=packages, options=PoolOptions(size=size))
     try:
         await sandbox.start()
@@ -328,6 +328,82 @@ async def test_tier_leaves_nothing_behind(held: Held, name: str) -> None:
 
     assert (again.result, afterwards) == (1, settled)
     assert await held() == before
+
+
+@pytest.mark.parametrize("name", TIERS)
+async def test_own_package_is_loaded_read_only_and_shows_nothing_around_it(name: str, tmp_path: Path) -> None:
+    """Runs find it imported; neither its files can be changed nor its neighbours in the gateway be seen."""
+    folder = tmp_path / "shipped"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("from .inner import answer\n", encoding="utf-8")
+    (folder / "inner.py").write_text("def answer():\n    return 42\n", encoding="utf-8")
+    (tmp_path / "secret.py").write_text("KEY = 1\n", encoding="utf-8")
+    code = """
+import os, sys
+loaded = "toolyard_analysis.inner" in sys.modules
+import toolyard_analysis
+here = os.path.dirname(toolyard_analysis.__file__)
+
+def attempt(path, mode):
+    try:
+        open(path, mode).close()
+    except OSError:
+        return "refused"
+    return "done"
+
+result = {
+    "answer": toolyard_analysis.answer(),
+    "loaded": loaded,
+    "files": sorted(name for name in os.listdir(here) if name != "__pycache__"),
+    "neighbours": sorted(os.listdir(os.path.dirname(here))),
+    "secret": attempt(secret, "r"),
+    "change": attempt(os.path.join(here, "inner.py"), "a"),
+    "addition": attempt(os.path.join(here, "more.py"), "w"),
+    "read": attempt(os.path.join(here, "inner.py"), "r"),
+}
+"""
+
+    async with open_tier(name, own={"toolyard_analysis": folder}) as sandbox:
+        first = await sandbox.run(code, context={"secret": str(tmp_path / "secret.py")})
+        await sandbox.recycle()
+        second = await sandbox.run(code, context={"secret": str(tmp_path / "secret.py")})
+
+    assert (
+        first.result
+        == second.result
+        == {
+            "answer": 42,
+            "loaded": True,
+            "files": ["__init__.py", "inner.py"],
+            "neighbours": ["toolyard_analysis"],
+            "secret": "refused",
+            "change": "refused",
+            "addition": "refused",
+            "read": "done",
+        }
+    )
+
+
+def test_own_package_under_a_name_that_no_level_allows_is_refused(tmp_path: Path) -> None:
+    """A package that code could not import would be shown for nothing."""
+    with pytest.raises(InvalidRequest) as caught:
+        add_own(find_packages(()), {"toolyard": tmp_path})
+
+    assert str(caught.value) == (
+        "No guest module is called 'toolyard'. There are: servers, skills, tool_discovery, toolyard_analysis."
+    )
+
+
+@pytest.mark.parametrize("level", IsolationLevel)
+async def test_own_package_can_be_imported_at_every_level(level: IsolationLevel, tmp_path: Path) -> None:
+    """Its own imports are its business: `os` is not on the list of the hardened level."""
+    (tmp_path / "__init__.py").write_text("import os\nhere = os.getcwd\n", encoding="utf-8")
+    policy = msgspec.structs.replace(LEVELS[level], packages=())
+
+    async with open_sandbox(policy, own={"toolyard_analysis": tmp_path}) as sandbox:
+        outcome = await sandbox.run("from toolyard_analysis import here\nhere()")
+
+    assert (outcome.failure, outcome.result) == (None, "/sandbox/workspace")
 
 
 @pytest.mark.parametrize("level", IsolationLevel)

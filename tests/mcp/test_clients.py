@@ -23,7 +23,7 @@ from toolyard.privacy.span import TOKEN
 ELICIT = {"name": "test_elicitation", "arguments": {"message": "Who are you?"}}
 SIMPLE = [{"type": "text", "text": "This is a simple text response for testing."}]
 
-OWN_TOOLS = ["search_tools", "execute_code", "save_skill", "find_skills", "load_skill"]
+OWN_TOOLS = ["search_tools", "execute_code", "execute_analysis", "save_skill", "find_skills", "load_skill"]
 
 
 @pytest.fixture(scope="module", params=["http", "stdio"])

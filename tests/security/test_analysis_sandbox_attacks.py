@@ -82,7 +82,7 @@ def lines(*names: str, count: int) -> bytes:
     return "\n".join(map(json.dumps, rows)).encode()
 
 
-@pytest.mark.parametrize(("count", "engine"), [(3_000, "duckdb"), (30, "python")])
+@pytest.mark.parametrize(("count", "engine"), [(7_000, "duckdb"), (30, "python")])
 def test_text_is_a_name_and_a_value_and_nothing_else(walls: Any, workspace: Any, count: int, engine: str) -> None:
     """As field, value, alias and sort key, by both engines: the one row that has it is found, and no file appears."""
     workspace.write_bytes("rows.jsonl", lines(*TEXTS, count=count))
@@ -294,7 +294,7 @@ HEADER = ["id", "'; DROP TABLE t; --", "$columns", "a) FROM read_text('other.txt
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_names_and_cells_in_a_file_are_values(walls: Any, workspace: Any, tmp_path: Path, kind: str) -> None:
     """Headers that are SQL, cells that are formulas, metadata that is anything."""
-    count = 30_000
+    count = 50_000
     cells = [[str(number), *(name for name in HEADER[1:])] for number in range(count)]
     table = "\n".join(",".join(record) for record in [HEADER, *cells])
     (tmp_path / "rows.csv").write_text(table, encoding="utf-8")
@@ -380,7 +380,7 @@ BROKEN = {
     "wide.csv": b",".join(b"c%d" % number for number in range(50_000)) + b"\n" + b"," * 49_999 + b"\n",
     "torn.parquet": b"PAR1" + b"\xff" * 4096 + b"\xff\xff\xff\x7fPAR1",
     "text.parquet": b"id,name\n1,a\n" * 300_000,
-    "nul.jsonl": b"\0" * (3 << 20),
+    "nul.jsonl": b"\0" * (5 << 20),
     "digits.json": b'[{"n": ' + b"9" * 6_000 + b"}]",
 }
 

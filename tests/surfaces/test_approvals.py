@@ -393,10 +393,12 @@ async def test_who_may_approve_answers_over_http_and_an_agents_own_token_may_not
         {"department": "Sales"},
     )
     assert [each.status_code for each in forbidden] == [403, 403]
-    assert forbidden[0].json()["error"].startswith("'agent' may not answer approvals. Use `toolyard approvals`")
-    assert [each.status_code for each in wrong] == [400, 400, 400, 404]
+    assert (
+        forbidden[0].json()["error"]["message"].startswith("'agent' may not answer approvals. Use `toolyard approvals`")
+    )
+    assert [each.status_code for each in wrong] == [400, 400, 413, 404]
     assert (answered.status_code, answered.json()) == (200, {"id": waiting[0]["id"], "decision": "refuse"})
-    assert (twice.status_code, twice.json()["error"]) == (
+    assert (twice.status_code, twice.json()["error"]["message"]) == (
         404,
         f"Approval {waiting[0]['id']!r} does not wait any more: it was refused by ops (http).",
     )

@@ -54,7 +54,7 @@ async def test_health_is_told_without_mcp(config: Config) -> None:
         async with asyncio.timeout(30):
             while (ready := await client.get(url.replace("/mcp", "/readyz"))).status_code == 503:
                 pass
-        nothing = await client.get(url.replace("/mcp", "/"))
+        nothing = await client.get(url.replace("/mcp", "/nothing"))
 
     assert (healthy.status_code, healthy.json()) == (200, {"healthy": True})
     assert (ready.status_code, ready.json()) == (200, {"ready": True})

@@ -17,7 +17,7 @@ from tests.surfaces.test_surface import text_of
 from toolyard import config as config_module
 from toolyard.config.settings import HttpConfig, PrincipalEntry, StoreConfig, hash_token
 from toolyard.errors import InvalidConfig
-from toolyard.serve import api_privacy
+from toolyard.serve import api as api_module
 from toolyard.serve.http import build_app, default_preset, open_http, parse_address
 from toolyard.values import AuditEntry
 from toolyard.yard import Yard, open_yard
@@ -182,7 +182,7 @@ async def api(folder: Path) -> AsyncIterator[tuple[httpx2.AsyncClient, Yard]]:
     """A client of the routes behind the gate, and the yard."""
     settings = config_module.Config(store=StoreConfig(path=folder / "toolyard.db"), http=OPS)
     async with open_yard(settings, with_sandbox=False) as yard:
-        app = build_app(Server("t"), OPS, host="127.0.0.1", sandbox=None, routes=api_privacy.routes(yard))
+        app = build_app(Server("t"), OPS, host="127.0.0.1", sandbox=None, routes=api_module.routes(yard))
         async with httpx2.AsyncClient(
             transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1/api/v1"
         ) as client:

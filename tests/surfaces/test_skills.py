@@ -21,7 +21,7 @@ from tests.surfaces.conftest import config_text, over_stdio
 from tests.surfaces.test_surface import text_of
 
 ERAS = {"auto": "2026-07-28", "legacy": "2025-11-25"}
-TOOLS = ["search_tools", "execute_code", "save_skill", "find_skills", "load_skill"]
+TOOLS = ["search_tools", "execute_code", "execute_analysis", "save_skill", "find_skills", "load_skill"]
 
 CODE = '''\
 def biggest(since: str, count: int = 1) -> list:

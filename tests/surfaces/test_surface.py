@@ -39,6 +39,7 @@ async def test_the_advertised_tools_are_few_small_and_annotated(connect: Connect
     assert [tool.name for tool in listed.tools] == [
         "search_tools",
         "execute_code",
+        "execute_analysis",
         "save_skill",
         "find_skills",
         "load_skill",
@@ -245,7 +246,7 @@ async def test_hybrid_mode_adds_the_listed_tools_and_passes_them_through(connect
         answer = await agent.call("mcp__expenses__get_budget", department="Sales")
         wrong = await agent.call("mcp__expenses__get_budget", department=3)
 
-    own = ["search_tools", "execute_code", "save_skill", "find_skills", "load_skill"]
+    own = ["search_tools", "execute_code", "execute_analysis", "save_skill", "find_skills", "load_skill"]
     assert [tool.name for tool in listed.tools] == [*own, "mcp__expenses__get_budget"]
     assert json.loads(text_of(answer))["department"] == "Sales"
     assert wrong.is_error

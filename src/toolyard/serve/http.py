@@ -1,39 +1,32 @@
-"""MCP over streamable HTTP at `/mcp`, `/api/v1` for who operates the gateway, and two small answers for who watches it.
+"""MCP over streamable HTTP at `/mcp`, `/api/v1` for programs and people, and two small answers for who watches it.
 
-Every request passes one gate first: an expected Host, an expected Origin, and off loopback a bearer token.
+Every request passes the gate first, which see.
 """
 
 import asyncio
 import contextlib
-import hashlib
-import hmac
 import ipaddress
 import re
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import uvicorn
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from mcp.server.auth.provider import AccessToken
 from mcp.server.lowlevel import Server
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolyard.broker import policy
 from toolyard.broker.policy import Preset
 from toolyard.config.settings import HttpConfig
 from toolyard.errors import InvalidConfig, InvalidRequest
-from toolyard.serve.mcp import PRINCIPAL
+from toolyard.serve.gate import Gate
 
 __all__ = ("build_app", "default_preset", "open_http", "parse_address")
 
-_API_BYTES = 64 << 10
 _ANY = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened at
 
 
@@ -63,18 +56,20 @@ def build_app(
     host: str,
     sandbox: "asyncio.Future[Any] | None",
     routes: Sequence[Route] = (),
-) -> ASGIApp:
+    operator_key: str | None = None,
+) -> Gate:
     """The whole HTTP side over an MCP server; `sandbox` is done when code can be run, and None where none is.
+
+    Whoever logs in with `operator_key` may see what all do, and answer for them.
 
     Raises:
         InvalidConfig: A token that the config asks for is not set.
     """
     hosts = [*_own_names(host), *settings.allowed_hosts]
     origins = [f"{scheme}://{name}" for name in _own_names(host) for scheme in ("http", "https")]
+    origins += settings.allowed_origins
     security = TransportSecuritySettings(
-        enable_dns_rebinding_protection=True,
-        allowed_hosts=hosts,
-        allowed_origins=[*origins, *settings.allowed_origins],
+        enable_dns_rebinding_protection=True, allowed_hosts=hosts, allowed_origins=origins
     )
     app: Starlette = server.streamable_http_app(
         streamable_http_path="/mcp",
@@ -82,7 +77,7 @@ def build_app(
         max_request_body_size=settings.max_request_bytes,
         custom_starlette_routes=[Route("/healthz", _healthy), Route("/readyz", _readiness(sandbox)), *routes],
     )
-    return _Gate(app, security, settings.clients())
+    return Gate(app, settings, hosts=hosts, origins=origins, operator_key=operator_key)
 
 
 def _readiness(sandbox: "asyncio.Future[Any] | None") -> Callable[[Request], Awaitable[Response]]:
@@ -110,11 +105,12 @@ async def open_http(
     address: tuple[str, int],
     sandbox: "asyncio.Future[Any] | None",
     routes: Sequence[Route] | None = None,
+    operator_key: str | None = None,
 ) -> AsyncIterator[tuple[str, "_Uvicorn"]]:
     """Listen at `address`; gives the URL of `/mcp` and the server to be awaited.
 
-    `routes` are those of `/api/v1`. None is for a server that tells no principals apart, as in proxy mode: a config
-    that gives one a scope is refused then.
+    `routes` are those of `/api/v1` and the dashboard. None is for a server that tells no principals apart, as in proxy
+    mode: a config that gives one a scope is refused then.
 
     Raises:
         InvalidConfig: The address is not loopback and the config names no token, or it names a scope in proxy mode.
@@ -143,9 +139,12 @@ async def open_http(
     except OSError as error:
         raise InvalidRequest(f"{host}:{port} cannot be listened at: {error.strerror or error}. Use another.") from None
     with listener:
-        app = build_app(server, settings, host=host, sandbox=sandbox, routes=routes or ())
+        # asyncio sets it for sockets of its own alone; without it small answers wait for an acknowledgement.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        app = build_app(server, settings, host=host, sandbox=sandbox, routes=routes or (), operator_key=operator_key)
         config = uvicorn.Config(
             app,
+            log_config=None,  # what it says goes the way of all we say, where private values are replaced
             log_level="warning",
             lifespan="on",
             http="h11",  # the other one takes headers of any length
@@ -156,15 +155,16 @@ async def open_http(
             timeout_keep_alive=75,
         )
         name = f"[{host}]" if ":" in host else host
-        yield f"http://{name}:{listener.getsockname()[1]}/mcp", _Uvicorn(config, listener)
+        yield f"http://{name}:{listener.getsockname()[1]}/mcp", _Uvicorn(config, listener, app.closing)
 
 
 class _Uvicorn(uvicorn.Server):
-    """A server that leaves signals to whoever started it."""
+    """A server that leaves signals to whoever started it. `closing` is set when it begins to end."""
 
-    def __init__(self, config: uvicorn.Config, listener: socket.socket) -> None:
+    def __init__(self, config: uvicorn.Config, listener: socket.socket, closing: asyncio.Event) -> None:
         super().__init__(config)
         self._listener = listener
+        self._closing = closing
 
     async def run_until_cancelled(self) -> None:
         """Serve; a cancellation ends it once requests under way have had a moment."""
@@ -172,6 +172,7 @@ class _Uvicorn(uvicorn.Server):
         try:
             await asyncio.shield(serving)
         except asyncio.CancelledError:
+            self._closing.set()  # who streams would hold it up
             self.should_exit = True
             await asyncio.wait({serving})
             raise
@@ -181,89 +182,8 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
-class _Gate:
-    """Lets in who may come in, and notes who it is."""
-
-    def __init__(self, app: ASGIApp, security: TransportSecuritySettings, clients: Mapping[bytes, str]) -> None:
-        self._app = app
-        self._security = security
-        self._clients = clients
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            refusal = self._refuse(scope)
-            if refusal is not None:
-                await refusal(scope, receive, send)
-                return
-            if scope["path"].startswith("/api/"):
-                body = await _read(receive)
-                if body is None:
-                    await _refusal(413, f"The request has more than {_API_BYTES:,} bytes.")(scope, receive, send)
-                    return
-                receive = _replayed(body, receive)
-        elif scope["type"] != "lifespan":
-            return
-        await self._app(scope, receive, send)
-
-    def _refuse(self, scope: Scope) -> Response | None:
-        headers = Headers(scope=scope)
-        if not _matches(headers.get("host", ""), self._security.allowed_hosts):
-            return _refusal(421, "This Host is not served here. Name it in http.allowed_hosts.")
-        origin = headers.get("origin")
-        if origin and not _matches(origin, self._security.allowed_origins):
-            return _refusal(403, "This Origin is not allowed. Name it in http.allowed_origins.")
-        principal = "local"
-        if self._clients:
-            found = self._find(headers.get("authorization", ""))
-            if found is None:
-                answer = _refusal(401, "A bearer token is needed: Authorization: Bearer TOKEN.")
-                answer.headers["WWW-Authenticate"] = "Bearer"
-                return answer
-            principal = found
-            # The SDK then holds a session to whoever opened it.
-            scope["user"] = AuthenticatedUser(AccessToken(token="-", client_id=principal, scopes=[]))  # noqa: S106
-        scope[PRINCIPAL] = principal
-        return None
-
-    def _find(self, authorization: str) -> str | None:
-        scheme, _, given = authorization.partition(" ")
-        if scheme.lower() != "bearer":
-            return None
-        digest = hashlib.sha256(given.strip().encode("latin-1")).digest()  # which is how the bytes came to be text
-        found = None
-        for known, principal in self._clients.items():  # all of them, so that the time tells nothing
-            if hmac.compare_digest(known, digest):
-                found = principal
-        return found
-
-
-async def _read(receive: Receive) -> bytes | None:
-    """The whole body; None if it is too long."""
-    body: bytes = b""
-    while len(body) <= _API_BYTES:
-        message = await receive()
-        body += message.get("body", b"")
-        if not message.get("more_body", False):
-            return body
-    return None
-
-
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Receives `body`, which was read already, and then goes on."""
-    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive_again() -> Message:
-        return waiting.pop() if waiting else await receive()
-
-    return receive_again
-
-
 async def _healthy(request: Request) -> Response:
     return JSONResponse({"healthy": True})
-
-
-def _refusal(status: int, message: str) -> Response:
-    return JSONResponse({"error": message}, status_code=status)
 
 
 def _own_names(host: str) -> list[str]:
@@ -288,16 +208,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _matches(value: str, patterns: list[str]) -> bool:
-    return any(
-        value == pattern
-        or (
-            pattern.endswith(":*")
-            and value.startswith(pattern[:-1])
-            and value[len(pattern) - 1 :].isascii()
-            and value[len(pattern) - 1 :].isdigit()
-        )
-        for pattern in patterns
-    )

@@ -11,23 +11,36 @@ __all__ = ("search_text",)
 
 
 def search_text(answer: SearchAnswer, unlisted: list[str], budget: int) -> str:
-    """The answer as JSON within the budget: the worst hits keep only their names, as many as it takes.
+    """The answer as JSON within the budget: the worst hits keep only their names, or go, as many as it takes.
 
     `unlisted` are servers whose tools nobody knows yet.
     """
-    found: dict[str, Any] = {"tools": list(answer.hits)}
+    hits = list(answer.hits)
+    found: dict[str, Any] = {"tools": hits}
     if answer.unmatched:
         found["unmatched"] = answer.unmatched
-    if not answer.hits:
+    if not hits:
         found["hint"] = f"None of {answer.total} tools fits. Use other words, or a server's name."
     if unlisted:
         found["not_available_yet"] = unlisted
-    text = msgspec.json.encode(found).decode()
-    for number in reversed(range(len(answer.hits))):
+    text = _encoded(found)
+    for number in reversed(range(len(hits))):
         if tokens.fits(text, budget):
-            break
-        hit = answer.hits[number]
-        found["tools"][number] = Hit(name=hit.name, use=hit.use)
+            return text
+        hits[number] = Hit(name=hits[number].name, use=hits[number].use)
         found["hint"] = "Not all details fit. Search for one tool by its name to see them."
-        text = msgspec.json.encode(found).decode()
-    return tokens.cut(text, budget)
+        text = _encoded(found)
+    for part in (*["tools"] * len(hits), "unmatched", "not_available_yet"):
+        if tokens.fits(text, budget):
+            return text
+        if part == "tools":
+            hits.pop()
+        else:
+            found.pop(part, None)
+        found["hint"] = "Not all tools fit. Ask for fewer, or search with other words."
+        text = _encoded(found)
+    return text
+
+
+def _encoded(found: dict[str, Any]) -> str:
+    return msgspec.json.encode(found).decode()

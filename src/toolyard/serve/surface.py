@@ -100,9 +100,9 @@ _CALL: dict[str, Any] = {
 _SAVE_SKILL: dict[str, Any] = {
     "name": "save_skill",
     "description": (
-        "Keep code that works: `from skills import <name>`. It defines a function of that name, or is a script over its "
-        "inputs with `result`. Run it first: examples are replayed with recorded answers; without one that passes it "
-        "stays a draft. What is private belongs into inputs. The same name makes a new version."
+        "Keep code that works: `from skills import <name>`. It defines a function of that name, or is a script over "
+        "its inputs with `result`. Run it first: examples are replayed with recorded answers; without one that passes "
+        "it stays a draft. What is private belongs into inputs. The same name makes a new version."
     ),
     "inputSchema": {
         "type": "object",

@@ -1,7 +1,7 @@
 """The engine for large files: DuckDB does the first steps of a plan, the Python engine what is left of it.
 
-Marked for security review. The invariant: DuckDB reads one file, which is named before it is locked, and nothing else;
-it writes nowhere, loads no extension, sees no variable of Python, and no text of a request or a file is ever SQL.
+The invariant: DuckDB reads one file, which is named before it is locked, and nothing else; it writes nowhere, loads no
+extension, sees no variable of Python, and no text of a request or a file is ever SQL.
 
 Answers are those of the Python engine. Where DuckDB cannot give them, for a pattern in Python's syntax or a field of
 mixed kinds, `begin` gives up, or leaves that step to Python.
@@ -10,6 +10,7 @@ mixed kinds, `begin` gives up, or leaves that step to Python.
 # ruff: noqa: S608 - see the invariant
 
 import contextlib
+import json
 import math
 import os
 import resource
@@ -25,11 +26,16 @@ from .errors import AnalysisError
 from .plan import (
     MAX_ROWS,
     AllOf,
+    AnyOf,
+    Call,
+    Comparison,
     Expression,
     Field,
     FileFormat,
     Group,
     Join,
+    Literally,
+    Not,
     Row,
     Slice,
     Sort,
@@ -43,7 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = ("LEAST_BYTES", "Begun", "begin", "is_usable", "read_parquet")
 
-LEAST_BYTES = 2 << 20
+LEAST_BYTES = 4 << 20
 """Python has done smaller files before DuckDB has started; of Parquet, which only DuckDB reads, it begins any."""
 
 _MEMORY_SHARE = 6  # of the address space that the run may use: the rest is Python's, and twice is slack
@@ -96,14 +102,14 @@ def begin(file: str, file_format: FileFormat, steps: Sequence[Step], *, least_by
     A step that is left may name a field which only rows that are gone have: if the Python engine finds a mistake in
     what is left, it has to do the whole plan.
     """
-    if (file_format != "parquet" and os.path.getsize(file) < least_bytes) or not is_usable():
+    if file_format != "parquet" and os.path.getsize(file) < least_bytes:
         return None
     if any(isinstance(step, Join) and isinstance(step.source, ToolAnswer) for step in steps):
         return None  # doing it again would call the tool again
     parts, after = _opening(steps)
     if not parts and not isinstance(after[0] if after else None, Group | Sort | Slice):
         return None
-    if file_format.startswith("json") and _has_dotted_name(file, fields_of(tuple(steps))):
+    if not is_usable() or (file_format.startswith("json") and _has_dotted_name(file, fields_of(tuple(steps)))):
         return None
     import duckdb  # noqa: PLC0415 - it takes longer than most analyses
 
@@ -167,23 +173,59 @@ def _opening(steps: Sequence[Step]) -> tuple[tuple[Expression, ...], list[Step]]
 def _carry_out(
     connection: "duckdb.DuckDBPyConnection", rows: RowFile, parts: tuple[Expression, ...], after: list[Step]
 ) -> Begun | None:
-    ours = _count_ours(rows, parts)
-    if ours < len(parts):
-        after = [Where(at="conditions", condition=AllOf(parts[ours:])), *after]
+    ours, theirs = _shared_out(rows, parts)
+    if theirs:
+        after = [Where(at="conditions", condition=AllOf(theirs)), *after]
     elif after and isinstance(after[0], Group):
         with contextlib.suppress(Beyond):
-            return _grouped(connection, rows, parts, after[0], after[1:])
-    return _kept(connection, rows, parts[:ours], after)
+            return _grouped(connection, rows, ours, after[0], after[1:])
+    return _kept(connection, rows, ours, after)
 
 
-def _count_ours(rows: RowFile, parts: tuple[Expression, ...]) -> int:
-    """How many of the conditions, from the first on, SQL can test: those after another one may rely on it."""
-    for place, part in enumerate(parts):
+def _shared_out(rows: RowFile, parts: tuple[Expression, ...]) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:
+    """The conditions that SQL tests, and those that are left for Python.
+
+    What comes after one that may be an error is left too, as it may be there to be tested only then.
+    """
+    ours: list[Expression] = []
+    theirs: list[Expression] = []
+    may_fail = False
+    for part in parts:
         try:
+            if may_fail:
+                raise Beyond
             Query(rows.columns).condition(part)
+            ours.append(part)
         except Beyond:
-            return place
-    return len(parts)
+            theirs.append(part)
+            may_fail = may_fail or not _never_fails(part)
+    if any(field.name not in rows.columns for part in theirs for field in _compared(part)):
+        raise Beyond  # if no row is left, Python says why by all rows
+    return tuple(ours), tuple(theirs)
+
+
+def _compared(part: Expression) -> list[Field]:
+    """The fields that a condition compares with a value."""
+    match part:
+        case Comparison(_, Field() as field, Literally()):
+            return [field]
+        case AllOf(parts) | AnyOf(parts):
+            return [field for each in parts for field in _compared(each)]
+        case Not(operand):
+            return _compared(operand)
+    return []
+
+
+def _never_fails(part: Expression) -> bool:
+    """Whether a condition is a pattern, or several."""
+    match part:
+        case Call("matches", (Field(), Literally())):
+            return True
+        case AllOf(parts) | AnyOf(parts):
+            return all(map(_never_fails, parts))
+        case Not(operand):
+            return _never_fails(operand)
+    return False
 
 
 def _grouped(
@@ -290,7 +332,8 @@ def _memory_bytes() -> int:
 
 def _has_dotted_name(file: str, fields: Sequence[Field]) -> bool:
     """Whether a field whose name has a dot may be one of that very name, and not a path."""
-    marks = [f'"{field.name}"'.encode() for field in fields if len(field.path) > 1]
+    names = {field.name for field in fields if len(field.path) > 1}
+    marks = [mark.encode() for name in names for mark in (f'"{name}"', json.dumps(name))]
     if not marks:
         return False
     overlap = max(map(len, marks))

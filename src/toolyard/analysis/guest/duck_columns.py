@@ -1,6 +1,6 @@
 """Files of columns as DuckDB reads them: Parquet, and CSV without quotes.
 
-Marked for security review, for the invariant that `duck_sql` states: names of fields and of files are bound.
+The invariant of `duck_sql` holds here too: names of fields and of files are bound.
 """
 
 # ruff: noqa: S608 - see the invariant
@@ -52,7 +52,7 @@ class ParquetFile:
             raise Beyond
         self._sql: list[str] = []
         self.shown = ", ".join(f"c{place}" for place in range(len(self._types)))
-        self.columns = {}
+        self.columns: dict[str, Column] = {}
         self.rows = 0
 
     def profile(self, fields: Sequence[Field]) -> None:
@@ -104,7 +104,7 @@ class CsvFile:
         self._delimiter, self._names = _header(file)
         self._kinds: list[Kind | None] = []
         self.shown = ", ".join(f"c{place}" for place in range(len(self._names)))
-        self.columns = {}
+        self.columns: dict[str, Column] = {}
         self.rows = 0
 
     def profile(self, fields: Sequence[Field]) -> None:

@@ -1,6 +1,6 @@
 """Files as DuckDB reads them: which fields have values of one kind, and those fields as columns `f0`, `f1` and on.
 
-Marked for security review, for the invariant that `duck_sql` states: names of fields and of files are bound.
+The invariant of `duck_sql` holds here too: names of fields and of files are bound.
 """
 
 # ruff: noqa: S608 - see the invariant
@@ -64,7 +64,7 @@ class JsonFile:
         self._file = file
         self._format = "newline_delimited" if lines else "array"
         self._paths: dict[str, tuple[str, ...]] = {}
-        self.columns = {}
+        self.columns: dict[str, Column] = {}
         self.rows = 0
 
     def profile(self, fields: Sequence[Field]) -> None:
@@ -119,21 +119,19 @@ class JsonFile:
     def _reading(self, query: Query, kinds: dict[str, str]) -> tuple[str, list[str]]:
         """SQL that reads the fields by their types, and the SQL of each; a key that stands twice is an error."""
         tops: dict[str, str] = {}
-        inner: list[tuple[str, tuple[str, ...], str]] = []
         for name, kind in kinds.items():
-            top, *rest = self._paths[name]
-            if not rest and tops.get(top) == "JSON":
+            top, *inner = self._paths[name]
+            if not inner and tops.get(top) == "JSON":
                 raise Beyond
-            tops[top] = "JSON" if rest else kind
-            inner.append((top, tuple(rest), kind))
+            tops[top] = "JSON" if inner else kind
         places = {top: f"c{place}" for place, top in enumerate(tops)}
         sql = []
-        for top, rest, kind in inner:
-            if not rest:
+        for name, kind in kinds.items():
+            top, *inner = self._paths[name]
+            path = query.bind(_json_path(inner), "VARCHAR") if inner else ""
+            if not inner:
                 sql.append(places[top])
-                continue
-            path = query.bind(_json_path(rest), "VARCHAR")
-            if kind == "JSON":
+            elif kind == "JSON":
                 sql.append(f"json_extract({places[top]}, {path})")
             else:
                 sql.append(f"CAST(json_extract_string({places[top]}, {path}) AS {kind})")

@@ -1,7 +1,7 @@
 """Expressions and aggregates of a plan as SQL over columns of one known kind each.
 
-Marked for security review. The invariant: the text of a statement is made of this package's own words, of names it
-gives to columns itself, and of numbered parameters; every value and every name of the request or of a file is bound.
+The invariant: the text of a statement is made of this package's own words, of names that it gives to columns itself,
+and of the names of parameters; every value and every name of the request or of a file is bound.
 
 What SQL cannot answer exactly as `plan` says raises `Beyond`, and the Python engine does it.
 """

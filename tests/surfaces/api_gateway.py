@@ -1,0 +1,127 @@
+"""A gateway in this process that listens on loopback, for tests of what it answers over HTTP."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from toolyard.broker.policy import PolicySettings
+from toolyard.config import Config, PrivacyConfig, SandboxConfig, StoreConfig
+from toolyard.config.settings import HttpConfig, PrincipalEntry
+from toolyard.serve import api
+from toolyard.serve.http import open_http
+from toolyard.serve.mcp import build_server
+from toolyard.testing import FakeUpstream
+from toolyard.yard import Yard, open_yard
+
+KEY = "the-operators-key"
+
+TEAM = HttpConfig(
+    principals={
+        "ann": PrincipalEntry(token="ann-token"),
+        "bob": PrincipalEntry(token="bob-token"),
+        "eve": PrincipalEntry(token="eve-token", upstreams=("none",)),
+        "obs": PrincipalEntry(token="obs-token", observe=True),
+        "ops": PrincipalEntry(token="ops-token", observe=True, approve=True),
+        "key": PrincipalEntry(token="key-token", reveal=True),
+    }
+)
+"""Two who work, one who may use no tool, and three who look after them, each with one more right."""
+
+
+class Gateway:
+    """The yard, and who asks it over HTTP."""
+
+    def __init__(self, yard: Yard, url: str, clients: contextlib.AsyncExitStack) -> None:
+        self.yard = yard
+        self.url = url
+        self._clients = clients
+
+    async def client(self, principal: str | None = None, **options: Any) -> httpx2.AsyncClient:
+        """A client with the token of a principal, if one is named."""
+        headers = {"authorization": f"Bearer {principal}-token"} if principal else {}
+        client = httpx2.AsyncClient(base_url=f"{self.url}/api/v1/", headers=headers, timeout=30, **options)
+        return await self._clients.enter_async_context(client)
+
+
+@contextlib.asynccontextmanager
+async def gateway(
+    folder: Path,
+    *upstreams: FakeUpstream,
+    http: HttpConfig | None = None,
+    with_sandbox: bool = True,
+    policy: PolicySettings | None = None,
+    privacy: Mapping[str, Any] | None = None,
+) -> AsyncIterator[Gateway]:
+    """A gateway over fake upstreams and a store in `folder`."""
+    config = Config(
+        store=StoreConfig(path=folder / "toolyard.db"),
+        http=http or HttpConfig(),
+        sandbox=SandboxConfig(allow_weaker=True, pool_size=1, data_packages=False),
+        policy=policy or PolicySettings(),
+        privacy=PrivacyConfig(**(privacy or {})),
+    )
+    async with contextlib.AsyncExitStack() as stack:
+        servers = {each.name: each for each in upstreams}
+        yard = await stack.enter_async_context(open_yard(config, upstreams=servers, with_sandbox=with_sandbox))
+        server = build_server(yard, config.surface)
+        listening = open_http(
+            server,
+            config.http,
+            address=("127.0.0.1", 0),
+            sandbox=yard.opening,
+            routes=api.routes(yard),
+            operator_key=KEY,
+        )
+        url, uvicorn = await stack.enter_async_context(listening)
+        serving = asyncio.create_task(uvicorn.run_until_cancelled())
+        stack.push_async_callback(_end, serving)
+        clients = await stack.enter_async_context(contextlib.AsyncExitStack())
+        yield Gateway(yard, url.removesuffix("/mcp"), clients)
+
+
+async def _end(serving: "asyncio.Task[None]") -> None:
+    serving.cancel()
+    async with asyncio.timeout(20):
+        await asyncio.wait({serving})
+
+
+def expenses() -> FakeUpstream:
+    """An upstream with three tools."""
+
+    def list_expenses(user: str = "all") -> list[dict[str, Any]]:
+        """List what was spent."""
+        return [{"id": number, "user": user, "amount": number * 10} for number in range(3)]
+
+    def get_budget(department: str) -> dict[str, Any]:
+        """Get the budget of a department."""
+        return {"department": department, "budget": 100}
+
+    def fail() -> None:
+        """Fail."""
+        raise ValueError("no luck")
+
+    return FakeUpstream("expenses", list_expenses=list_expenses, get_budget=get_budget, fail=fail)
+
+
+async def events_of(lines: AsyncIterator[str], *, until: str = "ended") -> list[dict[str, Any]]:
+    """The events of a stream with their ids and kinds, up to the first of the kind `until`."""
+    found: list[dict[str, Any]] = []
+    current: dict[str, Any] = {}
+    async with asyncio.timeout(20):
+        async for line in lines:
+            name, _, value = line.partition(": ")
+            if name == "data":
+                current["data"] = json.loads(value)
+            elif name in ("id", "event"):
+                current[name] = value
+            elif not line and current:
+                found.append(current)
+                if current["event"] == until:
+                    return found
+                current = {}
+    return found
