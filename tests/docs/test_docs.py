@@ -25,13 +25,33 @@ from tests import warm
 import toolyard.cli
 import toolyard.sandbox
 from toolyard import errors, values
+from toolyard.analysis import guest as analysis
+from toolyard.analysis.guest import comparing, duck, expressions, grouping, parameters, plan, reading, rules, windows
+from toolyard.analysis.guest import conditions as analysis_conditions
+from toolyard.analysis.guest import describing as analysis_statistics
+from toolyard.analysis.guest import reductions as analysis_reductions
+from toolyard.analysis.guest import series as analysis_series
+from toolyard.analysis.guest import sources as analysis_sources
+from toolyard.analysis.guest import stepping as analysis_steps
+from toolyard.analysis.guest import validating as analysis_validation
 from toolyard.broker import conditions
 from toolyard.broker.policy import PolicySettings, Preset, Rule, ToolLimits
-from toolyard.cli import bench_audit, bench_calls, bench_sandbox, bench_skills, bench_tokens
+from toolyard.cli import (
+    bench_analysis,
+    bench_audit,
+    bench_calls,
+    bench_http,
+    bench_sandbox,
+    bench_skills,
+    bench_tokens,
+)
 from toolyard.config import (
+    AlertsConfig,
     Config,
     DiscoveryConfig,
     HttpConfig,
+    MetricsConfig,
+    OtelConfig,
     PrivacyConfig,
     SandboxConfig,
     SkillsConfig,
@@ -43,12 +63,19 @@ from toolyard.config.clients import CLIENTS, Place, read_servers
 from toolyard.config.settings import PrincipalEntry, PrivacyRule, UpstreamEntry, read_settings
 from toolyard.discovery import documents
 from toolyard.examples import demo_upstreams
+from toolyard.metrics import files, otel
+from toolyard.metrics import report as reports
+from toolyard.metrics.alerts import RULES, AlertState
+from toolyard.metrics.gauges import GAUGES
+from toolyard.metrics.names import METRICS, OPERATOR
 from toolyard.privacy.span import TYPES
 from toolyard.sandbox import IsolationPolicy, PoolOptions, Sandbox, open_sandbox, wire
 from toolyard.sandbox.policy import levels
 from toolyard.sandbox.probe import examine
 from toolyard.sandbox.review import advice, review
-from toolyard.serve import api, api_privacy
+from toolyard.serve import api, dashboard
+from toolyard.serve.api.execution_views import ExecutionView
+from toolyard.serve.envelope import CODES
 from toolyard.serve.surface import surface_tools, system_prompt
 from toolyard.skills.files import BYTES_MOST, FILES_MOST
 from toolyard.skills.market import FOLDERS_MOST
@@ -58,12 +85,16 @@ from toolyard.store.audit import AUDIT_KINDS, AuditHead, AuditSegment
 from toolyard.store.audit_chain import AuditVerification
 from toolyard.store.audit_export import export_audit
 from toolyard.store.audit_verify import AuditFileEntry, AuditFileHeader
+from toolyard.store.backup_archive import AUDIT_KEY, DATABASE, Manifest
 from toolyard.store.releases import ReleaseKind
 from toolyard.store.schema import MIGRATIONS
 from toolyard.store.skill_rows import ShelfLimits
+from toolyard.store.usage import Usage
 from toolyard.testing import FakeUpstream
-from toolyard.yard import ExecuteRequest, Yard, open_yard
+from toolyard.yard import AnalyzeRequest, ExecuteRequest, Yard, open_yard
+from toolyard.yard.alert_list import AlertView
 from toolyard.yard.compatibility import State
+from toolyard.yard.live import LiveKind
 from toolyard.yard.skill_values import SaveExample, SaveSkill
 
 ROOT = Path(__file__).parents[2]
@@ -154,6 +185,9 @@ def test_command_line_page_shows_every_help_text() -> None:
         ("privacy rules", PrivacyRule),
         ("policy", PolicySettings),
         ("skills", SkillsConfig),
+        ("metrics", MetricsConfig),
+        ("alerts", AlertsConfig),
+        ("otel", OtelConfig),
         ("Rule", Rule),
         ("Limits", ToolLimits),
     ],
@@ -392,16 +426,271 @@ async def test_hashes_of_an_exported_log_follow_as_the_audit_page_says(tmp_path:
     assert changed.stderr.splitlines()[-1] == "AssertionError: 1"
 
 
-async def test_http_page_has_every_address(tmp_path: Path) -> None:
-    """The table of addresses is what is answered behind the gate."""
-    config = Config(store=StoreConfig(path=tmp_path / "store.db"))
-    async with open_yard(config, with_sandbox=False) as yard:
-        routes = [*api.routes(yard), *api_privacy.routes(yard)]
-    served = {(method, route.path) for route in routes for method in (route.methods or set()) - {"HEAD"}}
+def test_http_page_has_every_address() -> None:
+    """The table of addresses is what is answered behind the gate, for whom, and what it says of itself."""
+    own = [(method, route.path) for route in dashboard.routes() for method in (route.methods or set()) - {"HEAD"}]
+    declared = []
+    for each in api.ENDPOINTS:
+        who = f"`{each.needs}`" if each.needs else "anybody" if each.is_open else "everybody"
+        declared.append([each.method, f"`{each.path}`", who, each.summary])
 
-    rows = {(row[0], row[1].strip("`")) for row in _table(REFERENCE / "http-api.md", "Addresses")}
+    rows = _table(REFERENCE / "http-api.md", "Addresses")
 
-    assert rows == served | {("any", "/mcp"), ("GET", "/healthz"), ("GET", "/readyz")}
+    assert rows[5:] == declared
+    assert [(row[0], row[1].strip("`")) for row in rows[:5]] == [
+        ("any", "/mcp"),
+        ("GET", "/healthz"),
+        ("GET", "/readyz"),
+        *own,
+    ]
+
+
+def test_http_page_has_every_parameter_and_field() -> None:
+    """What a request may hold is named on the page, and so is what an execution has."""
+    text = _read(REFERENCE / "http-api.md")
+    asked = {name for each in api.ENDPOINTS for kind in (each.query, each.body) if kind for name in _fields(kind)}
+
+    assert [name for name in sorted(asked | set(_fields(ExecutionView))) if f"`{name}`" not in text] == []
+    assert [name for each in api.ENDPOINTS for name in each.headers if f"`{name}`" not in text] == []
+
+
+def test_http_page_has_every_code_and_event() -> None:
+    """Both are closed sets."""
+    expected = [[f"`{code}`", str(status), meaning] for code, (status, meaning) in CODES.items()]
+
+    assert _table(REFERENCE / "http-api.md", "Errors") == expected
+    assert [row[0] for row in _table(REFERENCE / "http-api.md", "Events")] == [
+        f"`{kind}`" for kind in typing.get_args(LiveKind)
+    ]
+
+
+# Analysis
+
+
+def test_analysis_page_has_every_operator_with_its_other_names() -> None:
+    """Whatever may be written for an operator is in the table."""
+    expected = {name: words.split() for name, words in analysis_conditions._ALIASES.items()}
+
+    rows = _table(REFERENCE / "analysis.md", "Operators")
+
+    assert {row[0].strip("`"): _codes(f"{row[0]} {row[1]}") for row in rows} == expected
+    assert [row[0].strip("`") for row in rows] == list(analysis_conditions.OPERATORS)
+
+
+def test_analysis_page_has_every_function_of_a_group_with_its_other_names() -> None:
+    """Whatever may be written for an aggregate is in the table."""
+    rows = _table(REFERENCE / "analysis.md", "Functions of a group")
+
+    documented = {row[0].strip("`"): _codes(row[1]) for row in rows}
+    assert documented == {name: words.split() for name, words in analysis_reductions._ALIASES.items()}
+
+
+def test_analysis_page_has_every_function_with_its_arguments() -> None:
+    """The functions of the expression language, and how many arguments each takes."""
+    expected = []
+    for name, (least, most) in plan.FUNCTIONS.items():
+        count = f"{least} or more" if most is None else str(least) if least == most else f"{least} or {most}"
+        expected.append([f"`{name}`", count])
+
+    assert [row[:2] for row in _table(REFERENCE / "analysis.md", "Functions")] == expected
+
+
+def test_analysis_page_has_every_step_in_its_order() -> None:
+    """Steps beside each other are carried out in the order of the table."""
+    rows = _table(REFERENCE / "analysis.md", "Steps")
+
+    assert [row[0] for row in rows] == [f"`{name}`" for name in analysis_steps.STEPS]
+
+
+def test_analysis_page_has_every_type_of_a_cast_and_of_a_rule() -> None:
+    """Each with its other names."""
+    casts: dict[str, list[str]] = {}
+    for word, name in analysis_steps._CASTS.items():
+        casts.setdefault(name, []).append(word)
+    checked: dict[str, list[str]] = {name: [name] for name in rules.TYPES}
+    for word, name in rules._OTHER_NAMES.items():
+        checked[name].append(word)
+
+    for heading, expected in (("Types", casts), ("Types of rules", checked)):
+        rows = _table(REFERENCE / "analysis.md", heading)
+        assert {row[0].strip("`"): _codes(f"{row[0]} {row[1]}") for row in rows} == expected
+
+
+def test_analysis_page_has_every_format_and_type_of_analysis() -> None:
+    """Formats with their endings, and the words for `analysis_type`."""
+    endings: dict[str, list[str]] = {}
+    for word, name in analysis_sources._WORDS.items():
+        endings.setdefault(name, []).append(f".{word}")
+    text = _read(REFERENCE / "analysis.md")
+
+    rows = _table(REFERENCE / "analysis.md", "Formats")
+
+    assert {row[0].strip("`"): _codes(row[1]) for row in rows} == endings
+    assert re.findall(r"^\| `(\w+)` \| .* \[\w+\]\(#\w+\) \|$", text, re.MULTILINE) == list(analysis._TYPES)
+
+
+def test_analysis_page_has_every_rule_and_operation_with_its_parameters() -> None:
+    """What a validation and a statistic take."""
+    operations = {
+        f"`{name}`": [f"`{each}`" for each in known] for name, (_, known) in analysis_statistics.OPERATIONS.items()
+    }
+
+    rows = _table(REFERENCE / "analysis.md", "Statistics")
+    keys = _codes(" ".join(row[0] for row in _table(REFERENCE / "analysis.md", "Rules")))
+
+    assert {row[0]: row[1].split(", ") for row in rows} == operations
+    assert set(keys) == set(analysis_validation._RULE_KEYS)
+
+
+def test_analysis_page_has_the_limits() -> None:
+    """The figures are those of the code."""
+    expected = {
+        "rows in an answer": plan.Limits().rows,
+        "file that is read as a whole": f"{reading.MAX_BYTES:,} bytes",
+        "rows that a join, an explode or an unpivot makes, or that are read of Parquet at once": plan.MAX_ROWS,
+        "items of one list of the request": parameters.MAX_ITEMS,
+        "values after `in`": analysis_conditions.MAX_OPTIONS,
+        "characters of an expression": expressions.MAX_CHARACTERS,
+        "parts of an expression": plan.MAX_NODES,
+        "nesting of an expression or of conditions": plan.MAX_DEPTH,
+        "characters of a regular expression": expressions.MAX_PATTERN,
+        "characters of a text that an expression makes": plan.MAX_TEXT,
+        "a whole number that an expression makes": f"{plan.MAX_INTEGER.bit_length()} bits",
+        "columns of a pivot": grouping.MAX_COLUMNS,
+        "rules of a validation": analysis_validation.MAX_RULES,
+        "values of an `enum`": rules.MAX_OPTIONS,
+        "fields that `describe` or `percentiles` tell of": analysis_statistics.MAX_FIELDS,
+        "fields of a matrix": analysis_statistics.MAX_MATRIX,
+        "cells of a table of counts": comparing.MAX_CELLS,
+        "rows of a resampled series with its gaps filled": f"{analysis_series.MAX_BUCKETS:,}, or as many as there were",
+        "values in a window of which a median or percentile is taken": windows.SORTED_WINDOW,
+    }
+    spelled = {name: each if isinstance(each, str) else f"{each:,}" for name, each in expected.items()}
+
+    rows = {row[0]: row[1] for row in _table(REFERENCE / "analysis.md", "Limits")}
+
+    assert {name: rows.get(name) for name in spelled} == spelled
+    assert f"{duck.LEAST_BYTES >> 20} MiB" in _section(REFERENCE / "analysis.md", "Engines")
+
+
+# Metrics and alerts
+
+
+def test_metrics_page_has_every_metric() -> None:
+    """Name, kind, unit, labels and meaning are those of the code."""
+    expected = [
+        [f"`{each.name}`", each.kind, each.unit, ", ".join(f"`{label}`" for label in each.labels), each.help]
+        for each in METRICS.values()
+    ]
+
+    assert _table(REFERENCE / "metrics.md", "Counters and histograms") == expected
+
+
+def test_metrics_page_has_every_value_of_every_label() -> None:
+    """A closed set stands there with all that is in it."""
+    rows = _table(REFERENCE / "metrics.md", "Labels")
+    documented = {(metric, row[0].strip("`")): _codes(row[2]) for row in rows for metric in _codes(row[1])}
+    closed = {
+        (each.name, label): list(known)
+        for each in METRICS.values()
+        for label, known in each.labels.items()
+        if known != OPERATOR and label != "error_type"
+    }
+    every = {(each.name, label) for each in METRICS.values() for label in each.labels}
+
+    assert {key: documented.get(key) for key in closed} == closed
+    assert documented.keys() == every
+
+
+def test_metrics_page_has_every_gauge() -> None:
+    """Name, labels and meaning are those of the code."""
+    expected = [
+        [f"`{name}`", ", ".join(f"`{label}`" for label in each.labels), each.help] for name, each in GAUGES.items()
+    ]
+
+    assert _table(REFERENCE / "metrics.md", "Gauges") == expected
+
+
+@pytest.mark.parametrize(
+    ("heading", "kind"),
+    [
+        ("Report", reports.Report),
+        ("sessions", reports.Sessions),
+        ("discovery", reports.Discovery),
+        ("execution", reports.Execution),
+        ("sdk", reports.Sdk),
+        ("filtering", reports.Filtering),
+        ("tokens", reports.TokenReport),
+        ("skills", reports.Skills),
+        ("security", reports.Security),
+        ("upstreams", reports.UpstreamReport),
+        ("Series", reports.Point),
+        ("Usage", Usage),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_metrics_page_has_every_field_of_a_report(heading: str, kind: type[msgspec.Struct]) -> None:
+    """Fields stand in the table of their part, and nowhere is one that does not exist."""
+    rows = _table(REFERENCE / "metrics.md", heading)
+
+    assert sorted(_codes(" ".join(row[0] for row in rows))) == sorted(kind.__struct_fields__)
+
+
+def test_metrics_page_has_every_use_case_and_part() -> None:
+    """Both are closed sets."""
+    cases = [row[0].strip("`") for row in _table(REFERENCE / "metrics.md", "Use cases")]
+    parts = [(row[0], row[1].strip("`")) for row in _table(REFERENCE / "metrics.md", "Tokens")]
+
+    assert sorted(cases) == sorted(typing.get_args(values.UseCase))
+    assert parts == [
+        (side, part)
+        for side in ("baseline", "actual")
+        for part in METRICS[f"toolyard_tokens_{side}_total"].labels["part"]
+    ]
+
+
+def test_metrics_page_has_every_attribute_of_a_span() -> None:
+    """What leaves the machine in a trace is written down."""
+    execution, call = (_codes(row[1]) for row in _table(REFERENCE / "metrics.md", "Traces"))
+    foreign = _section(REFERENCE / "metrics.md", "Traces")
+
+    assert (set(execution), set(call)) == (set(otel.EXECUTION.values()), set(otel.CALL.values()))
+    assert [name for name in otel._FOREIGN if f"`{name}`" not in foreign] == []
+
+
+def test_alerts_page_has_every_rule_and_state() -> None:
+    """Each rule with how bad it is and whether it waits, and each state."""
+    expected = [[f"`{each.name}`", each.severity, "yes" if each.waits else "no"] for each in RULES.values()]
+    states = [row[0] for row in _table(REFERENCE / "alerts.md", "States")]
+    text = _read(REFERENCE / "alerts.md")
+
+    assert [row[:3] for row in _table(REFERENCE / "alerts.md", "Rules")] == expected
+    assert states == [f"`{state}`" for state in typing.get_args(AlertState)]
+    assert [name for name in AlertView.__struct_fields__ if f"`{name}`" not in text] == []
+
+
+def test_alerts_page_has_every_rule_of_the_file_for_prometheus(tmp_path: Path) -> None:
+    """Each rule of ours has one there, by the name that the page says."""
+    files.write(tmp_path)
+    text = (tmp_path / "prometheus-rules.yml").read_text(encoding="utf-8")
+    alerts = re.findall(r"^ +- alert: (\w+)$", text, re.MULTILINE)
+    names = re.findall(r"^ +rule: (\w+)$", text, re.MULTILINE)
+
+    rows = _table(REFERENCE / "alerts.md", "Rules for Prometheus")
+
+    assert [_codes(" ".join(row)) for row in rows] == [list(pair) for pair in zip(names, alerts, strict=True)]
+
+
+def test_store_page_has_everything_in_a_backup() -> None:
+    """The members of the file, and what the first of them says."""
+    rows = _table(REFERENCE / "store.md", "Backup")
+
+    assert [row[0] for row in rows] == ["`manifest.json`", f"`{DATABASE}`", f"`{AUDIT_KEY}`", "`vault.key`"]
+    assert set(Manifest.__struct_fields__) <= set(_codes(rows[0][2]))
+
+
+def _fields(kind: type[msgspec.Struct]) -> list[str]:
+    return list(kind.__struct_fields__)
 
 
 # MCP tools
@@ -601,11 +890,25 @@ def test_api_page_has_every_parameter(heading: str, function: Any) -> None:
         ("await toolyard.sandbox.probe.examine(", examine),
         ("open_yard(", open_yard),
         ("await yard.execute(", Yard.execute),
+        ("await yard.analyze(", Yard.analyze),
+        ("await yard.report(", Yard.report),
         ("await yard.search(", Yard.search),
         ("await yard.call(", Yard.call),
         ("load_config(", load_config),
     ],
-    ids=["open_sandbox", "run", "review", "examine", "open_yard", "execute", "search", "call", "load_config"],
+    ids=[
+        "open_sandbox",
+        "run",
+        "review",
+        "examine",
+        "open_yard",
+        "execute",
+        "analyze",
+        "report",
+        "search",
+        "call",
+        "load_config",
+    ],
 )
 def test_api_page_has_the_signatures(start: str, function: Any) -> None:
     """A signature on the page has the parameters and defaults of the function."""
@@ -613,6 +916,13 @@ def test_api_page_has_the_signatures(start: str, function: Any) -> None:
     assert written is not None
 
     assert written[1] == _signature(function)
+
+
+def test_api_page_has_every_field_of_an_analysis() -> None:
+    """What somebody who analyzes rows from Python can say."""
+    rows = _table(REFERENCE / "python-api.md", "Analyzing")
+
+    assert _codes(" ".join(row[0] for row in rows)) == list(AnalyzeRequest.__struct_fields__)
 
 
 def test_api_page_has_the_pool_options() -> None:
@@ -634,8 +944,10 @@ def test_api_page_has_the_pool_options() -> None:
         ("Calls", bench_calls.PROMISES),
         ("Audit", bench_audit.PROMISES),
         ("Skills", bench_skills.PROMISES),
+        ("Analysis", bench_analysis.PROMISES),
+        ("Seeing it", bench_http.PROMISES),
     ],
-    ids=["Speed", "Tokens", "Calls", "Audit", "Skills"],
+    ids=["Speed", "Tokens", "Calls", "Audit", "Skills", "Analysis", "Seeing it"],
 )
 def test_specification_has_every_figure_of_the_bench(heading: str, promises: dict[str, str]) -> None:
     """The promises on the page are those that the bench prints beside its figures."""
@@ -675,6 +987,15 @@ def test_dependencies_page_has_every_program_that_tests_run_against() -> None:
     servers = re.findall(r"^mcp-server-\w+", _read(ROOT / "requirements" / "peers.in"), re.MULTILINE)
 
     assert {row[0]: row[1] for row in rows} == node | {name: locked[name] for name in servers}
+
+
+def test_dependencies_page_has_every_program_that_asks_over_http() -> None:
+    """Each is on the page with the version that is pinned."""
+    rows = _table(DOCS / "explanation" / "dependencies.md", "What asks over HTTP")
+    locked = dict(re.findall(r"^([a-z-]+)==(\S+)", _read(ROOT / "requirements" / "outside.txt"), re.MULTILINE))
+    asked = re.findall(r"^[a-z]+$", _read(ROOT / "requirements" / "outside.in"), re.MULTILINE)
+
+    assert {row[0]: row[1] for row in rows} == {name: locked[name] for name in asked}
 
 
 # Examples
@@ -721,7 +1042,9 @@ def test_python_blocks_can_be_parsed_and_import_what_exists(page: Path) -> None:
         tree: Any = compile(block, str(page), "exec", flags=flags, dont_inherit=True)
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("toolyard"):
-                module = importlib.import_module(node.module or "")
+                # Inside the sandbox the engine of analyses has a name of its own.
+                name = (node.module or "").replace("toolyard_analysis", "toolyard.analysis.guest")
+                module = importlib.import_module(name)
                 assert [each.name for each in node.names if not hasattr(module, each.name)] == []
 
 
