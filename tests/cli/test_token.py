@@ -18,7 +18,7 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 def test_the_lines_let_in_who_has_the_token(installed: Command, tmp_path: Path) -> None:
     """Standard output can be appended to the config as it is; the token is on standard error and in no other place."""
     done = installed(
-        "token", "ci.eu", "--upstream", "github", "--upstream", "jira*", "--level", "hardened", "--approve"
+        "token", "ci.eu", "--upstream", "github", "--upstream", "jira*", "--level", "hardened", "--approve", "--observe"
     )
     file = tmp_path / "toolyard.toml"
     file.write_text(done.stdout, encoding="utf-8")
@@ -29,7 +29,9 @@ def test_the_lines_let_in_who_has_the_token(installed: Command, tmp_path: Path) 
     assert token not in done.stdout
     assert config.http.clients() == {hashlib.sha256(token.encode()).digest(): "ci.eu"}
     assert config.http.scopes() == {
-        "ci.eu": PrincipalScope(name="ci.eu", upstreams=("github", "jira*"), level="hardened", approve=True)
+        "ci.eu": PrincipalScope(
+            name="ci.eu", upstreams=("github", "jira*"), level="hardened", approve=True, observe=True
+        )
     }
 
 

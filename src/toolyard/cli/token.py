@@ -26,9 +26,19 @@ __all__ = ("token",)
 )
 @click.option("--reveal", is_flag=True, help="It may turn tokens of private values back over HTTP.")
 @click.option("--approve", is_flag=True, help="It may answer asks over HTTP. Not for the client of an agent.")
+@click.option(
+    "--observe", is_flag=True, help="It may see what all principals do: runs, metrics, alerts, the audit log."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object with both, and nothing else.")
 def token(
-    *, name: str, upstreams: tuple[str, ...], level: str | None, reveal: bool, approve: bool, as_json: bool
+    *,
+    name: str,
+    upstreams: tuple[str, ...],
+    level: str | None,
+    reveal: bool,
+    approve: bool,
+    observe: bool,
+    as_json: bool,
 ) -> int:
     """Make a token for a client called NAME, and the lines of toolyard.toml that let it in.
 
@@ -44,6 +54,7 @@ def token(
         "level": level,
         "reveal": reveal or None,
         "approve": approve or None,
+        "observe": observe or None,
     }
     lines = dump_toml({"http": {"principals": {name: table}}})
     if as_json:
