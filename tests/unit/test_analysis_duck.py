@@ -407,6 +407,11 @@ LEFT_ALONE: dict[str, tuple[FileFormat, str, tuple[Step, ...]]] = {
     ),
     "number of many digits": ("jsonl", '{"n": 123456789012345678901234567890}', (WHERE,)),
     "number that no float holds": ("jsonl", '{"n": 1e999}\n{"n": 2.5}', (WHERE,)),
+    "number that no float is": (
+        "jsonl",
+        '{"n": 9007199254740993}',
+        (Where(at="c", condition=Comparison("==", Field("n"), Literally(2.0**53))),),
+    ),
     "no number": ("jsonl", '{"n": NaN}\n{"n": 2.5}', (WHERE,)),
     "row that is no object": ("json", '[{"n": 2}, null]', (WHERE,)),
     "list within an object": ("json", '{"rows": [{"n": 2}]}', (WHERE,)),
@@ -543,3 +548,113 @@ def test_broken_parquet_is_named() -> None:
         read_parquet("rows.parquet")
 
     assert str(caught.value) == "'rows.parquet' is no Parquet file that can be read here. Write it anew."
+
+
+MATRIX: list[Row] = [
+    {"bit": 1, "n": 0, "m": 0, "x": -0.0, "y": 0.5, "t": "", "u": "a", "flag": True, "on": False},
+    {"bit": 2, "n": 1, "m": 2, "x": 1.0, "y": 1, "t": "a", "u": "a", "flag": False, "on": False},
+    {"bit": 4, "n": -3, "m": -3, "x": 2.5, "y": -3, "t": "ab", "u": "b", "flag": True, "on": True},
+    {"bit": 8, "n": None, "m": None, "x": None, "y": None, "t": None, "u": None, "flag": None, "on": None},
+    {"bit": 16, "n": 2, "m": None, "x": 1e30, "y": None, "t": "é", "u": None, "flag": None, "on": True},
+    {"bit": 32, "m": 2, "y": 7.25, "u": "😀", "on": None},
+    {"bit": 64, "n": 2, "m": 2, "x": 0.5, "y": 0.5, "t": "B", "u": "B", "flag": False, "on": False},
+]
+PAIRS = ("n", "x", "t", "flag"), ("m", "y", "u", "on")
+VALUES = (None, True, False, 0, 1, 2, 2.0, 2.5, -3, 1e30, "", "a", "B", "é", "1")
+
+
+def masks(conditions: list[Expression]) -> tuple[Step, ...]:
+    """A plan whose one row says, for each condition, which rows of the matrix meet it."""
+    return (
+        Group(
+            at="group",
+            keys=(),
+            aggregates=tuple(
+                Aggregate(name=f"{place}", function="sum", value=Choice(condition, Field("bit"), Literally(0)))
+                for place, condition in enumerate(conditions)
+            ),
+        ),
+    )
+
+
+def test_every_condition_holds_for_the_same_rows() -> None:
+    """Each operator between fields and values of every kind, and its opposite."""
+    operands: list[Expression] = [*(Field(name) for name in PAIRS[1]), *map(Literally, VALUES)]
+    left = [Field(name) for name in PAIRS[0]]
+    conditions: list[Expression] = [
+        Comparison(operator, one, other)
+        for operator in get_args(ComparisonOperator)
+        for one in left
+        for other in operands
+    ]
+    conditions += [Comparison("<", other, one) for one in left for other in operands]
+    conditions += [Membership(one, VALUES[start : start + 4]) for one in left for start in range(len(VALUES))]
+    tests = ("contains", "starts_with", "ends_with")
+    conditions += [Call(name, (one, other)) for name in tests for one in left for other in operands]
+    conditions += [Call("is_null", (one,)) for one in left]
+    conditions += [
+        Field("flag"),
+        AllOf(()),
+        AnyOf(()),
+        AllOf((Field("flag"), Field("on"))),
+        AnyOf((Field("flag"), Field("on"))),
+    ]
+    conditions += [Not(condition) for condition in conditions]
+    file = Path("rows.json").resolve()
+    file.write_text(json.dumps(MATRIX), encoding="utf-8")
+
+    found = by_duckdb(file, "json", masks(conditions))
+
+    assert found == by_python(file, "json", masks(conditions))
+
+
+def test_every_aggregate_and_every_arithmetic_gives_the_same() -> None:
+    """Over groups, and over all rows."""
+    numbers = [Field(name) for name in ("n", "m", "x", "y")]
+    values: list[Expression] = [*numbers, *(Field(name) for name in ("t", "u", "flag", "on"))]
+    values += [Negative(Field("n")), Call("abs", (Field("n"),)), Call("len", (Field("t"),))]
+    values += [Call("coalesce", (Field("n"), Field("m"))), Choice(Field("flag"), Field("n"), Field("m"))]
+    values += [
+        Arithmetic(operator, one, other)
+        for operator in ("+", "-", "*", "/")
+        for one in (Field("n"), Field("y"))
+        for other in (Field("m"), Field("y"), Literally(2), Literally(0), Literally(0.1))
+    ]
+    of_text = {"count", "min", "max", "distinct", "first", "last"}
+    aggregates = [
+        Aggregate(name=f"{function} {place}", function=function, value=value, percentile=40.0)
+        for place, value in enumerate(values)
+        for function in get_args(Function)
+        if function in of_text or not (isinstance(value, Field) and value not in numbers)
+    ]
+    file = Path("rows.json").resolve()
+    file.write_text(json.dumps(MATRIX), encoding="utf-8")
+    for keys in ((), ("on",), ("u", "m")):
+        outputs = tuple(Output(name=f"key {name}", field=Field(name)) for name in keys)
+        steps = (Group(at="group", keys=outputs, aggregates=tuple(aggregates)),)
+
+        found, expected = by_duckdb(file, "json", steps), by_python(file, "json", steps)
+
+        assert found is not None
+        assert not isinstance(expected, str)
+        assert alike(found[1], expected[1])
+
+
+def test_every_form_of_a_cell_is_read_the_same() -> None:
+    """Alone in its column, and beside a number, a boolean and a text."""
+    forms = (
+        *("0", "7", "-3", "+4", " 5 ", "007", "00", "1.5", ".5", "5.", "1.50", "1e3", "1E-2", "-0", "-0.0", "+", "e1"),
+        *("true", "False", "TRUE", " true", "x", "NULL", "nan", "inf", "1_0", "0x1", "\u0663", ""),
+    )
+    columns = [(form, other) for form in forms for other in ("", "1", "2.5", "true", "x")]
+    file = Path("rows.csv").resolve()
+    header = ";".join(f"c{place}" for place in range(len(columns)))
+    lines = [";".join(column[place] for column in columns) for place in (0, 1)]
+    file.write_text("\n".join([header, *lines, ""]), encoding="utf-8")
+    steps = (Slice(at="limit", limit=9),)
+
+    found, expected = by_duckdb(file, "csv", steps), by_python(file, "csv", steps)
+
+    assert found is not None
+    assert found == expected
+    assert repr(found) == repr(expected)

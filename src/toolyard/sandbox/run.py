@@ -17,7 +17,7 @@ from toolyard.sandbox import spawn, wire
 from toolyard.sandbox.clock import RunClock, Turns
 from toolyard.sandbox.library import Library
 from toolyard.sandbox.packages import GuestPackages
-from toolyard.sandbox.policy.levels import IsolationLevel, IsolationPolicy
+from toolyard.sandbox.policy.levels import IsolationPolicy
 from toolyard.sandbox.pool import Pool, PoolOptions
 from toolyard.sandbox.report import TierReport
 from toolyard.sandbox.sessions import Sessions
@@ -160,7 +160,7 @@ class Sandbox:
                 workspace.note_leaving(gone)
                 if workspace.directory is None:
                     self.pool.do_later(self._prepare_mount(workspace, lease.zygote))
-        return self._outcome(end, execution_id, seconds, session, policy.level)
+        return self._outcome(end, execution_id, seconds, session, policy)
 
     async def attack(self, job: dict[str, Any]) -> list[wire.Finding]:
         """Have a sealed worker try to break out, and report what it could do."""
@@ -370,12 +370,14 @@ class Sandbox:
         return None
 
     def _outcome(
-        self, end: End, execution_id: str, seconds: float, session: str | None, level: IsolationLevel
+        self, end: End, execution_id: str, seconds: float, session: str | None, policy: IsolationPolicy
     ) -> Outcome:
         done, failure, spill = end.done, end.failure, None
         cpu_seconds = memory_peak_bytes = None
         if done is not None:
-            cpu_seconds, memory_peak_bytes = done.cpu_seconds, done.memory_peak_bytes
+            # The code may have written this itself: it is believed as far as its limits go.
+            cpu_seconds = min(max(done.cpu_seconds, 0.0), policy.cpu_seconds)
+            memory_peak_bytes = min(max(done.memory_peak_bytes, 0), policy.memory_mib << 20)
             if done.failure is not None:
                 failure = Failure(**_short(done.failure))
             if done.spill is not None:
@@ -403,7 +405,7 @@ class Sandbox:
                 tool_calls=end.tool_calls,
             ),
             tier=self.tier,
-            level=level,
+            level=policy.level,
             session=session,
         )
 

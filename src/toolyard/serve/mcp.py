@@ -15,8 +15,7 @@ from mcp.shared.exceptions import MCPError
 from toolyard import __version__
 from toolyard.broker.answers import Answer
 from toolyard.config import SurfaceConfig
-from toolyard.errors import InvalidRequest, ToolyardError
-from toolyard.metrics import tokens
+from toolyard.errors import InvalidArguments, InvalidRequest, ToolyardError
 from toolyard.serve.asking import PRINCIPAL, Asking, Call, open_asking, principal_of, seal_states
 from toolyard.serve.progress import Context
 from toolyard.serve.search_text import search_text
@@ -26,6 +25,7 @@ from toolyard.serve.surface import instructions, surface_tools
 from toolyard.values import Result, ToolSpec
 from toolyard.yard import AnalyzeRequest, ExecuteRequest, Yard
 from toolyard.yard.executions import ExecutionState
+from toolyard.yard.results import answer_text
 
 __all__ = ("PRINCIPAL", "build_server")
 
@@ -74,6 +74,7 @@ def build_server(yard: Yard, surface: SurfaceConfig, *, mode: str | None = None)
     face = _Surface(yard, surface, mode)
     shown = surface.instructions or instructions(mode, yard.upstreams)
     yard.observer.surface = msgspec.json.encode([shown, *surface_tools(mode)]).decode()
+    yard.observer.direct = face.is_direct
     server: Server[Any] = Server(
         surface.name,
         version=__version__,
@@ -132,7 +133,10 @@ class _Surface:
             if any(spec.full_name == params.name for spec in await self._direct_specs(principal_of(ctx))):
                 return await self._call_one(ctx, params, params.name, params.arguments or {})
         except ToolyardError as error:
-            return _error(f"{type(error).__name__}: {error}")
+            text = f"{type(error).__name__}: {error}"
+            if isinstance(error, InvalidRequest) and not isinstance(error, InvalidArguments):
+                self._note(ctx, params, text)  # else a run has begun, and its bill has it
+            return _error(text)
         known = ", ".join(self._tools)
         raise MCPError(
             types.INVALID_PARAMS, f"Unknown tool {params.name!r}. There are {known}; search_tools finds all others."
@@ -142,12 +146,15 @@ class _Surface:
         if not self._direct:
             return []
         specs = (await self._yard.snapshot(principal)).tools.values()
-        chosen = [
-            spec
-            for spec in specs
-            if any(fnmatchcase(spec.full_name, wanted) or spec.name == wanted for wanted in self._direct)
-        ]
-        return sorted(chosen, key=lambda spec: spec.full_name)
+        return sorted(filter(self.is_direct, specs), key=lambda spec: spec.full_name)
+
+    def is_direct(self, spec: ToolSpec) -> bool:
+        """Whether a tool of an upstream is advertised as it is."""
+        return any(fnmatchcase(spec.full_name, wanted) or spec.name == wanted for wanted in self._direct)
+
+    def _note(self, ctx: Context, params: types.CallToolRequestParams, text: str) -> None:
+        """What was written and read beside the runs themselves."""
+        self._yard.note_exchange(principal_of(ctx), "polling", wrote=_written(params), read=text)
 
     async def _search(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
         asked = _convert(params, _SearchArguments)
@@ -168,7 +175,9 @@ class _Surface:
         asked = _convert(params, _ExecuteArguments)
         principal = principal_of(ctx)
         if asked.execution_id is not None:
-            return await self._look(ctx, params, asked.execution_id, cancel=asked.cancel)
+            answer = await self._look(ctx, params, asked.execution_id, cancel=asked.cancel)
+            self._note(ctx, params, _read(answer))
+            return answer
         request = ExecuteRequest(
             code=asked.code,
             language=asked.language,
@@ -177,7 +186,9 @@ class _Surface:
             timeout_seconds=asked.timeout_seconds,
         )
         if asked.background:
-            return self._state(await self._yard.executions.start(request, principal=principal))
+            state = self._state(await self._yard.executions.start(request, principal=principal))
+            self._yard.note_exchange(principal, "polling", wrote="", read=_read(state))  # the code is on the run's bill
+            return state
         execution_id = secrets.token_hex(8)
 
         async def run(call: Call) -> types.CallToolResult:
@@ -264,13 +275,7 @@ class _Surface:
         return types.CallToolResult(content=[text], is_error=state.state == "failed", _meta={_META: told})
 
     def _answer(self, answer: Answer) -> types.CallToolResult:
-        """A tool's answer without code: whole if it fits the budget, for there is no workspace to keep it in."""
-        budget = self._yard.result_tokens
-        text = answer.value if isinstance(answer.value, str) else msgspec.json.encode(answer.value).decode()
-        if not tokens.fits(text, budget):
-            note = f"… (cut: the answer has {len(text):,} characters. Ask the tool for less.)"
-            text = tokens.cut(text, budget - 40) + note
-        return _text(text)
+        return _text(answer_text(answer.value, self._yard.result_tokens))
 
 
 def _asking(ctx: Context) -> Asking:
@@ -281,6 +286,12 @@ def _asking(ctx: Context) -> Asking:
 def _written(params: types.CallToolRequestParams) -> str:
     """What the agent wrote to call a tool."""
     return msgspec.json.encode(params.arguments or {}).decode()
+
+
+def _read(answer: _Answer) -> str:
+    """What the agent reads of an answer."""
+    blocks = answer.content if isinstance(answer, types.CallToolResult) else []
+    return "".join(block.text for block in blocks if isinstance(block, types.TextContent))
 
 
 def _convert(params: types.CallToolRequestParams, kind: type[Any]) -> Any:

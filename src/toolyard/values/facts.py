@@ -90,7 +90,7 @@ class Executed(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="executi
     level: str = ""
     tier: str = ""
     seconds: float
-    """From when it was accepted to when it was over."""
+    """From when it was accepted to when it was over, without the time that people took to allow its calls."""
     cpu_seconds: float | None = None
     memory_bytes: int | None = None
     calls: int = 0

@@ -1,7 +1,9 @@
 """Counts tokens, exactly and out of the way: in a thread, while nothing runs, or in small steps while something does.
 
-A tokenizer in Python reads some megabytes in a second and holds up everything else meanwhile. What cannot be counted
-without getting in the way, because too much waits, is left out of the figures and its bytes are reported beside them.
+A tokenizer in Python reads a megabyte in a second and holds up everything else meanwhile. Answers of tools that cannot
+be counted without getting in the way, because too much waits, are left out of the figures and their bytes are reported
+beside them. What the agent wrote and was sent is little, and left out only when twice as much waits: else what was
+saved would be made to look like more.
 """
 
 import asyncio
@@ -75,6 +77,8 @@ class Accounting:
         self._settled: list[Fact] = []
         self._settled_at = 0.0
         self._thread: threading.Thread | None = None
+        self._is_hasty = False
+        """The end is near: answers are not counted any more."""
         self._is_closed = False
 
     def begin_work(self) -> None:
@@ -88,9 +92,10 @@ class Accounting:
 
     def add(self, bill: Bill, part: str, *texts: str | bytes) -> None:
         """Add the tokens of texts, each by itself, to a part of the bill. Bytes are UTF-8."""
-        size_bytes = sum(map(len, texts))
+        size_bytes = sum(map(_size, texts))
+        most = _WAITING_BYTES if part == "data" else 2 * _WAITING_BYTES
         with self._lock:
-            if self._waiting_bytes + size_bytes > _WAITING_BYTES:
+            if self._waiting_bytes + size_bytes > most:
                 bill.uncounted_bytes += size_bytes
                 return
             self._waiting_bytes += size_bytes
@@ -122,7 +127,7 @@ class Accounting:
             self._hurry.clear()
 
     async def close(self) -> None:
-        """Count what waits, for a moment, and record what there is."""
+        """Count what waits, for a moment, and record what there is; answers that are left are uncounted bytes then."""
         if self._thread is None or self._is_closed:
             return
         try:
@@ -130,8 +135,11 @@ class Accounting:
                 await self.settled()
         except TimeoutError:
             _log.warning("Not all tokens were counted before the gateway closed; the figures are lower by that.")
+            self._is_hasty = True
+            self._hurry.set()
         self._is_closed = True
         self._waiting.put(None)
+        await asyncio.to_thread(self._thread.join)
 
     def _put(self, work: Callable[[], None]) -> None:
         if self._is_closed:
@@ -144,7 +152,7 @@ class Accounting:
     # In the thread
 
     def _run(self) -> None:
-        while not self._is_closed:
+        while True:
             wait = None
             if self._settled:
                 wait = 0.0 if self._hurry.is_set() else max(0.0, self._settled_at + _HOLD_SECONDS - time.monotonic())
@@ -173,7 +181,11 @@ class Accounting:
 
     def _count(self, bill: Bill, part: str, texts: Sequence[str | bytes], size_bytes: int) -> None:
         for text in texts:
-            bill.counted[part] += self._count_text(text.decode("utf-8", "replace") if isinstance(text, bytes) else text)
+            count = self._count_text(text.decode("utf-8", "replace") if isinstance(text, bytes) else text, part)
+            if count is None:
+                bill.uncounted_bytes += _size(text)
+            else:
+                bill.counted[part] += count
         with self._lock:
             self._waiting_bytes -= size_bytes
 
@@ -181,21 +193,24 @@ class Accounting:
         for spec in specs:
             known = self._definitions.get(spec.digest)
             if known is None:
-                known = self._definitions[spec.digest] = self._count_text(definition_text(spec))
+                known = self._definitions[spec.digest] = self._count_text(definition_text(spec)) or 0
                 while len(self._definitions) > _DEFINITIONS_KEPT:
                     self._definitions.popitem(last=False)
             bill.counted["definitions"] += known
 
-    def _count_text(self, text: str) -> int:
+    def _count_text(self, text: str, part: str = "") -> int | None:
+        """How many tokens it is; None for an answer that there is no time for any more."""
         total = 0
-        for part in tokens.count_slowly(text):
-            total += part
+        for count in tokens.count_slowly(text):
+            if self._is_hasty and part == "data":
+                return None
+            total += count
             self._give_way()
         return total
 
     def _give_way(self) -> None:
         """Go on at once while nothing runs, else a little after every pause."""
-        if self._hurry.is_set() or self._is_closed:
+        if self._hurry.is_set():
             return
         now = time.monotonic()
         if now < self._slice_ends or (not self._busy and now - self._busy_at > _QUIET_SECONDS):
@@ -213,6 +228,12 @@ class Accounting:
             self._loop.call_soon_threadsafe(work)
         except RuntimeError:  # the loop is closed, and with it the gateway
             self._is_closed = True
+            self._waiting.put(None)
+
+
+def _size(text: str | bytes) -> int:
+    """Its bytes."""
+    return len(text if isinstance(text, bytes) or text.isascii() else text.encode("utf-8", "surrogatepass"))
 
 
 def _finish(done: "asyncio.Future[None]") -> None:

@@ -13,7 +13,7 @@ from toolyard.errors import InvalidRequest
 from toolyard.values import Failure, Outcome
 from toolyard.yard.executions import ExecuteRequest
 
-__all__ = ("AnalyzeRequest", "analysis_run", "told", "written")
+__all__ = ("AnalyzeRequest", "analysis_run", "as_json", "told", "written")
 
 _TYPES = ("filter", "aggregate", "transform", "validate", "statistics")
 _ROWS = 100
@@ -71,10 +71,25 @@ def analysis_run(request: AnalyzeRequest, *, result_tokens: int) -> ExecuteReque
 
 
 def written(request: ExecuteRequest) -> str:
-    """What the agent wrote to have this run: its code, or its request for an analysis."""
-    if request.form == "code":
+    """What the agent wrote to have this run: its code and the context, or its request for an analysis.
+
+    Raises:
+        InvalidRequest: It is no JSON.
+    """
+    context = request.context
+    if not context:
         return request.code
-    return msgspec.json.encode(request.context).decode()
+    if request.form == "analysis":
+        return as_json({name: value for name, value in context["request"].items() if name != "limits"}, "request")
+    return f"{request.code}\n{as_json(context, 'context')}"
+
+
+def as_json(value: Any, name: str) -> str:
+    """What somebody gave as `name`. Raises `InvalidRequest`."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidRequest(f"The {name} must be JSON data: {error}.") from None
 
 
 def told(outcome: Outcome) -> Outcome:

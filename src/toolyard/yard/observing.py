@@ -6,6 +6,7 @@ The request path calls this and goes on; nothing here waits, and nothing here de
 import secrets
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -38,7 +39,7 @@ from toolyard.values import (
     UseCase,
     Used,
 )
-from toolyard.yard.accounting import Accounting, Bill
+from toolyard.yard.accounting import Accounting, Bill, definition_text
 from toolyard.yard.live import Live, LiveRun
 from toolyard.yard.streaming import OutputStream
 from toolyard.yard.visits import Visit, Visits
@@ -67,6 +68,8 @@ class Observer:
         self.tracing = NoTracing()
         self.surface = ""
         """What the agent is shown before it does anything: definitions and instructions."""
+        self.direct: Callable[[ToolSpec], bool] = lambda spec: False
+        """Which definitions of upstreams it is shown beside them."""
         self._visits = Visits(self._begin_visit)
         approvals.on_ask = self._asked
         approvals.on_answer = self._answered
@@ -81,7 +84,9 @@ class Observer:
         self.record(Saw(at=visit.last_at, principal=visit.principal, session=visit.id, event="begin"))
         bill = self.bill(visit, "discovery")
         self.accounting.add_definitions(bill, view.tools.values())
-        self.accounting.add(bill, "surface", self.surface)
+        self.accounting.add(
+            bill, "surface", self.surface, *map(definition_text, filter(self.direct, view.tools.values()))
+        )
         self.accounting.close_bill(bill)
 
     def visit(self, principal: str, view: Snapshot) -> Visit:
@@ -142,15 +147,22 @@ class Observer:
     # Runs
 
     def begin(
-        self, grant: Grant, view: Snapshot, guard: Guard, *, form: Form, code: str, background: bool = False
+        self,
+        grant: Grant,
+        view: Snapshot,
+        guard: Guard,
+        *,
+        form: Form,
+        wrote: str,
+        code_characters: int = 0,
+        background: bool = False,
     ) -> "Run":
-        """A run begins; what is returned is told of the rest of it."""
+        """A run begins, which the agent `wrote`; what is returned is told of the rest of it."""
         visit = self.visit(grant.principal, view)
-        if form != "call" and not visit.has_run_code:
+        if form == "code" and not visit.has_run_code:
             visit.has_run_code = True
             self.record(Saw(at=time.time(), principal=visit.principal, session=visit.id, event="code"))
-        self.accounting.begin_work()
-        return Run(self, visit, grant, guard, form=form, code=code, background=background)
+        return Run(self, visit, grant, guard, form, wrote, code_characters, background=background)
 
     # Decisions
 
@@ -208,14 +220,24 @@ class Run:
     """One run as it is told of."""
 
     def __init__(
-        self, observer: Observer, visit: Visit, grant: Grant, guard: Guard, *, form: Form, code: str, background: bool
+        self,
+        observer: Observer,
+        visit: Visit,
+        grant: Grant,
+        guard: Guard,
+        form: Form,
+        wrote: str,
+        code_characters: int,
+        *,
+        background: bool,
     ) -> None:
         self._observer = observer
         self._visit = visit
         self._grant = grant
         self._guard = guard
         self._form: Form = form
-        self._code = code
+        self._wrote = wrote
+        self._code_characters = code_characters
         self._background = background
         self._started = time.perf_counter()
         self._bytes_in = 0
@@ -245,12 +267,13 @@ class Run:
                 output_characters=0,
                 asks=0,
             ),
-            code_characters=len(code),
+            code_characters=code_characters,
             on_watcher=self.output.open,
         )
         self.output.listen(self._watched.output)
         if observer.live.is_watched(grant.execution_id, grant.principal):
             self.output.open()
+        observer.accounting.begin_work()
 
     @property
     def visit(self) -> Visit:
@@ -290,6 +313,7 @@ class Run:
         """It answered."""
         size_bytes = len(encoded) + sum(len(file.content) for file in answer.files)
         self._bytes_in += size_bytes
+        self._bill.uncounted_bytes += size_bytes - len(encoded)  # a picture is no text that could be counted
         self._answers.append(encoded)
         self._answers_bytes += len(encoded)
         if len(self._answers) >= _ANSWERS_HELD or self._answers_bytes >= _ANSWERS_BYTES:
@@ -315,19 +339,29 @@ class Run:
         body = {"number": number, "tool": spec.full_name, "seconds": round(seconds, 6), "error": kind, "bytes": 0}
         self._watched.tell("called", body)
 
-    def end(self, status: RecordStatus, outcome: Outcome | None, text: str | None) -> None:
-        """It is over; `text` is what the agent is sent, if anything."""
-        seconds = time.perf_counter() - self._started
+    def end(self, status: RecordStatus, outcome: Outcome | None, text: str, *, waited_seconds: float = 0.0) -> None:
+        """It is over, and waited for people so long; `text` is what the agent is sent.
+
+        Raises `StoreError`: then it is over too.
+        """
+        seconds = max(0.0, time.perf_counter() - self._started - waited_seconds)
+        try:
+            self._record_end(seconds, status, outcome, text)
+        finally:
+            self._observer.accounting.end_work()
+            self._tell_end(seconds, status, outcome)
+
+    def _record_end(self, seconds: float, status: RecordStatus, outcome: Outcome | None, text: str) -> None:
         observer, failure = self._observer, None if outcome is None else outcome.failure
         use_case = self._use_case()
-        if failure is not None and failure.kind == "refused":
-            observer.security("review_refused", self._grant)
         self._bill.use_case = use_case
         self._count_answers()
-        observer.accounting.add(self._bill, "code", self._code)
-        observer.accounting.add(self._bill, "results", text or "")
+        observer.accounting.add(self._bill, "code", self._wrote)
+        observer.accounting.add(self._bill, "results", text)
         observer.accounting.close_bill(self._bill)
         usage = None if outcome is None else outcome.usage
+        if outcome is not None and failure is not None and failure.kind == "refused" and not outcome.tier:
+            observer.security("review_refused", self._grant)  # in no sandbox: it is not the code that says so
         observer.record(
             Executed(
                 at=time.time(),
@@ -346,22 +380,24 @@ class Run:
                 calls=self._calls,
                 tools=tuple(sorted(self._tools)[:_TOOLS_TOLD]),
                 bytes_in=self._bytes_in,
-                bytes_out=len((text or "").encode("utf-8", "replace")),
-                code_characters=len(self._code),
+                bytes_out=len(text.encode("utf-8", "replace")),
+                code_characters=self._code_characters,
                 use_case=use_case,
                 skills=self.skills,
                 is_background=self._background,
             )
         )
         observer.hidden(self._guard, self._visit.principal, self._grant.execution_id)
-        observer.accounting.end_work()
+
+    def _tell_end(self, seconds: float, status: RecordStatus, outcome: Outcome | None) -> None:
+        failure = None if outcome is None else outcome.failure
         if self._span is not None:
             self._span.end(
                 error=None if status == "ok" else _error_type(failure.type) if failure is not None else status,
                 status=status,
                 level=None if outcome is None else outcome.level,
                 tier=None if outcome is None else outcome.tier,
-                use_case=use_case,
+                use_case=self._use_case(),
                 calls=self._calls,
                 bytes_in=self._bytes_in,
             )

@@ -5,24 +5,41 @@ from typing import Any
 
 import msgspec
 
-from toolyard.errors import InvalidRequest
+from toolyard.errors import InvalidRequest, ToolyardError
 from toolyard.metrics import tokens
 from toolyard.privacy.guard import Guard
 from toolyard.sandbox.workspace import Workspace
 from toolyard.values import Failure, Outcome, Result, Spill
 
-__all__ = ("conceal_outcome", "preview_bytes", "render")
+__all__ = ("answer_text", "conceal_outcome", "failure_text", "preview_bytes", "render", "without_cut_values")
 
 _FRAME_TOKENS = 160  # for the sentences around a preview
+_NOTE_TOKENS = 40
 _MESSAGE_CHARACTERS = 2_000
 _CUT_MARK = re.compile(r"… \(\+[\d,]+ characters?\)\Z")
 _RAGGED_CHARACTERS = 200
 """Where a text was cut before anybody looked through it, its end may be the beginning of something private."""
+_CUT_VALUE = re.compile(rf'[^"…]{{0,{_RAGGED_CHARACTERS}}}…')
+_CUT_QUOTE = re.compile(r"[^…]{0,60}…")
+"""The same in what an analysis answers, which cuts values, and in its messages, which quote them."""
 
 
 def preview_bytes(budget_tokens: int) -> int:
     """How long a preview may be so that it and the words around it fit; a token is at least one byte."""
     return max(256, budget_tokens - _FRAME_TOKENS)
+
+
+def without_cut_values(outcome: Outcome, guard: Guard) -> Outcome:
+    """The outcome of an analysis without the values that it cut, where these may be private."""
+    if not guard.is_holding_values:
+        return outcome
+    failure = outcome.failure
+    if failure is not None:
+        failure = msgspec.structs.replace(failure, message=_CUT_QUOTE.sub("…", failure.message))
+    result = outcome.result
+    if result is not None:
+        result = msgspec.json.decode(_CUT_VALUE.sub("…", msgspec.json.encode(result).decode()))
+    return msgspec.structs.replace(outcome, result=result, failure=failure)
 
 
 def conceal_outcome(outcome: Outcome, guard: Guard) -> Outcome:
@@ -72,14 +89,15 @@ def render(
     workspace: Workspace | None,
     guard: Guard,
     notes: tuple[str, ...] = (),
+    is_cut: bool = False,
 ) -> Result:
     """The answer's text: what went wrong, what was printed, what came out, in this order and only what there is.
 
-    The outcome is concealed already; what the workspace holds is not.
+    The outcome is concealed already; what the workspace holds is not, and `is_cut` if there are cut values in it.
     """
     parts = [_failure(outcome.failure)] if outcome.failure is not None else []
     parts += [f"note: {note}" for note in (*guard.conceal(list(notes)), *outcome.notes)]
-    value = _value_text(outcome, budget_tokens, workspace, guard)
+    value = _value_text(outcome, budget_tokens, workspace, guard, is_cut=is_cut and guard.is_holding_values)
     output = outcome.output.rstrip("\n")
     whole = _join(parts, output, value)
     if not tokens.fits(whole, budget_tokens):
@@ -91,6 +109,20 @@ def render(
     if not whole:
         whole = "(The code ran. It printed nothing and its value is None.)"
     return Result(text=whole, is_error=outcome.failure is not None, outcome=outcome)
+
+
+def answer_text(value: Any, budget_tokens: int) -> str:
+    """A tool's answer without code: whole if it fits the budget, for there is no workspace to keep it in."""
+    text = _text(value)
+    if tokens.fits(text, budget_tokens):
+        return text
+    note = f"… (cut: the answer has {len(text):,} characters. Ask the tool for less.)"
+    return tokens.cut(text, budget_tokens - _NOTE_TOKENS) + note
+
+
+def failure_text(error: Exception) -> str:
+    """What the agent is sent of something that could not be carried out; nothing of what is not its business."""
+    return f"{type(error).__name__}: {error}" if isinstance(error, ToolyardError) else ""
 
 
 def _join(parts: list[str], output: str, value: str) -> str:
@@ -114,14 +146,16 @@ def _failure(failure: Failure) -> str:
     return "\n".join(lines)
 
 
-def _value_text(outcome: Outcome, budget: int, workspace: Workspace | None, guard: Guard) -> str:
+def _value_text(outcome: Outcome, budget: int, workspace: Workspace | None, guard: Guard, *, is_cut: bool) -> str:
     if outcome.spill is None:
         return "" if outcome.result is None else _text(outcome.result)
     # A token is often four bytes, so what is longer than its preview may well fit whole.
     if workspace is not None and outcome.spill.bytes <= budget * 8:
         text = _read(workspace, _relative(outcome.spill))
-        if text is not None and tokens.fits(text := guard.conceal(text), budget):
-            return text
+        if text is not None:
+            told: str = guard.conceal(_CUT_VALUE.sub("…", text) if is_cut else text)
+            if tokens.fits(told, budget):
+                return told
     return f"{_whereabouts(outcome.spill)}\n{_text(outcome.result)}"
 
 

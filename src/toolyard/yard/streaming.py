@@ -1,10 +1,9 @@
 """Output on its way out while code runs, with nothing private in it.
 
-Nothing is looked through for nobody: what is printed is kept back, as far as it fits, until somebody listens.
+Nothing is looked through for nobody: what is printed is kept back until somebody listens.
 """
 
 import asyncio
-from collections import deque
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -16,7 +15,8 @@ from toolyard.sandbox.worker import OnOutput
 __all__ = ("OutputStream",)
 
 _QUIET_SECONDS = 0.2  # after which a line that may still go on is taken for complete
-_KEPT_CHARACTERS = 256 << 10
+_TOLD_CHARACTERS = 256 << 10
+"""At once: of what was printed before anybody listened, the end."""
 
 
 class OutputStream:
@@ -25,10 +25,10 @@ class OutputStream:
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
         self._listeners: list[OnOutput] = []
-        self._kept: deque[str] = deque()
-        self._kept_characters = 0
-        self._is_ragged = False
+        self._kept: list[str] = []
+        """All of it, and no copy: the sandbox has it too. The second half of something private is not known alone."""
         self._is_open = False
+        self._is_over = False
         self._pieces: asyncio.Queue[str | None] = asyncio.Queue()
         self._passing: asyncio.Task[None] | None = None
 
@@ -38,31 +38,25 @@ class OutputStream:
 
     def open(self) -> None:
         """Somebody listens now: let out what was kept back, and all that comes."""
-        if self._is_open or not self._listeners:
+        if self._is_open or self._is_over or not self._listeners:
             return
         self._is_open = True
-        if not self._guard.is_off:
-            self._passing = asyncio.create_task(_pass_on(self._pieces, self._guard.stream(), self._tell))
         kept = "".join(self._kept)
         self._kept.clear()
-        if self._is_ragged:  # what is left of a line may be the end of something private
-            kept = kept.partition("\n")[2]
         if kept:
             self.add(kept)
 
     def add(self, text: str) -> None:
         """The code printed something."""
-        if self._passing is not None:
-            self._pieces.put_nowait(text)
+        if not self._is_open:
+            self._kept.append(text)
             return
-        if self._is_open:
+        if self._guard.is_off:
             self._tell(text)
             return
-        self._kept.append(text)
-        self._kept_characters += len(text)
-        while self._kept_characters > _KEPT_CHARACTERS and len(self._kept) > 1:
-            self._kept_characters -= len(self._kept.popleft())
-            self._is_ragged = True
+        if self._passing is None:  # not before: what prints nothing is not waited for
+            self._passing = asyncio.create_task(_pass_on(self._pieces, self._guard.stream(), self._tell))
+        self._pieces.put_nowait(text)
 
     async def __aenter__(self) -> Self:
         return self
@@ -70,6 +64,7 @@ class OutputStream:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._is_over = True
         if self._passing is None:
             return
         try:
@@ -82,7 +77,7 @@ class OutputStream:
 
     def _tell(self, text: str) -> None:
         for listener in self._listeners:
-            listener(text)
+            listener(text[-_TOLD_CHARACTERS:])
 
 
 async def _pass_on(pieces: "asyncio.Queue[str | None]", stream: ConcealedStream, listen: OnOutput) -> None:

@@ -11,6 +11,7 @@ import hmac
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 
 import httpx2
 import msgspec
@@ -25,6 +26,10 @@ _log = logging.getLogger("toolyard.alerts")
 _PAUSES_SECONDS = (0.0, 5.0, 45.0)
 """Before each try. A receiver that is being restarted is back by the last one."""
 _TRY_SECONDS = 5.0
+
+_is_posting: ContextVar[bool] = ContextVar("toolyard_is_posting", default=False)
+# Who lets the client's own log through would find the address in it.
+logging.getLogger("httpx2").addFilter(lambda record: not _is_posting.get())
 
 
 class Teller:
@@ -84,6 +89,14 @@ class Teller:
 
 async def post(webhook: str, alerts: Sequence[Alert], *, secret: str | None) -> str:
     """Send alerts to a webhook once; what went wrong, or nothing. It takes at most a few seconds."""
+    told = _is_posting.set(True)
+    try:
+        return await _post(webhook, alerts, secret)
+    finally:
+        _is_posting.reset(told)
+
+
+async def _post(webhook: str, alerts: Sequence[Alert], secret: str | None) -> str:
     body = msgspec.json.encode(
         {
             "version": 1,

@@ -46,7 +46,7 @@ class Upkeep:
         self._is_complete = False
 
     async def run(self) -> None:
-        """For as long as the gateway lives. A store that fails is tried again."""
+        """For as long as the gateway lives. Whatever goes wrong in a round, there is a next one."""
         while True:
             await asyncio.sleep(_EVERY_SECONDS)
             try:
@@ -56,6 +56,8 @@ class Upkeep:
                 await self.once()
             except StoreError as error:
                 _log.error("Metrics could not be added up, and will be: %s", error)
+            except Exception:  # noqa: BLE001 - else nothing would be added up or removed until the next start
+                _log.exception("The upkeep of the gateway failed, and is tried again.")
 
     async def once(self) -> None:
         """One round."""

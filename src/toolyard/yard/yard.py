@@ -44,7 +44,7 @@ from toolyard.values import (
     UseCase,
 )
 from toolyard.yard.alerting import Alerting
-from toolyard.yard.analyzing import AnalyzeRequest, analysis_run, told, written
+from toolyard.yard.analyzing import AnalyzeRequest, analysis_run, as_json, told, written
 from toolyard.yard.calls import Calls, find_tool
 from toolyard.yard.executions import ExecuteRequest, Execution, Executions
 from toolyard.yard.figures import Figures
@@ -52,7 +52,14 @@ from toolyard.yard.finder import Finder
 from toolyard.yard.guards import Guards
 from toolyard.yard.journal import Journal
 from toolyard.yard.observing import Observer, Run
-from toolyard.yard.results import conceal_outcome, preview_bytes, render
+from toolyard.yard.results import (
+    answer_text,
+    conceal_outcome,
+    failure_text,
+    preview_bytes,
+    render,
+    without_cut_values,
+)
 from toolyard.yard.skills import Skills
 from toolyard.yard.upkeep import Upkeep
 from toolyard.yard.views import Views
@@ -67,6 +74,7 @@ _SESSION_CHARACTERS = 50
 _VIEWS_KEPT = 8
 _MUCH_OUTPUT = 10_000  # characters
 _LONG_NAME = 1_000
+_RAGGED_CHARACTERS = 200
 _FIRST_LIST_SECONDS = 15.0  # for upstreams whose tools nobody knows yet, before a first search or run goes on without
 
 
@@ -172,19 +180,26 @@ class Yard:
         sandbox = await self.sandbox()
         session = _session_of(execution.principal, request.session)
         guard = await self.guards.of(session)
+        wrote = written(request)
         await self.store.room()  # what cannot be recorded is not begun
         grant = Grant(execution_id=execution.id, principal=execution.principal, session=session, tools=snapshot.tools)
         record = await self.journal.begin(
             grant, guard, request.code, request.context, snapshot, background=execution.background
         )
         run = self.observer.begin(
-            grant, snapshot, guard, form=request.form, code=written(request), background=execution.background
+            grant,
+            snapshot,
+            guard,
+            form=request.form,
+            wrote=wrote,
+            code_characters=len(request.code) if request.form == "code" else 0,
+            background=execution.background,
         )
         clock = RunClock()
         passage = Passage(guard=guard, pause=clock.paused, on_progress=on_progress)
         skills = self.skills.session(execution.principal, snapshot, guard)
         outcome: Outcome | None = None
-        result: Result | None = None
+        sent = ""
         status: RecordStatus = "cancelled"
         try:
             if execution.background:
@@ -213,20 +228,31 @@ class Yard:
                         library_version=snapshot.version,
                         clock=clock,
                     )
-            outcome = await _concealed(told(seen) if request.form == "analysis" else seen, guard)
+            is_analysis = request.form == "analysis"
+            outcome = await _concealed(without_cut_values(told(seen), guard) if is_analysis else seen, guard)
             status = outcome.status
             workspace = sandbox.workspace(session) if session in sandbox.sessions() else None
             warnings = tuple(finding.message for finding in verdict.findings if finding.severity == "warn")
             notes = (*dict.fromkeys([*passage.notes, *skills.notes]), *warnings[:3])
-            result = render(outcome, budget_tokens=self.result_tokens, workspace=workspace, guard=guard, notes=notes)
-        except Exception:
-            status = "broken"
+            result = render(
+                outcome,
+                budget_tokens=self.result_tokens,
+                workspace=workspace,
+                guard=guard,
+                notes=notes,
+                is_cut=is_analysis,
+            )
+            sent = result.text
+        except Exception as error:
+            status, sent = "broken", failure_text(error)
             raise
         finally:
             self.broker.end_run(execution.id)
-            run.skills = self.skills.note_uses(skills, execution.id, execution.principal, status)
-            self.journal.end(record, status, outcome)
-            run.end(status, outcome, None if result is None else result.text)
+            try:
+                run.skills = self.skills.note_uses(skills, execution.id, execution.principal, status)
+                self.journal.end(record, status, outcome)
+            finally:
+                run.end(status, outcome, sent, waited_seconds=clock.still_seconds)
         await self.store.flush()
         return result
 
@@ -278,7 +304,7 @@ class Yard:
         answer = await self.finder.search(query, detail_level=detail_level, server=server, limit=limit, view=view)
         self.observer.searched(
             visit,
-            guard.conceal(query[:_LONG_NAME]),
+            _shown(query, guard),
             answer,
             place="code" if execution_id else "agent",
             detail_level=detail_level.replace("-", "_"),
@@ -317,23 +343,28 @@ class Yard:
             self.journal.note_unknown(grant, guard, name, error)
             await self.store.flush()
             raise
+        wrote = as_json({"name": name, "arguments": arguments}, "arguments")
         record = await self.journal.begin(grant, guard, "", None, snapshot)
-        run = self.observer.begin(grant, snapshot, guard, form="call", code="")
-        status: RecordStatus = "failed"
-        text = ""
+        run = self.observer.begin(grant, snapshot, guard, form="call", wrote=wrote)
+        clock = RunClock()
+        status: RecordStatus = "cancelled"
+        sent = ""
         try:
-            passage = Passage(guard=guard, on_progress=on_progress)
-            answer, encoded = await self.call_tool(grant, spec, arguments, number=1, passage=passage, run=run)
-            status, text = "ok", encoded.decode()
-        except asyncio.CancelledError:
-            status = "cancelled"
+            passage = Passage(guard=guard, pause=clock.paused, on_progress=on_progress)
+            answer, _ = await self.call_tool(grant, spec, arguments, number=1, passage=passage, run=run)
+            answer = msgspec.structs.replace(answer, value=await asyncio.to_thread(guard.conceal, answer.value))
+            status, sent = "ok", answer_text(answer.value, self.result_tokens)
+        except Exception as error:
+            status, sent = "failed", failure_text(error)
             raise
         finally:
             self.broker.end_run(execution_id)
-            self.journal.end(record, status, None)
-            run.end(status, None, text)
+            try:
+                self.journal.end(record, status, None)
+            finally:
+                run.end(status, None, sent, waited_seconds=clock.still_seconds)
         await self.store.flush()
-        return msgspec.structs.replace(answer, value=await asyncio.to_thread(guard.conceal, answer.value))
+        return answer
 
     async def reveal(self, token: str, *, principal: str) -> list[RevealedValue]:
         """What a token of the principal's own sessions stands for. It is in the audit log before this returns."""
@@ -451,6 +482,12 @@ async def _concealed(outcome: Outcome, guard: Guard) -> Outcome:
     if len(outcome.output) > _MUCH_OUTPUT or outcome.spill is not None:
         return await asyncio.to_thread(conceal_outcome, outcome, guard)
     return conceal_outcome(outcome, guard)
+
+
+def _shown(query: str, guard: Guard) -> str:
+    """The beginning of a query. Where it is cut may be half of something private, so what is told ends before that."""
+    told: str = guard.conceal(query[:_LONG_NAME])
+    return told if len(query) <= _LONG_NAME else told[:-_RAGGED_CHARACTERS]
 
 
 def _session_of(principal: str, session: str | None) -> str:

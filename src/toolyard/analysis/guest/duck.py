@@ -302,7 +302,7 @@ def _first_of(query: Query, after: list[Step]) -> tuple[str, str, list[Step]]:
 
 
 def _rows(connection: "duckdb.DuckDBPyConnection", sql: str, query: Query) -> Iterator[tuple[Any, ...]]:
-    done = connection.execute(sql, query.parameters)
+    done = connection.execute(sql, query.used(sql))
     while some := done.fetchmany(10_000):
         yield from some
 

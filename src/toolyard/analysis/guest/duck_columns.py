@@ -112,7 +112,7 @@ class CsvFile:
         query = Query({})
         counts = [_PROFILE.format(place) for place in range(len(self._names))]
         sql = f"SELECT {', '.join(['count(*)', *counts])} FROM {self._table(query)}"
-        found = self._connection.execute(sql, query.parameters).fetchone()
+        found = self._connection.execute(sql, query.used(sql)).fetchone()
         assert found is not None
         self.rows = found[0]
         each = 6

@@ -162,7 +162,7 @@ class JsonFile:
         return int(self._one(f"SELECT count(*) FROM {self._objects(query)} WHERE {condition}", query)[0])
 
     def _one(self, sql: str, query: Query) -> tuple[Any, ...]:
-        found = self._connection.execute(sql, query.parameters).fetchone()
+        found = self._connection.execute(sql, query.used(sql)).fetchone()
         assert found is not None
         return found
 
@@ -176,14 +176,15 @@ def _column(place: int, kinds: int, largest: float | None) -> Column | None:
         return None
     if kinds == _WHOLE:
         return Column(sql, "int", bound_of("int", largest))
-    return Column(sql, "float", largest) if kinds == _OTHER or largest <= EXACT else None
+    return Column(sql, "float", largest) if kinds == _OTHER or largest < EXACT else None
 
 
 def bound_of(kind: Kind | None, largest: float | None) -> float:
     """How large the numbers of a column get, if `largest` is the float nearest to the largest."""
     if kind != "int":
         return largest or 0
-    return int(largest or 0) if (largest or 0) <= EXACT else LARGEST
+    # The next whole number after `EXACT` rounds to it.
+    return int(largest or 0) if (largest or 0) < EXACT else LARGEST
 
 
 def named(columns: dict[str, Column], sql: Sequence[str]) -> list[str]:

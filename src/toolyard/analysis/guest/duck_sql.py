@@ -6,6 +6,7 @@ and of the names of parameters; every value and every name of the request or of 
 What SQL cannot answer exactly as `plan` says raises `Beyond`, and the Python engine does it.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal, TypeAlias
@@ -80,6 +81,10 @@ class Query:
         name = f"v{len(self.parameters)}"
         self.parameters[name] = value
         return f"CAST(${name} AS {type_name})"
+
+    def used(self, statement: str) -> dict[str, Any]:
+        """The parameters that a statement names: a value that nothing can equal is bound for nothing."""
+        return {name: self.parameters[name] for name in re.findall(r"\$(\w+)", statement)}
 
     def condition(self, expression: Expression) -> str:
         """SQL that is true or false, never null."""

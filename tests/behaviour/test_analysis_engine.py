@@ -1,0 +1,89 @@
+"""The engine of analyses gives the same answer within every wall, with DuckDB where that can be had."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from toolyard.analysis import GUEST
+from toolyard.sandbox import IsolationLevel, PoolOptions, Sandbox, open_sandbox
+from toolyard.sandbox.packages import add_own, find_packages
+from toolyard.sandbox.policy.levels import LEVELS
+
+OWN = {"toolyard_analysis": GUEST}
+RUN = "from toolyard_analysis import run\nresult = run(request, call_tool)"
+ROWS = [{"id": number, "team": "ab"[number % 2], "note": "x" * 60} for number in range(50_000)]
+REQUEST = {
+    "analysis_type": "aggregate",
+    "source": {"workspace": "rows.jsonl"},
+    "parameters": {
+        "conditions": [{"field": "id", "operator": "<", "value": 40_001}],
+        "group_by": ["team"],
+        "aggregations": [{"function": "count", "as": "count"}, {"function": "max", "field": "id", "as": "last"}],
+    },
+}
+ANSWER = {
+    "rows_in": 50_000,
+    "rows_out": 2,
+    "rows": [{"team": "a", "count": 20_001, "last": 40_000}, {"team": "b", "count": 20_000, "last": 39_999}],
+}
+
+
+@asynccontextmanager
+async def unprivileged() -> AsyncIterator[Sandbox]:
+    """The namespace tier as any user builds it."""
+    packages = add_own(find_packages(("duckdb",)), OWN)
+    policy = msgspec.structs.replace(LEVELS[IsolationLevel.PRODUCTION], packages=("duckdb",))
+    options = PoolOptions(size=1)
+    sandbox = Sandbox(policy, tier="namespace", privileged=False, packages=packages, options=options)
+    try:
+        await sandbox.start()
+        yield sandbox
+    finally:
+        await sandbox.close()
+
+
+def level(name: str, **options: Any) -> Any:
+    """A sandbox of a level, with DuckDB as its only package where the level has packages."""
+    policy = LEVELS[IsolationLevel(name)]
+    packages = ("duckdb",) if policy.packages else ()
+    return open_sandbox(msgspec.structs.replace(policy, packages=packages), own=OWN, **options)
+
+
+WALLS: dict[str, tuple[Any, str]] = {
+    "development": (lambda: level("development"), "duckdb"),
+    "production": (lambda: level("production"), "duckdb"),
+    "production as an ordinary user": (unprivileged, "duckdb"),
+    "hardened": (lambda: level("hardened"), "python"),
+    "landlock": (lambda: level("production", tier="landlock", allow_weaker=True), "python"),
+}
+
+
+@pytest.mark.parametrize("name", WALLS)
+async def test_analysis_gives_the_same_answer_within_every_wall(name: str) -> None:
+    """DuckDB ends the process where it may see a file of the kernel and not read it, so landlock is Python's."""
+    build, engine = WALLS[name]
+    async with build() as sandbox:
+        await sandbox.run("1", session="rows")
+        sandbox.workspace("rows").write_bytes("rows.jsonl", "\n".join(map(json.dumps, ROWS)).encode())
+        outcome = await sandbox.run(RUN, context={"request": REQUEST}, session="rows")
+
+    assert (outcome.failure, outcome.output) == (None, "")
+    assert outcome.result == ANSWER | {"engine": engine}
+
+
+async def test_parquet_needs_duckdb_and_says_so() -> None:
+    """Where it cannot run, the message names other formats."""
+    request = {"analysis_type": "filter", "source": {"workspace": "rows.parquet"}, "parameters": {}}
+    async with level("hardened") as sandbox:
+        await sandbox.run("1", session="rows")
+        sandbox.workspace("rows").write_bytes("rows.parquet", b"PAR1")
+        outcome = await sandbox.run(RUN, context={"request": request}, session="rows")
+
+    assert outcome.failure is not None
+    assert outcome.failure.message == (
+        "Parquet is read by DuckDB, which this sandbox does not offer. Save the rows as CSV or JSON lines."
+    )
