@@ -31,7 +31,7 @@ def list_expenses(since: str = "") -> list[dict[str, Any]]:
     return ROWS
 
 
-def delete_expense(id: int) -> str:
+def delete_expense(expense_id: int) -> str:
     """Delete an expense."""
     return "gone"
 
@@ -45,6 +45,7 @@ def fail() -> str:
 async def opened(folder: Path, **settings: Any) -> AsyncIterator[Yard]:
     """A yard over one fake server."""
     server = FakeUpstream("expenses", list_expenses=list_expenses, delete_expense=delete_expense, fail=fail)
+    server.tools |= settings.pop("tools", {})
     config = Config(store=StoreConfig(path=folder / "toolyard.db"), **settings)
     async with open_yard(config, policy=PLAIN, upstreams={"expenses": server}) as yard:
         yield yard
@@ -70,11 +71,11 @@ async def run(yard: Yard, code: str, **options: Any) -> Any:
         ("sum(range(10))", "compute"),
         ("from servers.expenses import list_expenses\nlen(list_expenses())", "filtering"),
         (
-            "from servers.expenses import list_expenses, delete_expense\ndelete_expense(id=list_expenses()[0]['id'])",
+            "from servers.expenses import list_expenses, delete_expense\ndelete_expense(list_expenses()[0]['id'])",
             "workflow",
         ),
         ("from servers.expenses import list_expenses\nfor _ in range(3): list_expenses(since='2024')", "polling"),
-        ("from servers.expenses import delete_expense\nfor i in range(5): delete_expense(id=i)", "filtering"),
+        ("from servers.expenses import delete_expense\nfor i in range(5): delete_expense(i)", "filtering"),
     ],
 )
 async def test_a_run_is_one_fact_that_says_what_it_was_for(tmp_path: Path, code: str, use_case: str) -> None:
@@ -133,7 +134,7 @@ async def test_a_search_whose_tool_is_then_called_is_a_hit(tmp_path: Path) -> No
         await run(
             yard,
             "from tool_discovery import search_tools\nsearch_tools('delete')\ncall_tool("
-            "'mcp__expenses__delete_expense', {'id': 1})",
+            "'mcp__expenses__delete_expense', {'expense_id': 1})",
         )
         searches = await facts(yard, Searched)
         hits = await facts(yard, Used)
@@ -174,7 +175,7 @@ async def test_an_ask_is_told_while_it_waits_and_when_it_is_answered(tmp_path: P
     """In events for who watches, and in facts with how long a person took."""
     rules = (Rule(tools=("mcp__expenses__delete_expense",), decision="ask"),)
     async with opened(tmp_path, policy=PolicySettings(rules=rules)) as yard:
-        code = "from servers.expenses import delete_expense\ndelete_expense(id=1)"
+        code = "from servers.expenses import delete_expense\ndelete_expense(1)"
         events: list[LiveEvent] = []
         async with yard.live.follow() as live:
             running = asyncio.create_task(run(yard, code))
@@ -198,14 +199,20 @@ async def test_an_ask_is_told_while_it_waits_and_when_it_is_answered(tmp_path: P
 async def test_output_reaches_a_watcher_concealed_and_also_one_who_comes_late(tmp_path: Path) -> None:
     """What was printed before anybody watched is not lost to who begins to."""
     code = (
-        "import time\nfrom servers.expenses import list_expenses\nprint('mail alice.smith@example.com')\n"
-        "list_expenses()\nwhile not __import__('os').path.exists('go'): time.sleep(0.01)\nprint('after')"
+        "import time\nfrom servers.expenses import ready\nprint('mail alice.smith@example.com')\nready()\n"
+        "while not __import__('os').path.exists('go'): time.sleep(0.01)\nprint('after')"
     )
-    async with opened(tmp_path) as yard:
+    is_ready = asyncio.Event()
+
+    def ready() -> None:
+        """Say that the code has come so far."""
+        is_ready.set()
+
+    async with opened(tmp_path, tools={"ready": ready}) as yard:
         running = asyncio.create_task(run(yard, code))
-        while not (runs := yard.live.running()) or not runs[0].calls:
-            await asyncio.sleep(0.01)
-        async with yard.live.follow(execution_id=runs[0].execution_id) as live:
+        await asyncio.wait_for(is_ready.wait(), 60)
+        (watched,) = yard.live.running()
+        async with yard.live.follow(execution_id=watched.execution_id) as live:
             seen = []
             async for event in live:
                 seen.append(event)
@@ -222,7 +229,7 @@ async def test_output_reaches_a_watcher_concealed_and_also_one_who_comes_late(tm
 async def test_a_call_without_code_is_told_too(tmp_path: Path) -> None:
     """As a run of its own form, whether it works or not."""
     async with opened(tmp_path) as yard:
-        await yard.call("mcp__expenses__delete_expense", {"id": 1}, principal="alice")
+        await yard.call("mcp__expenses__delete_expense", {"expense_id": 1}, principal="alice")
         with pytest.raises(UpstreamError):
             await yard.call("mcp__expenses__fail", {}, principal="alice")
         found = await facts(yard, Executed)
