@@ -5,7 +5,7 @@ import json
 import pytest
 
 from toolyard.metrics import tokens
-from toolyard.serve.mcp import _search_text
+from toolyard.serve.search_text import search_text
 from toolyard.values import Hit, SearchAnswer
 
 
@@ -20,7 +20,7 @@ def hits(count: int, characters: int) -> tuple[Hit, ...]:
 @pytest.mark.parametrize(("count", "characters"), [(5, 100), (5, 10_000), (40, 2_000), (50, 100_000)])
 def test_details_give_way_before_names(count: int, characters: int) -> None:
     """Every tool that was found is still named, the best with details as far as they fit."""
-    text = _search_text(SearchAnswer(hits=hits(count, characters), total=count), [], 2_000)
+    text = search_text(SearchAnswer(hits=hits(count, characters), total=count), [], 2_000)
 
     found = json.loads(text)
     assert tokens.count(text) <= 2_000
@@ -32,6 +32,6 @@ def test_details_give_way_before_names(count: int, characters: int) -> None:
 
 def test_no_answer_is_over_its_budget() -> None:
     """Even where the names alone are too many."""
-    text = _search_text(SearchAnswer(hits=hits(50, 1_000), total=50), [f"server-{n}" for n in range(500)], 100)
+    text = search_text(SearchAnswer(hits=hits(50, 1_000), total=50), [f"server-{n}" for n in range(500)], 100)
 
     assert tokens.count(text) <= 100

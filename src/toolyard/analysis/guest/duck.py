@@ -62,7 +62,6 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "allow_community_extensions": False,
     "allow_persistent_secrets": False,
     "allow_unsigned_extensions": False,
-    "async_threads": 0,
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
     "enable_external_file_cache": False,
@@ -313,6 +312,8 @@ def _open(file: str) -> Iterator[tuple["duckdb.DuckDBPyConnection", str]]:
     import duckdb  # noqa: PLC0415 - it takes longer than most analyses
 
     settings = _SETTINGS | {"threads": len(os.sched_getaffinity(0)), "memory_limit": f"{_memory_bytes()}B"}
+    if not duckdb.__version__.startswith("1."):
+        settings["async_threads"] = 0  # they are for files that are far away
     with tempfile.TemporaryDirectory(prefix="duckdb-") as folder:
         # A name of ours: DuckDB finds patterns, compression, partitions and addresses in the names of files.
         link = os.path.join(folder, "rows")
