@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -157,18 +158,19 @@ def test_a_client_that_hangs_up_ends_the_gateway_and_its_children(project: Path)
 
 
 def test_sigterm_ends_the_gateway_in_order(project: Path) -> None:
-    """Nothing is left, and nothing is said but what it serves."""
+    """Nothing is left, and nothing is said but where the dashboard is and what it serves."""
     process = subprocess.Popen(
         [sys.executable, "-m", "toolyard", "serve", "--http", "127.0.0.1:0"],
         stderr=subprocess.PIPE,
         text=True,
     )
     assert process.stderr is not None
-    first = process.stderr.readline()
+    first, second = process.stderr.readline(), process.stderr.readline()
     process.send_signal(signal.SIGTERM)
     _, rest = process.communicate(timeout=30)
 
-    assert first.startswith("toolyard serves 2 servers at http://127.0.0.1:")
+    assert re.fullmatch(r"The dashboard, [\w ]+: http://127\.0\.0\.1:\d+/#key=[\w-]{32}\n", first)
+    assert second.startswith("toolyard serves 2 servers at http://127.0.0.1:")
     assert (process.returncode, rest) == (143, "")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 import msgspec
 
+from toolyard.analysis import GUEST
 from toolyard.cli.loop import run_to_end
 from toolyard.cli.terminal import errors, plain, write
 from toolyard.config import Config, load_config
@@ -166,7 +167,8 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True):
 async def _execute(job: _Job) -> tuple[Outcome, _Timing]:
     opened = time.perf_counter()
     pool = PoolOptions(size=1)
-    async with open_sandbox(job.policy, tier=job.tier, allow_weaker=job.allow_weaker, pool=pool) as sandbox:
+    own = {"toolyard_analysis": GUEST}
+    async with open_sandbox(job.policy, tier=job.tier, allow_weaker=job.allow_weaker, pool=pool, own=own) as sandbox:
         started = time.perf_counter()
         outcome = await sandbox.run(job.code, context=job.context, on_output=job.on_output)
         ended = time.perf_counter()
