@@ -361,3 +361,9 @@ def test_half_of_a_surrogate_pair_survives_in_the_file(workspace: Path) -> None:
 
     text = (workspace / "results" / "filter-1.jsonl").read_text(encoding="utf-8")
     assert json.loads(text) == {"t": "\ud800"}
+
+
+def test_an_empty_object_has_no_rows() -> None:
+    """It is told so, and not as a list of nothing."""
+    with pytest.raises(AnalysisError, match=r"data is an empty object\. Give a list of objects\."):
+        run({"analysis_type": "filter", "data": {}, "parameters": {}}, lambda tool, arguments: None)

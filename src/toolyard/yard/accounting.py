@@ -101,6 +101,11 @@ class Accounting:
             self._waiting_bytes += size_bytes
         self._put(lambda: self._count(bill, part, texts, size_bytes))
 
+    def skip(self, bill: Bill, size_bytes: int) -> None:
+        """Note what is not counted, from any thread."""
+        with self._lock:
+            bill.uncounted_bytes += size_bytes
+
     def add_definitions(self, bill: Bill, specs: Iterable[ToolSpec]) -> None:
         """Add what the definitions of tools would cost if all were in the context. `specs` must not change."""
         self._put(lambda: self._count_definitions(bill, specs))
@@ -183,7 +188,7 @@ class Accounting:
         for text in texts:
             count = self._count_text(text.decode("utf-8", "replace") if isinstance(text, bytes) else text, part)
             if count is None:
-                bill.uncounted_bytes += _size(text)
+                self.skip(bill, _size(text))
             else:
                 bill.counted[part] += count
         with self._lock:

@@ -313,7 +313,8 @@ class Run:
         """It answered."""
         size_bytes = len(encoded) + sum(len(file.content) for file in answer.files)
         self._bytes_in += size_bytes
-        self._bill.uncounted_bytes += size_bytes - len(encoded)  # a picture is no text that could be counted
+        if answer.files:  # a picture is no text that could be counted
+            self._observer.accounting.skip(self._bill, size_bytes - len(encoded))
         self._answers.append(encoded)
         self._answers_bytes += len(encoded)
         if len(self._answers) >= _ANSWERS_HELD or self._answers_bytes >= _ANSWERS_BYTES:

@@ -90,6 +90,8 @@ def rows_within(value: Any, at: str, field: str | None = None) -> list[Row]:
         raise AnalysisError(f"{at} has several lists of rows: {listed(lists)}. Name one as parameters.data_field.")
     if value and all(type(inner) is list for inner in value.values()):
         return _rows_of_columns(value, at)
+    if not value:
+        raise AnalysisError(f"{at} is an empty object. Give a list of objects.")
     deeper = listed(_lists_in(value))
     hint = f"Lists are at {deeper}: name one as parameters.data_field." if deeper else "Give a list of objects."
     raise AnalysisError(f"{at} is an object of {listed(value)}, none of them rows. {hint}")

@@ -1,0 +1,106 @@
+"""What a gateway does beside answering: sums, what became of upstreams, figures of this moment, and letting go."""
+
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from toolyard.broker.policy import PolicySettings, ToolLimits
+from toolyard.config import Config
+from toolyard.config.settings import MetricsConfig, StoreConfig
+from toolyard.errors import UpstreamUnavailable
+from toolyard.metrics.exposition import render
+from toolyard.metrics.gauges import GAUGES
+from toolyard.sandbox.policy.levels import DEFAULT
+from toolyard.testing import FakeUpstream
+from toolyard.values import Executed, UpstreamEvent
+from toolyard.yard import ExecuteRequest, Yard, open_yard
+
+PLAIN = msgspec.structs.replace(DEFAULT, packages=())
+
+
+def ping() -> str:
+    """Answer."""
+    return "pong"
+
+
+@contextlib.asynccontextmanager
+async def opened(folder: Path, server: FakeUpstream, **settings: Any) -> AsyncIterator[Yard]:
+    """A yard over one fake server."""
+    config = Config(store=StoreConfig(path=folder / "toolyard.db"), **settings)
+    async with open_yard(config, policy=PLAIN, upstreams={server.name: server}) as yard:
+        await yard.snapshot()
+        yield yard
+
+
+async def events(yard: Yard) -> list[str]:
+    """What was told of upstreams, the oldest first."""
+    await yard.store.flush()
+    found = await yard.store.metrics.facts("upstream")
+    return [fact.event for fact in reversed(found) if isinstance(fact, UpstreamEvent)]
+
+
+async def test_an_upstream_that_dies_and_comes_back_is_told_once_each(tmp_path: Path) -> None:
+    """However often one looks."""
+    server = FakeUpstream("echo", ping=ping)
+    async with opened(tmp_path, server) as yard:
+        for is_dead in (False, True, True, False, False):
+            server.is_dead = is_dead
+            await yard.upkeep.once()
+        told = await events(yard)
+
+    assert told == ["started", "failed", "started"]
+
+
+async def test_a_circuit_that_opens_is_told_and_shown(tmp_path: Path) -> None:
+    """By the name of its server, in facts and in figures."""
+    server = FakeUpstream("echo", ping=ping)
+    limits = (ToolLimits(breaker_failures=2),)
+    async with opened(tmp_path, server, policy=PolicySettings(limits=limits)) as yard:
+        server.is_dead = True
+        for _ in range(2):
+            with contextlib.suppress(UpstreamUnavailable):
+                await yard.call("mcp__echo__ping", {})
+        await yard.upkeep.once()
+        told = await events(yard)
+        shown = {(each.name, *each.labels.values()): each.value for each in await yard.figures.gauges()}
+        report = await yard.report()
+
+    assert told == ["failed", "circuit_opened"]
+    assert (shown["toolyard_upstream_circuit_open", "echo"], shown["toolyard_upstream_up", "echo"]) == (1, 0)
+    assert report.upstreams["echo"].errors == {"unavailable": 2}
+    assert report.upstreams["echo"].circuit_opened == 1
+
+
+async def test_every_gauge_is_of_the_list_and_prometheus_gets_them_all(tmp_path: Path) -> None:
+    """With the counters, as one text."""
+    async with opened(tmp_path, FakeUpstream("echo", ping=ping)) as yard:
+        await yard.execute(ExecuteRequest(code="from servers.echo import ping\nping()"))
+        await yard.alerting.check()
+        gauges = await yard.figures.gauges()
+        text, _ = render(await yard.figures.sums(), gauges)
+
+    names = {each.name for each in gauges}
+    assert names <= GAUGES.keys()
+    assert {"toolyard_info", "toolyard_sandbox_ready", "toolyard_store_bytes", "toolyard_alerts_firing"} <= names
+    assert all(f"# TYPE {name} gauge" in text.decode() for name in names)
+    assert b'toolyard_upstream_calls_total{outcome="ok",upstream="echo"} 1.0' in text
+
+
+async def test_old_rows_go_and_their_sums_stay(tmp_path: Path) -> None:
+    """After as many days as the configuration says."""
+    async with opened(tmp_path, FakeUpstream("echo", ping=ping), metrics=MetricsConfig(keep_days=30)) as yard:
+        old = time.time() - 40 * 86_400
+        for at in (old, old + 1, time.time()):
+            yard.observer.record(
+                Executed(at=at, form="code", status="ok", seconds=1.0, use_case="compute", execution_id=f"e{at}")
+            )
+        await yard.upkeep.once()
+        kept = await yard.store.metrics.facts("execution")
+        report = await yard.report()
+
+    assert len(kept) == 1
+    assert report.execution.count == 3
