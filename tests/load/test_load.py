@@ -61,6 +61,7 @@ def serving(folder: Path) -> Iterator[Gateway]:
     config = folder / "toolyard.toml"
     config.write_text(
         '[store]\npath = "store.db"\n[http]\nrequests_per_minute = 0\n[privacy]\nmode = "strict"\n'
+        "[alerts]\nenabled = false\n"  # these users search for more than they call, which is one
         f"[upstreams.expenses]\ncommand = {json.dumps(sys.executable)}\n"
         'args = ["-P", "-m", "toolyard.examples.expenses"]\n',
         encoding="utf-8",
