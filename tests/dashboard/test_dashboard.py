@@ -280,6 +280,23 @@ def test_a_tab_that_nobody_looks_at_leaves_its_connection_to_others(gateway: Gat
     expect(page.locator("[data-link=live]")).to_be_visible()
 
 
+def test_a_gateway_that_falls_silent_in_the_middle_of_an_answer_is_no_error_of_the_page(
+    gateway: Gateway, tab: Open
+) -> None:
+    """The page says that nothing answers, as when no answer begins."""
+    opened = tab(gateway).open()
+    page = opened.page
+    opened.settle()
+    page.evaluate(
+        "window.fetch = () => Promise.resolve({ ok: true, status: 200, headers: new Headers(),"
+        " text: () => Promise.reject(new DOMException('signal timed out', 'TimeoutError')) }), 0"
+    )
+
+    opened.go("Runs")
+
+    expect(page.locator("#main")).to_contain_text("The gateway does not answer.")
+
+
 def test_always_asks_back_and_is_remembered(serve: Serve, tab: Open) -> None:
     """Escape in the question answers nothing; yes lets this run go on and the next one pass without asking."""
     gateway = serve({"expenses": example("expenses")}, ASKS)

@@ -134,7 +134,13 @@ def _directories(mark: str) -> list[Path]:
 
 
 def _control_groups(mark: str) -> list[Path]:
-    return list(CONTROL_GROUPS.glob(f"**/toolyard-{mark}-*"))
+    """By a walk that goes on when a group disappears meanwhile, as those of a gateway that ends do."""
+    return [
+        Path(folder, name)
+        for folder, names, _ in os.walk(CONTROL_GROUPS)
+        for name in names
+        if name.startswith(f"toolyard-{mark}-")
+    ]
 
 
 def _mounts() -> list[str]:

@@ -40,8 +40,8 @@ export function send(method, path, body) {
 
 /** Whether code can be run: `{ready, reason}`. Throws `Refusal`. */
 export async function readiness() {
-  const answer = await reach(new URL("../../readyz", ROOT), {});
-  return answer.json();
+  const { text } = await reach(new URL("../../readyz", ROOT), {});
+  return parsed(text);
 }
 
 async function request(method, url, body) {
@@ -50,14 +50,8 @@ async function request(method, url, body) {
     options.headers = { "Content-Type": "application/json" };
     options.body = JSON.stringify(body);
   }
-  const answer = await reach(url, options);
-  const text = await answer.text();
-  let value = null;
-  try {
-    value = text === "" ? null : JSON.parse(text);
-  } catch {
-    throw new Refusal(answer.status, "internal", "The gateway's answer is no JSON. Is there a proxy in between?");
-  }
+  const { answer, text } = await reach(url, options);
+  const value = text === "" ? null : parsed(text, answer.status);
   if (answer.ok) return value;
   const error = value?.error ?? {};
   const message = typeof error === "string" ? error : (error.message ?? `The gateway answered ${answer.status}.`);
@@ -68,15 +62,25 @@ async function request(method, url, body) {
   });
 }
 
+function parsed(text, status = 0) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Refusal(status, "internal", "The gateway's answer is no JSON. Is there a proxy in between?");
+  }
+}
+
+/** The answer with its whole text: a gateway may as well fall silent in the middle of it. */
 async function reach(url, options) {
   try {
-    return await fetch(url, {
+    const answer = await fetch(url, {
       ...options,
       cache: "no-store",
       redirect: "error",
       credentials: "same-origin",
       signal: AbortSignal.timeout(ANSWER_SECONDS * 1000),
     });
+    return { answer, text: await answer.text() };
   } catch {
     throw new Refusal(0, "unreachable", "The gateway does not answer.");
   }
