@@ -6,6 +6,10 @@ import pytest
 
 from toolyard.values import Failure
 
+FILES = "Only files of the workspace, the current directory, can be opened; nothing of the host exists here."
+NONE = "It is None here: check for None first, or give a default such as `(… or {})`."
+AWAIT = "It is a coroutine, not its value: write `await` before the call."
+
 
 def test_exception_has_type_message_line_and_source(driver: Any) -> None:
     """The innermost line of the agent's own code is named; output up to there is kept."""
@@ -19,6 +23,7 @@ def test_exception_has_type_message_line_and_source(driver: Any) -> None:
         line=3,
         source_line="1 / x",
         traceback="line 3, in <module>\n    1 / x",
+        hint="`x` is 0 here: check that before dividing.",
     )
 
 
@@ -51,6 +56,7 @@ line 7, in outer
     return functools.reduce(inner, sorted(rows, key=lambda row: row["n"]), 0)
 line 4, in inner
     return total + row["amount"]""",
+        hint="It has the keys n.",
     )
 
 
@@ -293,7 +299,13 @@ def test_lines_are_counted_as_the_compiler_counts_them(driver: Any) -> None:
         ("print(zzzzzz)", None),
         (
             "open('missing.csv')",
-            "Only files of the workspace, the current directory, can be opened; nothing of the host exists here.",
+            f"{FILES} It has no files yet.",
+        ),
+        ("open('table.csv', 'w').close()\nopen('/data/table.csv')", f"{FILES} The nearest is 'table.csv'."),
+        ("open('table.csv', 'w').close()\nopen('tabel.csv')", f"{FILES} The nearest is 'table.csv'."),
+        (
+            "open('out/table.csv', 'w')",
+            f"{FILES} There is no such folder: `os.makedirs(…, exist_ok=True)` makes it.",
         ),
         (
             "import json.nothing",
@@ -310,6 +322,130 @@ def test_lines_are_counted_as_the_compiler_counts_them(driver: Any) -> None:
 def test_hint_says_what_to_do(driver: Any, code: str, hint: str | None) -> None:
     """Mistakes that agents make often come with the way out of them."""
     assert driver.run(code).failure.hint == hint
+
+
+ROWS = 'rows = [{"amount": 1, "user_id": 2}]\n'
+CO = "async def load():\n    return [1]\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        (ROWS + 'rows[0]["amout"]', "The nearest key is 'amount'. It has the keys amount, user_id."),
+        (ROWS + '[r["userId"] for r in rows]', "The nearest key is 'user_id'. It has the keys amount, user_id."),
+        (ROWS + 'rows[0]["colour"]', "It has the keys amount, user_id."),
+        ('{"a": {"price_per_night": 1}}["a"]["x"]', None),
+        ("d = {}\nd['a']", "It is an empty dict."),
+        ('d = {"rows": []}\nd[0]', "It is a dict, not a list. It has the keys rows."),
+        (
+            ROWS + 'rows["amount"]',
+            "It is a list of 1: loop over it, or take one with [0]. Items have the keys amount, user_id.",
+        ),
+        (ROWS + "rows[0].amount", "It is a dict: write ['amount']. It has the keys amount, user_id."),
+        (
+            ROWS + "rows.amount",
+            "It is a list of 1: loop over it, or take one with [0]. Items have the keys amount, user_id.",
+        ),
+        (
+            'd = {"items": [{"a": 1}], "total": 1}\nfor row in d:\n    row["a"]',
+            "A loop over a dict gives its keys; its list is in ['items'].",
+        ),
+        (
+            'd = {"x": {"a": 1}}\n[row["a"] for row in d]',
+            "A loop over a dict gives its keys: use `.values()` or `.items()`. It has the keys x.",
+        ),
+        ('d = {"x": 1}\nfor a, b in d: pass', "A loop over a dict gives its keys: use `.items()` for pairs."),
+        ("t = '{\"a\": 1}'\nt['a']", "It is JSON text: read it with `json.loads(…)` first."),
+        ("x = None\nx['a']", NONE),
+        ("x = None\nfor y in x: pass", NONE),
+        ("x = None\nx.get('a')", NONE),
+        (CO + "load()[0]", AWAIT),
+        (CO + "for each in load(): pass", AWAIT),
+        (CO + "load().append(1)", AWAIT),
+        ("[].push(1)", "Did you mean .append?"),
+        ("[1].length", "Write `len(…)`."),
+        ("import datetime\ndatetime.now()", "It belongs to a class of the module: write datetime.datetime.now."),
+        ("import datetime\ndatetime(2024, 1, 1)", "It is a module: write datetime.datetime(…)."),
+        ("import json\njson.parse('{}')", "Did you mean json.loads?"),
+        (
+            "list = [1]\nlist((1, 2))",
+            "The code gave the name 'list' another value, which hides the built-in: use another name.",
+        ),
+        ("a = '3'\na + 4", "Convert one of them: `float(…)` or `int(…)` makes a number of the text."),
+        ("a = None\na * 2", "One of them is None: leave such rows out, or use a default such as `(x or 0)`."),
+        ("def f(user_id, limit=3): pass\nf(userid=3)", "Did you mean user_id=? It takes user_id, limit."),
+        ("def f(limit=3, tag=''): pass\nf(limt=3)", "Did you mean limit=? It takes limit, tag."),
+        ("def f(a, b): pass\nf(1)", "Pass b= too."),
+        ("def f(a): pass\nf(1, 2)", "Name the arguments: it takes a."),
+        ("import json\njson.loads([1])", "It is data already: leave out `json.loads`."),
+        ("import json\njson.dumps({1})", "Make a list of it: `sorted(…)` or `list(…)`."),
+        (
+            "import json\njson.loads('{}\\n{}')",
+            "It holds several JSON values: `[json.loads(line) for line in text.splitlines()]` reads one a line.",
+        ),
+        ("{[1]: 2}", "Make it a tuple first: `tuple(…)`."),
+        ("int('1,200')", "Take out the commas first: `.replace(',', '')`."),
+        ("x = true", "Python writes True."),
+        ("Counter([1])", "Import it first: `from collections import Counter`."),
+        ("json.dumps(1)", "Import it first: `import json`."),
+        ("from collections import Countr", "Did you mean `from collections import Counter`?"),
+        ("x = []\nx[0]", "It is empty: check that before taking one."),
+        ("x = [1]\nx[3]", "It has 1 items; the last is [-1]."),
+        ("d = {1: 2}\nfor k in d: d[k + 1] = 1", "Loop over a copy: `list(…)`."),
+        ("next(iter([]))", "Nothing was left: give a default, `next(…, None)`."),
+        ("raise KeyError('amount')", None),
+        ("raise ValueError('my own rule')", None),
+        ("raise NameError('none')", None),
+    ],
+)
+def test_common_mistake_is_told_with_its_way_out(driver: Any, code: str, hint: str | None) -> None:
+    """The hint is made from the expression that failed and the values it failed on."""
+    assert driver.run(code).failure.hint == hint
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["Ada", "ada@example.com", "2024-01-31", "4111111111111111", "__PII_email_3f9a1c__", "a" * 41, "two words"],
+)
+def test_key_that_may_be_data_is_not_told(driver: Any, key: str) -> None:
+    """Of a dict only keys that look like names of fields are named."""
+    assert driver.run(f"d = {{{key!r}: 1, 'total': 2}}\nd['totals']").failure.hint == (
+        "The nearest key is 'total'. It has the keys total."
+    )
+
+
+def test_exception_group_is_told_with_the_way_out_of_its_first_member(driver: Any) -> None:
+    """What failed in a task is what is to be changed."""
+    failure = driver.run(
+        """
+        import asyncio
+
+        async def fail():
+            return {"a": 1}["b"] if False else int("1,0")
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail())
+        """
+    ).failure
+
+    assert failure.hint == "Take out the commas first: `.replace(',', '')`."
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "class D(dict):\n    def __iter__(self): raise SystemExit(3)\n    keys = __iter__\nD()['a']",
+        "class E(KeyError):\n    @property\n    def args(self): raise SystemExit(3)\nraise E('x')",
+        "class E(NameError):\n    name = property(lambda self: 1 / 0)\nraise E('x')",
+        "class E(FileNotFoundError):\n    filename = property(lambda self: 1 / 0)\nraise E(2, 'x')",
+        "class E(AttributeError):\n    obj = property(lambda self: 1 / 0)\nraise E('x')",
+    ],
+)
+def test_hostile_value_costs_at_most_the_hint(driver: Any, body: str) -> None:
+    """What misbehaves when it is looked at leaves type and line as they are."""
+    failure = driver.run(body).failure
+
+    assert (failure.type in ("KeyError", "E"), failure.line) == (True, len(body.splitlines()))
 
 
 def test_interrupt_raised_by_the_code_is_its_exception(driver: Any) -> None:

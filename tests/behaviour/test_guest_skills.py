@@ -603,7 +603,9 @@ def test_an_error_in_a_skill_shows_the_agents_line_and_the_skills(driver: Any) -
         "skills/part.py, line 2, in part",
         "    return a / b",
     ]
-    assert failure.hint == "It happened in skills/part.py, line 2: return a / b"
+    assert failure.hint == (
+        "It happened in skills/part.py, line 2: return a / b. `b` is 0 here: check that before dividing."
+    )
 
 
 def test_an_error_of_the_agents_own_function_inside_a_skill_is_the_agents(driver: Any) -> None:

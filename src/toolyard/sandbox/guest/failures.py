@@ -3,16 +3,18 @@
 Exceptions are hostile values here: whatever is asked of one may raise or answer megabytes. Standard library only.
 """
 
-import difflib
 import errno
 import io
 import linecache
 import traceback
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
+import mistakes
 from encode import TooLarge, Unrepresentable
 from imports import ImportRefused
+from place import Place, place_of
 from wire import ToolError
 
 AGENT_FILE = "<agent>"
@@ -49,16 +51,16 @@ def remember(file: str, code: str) -> list[str]:
     return lines
 
 
-def describe(error: BaseException, source: list[str], names: dict[str, Any]) -> dict[str, Any]:
+def describe(error: BaseException, source: list[str]) -> dict[str, Any]:
     """The failure of a run that ended with `error`."""
     try:
-        return _describe(error, source, names)
+        return _describe(error, source)
     except BaseException as worse:
         message = f"(the exception could not be described: that raised {type_name(worse)})"
         return {"kind": "exception", "type": type_name(error), "message": message}
 
 
-def _describe(error: BaseException, source: list[str], names: dict[str, Any]) -> dict[str, Any]:
+def _describe(error: BaseException, source: list[str]) -> dict[str, Any]:
     kind = kind_of(error)
     name, message = type_name(error), text_of(error)
     if kind in _LIMITS:
@@ -69,7 +71,7 @@ def _describe(error: BaseException, source: list[str], names: dict[str, Any]) ->
     if isinstance(error, SyntaxError) and error.filename == AGENT_FILE:
         line = error.lineno
         message = str(error.msg)
-    place, hint = _place(frames), _LIMIT_HINTS.get(kind) or _hint(error, message, names)
+    place, hint = _place(frames), _LIMIT_HINTS.get(kind) or _hint(error, message, _find_place(error, source))
     return {
         "kind": kind,
         "type": name,
@@ -77,7 +79,7 @@ def _describe(error: BaseException, source: list[str], names: dict[str, Any]) ->
         "line": line,
         "source_line": _source_line(source, line),
         "traceback": _format(frames, source),
-        "hint": f"{place} {hint or ''}".strip() if place else hint,
+        "hint": f"{place.rstrip('.')}. {hint}" if place and hint else place or hint,
     }
 
 
@@ -164,18 +166,36 @@ def _source_line(source: list[str], number: int | None) -> str | None:
     return source[number - 1].strip()[:400]
 
 
-def _hint(error: BaseException, message: str, names: dict[str, Any]) -> str | None:
+def _hint(error: BaseException, message: str, place: Place) -> str | None:
+    if isinstance(error, ToolError):  # the gateway knows more about it
+        return None
+    if isinstance(error, BaseExceptionGroup):
+        inner = error.exceptions[0]
+        return _hint(inner, text_of(inner), _find_place(inner, []))
     if isinstance(error, ImportRefused):
         return "Tools are functions: call them for what lies outside. Other modules need another isolation level."
-    if isinstance(error, ModuleNotFoundError):
-        return "Only the standard library and the packages of the guest environment are installed here."
-    if isinstance(error, NameError) and isinstance(error.name, str):
-        near = difflib.get_close_matches(error.name, [name for name in names if not name.startswith("__")], n=1)
-        return f"Did you mean {near[0]!r}?" if near else None
-    if isinstance(error, FileNotFoundError):
-        return "Only files of the workspace, the current directory, can be opened; nothing of the host exists here."
     if isinstance(error, RuntimeError) and "event loop" in message:
         return "The code already runs in an event loop when it uses await: write `await main()`, not asyncio.run()."
     if isinstance(error, OSError) and error.errno in (errno.EPERM, errno.EACCES, errno.EROFS):
         return "The sandbox forbids it: no network, no processes, no writing outside the workspace."
-    return None
+    try:
+        return mistakes.way_out(error, message, place)
+    except BaseException:  # the exception and the values are hostile, and a hint is not worth losing the report
+        return None
+
+
+def _find_place(error: BaseException, source: list[str]) -> Place:
+    """The innermost place that is the agent's or a skill's."""
+    frame, lasti = None, -1
+    for trace in _traces(error.__traceback__):
+        file = trace.tb_frame.f_code.co_filename
+        if file == AGENT_FILE or file.startswith(SKILL_FOLDER):
+            frame, lasti = trace.tb_frame, trace.tb_lasti
+            source = linecache.getlines(file)
+    return place_of(frame, lasti, source)
+
+
+def _traces(trace: TracebackType | None) -> Iterator[TracebackType]:
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next

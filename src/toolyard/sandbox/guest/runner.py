@@ -72,12 +72,12 @@ def run(job: dict[str, Any], channel: wire.Channel) -> None:
     except BaseException as error:  # whatever the code raised is its result
         del reserve
         try:
-            body = _failure(error, source, names)
+            body = _failure(error, source)
         except MemoryError:
             # What filled the memory must go, or there is none left to say so.
             traceback.clear_frames(error.__traceback__)
             names.clear()
-            body = _failure(error, source, names)
+            body = _failure(error, source)
     try:
         sys.stdout.flush()
     except (OSError, ValueError, AttributeError):
@@ -89,7 +89,7 @@ def warm() -> None:
     """Exercise the whole path once, in the zygote."""
     value = _execute(_WARM_CODE, _namespace(_WARM_JOB, wire.Channel(None)))
     _success(_WARM_JOB, value)
-    _failure(ValueError("x"), failures.remember(failures.AGENT_FILE, _WARM_CODE), {})
+    _failure(ValueError("x"), failures.remember(failures.AGENT_FILE, _WARM_CODE))
     pandas = sys.modules.get("pandas")
     if pandas is not None:
         frame = pandas.DataFrame({"k": ["a", "b", "a"], "v": [1, 2, 3], "w": [0.5, 1.5, 2.5]})
@@ -191,8 +191,8 @@ def _success(job: dict[str, Any], value: Any) -> str:
     )
 
 
-def _failure(error: BaseException, source: list[str], names: dict[str, Any]) -> str:
-    failure = failures.describe(error, source, names)
+def _failure(error: BaseException, source: list[str]) -> str:
+    failure = failures.describe(error, source)
     return f'{{"t":"done","ok":false,"failure":{json.dumps(failure)},{_usage()}}}'
 
 

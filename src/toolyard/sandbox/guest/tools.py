@@ -78,6 +78,13 @@ def search_tools(
     return _call[0]("search_tools", arguments)
 
 
+def homes(name: str) -> list[str]:
+    """The servers that have a tool whose function has this name."""
+    if _folder is None or not name.isidentifier():
+        return []
+    return [server for server in _names(_folder) if os.path.isfile(os.path.join(_folder, server, f"{name}.py"))]
+
+
 class _Finder(importlib.abc.MetaPathFinder):
     """Finds `servers` and what is below it, and the two modules that belong to it."""
 
