@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from toolyard.broker.ask_text import refusal
+from toolyard.broker.ask_text import is_about_run, options, refusal, subject
 from toolyard.broker.policy import PolicySettings
 from toolyard.errors import ApprovalRefused, InvalidRequest, StoreError, UnknownApproval
 from toolyard.store import Store
@@ -54,8 +54,7 @@ class Approvals:
             StoreError: The ask or its answer could not be kept.
         """
         run = self._runs.setdefault(ask.execution_id, _Run())
-        always = await self._store.approvals.find_always(ask)
-        approval = self._find_standing(ask) if always is None else _remembered(always)
+        approval = await self._find_given(ask)
         if approval is None:
             self._check(ask, run)
             approval = await self._put_to_people(ask, run)
@@ -95,11 +94,15 @@ class Approvals:
 
         Raises:
             UnknownApproval: No such ask waits; it says what became of it.
-            InvalidRequest: The policy lets no operator answer.
+            InvalidRequest: The policy lets no operator answer, or the answer is none that the ask offers.
             StoreError: The answer could not be kept.
         """
         if not self.settings.operators and approval.channel in ("cli", "http"):
             raise InvalidRequest("policy.operators is false: only the person at the client may answer.")
+        if approval.decision not in ("once", "refuse"):
+            for ask in await self.waiting():
+                if ask.id == ask_id and approval.decision not in options(ask):
+                    raise InvalidRequest(f"{ask_id!r} is about code, which is allowed once. Answer once or refuse.")
         held = await self._store.approvals.settle(ask_id, approval)
         if held is None:
             raise UnknownApproval(f"No approval {ask_id!r} waits. List those that do with `toolyard approvals`.")
@@ -128,7 +131,7 @@ class Approvals:
             why = f"this run has asked {_ASKED_PER_RUN} times, which is the most"
         else:
             return
-        raise ApprovalRefused(f"{ask.tool} refused without asking: {why}.")
+        raise ApprovalRefused(f"{subject(ask)} refused without asking: {why}.")
 
     async def _put_to_people(self, ask: Ask, run: "_Run") -> Approval:
         if not self.settings.operators and not self._channels.get(ask.execution_id):
@@ -144,8 +147,9 @@ class Approvals:
             is_told = True
             waiting.begin(self._channels.get(ask.execution_id, ()))
             self._poll()
-            held = await self._store.approvals.settle(ask.id, await waiting.wait())
+            held = await self._store.approvals.settle(ask.id, _offered(ask, await waiting.wait()))
             assert held is not None
+            held = _offered(ask, held)
             self.on_answer(ask, held)
             return held
         except BaseException:
@@ -171,6 +175,13 @@ class Approvals:
         fallback = self.settings.unanswerable
         reason = f"there is no way to a person here, and policy.unanswerable is {fallback!r}"
         return _nobody("once" if fallback == "allow" else "refuse", "fallback", reason)
+
+    async def _find_given(self, ask: Ask) -> Approval | None:
+        """What was approved before and holds for this ask too. Nothing does for code: it is another one each time."""
+        if is_about_run(ask):
+            return None
+        always = await self._store.approvals.find_always(ask)
+        return self._find_standing(ask) if always is None else _remembered(always)
 
     def _find_standing(self, ask: Ask) -> Approval | None:
         """What was approved for the run or the session. An ask for another reason is another question."""
@@ -304,6 +315,12 @@ class _Waiting:
 
 def _is_same_call(one: Ask, other: Ask) -> bool:
     return (one.principal, one.tool, one.arguments_sha256) == (other.principal, other.tool, other.arguments_sha256)
+
+
+def _offered(ask: Ask, approval: Approval) -> Approval:
+    """The answer, cut down to what was offered: a client may send any, and another gateway may be an older one."""
+    is_offered = approval.decision in options(ask)
+    return approval if is_offered else msgspec.structs.replace(approval, decision="once")
 
 
 def _remembered(approval: Approval) -> Approval:

@@ -13,6 +13,7 @@ from functools import partial
 import msgspec
 
 from toolyard.catalog.history import last_of, observe, read_listing, rebuild
+from toolyard.catalog.learned import LearnedShape
 from toolyard.catalog.names import assign, full_name, function_name, identifier, tool_part, upstream_part
 from toolyard.catalog.prose import one_line
 from toolyard.catalog.recent import Recent
@@ -59,6 +60,7 @@ class Catalog:
     def __init__(self, store: Store | None = None) -> None:
         self._store = store
         self._snapshot = Snapshot({})
+        self._shapes: Mapping[str, LearnedShape] = {}
         self._modules: dict[str, str] = {}
         self._prefixes: dict[str, str] = {}
         self._warnings: dict[str, deque[str]] = {}
@@ -69,6 +71,15 @@ class Catalog:
     @property
     def snapshot(self) -> Snapshot:
         """All tools as they are now."""
+        return self._snapshot
+
+    def use_shapes(self, shapes: Mapping[str, LearnedShape]) -> Snapshot:
+        """Let stubs say what was learned of answers, by full name: the tools are the same in a new snapshot.
+
+        Its `version` is the same too, so nothing is indexed again; its stubs are to be published.
+        """
+        self._shapes = dict(shapes)
+        self._snapshot = Snapshot(self._snapshot.by_upstream, self._shapes)
         return self._snapshot
 
     def changes_of(self, upstream: str) -> tuple[str, ...]:
@@ -94,7 +105,7 @@ class Catalog:
             self._modules = {upstream: spec.module for upstream, spec in first.items()}
             self._prefixes = {upstream: spec.full_name.split("__")[1] for upstream, spec in first.items()}
             self._name_upstreams(wanted)
-            self._snapshot = Snapshot(kept)
+            self._snapshot = Snapshot(kept, self._shapes)
             await self._recall_changes()
             return self._snapshot
 
@@ -159,7 +170,7 @@ class Catalog:
             specs, last = await self._save(upstream, digests, make)
             change = _compare(upstream, before, {spec.name: spec for spec in specs})
             self._warn(upstream, warnings + _suspicions(before, specs, last, source))
-            self._snapshot = Snapshot({**self._snapshot.by_upstream, upstream: specs})
+            self._snapshot = Snapshot({**self._snapshot.by_upstream, upstream: specs}, self._shapes)
         self._tell(change)
         return change
 
@@ -190,7 +201,7 @@ class Catalog:
             if spec in specs:
                 return None
             self._warn(spec.upstream, [f"The answers of {spec.full_name} changed, and its definition did not."])
-            self._snapshot = Snapshot({**self._snapshot.by_upstream, spec.upstream: specs})
+            self._snapshot = Snapshot({**self._snapshot.by_upstream, spec.upstream: specs}, self._shapes)
         self._tell(
             Change(
                 upstream=spec.upstream,

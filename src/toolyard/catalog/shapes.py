@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from toolyard.catalog.prose import literal, plain
 
-__all__ = ("annotation", "is_wrapped", "optional", "resolve", "shape", "unwrapped")
+__all__ = ("annotation", "is_vague", "is_wrapped", "learned_text", "optional", "resolve", "shape", "unwrapped")
 
 _HOPS = 16
 _STEPS = 400
@@ -39,6 +39,20 @@ def shape(schema: object, root: dict[str, Any]) -> str:
     """What fits `schema`, with its keys: `[{"id": int, "note": str | None}]`. Cut with `…` where it gets long."""
     text = _Shapes(root).of(schema)
     return text if len(text) <= _SHAPE_CHARACTERS else text[:_SHAPE_CHARACTERS] + "…"
+
+
+def learned_text(schema: dict[str, Any]) -> str:
+    """The same for what was learned: `{"id": int, "note"?: str, "price": float (0…500)}`, `?` where it may be missing.
+
+    Only there: what a schema that somebody wrote does not call required is mostly there all the same.
+    """
+    text = _LearnedShapes(schema).of(schema)
+    return text if len(text) <= _SHAPE_CHARACTERS else text[:_SHAPE_CHARACTERS] + "…"
+
+
+def is_vague(text: str) -> bool:
+    """Whether a shape names no field and no type that anybody could use."""
+    return text in ("Any", "dict", "list", "[Any]", "[dict]", "{str: Any}", "[list]")
 
 
 def optional(text: str) -> str:
@@ -226,18 +240,37 @@ class _Shapes(_Reading):
             if not depth or len(parts) == _SHAPE_KEYS or self._written > _SHAPE_CHARACTERS:
                 parts.append("…")
                 break
-            name = literal(plain(str(key), limit=60))
-            self._written += len(name or "")
+            name = self.key(str(key), schema)
+            self._written += len(name)
             text = self.of(value, depth - 1)
             self._written += len(text) if len(text) < 20 else 0  # what is longer was counted as it was written
             parts.append(f"{name}: {text}")
         return "{" + ", ".join(parts) + "}"
+
+    def key(self, key: str, schema: dict[str, Any]) -> str:
+        """A key as it stands in the text."""
+        return literal(plain(key, limit=60)) or ""
 
     def choices(self, values: list[Any]) -> list[str]:
         texts = [literal(value) for value in values[:7]]
         if len(values) > 6 or any(not text or len(text) > _LITERAL_CHARACTERS for text in texts):
             return _kinds_of(values)
         return [text for text in texts if text]
+
+
+class _LearnedShapes(_Shapes):
+    def key(self, key: str, schema: dict[str, Any]) -> str:
+        return super().key(key, schema) + ("" if key in schema.get("required", ()) else "?")
+
+    def _kind(self, kind: object, schema: dict[str, Any], depth: int) -> str:
+        text = super()._kind(kind, schema, depth)
+        low, high = schema.get("minimum"), schema.get("maximum")
+        is_bound = kind in ("integer", "number") and (low is not None or high is not None)
+        return f"{text} ({_bound(low)}…{_bound(high)})" if is_bound else text
+
+
+def _bound(value: float | None) -> str:
+    return "" if value is None else f"{value:.10g}"
 
 
 def _with_parts(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:

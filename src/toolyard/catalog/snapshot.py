@@ -9,7 +9,11 @@ from functools import cached_property
 from itertools import chain
 from types import MappingProxyType
 
+import msgspec
+
+from toolyard.catalog.learned import LearnedShape
 from toolyard.values import ToolSpec
+from toolyard.versioning.semver import Version
 
 __all__ = ("Snapshot",)
 
@@ -22,7 +26,9 @@ _SEPARATORS = re.compile(r"[\W_]+")
 class Snapshot:
     """The tools of every upstream; it never changes, so whoever works with it may keep it."""
 
-    def __init__(self, by_upstream: Mapping[str, Iterable[ToolSpec]]) -> None:
+    def __init__(
+        self, by_upstream: Mapping[str, Iterable[ToolSpec]], shapes: Mapping[str, LearnedShape] = MappingProxyType({})
+    ) -> None:
         self.by_upstream: Mapping[str, tuple[ToolSpec, ...]] = MappingProxyType(
             {upstream: tuple(by_upstream[upstream]) for upstream in sorted(by_upstream)}
         )
@@ -31,6 +37,10 @@ class Snapshot:
             {spec.full_name: spec for spec in chain.from_iterable(self.by_upstream.values())}
         )
         """By full name."""
+        self.shapes: Mapping[str, LearnedShape] = MappingProxyType(
+            {name: shape for name, shape in shapes.items() if _is_of(shape, self.tools.get(name))}
+        )
+        """What was learned of the answers of its tools, at the versions that they have."""
 
     @cached_property
     def version(self) -> str:
@@ -40,6 +50,14 @@ class Snapshot:
         """
         lines = sorted(f"{spec.full_name} {spec.module}.{spec.function} {spec.digest}" for spec in self.tools.values())
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+    @cached_property
+    def stubs_version(self) -> str:
+        """The same for what was learned of answers too, as far as stubs tell it; `version` while that is nothing."""
+        if not self.shapes:
+            return self.version
+        learned = msgspec.json.encode({name: shape.schema for name, shape in self.shapes.items()}, order="sorted")
+        return hashlib.sha256(self.version.encode() + learned).hexdigest()
 
     def find(self, name: str) -> ToolSpec | None:
         """The tool that `name` means: its full name, or `server.tool`, `server/tool`, `servers.module.function`.
@@ -78,6 +96,10 @@ class Snapshot:
         """The other spellings. Those with a server in them go first: a tool cannot take one by being called like it."""
         own = _unambiguous((alias, spec) for spec in self._specs for alias in {spec.name, spec.function})
         return own | _unambiguous((alias, spec) for spec in self._specs for alias in _qualified(spec))
+
+
+def _is_of(shape: LearnedShape, spec: ToolSpec | None) -> bool:
+    return spec is not None and Version.parse(spec.version).major == shape.major
 
 
 def _qualified(spec: ToolSpec) -> set[str]:

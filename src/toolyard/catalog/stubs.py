@@ -4,14 +4,20 @@ What an upstream wrote gets into these files only as literals, docstrings and na
 of it is ever executed. One file costs microseconds and is kept: an unchanged tool is not written again.
 """
 
+import hashlib
+from collections.abc import Mapping
+
+import msgspec
+
+from toolyard.catalog.learned import LearnedShape
 from toolyard.catalog.parameters import Parameter, note, parameters, rest
 from toolyard.catalog.prose import docstring_text, literal, one_line, plain, wrap
 from toolyard.catalog.recent import Recent
-from toolyard.catalog.shapes import annotation, shape, unwrapped
+from toolyard.catalog.shapes import annotation, is_vague, learned_text, shape, unwrapped
 from toolyard.catalog.snapshot import Snapshot
 from toolyard.values import ToolSpec
 
-__all__ = ("parameter_notes", "returns", "signature", "stub_file", "stub_files")
+__all__ = ("parameter_notes", "returns", "returns_text", "signature", "stub_file", "stub_files")
 
 _WIDTH = 100
 _SUMMARY_CHARACTERS = 120
@@ -19,12 +25,15 @@ _DESCRIPTION_CHARACTERS = 2000
 _NOTES_CHARACTERS = 2000
 _SIGNATURE_CHARACTERS = 2000
 
-# (names and digest) -> the file, and the line about it in its package
+_SEEN = "As its answers were so far; the server does not declare it. A key with ? was not always there."
+
+# (names and digests) -> the file, and the line about it in its package
 _written: Recent[tuple[str, ...], tuple[str, str]] = Recent(20_000)
 
 
-def stub_files(snapshot: Snapshot) -> dict[str, str]:
-    """Relative path -> text of every file under `servers`."""
+def stub_files(snapshot: Snapshot, shapes: Mapping[str, LearnedShape] | None = None) -> dict[str, str]:
+    """Relative path -> text of every file under `servers`. `shapes` is used instead of what the snapshot learned."""
+    shapes = snapshot.shapes if shapes is None else shapes
     files: dict[str, str] = {}
     modules = []
     for upstream, specs in snapshot.by_upstream.items():
@@ -33,7 +42,7 @@ def stub_files(snapshot: Snapshot) -> dict[str, str]:
         module = specs[0].module
         lines = []
         for spec in specs:
-            text, line = _file(spec)
+            text, line = _file(spec, shapes.get(spec.full_name))
             files[f"{module}/{spec.function}.py"] = text
             lines.append(line)
         title = f"Tools of the server `{plain(upstream, limit=60)}`. Import them: from servers.{module} import …"
@@ -45,14 +54,14 @@ def stub_files(snapshot: Snapshot) -> dict[str, str]:
     return files
 
 
-def stub_file(spec: ToolSpec) -> str:
+def stub_file(spec: ToolSpec, learned: LearnedShape | None = None) -> str:
     """The text of one tool's file."""
-    return _file(spec)[0]
+    return _file(spec, learned)[0]
 
 
-def signature(spec: ToolSpec) -> str:
+def signature(spec: ToolSpec, learned: LearnedShape | None = None) -> str:
     """The call of a tool on one line: `list_expenses(user_id: str, limit: int | None = None) -> list[Any]`."""
-    text = _call(spec, parameters(spec))
+    text = _call(spec, parameters(spec), _told(spec, learned))
     return text if len(text) <= _SIGNATURE_CHARACTERS else text[:_SIGNATURE_CHARACTERS] + "…"
 
 
@@ -73,17 +82,34 @@ def returns(spec: ToolSpec) -> str:
     return shape(unwrapped(spec.output_schema), spec.output_schema or {})
 
 
-def _file(spec: ToolSpec) -> tuple[str, str]:
-    key = (spec.full_name, spec.module, spec.function, spec.digest)
+def returns_text(spec: ToolSpec, learned: LearnedShape | None) -> str:
+    """The shape of a tool's answer as it is declared, else as it was learned, with how many answers say so."""
+    told = _told(spec, learned)
+    if told is None:
+        return returns(spec)
+    return f"{learned_text(told.schema)} (learned from {told.answers} answer{'' if told.answers == 1 else 's'})"
+
+
+def _told(spec: ToolSpec, learned: LearnedShape | None) -> LearnedShape | None:
+    """What was learned, if it says more than what is declared."""
+    is_more = learned is not None and is_vague(returns(spec)) and not is_vague(learned_text(learned.schema))
+    return learned if is_more else None
+
+
+def _file(spec: ToolSpec, learned: LearnedShape | None) -> tuple[str, str]:
+    learned = _told(spec, learned)
+    key: tuple[str, ...] = (spec.full_name, spec.module, spec.function, spec.digest)
+    if learned is not None:
+        key = (*key, hashlib.sha256(msgspec.json.encode(learned.schema)).hexdigest())
     known = _written.find(key)
     if known is None:
         summary = one_line(spec.description or spec.title, limit=_SUMMARY_CHARACTERS)
-        known = _stub(spec, summary), f"{spec.function}: {summary}" if summary else spec.function
+        known = _stub(spec, summary, learned), f"{spec.function}: {summary}" if summary else spec.function
         _written.put(key, known)
     return known
 
 
-def _stub(spec: ToolSpec, summary: str) -> str:
+def _stub(spec: ToolSpec, summary: str, learned: LearnedShape | None) -> str:
     taken = parameters(spec)
     renamed = {parameter.name: parameter.key for parameter in taken if parameter.name != parameter.key}
     mapping = ", ".join(f"{literal(name)}: {_key_literal(key)}" for name, key in renamed.items())
@@ -93,14 +119,14 @@ def _stub(spec: ToolSpec, summary: str) -> str:
         "from typing import Any, Literal\n\n"
         "from toolyard_guest import tool\n\n\n"
         f"@tool({literal(spec.full_name)}{f', {{{mapping}}}' if mapping else ''})\n"
-        f"def {_call(spec, taken)}:\n"
-        f'    """{docstring_text(_documentation(spec, taken))}\n'
+        f"def {_call(spec, taken, learned)}:\n"
+        f'    """{docstring_text(_documentation(spec, taken, learned))}\n'
         '    """\n'
         "    ...\n"
     )
 
 
-def _call(spec: ToolSpec, taken: tuple[Parameter, ...]) -> str:
+def _call(spec: ToolSpec, taken: tuple[Parameter, ...], learned: LearnedShape | None) -> str:
     inside = [parameter.text for parameter in taken]
     others = rest(spec)
     if others is not None:
@@ -108,11 +134,14 @@ def _call(spec: ToolSpec, taken: tuple[Parameter, ...]) -> str:
         while name in names:
             name += "_"
         inside.append(f"**{name}: {others}")
-    answer = annotation(unwrapped(spec.output_schema), spec.output_schema or {})
+    if learned is None:
+        answer = annotation(unwrapped(spec.output_schema), spec.output_schema or {})
+    else:
+        answer = annotation(learned.schema, learned.schema)
     return f"{spec.function}({', '.join(inside)}) -> {answer}"
 
 
-def _documentation(spec: ToolSpec, taken: tuple[Parameter, ...]) -> str:
+def _documentation(spec: ToolSpec, taken: tuple[Parameter, ...], learned: LearnedShape | None) -> str:
     text = plain(spec.description or spec.title, limit=_DESCRIPTION_CHARACTERS)
     if len(spec.description) > _DESCRIPTION_CHARACTERS:
         text += f'\n\nThe rest: search_tools("{spec.full_name}", detail_level="full")'
@@ -121,7 +150,7 @@ def _documentation(spec: ToolSpec, taken: tuple[Parameter, ...]) -> str:
     noted = [line for parameter in taken if (said := note(parameter, spec)) for line in _entry(parameter.name, said)]
     if noted:
         lines += ["", "    Args:", *_within(noted, spec)]
-    answer = returns(spec)
+    answer = returns(spec) if learned is None else f"{learned_text(learned.schema)}\n{_SEEN}"
     if answer != "Any":
         lines += ["", "    Returns:", *wrap(answer, width=_WIDTH, indent="        ")]
     return "\n".join(lines)

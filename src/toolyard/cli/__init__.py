@@ -24,6 +24,7 @@ _COMMANDS = {
     "demo": "Show the gateway at work.",
     "doctor": "Show what isolation this machine offers.",
     "init": "Make a toolyard.toml from your MCP clients.",
+    "insights": "Show what was learned from experience, and forget it.",
     "metrics": "Show what was done, how well, and what it saved.",
     "migrate-skills": "Rewrite skills for a tool that has changed, and prove that they still work.",
     "policy": "Show which calls are allowed, asked for or denied, and why.",

@@ -42,7 +42,7 @@ def show(report: Report, usage: Usage, title: str) -> None:
 
 def _parts(report: Report) -> dict[str, dict[str, str]]:
     run, found, told = report.execution, report.discovery, report.tokens
-    kept, skills, guarded = report.filtering, report.skills, report.security
+    kept, skills, guarded, known = report.filtering, report.skills, report.security, report.learning
     return {
         "runs": {
             "all": f"{run.count:,}, {share(run.success_rate)} ended well, {run.timeouts:,} ran out of time",
@@ -80,6 +80,13 @@ def _parts(report: Report) -> dict[str, dict[str, str]]:
         "saved skills": {
             "saved": f"{skills.saved:,}, {skills.drafts:,} drafts, {skills.rejected:,} rejected",
             "used": f"in {skills.runs:,} runs, {share(skills.reuse_ratio)} of those of code; {skills.failed:,} failed",
+        },
+        "experience": {
+            "risk told": named(known.by_risk),
+            "not run for it": f"{known.refused:,}" if known.refused else "",
+            "hints": named(known.hints),
+            "limits fitted": named({name.replace("_", " "): count for name, count in known.fitted.items()}),
+            "searches reordered": f"{known.searches_changed:,}, {share(known.searches_changed_share)}",
         },
     }  # fmt: skip
 

@@ -35,17 +35,19 @@ from toolyard.cli.skills_yard import (
 from toolyard.cli.terminal import plain, screen, write
 from toolyard.config import Config
 from toolyard.errors import InvalidRequest
+from toolyard.learning.skills import Candidate
 from toolyard.skills.record import parse_duration
 from toolyard.skills.shelf import principal_of
 from toolyard.values import SHARED
 from toolyard.yard import ExecuteRequest, Yard
+from toolyard.yard.learned import DAY, learner_of
 from toolyard.yard.skill_values import TestedSkill
 
 __all__ = ("skills",)
 
 
 @click.group(invoke_without_command=True)
-@click.option("--analyze", is_flag=True, help="Show how well each skill works: uses, failures, effectiveness.")
+@click.option("--analyze", is_flag=True, help="Show how well each skill works, and code worth saving.")
 @click.option("--detail", type=click.Choice(["short", "full"]), default="short", help="How much --analyze shows.")
 @click.option("--cleanup", is_flag=True, help="Show the skills that nobody uses, and delete them when you say so.")
 @click.option(
@@ -209,7 +211,7 @@ def history(*, name: str, namespace: str | None, config: Path | None, as_json: b
 
 def _analyze(config: Config, *, is_full: bool, as_json: bool) -> int:
     async def work(yard: Yard) -> Any:
-        return await yard.skills.analysis()
+        return await yard.skills.analysis(await _candidates(yard, config))
 
     analysis = with_yard(config, work)
     if as_json:
@@ -217,6 +219,21 @@ def _analyze(config: Config, *, is_full: bool, as_json: bool) -> int:
     else:
         show_analysis(analysis, is_full=is_full)
     return 0
+
+
+async def _candidates(yard: Yard, config: Config) -> list[Candidate]:
+    """Code that is worth saving, as far as anything is learned."""
+    if not config.learning.enabled:
+        return []
+    learner = learner_of(yard.store, config.learning)
+    await learner.once()
+    now, half_life = time.time(), config.learning.half_life_days * DAY
+    found = {
+        (each.principal, each.mark): each
+        for model in learner.models.values()
+        for each in model.skills.candidates(now, half_life)
+    }
+    return sorted(found.values(), key=lambda each: (-each.times, -each.last_at))
 
 
 def _cleanup(config: Config, seconds: float, *, yes: bool, as_json: bool) -> int:

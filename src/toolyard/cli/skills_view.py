@@ -150,6 +150,18 @@ def show_analysis(analysis: SkillAnalysis, *, is_full: bool) -> None:
             "dim",
         )
     )
+    for each in analysis.skills:
+        if each.difficulty is not None:
+            name = f"{each.namespace}/{each.name}"
+            screen.print(plain(f"{name} needs a migration; predicted: {each.difficulty}", "yellow"))
+    for candidate in analysis.candidates:
+        called = f" ({', '.join(candidate.tools)})" if candidate.tools else ""
+        screen.print(
+            plain(
+                f"worth saving: code that {candidate.principal} ran {candidate.times} times{called}, last as"
+                f" {candidate.execution_id}"
+            )
+        )
     if is_full:
         _show_details(analysis.skills, summary)
 
@@ -162,6 +174,10 @@ def _show_details(skills: Sequence[SkillFigures], summary: SkillSummary) -> None
             screen.print(plain(f"  {count(each.calls, 'call')} by {by}, {each.mean_seconds:.3f} s each"))
         for text in each.details:
             screen.print(plain(f"  {text}"))
+    for kind in summary.changes:
+        if kind.change:
+            done = f"{count(kind.migrations, 'migration')}, {kind.migrated} done, {kind.right} as predicted"
+            screen.print(plain(f"{kind.change.replace('_', ' ')}: {done}"))
     if summary.migrations:
         screen.print(
             plain(

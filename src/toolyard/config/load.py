@@ -72,6 +72,7 @@ def load_config(
         skills=_expand_skills(settings.skills, scope),
         metrics=settings.metrics,
         alerts=_expand_alerts(settings.alerts, scope),
+        learning=settings.learning,
         otel=_expand_otel(settings.otel, scope),
         trusted=frozenset(name for name in upstreams if settings.upstreams[name].trusted),
         source=file,

@@ -20,6 +20,7 @@ __all__ = (
     "Config",
     "DiscoveryConfig",
     "HttpConfig",
+    "LearningConfig",
     "Level",
     "MetricsConfig",
     "OtelConfig",
@@ -43,6 +44,8 @@ _Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Level = Literal["development", "production", "hardened"]
 """Of isolation, the strictest last."""
 PrivacyMode = Literal["strict", "output", "off"]
+_DOMAIN = r"^[a-z][a-z0-9_-]{0,31}$"
+_PATTERNS = {_DOMAIN: "a word of up to 32 small letters, digits, '-' or '_', such as 'data'"}
 _RESERVED = ("local", "operator")
 _SECRET_KEYS = {
     "args",
@@ -138,6 +141,8 @@ class PrincipalEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Whether it may answer asks over HTTP. Never for the client of an agent."""
     observe: bool = False
     """Whether it may see what all principals do: their runs, metrics, alerts and the audit log."""
+    domain: Annotated[str, Meta(pattern=_DOMAIN)] | None = None
+    """What it works on, such as `data` or `code`. By default that is told from the tools that it uses."""
 
     def __repr__(self) -> str:  # a file may hold the token in place of a reference
         return f"PrincipalEntry(upstreams={self.upstreams!r}, level={self.level!r})"
@@ -211,6 +216,7 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 reveal=each.reveal,
                 approve=each.approve,
                 observe=each.observe,
+                domain=each.domain,
             )
         return found
 
@@ -314,6 +320,25 @@ class AlertsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return f"AlertsConfig(enabled={self.enabled!r}, webhook={'set' if self.webhook else None!r})"
 
 
+class LearningConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[learning]`: what is made of experience, and who shares it."""
+
+    enabled: bool = True
+    """Whether anything is learned and told. The journal is kept either way."""
+    scope: Literal["shared", "principal", "domain"] = "shared"
+    """`shared`: all learn from all. `principal`: each from itself alone. `domain`: those who work on the same."""
+    domain: Annotated[str, Meta(pattern=_DOMAIN)] | None = None
+    """What principals without one of their own work on. By default that is told from the tools that they use."""
+    half_life_days: Annotated[float, Meta(ge=1, le=3_650)] = 30.0
+    """What happened so long ago counts half."""
+    critical: Literal["warn", "ask", "refuse"] = "refuse"
+    """What happens to code that is as good as certain to fail: it is told so, a person is asked, or it is not run."""
+    limits: bool = True
+    """Whether time and memory limits follow what similar runs needed, unless the agent asks for a time itself."""
+    pool: bool = True
+    """Whether the number of waiting workers and the packages loaded in them follow what is used."""
+
+
 class OtelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[otel]`: where traces are sent. Needs the extra `otel`."""
 
@@ -340,6 +365,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     skills: SkillsConfig = SkillsConfig()
     metrics: MetricsConfig = MetricsConfig()
     alerts: AlertsConfig = AlertsConfig()
+    learning: LearningConfig = LearningConfig()
     otel: OtelConfig = OtelConfig()
     trusted: frozenset[str] = frozenset()
     """Upstreams whose word about their tools counts."""
@@ -362,10 +388,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     skills: SkillsConfig = SkillsConfig()
     metrics: MetricsConfig = MetricsConfig()
     alerts: AlertsConfig = AlertsConfig()
+    learning: LearningConfig = LearningConfig()
     otel: OtelConfig = OtelConfig()
 
 
-_TABLES = set("upstreams surface sandbox store http discovery privacy policy skills metrics alerts otel".split())
+_TABLES = set(
+    "upstreams surface sandbox store http discovery privacy policy skills metrics alerts learning otel".split()
+)
 
 
 class _StoreTable(msgspec.Struct):
@@ -404,6 +433,7 @@ def read_settings(document: Mapping[str, Any], file: Path) -> Settings:
         skills=reader.read(SkillsConfig, document.get("skills", {}), ("skills",)),
         metrics=reader.read(MetricsConfig, document.get("metrics", {}), ("metrics",)),
         alerts=reader.read(AlertsConfig, document.get("alerts", {}), ("alerts",)),
+        learning=reader.read(LearningConfig, document.get("learning", {}), ("learning",)),
         otel=reader.read(OtelConfig, document.get("otel", {}), ("otel",)),
     )
 
@@ -542,7 +572,7 @@ def _expected(info: inspect.Type) -> str:
         case inspect.BoolType():
             return "true or false"
         case inspect.StrType():
-            return "a string"
+            return _PATTERNS.get(info.pattern or "", "a string")
         case inspect.VarTupleType():
             return "a list of tables" if isinstance(info.item_type, inspect.StructType) else "a list of strings"
     return "a table"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from toolyard.discovery.words import words
 from toolyard.values import ToolSpec
 
-__all__ = ("Document", "analysed")
+__all__ = ("Document", "analysed", "with_gain")
 
 
 class Document(NamedTuple):
@@ -73,6 +73,15 @@ def analysed(spec: ToolSpec) -> Document:
     top = _SATURATION + 1
     weights = {term: gain * top / (_SATURATION + gain) for term, gain in gains.items()}
     return Document(weights, tuple(dict.fromkeys(name)))
+
+
+def with_gain(weight: float, gain: float) -> float:
+    """What a term weighs in a tool with a further mention of it that counts `gain`."""
+    top = _SATURATION + 1
+    if weight >= top:
+        return weight
+    total = _SATURATION * weight / (top - weight) + gain
+    return total * top / (_SATURATION + total)
 
 
 def _parameters(schema: dict[str, Any]) -> tuple[list[str], list[str], list[str]]:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from toolyard.discovery.documents import Document, analysed
+from toolyard.discovery.documents import Document, analysed, with_gain
+from toolyard.discovery.learned import Learned, Lift, fused, with_text_kept
 from toolyard.discovery.words import SYNONYMS, WEAK, spelled, squashed, stem, terms
 from toolyard.values import ToolSpec
 
@@ -30,6 +31,8 @@ _QUERY_CHARACTERS = 8_000
 _NAME_CHARACTERS = 256
 _POSTINGS_READ = 2_000
 _AHEAD = 60
+_RANKED = 100
+"""Of the order by text, so many places are told."""
 
 
 class Ranking(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +42,8 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True):
     """Full names, best first."""
     unmatched: list[str]
     """Words of the query, as they were written, that are in no tool at all."""
+    text_ranks: list[int] = []
+    """Where each would have stood by text alone, 1 for the best and 0 for not at all; empty if nothing has changed."""
 
 
 class _Postings(NamedTuple):
@@ -83,6 +88,7 @@ class Index:
         self._name_terms: set[str] = set()
         self._exact: dict[str, list[int]] = {}
         self._servers: dict[str, list[int]] = {}
+        self._numbers = {spec.full_name: number for number, spec in enumerate(self.specs)}
         known = earlier.analysed if earlier else {}
         for number, spec in enumerate(self.specs):
             key = (spec.upstream, spec.digest)
@@ -110,32 +116,113 @@ class Index:
         tools.update((spec.full_name, spec) for spec in added)
         return Index(tools.values(), earlier=self)
 
-    def search(self, query: str, *, limit: int = 5, server: str | None = None) -> Ranking:
+    def search(
+        self, query: str, *, limit: int = 5, server: str | None = None, learned: Learned | None = None
+    ) -> Ranking:
         """The best `limit` tools for `query`, those of that exact name first; equal ones by their full name.
 
         A name is exact whatever its case and separators, with or without its server. A query without a word to look
-        for lists tools: one of each server, then the next of each.
+        for lists tools: one of each server, then the next of each. `learned` moves tools up by words they were used by.
         """
         request = self.read(query)
         among = self.among(server)
-        return self.ranked(request, self.scores(request, limit=limit, among=among), limit=limit, among=among)
+        scores = self.scores(request, limit=limit, among=among)
+        return self.ranked(request, scores, limit=limit, among=among, learned=learned)
 
     def among(self, server: str | None) -> frozenset[int] | None:
         """The numbers, in `specs`, of the tools of one server; `None` stands for all."""
         return None if server is None else frozenset(self._servers.get(squashed(server), ()))
 
     def ranked(
-        self, request: Request, scores: Mapping[int, float], *, limit: int, among: frozenset[int] | None
+        self,
+        request: Request,
+        scores: Mapping[int, float],
+        *,
+        limit: int,
+        among: frozenset[int] | None,
+        learned: Learned | None = None,
+        scale: float = 1.0,
     ) -> Ranking:
-        """Exact names, then the tools that have a score, best first."""
+        """Exact names, then the tools that have a score, best first. `scale` is of `scores` to those of `scores()`."""
+        is_asked = bool(request.counts or request.unmatched)
+        lifts = self._lifts(learned, among, scale) if learned is not None and is_asked else {}
+        order = self._ordered(request, scores, most=_RANKED if lifts else limit, among=among)
+        ranks: list[int] = []
+        best = order[:limit]
+        if lifts and learned is not None:
+            best = self._reordered(request, scores, order, lifts, learned, limit=limit, among=among, scale=scale)
+            if best != order[:limit]:
+                places = {number: place for place, number in enumerate(order, 1)}
+                ranks = [places.get(number, 0) for number in best]
+        names = [self.specs[number].full_name for number in best]
+        return Ranking(names=names, unmatched=request.unmatched, text_ranks=ranks)
+
+    def _reordered(
+        self,
+        request: Request,
+        scores: Mapping[int, float],
+        order: list[int],
+        lifts: Mapping[int, Lift],
+        learned: Learned,
+        *,
+        limit: int,
+        among: frozenset[int] | None,
+        scale: float,
+    ) -> list[int]:
+        by_text = dict(scores)
+        if lifts.keys() - by_text.keys():
+            asked = list(self._asked(request))
+            shares = _shares(asked)
+            for number in lifts.keys() - by_text.keys():  # cut from the scores, or without a word of the query
+                by_text[number] = scale * self._score(number, 0.0, asked, shares)
+        with_words = fused(by_text, lifts, order, limit=limit)
+        return with_text_kept(
+            self._ordered(request, with_words, most=limit, among=among),
+            order,
+            limit=limit,
+            explores=learned.explores,
+            is_tried=lambda number: learned.is_tried(self.specs[number].full_name),
+        )
+
+    def _lifts(self, learned: Learned, among: frozenset[int] | None, scale: float) -> dict[int, Lift]:
+        """What learned words add to the tools of this index."""
+        lifts: dict[int, Lift] = {}
+        factors: dict[str, float] = {}
+        for name, learned_words in learned.words.items():
+            number = self._numbers.get(name)
+            if number is None or (among is not None and number not in among):
+                continue
+            weights = self._documents[number].weights
+            sure = said = 0.0
+            for term, gain, more in learned_words:
+                if (factor := factors.get(term)) is None:
+                    factor = factors[term] = scale * self._factor(term)
+                weight = weights.get(term, 0.0)
+                added = factor * (with_gain(weight, gain) - weight)
+                sure += added
+                said += factor * (with_gain(weight, more) - weight) if more > gain else added
+            if said > 0:
+                lifts[number] = Lift(sure, said)
+        return lifts
+
+    def _factor(self, term: str) -> float:
+        """What a term counts that is once in the query, whether a tool's text has it or not."""
+        rarity = self._rarity.get(term)
+        if rarity is None:
+            rarity = math.log(2 * len(self.specs) + 2)
+        weight = WEAK.get(term, 1.0)
+        return float(rarity**_RARITY_POWER * weight / (_QUERY_SATURATION + weight))
+
+    def _ordered(
+        self, request: Request, scores: Mapping[int, float], *, most: int, among: frozenset[int] | None
+    ) -> list[int]:
         exact = {number: way for number, way in request.exact.items() if among is None or number in among}
         if request.counts or request.unmatched:
-            others = heapq.nsmallest(limit + len(exact), scores, key=lambda number: (-scores[number], number))
+            others = heapq.nsmallest(most + len(exact), scores, key=lambda number: (-scores[number], number))
         else:
-            others = list(islice(self._one_of_each(among), limit + len(exact)))
+            others = list(islice(self._one_of_each(among), most + len(exact)))
         first = sorted(exact, key=lambda number: (exact[number], -scores.get(number, 0.0), number))
-        best = [*first, *(number for number in others if number not in exact)][:limit]
-        return Ranking(names=[self.specs[number].full_name for number in best], unmatched=request.unmatched)
+        return [*first, *(number for number in others if number not in exact)][:most]
 
     def _one_of_each(self, among: frozenset[int] | None) -> Iterator[int]:
         by_server: dict[str, list[int]] = {}
@@ -210,10 +297,7 @@ class Index:
         common that it only decides between tools which are ahead already.
         """
         asked = sorted(self._asked(request), key=lambda term: term.postings)
-        shares: dict[str, float] = {}
-        for _, present, _ in asked:
-            for term, share in present:
-                shares[term] = max(share, shares.get(term, 0.0))
+        shares = _shares(asked)
         if among is None:
             totals, asked = self._ahead(asked, limit)
         else:
@@ -269,3 +353,12 @@ class Index:
             mass += rarity
             covered += rarity * shares.get(term, 0.0)
         return total * (1 + _NAME_COVERED * covered / mass)
+
+
+def _shares(asked: Iterable[_Asked]) -> dict[str, float]:
+    """How much each term counts at most in a name."""
+    shares: dict[str, float] = {}
+    for _, present, _ in asked:
+        for term, share in present:
+            shares[term] = max(share, shares.get(term, 0.0))
+    return shares

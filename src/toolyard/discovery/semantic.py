@@ -10,7 +10,8 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from toolyard.discovery.index import Index, Ranking
+from toolyard.discovery.index import Index, Ranking, Request
+from toolyard.discovery.learned import Learned
 from toolyard.discovery.words import parts, spelled
 from toolyard.values import ToolSpec
 
@@ -100,22 +101,29 @@ class Semantic:
                 on_progress(start + len(batch), len(missing))
         self._vectors = vectors
 
-    async def search(self, index: Index, query: str, *, limit: int = 5, server: str | None = None) -> Ranking:
+    async def search(
+        self, index: Index, query: str, *, limit: int = 5, server: str | None = None, learned: Learned | None = None
+    ) -> Ranking:
         """What `Index.search` promises, with tools of the same meaning found as well."""
-        return await asyncio.to_thread(self._search, index, query, limit, server)
+        among = index.among(server)
+        request, scores, scale = await asyncio.to_thread(self._scores, index, query, limit, among)
+        return index.ranked(request, scores, limit=limit, among=among, learned=learned, scale=scale)
 
-    def _search(self, index: Index, query: str, limit: int, server: str | None) -> Ranking:
+    def _scores(
+        self, index: Index, query: str, limit: int, among: frozenset[int] | None
+    ) -> tuple[Request, dict[int, float], float]:
+        """The query as it is read, the scores of tools, and what a score by words counts in them."""
         stack = self._stacked(index)
         request = index.read(query)
+        by_words = index.scores(request, limit=limit, among=among)
         if not stack.numbers or not (request.counts or request.unmatched):
-            return index.search(query, limit=limit, server=server)
-        among = index.among(server)
+            return request, by_words, 1.0
         (vector,) = self._encoder.encode([query])
         nearness = dict(zip(stack.numbers, stack.nearness(vector), strict=True))
-        scores = _fused(index.scores(request, limit=limit, among=among), nearness)
+        scores = _fused(by_words, nearness)
         if among is not None:
             scores = {number: score for number, score in scores.items() if number in among}
-        return index.ranked(request, scores, limit=limit, among=among)
+        return request, scores, (1 - _MEANING) / max(by_words.values(), default=1.0)
 
     def _stacked(self, index: Index) -> _Stack:
         vectors, stack = self._vectors, self._stack

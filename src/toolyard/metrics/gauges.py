@@ -54,6 +54,14 @@ GAUGES: dict[str, GaugeInfo] = {
         "Changes of alerts that the webhook did not take, since this gateway started."
     ),
     "toolyard_learning_shapes": GaugeInfo("Tools whose answers' shape was learned."),
+    "toolyard_learning_facts": GaugeInfo("The number of the last fact of the journal that was learned from."),
+    "toolyard_learning_learned": GaugeInfo("Things that each part of what is learned holds.", ("part",)),
+    "toolyard_learning_accuracy": GaugeInfo(
+        "Share of what each part told that came true; none while nothing has been seen to.", ("part",)
+    ),
+    "toolyard_learning_switched_off": GaugeInfo(
+        "How often each part failed or took too long and was left out, since this gateway started.", ("part",)
+    ),
     "toolyard_store_bytes": GaugeInfo("Size of the store on disk."),
     "toolyard_store_failing": GaugeInfo("1 if the store could not be written or read when it was tried last, else 0."),
 }

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 import msgspec
 
 from toolyard import errors
-from toolyard.values import DetailLevel, FailureKind, RecordStatus, UseCase
+from toolyard.values import DetailLevel, FailureKind, HintKind, RecordStatus, Risk, UseCase
 
 __all__ = ("METRICS", "OPERATOR", "OPERATOR_NAMES", "OTHER", "Metric")
 
@@ -53,6 +53,7 @@ _ENDINGS = (
     "ForbiddenSystemCall",
     "InterpreterCrashed",
     "InterpreterExited",
+    "LikelyToFail",
     "MemoryExceeded",
     "OpenFilesExceeded",
     "OutputExceeded",
@@ -214,6 +215,20 @@ METRICS: dict[str, Metric] = {
         _counter("privacy_failures_total", "Values that could not be looked through and were withheld."),
         _counter("security_events_total", "What was refused, asked, answered or shown.", event=_SECURITY_EVENT),
         _seconds("approval_wait_seconds", "How long people took to answer.", buckets=_WAIT_SECONDS),
+        # Learning
+        _counter(
+            "learning_assessments_total",
+            "Runs whose risk was told before they began.",
+            risk=get_args(Risk),
+            decision=("ran", "refused", "asked"),
+        ),
+        _counter("learning_hints_total", "Hints that agents were given from experience.", hint=get_args(HintKind)),
+        _counter(
+            "learning_fitted_total",
+            "Limits of runs that followed what similar runs needed.",
+            limit=("more_time", "less_time", "less_memory"),
+        ),
+        _counter("learning_searches_total", "Searches whose order experience changed."),
         # Upstreams
         _counter("upstream_calls_total", "Calls of tools.", upstream=OPERATOR, outcome=_OUTCOME),
         _seconds("upstream_call_duration_seconds", "How long calls took that reached the upstream.", upstream=OPERATOR),

@@ -136,6 +136,24 @@ class Security(msgspec.Struct, frozen=True, kw_only=True):
     answer_p50_seconds: float | None
 
 
+class LearningReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What experience changed."""
+
+    assessed: int
+    """Runs whose risk was told before they began."""
+    by_risk: dict[str, int]
+    refused: int
+    """Of them, those that were not run for it."""
+    asked: int
+    hints: dict[str, int]
+    hints_total: int
+    fitted: dict[str, int]
+    """Limits that were not the usual ones, by what was given instead."""
+    searches_changed: int
+    """Searches whose order is not that of the text alone."""
+    searches_changed_share: float | None
+
+
 class UpstreamReport(msgspec.Struct, frozen=True, kw_only=True):
     """One upstream. Times and `error_rate` are those of calls that were meant to reach it."""
 
@@ -170,6 +188,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     tokens: TokenReport
     skills: Skills
     security: Security
+    learning: LearningReport
     upstreams: dict[str, UpstreamReport]
 
 
@@ -213,6 +232,7 @@ def report(sums: Sums, *, since: float | None, until: float | None, prices: Pric
         tokens=_tokens(sums, prices),
         skills=_skills(sums),
         security=_security(sums),
+        learning=_learning(sums),
         upstreams=_upstreams(sums),
     )
 
@@ -352,6 +372,24 @@ def _security(sums: Sums) -> Security:
         hiding_failures=sums.value("toolyard_privacy_failures_total"),
         answer_p50_seconds=sums.percentile("toolyard_approval_wait_seconds", 0.5),
         **{name: events.get(name, 0) for name in names},
+    )
+
+
+def _learning(sums: Sums) -> LearningReport:
+    by_risk = sums.by("toolyard_learning_assessments_total", "risk")
+    decisions = sums.by("toolyard_learning_assessments_total", "decision")
+    hints = sums.by("toolyard_learning_hints_total", "hint")
+    changed = sums.value("toolyard_learning_searches_total")
+    return LearningReport(
+        assessed=sum(by_risk.values()),
+        by_risk=by_risk,
+        refused=decisions.get("refused", 0),
+        asked=decisions.get("asked", 0),
+        hints=hints,
+        hints_total=sum(hints.values()),
+        fitted=sums.by("toolyard_learning_fitted_total", "limit"),
+        searches_changed=changed,
+        searches_changed_share=_share(changed, sums.value("toolyard_discovery_queries_total")),
     )
 
 

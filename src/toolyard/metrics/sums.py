@@ -8,9 +8,11 @@ import msgspec
 
 from toolyard.metrics.names import METRICS, OPERATOR, OPERATOR_NAMES, OTHER, Metric
 from toolyard.values import (
+    Assessed,
     Executed,
     Fact,
     Hidden,
+    Hinted,
     Published,
     Saw,
     Searched,
@@ -23,7 +25,20 @@ from toolyard.values import (
 
 __all__ = ("OUTCOMES_OUTSIDE", "AnyFact", "CallRow", "Key", "Sum", "Sums", "percentile")
 
-AnyFact = Saw | Searched | Used | Executed | Tokens | Hidden | SecurityEvent | SkillEvent | Published | UpstreamEvent
+AnyFact = (
+    Saw
+    | Searched
+    | Used
+    | Executed
+    | Assessed
+    | Hinted
+    | Tokens
+    | Hidden
+    | SecurityEvent
+    | SkillEvent
+    | Published
+    | UpstreamEvent
+)
 """What the journal's text of a fact is read as."""
 
 Key = tuple[str, tuple[str, ...]]
@@ -257,6 +272,8 @@ def _add_searched(sums: Sums, fact: Searched) -> None:
     sums.observe("toolyard_discovery_duration_seconds", fact.seconds, fact.place)
     if fact.is_continued:
         sums.count("toolyard_discovery_continued_total")
+    if fact.text_ranks:
+        sums.count("toolyard_learning_searches_total")
 
 
 def _add_used(sums: Sums, fact: Used) -> None:
@@ -285,6 +302,19 @@ def _add_executed(sums: Sums, fact: Executed) -> None:
         sums.count("toolyard_execution_background_total")
     if fact.skills:
         sums.count("toolyard_skill_runs_total")
+
+
+def _add_assessed(sums: Sums, fact: Assessed) -> None:
+    sums.count("toolyard_learning_assessments_total", fact.risk, fact.decision)
+    if fact.wall_seconds != fact.usual_seconds:
+        is_more = fact.wall_seconds > fact.usual_seconds
+        sums.count("toolyard_learning_fitted_total", "more_time" if is_more else "less_time")
+    if fact.memory_mib < fact.usual_mib:
+        sums.count("toolyard_learning_fitted_total", "less_memory")
+
+
+def _add_hinted(sums: Sums, fact: Hinted) -> None:
+    sums.count("toolyard_learning_hints_total", fact.hint)
 
 
 def _add_tokens(sums: Sums, fact: Tokens) -> None:
@@ -325,6 +355,8 @@ _ADDITIONS: dict[type[Fact], Callable[[Sums, Any], None]] = {
     Searched: _add_searched,
     Used: _add_used,
     Executed: _add_executed,
+    Assessed: _add_assessed,
+    Hinted: _add_hinted,
     Tokens: _add_tokens,
     Hidden: _add_hidden,
     SecurityEvent: _add_security,

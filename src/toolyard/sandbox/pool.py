@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import itertools
+import logging
 import os
 import secrets
 import tempfile
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,7 +25,12 @@ from toolyard.sandbox.zygote import Zygote
 
 __all__ = ("Lease", "Pool", "PoolOptions", "open_directory")
 
+_log = logging.getLogger(__name__)
+
 _REMOVE_ATTEMPTS = 500
+_MOST_WAITING = 8  # however many are asked for; fewer on a machine with fewer than four processors
+_RENEW_SECONDS = 600.0  # between zygotes that differ only in what they have imported
+_QUIET_SECONDS = 5.0
 _SESSION_USERS, _RUN_USERS = 1_000, 33_000  # users of sessions and of single runs, inside the workers' range
 _USERS_EACH = 32_000
 
@@ -56,8 +62,9 @@ class PoolOptions(msgspec.Struct, frozen=True, kw_only=True):
 class _Generation:
     """A zygote and the count of its workers that are in use."""
 
-    def __init__(self, zygote: Zygote) -> None:
+    def __init__(self, zygote: Zygote, imports: tuple[str, ...]) -> None:
         self.zygote = zygote
+        self.imports = imports
         self.in_use = 0
         self.idle = asyncio.Event()
         self.idle.set()
@@ -94,6 +101,8 @@ class Pool:
         self.tier = tier
         self.options = options
         self.packages = packages
+        self.size = options.size
+        """Workers kept waiting now."""
         self.directory: Path | None = None
         """Where the `landlock` tier keeps its files."""
         self.renewing = asyncio.Lock()
@@ -101,6 +110,9 @@ class Pool:
         self._privileged = privileged
         self._hand_over = hand_over
         self._library = library
+        self._imports = packages.imports
+        self._loop = asyncio.get_running_loop()
+        self._renewed_at = self._taken_at = self._loop.time()
         self._likely_stubs = likely_stubs
         self._group: ControlGroup | None = None
         self._generation: _Generation | None = None
@@ -129,7 +141,7 @@ class Pool:
                 and _is_open_to_all(spawn.interpreter(), os.__file__)
                 and _can_give_away(self.directory)
             )
-        self._generation = _Generation(await self._start_zygote())
+        self._generation = await self._start_generation()
 
     @property
     def resource_control(self) -> str:
@@ -149,6 +161,7 @@ class Pool:
         """A worker for one run: a waiting one if there is any. Give it back with `discard`."""
         if self.is_closed:
             raise SandboxClosed("The sandbox is closed.")
+        self._taken_at = self._loop.time()
         while self._waiting:
             lease = self._waiting.popleft()
             # One that was forked while its zygote was replaced knows nothing of the sessions made since.
@@ -252,10 +265,42 @@ class Pool:
 
     # The pool itself.
 
+    def follow(self, size: int, imports: Collection[str]) -> None:
+        """Keep `size` workers waiting, and let the next zygote import only `imports` of the packages that there are.
+
+        Never fewer than the options say, nor more than 8 or twice the processors; where they say none, none. A zygote
+        is replaced for its imports alone when nothing runs, and at most every ten minutes. What code may import does
+        not depend on it.
+        """
+        generation = self._generation
+        if self.is_closed or generation is None:
+            return
+        least = self.options.size
+        self.size = max(least, min(size, _MOST_WAITING, 2 * len(self._cpus))) if least else 0
+        while len(self._waiting) > self.size:
+            self.discard(self._waiting.pop())
+        if self.size > least:
+            self._begin_refill()
+        own = {name for _, name in self.packages.own}
+        self._imports = tuple(name for name in self.packages.imports if name in imports or name in own)
+        if self._imports != generation.imports and self._is_quiet(generation):
+            self._renewed_at = self._loop.time()
+            self.do_later(self._renew_quietly(generation))
+
+    def _is_quiet(self, generation: _Generation) -> bool:
+        """Whether no run is under way or has just begun, and the zygote is not a new one."""
+        now = self._loop.time()
+        is_idle = generation.in_use == len(self._waiting) and not self._retiring and not self.renewing.locked()
+        return is_idle and now - self._taken_at > _QUIET_SECONDS and now - self._renewed_at > _RENEW_SECONDS
+
     def refill(self) -> None:
         """See to it, in the background, that enough workers wait."""
-        threshold = self.options.size if self.options.refill_below is None else self.options.refill_below
-        if self.is_closed or len(self._waiting) >= threshold:
+        threshold = self.size if self.options.refill_below is None else self.options.refill_below
+        if len(self._waiting) < threshold:
+            self._begin_refill()
+
+    def _begin_refill(self) -> None:
+        if self.is_closed or len(self._waiting) >= self.size:
             return
         if self._refilling is None or self._refilling.done():
             self._refilling = self.do_later(self._refill_now())
@@ -279,12 +324,12 @@ class Pool:
             await asyncio.shield(self.discard(self._waiting.popleft()))
 
     async def _refill_now(self) -> None:
-        while len(self._waiting) < self.options.size:
+        while len(self._waiting) < self.size:
             try:
                 lease = await self._fork(waits=True)
             except (SandboxBroken, SandboxClosed, OSError):
                 return  # the next run forks for itself and reports what is wrong
-            if self.is_closed:  # meanwhile; nobody will look into the pool again
+            if self.is_closed or len(self._waiting) >= self.size:  # meanwhile; nobody asks for this one any more
                 self.discard(lease)
                 return
             self._waiting.append(lease)
@@ -306,13 +351,14 @@ class Pool:
             current = self._generation
             if old is not None and current is not old:
                 return
-            zygote = await self._start_zygote()
+            fresh = await self._start_generation()
             try:
-                await self._hand_over(zygote)
+                await self._hand_over(fresh.zygote)
             except BaseException:
-                await zygote.close()
+                await fresh.zygote.close()
                 raise
-            self._generation = _Generation(zygote)
+            self._generation = fresh
+            self._renewed_at = self._loop.time()
             while self._waiting:
                 self.discard(self._waiting.popleft())
             if current is not None:
@@ -320,24 +366,30 @@ class Pool:
                 self.do_later(self._retire(current))
             self.refill()
 
-    async def _start_zygote(self) -> Zygote:
+    async def _start_generation(self) -> _Generation:
         directory = None if self.directory is None else str(self.directory)
         package_path = "/packages" if directory is None else f"{directory}/packages"
         if directory is not None:
             _link_packages(Path(package_path), self.packages)
-        return await Zygote.start(
+        imports = self._imports
+        zygote = await Zygote.start(
             self.policy,
             tier=self.tier,
             privileged=self._privileged,
-            packages=self.packages,
+            packages=msgspec.structs.replace(self.packages, imports=imports),
             package_path=package_path,
             workspaces=directory,
             library=None if self._library is None else str(self._library),
         )
+        return _Generation(zygote, imports)
 
     async def _renew_quietly(self, old: _Generation) -> None:
-        with contextlib.suppress(SandboxClosed):
+        try:
             await self.renew(old)
+        except SandboxClosed:
+            return
+        except (SandboxBroken, SandboxUnavailable) as error:
+            _log.warning("No fresh zygote could be started, and the old one goes on: %s", error)
 
     async def _retire(self, generation: _Generation) -> None:
         await generation.idle.wait()

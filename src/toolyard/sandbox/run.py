@@ -6,7 +6,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from toolyard.sandbox.clock import RunClock, Turns
 from toolyard.sandbox.library import Library
 from toolyard.sandbox.packages import GuestPackages
 from toolyard.sandbox.policy.levels import IsolationPolicy
-from toolyard.sandbox.pool import Pool, PoolOptions
+from toolyard.sandbox.pool import Lease, Pool, PoolOptions
 from toolyard.sandbox.report import TierReport
 from toolyard.sandbox.sessions import Sessions
 from toolyard.sandbox.worker import End, OnCall, OnOutput, Worker, limit_failure
@@ -131,7 +131,8 @@ class Sandbox:
         """
         if policy is not None:
             self.check(policy)
-        policy = (policy or self.policy).with_limits(limits)
+        usual = policy or self.policy
+        policy = usual.with_limits(limits)
         execution_id = execution_id or secrets.token_hex(8)
         clock = clock or RunClock()
         # The stubs first, and without waiting: whoever published them need not hold them.
@@ -145,9 +146,8 @@ class Sandbox:
             lease = await self.pool.take()
             started = time.perf_counter()
             try:
-                end = await self._run_on(
-                    lease.worker, lease.zygote, job, policy, workspace, stubs, on_call, on_output, clock
-                )
+                backstop_mib = max(policy.memory_mib, usual.memory_mib)
+                end = await self._run_on(lease, job, policy, backstop_mib, workspace, stubs, on_call, on_output, clock)
             except SandboxBroken as error:
                 if self.pool.is_closed:
                     raise SandboxClosed("The sandbox is closed.") from error
@@ -168,7 +168,7 @@ class Sandbox:
         try:
             body = msgspec.json.encode(job)
             end = await lease.worker.run(
-                msgspec.json.encode(self._order(lease.worker, self.policy, None, None)),
+                msgspec.json.encode(self._order(lease.worker, self.policy, self.policy.memory_mib, None, None)),
                 body,
                 descriptors=[],
                 policy=self.policy,
@@ -205,6 +205,14 @@ class Sandbox:
     async def drain(self) -> None:
         """Empty the pool, so that the next run forks."""
         await self.pool.drain()
+
+    def follow(self, size: int, packages: Collection[str]) -> None:
+        """Keep `size` workers waiting, and let the next zygote import only `packages` of those that the level has.
+
+        It is a wish, carried out in the background within the bounds of the pool: see `Pool.follow`. It costs next to
+        nothing when it changes nothing.
+        """
+        self.pool.follow(size, packages)
 
     async def recycle(self) -> None:
         """Execute a fresh zygote for all further runs; runs under way finish on the old one."""
@@ -247,23 +255,24 @@ class Sandbox:
 
     async def _run_on(
         self,
-        worker: Worker,
-        zygote: Zygote,
+        lease: Lease,
         job: bytes,
         policy: IsolationPolicy,
+        backstop_mib: int,
         workspace: Workspace | None,
         stubs: str | None,
         on_call: OnCall | None,
         on_output: OnOutput | None,
         clock: RunClock,
     ) -> End:
+        worker, zygote = lease.worker, lease.zygote
         descriptors: list[int] = []
         watch = None
         try:
             if workspace is not None and workspace.directory is None:
                 held = workspace.take_mount(zygote)
                 descriptors.append(await zygote.lease_workspace(workspace.number) if held is None else held)
-            order = msgspec.json.encode(self._order(worker, policy, workspace, stubs))
+            order = msgspec.json.encode(self._order(worker, policy, backstop_mib, workspace, stubs))
             if self.pool.directory is not None:
                 watch = asyncio.create_task(self._watch_directories(worker, policy, workspace))
             end = await worker.run(
@@ -282,7 +291,12 @@ class Sandbox:
                 watch.cancel()
 
     def _order(
-        self, worker: Worker, policy: IsolationPolicy, workspace: Workspace | None, stubs: str | None
+        self,
+        worker: Worker,
+        policy: IsolationPolicy,
+        backstop_mib: int,
+        workspace: Workspace | None,
+        stubs: str | None,
     ) -> dict[str, Any]:
         """What the worker needs to seal itself."""
         slot = worker.fork.slot
@@ -293,7 +307,8 @@ class Sandbox:
         if worker.leaf is None:
             address_bytes = policy.memory_mib << 20
         else:
-            address_bytes = (policy.memory_mib << 21) + (256 << 20)  # a backstop; the control group is exact
+            # A backstop; the control group is exact. Libraries map more than they use, however little a run may use.
+            address_bytes = (backstop_mib << 21) + (256 << 20)
             if policy.memory_mib != self.policy.memory_mib:
                 worker.leaf.limit(policy.memory_mib << 20)
         return {

@@ -19,7 +19,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS, is_version_at_least
 from pydantic import ValidationError
 
 from toolyard.broker.approvals import Approvals
-from toolyard.broker.ask_text import OPTIONS, ask_lines, waiting_line
+from toolyard.broker.ask_text import ask_lines, heading, options, waiting_line
 from toolyard.serve.progress import Context, Stream
 from toolyard.values import Answered, Approval, Ask
 
@@ -248,12 +248,13 @@ def _form(ask: Ask, version: str) -> types.ElicitRequestFormParams:
     # Indented, so that a client which renders Markdown takes it for a block of code and obeys nothing in it.
     told = "\n".join(f"    {line}" for line in ask_lines(ask))
     left = max(0.0, ask.expires_at - time.time())
-    message = f"A call waits for your approval.\n\n{told}\n\nWithout an answer it is refused in {left:.0f} s."
+    message = f"{heading(ask)}\n\n{told}\n\nWithout an answer it is refused in {left:.0f} s."
     decision: dict[str, Any] = {"type": "string", "title": "Decision", "default": "refuse"}
+    choices = options(ask)
     if is_version_at_least(version, "2025-11-25"):
-        decision["oneOf"] = [{"const": value, "title": title} for value, title in OPTIONS.items()]
+        decision["oneOf"] = [{"const": value, "title": title} for value, title in choices.items()]
     else:
-        decision |= {"enum": list(OPTIONS), "enumNames": list(OPTIONS.values())}
+        decision |= {"enum": list(choices), "enumNames": list(choices.values())}
     reason = {"type": "string", "title": "Reason", "description": "Told to the agent", "maxLength": _REASON_CHARACTERS}
     schema = {"type": "object", "properties": {"decision": decision, "reason": reason}, "required": ["decision"]}
     return types.ElicitRequestFormParams(message=message, requested_schema=schema)

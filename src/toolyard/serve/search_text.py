@@ -19,6 +19,8 @@ def search_text(answer: SearchAnswer, unlisted: list[str], budget: int) -> str:
     found: dict[str, Any] = {"tools": hits}
     if answer.unmatched:
         found["unmatched"] = answer.unmatched
+    if answer.skills:
+        found["skills"] = answer.skills
     if not hits:
         found["hint"] = f"None of {answer.total} tools fits. Use other words, or a server's name."
     if unlisted:
@@ -30,7 +32,7 @@ def search_text(answer: SearchAnswer, unlisted: list[str], budget: int) -> str:
         hits[number] = Hit(name=hits[number].name, use=hits[number].use)
         found["hint"] = "Not all details fit. Search for one tool by its name to see them."
         text = _encoded(found)
-    for part in (*["tools"] * len(hits), "unmatched", "not_available_yet"):
+    for part in ("skills", *["tools"] * len(hits), "unmatched", "not_available_yet"):
         if tokens.fits(text, budget):
             return text
         if part == "tools":

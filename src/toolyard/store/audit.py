@@ -61,6 +61,7 @@ AUDIT_KINDS = {
     "alert.silence": "Nobody is told about a rule of the alerts for some time.",
     "alert.unsilence": "That was ended.",
     "alert.resolve": "An alert was said to be over.",
+    "learning.forget": "What was learned of a tool, of a principal or of everything is not told any more.",
     "audit.prune": "Entries of a closed segment were removed from the store.",
     "audit.rekey": "The log is signed by a new key from here on.",
 }

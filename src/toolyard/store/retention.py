@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from toolyard.store.learning import remove_learned
 from toolyard.store.metric_rows import COLUMNS, DAY, Stream, read_marks, write_mark
 from toolyard.store.writer import Write
 
@@ -41,6 +42,7 @@ async def prune(write: Callable[[Write], Awaitable[None]], before: float, hours_
     (facts,) = await _repeat(write, lambda connection: _remove_rows(connection, "facts", days))
     (keys,) = await _repeat(write, lambda connection: _remove_keys(connection, days))
     (gone,) = await _repeat(write, lambda connection: _remove_hours(connection, hours))
+    await write(lambda connection: remove_learned(connection, days))
     return Pruned(executions=executions, calls=calls, facts=facts, codes=codes, keys=keys, hours=gone)
 
 

@@ -21,6 +21,7 @@ __all__ = (
     "SeenDefinition",
     "ToolRow",
     "delete_tools",
+    "encode_context",
     "encode_tool",
     "read_calls",
     "read_changes",
@@ -98,7 +99,7 @@ def write_execution(connection: sqlite3.Connection, record: ExecutionRecord, own
     """Insert or replace an execution, and keep its code."""
     code = record.code.encode("utf-8", "surrogatepass")
     sha256 = hashlib.sha256(code).hexdigest()
-    context, context_cut = _encode_within(record.context, _CONTEXT_BYTES)
+    context, context_cut = encode_context(record.context)
     connection.execute("INSERT INTO codes (sha256, code) VALUES (?, ?) ON CONFLICT DO NOTHING", (sha256, code))
     connection.execute(
         "INSERT INTO executions (execution_id, owner, principal, session, code_sha256, context, context_cut,"
@@ -366,6 +367,11 @@ def read_vectors(connection: sqlite3.Connection, model: str, digests: Sequence[s
 
 
 # Values
+
+
+def encode_context(context: Any) -> tuple[str | None, bool]:
+    """JSON text of what code was given, and whether it was left out."""
+    return _encode_within(context, _CONTEXT_BYTES)
 
 
 def _encode_within(value: Any, most_bytes: int) -> tuple[str | None, bool]:

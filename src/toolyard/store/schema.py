@@ -348,4 +348,44 @@ MIGRATIONS: tuple[str, ...] = (
     );
     CREATE INDEX idempotency_keys_by_time ON idempotency_keys (at);
     """,
+    """
+    -- What was learned from the journal up to a fact, as it is in memory: it can be made anew at any time.
+    CREATE TABLE learning_models (
+        form TEXT PRIMARY KEY,
+        number BIGINT NOT NULL,
+        forgotten BIGINT NOT NULL,
+        at DOUBLE PRECISION NOT NULL,
+        model BLOB NOT NULL
+    );
+
+    -- What is not to be learned from any more: facts up to a number.
+    CREATE TABLE learning_forgotten (
+        number INTEGER PRIMARY KEY,
+        what TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        fact BIGINT NOT NULL,
+        at DOUBLE PRECISION NOT NULL
+    );
+
+    CREATE INDEX skill_uses_by_execution ON skill_uses (execution_id);
+
+    -- What came of uses of skills whose rows in `skill_uses` are gone, by who used them.
+    CREATE TABLE skill_use_sums (
+        namespace TEXT NOT NULL,
+        name TEXT NOT NULL,
+        version TEXT NOT NULL,
+        principal TEXT NOT NULL,
+        uses BIGINT NOT NULL,
+        calls BIGINT NOT NULL,
+        failures BIGINT NOT NULL,
+        seconds DOUBLE PRECISION NOT NULL,
+        translated BIGINT NOT NULL,
+        last_at DOUBLE PRECISION NOT NULL,
+        error TEXT,
+        PRIMARY KEY (namespace, name, version, principal)
+    );
+
+    -- What kind of change a skill was migrated for; empty for migrations from before that was recorded.
+    ALTER TABLE skill_migrations ADD COLUMN change TEXT NOT NULL DEFAULT '';
+    """,
 )

@@ -10,43 +10,33 @@ from typing import Any
 import msgspec
 
 from toolyard.errors import InvalidSkill
-from toolyard.values import Skill, SkillExample, SkillStatus, SkillUse
+from toolyard.values import Skill, SkillExample, SkillStatus
 from toolyard.versioning.changes import Severity
 from toolyard.versioning.semver import Version
 
 __all__ = (
-    "MigrationRecord",
     "ShelfLimits",
-    "SkillRecord",
-    "add_uses",
     "compress",
     "delete",
     "encode",
     "insert",
-    "insert_migration",
     "is_same",
     "numbers",
     "read_deleted",
     "read_head",
-    "read_migrations",
     "read_names",
     "read_newest",
     "read_number",
     "read_one",
-    "read_reuse",
     "read_stamp",
     "read_statuses",
-    "read_uses",
     "read_versions",
     "unicode",
     "update",
-    "use_row",
 )
 
 _SPARE_LEVELS = 32
 _PARAMETERS = 500
-_ERROR_CHARACTERS = 2_000
-_MOST = 2**31
 _RAW_FACTOR = 16
 """Examples are kept if they shrink to the limit; this many times as much is not even tried."""
 
@@ -73,45 +63,6 @@ class ShelfLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     examples: int = 10
     examples_bytes: int = 2 << 20
     """All examples of one version with their traces, compressed."""
-
-
-class SkillRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What was made of one version of a skill."""
-
-    namespace: str
-    name: str
-    version: str
-    uses: int = 0
-    """Executions that used it."""
-    calls: int = 0
-    failures: int = 0
-    seconds: float = 0.0
-    """Of all calls together."""
-    last_used_at: float | None = None
-    """Seconds since the epoch."""
-    principals: int = 0
-    """How many used it."""
-    translated: int = 0
-    last_error: str | None = None
-
-
-class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What was predicted of a migration, and what came of it."""
-
-    namespace: str
-    name: str
-    from_version: str
-    to_version: str | None = None
-    """None if it was refused."""
-    tool: str
-    tool_from: str
-    tool_to: str
-    predicted: str
-    outcome: str
-    reason: str = ""
-    seconds: float = 0.0
-    at: float
-    """Seconds since the epoch."""
 
 
 # Versions
@@ -309,77 +260,6 @@ def _to_skill(row: tuple[Any, ...], examples: tuple[SkillExample, ...] = ()) -> 
 def _with_examples(connection: sqlite3.Connection, row: tuple[Any, ...]) -> Skill:
     kept = connection.execute("SELECT examples FROM skill_examples WHERE skill = ?", (row[0],)).fetchone()
     return _to_skill(row, () if kept is None else _EXAMPLES.decode(zlib.decompress(kept[0])))
-
-
-# What came of them
-
-
-def add_uses(connection: sqlite3.Connection, values: list[tuple[Any, ...]]) -> None:
-    """Add uses to those of the same execution."""
-    connection.executemany(
-        "INSERT INTO skill_uses (namespace, name, version, execution_id, principal, at, calls, failures, seconds,"
-        " error, translated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (namespace, name, version, execution_id) DO UPDATE SET at = excluded.at,"
-        " calls = calls + excluded.calls, failures = failures + excluded.failures,"
-        " seconds = seconds + excluded.seconds, error = coalesce(excluded.error, error),"
-        " translated = translated + excluded.translated",
-        values,
-    )
-
-
-def use_row(use: SkillUse) -> tuple[Any, ...]:
-    """A use as it is stored. Some of it is what a guest said: no value may make the write fail."""
-    return (
-        unicode(use.namespace),
-        unicode(use.name),
-        unicode(use.version),
-        unicode(use.execution_id),
-        unicode(use.principal),
-        use.at,
-        _count(use.calls),
-        _count(use.failures),
-        min(use.seconds, float(_MOST)) if use.seconds > 0 else 0.0,  # NaN is not
-        None if use.error is None else unicode(use.error[:_ERROR_CHARACTERS]),
-        _count(use.translated),
-    )
-
-
-def _count(number: int) -> int:
-    return min(max(number, 0), _MOST)
-
-
-def read_uses(connection: sqlite3.Connection, since: float) -> list[SkillRecord]:
-    """What was made of each version that was used since then."""
-    rows = connection.execute(
-        "SELECT namespace, name, version, count(*), sum(calls), sum(failures), sum(seconds), max(at),"
-        " count(DISTINCT principal), sum(translated), (SELECT error FROM skill_uses AS failed"
-        " WHERE failed.namespace = used.namespace AND failed.name = used.name AND failed.version = used.version"
-        " AND failed.at >= ? AND error IS NOT NULL ORDER BY failed.at DESC LIMIT 1)"
-        " FROM skill_uses AS used WHERE at >= ? GROUP BY namespace, name, version ORDER BY namespace, name, version",
-        (since, since),
-    )
-    return [SkillRecord(**dict(zip(SkillRecord.__struct_fields__, row, strict=True))) for row in rows]
-
-
-_MIGRATION_COLUMNS = ", ".join(MigrationRecord.__struct_fields__)
-
-
-def insert_migration(connection: sqlite3.Connection, values: list[Any]) -> None:
-    """Keep how a migration ended."""
-    marks = ", ".join("?" * len(values))
-    connection.execute(f"INSERT INTO skill_migrations ({_MIGRATION_COLUMNS}) VALUES ({marks})", values)  # noqa: S608
-
-
-def read_reuse(connection: sqlite3.Connection) -> tuple[int, int]:
-    """How many executions used a skill, and how many there were."""
-    used = connection.execute("SELECT count(DISTINCT execution_id) FROM skill_uses").fetchone()[0]
-    return used, connection.execute("SELECT count(*) FROM executions").fetchone()[0]
-
-
-def read_migrations(connection: sqlite3.Connection) -> list[MigrationRecord]:
-    """How every migration ended, the oldest first."""
-    rows = connection.execute(f"SELECT {_MIGRATION_COLUMNS} FROM skill_migrations ORDER BY number")  # noqa: S608
-    return [MigrationRecord(**dict(zip(MigrationRecord.__struct_fields__, row, strict=True))) for row in rows]
 
 
 # Values

@@ -16,16 +16,20 @@ import msgspec
 
 from toolyard.errors import InvalidSkill, UnknownSkill
 from toolyard.store import skill_rows as rows
+from toolyard.store import skill_use_rows as use_rows
 from toolyard.store.reader import Reader
-from toolyard.store.skill_rows import MigrationRecord, ShelfLimits, SkillRecord
+from toolyard.store.skill_rows import ShelfLimits
+from toolyard.store.skill_use_rows import MigrationRecord, SkillRecord, UseShare
 from toolyard.store.writer import Writer
 from toolyard.values import Skill, SkillExample, SkillStatus, SkillUse
 from toolyard.versioning.changes import Severity
 from toolyard.versioning.semver import Version
 
-__all__ = ("MigrationRecord", "ShelfLimits", "SkillRecord", "SkillTable")
+__all__ = ("MigrationRecord", "ShelfLimits", "SkillRecord", "SkillTable", "UseShare")
 
 _T = TypeVar("_T")
+_USES_KEPT = 50_000
+"""Single uses, of all skills together; older ones are kept as sums."""
 
 
 class SkillTable:
@@ -167,25 +171,38 @@ class SkillTable:
     def record_uses(self, uses: Sequence[SkillUse]) -> None:
         """Record what executions made of skills. Only enqueues; uses by one execution add up."""
         if uses:
-            values = [rows.use_row(use) for use in uses]
-            self._writer.put(partial(rows.add_uses, values=values), 1024 * len(values))
+            values = [use_rows.use_row(use) for use in uses]
+            self._writer.put(partial(use_rows.add_uses, values=values), 1024 * len(values))
 
     async def uses(self, since: float | None = None) -> list[SkillRecord]:
-        """What was made of each version that was used since then, by namespace, name and version."""
-        return await self._reader.read(rows.read_uses, -math.inf if since is None else since)
+        """What was made of each version that was used since then, by namespace, name and version.
+
+        Uses that were rolled up have one time, that of the last of them.
+        """
+        return await self._reader.read(use_rows.read_uses, -math.inf if since is None else since)
 
     async def reuse(self) -> tuple[int, int]:
-        """How many executions used a skill, and how many there were."""
-        return await self._reader.read(rows.read_reuse)
+        """How many executions of the journal used a skill, and how many there are."""
+        return await self._reader.read(use_rows.read_reuse)
+
+    async def roll_up(self, before: float) -> int:
+        """Keep the uses from before a time, and all but the newest fifty thousand, as sums; how many these were.
+
+        No total changes. Raises `StoreError`.
+        """
+        total = 0
+        while done := await self._write(partial(use_rows.roll_up, before=before, most=_USES_KEPT)):
+            total += done
+        return total
 
     async def record_migration(self, record: MigrationRecord) -> None:
         """Keep how a migration ended, durably. Raises `StoreError`."""
         values = [rows.unicode(each) if isinstance(each, str) else each for each in msgspec.structs.astuple(record)]
-        await self._write(partial(rows.insert_migration, values=values))
+        await self._write(partial(use_rows.insert_migration, values=values))
 
     async def migrations(self) -> list[MigrationRecord]:
         """How every migration ended, the oldest first."""
-        return await self._reader.read(rows.read_migrations)
+        return await self._reader.read(use_rows.read_migrations)
 
     async def _write(self, work: Callable[[sqlite3.Connection], _T], size_bytes: int = 1024) -> _T:
         attempt = _Attempt(work)

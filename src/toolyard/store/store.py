@@ -17,6 +17,7 @@ from toolyard.store.approvals import ApprovalTable
 from toolyard.store.audit import AUDIT_KINDS, AuditHead, AuditLog, AuditRow, read_entries, read_head
 from toolyard.store.census import Census, read_census
 from toolyard.store.idempotency import IdempotencyTable
+from toolyard.store.learning import LearningTables
 from toolyard.store.metrics import MetricTables
 from toolyard.store.reader import Reader
 from toolyard.store.releases import Release, ReleaseTable, encode_release, write_releases
@@ -47,13 +48,13 @@ async def open_store(path: Path, *, traces: TraceBudget | None = None) -> AsyncI
     path = await asyncio.to_thread(path.resolve)  # locks lie beside the file, whatever links lead to it
     log = AuditLog(path)
     writer = Writer(path, log.transaction)
-    reader, adding = Reader(path), Reader(path)
+    reader, adding, learning = Reader(path), Reader(path), Reader(path)
     try:
         await writer.open()
-        yield Store(writer, reader, adding, log, path, traces or TraceBudget())
+        yield Store(writer, reader, adding, learning, log, path, traces or TraceBudget())
     finally:
         try:
-            await asyncio.gather(reader.close(), adding.close())
+            await asyncio.gather(reader.close(), adding.close(), learning.close())
         finally:
             await writer.close()
 
@@ -66,9 +67,16 @@ class Store:
     """
 
     def __init__(
-        self, writer: Writer, reader: Reader, adding: Reader, log: AuditLog, path: Path, traces: TraceBudget
+        self,
+        writer: Writer,
+        reader: Reader,
+        adding: Reader,
+        learning: Reader,
+        log: AuditLog,
+        path: Path,
+        traces: TraceBudget,
     ) -> None:
-        """`adding` is for what adds up many rows, so that nothing else waits for it."""
+        """`adding` is for what adds up many rows and `learning` for the whole journal: nothing else waits for them."""
         self._writer = writer
         self._reader = reader
         self._log = log
@@ -82,6 +90,7 @@ class Store:
         self.idempotency = IdempotencyTable(writer)
         self.metrics = MetricTables(writer, adding)
         self.usage = UsageTable(adding)
+        self.learning = LearningTables(writer, learning)
 
     # The journal
 

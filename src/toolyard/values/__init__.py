@@ -9,10 +9,15 @@ from typing import Any, Literal
 import msgspec
 
 from toolyard.values.facts import (
+    Assessed,
     Executed,
     Fact,
     Hidden,
+    Hinted,
+    HintKind,
     Published,
+    Risk,
+    RiskReason,
     Saw,
     Searched,
     SecurityEvent,
@@ -22,6 +27,7 @@ from toolyard.values.facts import (
     UseCase,
     Used,
 )
+from toolyard.values.learning import CallEvidence, Forgotten, LearningEvent, RunEvidence
 from toolyard.values.skills import (
     SHARED,
     Skill,
@@ -40,7 +46,9 @@ __all__ = (
     "Answered",
     "Approval",
     "Ask",
+    "Assessed",
     "AuditEntry",
+    "CallEvidence",
     "CallRecord",
     "Definition",
     "DetailLevel",
@@ -49,9 +57,13 @@ __all__ = (
     "Fact",
     "Failure",
     "FailureKind",
+    "Forgotten",
     "Grant",
     "Hidden",
+    "HintKind",
+    "Hinted",
     "Hit",
+    "LearningEvent",
     "Limits",
     "OAuthConfig",
     "Outcome",
@@ -59,6 +71,9 @@ __all__ = (
     "Published",
     "RecordStatus",
     "Result",
+    "Risk",
+    "RiskReason",
+    "RunEvidence",
     "Saw",
     "SearchAnswer",
     "Searched",
@@ -259,6 +274,8 @@ class PrincipalScope(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it may answer asks over HTTP. Never give this to the client of an agent."""
     observe: bool = False
     """Whether it may see what all principals do: their runs, metrics, alerts and the audit log."""
+    domain: str | None = None
+    """What it works on, such as `data` or `code`. `None`: told from the tools that it uses."""
 
 
 # Approval
@@ -388,6 +405,8 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What each parameter means, by its Python name."""
     returns: str | None = None
     """The shape of its answer, declared or learned."""
+    hints: tuple[str, ...] = ()
+    """From experience: what it is often used with, what it usually needs, how its answers differ from what it says."""
 
 
 class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -398,6 +417,10 @@ class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Words of the query that are in no tool at all."""
     total: int = 0
     """How many tools there are to be searched."""
+    skills: tuple[str, ...] = ()
+    """Saved skills that may do the job, each as the import that makes it callable and what it is for."""
+    text_ranks: tuple[int, ...] = ()
+    """As in `Searched`."""
 
 
 # Records

@@ -9,10 +9,15 @@ from typing import Literal
 import msgspec
 
 __all__ = (
+    "Assessed",
     "Executed",
     "Fact",
     "Hidden",
+    "HintKind",
+    "Hinted",
     "Published",
+    "Risk",
+    "RiskReason",
     "Saw",
     "Searched",
     "SecurityEvent",
@@ -29,6 +34,18 @@ UseCase = Literal["discovery", "filtering", "workflow", "polling", "skill_reuse"
 `skill_reuse`: it imported a saved skill. `polling`: it asked one tool the same thing three times or more. `workflow`:
 it called two tools or more. `filtering`: it called one tool. `compute`: none. `analysis`: without code. `direct`: one
 call without code. `discovery`: a search."""
+
+
+Risk = Literal["low", "medium", "high", "critical"]
+"""How likely a piece of code is to fail."""
+
+RiskReason = Literal["review", "tools", "arguments", "similar_failures", "same_failures", "cost", "new_tool"]
+"""Why: what the review found, tools that often fail, arguments that do not fit, code like it or the same code failed
+before, what it is predicted to need is more than it may have, it uses a tool that nobody has called yet."""
+
+HintKind = Literal["fix", "chain", "needs", "shape", "skill", "save_skill", "risk"]
+"""What an agent is told from experience: the change that helped, what follows a tool, what a tool is usually given,
+what it answers, a skill that does the job, code worth saving, code that is likely to fail."""
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind"):
@@ -64,6 +81,11 @@ class Searched(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="search"
     """Whether the search before it in the same visit led to no call."""
     is_cached: bool = True
     """Whether the index was there already."""
+    text_ranks: tuple[int, ...] = ()
+    """Where each found tool would have stood by its text alone, 1 for the best and 0 for not at all. Empty if nothing
+    that was learned changed the order."""
+    domain: str = ""
+    """What the principal is said to work on; empty if nobody said it."""
 
 
 class Used(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="hit"):
@@ -105,6 +127,35 @@ class Executed(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="executi
     skills: int = 0
     """How many saved skills it imported."""
     is_background: bool = False
+    domain: str = ""
+    """What the principal is said to work on; empty if nobody said it."""
+
+
+class Assessed(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="risk"):
+    """A run was looked at before it began, and given its limits."""
+
+    risk: Risk
+    chance: float
+    """That it fails, as it was predicted."""
+    reasons: tuple[RiskReason, ...] = ()
+    decision: Literal["ran", "refused", "asked"] = "ran"
+    """`asked`: a person was, and what they said is among the approvals."""
+    wall_seconds: float
+    """The limits it was given."""
+    memory_mib: int
+    usual_seconds: float
+    """The limits it would have been given without what was learned."""
+    usual_mib: int
+
+
+class Hinted(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="hint"):
+    """An agent was told something from experience. What it then did says whether that was right."""
+
+    hint: HintKind
+    subject: str
+    """The tool or skill that it is about."""
+    mark: str = ""
+    """Tells hints of one kind and subject apart: a digest of what was said."""
 
 
 class Tokens(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="tokens"):

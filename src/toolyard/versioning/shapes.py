@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ("Shape", "add", "merge")
+__all__ = ("Shape", "add", "is_named", "merge")
 
 _DEPTH = 8
 _KEYS = 64
@@ -110,7 +110,7 @@ class _Reading:
         if len(value) > _KEYS:
             read = [self.read(inner, depth + 1) for _, inner in zip(range(_ITEMS), value.values(), strict=False)]
             return Shape(count=1, kinds=kinds, others=_all(read), mapped=True)
-        named = {key: _is_named(key) for key in value}
+        named = {key: is_named(key) for key in value}
         fields = {key: self.read(inner, depth + 1) for key, inner in value.items() if named[key]}
         others = [self.read(inner, depth + 1) for key, inner in value.items() if not named[key]]
         return Shape(count=1, kinds=kinds, fields=fields, others=_all(others) if others else None)
@@ -123,7 +123,7 @@ class _Reading:
                 break
 
 
-def _is_named(key: object) -> bool:
+def is_named(key: object) -> bool:
     """Whether a key looks like the name of a field and not like data."""
     return (
         isinstance(key, str)

@@ -12,7 +12,10 @@ import msgspec
 from toolyard.errors import InvalidRequest, ToolyardError, UnknownExecution
 from toolyard.values import Result
 
-__all__ = ("ExecuteRequest", "Execution", "ExecutionState", "Executions")
+__all__ = ("MAX_SECONDS", "ExecuteRequest", "Execution", "ExecutionState", "Executions")
+
+MAX_SECONDS = 120.0
+"""The longest that a run may be given."""
 
 _KEPT = 256  # finished ones of one principal whose result can still be asked for; the journal has them all
 _RUNNING_EACH = 16  # at once, for one principal

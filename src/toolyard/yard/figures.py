@@ -8,6 +8,7 @@ from toolyard.metrics import tokens
 from toolyard.metrics.gauges import Gauge, gauge
 from toolyard.metrics.report import Point, Prices, Report, points, report
 from toolyard.metrics.sums import Sums
+from toolyard.yard.learned import census_of
 
 if TYPE_CHECKING:
     from toolyard.yard.yard import Yard
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 __all__ = ("Figures",)
 
 _DOWN = ("failed", "backing_off")
+_LEARNED_SECONDS = 60.0
+"""What was learned is counted no more often: it takes the event loop some milliseconds."""
 
 
 class Figures:
@@ -23,6 +26,8 @@ class Figures:
     def __init__(self, yard: "Yard", prices: Prices) -> None:
         self._yard = yard
         self.prices = prices
+        self._learned: list[Gauge] = []
+        self._learned_at = -_LEARNED_SECONDS
 
     async def sums(self, since: float | None = None, until: float | None = None) -> Sums:
         """Everything that was added up in that time, up to this moment. Raises `StoreError`."""
@@ -72,4 +77,26 @@ class Figures:
             found.append(gauge("toolyard_discovery_hit_rate", whole.discovery.hit_rate))
         if whole.skills.reuse_ratio is not None:
             found.append(gauge("toolyard_skill_reuse_ratio", whole.skills.reuse_ratio))
-        return [*found, *await yard.alerting.gauges()]
+        return [*found, *await self._learning(), *await yard.alerting.gauges()]
+
+    async def _learning(self) -> list[Gauge]:
+        """How much was learned, and how often it was right."""
+        guidance = self._yard.guidance
+        now = time.monotonic()
+        if now - self._learned_at >= _LEARNED_SECONDS and guidance.is_on:
+            self._learned_at = now
+            parts = await census_of(guidance.learner, half_life=guidance.half_life)
+            self._learned = [gauge("toolyard_learning_learned", each.learned, part=each.part) for each in parts]
+            self._learned += [
+                gauge("toolyard_learning_accuracy", each.accuracy, part=each.part)
+                for each in parts
+                if each.accuracy is not None
+            ]
+        return [
+            gauge("toolyard_learning_facts", guidance.learner.number),
+            *self._learned,
+            *(
+                gauge("toolyard_learning_switched_off", count, part=part)
+                for part, count in sorted(guidance.barrier.faults.items())
+            ),
+        ]

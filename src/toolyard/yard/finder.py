@@ -5,18 +5,19 @@ import functools
 import logging
 import re
 from collections.abc import Collection, Mapping
+from typing import Protocol
 
 from toolyard.broker.call import ToolServer
 from toolyard.catalog import Catalog, Snapshot
 from toolyard.catalog.prose import plain
 from toolyard.catalog.stubs import parameter_notes, returns, signature, stub_files
-from toolyard.discovery import Index
+from toolyard.discovery import Index, Learned, Ranking
 from toolyard.discovery.semantic import Semantic
 from toolyard.errors import InvalidRequest, UpstreamError
 from toolyard.sandbox.library import Library
 from toolyard.values import DetailLevel, Hit, SearchAnswer, ToolSpec
 
-__all__ = ("Finder",)
+__all__ = ("Experience", "Finder")
 
 _log = logging.getLogger(__name__)
 
@@ -30,6 +31,16 @@ _LEVELS: dict[str, DetailLevel] = {
     "name_and_description": "with_description",
     "full": "full",
 }
+
+
+class Experience(Protocol):
+    """What experience adds to one search: `search_guide.SearchGuide`, or nothing. What it raises is left out."""
+
+    def recall(self, query: str) -> Learned | None:
+        """The words of the query that tools were used by; None if nothing is to be changed."""
+
+    def decorate(self, spec: ToolSpec, hit: Hit, level: DetailLevel, place: int) -> Hit:
+        """A hit with what else is known of its tool; `place` is 0 for the best."""
 
 
 class Finder:
@@ -90,13 +101,13 @@ class Finder:
             async with self._publishing:
                 if not self.is_published(view):
                     files = await asyncio.to_thread(stub_files, view)
-                    await self._library.publish(view.version, files, catalog=self._catalog.snapshot.version)
+                    await self._library.publish(view.stubs_version, files, catalog=self._catalog.snapshot.stubs_version)
         return view
 
     def is_published(self, view: Snapshot) -> bool:
         """Whether its stubs can be imported now."""
         is_whole = view is self._catalog.snapshot
-        return self._library.has(view.version) and (not is_whole or self._library.version == view.version)
+        return self._library.has(view.stubs_version) and (not is_whole or self._library.version == view.stubs_version)
 
     async def search(
         self,
@@ -106,8 +117,12 @@ class Finder:
         server: str | None = None,
         limit: int = 5,
         view: Snapshot | None = None,
+        experience: Experience | None = None,
     ) -> SearchAnswer:
-        """The tools of `view`, or of the whole catalog, that fit `query` best. Raises `InvalidRequest`."""
+        """The tools of `view`, or of the whole catalog, that fit `query` best. Raises `InvalidRequest`.
+
+        `experience` may change their order, and add to what is told of them.
+        """
         level = _LEVELS.get(detail_level.replace("-", "_"))
         if level is None:
             raise InvalidRequest(f"detail_level is {detail_level!r}. Use name_only, with_description or full.")
@@ -118,12 +133,36 @@ class Finder:
         if server is not None:
             server = _find_server(self._upstreams if view is whole else view.by_upstream, server)
         index = await self._index_of(view)
+        ranking = await self._rank(index, query, limit, server, experience)
+        hits = tuple(
+            _decorated(experience, view.tools[name], _hit(view.tools[name], level), level, place)
+            for place, name in enumerate(ranking.names)
+        )
+        return SearchAnswer(
+            hits=hits,
+            unmatched=tuple(ranking.unmatched),
+            total=len(view.tools),
+            text_ranks=tuple(ranking.text_ranks),
+        )
+
+    async def _rank(
+        self, index: Index, query: str, limit: int, server: str | None, experience: Experience | None
+    ) -> Ranking:
+        if experience is not None:
+            try:
+                learned = experience.recall(query)
+                if learned is not None:
+                    return await self._search(index, query, limit, server, learned)
+            except Exception:  # noqa: BLE001 - whatever was learned, text finds something
+                _log.exception("Tools are ranked without experience, which failed.")
+        return await self._search(index, query, limit, server, None)
+
+    async def _search(
+        self, index: Index, query: str, limit: int, server: str | None, learned: Learned | None
+    ) -> Ranking:
         if self._meaning is None:
-            ranking = index.search(query, limit=limit, server=server)
-        else:
-            ranking = await self._meaning.search(index, query, limit=limit, server=server)
-        hits = tuple(_hit(view.tools[name], level) for name in ranking.names)
-        return SearchAnswer(hits=hits, unmatched=tuple(ranking.unmatched), total=len(view.tools))
+            return index.search(query, limit=limit, server=server, learned=learned)
+        return await self._meaning.search(index, query, limit=limit, server=server, learned=learned)
 
     def is_indexed(self, view: Snapshot) -> bool:
         """Whether a search over it finds an index that is there already."""
@@ -201,6 +240,16 @@ def _hit(spec: ToolSpec, level: DetailLevel) -> Hit:
         parameters=parameter_notes(spec),
         returns=returns(spec),
     )
+
+
+def _decorated(experience: Experience | None, spec: ToolSpec, hit: Hit, level: DetailLevel, place: int) -> Hit:
+    if experience is None:
+        return hit
+    try:
+        return experience.decorate(spec, hit, level, place)
+    except Exception:  # noqa: BLE001 - as above
+        _log.exception("A tool is shown without experience, which failed.")
+        return hit
 
 
 def _first_sentence(text: str) -> str:

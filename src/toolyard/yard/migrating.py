@@ -12,6 +12,7 @@ import msgspec
 
 from toolyard.catalog import Snapshot
 from toolyard.errors import InvalidRequest, SkillUnusable, UnknownTool
+from toolyard.skills.difficulty import change_of, foreseen
 from toolyard.skills.shelf import principal_of
 from toolyard.store.skills import MigrationRecord
 from toolyard.values import SHARED, Skill, SkillExample, ToolNeed, ToolSpec, Trace, TraceCall
@@ -40,6 +41,8 @@ class MigratedSkill(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
     tool_from: str
     tool_to: str
+    change: str = ""
+    """What kind of change it is, such as `rename_parameter`; empty if the old definition is not kept."""
     predicted: Difficulty
     outcome: Outcome
     reason: str = ""
@@ -154,7 +157,10 @@ async def _migrate(
     if plan is None:
         reason = f"The definition of {need.tool} {need.version} is not kept any more."
         return msgspec.structs.replace(told, reason=reason)
-    told = msgspec.structs.replace(told, predicted=predict(skill.code, [plan], form=skill.form, name=skill.name))
+    change = change_of(plan)
+    predicted = predict(skill.code, [plan], form=skill.form, name=skill.name)
+    predicted = foreseen(predicted, skill, change, await yard.store.skills.migrations())
+    told = msgspec.structs.replace(told, predicted=predicted, change=change)
     migration = migrate(skill.code, [plan], form=skill.form, name=skill.name)
     if migration.refusals:
         reasons = [f"Line {each.line}: {each.reason}" for each in migration.refusals[:3]]
@@ -253,4 +259,5 @@ def _record(result: MigratedSkill) -> MigrationRecord:
         reason=result.reason,
         seconds=result.seconds,
         at=time.time(),
+        change=result.change,
     )

@@ -5,7 +5,7 @@ The request path calls this and goes on; nothing here waits, and nothing here de
 
 import secrets
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ from toolyard.store import Store
 from toolyard.values import (
     Approval,
     Ask,
+    CallEvidence,
     Executed,
     Fact,
     Grant,
@@ -44,12 +45,17 @@ from toolyard.yard.live import Live, LiveRun
 from toolyard.yard.streaming import OutputStream
 from toolyard.yard.visits import Visit, Visits
 
-__all__ = ("Form", "Observer", "Run")
+__all__ = ("LIKELY_TO_FAIL", "Form", "Observer", "Run")
 
 Form = Literal["code", "analysis", "call"]
 
+LIKELY_TO_FAIL = "LikelyToFail"
+"""The type of the failure of code that was not run because it is as good as certain to fail."""
+
 _TOOLS_TOLD = 20
 _POLLS = 3
+_CALLS_KEPT = 8
+_ERROR_CHARACTERS = 2_000
 _ASKS_COUNTED = 1_000
 _QUERY_CHARACTERS = 500
 _ANSWERS_HELD = 64
@@ -70,6 +76,8 @@ class Observer:
         """What the agent is shown before it does anything: definitions and instructions."""
         self.direct: Callable[[ToolSpec], bool] = lambda spec: False
         """Which definitions of upstreams it is shown beside them."""
+        self.domain_of: Callable[[str], str] = lambda principal: ""
+        """What a principal is said to work on; empty if nobody said it."""
         self._visits = Visits(self._begin_visit)
         approvals.on_ask = self._asked
         approvals.on_answer = self._answered
@@ -137,6 +145,8 @@ class Observer:
                 found=found,
                 is_continued=visit.note_search(search_id, found),
                 is_cached=is_cached,
+                text_ranks=answer.text_ranks,
+                domain=self.domain_of(visit.principal),
             )
         )
 
@@ -248,6 +258,8 @@ class Run:
         self._asked: Counter[tuple[str, int]] = Counter()
         self.skills = 0
         """How many saved skills it imported."""
+        self.last_calls: deque[CallEvidence] = deque(maxlen=_CALLS_KEPT)
+        """For who explains a failure: as the code saw them."""
         self._bill = observer.bill(visit, "compute", grant.execution_id)
         self._span = observer.tracing.begin_run(
             form, visit=visit.id, principal=grant.principal, execution_id=grant.execution_id
@@ -309,8 +321,11 @@ class Run:
             call_id=f"{self._grant.execution_id}:{number}",
         )
 
-    def called(self, spec: ToolSpec, number: int, seconds: float, answer: Answer, encoded: bytes) -> None:
+    def called(
+        self, spec: ToolSpec, number: int, seconds: float, arguments: dict[str, Any], answer: Answer, encoded: bytes
+    ) -> None:
         """It answered."""
+        self._keep(spec, number, seconds, arguments, answer=answer.value, answer_bytes=len(encoded))
         size_bytes = len(encoded) + sum(len(file.content) for file in answer.files)
         self._bytes_in += size_bytes
         if answer.files:  # a picture is no text that could be counted
@@ -328,8 +343,38 @@ class Run:
         self._observer.accounting.add(self._bill, "data", *self._answers)
         self._answers, self._answers_bytes = [], 0
 
-    def call_failed(self, spec: ToolSpec, number: int, seconds: float, error: BaseException) -> None:
+    def _keep(
+        self,
+        spec: ToolSpec,
+        number: int,
+        seconds: float,
+        arguments: dict[str, Any],
+        *,
+        answer: Any = None,
+        answer_bytes: int = 0,
+        error: str | None = None,
+    ) -> None:
+        has_answer = error is None and answer_bytes <= _ANSWERS_BYTES
+        self.last_calls.append(
+            CallEvidence(
+                number=number,
+                tool=spec.full_name,
+                version=spec.version,
+                arguments=arguments,
+                answer=answer if has_answer else None,
+                has_answer=has_answer,
+                error=error,
+                started_at=time.time() - seconds,
+                seconds=seconds,
+                answer_bytes=answer_bytes,
+            )
+        )
+
+    def call_failed(
+        self, spec: ToolSpec, number: int, seconds: float, arguments: dict[str, Any], error: BaseException
+    ) -> None:
         """It did not, or was not asked."""
+        self._keep(spec, number, seconds, arguments, error=f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS])
         if isinstance(error, LimitReached):
             self._observer.security("limited", self._grant)
         elif isinstance(error, PolicyRefused) and not isinstance(error, ApprovalRefused):
@@ -361,8 +406,9 @@ class Run:
         observer.accounting.add(self._bill, "results", text)
         observer.accounting.close_bill(self._bill)
         usage = None if outcome is None else outcome.usage
-        if outcome is not None and failure is not None and failure.kind == "refused" and not outcome.tier:
-            observer.security("review_refused", self._grant)  # in no sandbox: it is not the code that says so
+        is_unrun = outcome is not None and not outcome.tier  # in no sandbox: it is not the code that says so
+        if is_unrun and failure is not None and failure.kind == "refused" and failure.type != LIKELY_TO_FAIL:
+            observer.security("review_refused", self._grant)
         observer.record(
             Executed(
                 at=time.time(),
@@ -386,6 +432,7 @@ class Run:
                 use_case=use_case,
                 skills=self.skills,
                 is_background=self._background,
+                domain=observer.domain_of(self._visit.principal),
             )
         )
         observer.hidden(self._guard, self._visit.principal, self._grant.execution_id)

@@ -134,6 +134,7 @@ async def open_yard(
             skills=config.skills,
             metrics=config.metrics,
             alerts=config.alerts,
+            learning=config.learning,
             store_path=config.store.path,
             observed=observed,
         )
@@ -144,6 +145,8 @@ async def open_yard(
             await _begin(config, rules, store, guards, stack)
             for work in (yard.upkeep.run(), yard.alerting.watch()):
                 stack.push_async_callback(_abandon, asyncio.create_task(work))
+        if config.learning.enabled:
+            stack.push_async_callback(_abandon, asyncio.create_task(yard.guidance.learner.watch()))
         if config.discovery.semantic:
             meaning = asyncio.create_task(_load_meaning(finder, store))
             stack.push_async_callback(_abandon, meaning)

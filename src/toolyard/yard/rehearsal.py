@@ -224,7 +224,7 @@ async def _run(
             policy=yard.policy_of(principal),
             on_call=on_call,
             session=session,
-            library_version=view.version,
+            library_version=view.stubs_version,
             replay=ReplayClock(at=at, seed=_SEED),
         )
         concealed = await asyncio.to_thread(conceal_outcome, outcome, guard)

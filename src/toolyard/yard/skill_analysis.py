@@ -1,21 +1,28 @@
 """How well skills work: from what executions made of them, and from how their migrations ended."""
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from toolyard.skills.record import Judgement, combined, effectiveness, judge
+from toolyard.learning.insights import Insight
+from toolyard.learning.skills import Candidate
+from toolyard.skills.difficulty import KindRecord, by_kind, is_right
+from toolyard.skills.record import EXEMPLARY, WEAK, Judgement, combined, effectiveness, judge
 from toolyard.store.skills import MigrationRecord, SkillRecord
 from toolyard.values import Skill, SkillStatus
+from toolyard.versioning.plan import Difficulty
 from toolyard.yard.compatibility import NeedCheck, worst
 
 if TYPE_CHECKING:
     from toolyard.yard.yard import Yard
 
-__all__ = ("SkillAnalysis", "SkillFigures", "SkillSummary", "analyze_skills", "is_right")
+__all__ = ("SkillAnalysis", "SkillCandidate", "SkillFigures", "SkillSummary", "analyze_skills", "judgements")
 
 _REMOVABLE_SECONDS = 30 * 86_400.0
+_CANDIDATES = 20
+_HARDER: tuple[Difficulty | None, ...] = (None, "mechanical", "needs a look", "impossible")
 
 
 class SkillFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +41,8 @@ class SkillFigures(msgspec.Struct, frozen=True, kw_only=True):
     translated: int = 0
     effectiveness: float = 0.0
     judgement: Judgement = "kept"
+    difficulty: Difficulty | None = None
+    """Of the hardest migration that it needs, as it is predicted; None if it needs none."""
     details: tuple[str, ...] = ()
     """What it needs, what went wrong last, and how its examples stand: in sentences."""
 
@@ -52,6 +61,20 @@ class SkillSummary(msgspec.Struct, frozen=True, kw_only=True):
     migrations: int
     migrated: int
     predictions_right: int
+    changes: tuple[KindRecord, ...] = ()
+    """The same by the kind of change that they were for."""
+
+
+class SkillCandidate(msgspec.Struct, frozen=True, kw_only=True):
+    """Code that somebody ran again and again, and that is no skill yet."""
+
+    principal: str
+    times: int
+    tools: tuple[str, ...]
+    """Full names of those that it called; at most five."""
+    execution_id: str
+    """Of the last run."""
+    last_at: float
 
 
 class SkillAnalysis(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,19 +82,21 @@ class SkillAnalysis(msgspec.Struct, frozen=True, kw_only=True):
 
     summary: SkillSummary
     skills: tuple[SkillFigures, ...]
+    candidates: tuple[SkillCandidate, ...] = ()
 
 
-async def analyze_skills(yard: "Yard") -> SkillAnalysis:
-    """The figures of every skill, the most effective first."""
+async def analyze_skills(yard: "Yard", candidates: Sequence[Candidate] = ()) -> SkillAnalysis:
+    """The figures of every skill, the most effective first, and code that could become one."""
     view = await yard.snapshot()
     newest = await yard.skills.shelf.list_all()
     records = combined(await yard.store.skills.uses())
+    migrations = await yard.store.skills.migrations()
     figures = []
     for skill in newest:
         checks = await yard.skills.compatibility.check(skill, view)
-        figures.append(_figures(skill, records.get((skill.namespace, skill.name)), checks))
+        hardest = await _hardest(yard, skill, checks, migrations)
+        figures.append(_figures(skill, records.get((skill.namespace, skill.name)), checks, hardest))
     figures.sort(key=lambda each: (-each.effectiveness, each.namespace, each.name))
-    migrations = await yard.store.skills.migrations()
     using, executions = await yard.store.skills.reuse()
     summary = SkillSummary(
         skills=len(newest),
@@ -84,21 +109,57 @@ async def analyze_skills(yard: "Yard") -> SkillAnalysis:
         migrations=len(migrations),
         migrated=sum(each.outcome == "migrated" for each in migrations),
         predictions_right=sum(map(is_right, migrations)),
+        changes=by_kind(migrations),
     )
-    return SkillAnalysis(summary=summary, skills=tuple(figures))
+    shown = [
+        SkillCandidate(
+            principal=each.principal,
+            times=each.times,
+            tools=each.tools,
+            execution_id=each.execution_id,
+            last_at=each.last_at,
+        )
+        for each in candidates[:_CANDIDATES]
+    ]
+    return SkillAnalysis(summary=summary, skills=tuple(figures), candidates=tuple(shown))
 
 
-def is_right(migration: MigrationRecord) -> bool:
-    """Whether what was predicted came true: only what was called mechanical should have been done."""
-    return (migration.predicted == "mechanical") == (migration.outcome == "migrated")
+def judgements(analysis: SkillAnalysis) -> list[Insight]:
+    """The skills to learn from and those that could go, as what was learned is shown."""
+    texts = {
+        "exemplary": f"It is exemplary: an effectiveness over {EXEMPLARY:g}.",
+        "removable": f"It could go: an effectiveness under {WEAK:g}, and unused for 30 days.",
+    }
+    return [
+        Insight(
+            kind=f"skill_{each.judgement}",
+            subject=f"{each.namespace}/{each.name}",
+            text=texts[each.judgement],
+            evidence=float(each.uses),
+            principals=each.principals,
+            last_at=each.last_used_at or 0.0,
+        )
+        for each in analysis.skills
+        if each.judgement in texts and each.status == "active"
+    ]
 
 
-def _figures(skill: Skill, record: SkillRecord | None, checks: tuple[NeedCheck, ...]) -> SkillFigures:
+async def _hardest(
+    yard: "Yard", skill: Skill, checks: Sequence[NeedCheck], past: Sequence[MigrationRecord]
+) -> Difficulty | None:
+    found = [await yard.skills.difficulty(skill, check, past) for check in checks]
+    return max(found, key=_HARDER.index, default=None)
+
+
+def _figures(
+    skill: Skill, record: SkillRecord | None, checks: tuple[NeedCheck, ...], hardest: Difficulty | None
+) -> SkillFigures:
     whole = record or SkillRecord(namespace=skill.namespace, name=skill.name, version=skill.version)
     now = time.time()
     details = [f"{check.tool} {check.need}: {check.state}. {check.reason}".rstrip() for check in checks]
     details += [f"last error: {whole.last_error}"] if whole.last_error else []
     details += [f"its worst need: {worst(checks)}"] if checks else []
+    details += [f"its migration, as predicted: {hardest}"] if hardest else []
     details += [skill.note] if skill.note else []
     return SkillFigures(
         namespace=skill.namespace,
@@ -114,5 +175,6 @@ def _figures(skill: Skill, record: SkillRecord | None, checks: tuple[NeedCheck, 
         translated=whole.translated,
         effectiveness=round(effectiveness(whole, now=now), 3),
         judgement=judge(whole, modified_at=skill.modified_at, now=now, threshold_seconds=_REMOVABLE_SECONDS),
+        difficulty=hardest,
         details=tuple(details),
     )

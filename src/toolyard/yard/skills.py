@@ -15,15 +15,17 @@ from toolyard.catalog.recent import Recent
 from toolyard.config import SkillsConfig
 from toolyard.discovery import Index
 from toolyard.errors import InvalidRequest, InvalidSkill, UnknownSkill
+from toolyard.learning.skills import Candidate
 from toolyard.privacy.guard import Guard
 from toolyard.sandbox.review import review
+from toolyard.skills.difficulty import change_of, foreseen
 from toolyard.skills.folder import to_folder
 from toolyard.skills.inputs import check_json
 from toolyard.skills.reading import read_skill, signature_of
 from toolyard.skills.record import combined, effectiveness
 from toolyard.skills.shelf import Shelf, closure, namespace_of, namespaces_for, principal_of
 from toolyard.skills.skill_md import read_frontmatter
-from toolyard.store.skills import SkillRecord
+from toolyard.store.skills import MigrationRecord, SkillRecord
 from toolyard.values import (
     SHARED,
     AuditEntry,
@@ -369,9 +371,9 @@ class Skills:
         guard = await self._yard.guards.of(f"{principal}:default")
         return msgspec.structs.replace(loaded, skill=await asyncio.to_thread(conceal_skill, loaded.skill, guard))
 
-    async def analysis(self) -> SkillAnalysis:
-        """How well every skill works."""
-        return await analyze_skills(self._yard)
+    async def analysis(self, candidates: Sequence[Candidate] = ()) -> SkillAnalysis:
+        """How well every skill works, and which code could become one."""
+        return await analyze_skills(self._yard, candidates)
 
     async def unused(self, since: float) -> list[Skill]:
         """Skills that were neither saved nor used since then."""
@@ -442,17 +444,23 @@ class Skills:
     async def check_all(self, tool: str | None = None) -> list[SkillCheck]:
         """What became of the tools that skills need: of the version of each that is in use, or only of `tool`."""
         view = await self._yard.snapshot()
+        past = await self._yard.store.skills.migrations()
         return [
-            await self._predicted(skill, check)
+            await self._predicted(skill, check, past)
             for skill in await self.shelf.list_used()
             for check in await self.compatibility.check(skill, view)
             if tool in (None, check.tool, check.now)
         ]
 
-    async def _predicted(self, skill: Skill, check: NeedCheck) -> SkillCheck:
-        difficulty = check.difficulty
-        if check.difficulty is not None and check.plan is not None and check.plan.after is not None:
-            difficulty = await asyncio.to_thread(_predict, skill, check.plan)
+    async def difficulty(self, skill: Skill, check: NeedCheck, past: Sequence[MigrationRecord]) -> Difficulty | None:
+        """Of migrating this very code for a tool that it needs, after `past` migrations; None if it need not be."""
+        if check.difficulty is None or check.plan is None or check.plan.after is None:
+            return check.difficulty
+        whole = await self.shelf.find_version(skill.namespace, skill.name, skill.version) or skill
+        return await asyncio.to_thread(_predict, whole, check.plan, past)
+
+    async def _predicted(self, skill: Skill, check: NeedCheck, past: Sequence[MigrationRecord]) -> SkillCheck:
+        difficulty = await self.difficulty(skill, check, past)
         return SkillCheck(
             namespace=skill.namespace,
             name=skill.name,
@@ -527,10 +535,10 @@ class Skills:
         return found
 
 
-def _predict(skill: Skill, plan: Plan) -> Difficulty:
+def _predict(skill: Skill, plan: Plan, past: Sequence[MigrationRecord]) -> Difficulty:
     from toolyard.versioning.migrate import predict  # noqa: PLC0415 - it takes a large library
 
-    return predict(skill.code, [plan], form=skill.form, name=skill.name)
+    return foreseen(predict(skill.code, [plan], form=skill.form, name=skill.name), skill, change_of(plan), past)
 
 
 def _judged(skill: Skill) -> Skill:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from toolyard.broker.call import ToolServer
 from toolyard.broker.limits import Circuit
@@ -33,13 +33,16 @@ class Upkeep:
         circuits: Callable[[], list[Circuit]],
         upstream_of: Callable[[str], str | None],
         record: Callable[[Fact], None],
+        follow: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """`follow` has the pool follow demand."""
         self._store = store
         self._upstreams = upstreams
         self._settings = settings
         self._circuits = circuits
         self._upstream_of = upstream_of
         self._record = record
+        self._follow = follow
         self._seen: dict[str, UpstreamStatus] = {}
         self._open: frozenset[str] = frozenset()
         self._pruned_at = 0.0
@@ -62,6 +65,8 @@ class Upkeep:
     async def once(self) -> None:
         """One round."""
         self._note_upstreams()
+        if self._follow is not None:
+            await self._follow()
         while await self._store.metrics.fold():
             pass  # there may be more
         now = time.time()
@@ -69,6 +74,7 @@ class Upkeep:
             self._pruned_at = now
             before, hours_before = now - self._settings.keep_days * _DAY, now - self._settings.keep_hours_days * _DAY
             await self._store.metrics.prune(before, hours_before)
+            await self._store.skills.roll_up(before)
 
     def open_circuits(self) -> frozenset[str]:
         """The upstreams some tool of which is not called, because they fail."""

@@ -62,7 +62,9 @@ class Views:
                 upstream: [spec for spec in specs if spec.full_name not in hidden]
                 for upstream, specs in snapshot.by_upstream.items()
             }
-            view = self._by_hidden[hidden] = Snapshot({upstream: specs for upstream, specs in kept.items() if specs})
+            view = self._by_hidden[hidden] = Snapshot(
+                {upstream: specs for upstream, specs in kept.items() if specs}, snapshot.shapes
+            )
         return view
 
     def _is_in_scope(self, upstream: str, principal: str) -> bool:

@@ -16,6 +16,7 @@ __all__ = ("Visit", "Visits")
 _IDLE_SECONDS = 1_800.0
 _VISITS_KEPT = 10_000
 _SEARCHES_KEPT = 20
+_TOOLS_KEPT = 20
 
 
 class _Search:
@@ -37,6 +38,10 @@ class Visit:
         self.has_run_code = False
         self._searches: deque[_Search] = deque(maxlen=_SEARCHES_KEPT)
         self._is_searching = False
+        self.tools: deque[str] = deque(maxlen=_TOOLS_KEPT)
+        """Those it called last, the newest at the end, each once."""
+        self.told: set[str] = set()
+        """Hints that are given once in a visit."""
 
     def note_search(self, search_id: str, found: Sequence[str]) -> bool:
         """Remember a search; whether the one before it led to no call."""
@@ -48,6 +53,10 @@ class Visit:
     def note_call(self, tool: str) -> list[tuple[str, int, float]]:
         """The searches that found this tool and had led to no call so far: id, rank and the seconds since."""
         self._is_searching = False
+        if not self.tools or self.tools[-1] != tool:
+            if tool in self.tools:
+                self.tools.remove(tool)
+            self.tools.append(tool)
         if not self._searches:
             return []
         hits = [search for search in self._searches if tool in search.ranks]

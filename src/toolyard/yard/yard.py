@@ -4,6 +4,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from toolyard.broker.call import Broker, OnProgress, Passage, ToolServer
 from toolyard.broker.policy import Policy
 from toolyard.catalog import Catalog, Snapshot
 from toolyard.catalog.observed import Observed
-from toolyard.config import AlertsConfig, MetricsConfig, SkillsConfig
-from toolyard.errors import InvalidRequest, SandboxClosed, UnknownTool
+from toolyard.config import AlertsConfig, LearningConfig, MetricsConfig, SkillsConfig
+from toolyard.errors import SandboxClosed, UnknownTool
+from toolyard.learning.risk import Assessment
 from toolyard.metrics.report import Prices, Report
 from toolyard.privacy.guard import Guard
 from toolyard.privacy.span import TOKEN
@@ -26,53 +28,43 @@ from toolyard.sandbox.policy.levels import IsolationPolicy
 from toolyard.sandbox.review import ToolNames, review
 from toolyard.sandbox.run import Sandbox
 from toolyard.sandbox.worker import OnOutput
-from toolyard.sandbox.workspace import check_session_name
 from toolyard.store import Store
 from toolyard.values import (
     AuditEntry,
-    Failure,
     Grant,
-    Limits,
-    Outcome,
     PrincipalScope,
     RecordStatus,
     Result,
     SearchAnswer,
     ToolSpec,
     UpstreamStatus,
-    Usage,
     UseCase,
 )
 from toolyard.yard.alerting import Alerting
-from toolyard.yard.analyzing import AnalyzeRequest, analysis_run, as_json, told, written
-from toolyard.yard.calls import Calls, find_tool
+from toolyard.yard.analyzing import AnalyzeRequest, analysis_run, as_json
+from toolyard.yard.calls import find_tool
+from toolyard.yard.executing import execute, session_of
 from toolyard.yard.executions import ExecuteRequest, Execution, Executions
 from toolyard.yard.figures import Figures
 from toolyard.yard.finder import Finder
 from toolyard.yard.guards import Guards
+from toolyard.yard.guidance import Guidance
 from toolyard.yard.journal import Journal
 from toolyard.yard.observing import Observer, Run
 from toolyard.yard.results import (
     answer_text,
-    conceal_outcome,
     failure_text,
-    preview_bytes,
-    render,
-    without_cut_values,
 )
 from toolyard.yard.skills import Skills
 from toolyard.yard.upkeep import Upkeep
 from toolyard.yard.views import Views
 from toolyard.yard.visits import Visit
 
-__all__ = ("MAX_SECONDS", "OPERATOR", "Yard")
+__all__ = ("OPERATOR", "Yard")
 
-MAX_SECONDS = 120.0
 OPERATOR = "operator"
 """Who has the key that `toolyard serve --http` shows the person that started it."""
-_SESSION_CHARACTERS = 50
 _VIEWS_KEPT = 8
-_MUCH_OUTPUT = 10_000  # characters
 _LONG_NAME = 1_000
 _RAGGED_CHARACTERS = 200
 _FIRST_LIST_SECONDS = 15.0  # for upstreams whose tools nobody knows yet, before a first search or run goes on without
@@ -99,6 +91,7 @@ class Yard:
         skills: SkillsConfig,
         metrics: MetricsConfig,
         alerts: AlertsConfig,
+        learning: LearningConfig,
         store_path: Path,
         observed: Observed,
     ) -> None:
@@ -128,6 +121,10 @@ class Yard:
         self.observed = observed
         self.observer = Observer(store, approvals)
         self.live = self.observer.live
+        self.opening = sandbox
+        """Done when code can be run."""
+        self.guidance = Guidance(self, learning)
+        self.observer.domain_of = self.guidance.domain_of
         self.upkeep = Upkeep(
             store,
             upstreams,
@@ -135,6 +132,7 @@ class Yard:
             circuits=self.broker.circuits,
             upstream_of=self._upstream_of,
             record=self.observer.record,
+            follow=self.guidance.follow,
         )
         self.alerting = Alerting(
             alerts,
@@ -147,10 +145,9 @@ class Yard:
         )
         self.figures = Figures(self, Prices(input=metrics.input_price, output=metrics.output_price))
         self.skills = Skills(self, skills)
-        self.executions = Executions(self._execute)
-        self.opening = sandbox
-        """Done when code can be run."""
+        self.executions = Executions(partial(execute, self))
         self._names: dict[str, ToolNames] = {}
+        self._functions: dict[str, dict[str, str]] = {}
 
     async def execute(
         self,
@@ -169,92 +166,7 @@ class Yard:
             StoreError: It could not be recorded: it was not begun, or it ran and its end is not in the journal.
         """
         execution = Execution(request, principal, execution_id=execution_id)
-        return await self._execute(execution, on_output=on_output, on_progress=on_progress)
-
-    async def _execute(
-        self, execution: Execution, *, on_output: OnOutput | None = None, on_progress: OnProgress | None = None
-    ) -> Result:
-        request = execution.request
-        limits = self._limits(request)
-        snapshot = await self.snapshot(execution.principal)
-        sandbox = await self.sandbox()
-        session = _session_of(execution.principal, request.session)
-        guard = await self.guards.of(session)
-        wrote = written(request)
-        await self.store.room()  # what cannot be recorded is not begun
-        grant = Grant(execution_id=execution.id, principal=execution.principal, session=session, tools=snapshot.tools)
-        record = await self.journal.begin(
-            grant, guard, request.code, request.context, snapshot, background=execution.background
-        )
-        run = self.observer.begin(
-            grant,
-            snapshot,
-            guard,
-            form=request.form,
-            wrote=wrote,
-            code_characters=len(request.code) if request.form == "code" else 0,
-            background=execution.background,
-        )
-        clock = RunClock()
-        passage = Passage(guard=guard, pause=clock.paused, on_progress=on_progress)
-        skills = self.skills.session(execution.principal, snapshot, guard)
-        outcome: Outcome | None = None
-        sent = ""
-        status: RecordStatus = "cancelled"
-        try:
-            if execution.background:
-                await self.store.flush()
-                execution.recorded.set()
-            policy = self.policy_of(execution.principal)
-            verdict = review(request.code, policy, tools=self.tool_names(snapshot), packages=sandbox.packages.modules)
-            refusal = verdict.refusal()
-            if refusal is not None:
-                seen = _refused(execution.id, policy, refusal, session)
-            else:
-                if (listen := on_output or (execution.on_output if execution.background else None)) is not None:
-                    run.output.listen(listen)
-                    run.output.open()
-                async with run.output:
-                    await self.publish(snapshot)
-                    seen = await sandbox.run(
-                        request.code,
-                        context=request.context,
-                        limits=limits,
-                        policy=policy,
-                        on_call=Calls(self, grant, snapshot, passage, skills, run).answer,
-                        on_output=run.output.add,
-                        session=session,
-                        execution_id=execution.id,
-                        library_version=snapshot.version,
-                        clock=clock,
-                    )
-            is_analysis = request.form == "analysis"
-            outcome = await _concealed(without_cut_values(told(seen), guard) if is_analysis else seen, guard)
-            status = outcome.status
-            workspace = sandbox.workspace(session) if session in sandbox.sessions() else None
-            warnings = tuple(finding.message for finding in verdict.findings if finding.severity == "warn")
-            notes = (*dict.fromkeys([*passage.notes, *skills.notes]), *warnings[:3])
-            result = render(
-                outcome,
-                budget_tokens=self.result_tokens,
-                workspace=workspace,
-                guard=guard,
-                notes=notes,
-                is_cut=is_analysis,
-            )
-            sent = result.text
-        except Exception as error:
-            status, sent = "broken", failure_text(error)
-            raise
-        finally:
-            self.broker.end_run(execution.id)
-            try:
-                run.skills = self.skills.note_uses(skills, execution.id, execution.principal, status)
-                self.journal.end(record, status, outcome)
-            finally:
-                run.end(status, outcome, sent, waited_seconds=clock.still_seconds)
-        await self.store.flush()
-        return result
+        return await execute(self, execution, on_output=on_output, on_progress=on_progress)
 
     async def analyze(
         self,
@@ -268,6 +180,16 @@ class Yard:
         run = analysis_run(request, result_tokens=self.result_tokens)
         return await self.execute(run, principal=principal, execution_id=execution_id, on_progress=on_progress)
 
+    async def assess(self, code: str, *, principal: str = "local", session: str | None = None) -> Assessment:
+        """How likely code is to fail, without running it. Raises `InvalidRequest` and `SandboxClosed`."""
+        snapshot, sandbox = await self.snapshot(principal), await self.sandbox()
+        place = session_of(principal, session)
+        guard = await self.guards.of(place)
+        policy = self.policy_of(principal)
+        verdict = review(code, policy, tools=self.tool_names(snapshot), packages=sandbox.packages.modules)
+        told: str = await asyncio.to_thread(guard.conceal, code)
+        return await self.guidance.assess(told, verdict, principal=principal, session=place, snapshot=snapshot)
+
     async def search(
         self,
         query: str,
@@ -280,7 +202,7 @@ class Yard:
         """Tools for the words of `query` that `principal` may use, the best first. Raises `InvalidRequest`."""
         await self._first_lists()
         view = self.views.of(self.catalog.snapshot, principal)
-        guard = await self.guards.of(_session_of(principal, None))
+        guard = await self.guards.of(session_of(principal, None))
         visit = self.observer.visit(principal, view)
         return await self.find_tools(
             query, detail_level=detail_level, server=server, limit=limit, visit=visit, view=view, guard=guard
@@ -301,10 +223,16 @@ class Yard:
         """The same over a view of the catalog, for an agent or for code that runs."""
         started = time.perf_counter()
         is_cached = self.finder.is_indexed(view)
-        answer = await self.finder.search(query, detail_level=detail_level, server=server, limit=limit, view=view)
+        shown = _shown(query, guard)
+        guide = self.guidance.guide(visit, view, shown)
+        answer = await self.finder.search(
+            query, detail_level=detail_level, server=server, limit=limit, view=view, experience=guide
+        )
+        if guide is not None:
+            answer = guide.told(answer)
         self.observer.searched(
             visit,
-            _shown(query, guard),
+            shown,
             answer,
             place="code" if execution_id else "agent",
             detail_level=detail_level.replace("-", "_"),
@@ -332,7 +260,7 @@ class Yard:
             UpstreamError: The server or the tool failed.
         """
         snapshot = await self.snapshot(principal)
-        session = _session_of(principal, None)
+        session = session_of(principal, None)
         guard = await self.guards.of(session)
         await self.store.room()
         execution_id = execution_id or secrets.token_hex(8)
@@ -411,9 +339,9 @@ class Yard:
         try:
             answer, encoded = await self.broker.call(grant, spec, arguments, number=number, passage=passage)
         except BaseException as error:
-            run.call_failed(spec, number, time.perf_counter() - started, error)
+            run.call_failed(spec, number, time.perf_counter() - started, arguments, error)
             raise
-        run.called(spec, number, time.perf_counter() - started, answer, encoded)
+        run.called(spec, number, time.perf_counter() - started, arguments, answer, encoded)
         self.observed.note(spec, answer.value, execution_id=grant.execution_id)
         return answer, encoded
 
@@ -428,6 +356,7 @@ class Yard:
     async def close(self) -> None:
         """End what runs in the background, and count what is left to be counted."""
         await self.executions.close()
+        await self.guidance.close()
         await self.observer.accounting.close()
 
     def note_exchange(self, principal: str, use_case: UseCase, *, wrote: str, read: str, part: str = "results") -> None:
@@ -450,16 +379,6 @@ class Yard:
         scope = self.scopes.get(principal)
         return self.policy if scope is None or scope.level is None else self.levels[scope.level]
 
-    def _limits(self, request: ExecuteRequest) -> Limits:
-        if request.language not in ("python", "python3"):
-            raise InvalidRequest(f"language is {request.language!r}. Only 'python' is run here.")
-        if not request.code.strip():
-            raise InvalidRequest("The code is empty. Give at least one statement.")
-        seconds = request.timeout_seconds
-        if seconds is not None and not 1 <= seconds <= MAX_SECONDS:
-            raise InvalidRequest(f"timeout_seconds is {seconds:g}. Give 1 to {MAX_SECONDS:g}.")
-        return Limits(wall_seconds=seconds, inline_bytes=preview_bytes(self.result_tokens))
-
     def tool_names(self, snapshot: Snapshot) -> ToolNames:
         """The names that code may call, for `review`."""
         names = self._names.get(snapshot.version)
@@ -467,6 +386,14 @@ class Yard:
             functions = {name: (spec.module, spec.function) for name, spec in snapshot.tools.items()}
             names = ToolNames(frozenset(functions), functions, lambda name: snapshot.find(name) is not None)
             self._names = {**dict(list(self._names.items())[-_VIEWS_KEPT:]), snapshot.version: names}
+        return names
+
+    def functions(self, snapshot: Snapshot) -> Mapping[str, str]:
+        """The full names of tools by `module.function`."""
+        names = self._functions.get(snapshot.version)
+        if names is None:
+            names = {f"{spec.module}.{spec.function}": name for name, spec in snapshot.tools.items()}
+            self._functions = {**dict(list(self._functions.items())[-_VIEWS_KEPT:]), snapshot.version: names}
         return names
 
     def _upstream_of(self, tool: str) -> str | None:
@@ -477,34 +404,7 @@ class Yard:
         await self.finder.listed(_FIRST_LIST_SECONDS)
 
 
-async def _concealed(outcome: Outcome, guard: Guard) -> Outcome:
-    """The outcome as anybody may see it. Much output is looked through in a thread, so that others go on."""
-    if len(outcome.output) > _MUCH_OUTPUT or outcome.spill is not None:
-        return await asyncio.to_thread(conceal_outcome, outcome, guard)
-    return conceal_outcome(outcome, guard)
-
-
 def _shown(query: str, guard: Guard) -> str:
     """The beginning of a query. Where it is cut may be half of something private, so what is told ends before that."""
     told: str = guard.conceal(query[:_LONG_NAME])
     return told if len(query) <= _LONG_NAME else told[:-_RAGGED_CHARACTERS]
-
-
-def _session_of(principal: str, session: str | None) -> str:
-    """The workspace's name in the sandbox. No principal has a `:` in its name, so no two of them can mean the same."""
-    if session and len(check_session_name(session)) > _SESSION_CHARACTERS:
-        raise InvalidRequest(f"The session's name has {len(session)} characters. Use at most {_SESSION_CHARACTERS}.")
-    return f"{principal}:{session or 'default'}"
-
-
-def _refused(execution_id: str, policy: IsolationPolicy, failure: Failure, session: str) -> Outcome:
-    """The outcome of code that was never started."""
-    return Outcome(
-        execution_id=execution_id,
-        status="failed",
-        failure=failure,
-        usage=Usage(wall_seconds=0.0),
-        tier="",
-        level=str(policy.level),
-        session=session,
-    )

@@ -9,7 +9,18 @@ import re
 import msgspec
 from starlette.routing import Route
 
-from toolyard.serve.api import alerts, approvals, executions, figures, happenings, skills, tools, trail, visitor
+from toolyard.serve.api import (
+    alerts,
+    approvals,
+    executions,
+    figures,
+    happenings,
+    learning,
+    skills,
+    tools,
+    trail,
+    visitor,
+)
 from toolyard.serve.api.answering import refuse_unknown, route
 from toolyard.serve.api.declare import Call, Endpoint, Reply, endpoint
 from toolyard.serve.api.openapi import build_document
@@ -40,6 +51,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *trail.ENDPOINTS,
     *figures.ENDPOINTS,
     *alerts.ENDPOINTS,
+    *learning.ENDPOINTS,
     get_openapi,
 )
 

@@ -29,8 +29,8 @@ from toolyard.serve.envelope import Refusal
 from toolyard.serve.gate import gate_of
 from toolyard.values import ExecutionRecord, RecordStatus
 from toolyard.yard import AnalyzeRequest, ExecuteRequest
+from toolyard.yard.executions import MAX_SECONDS
 from toolyard.yard.live import LiveEvent
-from toolyard.yard.yard import MAX_SECONDS
 
 __all__ = ("ENDPOINTS", "NUMBERING")
 

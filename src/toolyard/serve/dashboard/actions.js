@@ -115,6 +115,16 @@ export function actions(state, changed, arrive) {
         sources.alerts.hurry();
       });
     },
+    async forget(form) {
+      const subject = new FormData(form).get("subject").trim();
+      if (subject === "" || !(await confirmForget(subject))) return;
+      await once("forget", async () => {
+        const { what, subject: name } = await send("POST", "learning/forget", { subject });
+        say(what === "all" ? "Everything is forgotten." : `Forgotten: ${what} ${plain(name)}`);
+        form.reset();
+        sources.insights.hurry();
+      });
+    },
     signIn() {
       state.isSigningIn = true;
       state.gateError = null;
@@ -159,11 +169,7 @@ export function actions(state, changed, arrive) {
 
 /** Whether a person really means always. */
 function confirmAlways(ask) {
-  const dialog = document.getElementById("confirm");
-  const close = (value) => () => dialog.close(value);
-  render(
-    dialog,
-    el("h2", { id: "confirm-title" }, "Always allow this?"),
+  return confirmed("Always allow this?", "Always allow", [
     el(
       "p",
       {},
@@ -174,15 +180,31 @@ function confirmAlways(ask) {
     ),
     args(ask.arguments),
     el("p", { class: "dim" }, el("code", {}, "toolyard approvals"), " can take it back."),
+  ]);
+}
+
+/** Whether a person really means to have it forgotten. */
+function confirmForget(subject) {
+  const what = subject === "ALL" ? "everything" : plain(subject);
+  return confirmed("Forget this?", "Forget", [
+    el("p", {}, "Nobody is told any more what was learned of ", el("b", {}, what), ". This cannot be taken back."),
+    el("p", { class: "dim" }, "The journal keeps what happened, and what happens from now on is learned from."),
+  ]);
+}
+
+/** Whether a person says yes to a question. */
+function confirmed(question, yes, explanation) {
+  const dialog = document.getElementById("confirm");
+  const close = (value) => () => dialog.close(value);
+  render(
+    dialog,
+    el("h2", { id: "confirm-title" }, question),
+    explanation,
     el(
       "div",
       { class: "answers" },
       el("button", { type: "button", onclick: close("no") }, "Back"),
-      el(
-        "button",
-        { type: "button", class: "primary", "data-decision": "confirm", onclick: close("yes") },
-        "Always allow",
-      ),
+      el("button", { type: "button", class: "primary", "data-decision": "confirm", onclick: close("yes") }, yes),
     ),
   );
   dialog.returnValue = "no";

@@ -10,6 +10,7 @@ import { skillDrawer, toolDrawer } from "./details.js";
 import { render } from "./dom.js";
 import { toolName } from "./format.js";
 import { approvalsPage, privacyPage } from "./guard.js";
+import { insights } from "./insights.js";
 import { Live } from "./live.js";
 import { runDrawer } from "./run.js";
 import { CHARTS, overview } from "./overview.js";
@@ -28,6 +29,7 @@ const PAGES = {
   skills: { title: "Skills", view: skills, reads: ["skills", "report"] },
   upstreams: { title: "Upstreams", view: upstreams, reads: ["upstreams", "report"] },
   usage: { title: "Usage", view: usage, reads: ["usage", "report"] },
+  learning: { title: "Learning", view: insights, reads: ["insights", "report"] },
   privacy: { title: "Privacy", view: privacyPage, reads: ["report", "audit"] },
   alerts: { title: "Alerts", view: alerts, reads: [] },
 };

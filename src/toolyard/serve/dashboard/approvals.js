@@ -77,9 +77,7 @@ function card(ask, state, act) {
       el("b", {}, plain(ask.principal)),
       " in session ",
       el("b", {}, plain(ask.session)),
-      ", call ",
-      ask.number,
-      " of run ",
+      isAboutRun(ask) ? ", run " : `, call ${ask.number} of run `,
       el("a", { href: `#/runs/${encodeURIComponent(ask.execution_id)}` }, ask.execution_id),
       " at ",
       time(ask.asked_at),
@@ -99,7 +97,7 @@ function card(ask, state, act) {
     el(
       "div",
       { class: "answers", role: "group", "aria-label": `Answer about ${ask.tool}` },
-      ANSWERS.map(([decision, text, title]) =>
+      ANSWERS.filter(([decision]) => decision === "once" || !isAboutRun(ask)).map(([decision, text, title]) =>
         el(
           "button",
           {
@@ -119,7 +117,7 @@ function card(ask, state, act) {
           type: "button",
           class: "danger",
           "data-decision": "refuse",
-          title: "Refuse this call",
+          title: isAboutRun(ask) ? "Do not run it" : "Refuse this call",
           disabled: isBusy,
           onclick: () => act.answer(ask, "refuse"),
         },
@@ -127,6 +125,11 @@ function card(ask, state, act) {
       ),
     ),
   );
+}
+
+/** Whether a person is asked about code that has not begun, and not about a call of it. */
+function isAboutRun(ask) {
+  return ask.number === 0;
 }
 
 /** Arguments by name, whole but for what nobody could read: who answers must see what they answer to. */

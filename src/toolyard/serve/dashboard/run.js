@@ -108,7 +108,8 @@ function callsOf(run, live, end) {
     });
   }
   const all = [...known.values()].sort((a, b) => a.number - b.number);
-  const rest = run.calls - all.length - run.asks.length;
+  const waiting = run.asks.filter((ask) => ask.number > 0).length; // not the one about the run itself
+  const rest = run.calls - all.length - waiting;
   if (all.length + run.asks.length === 0) return empty("It called no tool.");
   return [
     run.asks.map((ask) =>
