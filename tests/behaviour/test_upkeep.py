@@ -12,8 +12,9 @@ from toolyard.broker.policy import PolicySettings, ToolLimits
 from toolyard.config import Config
 from toolyard.config.settings import MetricsConfig, StoreConfig
 from toolyard.errors import UpstreamUnavailable
+from toolyard.learning.model import PARTS
 from toolyard.metrics.exposition import render
-from toolyard.metrics.gauges import GAUGES
+from toolyard.metrics.gauges import GAUGES, Gauge
 from toolyard.sandbox.policy.levels import DEFAULT
 from toolyard.testing import FakeUpstream
 from toolyard.values import Executed, UpstreamEvent
@@ -88,6 +89,37 @@ async def test_every_gauge_is_of_the_list_and_prometheus_gets_them_all(tmp_path:
     assert {"toolyard_info", "toolyard_sandbox_ready", "toolyard_store_bytes", "toolyard_alerts_firing"} <= names
     assert all(f"# TYPE {name} gauge" in text.decode() for name in names)
     assert b'toolyard_upstream_calls_total{outcome="ok",upstream="echo"} 1.0' in text
+
+
+async def test_what_was_learned_is_among_the_figures(tmp_path: Path) -> None:
+    """By part: how much, how often it was right, and whether it had to be left out. It is not counted at every look."""
+
+    def broken() -> None:
+        raise ValueError("broken")
+
+    async with opened(tmp_path, FakeUpstream("echo", ping=ping)) as yard:
+        await yard.execute(ExecuteRequest(code="from servers.echo import ping\nping()"))
+        await yard.guidance.learner.once()
+        yard.guidance.barrier.ask("risk", broken, None)
+        first = await yard.figures.gauges()
+        await yard.execute(ExecuteRequest(code="from servers.echo import ping\nping() + 'x'"))
+        await yard.guidance.learner.once()
+        again = await yard.figures.gauges()
+        number = yard.guidance.learner.number
+
+    def learning(gauges: list[Gauge]) -> dict[tuple[str, ...], float]:
+        prefix = "toolyard_learning_"
+        return {
+            (each.name.removeprefix(prefix), *each.labels.values()): each.value
+            for each in gauges
+            if each.name.startswith(prefix)
+        }
+
+    shown, later = learning(first), learning(again)
+    assert [key for key in shown if key[0] == "learned"] == [("learned", part) for part in PARTS]
+    assert (shown["learned", "shapes"], shown["accuracy", "risk"], shown["switched_off", "risk"]) == (1, 1.0, 1)
+    assert later.pop(("facts",)) == number > shown.pop(("facts",)) > 0
+    assert later == shown
 
 
 async def test_old_rows_go_and_their_sums_stay(tmp_path: Path) -> None:

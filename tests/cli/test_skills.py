@@ -439,6 +439,24 @@ def test_a_skill_is_run_with_inputs_and_what_came_of_it_is_analyzed(copied: Proj
     assert "local/remark 1.0.0\n  mcp__expenses__add_note 1.0.0: fits.\n" in full.stdout
 
 
+def test_code_that_is_run_again_and_again_is_shown_as_worth_saving(tmp_path: Path) -> None:
+    """With who ran it, how often, what it called, and the last of its runs; two runs are not enough."""
+    project = Project(tmp_path / "project")
+    code = "from servers.expenses import list_employees\n\nfound = list_employees()\nprint({}, len(found))\nlen(found)"
+    for number in range(2):
+        assert project.run("run", "-c", code.format(number)).returncode == 0
+    twice = project.ask("skills", "--analyze")["candidates"]
+    assert project.run("run", "-c", code.format(3)).returncode == 0
+    (found,) = project.ask("skills", "--analyze")["candidates"]
+    shown = project.run("skills", "--analyze").stdout.splitlines()[-1]
+
+    assert twice == []
+    assert (found["principal"], found["times"], found["tools"]) == ("local", 3, ["mcp__expenses__list_employees"])
+    assert shown == (
+        "worth saving: code that local ran 3 times (mcp__expenses__list_employees), last as " + found["execution_id"]
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

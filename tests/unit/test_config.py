@@ -13,6 +13,7 @@ from toolyard.config import Config, describe_upstream, load_config, read_machine
 from toolyard.config.settings import (
     DiscoveryConfig,
     HttpConfig,
+    LearningConfig,
     PrincipalEntry,
     SandboxConfig,
     StoreConfig,
@@ -218,8 +219,8 @@ def test_secrets_are_in_no_repr_and_no_description(tmp_path: Path, environ: dict
     ("text", "message"),
     [
         ("a = 1",
-         "the file has no key 'a'. Its keys are alerts, discovery, http, metrics, otel, policy, privacy, sandbox,"
-         " skills, store, surface, upstreams."),
+         "the file has no key 'a'. Its keys are alerts, discovery, http, learning, metrics, otel, policy, privacy,"
+         " sandbox, skills, store, surface, upstreams."),
         ("[surfaces]", "the file has no key 'surfaces'. Did you mean 'surface'?"),
         ("[surface]\nmod = 'code'", "surface has no key 'mod'. Did you mean 'mode'?"),
         ("surface = 3", "surface is 3. Give a table."),
@@ -230,6 +231,18 @@ def test_secrets_are_in_no_repr_and_no_description(tmp_path: Path, environ: dict
         ("[surface]\ndirect = ['x', 1]", "surface.direct.1 is 1. Give a string."),
         ("[sandbox]\nallow_weaker = 'yes'", "sandbox.allow_weaker is 'yes'. Give true or false."),
         ("[sandbox]\npool_size = -1", "sandbox.pool_size is -1. Give a whole number from 0 to 1,000."),
+        ("[learning]\nscope = 'all'", "learning.scope is 'all'. Give 'domain', 'principal' or 'shared'."),
+        ("[learning]\nhalf_life_days = 0", "learning.half_life_days is 0. Give a number from 1 to 3,650."),
+        ("[learning]\ncritical = 'stop'", "learning.critical is 'stop'. Give 'ask', 'refuse' or 'warn'."),
+        ("[learning]\nlimit = true", "learning has no key 'limit'. Did you mean 'limits'?"),
+        ("[learning]\nenabled = 'yes'", "learning.enabled is 'yes'. Give true or false."),
+        ("[learning]\npool = 3", "learning.pool is 3. Give true or false."),
+        ("learning = false", "learning is False. Give a table."),
+        ("[learning]\ndomain = 'Data Team'",
+         "learning.domain is 'Data Team'. Give a word of up to 32 small letters, digits, '-' or '_', such as 'data'."),
+        ("[http.principals.ci]\ntoken = 'a'\ndomain = 'Data'",
+         "http.principals.ci.domain is 'Data'. Give a word of up to 32 small letters, digits, '-' or '_', such as "
+         "'data'."),
         ("[store]\npath = 1979-05-27", "store.path is a date. Give a string."),
         ("[http]\nunset = []",
          "http has no key 'unset'. Its keys are allowed_hosts, allowed_origins, dashboard, max_request_bytes, "
@@ -601,6 +614,31 @@ def test_a_principal_that_could_be_taken_for_another_is_refused(principal: str) 
         HttpConfig(tokens={principal: "secret"}).clients()
     with pytest.raises(InvalidConfig):
         HttpConfig(principals={principal: PrincipalEntry(token="secret")}).clients()
+
+
+def test_learning_is_on_and_shared_unless_the_file_says_otherwise(tmp_path: Path, environ: dict[str, str]) -> None:
+    """All keys have a default; a principal may have a domain of its own."""
+    text = """
+    [learning]
+    scope = "domain"
+    domain = "code"
+    half_life_days = 7
+    critical = "ask"
+    limits = false
+    pool = false
+    [http.principals.ci]
+    token = "a"
+    domain = "data"
+    """
+    config = load(tmp_path, environ, text)
+
+    assert load(tmp_path, environ, "").learning == LearningConfig(
+        enabled=True, scope="shared", domain=None, half_life_days=30.0, critical="refuse", limits=True, pool=True
+    )
+    assert config.learning == LearningConfig(
+        scope="domain", domain="code", half_life_days=7.0, critical="ask", limits=False, pool=False
+    )
+    assert config.http.scopes()["ci"].domain == "data"
 
 
 def test_markets_are_where_the_file_says_from_its_own_folder(tmp_path: Path) -> None:

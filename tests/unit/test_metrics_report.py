@@ -7,9 +7,11 @@ import msgspec
 from toolyard.metrics.report import Point, Prices, Report, points, report
 from toolyard.metrics.sums import CallRow, Sums
 from toolyard.values import (
+    Assessed,
     Executed,
     Fact,
     Hidden,
+    Hinted,
     Published,
     Saw,
     Searched,
@@ -124,6 +126,17 @@ def test_report_of_nothing_has_no_shares_and_no_percentiles() -> None:
             "refused": 0,
             "expired": 0,
             "answer_p50_seconds": None,
+        },
+        "learning": {
+            "assessed": 0,
+            "by_risk": {},
+            "refused": 0,
+            "asked": 0,
+            "hints": {},
+            "hints_total": 0,
+            "fitted": {},
+            "searches_changed": 0,
+            "searches_changed_share": None,
         },
         "upstreams": {},
     }
@@ -240,6 +253,35 @@ def test_bytes_stubs_skills_and_security_are_reported() -> None:
         "refused": 1,
         "expired": 1,
         "answer_p50_seconds": 17.5,
+    }
+
+
+def test_what_experience_changed_is_reported() -> None:
+    """Of four searches one was reordered; of three runs one was refused and one asked about."""
+    usual: dict[str, Any] = {"at": 1.0, "usual_seconds": 30.0, "usual_mib": 512, "memory_mib": 512, "chance": 0.5}
+    searched = Searched(at=1.0, search_id="a", place="agent", detail_level="full", seconds=0.002)
+    found = reported(
+        Assessed(risk="low", wall_seconds=60.0, **usual),
+        Assessed(risk="critical", decision="refused", wall_seconds=30.0, **usual),
+        Assessed(risk="critical", decision="asked", wall_seconds=30.0, **usual),
+        Hinted(at=1.0, hint="fix", subject="t"),
+        Hinted(at=1.0, hint="chain", subject="t"),
+        Hinted(at=1.0, hint="chain", subject="t"),
+        searched,
+        searched,
+        searched,
+        msgspec.structs.replace(searched, found=("b", "a"), text_ranks=(2, 1)),
+    )
+    assert msgspec.to_builtins(found.learning) == {
+        "assessed": 3,
+        "by_risk": {"low": 1, "critical": 2},
+        "refused": 1,
+        "asked": 1,
+        "hints": {"fix": 1, "chain": 2},
+        "hints_total": 3,
+        "fitted": {"more_time": 1},
+        "searches_changed": 1,
+        "searches_changed_share": 0.25,
     }
 
 

@@ -20,9 +20,11 @@ from toolyard.privacy.span import TYPES
 from toolyard.sandbox.policy.levels import IsolationLevel
 from toolyard.sandbox.probe import TIERS
 from toolyard.values import (
+    Assessed,
     Executed,
     Fact,
     Hidden,
+    Hinted,
     Published,
     Saw,
     Searched,
@@ -32,6 +34,7 @@ from toolyard.values import (
     UpstreamEvent,
     Used,
 )
+from toolyard.yard.observing import LIKELY_TO_FAIL
 
 DURATION = "toolyard_upstream_call_duration_seconds"
 
@@ -95,8 +98,10 @@ def test_sets_of_labels_are_those_of_the_parts_they_come_from() -> None:
         ("toolyard_sessions_total", Saw),
     ):
         assert METRICS[event].labels["event"] == get_args(kind.__annotations__["event"])
+    decisions = METRICS["toolyard_learning_assessments_total"].labels["decision"]
+    assert decisions == get_args(Assessed.__annotations__["decision"])
     error_types = METRICS["toolyard_execution_errors_total"].labels["error_type"]
-    assert {"ValueError", "KeyError", "WallTimeExceeded", *errors.__all__} <= set(error_types)
+    assert {"ValueError", "KeyError", "WallTimeExceeded", LIKELY_TO_FAIL, *errors.__all__} <= set(error_types)
     assert {name for name in error_types if hasattr(builtins, name)} <= set(dir(builtins))
 
 
@@ -190,6 +195,34 @@ def test_other_facts_count_what_they_say() -> None:
     }
     assert sums.amount("toolyard_approval_wait_seconds") == 8.0
     assert sums.amount("toolyard_sdk_generation_seconds") == 0.5
+
+
+def test_what_experience_changed_is_counted() -> None:
+    """Risk that was told, limits that are not the usual ones by what they are instead, hints, searches reordered."""
+    usual: dict[str, Any] = {"at": 1.0, "usual_seconds": 30.0, "usual_mib": 512, "chance": 0.5}
+    searched: dict[str, Any] = {"at": 1.0, "search_id": "a", "place": "agent", "detail_level": "full", "seconds": 0.001}
+    sums = summed(
+        Assessed(risk="low", wall_seconds=30.0, memory_mib=512, **usual),
+        Assessed(risk="high", wall_seconds=60.0, memory_mib=512, **usual),
+        Assessed(risk="critical", decision="refused", wall_seconds=10.0, memory_mib=128, **usual),
+        Hinted(at=1.0, hint="fix", subject="mcp__bank__pay"),
+        Hinted(at=1.0, hint="fix", subject="mcp__bank__pay"),
+        Hinted(at=1.0, hint="skill", subject="ann/twice"),
+        Searched(**searched),
+        Searched(**searched, found=("b", "a"), text_ranks=(2, 1)),
+    )
+
+    assert {key: value for key, value in totals(sums).items() if "_learning_" in key[0]} == {
+        ("toolyard_learning_assessments_total", ("low", "ran")): 1,
+        ("toolyard_learning_assessments_total", ("high", "ran")): 1,
+        ("toolyard_learning_assessments_total", ("critical", "refused")): 1,
+        ("toolyard_learning_fitted_total", ("more_time",)): 1,
+        ("toolyard_learning_fitted_total", ("less_time",)): 1,
+        ("toolyard_learning_fitted_total", ("less_memory",)): 1,
+        ("toolyard_learning_hints_total", ("fix",)): 2,
+        ("toolyard_learning_hints_total", ("skill",)): 1,
+        ("toolyard_learning_searches_total", ()): 1,
+    }
 
 
 def test_every_kind_of_fact_is_counted() -> None:

@@ -14,7 +14,7 @@ import pytest
 from toolyard.errors import InvalidRequest, InvalidSkill, SkillUnusable, StoreError, UnknownSkill
 from toolyard.skills.shelf import Shelf, closure, digest_of, namespace_of, namespaces_for, split_pin
 from toolyard.store import open_store
-from toolyard.store.skills import MigrationRecord, ShelfLimits, SkillRecord
+from toolyard.store.skills import MigrationRecord, ShelfLimits, SkillRecord, UseShare
 from toolyard.values import SHARED, Skill, SkillExample, SkillNeed, SkillUse, ToolNeed, Trace, TraceCall
 
 NOBODY = "No skill named 'x'. Call find_skills to find one that exists."
@@ -692,6 +692,10 @@ async def test_uses_add_up(path: Path) -> None:
             principals=2,
             translated=3,
             last_error="ToolError: no",
+            shares=(
+                UseShare(principal="ada", uses=1, calls=3, failures=1),
+                UseShare(principal="bob", uses=1, calls=1, failures=0),
+            ),
         )
         found = await store.skills.uses()
         assert [found[0], found[1].version] == [newer, "2.0.0"]

@@ -364,6 +364,7 @@ class _Only:
 
     def __init__(self, spec: ToolSpec) -> None:
         self.by_upstream = {spec.upstream: (spec,)}
+        self.shapes: dict[str, Any] = {}
 
 
 @given(st.text(alphabet=st.characters(categories=["L", "N", "P", "S"]) | st.sampled_from(' \n"\\'), max_size=500))
