@@ -20,6 +20,7 @@ from toolyard.broker.call import OnProgress
 from toolyard.broker.upstream import Upstream
 from toolyard.cli.bench_tokens import definition_tokens, json_tokens, text_of
 from toolyard.cli.demo_attacks import show_attacks
+from toolyard.cli.demo_learning import show_learning
 from toolyard.cli.demo_skills import show_skills
 from toolyard.cli.loop import run_to_end
 from toolyard.cli.terminal import columns, plain, screen
@@ -160,7 +161,8 @@ def demo() -> int:
 
     A scripted agent searches, runs code over five MCP servers and makes mistakes; every token is counted beside what
     plain MCP would have cost, and the gateway says what it has counted itself. What works is kept as a skill, which
-    survives a change of its tool. Then code attacks the sandbox. Exit code 1: an attack got through.
+    survives a change of its tool. What helped after a failure is told the next time. Then code attacks the sandbox.
+    Exit code 1: an attack got through.
     """
     return run_to_end(_show_all())
 
@@ -169,6 +171,7 @@ async def _show_all() -> int:
     paid = await _show_agent()
     _show_costs(paid)
     await show_skills()
+    await show_learning()
     screen.print()
     screen.rule(plain("Last: code that attacks the sandbox"), align="left", style="dim")
     stopped, attempts = await show_attacks()

@@ -149,7 +149,16 @@ class _Running:
                 visit=self._run.visit,
                 is_memory_exact=self._sandbox.resource_control != "rlimits",
             )
+            await self._warn(self._look)
         return self._look
+
+    async def _warn(self, look: Look) -> None:
+        """Tell who listens that the code is likely to fail, before it runs: they may cancel it."""
+        tell = self._passage.on_progress
+        if look.assessment.risk in ("high", "critical") and look.refusal is None and tell is not None:
+            told = tell(0.0, None, f"likely to fail: {look.assessment.text}")
+            if told is not None:
+                await told
 
     async def _run_code(self, look: Look, on_output: OnOutput | None) -> Outcome:
         execution, run = self._execution, self._run
