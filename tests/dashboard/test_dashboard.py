@@ -14,7 +14,7 @@ from tests.dashboard import hostile_server
 from tests.dashboard.conftest import ARTIFACTS, ASKS, Gateway, Open, Serve, Tab, example, until
 from tests.dashboard.hostile_server import MARKUP
 
-PAGES = ("Overview", "Runs", "Approvals", "Tools", "Skills", "Upstreams", "Usage", "Privacy", "Alerts")
+PAGES = ("Overview", "Runs", "Approvals", "Tools", "Skills", "Upstreams", "Usage", "Learning", "Privacy", "Alerts")
 
 WORK = (
     "from servers.expenses import list_expenses\nrows = list_expenses(limit=400)\nprint(len(rows), 'rows')\n"
@@ -151,7 +151,7 @@ def test_figures_are_those_of_the_api_under_load(gateway: Gateway, tab: Open) ->
 
     assert {path.split(".")[0] for path in seen} == {
         "tokens", "tokenizer", "prices", "execution", "discovery", "security", "skills", "upstreams", "sessions", "sdk",
-        "filtering",
+        "filtering", "learning",
     }  # fmt: skip
     report = gateway.get("metrics", window="all")
     assert (report["execution"]["count"] >= 24, report["tokens"]["saved"] > 0) == (True, True)
@@ -614,6 +614,7 @@ def test_what_is_empty_is_said(serve: Serve, tab: Open) -> None:
         "Skills": ["No skill is saved yet."],
         "Upstreams": ["No upstream is configured."],
         "Usage": ["Nothing ran in this time.", "No token was counted in this time.", "Nobody was here in this time."],
+        "Learning": ["No run that was told its risk is over yet.", "No hint was given in this time."],
         "Privacy": ["No private value was seen in this time."],
         "Alerts": ["Nothing is wrong, and nothing was."],
     }

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 
 from toolyard.broker.policy import PolicySettings
-from toolyard.config import Config, PrivacyConfig, SandboxConfig, StoreConfig
+from toolyard.config import Config, LearningConfig, PrivacyConfig, SandboxConfig, StoreConfig
 from toolyard.config.settings import HttpConfig, PrincipalEntry
 from toolyard.serve import api
 from toolyard.serve.http import open_http
@@ -56,6 +56,7 @@ async def gateway(
     with_sandbox: bool = True,
     policy: PolicySettings | None = None,
     privacy: Mapping[str, Any] | None = None,
+    learning: LearningConfig | None = None,
 ) -> AsyncIterator[Gateway]:
     """A gateway over fake upstreams and a store in `folder`."""
     config = Config(
@@ -64,6 +65,7 @@ async def gateway(
         sandbox=SandboxConfig(allow_weaker=True, pool_size=1, data_packages=False),
         policy=policy or PolicySettings(),
         privacy=PrivacyConfig(**(privacy or {})),
+        learning=learning or LearningConfig(),
     )
     async with contextlib.AsyncExitStack() as stack:
         servers = {each.name: each for each in upstreams}

@@ -149,9 +149,10 @@ async def test_every_answer_of_a_session_is_as_the_document_says(tmp_path: Path)
         for method, path in (("GET", "me"), ("GET", "metrics"), ("POST", "executions"), ("GET", "/metrics")):
             await nobody(method, path, **({} if method == "GET" else {"json": {}}))
         await nobody("POST", "login", json={"token": KEY})
-        for path in ("metrics", "approvals", "alerts", "/metrics", "executions?principal=bob"):
+        for path in ("metrics", "approvals", "alerts", "/metrics", "executions?principal=bob", "learning/insights"):
             await ann("GET", path)
         await ann("POST", "privacy/reveal", json={"token": "x"})
+        await ann("POST", "learning/forget", json={"subject": "ALL"})
         await ask("POST", "logout", json={})
 
     succeeded = {name for name, status in seen if status < 300}
@@ -227,3 +228,10 @@ async def _look_around(gate: Gateway, ask: Checked) -> None:
     await ask("DELETE", "alerts/error_rate/silence")
     await ask("POST", "alerts/error_rate/resolve", json={})
     await ask("POST", "alerts/upstream_down/resolve", json={"subject": "expenses"})
+    await gate.yard.guidance.learner.once()
+    await ask("GET", "learning/insights")
+    for code in ("from servers.expenses import *\nlist_expenses(nothing=1)", " "):
+        await ask("POST", "learning/assess", json={"code": code})
+    for subject in ("all", "nobody at all", "ALL"):
+        await ask("POST", "learning/forget", json={"subject": subject})
+    await ask("GET", "learning/insights")

@@ -420,6 +420,22 @@ def test_a_run_that_less_has_killed_wrongly_counts_as_wrong() -> None:
     assert (resources.told, resources.right) == (2, 0)
 
 
+def test_what_fitted_limits_have_changed_is_counted() -> None:
+    """Good runs that needed more than is usual, hanging ones that ended sooner, and memory that nobody missed."""
+    history = History()
+    history.ran(seconds=45.0, given=Fitted(wall_seconds=95.0, memory_mib=512))
+    history.ran(seconds=0.2, given=Fitted(wall_seconds=95.0, memory_mib=512))
+    history.ran(seconds=10.0, failure="wall_time", given=Fitted(wall_seconds=10.0, memory_mib=212))
+    history.ran(seconds=30.0, failure="wall_time", given=USUAL)
+    history.ran(seconds=10.0, failure="wall_time", given=Fitted(wall_seconds=10.0, memory_mib=212))
+    history.ran(seconds=12.0, given=USUAL)
+    history.ran(seconds=0.2, given=Fitted(wall_seconds=30.0, memory_mib=212))
+    resources = history.resources
+
+    assert (resources.avoided, resources.spared_seconds) == (1, 20.0)
+    assert (resources.held, resources.held_mib) == (1, 300)
+
+
 def test_insights_name_tools_and_numbers_only() -> None:
     """Of tools that were used alone; a name that is no identifier is left out."""
     history = History()
@@ -430,7 +446,12 @@ def test_insights_name_tools_and_numbers_only() -> None:
     found = history.resources.insights(history.at, HALF_LIFE)
 
     assert [(each.subject, each.text, each.principals) for each in found.items] == [
-        ("crm.list", "Runs that call this tool alone need up to 0.2 s and 40 MiB.", 1)
+        (
+            "limits",
+            "Limits that fit avoided 0 time-outs, ended hanging runs 0 s sooner, and held 4 runs to 336 MiB less each.",
+            0,
+        ),
+        ("crm.list", "Runs that call this tool alone need up to 0.2 s and 40 MiB.", 1),
     ]
     assert (found.part, found.learned, found.evidence, found.told, found.right) == ("resources", 3, 22, 4, 4)
 

@@ -31,6 +31,8 @@ _QUERY_CHARACTERS = 8_000
 _NAME_CHARACTERS = 256
 _POSTINGS_READ = 2_000
 _AHEAD = 60
+_LEAST_LIFT = 0.03
+"""What experience adds must be more than this share of the best score to change anything."""
 _RANKED = 100
 """Of the order by text, so many places are told."""
 
@@ -145,7 +147,8 @@ class Index:
     ) -> Ranking:
         """Exact names, then the tools that have a score, best first. `scale` is of `scores` to those of `scores()`."""
         is_asked = bool(request.counts or request.unmatched)
-        lifts = self._lifts(learned, among, scale) if learned is not None and is_asked else {}
+        least = _LEAST_LIFT * max(scores.values(), default=0.0)
+        lifts = self._lifts(learned, among, scale, least) if learned is not None and is_asked else {}
         order = self._ordered(request, scores, most=_RANKED if lifts else limit, among=among)
         ranks: list[int] = []
         best = order[:limit]
@@ -184,8 +187,8 @@ class Index:
             is_tried=lambda number: learned.is_tried(self.specs[number].full_name),
         )
 
-    def _lifts(self, learned: Learned, among: frozenset[int] | None, scale: float) -> dict[int, Lift]:
-        """What learned words add to the tools of this index."""
+    def _lifts(self, learned: Learned, among: frozenset[int] | None, scale: float, least: float) -> dict[int, Lift]:
+        """What learned words add to the tools of this index, if it is more than `least`."""
         lifts: dict[int, Lift] = {}
         factors: dict[str, float] = {}
         for name, learned_words in learned.words.items():
@@ -201,7 +204,7 @@ class Index:
                 added = factor * (with_gain(weight, gain) - weight)
                 sure += added
                 said += factor * (with_gain(weight, more) - weight) if more > gain else added
-            if said > 0:
+            if said > least:
                 lifts[number] = Lift(sure, said)
         return lifts
 

@@ -37,11 +37,14 @@ _FORMATS = {
     "uuid": "a UUID",
 }
 
+_AT_HAND = frozenset("field attribute list_not_dict dict_not_list not_iterable text_not_data".split())
+"""Where the guest, which has the value at hand, has said all there is to say if it said anything."""
+
 
 def advice(cause: Cause, code: str, view: Snapshot, shapes: Shapes | None, *, said: str = "") -> str | None:
     """One or two sentences on what to change, or None if there is nothing to add to what is `said` already."""
-    if cause.family in ("field", "attribute") and "nearest" in said:
-        return None  # the guest had the value at hand
+    if said and cause.family in _AT_HAND:
+        return None
     wording = Wording(view, cause, shapes)
     spec = wording.spec(cause.tool)
     told = _of_cause(cause, code, view, wording, spec)

@@ -34,7 +34,7 @@ _EXPERIENCED = 2.5
 _Held = TypeVar("_Held")
 
 
-class Link(msgspec.Struct, array_like=True):
+class Link(msgspec.Struct, array_like=True, gc=False):
     """That one tool follows another: yes for each run in which it did, no for each in which it did not."""
 
     votes: Votes = msgspec.field(default_factory=Votes)
@@ -87,7 +87,7 @@ def source_of(key: str) -> Source:
     return Source(parameter, tool, int(major), field)
 
 
-class Habit(msgspec.Struct, array_like=True):
+class Habit(msgspec.Struct, array_like=True, gc=False):
     """What is known of one tool's calls."""
 
     major: int = 0

@@ -7,15 +7,16 @@ teaches little. What is known is held by word and tool and principal: fading, ca
 
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from toolyard.discovery import Learned, LearnedWord
+from toolyard.discovery.words import WEAK
 from toolyard.learning.insights import Insight, PartInsights, part_insights
 from toolyard.learning.ranking_record import Trust, record_change
-from toolyard.learning.ranking_words import gain_of, is_enough, learnable, length_of, weigh
+from toolyard.learning.ranking_words import learnable, least_terms, length_of, weigh, worth_of
 from toolyard.learning.votes import CAP, Votes
 from toolyard.values import RunEvidence, Searched, Used
 
@@ -29,13 +30,15 @@ VISITS = 500
 """Whose searches are open."""
 
 _TOOLS_OF_TERM = 32
-"""A word that goes with more tools says next to nothing about any of them."""
+"""A word that goes with so many tools says nothing about any of them."""
 _PAIRS_READ = 250
 """For one query, from the word with the fewest tools on. What is left says next to nothing."""
+_RECALLED = 24
+"""Tools for one query, those with the most to say for them."""
 _PARTNERS = 12
 _SEARCHES = 8
 _FOUND = 50
-_CALLED = 20
+_CALLED = 12
 _OPEN_SECONDS = 1_800.0
 _MISSED_SECONDS = 600.0
 
@@ -50,6 +53,8 @@ _TOGETHER = 0.5
 """How much more a word counts at most for a tool that goes with those already used in the visit."""
 _EXPLORES = 4
 """One in so many searches shows a tool that nobody has tried, if experience would push it out of sight."""
+_CLEAR = 1.0
+"""How much more experience must say for one tool than for another to be held against it, or for it."""
 _NO_FAULT = ("PolicyRefused", "ApprovalRefused", "LimitReached", "Cancelled")
 _NAME = re.compile(r"[A-Za-z0-9_.\-]{1,128}")
 
@@ -204,12 +209,11 @@ class Ranking(msgspec.Struct, kw_only=True):
         """Whether experience would have helped where it was not asked: so it can come back."""
         words = self._recall(search.terms, search.principal, (), at, half_life, 1.0)
         weights = {tool: sum(word.gain for word in words.get(tool, ())) for tool in search.found}
-        best = max(search.found, key=lambda tool: weights[tool])
-        if not weights[best]:
-            return 0.0, 0.0
-        if best == search.first:
-            return (1.0, 0.0) if place else (0.0, 0.0)
-        return (0.0, 1.0) if search.found.index(best) > place else (0.0, 0.0)
+        wanted = weights[search.first]
+        if any(weight > wanted + _CLEAR for weight in weights.values()):
+            return 0.0, 1.0
+        above = max((weights[tool] for tool in search.found[:place]), default=wanted)
+        return (1.0, 0.0) if wanted > above + _CLEAR else (0.0, 0.0)
 
     def _vote(self, search: _Open, tool: str, at: float, half_life: float, *, yes: float = 0, no: float = 0) -> None:
         length = length_of(search.terms)
@@ -223,7 +227,7 @@ class Ranking(msgspec.Struct, kw_only=True):
             tools[tool] = votes
             self.words[term] = tools
             if len(tools) > _TOOLS_OF_TERM:
-                del tools[_least(tools)]
+                del tools[_least(tools, search.principal)]
                 self.pairs -= 1
         while self.pairs > PAIRS or len(self.words) > TERMS:
             self.pairs -= len(self.words.pop(next(iter(self.words))))
@@ -248,7 +252,7 @@ class Ranking(msgspec.Struct, kw_only=True):
         self, terms: list[str], principal: str, used: tuple[str, ...], now: float, half_life: float, trust: float
     ) -> dict[str, list[LearnedWord]]:
         found: dict[str, list[LearnedWord]] = {}
-        tried = len(self.tools)
+        telling: dict[str, int] = {}
         known = [(tools, term) for term in terms if (tools := self.words.get(term)) is not None]
         known.sort(key=lambda each: len(each[0]))  # the most telling words first
         read = 0
@@ -258,18 +262,38 @@ class Ranking(msgspec.Struct, kw_only=True):
                 break
             weighed = [(tool, *weigh(votes, principal, now, half_life)) for tool, votes in tools.items()]
             # Counted apart: who alone names many tools makes a word say less in what they say, and in nothing else.
-            proven, all_said = sum(sure > 0 for _, sure, _ in weighed), sum(said > 0 for _, _, said in weighed)
+            sure_worth = self._worth(sum(sure > 0 for _, sure, _ in weighed))
+            said_worth = self._worth(sum(said > 0 for _, _, said in weighed))
+            is_telling = term not in WEAK
             for tool, sure, said in weighed:
                 if said > 0:
-                    gain = trust * gain_of(sure, proven, tried)
-                    more = gain if said == sure else max(gain, trust * gain_of(said, all_said, tried))
-                    found.setdefault(tool, []).append(LearnedWord(term, gain, more))
-        found = {tool: words for tool, words in found.items() if is_enough([word.term for word in words], terms)}
-        for tool, words in found.items():
-            scale = self._success(tool, now, half_life) * self._companionship(tool, used, principal, now, half_life)
-            if scale != 1.0:
-                found[tool] = [LearnedWord(term, gain * scale, said * scale) for term, gain, said in words]
-        return found
+                    gain = trust * sure_worth(sure)
+                    word = LearnedWord(term, gain, gain if said == sure else max(gain, trust * said_worth(said)))
+                    found.setdefault(tool, []).append(word)
+                    telling[tool] = telling.get(tool, 0) + is_telling
+        least = least_terms(terms)
+        strong = {tool: sum(word.said for word in words) for tool, words in found.items() if telling[tool] >= least}
+        strongest = sorted(strong, key=lambda tool: (-strong[tool], tool))[:_RECALLED]
+        return {tool: self._scaled(tool, found[tool], principal, used, now, half_life) for tool in strongest}
+
+    def _worth(self, tools: int) -> Callable[[float], float]:
+        """What a word counts that goes with so many tools, by how often one was used by it."""
+        return worth_of(tools, len(self.tools)) if tools < _TOOLS_OF_TERM else lambda evidence: 0.0
+
+    def _scaled(
+        self,
+        tool: str,
+        words: list[LearnedWord],
+        principal: str,
+        used: tuple[str, ...],
+        now: float,
+        half_life: float,
+    ) -> list[LearnedWord]:
+        """Learned words by how often the tool's calls work, and by what else was used."""
+        scale = self._success(tool, now, half_life) * self._companionship(tool, used, principal, now, half_life)
+        if scale == 1.0:
+            return words
+        return [LearnedWord(term, gain * scale, said * scale) for term, gain, said in words]
 
     def _success(self, tool: str, now: float, half_life: float) -> float:
         """The share of its calls that worked; 1 while nothing is said against it."""
@@ -328,13 +352,9 @@ def _outcomes(run: RunEvidence) -> dict[str, bool]:
     return found
 
 
-def _least(tools: Mapping[str, Votes]) -> str:
-    """The tool to forget: the oldest that only one principal speaks for, of the principal with most of those."""
-    alone: dict[str, list[str]] = {}
-    for tool, votes in tools.items():
-        if len(votes.by) == 1:
-            alone.setdefault(next(iter(votes.by)), []).append(tool)
-    return max(alone.values(), key=len)[0] if alone else next(iter(tools))
+def _least(tools: Mapping[str, Votes], principal: str) -> str:
+    """The tool to forget when `principal` adds one: the oldest that it alone speaks for, so that it takes nobody's."""
+    return next((tool for tool, votes in tools.items() if votes.by.keys() == {principal}), next(iter(tools)))
 
 
 def _keep_last(some: dict[str, Any], most: int) -> None:

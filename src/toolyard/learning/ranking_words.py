@@ -1,15 +1,16 @@
 """The words of a query that are learned by, and what a word counts that tools were used by before."""
 
 import math
+from collections.abc import Callable
 
 from toolyard.discovery.words import WEAK, words
 from toolyard.learning.votes import Votes, faded
 
-__all__ = ("gain_of", "is_enough", "learnable", "length_of", "weigh")
+__all__ = ("learnable", "least_terms", "length_of", "weigh", "worth_of")
 
 _QUERY_CHARACTERS = 500
 """As much as the journal keeps of a query."""
-_TERMS = 40
+_TERMS = 32
 _TERM_CHARACTERS = 24
 _NAMED_CHARACTERS = 4
 """`s3` and `k8s` name a thing; a longer term with a digit in it is somebody's number."""
@@ -42,10 +43,9 @@ def length_of(terms: list[str]) -> float:
     return 1 - _BY_LENGTH + _BY_LENGTH * len(terms) / _TYPICAL_TERMS
 
 
-def is_enough(found: list[str], asked: list[str]) -> bool:
-    """Whether a tool was used by enough of the words of a query: two that are not weak, or all if it has fewer."""
-    telling = sum(term not in WEAK for term in asked)
-    return sum(term not in WEAK for term in found) >= min(_LEAST_TERMS, max(1, telling))
+def least_terms(terms: list[str]) -> int:
+    """By how many words that are not weak a tool must have been used: two, or all if the query has fewer."""
+    return min(_LEAST_TERMS, max(1, sum(term not in WEAK for term in terms)))
 
 
 def weigh(votes: Votes, principal: str, now: float, half_life: float) -> tuple[float, float]:
@@ -66,9 +66,8 @@ def weigh(votes: Votes, principal: str, now: float, half_life: float) -> tuple[f
     return own + (others if voices > 1 else 0.0), own + others
 
 
-def gain_of(evidence: float, tools: int, tried: int) -> float:
-    """What a word counts that a tool was used by `evidence` times, and `tools` of all the `tried` ones at all."""
-    if evidence <= 0:
-        return 0.0
+def worth_of(tools: int, tried: int) -> Callable[[float], float]:
+    """What a word counts by how often a tool was used by it, if `tools` of all the `tried` ones were."""
     rarity = 1 - math.log1p(tools) / math.log(tried + _KNOWN_TOOLS)
-    return _GAIN * evidence / (evidence + _EVIDENCE) * max(0.0, rarity) / math.sqrt(tools)
+    most = _GAIN * max(0.0, rarity) / math.sqrt(max(1, tools))
+    return lambda evidence: most * evidence / (evidence + _EVIDENCE)

@@ -62,6 +62,8 @@ class Record(msgspec.Struct, array_like=True):
     samples: list[Sample] = []
     unsettled: int = 0
     """Runs that less time or memory than usual has ended, until it is known whether more would have helped."""
+    unsettled_seconds: float = 0.0
+    """By which less time has ended them sooner."""
 
     def add(self, sample: Sample) -> None:
         """Remember a run. Who has the most of them here makes room."""
@@ -120,6 +122,15 @@ class Resources(msgspec.Struct, kw_only=True):
     runs: int = 0
     told: int = 0
     right: int = 0
+    avoided: int = 0
+    """Good runs that took longer than the usual limit, within the one they were given."""
+    spared_seconds: float = 0.0
+    """By which runs that hung were ended sooner."""
+    held: int = 0
+    """Runs that had less memory than usual, and enough."""
+    held_mib: int = 0
+    """How much less, all of them together."""
+    last_at: float = 0.0
 
     def given(self, event: Assessed) -> None:
         """Take note of the limits that a run has."""
@@ -145,21 +156,27 @@ class Resources(msgspec.Struct, kw_only=True):
         sample = _sample(fact, code, ended, given)
         record = _record(self.codes, code.digest, fact.principal, (), _CODES)
         if given is not None:
-            self._score(record, given, ended)
+            self._score(record, given, ended, fact)
         record.add(sample)
         _record(self.sets, _set_key(fact.tools, code), fact.principal, fact.tools, _SETS).add(sample)
 
-    def _score(self, record: Record, given: Given, ended: _End) -> None:
-        """Count whether limits that were not the usual ones were right."""
+    def _score(self, record: Record, given: Given, ended: _End, fact: Executed) -> None:
+        """Count whether limits that were not the usual ones were right, and what came of them."""
         is_shorter = given.seconds < given.usual_seconds
         is_less = given.mib < given.usual_mib
         if (ended == "time" and is_shorter) or (ended == "memory" and is_less):
             record.unsettled += 1  # a run that hangs, or one that needed more: the next one tells
+            record.unsettled_seconds += given.usual_seconds - given.seconds if ended == "time" else 0.0
             return
         if record.unsettled:
             self.told += record.unsettled
             self.right += record.unsettled if ended else 0
-            record.unsettled = 0
+            self.spared_seconds += record.unsettled_seconds if ended == "time" else 0.0
+            record.unsettled, record.unsettled_seconds = 0, 0.0
+        self.last_at = max(self.last_at, fact.at)
+        self.avoided += not ended and given.usual_seconds < fact.seconds <= given.seconds
+        self.held += not ended and is_less
+        self.held_mib += given.usual_mib - given.mib if not ended and is_less else 0
         if is_shorter or is_less or given.seconds > given.usual_seconds:
             self.told += 1
             self.right += not ended
@@ -183,6 +200,22 @@ class Resources(msgspec.Struct, kw_only=True):
         alike = _Evidence(record.samples, principal, now, half_life)
         return alike.prediction(is_same_code=False) if len(alike.good) >= _FEW else None
 
+    def _effect(self) -> Insight:
+        """What limits that followed experience have changed."""
+        return Insight(
+            kind="effect",
+            subject="limits",
+            text=(
+                f"Limits that fit avoided {self.avoided:,} time-outs, ended hanging runs {self.spared_seconds:,.0f} s"
+                f" sooner, and held {self.held:,} runs to {_mean(self.held_mib, self.held):,} MiB less each."
+            ),
+            evidence=float(self.told),
+            principals=0,
+            told=self.told,
+            right=self.right,
+            last_at=self.last_at,
+        )
+
     def insights(self, now: float, half_life: float) -> PartInsights:
         """What is known of tools that were used alone, and how often limits that followed it were right."""
         items = []
@@ -205,9 +238,15 @@ class Resources(msgspec.Struct, kw_only=True):
                     last_at=max(each.at for each in good),
                 )
             )
+        if self.told:
+            items.append(self._effect())
         return part_insights(
             "resources", items, learned=len(self.codes), evidence=self.runs, told=self.told, right=self.right
         )
+
+
+def _mean(total: int, count: int) -> int:
+    return round(total / count) if count else 0
 
 
 def fit(

@@ -32,7 +32,7 @@ class Known(msgspec.Struct, frozen=True):
         return self.failed / self.total if self.total else 0.0
 
 
-class Record(msgspec.Struct, array_like=True):
+class Record(msgspec.Struct, array_like=True, gc=False):
     """Runs that failed and runs that did not."""
 
     by: dict[str, tuple[float, float, float]] = {}

@@ -18,7 +18,7 @@ _LIKE = 0.5
 """Code that has less in common says nothing about the other."""
 
 
-class Pattern(msgspec.Struct, array_like=True):
+class Pattern(msgspec.Struct, array_like=True, gc=False):
     """Code of one form."""
 
     form: CodePrint

@@ -22,7 +22,7 @@ _VARIED = 8
 _DEPTH = 10
 
 
-class Sighting(msgspec.Struct, array_like=True):
+class Sighting(msgspec.Struct, array_like=True, gc=False):
     """How often something was seen, and by whom."""
 
     weight: float = 0.0
@@ -47,7 +47,7 @@ class Audience(msgspec.Struct, frozen=True, kw_only=True):
         return who.bit_count() > 1 or bool(who & self.own) or (self.sees_all and who > 0)
 
 
-class Place(msgspec.Struct, array_like=True):
+class Place(msgspec.Struct, array_like=True, gc=False):
     """One place of a tool's answers."""
 
     kinds: dict[str, Sighting] = {}

@@ -30,8 +30,8 @@ class Tally(msgspec.Struct, frozen=True):
         return (self.yes + 1) / (self.total + 2)
 
 
-class Votes(msgspec.Struct, array_like=True):
-    """What principals found of one thing."""
+class Votes(msgspec.Struct, array_like=True, gc=False):
+    """What principals found of one thing. There are so many that collecting garbage must not look at each."""
 
     by: dict[str, tuple[float, float, float]] = {}
     """Yes, no, and when the two were last brought up to date. The principal that was heard last is at the end."""

@@ -333,7 +333,7 @@ def _write_model(connection: sqlite3.Connection, form: str, saved: SavedModel, a
         "INSERT INTO learning_models (form, number, forgotten, at, model) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT (form) DO UPDATE SET number = excluded.number, forgotten = excluded.forgotten, at = excluded.at,"
         " model = excluded.model"
-        " WHERE excluded.number > learning_models.number OR excluded.forgotten <> learning_models.forgotten",
+        " WHERE excluded.number >= learning_models.number OR excluded.forgotten <> learning_models.forgotten",
         (form, saved.number, saved.forgotten, at, saved.model),
     )
     connection.execute(

@@ -153,7 +153,7 @@ class Hinted(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="hint"):
 
     hint: HintKind
     subject: str
-    """The tool or skill that it is about."""
+    """The tool or skill that it is about; of a risk, which."""
     mark: str = ""
     """Tells hints of one kind and subject apart: a digest of what was said."""
 

@@ -318,6 +318,7 @@ class Guidance:
         told = []
         assessment = look.assessment
         if assessment.text and not outcome.ok:
+            self.tell(run.visit, "risk", assessment.risk, execution_id=record.execution_id)
             told.append(assessment.text)
         if outcome.ok and (note := await self._skill_note(record, look, run)) is not None:
             told.append(note)
