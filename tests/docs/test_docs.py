@@ -50,6 +50,7 @@ from toolyard.config import (
     Config,
     DiscoveryConfig,
     HttpConfig,
+    LearningConfig,
     MetricsConfig,
     OtelConfig,
     PrivacyConfig,
@@ -187,6 +188,7 @@ def test_command_line_page_shows_every_help_text() -> None:
         ("skills", SkillsConfig),
         ("metrics", MetricsConfig),
         ("alerts", AlertsConfig),
+        ("learning", LearningConfig),
         ("otel", OtelConfig),
         ("Rule", Rule),
         ("Limits", ToolLimits),
@@ -623,6 +625,7 @@ def test_metrics_page_has_every_gauge() -> None:
         ("tokens", reports.TokenReport),
         ("skills", reports.Skills),
         ("security", reports.Security),
+        ("learning", reports.LearningReport),
         ("upstreams", reports.UpstreamReport),
         ("Series", reports.Point),
         ("Usage", Usage),
@@ -747,7 +750,7 @@ async def test_mcp_page_has_the_keys_of_each_detail_level(tmp_path: Path) -> Non
     async with open_yard(config, upstreams={"shop": FakeUpstream("shop", price=price)}, with_sandbox=False) as yard:
         for column, level in enumerate(typing.get_args(values.DetailLevel), 1):
             (hit,) = (await yard.search("price", detail_level=level)).hits
-            found = {key for key in hit.__struct_fields__ if getattr(hit, key) is not None}
+            found = {key for key in hit.__struct_fields__ if getattr(hit, key) not in (None, ())}
 
             assert (level, found) == (level, {row[0] for row in rows if row[column] == "yes"})
 
