@@ -41,6 +41,7 @@ from toolyard.cli import (
     bench_audit,
     bench_calls,
     bench_http,
+    bench_learning,
     bench_sandbox,
     bench_skills,
     bench_tokens,
@@ -949,8 +950,9 @@ def test_api_page_has_the_pool_options() -> None:
         ("Skills", bench_skills.PROMISES),
         ("Analysis", bench_analysis.PROMISES),
         ("Seeing it", bench_http.PROMISES),
+        ("Learning", bench_learning.PROMISES),
     ],
-    ids=["Speed", "Tokens", "Calls", "Audit", "Skills", "Analysis", "Seeing it"],
+    ids=["Speed", "Tokens", "Calls", "Audit", "Skills", "Analysis", "Seeing it", "Learning"],
 )
 def test_specification_has_every_figure_of_the_bench(heading: str, promises: dict[str, str]) -> None:
     """The promises on the page are those that the bench prints beside its figures."""

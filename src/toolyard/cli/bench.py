@@ -170,6 +170,32 @@ def skills(tools: Path | None, rounds: int, cases: int, as_json: bool) -> None:
         show_skills(figures)
 
 
+@bench.command()
+@click.option(
+    "--data",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="A folder of sets: folders with tools.jsonl and queries.jsonl, or tools.jsonl alone for distractors.",
+)
+@click.option(
+    "--part",
+    "parts",
+    multiple=True,
+    type=click.Choice(["ranking", "lookups", "hints", "shapes", "resources"]),
+    help="Measure only this; may be given several times. By default all.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def learning(data: Path | None, parts: tuple[str, ...], as_json: bool) -> None:
+    """What experience makes better, and what it costs to ask it."""
+    from toolyard.cli.bench_learning import PARTS, measure, show  # noqa: PLC0415 - keeps `bench --help` light
+
+    figures = measure(data, parts or PARTS)
+    if as_json:
+        click.echo(msgspec.json.encode(figures).decode())
+    else:
+        show(figures)
+
+
 def _show(figures: dict[str, Any], *, as_json: bool) -> None:
     """Samples, then each figure beside what is promised of it."""
     if as_json:

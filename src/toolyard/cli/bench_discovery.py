@@ -22,7 +22,7 @@ from toolyard.errors import InvalidRequest
 from toolyard.store import open_store
 from toolyard.values import ToolSpec
 
-__all__ = ("measure", "show")
+__all__ = ("LabelledQuery", "Sets", "load_sets", "marks", "measure", "show")
 
 _T = TypeVar("_T")
 _DEPTH = 10
@@ -38,18 +38,20 @@ class _Tool(msgspec.Struct):
     title: str | None = None
 
 
-class _Query(msgspec.Struct):
+class LabelledQuery(msgspec.Struct):
+    """A question, and the ids of the tools that answer it."""
+
     query: str
     relevant: Annotated[list[str], msgspec.Meta(min_length=1)]
 
 
-_Sets: TypeAlias = dict[str, tuple[dict[str, ToolSpec], list[_Query]]]
+Sets: TypeAlias = dict[str, tuple[dict[str, ToolSpec], list[LabelledQuery]]]
 """By name: the tools by id, and the queries."""
 
 
 async def measure(data: Path, *, semantic: bool = False, store: Path | None = None) -> dict[str, Any]:
     """Every figure of `toolyard bench discovery`."""
-    sets, pool = _load(data)
+    sets, pool = load_sets(data)
     async with AsyncExitStack() as stack:
         ranker = None
         if semantic:
@@ -92,7 +94,7 @@ async def _embed(ranker: Semantic, specs: list[ToolSpec]) -> None:
 
 
 async def _measured(
-    sets: _Sets, pool: dict[str, ToolSpec], ranker: Semantic | None
+    sets: Sets, pool: dict[str, ToolSpec], ranker: Semantic | None
 ) -> tuple[dict[str, dict[str, float]], float, list[float]]:
     """The figures of each set, the seconds to build the largest index, and the milliseconds of every query."""
     figures: dict[str, dict[str, float]] = {}
@@ -104,14 +106,14 @@ async def _measured(
                 started = time.perf_counter()
                 index = Index((others | tools).values())
                 largest = max(largest, (len(index.specs), time.perf_counter() - started))
-                marks = [_marks(query.relevant, await _asked(index, ranker, query, query_ms)) for query in queries]
-                means = [statistics.fmean(column) for column in zip(*marks, strict=True)]
+                found = [marks(query.relevant, await _asked(index, ranker, query, query_ms)) for query in queries]
+                means = [statistics.fmean(column) for column in zip(*found, strict=True)]
                 figures[label] = dict(zip(_MARKS, means, strict=True))
                 figures[label] |= {"tools": len(index.specs), "queries": len(queries)}
     return figures, largest[1], query_ms
 
 
-async def _asked(index: Index, ranker: Semantic | None, query: _Query, query_ms: list[float]) -> list[str]:
+async def _asked(index: Index, ranker: Semantic | None, query: LabelledQuery, query_ms: list[float]) -> list[str]:
     started = time.perf_counter()
     if ranker is None:
         ranking = index.search(query.query, limit=_DEPTH)
@@ -121,7 +123,7 @@ async def _asked(index: Index, ranker: Semantic | None, query: _Query, query_ms:
     return ranking.names
 
 
-def _marks(relevant: list[str], names: list[str]) -> tuple[float, float, float]:
+def marks(relevant: list[str], names: list[str]) -> tuple[float, float, float]:
     """Whether the first, and any of the first five, is relevant, and the normalised discounted gain of ten."""
     places = [place for place, name in enumerate(names[:_DEPTH]) if name in relevant]
     gain = sum(1 / math.log2(place + 2) for place in places)
@@ -129,8 +131,9 @@ def _marks(relevant: list[str], names: list[str]) -> tuple[float, float, float]:
     return float(0 in places), float(any(place < 5 for place in places)), gain / ideal
 
 
-def _load(data: Path) -> tuple[_Sets, dict[str, ToolSpec]]:
-    sets: _Sets = {}
+def load_sets(data: Path) -> tuple[Sets, dict[str, ToolSpec]]:
+    """The sets of a folder, and the tools of its pools. Raises `InvalidRequest`."""
+    sets: Sets = {}
     pool: dict[str, ToolSpec] = {}
     for file in sorted(data.glob("*/tools.jsonl")):
         tools = {row.id: _spec(row) for row in _rows(file, _Tool)}
@@ -138,7 +141,7 @@ def _load(data: Path) -> tuple[_Sets, dict[str, ToolSpec]]:
         if not asked.exists():
             pool |= tools
             continue
-        queries = _rows(asked, _Query)
+        queries = _rows(asked, LabelledQuery)
         if not queries:
             raise InvalidRequest(f"{asked} holds no query. Add one, or remove the file to make the folder a pool.")
         for line, query in enumerate(queries, 1):

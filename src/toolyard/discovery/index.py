@@ -31,7 +31,7 @@ _QUERY_CHARACTERS = 8_000
 _NAME_CHARACTERS = 256
 _POSTINGS_READ = 2_000
 _AHEAD = 60
-_LEAST_LIFT = 0.03
+_LEAST_LIFT = 0.01
 """What experience adds must be more than this share of the best score to change anything."""
 _RANKED = 100
 """Of the order by text, so many places are told."""

@@ -73,10 +73,11 @@ def with_text_kept(
     """The tools to show: what text has first is always there, and now and then one that nobody has tried yet."""
     if len(numbers) < limit or limit < _KEEPS_FIRST or not order:
         return numbers
-    if order[0] not in numbers:
-        return [*numbers[:-1], order[0]]
-    if explores and numbers[-1] != order[0]:
-        for number in order[:limit]:
-            if number not in numbers and not is_tried(number):
-                return [*numbers[:-1], number]
-    return numbers
+    first = order[0]
+    kept = [] if first in numbers else [first]
+    if explores:
+        kept += [number for number in order[:limit] if number not in (*numbers, first) and not is_tried(number)][:1]
+    shown = list(numbers)
+    for _ in kept:
+        del shown[-2 if shown[-1] == first else -1]
+    return shown + kept

@@ -1,13 +1,16 @@
 """Which tools were used with success after searches for words like these.
 
 A search stays open for half an hour of its visit. A tool that it found and that then worked has been found by the words
-of the query; one that it did not find and that then worked was what it should have found. Text that was right already
+of the query; one that it did not find and that then worked was what it should have found, and so was one that was found
+when the same was asked in other words. Text that was right already
 teaches little. What is known is held by word and tool and principal: fading, capped and bounded.
 """
 
 import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -16,7 +19,7 @@ from toolyard.discovery import Learned, LearnedWord
 from toolyard.discovery.words import WEAK
 from toolyard.learning.insights import Insight, PartInsights, part_insights
 from toolyard.learning.ranking_record import Trust, record_change
-from toolyard.learning.ranking_words import learnable, least_terms, length_of, weigh, worth_of
+from toolyard.learning.ranking_words import EVIDENCE, learnable, least_terms, length_of, mark_of, weigh, worth_of
 from toolyard.learning.votes import CAP, Votes
 from toolyard.values import RunEvidence, Searched, Used
 
@@ -31,7 +34,7 @@ VISITS = 500
 
 _TOOLS_OF_TERM = 32
 """A word that goes with so many tools says nothing about any of them."""
-_PAIRS_READ = 250
+_PAIRS_READ = 300
 """For one query, from the word with the fewest tools on. What is left says next to nothing."""
 _RECALLED = 24
 """Tools for one query, those with the most to say for them."""
@@ -84,7 +87,7 @@ class Ranking(msgspec.Struct, kw_only=True):
     """What searches and runs taught about words and tools."""
 
     words: dict[str, dict[str, Votes]] = {}
-    """By term and tool; what was learned last is at the end."""
+    """By what stands for a term, and tool; what was learned last is at the end."""
     pairs: int = 0
     tools: dict[str, Votes] = {}
     """How calls of each tool went."""
@@ -108,7 +111,7 @@ class Ranking(msgspec.Struct, kw_only=True):
     def searched(self, event: Searched) -> None:
         """Open a search."""
         self.searches += 1
-        terms = learnable(event.query)
+        terms = list(map(mark_of, learnable(event.query)))
         ranks = list(event.text_ranks[:_FOUND])
         if terms and event.session and (not ranks or len(ranks) == len(event.found[:_FOUND])):
             found = list(event.found[:_FOUND])
@@ -140,6 +143,7 @@ class Ranking(msgspec.Struct, kw_only=True):
             self._learn_found(search, outcomes, fact.at, half_life)
         if searches:
             self._learn_missed(searches, outcomes, run, half_life)
+            self._learn_repeated(searches, outcomes, fact.at, half_life)
         if fact.session:
             self._learn_together(run, [tool for tool, is_ok in outcomes.items() if is_ok], half_life)
 
@@ -168,6 +172,22 @@ class Ranking(msgspec.Struct, kw_only=True):
                 self.taught += not any(last.counted.values())
                 last.counted[tool] = True
                 self._vote(last, tool, run.fact.at, half_life, yes=_MISSED)
+
+    def _learn_repeated(
+        self, searches: Sequence[_Open], outcomes: Mapping[str, bool], at: float, half_life: float
+    ) -> None:
+        """Of the tools that a search found after the one before it, which meant the same, had led to nothing.
+
+        It did if it has a word in common with it, or found nothing at all.
+        """
+        for before, search in pairwise(searches):
+            is_same_want = not before.found or any(term in search.terms and term not in WEAK for term in before.terms)
+            if before.counted or not is_same_want or search.at - before.at > _MISSED_SECONDS:
+                continue
+            for tool, is_ok in outcomes.items():
+                if is_ok and tool in search.found and len(before.counted) < _CALLED:
+                    before.counted[tool] = True
+                    self._vote(before, tool, at, half_life, yes=_MISSED)
 
     def _learn_together(self, run: RunEvidence, worked: Sequence[str], half_life: float) -> None:
         fact = run.fact
@@ -238,47 +258,61 @@ class Ranking(msgspec.Struct, kw_only=True):
         self, query: str, *, principal: str, used: Iterable[str] = (), now: float, half_life: float
     ) -> Learned | None:
         """What is known of the words of a query, None if that is too little to go by. `used` are tools of the visit."""
-        terms = learnable(query)
+        plain = {mark_of(term): term for term in learnable(query)}
         trust = self.trust.share(principal, now, half_life)
-        if not terms or not trust:
+        if not plain or not trust:
             return None
-        words = self._recall(terms, principal, tuple(used), now, half_life, trust)
-        if not words:
+        found = self._recall(list(plain), principal, tuple(used), now, half_life, trust)
+        if not found:
             return None
-        turn = zlib.crc32(" ".join(terms).encode("utf-8", "replace")) + self.searches
+        words = {tool: [each._replace(term=plain[each.term]) for each in some] for tool, some in found.items()}
+        turn = zlib.crc32(" ".join(plain).encode()) + self.searches
         return Learned(words=words, explores=turn % _EXPLORES == 0, is_tried=self.tools.__contains__)
 
     def _recall(
         self, terms: list[str], principal: str, used: tuple[str, ...], now: float, half_life: float, trust: float
     ) -> dict[str, list[LearnedWord]]:
-        found: dict[str, list[LearnedWord]] = {}
-        telling: dict[str, int] = {}
-        known = [(tools, term) for term in terms if (tools := self.words.get(term)) is not None]
-        known.sort(key=lambda each: len(each[0]))  # the most telling words first
-        read = 0
-        for tools, term in known:
-            read += len(tools)
-            if read > _PAIRS_READ:
-                break
-            weighed = [(tool, *weigh(votes, principal, now, half_life)) for tool, votes in tools.items()]
-            # Counted apart: who alone names many tools makes a word say less in what they say, and in nothing else.
-            sure_worth = self._worth(sum(sure > 0 for _, sure, _ in weighed))
-            said_worth = self._worth(sum(said > 0 for _, _, said in weighed))
-            is_telling = term not in WEAK
-            for tool, sure, said in weighed:
-                if said > 0:
-                    gain = trust * sure_worth(sure)
-                    word = LearnedWord(term, gain, gain if said == sure else max(gain, trust * said_worth(said)))
-                    found.setdefault(tool, []).append(word)
-                    telling[tool] = telling.get(tool, 0) + is_telling
+        known = self._known(terms, principal)
+        telling: Counter[str] = Counter()
+        for term, tools, _ in known:
+            if term not in WEAK:
+                telling.update(tools.keys())
         least = least_terms(terms)
-        strong = {tool: sum(word.said for word in words) for tool, words in found.items() if telling[tool] >= least}
+        found: dict[str, list[LearnedWord]] = {tool: [] for tool, count in telling.items() if count >= least}
+        for term, tools, proven in known:
+            sure_worth, said_worth = self._worth(proven), self._worth(len(tools))
+            for tool, votes in tools.items():
+                if tool in found:
+                    sure, said = weigh(votes, principal, now, half_life)
+                    gain = trust * sure_worth * sure / (sure + EVIDENCE)
+                    more = gain if said == sure else max(gain, trust * said_worth * said / (said + EVIDENCE))
+                    if more > 0:
+                        found[tool].append(LearnedWord(term, gain, more))
+        strong = {tool: sum(word.said for word in words) for tool, words in found.items() if len(words) >= least}
         strongest = sorted(strong, key=lambda tool: (-strong[tool], tool))[:_RECALLED]
         return {tool: self._scaled(tool, found[tool], principal, used, now, half_life) for tool in strongest}
 
-    def _worth(self, tools: int) -> Callable[[float], float]:
-        """What a word counts that goes with so many tools, by how often one was used by it."""
-        return worth_of(tools, len(self.tools)) if tools < _TOOLS_OF_TERM else lambda evidence: 0.0
+    def _known(self, terms: list[str], principal: str) -> list[tuple[str, dict[str, Votes], int]]:
+        """The words that say something, those with the fewest tools first, and how many tools are not of one other.
+
+        Counted apart: who alone names many tools makes a word say less in what they say, and in nothing else.
+        """
+        known = [(term, tools) for term in terms if (tools := self.words.get(term)) is not None]
+        known.sort(key=lambda each: len(each[1]))
+        found = []
+        read = 0
+        for term, tools in known:
+            read += len(tools)
+            if read > _PAIRS_READ:
+                break
+            proven = len([None for votes in tools.values() if principal in votes.by or len(votes.by) > 1])
+            if proven < _TOOLS_OF_TERM:
+                found.append((term, tools, proven))
+        return found
+
+    def _worth(self, tools: int) -> float:
+        """What a word counts at most that goes with so many tools."""
+        return worth_of(tools, len(self.tools)) if tools < _TOOLS_OF_TERM else 0.0
 
     def _scaled(
         self,

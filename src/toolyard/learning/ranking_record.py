@@ -33,13 +33,18 @@ class Trust(msgspec.Struct, array_like=True):
             del self.by[next(iter(self.by))]
 
     def share(self, principal: str, now: float, half_life: float) -> float:
-        """From 0, not at all, to 1."""
+        """From 0, not at all, to 1. What the worst of the others found is left out: one alone cannot switch it off."""
         better = worse = 0.0
+        others: list[tuple[float, float, float]] = []
         for who, (one, other, at) in self.by.items():
             scale = faded(now - at, half_life)
-            if who != principal:
+            if who == principal:
+                better, worse = one * scale, other * scale
+            else:
                 scale *= _CAP_OF_OTHERS / max(_CAP_OF_OTHERS, one + other)
-            better, worse = better + one * scale, worse + other * scale
+                others.append(((other - one) * scale, one * scale, other * scale))
+        for _, one, other in sorted(others)[:-1]:
+            better, worse = better + one, worse + other
         excess = (worse - better) / (better + worse + _SLACK)
         return min(1.0, max(0.0, 1 - excess / _WORST))
 

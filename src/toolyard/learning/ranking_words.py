@@ -1,41 +1,47 @@
 """The words of a query that are learned by, and what a word counts that tools were used by before."""
 
+import hashlib
 import math
-from collections.abc import Callable
+import re
+from itertools import chain
 
-from toolyard.discovery.words import WEAK, words
+from toolyard.discovery.words import WEAK, spelled
+from toolyard.discovery.words import terms as terms_of
 from toolyard.learning.votes import Votes, faded
 
-__all__ = ("learnable", "least_terms", "length_of", "weigh", "worth_of")
+__all__ = ("EVIDENCE", "learnable", "least_terms", "length_of", "mark_of", "weigh", "worth_of")
 
 _QUERY_CHARACTERS = 500
 """As much as the journal keeps of a query."""
 _TERMS = 32
 _TERM_CHARACTERS = 24
-_NAMED_CHARACTERS = 4
-"""`s3` and `k8s` name a thing; a longer term with a digit in it is somebody's number."""
+_NAMED = re.compile(r"[^\W\d_]+\d{1,2}|[^\W\d_][^\W_]{0,3}")
+"""`oauth2` and `k8s` name a thing; a word with more digits in it is somebody's number."""
 
 # Chosen on the development sets, each left out in turn: `toolyard bench learning` measures it.
 _GAIN = 2.0
 """What a word counts at most: about as much as in a tool's name."""
-_EVIDENCE = 1.0
+EVIDENCE = 1.0
 """So many good uses make half of that."""
 _KNOWN_TOOLS = 12.0
 """Keeps a word from counting as rare while few tools have been used at all."""
 _TYPICAL_TERMS = 8.0
 _BY_LENGTH = 0.5
 _LEAST_TERMS = 2
+_LEAST_SHARE = 0.125
+"""Long queries have words in common by chance."""
 
 
 def learnable(query: str) -> list[str]:
     """The stems of a query that say what was wanted, each once: no numbers, ids or other values."""
-    found = dict.fromkeys(words(query[:_QUERY_CHARACTERS]))
-    return [term for term in found if len(term) <= _TERM_CHARACTERS and not _is_value(term)][:_TERMS]
+    named = (word for word in spelled(query[:_QUERY_CHARACTERS]) if word.isalpha() or _NAMED.fullmatch(word))
+    found = dict.fromkeys(chain.from_iterable(map(terms_of, named)))
+    return [term for term in found if len(term) <= _TERM_CHARACTERS][:_TERMS]
 
 
-def _is_value(term: str) -> bool:
-    has_digit = any(character.isdigit() for character in term)
-    return has_digit and not (term[0].isalpha() and len(term) <= _NAMED_CHARACTERS)
+def mark_of(term: str) -> str:
+    """What stands for a term in what is kept: queries are somebody's words. One that says nothing stands for itself."""
+    return term if term in WEAK else hashlib.blake2b(term.encode("utf-8", "replace"), digest_size=6).hexdigest()
 
 
 def length_of(terms: list[str]) -> float:
@@ -44,8 +50,9 @@ def length_of(terms: list[str]) -> float:
 
 
 def least_terms(terms: list[str]) -> int:
-    """By how many words that are not weak a tool must have been used: two, or all if the query has fewer."""
-    return min(_LEAST_TERMS, max(1, sum(term not in WEAK for term in terms)))
+    """By how many words that are not weak a tool must have been used: two, more in a long query, all in a short one."""
+    telling = sum(term not in WEAK for term in terms)
+    return max(1, min(telling, max(_LEAST_TERMS, math.ceil(_LEAST_SHARE * telling))))
 
 
 def weigh(votes: Votes, principal: str, now: float, half_life: float) -> tuple[float, float]:
@@ -66,8 +73,7 @@ def weigh(votes: Votes, principal: str, now: float, half_life: float) -> tuple[f
     return own + (others if voices > 1 else 0.0), own + others
 
 
-def worth_of(tools: int, tried: int) -> Callable[[float], float]:
-    """What a word counts by how often a tool was used by it, if `tools` of all the `tried` ones were."""
+def worth_of(tools: int, tried: int) -> float:
+    """What a word counts at most, if `tools` of all the `tried` ones were used by it."""
     rarity = 1 - math.log1p(tools) / math.log(tried + _KNOWN_TOOLS)
-    most = _GAIN * max(0.0, rarity) / math.sqrt(max(1, tools))
-    return lambda evidence: most * evidence / (evidence + _EVIDENCE)
+    return _GAIN * max(0.0, rarity) / math.sqrt(max(1, tools))

@@ -15,6 +15,7 @@ import msgspec
 from toolyard.broker.run_asks import ask_for_run
 from toolyard.catalog import Snapshot
 from toolyard.catalog.learned import LearnedShape
+from toolyard.catalog.recent import Recent
 from toolyard.config import LearningConfig
 from toolyard.errors import ApprovalRefused
 from toolyard.learning.advice import advice
@@ -60,6 +61,7 @@ __all__ = ("Guidance", "Look")
 
 _LONG_CODE = 1_000
 """Longer code is read in a thread: what is made to be hard to read takes a millisecond for every hundred characters."""
+_CODES_KEPT = 128
 _LINE_CHARACTERS = 400
 _LOW = Assessment(risk="low", chance=0.0)
 
@@ -95,6 +97,8 @@ class Guidance:
         self.skills = KnownSkills(yard)
         self._pool = PoolFollowing(yard.opening, lambda: self.learner.models) if settings.pool else None
         self._steady = SteadyShapes()
+        self._seen: Recent[tuple[str, str], _Seen] = Recent(_CODES_KEPT)
+        """By the catalog and the code, which is short: agents run the same again and again."""
         self._principals: set[str] = set()
         """Two of those who asked for anything here: whether there is more than one is all that matters."""
 
@@ -195,11 +199,16 @@ class Guidance:
         return None
 
     async def _read(self, code: str, snapshot: Snapshot, principal: str) -> _Seen:
-        names = self._yard.functions(snapshot)
-        read = functools.partial(_read_code, code, names, snapshot)
-        if len(code) > _LONG_CODE:
-            return await self.barrier.ask_beside("code", read, _NOTHING, who=principal)
-        return self.barrier.ask("code", read, _NOTHING, who=principal)
+        key = (snapshot.version, code)
+        seen = self._seen.find(key)
+        if seen is None:
+            read = functools.partial(_read_code, code, self._yard.functions(snapshot), snapshot)
+            if len(code) > _LONG_CODE:
+                return await self.barrier.ask_beside("code", read, _NOTHING, who=principal)
+            seen = self.barrier.ask("code", read, _NOTHING, who=principal)
+            if seen is not _NOTHING:
+                self._seen.put(key, seen)
+        return seen
 
     def _predict(self, model: Model, seen: _Seen, principal: str, now: float) -> Prediction | None:
         code = seen.code

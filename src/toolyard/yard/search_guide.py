@@ -51,6 +51,7 @@ class SearchGuide:
                 half_life=self._guidance.half_life,
             ),
             None,
+            who=self._visit.principal,
         )
 
     def decorate(self, spec: ToolSpec, hit: Hit, level: DetailLevel, place: int) -> Hit:
