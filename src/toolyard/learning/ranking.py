@@ -2,8 +2,8 @@
 
 A search stays open for half an hour of its visit. A tool that it found and that then worked has been found by the words
 of the query; one that it did not find and that then worked was what it should have found, and so was one that was found
-when the same was asked in other words. Text that was right already
-teaches little. What is known is held by word and tool and principal: fading, capped and bounded.
+when the same was asked in other words. Text that was right already teaches little. What is known is held by word, tool
+and principal: fading, capped and bounded.
 """
 
 import re
@@ -274,29 +274,31 @@ class Ranking(msgspec.Struct, kw_only=True):
     ) -> dict[str, list[LearnedWord]]:
         known = self._known(terms, principal)
         telling: Counter[str] = Counter()
-        for term, tools, _ in known:
+        for term, tools in known:
             if term not in WEAK:
                 telling.update(tools.keys())
         least = least_terms(terms)
         found: dict[str, list[LearnedWord]] = {tool: [] for tool, count in telling.items() if count >= least}
-        for term, tools, proven in known:
-            sure_worth, said_worth = self._worth(proven), self._worth(len(tools))
-            for tool, votes in tools.items():
-                if tool in found:
-                    sure, said = weigh(votes, principal, now, half_life)
-                    gain = trust * sure_worth * sure / (sure + EVIDENCE)
-                    more = gain if said == sure else max(gain, trust * said_worth * said / (said + EVIDENCE))
-                    if more > 0:
-                        found[tool].append(LearnedWord(term, gain, more))
+        for term, tools in known:
+            some = [(tool, votes) for tool, votes in tools.items() if tool in found]
+            if not some:
+                continue
+            # Counted apart: who alone names many tools makes a word say less in what they say, and in nothing else.
+            proven = _proven(tools, principal)
+            sure_worth = trust * self._worth(proven)
+            said_worth = sure_worth if proven == len(tools) else trust * self._worth(len(tools))
+            for tool, votes in some:
+                sure, said = weigh(votes, principal, now, half_life)
+                gain = sure_worth * sure / (sure + EVIDENCE)
+                more = gain if said == sure else max(gain, said_worth * said / (said + EVIDENCE))
+                if more > 0:
+                    found[tool].append(LearnedWord(term, gain, more))
         strong = {tool: sum(word.said for word in words) for tool, words in found.items() if len(words) >= least}
         strongest = sorted(strong, key=lambda tool: (-strong[tool], tool))[:_RECALLED]
         return {tool: self._scaled(tool, found[tool], principal, used, now, half_life) for tool in strongest}
 
-    def _known(self, terms: list[str], principal: str) -> list[tuple[str, dict[str, Votes], int]]:
-        """The words that say something, those with the fewest tools first, and how many tools are not of one other.
-
-        Counted apart: who alone names many tools makes a word say less in what they say, and in nothing else.
-        """
+    def _known(self, terms: list[str], principal: str) -> list[tuple[str, dict[str, Votes]]]:
+        """The words that say something, those with the fewest tools first."""
         known = [(term, tools) for term in terms if (tools := self.words.get(term)) is not None]
         known.sort(key=lambda each: len(each[1]))
         found = []
@@ -305,9 +307,8 @@ class Ranking(msgspec.Struct, kw_only=True):
             read += len(tools)
             if read > _PAIRS_READ:
                 break
-            proven = len([None for votes in tools.values() if principal in votes.by or len(votes.by) > 1])
-            if proven < _TOOLS_OF_TERM:
-                found.append((term, tools, proven))
+            if len(tools) < _TOOLS_OF_TERM or _proven(tools, principal) < _TOOLS_OF_TERM:
+                found.append((term, tools))
         return found
 
     def _worth(self, tools: int) -> float:
@@ -384,6 +385,11 @@ def _outcomes(run: RunEvidence) -> dict[str, bool]:
         if len(found) >= _CALLED:
             break
     return found
+
+
+def _proven(tools: Mapping[str, Votes], principal: str) -> int:
+    """Of how many tools not just one other principal speaks."""
+    return len([None for votes in tools.values() if principal in votes.by or len(votes.by) > 1])
 
 
 def _least(tools: Mapping[str, Votes], principal: str) -> str:

@@ -3,6 +3,7 @@
 import hashlib
 import math
 import re
+from functools import lru_cache
 from itertools import chain
 
 from toolyard.discovery.words import WEAK, spelled
@@ -28,7 +29,7 @@ _KNOWN_TOOLS = 12.0
 _TYPICAL_TERMS = 8.0
 _BY_LENGTH = 0.5
 _LEAST_TERMS = 2
-_LEAST_SHARE = 0.125
+_LEAST_SHARE = 0.15
 """Long queries have words in common by chance."""
 
 
@@ -39,6 +40,7 @@ def learnable(query: str) -> list[str]:
     return [term for term in found if len(term) <= _TERM_CHARACTERS][:_TERMS]
 
 
+@lru_cache(maxsize=1 << 14)
 def mark_of(term: str) -> str:
     """What stands for a term in what is kept: queries are somebody's words. One that says nothing stands for itself."""
     return term if term in WEAK else hashlib.blake2b(term.encode("utf-8", "replace"), digest_size=6).hexdigest()

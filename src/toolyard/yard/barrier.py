@@ -43,7 +43,7 @@ class Barrier:
         try:
             found = look()
         except Exception:  # noqa: BLE001 - whatever was learned, the request is worth more
-            self._note_fault(part, who)
+            self.fail(part, who)
             return otherwise
         self._note_time(part, who, is_slow=self._clock() - started > _SLOW_SECONDS)
         return found
@@ -63,10 +63,10 @@ class Barrier:
             if limit.expired():
                 self._note_time(part, who, is_slow=True)
             else:  # it is its own
-                self._note_fault(part, who)
+                self.fail(part, who)
             return otherwise
         except Exception:  # noqa: BLE001 - as above
-            self._note_fault(part, who)
+            self.fail(part, who)
             return otherwise
         self._note_time(part, who, is_slow=False)
         return found
@@ -85,7 +85,8 @@ class Barrier:
             _log.error("What was learned takes too long to look up: %s is left out for five minutes.", part)
             self._switch_off(part, who)
 
-    def _note_fault(self, part: str, who: str) -> None:
+    def fail(self, part: str, who: str = "") -> None:
+        """Leave a part out that has just raised what is being handled."""
         _log.exception("What was learned is of no use: %s is left out for five minutes.", part)
         self._switch_off(part, who)
 

@@ -63,6 +63,8 @@ _LONG_CODE = 1_000
 """Longer code is read in a thread: what is made to be hard to read takes a millisecond for every hundred characters."""
 _CODES_KEPT = 128
 _LINE_CHARACTERS = 400
+_TOLD_ONCE = 200
+"""Hints in a visit that are given once."""
 _LOW = Assessment(risk="low", chance=0.0)
 
 
@@ -361,7 +363,7 @@ class Guidance:
             None,
             who=principal,
         )
-        if candidate is None or run.skills:
+        if candidate is None or code.skills:
             return None
         is_new = self._tell_once(visit, "save_skill", candidate.mark, candidate.mark, record.execution_id)
         return candidate.text if is_new else None
@@ -370,8 +372,14 @@ class Guidance:
 
     async def follow(self) -> None:
         """Have the pool follow demand, and stubs what was learned of answers: every few seconds."""
-        if not self.is_on:
+        if not self.is_on or self.barrier.is_off("follow"):
             return
+        try:
+            await self._follow()
+        except Exception:  # noqa: BLE001 - what else is to be done beside requests does not depend on it
+            self.barrier.fail("follow")
+
+    async def _follow(self) -> None:
         if self._pool is not None:
             await self._pool.follow()
         catalog = self._yard.catalog
@@ -393,7 +401,7 @@ class Guidance:
     def _tell_once(self, visit: Visit, hint: HintKind, subject: str, mark: str, execution_id: str) -> bool:
         """Record a hint that is given once in a visit; whether it is the first time."""
         key = f"{hint} {subject} {mark}"
-        if key in visit.told:
+        if key in visit.told or len(visit.told) >= _TOLD_ONCE:
             return False
         visit.told.add(key)
         self.tell(visit, hint, subject, mark, execution_id)
