@@ -34,7 +34,7 @@ VISITS = 500
 
 _TOOLS_OF_TERM = 32
 """A word that goes with so many tools says nothing about any of them."""
-_PAIRS_READ = 300
+_PAIRS_READ = 200
 """For one query, from the word with the fewest tools on. What is left says next to nothing."""
 _RECALLED = 24
 """Tools for one query, those with the most to say for them."""
