@@ -41,8 +41,9 @@ async def execute(
     sandbox = await yard.sandbox()
     session = session_of(execution.principal, execution.request.session)
     guard = await yard.guards.of(session)
+    wrote = written(execution.request)
     await yard.store.room()  # what cannot be recorded is not begun
-    running = await _Running.begin(yard, execution, snapshot, sandbox, session, guard, on_progress)
+    running = await _Running.begin(yard, execution, wrote, snapshot, sandbox, session, guard, on_progress)
     outcome: Outcome | None = None
     sent = ""
     status: RecordStatus = "cancelled"
@@ -70,6 +71,7 @@ class _Running:
         self,
         yard: "Yard",
         execution: Execution,
+        wrote: str,
         snapshot: Snapshot,
         sandbox: Sandbox,
         grant: Grant,
@@ -91,7 +93,7 @@ class _Running:
             snapshot,
             guard,
             form=request.form,
-            wrote=written(request),
+            wrote=wrote,
             code_characters=len(request.code) if self._is_code else 0,
             background=execution.background,
         )
@@ -107,6 +109,7 @@ class _Running:
         cls,
         yard: "Yard",
         execution: Execution,
+        wrote: str,
         snapshot: Snapshot,
         sandbox: Sandbox,
         session: str,
@@ -119,7 +122,7 @@ class _Running:
         record = await yard.journal.begin(
             grant, guard, request.code, request.context, snapshot, background=execution.background
         )
-        return cls(yard, execution, snapshot, sandbox, grant, guard, record, on_progress)
+        return cls(yard, execution, wrote, snapshot, sandbox, grant, guard, record, on_progress)
 
     async def outcome(self, limits: Limits, on_output: OnOutput | None) -> Outcome:
         """What came of it, with nothing private in it."""

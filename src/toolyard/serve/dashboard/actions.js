@@ -136,8 +136,10 @@ export function actions(state, changed, arrive) {
       changed();
     },
     async signOut() {
-      await once("login", () => send("POST", "logout"));
-      await arrive();
+      await once("login", async () => {
+        await send("POST", "logout");
+        await arrive();
+      });
     },
     login(form) {
       return act.enter(new FormData(form).get("token"));

@@ -134,7 +134,7 @@ function onLive(kind, event) {
 function tick() {
   const now = Date.now() / 1000;
   if (now >= nextArrival) arrive();
-  if (state.me === null) return;
+  if (state.me === null || state.busy.has("login")) return; // who looks is about to be another
   if (now >= nextLook) look();
   const reads = document.hidden ? ALWAYS : [...PAGES[state.page].reads, ...ALWAYS];
   for (const name of reads) {
