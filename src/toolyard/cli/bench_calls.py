@@ -29,7 +29,7 @@ PROMISES = {
     "in_process_ratio_to_socket_floor": "at most 4",
     "ratio_5000_vs_50_tools": "at most 1.2",
     "stdio_ratio_to_direct": "at most 1.3",
-    "execute_ratio_to_bare_python": "at most 0.4",
+    "execute_ratio_to_bare_python": "at most 0.5",
     "in_process_calls_per_second": "shown",
     "stdio_calls_per_second": "shown",
 }

@@ -5,6 +5,7 @@ goes wrong here reaches a request: there is always a model to ask, if need be an
 """
 
 import asyncio
+import functools
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -56,10 +57,12 @@ class _State(msgspec.Struct):
 class Learner:
     """Learns from one store. `half_life` is in seconds; `scope` says who shares what was learned."""
 
-    def __init__(self, store: Store, *, half_life: float, scope: Scope = "shared") -> None:
+    def __init__(self, store: Store, *, half_life: float, scope: Scope = "shared", rest: float = 0.0) -> None:
+        """`rest` is for how many times as long as it prepared a run it leaves the interpreter to others."""
         self._tables = store.learning
         self._half_life = half_life
         self._scope: Scope = scope
+        self._rest = rest
         self._form = f"{layout()}-{scope}-{half_life:g}"
         self._busy = asyncio.Lock()
         self._state = _State()
@@ -183,7 +186,8 @@ class Learner:
             page = await self._tables.events(state.number, _PAGE_FACTS)
             if page.forgotten != self._generation:
                 return None
-            lessons = await asyncio.to_thread(prepare_all, page.events, self._forgotten) if page.events else []
+            prepare = functools.partial(prepare_all, page.events, self._forgotten, rest=self._rest)
+            lessons = await asyncio.to_thread(prepare) if page.events else []
             await self._take(state, lessons)
             state.number = page.last
             count += len(lessons)

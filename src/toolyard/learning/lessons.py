@@ -53,11 +53,13 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
         return self.event.fact.at if isinstance(self.event, RunEvidence) else self.event.at
 
 
-def prepare_all(events: Iterable[tuple[int, LearningEvent]], forgotten: Sequence[Forgotten] = ()) -> list[Lesson]:
+def prepare_all(
+    events: Iterable[tuple[int, LearningEvent]], forgotten: Sequence[Forgotten] = (), *, rest: float = 0.0
+) -> list[Lesson]:
     """The lessons of a page, for a thread.
 
-    It rests after each run for as long as that took: the interpreter is for requests first, however much there is to
-    learn.
+    It rests after each run, `rest` times as long as that took: the interpreter is for requests first, however much
+    there is to learn.
     """
     lessons = []
     for number, event in events:
@@ -67,7 +69,7 @@ def prepare_all(events: Iterable[tuple[int, LearningEvent]], forgotten: Sequence
             if lesson is not None:
                 lessons.append(lesson)
         if isinstance(event, RunEvidence):
-            time.sleep(min(time.perf_counter() - started, _REST_SECONDS))
+            time.sleep(min(rest * (time.perf_counter() - started), _REST_SECONDS))
     return lessons
 
 

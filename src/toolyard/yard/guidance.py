@@ -62,6 +62,8 @@ __all__ = ("Guidance", "Look")
 _LONG_CODE = 1_000
 """Longer code is read in a thread: what is made to be hard to read takes a millisecond for every hundred characters."""
 _CODES_KEPT = 128
+_REST = 4.0
+"""A fifth of a processor is for learning, at most; the rest is for requests."""
 _LINE_CHARACTERS = 400
 _TOLD_ONCE = 200
 """Hints in a visit that are given once."""
@@ -94,7 +96,7 @@ class Guidance:
         self._yard = yard
         self._settings = settings
         self.half_life = settings.half_life_days * DAY
-        self.learner = learner_of(yard.store, settings)
+        self.learner = learner_of(yard.store, settings, rest=_REST)
         self.barrier = Barrier()
         self.skills = KnownSkills(yard)
         self._pool = PoolFollowing(yard.opening, lambda: self.learner.models) if settings.pool else None

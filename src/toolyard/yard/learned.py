@@ -91,9 +91,9 @@ class Insights(msgspec.Struct, frozen=True, kw_only=True):
     """The newest first."""
 
 
-def learner_of(store: Store, settings: LearningConfig) -> Learner:
-    """Who learns, as the configuration says."""
-    return Learner(store, half_life=settings.half_life_days * DAY, scope=settings.scope)
+def learner_of(store: Store, settings: LearningConfig, *, rest: float = 0.0) -> Learner:
+    """Who learns, as the configuration says; `rest` as in `Learner`."""
+    return Learner(store, half_life=settings.half_life_days * DAY, scope=settings.scope, rest=rest)
 
 
 async def insights(
