@@ -18,7 +18,6 @@ from toolyard.testing import FakeUpstream
 from toolyard.values import Definition, Skill, ToolAnnotations
 from toolyard.yard import ExecuteRequest, Yard, open_yard
 from toolyard.yard.migrating import migrate_skills
-from toolyard.yard.skill_analysis import judgements
 from toolyard.yard.skill_index import SkillIndexing
 from toolyard.yard.skill_values import SaveExample, SaveSkill, SkillSource
 
@@ -260,8 +259,8 @@ async def test_exemplary_skills_are_shown_with_what_was_learned(tmp_path: Path) 
         for principal in ("ada", "bob"):
             for _ in range(3):
                 await run(yard, USE, principal=principal)
-        found = judgements(await yard.skills.analysis())
+        found = (await yard.guidance.insights()).skills
 
     assert [(each.kind, each.subject, each.text, each.principals) for each in found] == [
-        ("skill_exemplary", "shared/monthly_total", "It is exemplary: an effectiveness over 0.8.", 2)
+        ("skill_exemplary", "shared/monthly_total", "Exemplary: its effectiveness is 0.87, which is over 0.8.", 2)
     ]

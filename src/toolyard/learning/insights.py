@@ -1,10 +1,10 @@
 """What each part of learning says of itself: what it learned, from how much, and how often it was right."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-__all__ = ("MAX_ITEMS", "Insight", "PartInsights", "part_insights")
+__all__ = ("MAX_ITEMS", "Insight", "PartInsights", "merged", "part_insights")
 
 MAX_ITEMS = 50
 
@@ -47,4 +47,16 @@ def part_insights(
         right=right,
         accuracy=right / told if told else None,
         items=tuple(ordered[:MAX_ITEMS]),
+    )
+
+
+def merged(part: str, found: Sequence[PartInsights]) -> PartInsights:
+    """What several models say of one part."""
+    return part_insights(
+        part,
+        [item for each in found for item in each.items],
+        learned=sum(each.learned for each in found),
+        evidence=sum(each.evidence for each in found),
+        told=sum(each.told for each in found),
+        right=sum(each.right for each in found),
     )

@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from toolyard.errors import StoreError
-from toolyard.learning.insights import PartInsights, part_insights
+from toolyard.learning.insights import PartInsights, merged
 from toolyard.learning.lessons import Lesson, prepare_all
 from toolyard.learning.model import PARTS, Model, layout
 from toolyard.learning.saving import SLICE_SECONDS, BrokenModels, pack, unpack
@@ -107,7 +107,7 @@ class Learner:
         # With domains the first partition knows what all the others know.
         models = [*self._state.models.values()] if self._scope == "principal" else [self._state.models.get("", Model())]
         found = [each for model in models for each in model.insights(now, self._half_life)]
-        return [_merged(part, [each for each in found if each.part == part]) for part in PARTS]
+        return [merged(part, [each for each in found if each.part == part]) for part in PARTS]
 
     # Learning
 
@@ -264,15 +264,3 @@ class Learner:
         # Refused there if something was forgotten meanwhile.
         self._tables.save(self._form, state.number, self._generation, content)
         self._saved_number = state.number
-
-
-def _merged(part: str, found: Sequence[PartInsights]) -> PartInsights:
-    """What all partitions say of one part."""
-    return part_insights(
-        part,
-        [item for each in found for item in each.items],
-        learned=sum(each.learned for each in found),
-        evidence=sum(each.evidence for each in found),
-        told=sum(each.told for each in found),
-        right=sum(each.right for each in found),
-    )

@@ -10,7 +10,7 @@ import msgspec
 
 from toolyard.config import LearningConfig
 from toolyard.errors import InvalidRequest
-from toolyard.learning.insights import MAX_ITEMS, Insight, PartInsights, part_insights
+from toolyard.learning.insights import MAX_ITEMS, Insight, PartInsights, merged
 from toolyard.learning.learner import Learner
 from toolyard.learning.model import PARTS, Model
 from toolyard.learning.risk_calibration import LEVELS
@@ -158,18 +158,7 @@ async def _parts(models: Iterable[Model], now: float, half_life: float) -> list[
     for model in models:
         found += model.insights(now, half_life)
         await asyncio.sleep(0)
-    return [_merged(part, [each for each in found if each.part == part]) for part in PARTS]
-
-
-def _merged(part: str, found: Sequence[PartInsights]) -> PartInsights:
-    return part_insights(
-        part,
-        [item for each in found for item in each.items],
-        learned=sum(each.learned for each in found),
-        evidence=sum(each.evidence for each in found),
-        told=sum(each.told for each in found),
-        right=sum(each.right for each in found),
-    )
+    return [merged(part, [each for each in found if each.part == part]) for part in PARTS]
 
 
 def _models(learner: Learner, principal: str | None = None, domain: str = "") -> dict[str, Model]:

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from toolyard.learning.insights import Insight
 from toolyard.learning.skills import Candidate
 from toolyard.skills.difficulty import KindRecord, by_kind, is_right
-from toolyard.skills.record import EXEMPLARY, WEAK, Judgement, combined, effectiveness, judge
+from toolyard.skills.record import Judgement, combined, effectiveness, judge
 from toolyard.store.skills import MigrationRecord, SkillRecord
 from toolyard.values import Skill, SkillStatus
 from toolyard.versioning.plan import Difficulty
@@ -18,7 +17,7 @@ from toolyard.yard.compatibility import NeedCheck, worst
 if TYPE_CHECKING:
     from toolyard.yard.yard import Yard
 
-__all__ = ("SkillAnalysis", "SkillCandidate", "SkillFigures", "SkillSummary", "analyze_skills", "judgements")
+__all__ = ("SkillAnalysis", "SkillCandidate", "SkillFigures", "SkillSummary", "analyze_skills")
 
 _REMOVABLE_SECONDS = 30 * 86_400.0
 _CANDIDATES = 20
@@ -122,26 +121,6 @@ async def analyze_skills(yard: "Yard", candidates: Sequence[Candidate] = ()) -> 
         for each in candidates[:_CANDIDATES]
     ]
     return SkillAnalysis(summary=summary, skills=tuple(figures), candidates=tuple(shown))
-
-
-def judgements(analysis: SkillAnalysis) -> list[Insight]:
-    """The skills to learn from and those that could go, as what was learned is shown."""
-    texts = {
-        "exemplary": f"It is exemplary: an effectiveness over {EXEMPLARY:g}.",
-        "removable": f"It could go: an effectiveness under {WEAK:g}, and unused for 30 days.",
-    }
-    return [
-        Insight(
-            kind=f"skill_{each.judgement}",
-            subject=f"{each.namespace}/{each.name}",
-            text=texts[each.judgement],
-            evidence=float(each.uses),
-            principals=each.principals,
-            last_at=each.last_used_at or 0.0,
-        )
-        for each in analysis.skills
-        if each.judgement in texts and each.status == "active"
-    ]
 
 
 async def _hardest(

@@ -1,0 +1,89 @@
+"""What was learned reaches requests: through a real gateway, its journal and its sandbox."""
+
+from pathlib import Path
+
+from toolyard.config import Config, LearningConfig
+from toolyard.config.settings import SandboxConfig, StoreConfig
+from toolyard.testing import FakeUpstream
+from toolyard.values import Assessed
+from toolyard.yard import ExecuteRequest, open_yard
+
+USE = "from servers.shop import {0}\n{0}(case='a1')"
+
+
+def reimburse(case: str) -> dict[str, str]:
+    """Give money back."""
+    return {"case": case}
+
+
+def list_cases(case: str) -> dict[str, str]:
+    """List unhappy buyer cases."""
+    return {"case": case}
+
+
+def config(folder: Path, learning: LearningConfig) -> Config:
+    """A gateway that learns as it is told."""
+    return Config(
+        store=StoreConfig(path=folder / "toolyard.db"),
+        sandbox=SandboxConfig(allow_weaker=True, data_packages=False),
+        learning=learning,
+    )
+
+
+def shop() -> FakeUpstream:
+    """An upstream of two tools."""
+    return FakeUpstream("shop", reimburse=reimburse, list_cases=list_cases)
+
+
+async def test_search_finds_what_worked_for_the_same_words(tmp_path: Path) -> None:
+    """Text alone does not know it; the fact of the search says where text would have had it."""
+    query = "placate zebra shopper"
+    async with open_yard(config(tmp_path, LearningConfig()), upstreams={"shop": shop()}) as yard:
+        before = [hit.name for hit in (await yard.search(query)).hits]
+        for _ in range(2):
+            await yard.search(query)
+            assert (await yard.execute(ExecuteRequest(code=USE.format("reimburse")))).outcome.ok
+            await yard.guidance.learner.once()
+        after = await yard.search(query)
+
+    assert before == []
+    assert [hit.name for hit in after.hits] == ["mcp__shop__reimburse"]
+    assert after.text_ranks == (0,)
+
+
+async def test_run_that_is_as_good_as_certain_to_fail_is_told_so_before_it_runs(tmp_path: Path) -> None:
+    """With the policy `warn`: over progress, before anything of the code has happened."""
+    told: list[str | None] = []
+    seen: list[int] = []
+    upstream = shop()
+
+    def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        told.append(message)
+        seen.append(len(upstream.calls))
+
+    async with open_yard(config(tmp_path, LearningConfig(critical="warn")), upstreams={"shop": upstream}) as yard:
+        code = "from servers.shop import list_cases, reimburse\nlist_cases(case='a1')\nreimburse(csae='a1')"
+        result = await yard.execute(ExecuteRequest(code=code), on_progress=on_progress)
+
+    assert result.is_error
+    assert [message is not None and message.startswith("likely to fail: Line 3") for message in told] == [True]
+    assert seen == [0]
+    assert len(upstream.calls) == 1  # it ran all the same
+
+
+async def test_limits_follow_what_the_same_code_needed_unless_that_is_switched_off(tmp_path: Path) -> None:
+    """After five quick runs it gets less time than the level's; what the agent asks for is left alone."""
+    given: dict[bool, list[tuple[float, float]]] = {}
+    for is_on in (True, False):
+        folder = tmp_path / str(is_on)
+        folder.mkdir()
+        async with open_yard(config(folder, LearningConfig(limits=is_on)), upstreams={"shop": shop()}) as yard:
+            for _ in range(5):
+                await yard.execute(ExecuteRequest(code=USE.format("reimburse")))
+            await yard.guidance.learner.once()
+            await yard.execute(ExecuteRequest(code=USE.format("reimburse")))
+            await yard.execute(ExecuteRequest(code=USE.format("reimburse"), timeout_seconds=20))
+            facts = await yard.store.metrics.facts("risk")
+        given[is_on] = [(fact.wall_seconds, fact.usual_seconds) for fact in facts if isinstance(fact, Assessed)][:2]
+
+    assert given == {True: [(20.0, 20.0), (10.0, 30.0)], False: [(20.0, 20.0), (30.0, 30.0)]}
