@@ -172,7 +172,8 @@ class Tab:
         return self.page.locator(selector).first.text_content() or ""
 
     def settle(self) -> None:
-        """Wait until nothing is loading."""
+        """Wait until somebody is inside and nothing is loading. Before the page knows who looks, nothing is either."""
+        self.page.locator("#nav [aria-current=page]").wait_for()
         expect(self.page.locator("#main .loading")).to_have_count(0)
 
     def check(self) -> None:
