@@ -6,9 +6,9 @@ The schemas are hostile: everything here is bounded in depth, in steps and in le
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any
-from urllib.parse import unquote
 
 from toolyard.catalog.prose import literal, plain
+from toolyard.versioning.documents import lookup
 
 __all__ = ("annotation", "is_vague", "is_wrapped", "learned_text", "optional", "resolve", "shape", "unwrapped")
 
@@ -83,27 +83,11 @@ def resolve(schema: object, root: dict[str, Any]) -> dict[str, Any]:
         reference = schema.get("$ref")
         if not isinstance(reference, str):
             return schema
-        target = _look_up(reference, root)
+        target = lookup(reference, root)
         # What stands beside a reference, such as a description, counts for this place.
         beside = {key: value for key, value in schema.items() if key not in ("$ref", "$defs", "definitions")}
         schema = {**target, **beside} if isinstance(target, dict) else beside
     return {}
-
-
-def _look_up(reference: str, root: dict[str, Any]) -> object:
-    """What a pointer such as `#/$defs/Row` leads to in this document; nothing is ever fetched."""
-    if not reference.startswith("#"):
-        return None
-    place: object = root
-    for step in unquote(reference[1:]).split("/")[1:]:
-        step = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(place, dict):
-            place = place.get(step)
-        elif isinstance(place, list) and step.isdecimal() and len(step) < 6 and int(step) < len(place):
-            place = place[int(step)]
-        else:
-            return None
-    return None if place is root and reference != "#" else place
 
 
 def _coarse(text: str) -> str:

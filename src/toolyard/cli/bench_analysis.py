@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from toolyard.cli.bench_sandbox import summary, system_python
+from toolyard.cli.bench_sandbox import interleaved, summary, system_python
 from toolyard.config import Config
 from toolyard.config.settings import SandboxConfig, StoreConfig
 from toolyard.metrics import tokens
@@ -38,7 +38,6 @@ PROMISES = {
 
 _SMALL, _LARGE = 10_000, 1_000_000
 _LARGE_ROUNDS = 3
-_QUIET_SECONDS = 0.02  # as in `bench sandbox`: the kernel takes the last worker down in the background
 _SESSION = "bench"
 _DEPARTMENTS = ("Engineering", "Finance", "Legal", "Marketing", "Operations", "People", "Sales", "Support")
 _STATUSES = ("approved", "pending", "rejected")
@@ -105,7 +104,7 @@ async def measure(rounds: int) -> dict[str, Any]:
             for count, file in files.items():
                 times = rounds if count == _SMALL else min(rounds, _LARGE_ROUNDS)
                 kinds |= _kinds(yard, file, count, answers[count], python=python, pandas=pandas, times=times)
-            samples = await _interleaved(kinds)
+            samples = await interleaved(kinds)
             engines = {count: (await _analyze(yard, file.name))[1]["engine"] for count, file in files.items()}
             spared = await _count_tokens(yard)
             tier = (await yard.sandbox()).tier
@@ -185,17 +184,6 @@ def _kinds(
     if pandas is not None:
         kinds[f"pandas, {size}"] = (times, lambda: by_hand(pandas, _PANDAS))
     return kinds
-
-
-async def _interleaved(kinds: dict[str, tuple[int, Callable[[], Awaitable[float]]]]) -> dict[str, list[float]]:
-    """Samples of every kind in a random order, so that all of them see the same machine."""
-    plan = [name for name, (count, _) in kinds.items() for _ in range(count)]
-    random.shuffle(plan)
-    samples: dict[str, list[float]] = {name: [] for name in kinds}
-    for name in plan:
-        await asyncio.sleep(_QUIET_SECONDS)
-        samples[name].append(await kinds[name][1]())
-    return samples
 
 
 async def _analyze(yard: Yard, name: str) -> tuple[float, dict[str, Any]]:

@@ -1,8 +1,6 @@
 """Measures calls and runs through the whole gateway, interleaved with their yardsticks."""
 
-import asyncio
 import os
-import random
 import statistics
 import tempfile
 import time
@@ -14,7 +12,7 @@ import msgspec
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
-from toolyard.cli.bench_sandbox import CALLS, bare, socket_floor, summary, system_python
+from toolyard.cli.bench_sandbox import CALLS, bare, interleaved, socket_floor, summary, system_python
 from toolyard.config import Config
 from toolyard.config.settings import StoreConfig
 from toolyard.examples import demo_upstreams
@@ -35,7 +33,6 @@ PROMISES = {
 }
 
 _STDIO_CALLS = 200
-_QUIET_SECONDS = 0.02  # as in `bench sandbox`: the kernel takes the last worker down in the background
 
 _LOOP = """
 import time
@@ -75,7 +72,7 @@ async def measure(rounds: int) -> dict[str, Any]:
                 "stdio calls": (5, lambda: _calls(stdio, "expenses", "get_budget", "'Sales'", _STDIO_CALLS)),
                 "stdio calls, direct": (5, lambda: _direct(direct)),
             }
-            samples = await _interleaved(kinds)
+            samples = await interleaved(kinds)
             tier = (await few.sandbox()).tier
     for name, count in (
         ("socket ping-pong", CALLS),
@@ -111,17 +108,6 @@ def _fake(count: int) -> FakeUpstream:
         return {"n": n}
 
     return FakeUpstream("fake", **{f"echo_{number}": echo for number in range(count)})
-
-
-async def _interleaved(kinds: dict[str, tuple[int, Callable[[], Awaitable[float]]]]) -> dict[str, list[float]]:
-    """Samples of every kind in a random order, so that all of them see the same machine."""
-    plan = [name for name, (count, _) in kinds.items() for _ in range(count)]
-    random.shuffle(plan)
-    samples: dict[str, list[float]] = {name: [] for name in kinds}
-    for name in plan:
-        await asyncio.sleep(_QUIET_SECONDS)
-        samples[name].append(await kinds[name][1]())
-    return samples
 
 
 async def _trivial(yard: Yard) -> float:

@@ -20,7 +20,7 @@ from toolyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from toolyard.sandbox.policy.levels import DEFAULT
 from toolyard.sandbox.spawn import interpreter
 
-__all__ = ("CALLS", "PROMISES", "bare", "measure", "socket_floor", "summary", "system_python")
+__all__ = ("CALLS", "PROMISES", "bare", "interleaved", "measure", "socket_floor", "summary", "system_python")
 
 _TRIVIAL = "1 + 1"
 _PANDAS = """
@@ -68,21 +68,17 @@ async def measure(rounds: int) -> dict[str, Any]:
     pandas = msgspec.structs.replace(DEFAULT, packages=("pandas",))
     load_before = os.getloadavg()[0]
     cold = await _cold_start(plain)
-    samples: dict[str, list[float]] = {}
     async with open_sandbox(plain, allow_weaker=True) as sandbox:
         tier, control = sandbox.tier, sandbox.resource_control
         async with open_sandbox(pandas, allow_weaker=True) as with_pandas:
-            kinds: dict[str, Callable[[], Awaitable[float]]] = {
-                "bare python": lambda: bare(bare_python),
-                "pool": lambda: _pooled(sandbox, _TRIVIAL),
-                "fork": lambda: _forked(sandbox),
+            kinds: dict[str, tuple[int, Callable[[], Awaitable[float]]]] = {
+                "bare python": (rounds, lambda: bare(bare_python)),
+                "pool": (rounds, lambda: _pooled(sandbox, _TRIVIAL)),
+                "fork": (rounds, lambda: _forked(sandbox)),
             }
             if with_pandas.packages.versions:
-                kinds["pool pandas"] = lambda: _pooled(with_pandas, _PANDAS)
-            for _ in range(rounds):
-                for name in random.sample(sorted(kinds), len(kinds)):
-                    await asyncio.sleep(_QUIET_SECONDS)
-                    samples.setdefault(name, []).append(await kinds[name]())
+                kinds["pool pandas"] = (rounds, lambda: _pooled(with_pandas, _PANDAS))
+            samples = await interleaved(kinds)
         floors, calls = [], []
         for _ in range(5):
             floors.append(await socket_floor(bare_python))
@@ -110,6 +106,17 @@ async def measure(rounds: int) -> dict[str, Any]:
         "load": f"{load_before:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores",
         "bare_python": bare_python,
     }
+
+
+async def interleaved(kinds: dict[str, tuple[int, Callable[[], Awaitable[float]]]]) -> dict[str, list[float]]:
+    """Samples of every kind in a random order, so that all of them see the same machine."""
+    plan = [name for name, (count, _) in kinds.items() for _ in range(count)]
+    random.shuffle(plan)
+    samples: dict[str, list[float]] = {name: [] for name in kinds}
+    for name in plan:
+        await asyncio.sleep(_QUIET_SECONDS)
+        samples[name].append(await kinds[name][1]())
+    return samples
 
 
 def system_python() -> str:
