@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import hmac
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -80,29 +80,15 @@ async def open_yard(
         store = await stack.enter_async_context(open_store(config.store.path, traces=_trace_budget(config)))
         catalog = Catalog(store)
         servers: dict[str, ToolServer] = {}
-        prints = {name: _fingerprint(upstream) for name, upstream in config.upstreams.items()}
-        sources = {name: _source(upstream) for name, upstream in config.upstreams.items()}
-        kept = await store.fingerprints()
-        # What another server under the same name offered is not what this one does.
-        same = [name for name, mark in prints.items() if kept.get(name) == mark]
-        await catalog.load([*same, *(upstreams or {})])
+        listing = _Listing(config, store, catalog, servers)
+        await listing.load(upstreams or {})
         library = await stack.enter_async_context(open_library())
         finder = Finder(catalog, library, servers)
-
-        async def on_tools(upstream: str, definitions: list[Definition]) -> None:
-            declared = servers[upstream].status().server
-            change = await catalog.update(upstream, definitions, declared=declared, source=sources.get(upstream, ""))
-            if kept.get(upstream) != prints.get(upstream):
-                kept[upstream] = prints[upstream]
-                await store.save_fingerprint(upstream, prints[upstream])
-            finder.note_listed(upstream)
-            for name in change.changed:
-                _log.warning("The definition of %s changed. Look at it: toolyard tools --status.", name)
-
+        listing.on_taken = finder.note_listed
         for name, upstream in config.upstreams.items():
-            servers[name] = Upstream(upstream, on_tools=on_tools, token_folder=config.store.path.parent / "oauth")
+            servers[name] = Upstream(upstream, on_tools=listing.take, token_folder=config.store.path.parent / "oauth")
         for name, server in (upstreams or {}).items():
-            server.on_tools = on_tools
+            server.on_tools = listing.take
             servers[name] = server
         stack.push_async_callback(_close_all, servers)
         stack.push_async_callback(finder.close)
@@ -152,6 +138,38 @@ async def open_yard(
             stack.push_async_callback(_abandon, meaning)
         finder.start_listing()
         yield yard
+
+
+class _Listing:
+    """Takes in what upstreams list. What another server under the same name offered is not what this one does."""
+
+    def __init__(self, config: Config, store: Store, catalog: Catalog, servers: Mapping[str, ToolServer]) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._servers = servers
+        self._prints = {name: _fingerprint(upstream) for name, upstream in config.upstreams.items()}
+        self._sources = {name: _source(upstream) for name, upstream in config.upstreams.items()}
+        self._kept: dict[str, str] = {}
+        self.on_taken: Callable[[str], None] = lambda upstream: None
+        """Told of every upstream whose tools were taken in."""
+
+    async def load(self, given: Iterable[str]) -> None:
+        """Remember what the upstreams of the config offered, if they are the same, and those that are `given`."""
+        self._kept = await self._store.fingerprints()
+        same = [name for name, mark in self._prints.items() if self._kept.get(name) == mark]
+        await self._catalog.load([*same, *given])
+
+    async def take(self, upstream: str, definitions: list[Definition]) -> None:
+        """Take in what one of them lists now."""
+        declared, source = self._servers[upstream].status().server, self._sources.get(upstream, "")
+        change = await self._catalog.update(upstream, definitions, declared=declared, source=source)
+        mark = self._prints.get(upstream)
+        if mark is not None and self._kept.get(upstream) != mark:
+            self._kept[upstream] = mark
+            await self._store.save_fingerprint(upstream, mark)
+        self.on_taken(upstream)
+        for name in change.changed:
+            _log.warning("The definition of %s changed. Look at it: toolyard tools --status.", name)
 
 
 class Border(msgspec.Struct, frozen=True, kw_only=True):
