@@ -71,6 +71,10 @@ def test_file_is_filtered_by_short_options(installed: Command, tmp_path: Path) -
         ("", json.dumps(ROWS)),
         ("", "\n".join(json.dumps(row) for row in ROWS)),
         ("", json.dumps({"rows": ROWS}, indent=1)),
+        ("", json.dumps({"rows": ROWS})),
+        ("", "\ufeff" + json.dumps(ROWS)),
+        ("", "\ufeff" + "\n".join(json.dumps(row) for row in ROWS)),
+        ("", "\n".join(json.dumps(row | {"note": "x" * 2_000}) for row in ROWS)),
         ("", CSV),
     ],
 )

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from tests.surfaces.api_gateway import TEAM, expenses, gateway
+from tests.surfaces.api_gateway import TEAM, expenses, gateway, over, until
 from tests.surfaces.test_surface import text_of
 
 from toolyard.config.settings import HttpConfig
@@ -79,6 +79,7 @@ async def test_every_refusal_is_the_same_envelope_and_says_what_to_do(tmp_path: 
         ]
 
     takes = "It takes limit, cursor, status, principal."
+    statuses = "Use running, ok, failed, timeout, limit, broken, cancelled, lost."
     body = "It takes code, language, context, session, timeout_seconds, wait."
     assert told == [
         (401, "unauthorized", "A bearer token is needed: Authorization: Bearer TOKEN."),
@@ -94,7 +95,7 @@ async def test_every_refusal_is_the_same_envelope_and_says_what_to_do(tmp_path: 
         (400, "invalid_request", f"The query is wrong: Expected `int`, got `str`, in `limit`. {takes}"),
         (400, "invalid_request", "limit is given more than once. Give it once."),
         (400, "invalid_request", "The query is no text in UTF-8, or has more than 50 parameters. Encode it anew."),
-        (400, "invalid_request", f"The query is wrong: Invalid enum value 'done', in `status`. {takes}"),
+        (400, "invalid_request", f"The query is wrong: Invalid enum value 'done', in `status`. {statuses}"),
         (400, "invalid_request", "status is 'null'. Leave it out, or give it a value."),
         (400, "invalid_request", f"The query is wrong: Expected `int`, got `str`, in `limit`. {takes}"),
         (404, "not_found", "No execution '0123' is known. List those that are: GET executions."),
@@ -159,13 +160,11 @@ async def test_a_run_in_the_background_is_looked_at_until_it_is_over(tmp_path: P
         code = "from servers.slow import wait\nprint('before')\nwait()"
         started = await ann.post("executions", json={"code": code, "session": "s"})
         path = f"{gate.url}{started.headers['location']}"
-        await asyncio.wait_for(reached.wait(), 20)
+        await asyncio.wait_for(reached.wait(), 60)
         running = (await ann.get(path)).json()
         listed = (await ann.get("executions", params={"status": "running"})).json()["executions"]
         release.set()
-        async with asyncio.timeout(20):
-            while (over := (await ann.get(path)).json())["status"] == "running":
-                pass
+        done = await over(ann, path)
         none = (await ann.get("executions", params={"status": "running"})).json()["executions"]
         calls = (await ann.get(f"{path}/calls")).json()
 
@@ -174,8 +173,8 @@ async def test_a_run_in_the_background_is_looked_at_until_it_is_over(tmp_path: P
     assert (running["status"], running["calls"], running["form"], running["session"]) == ("running", 1, "code", "s")
     assert running["output"] in ("", "before\n")  # it is looked through a moment later
     assert [each["execution_id"] for each in listed] == [running["execution_id"]]
-    assert (over["status"], over["result"], over["output"], over["code"]) == ("ok", "went on", "before\n", code)
-    assert over["text"] == "output:\nbefore\nresult:\nwent on"
+    assert (done["status"], done["result"], done["output"], done["code"]) == ("ok", "went on", "before\n", code)
+    assert done["text"] == "output:\nbefore\nresult:\nwent on"
     assert none == []
     assert [(each["number"], each["tool"], each["answer"]) for each in calls["calls"]] == [
         (1, "mcp__slow__wait", "went on")
@@ -230,27 +229,25 @@ async def test_who_waits_and_goes_away_ends_the_run(tmp_path: Path) -> None:
         await release.wait()
         return 1
 
+    def one_is_left(answer: httpx2.Response) -> bool:
+        return len(answer.json()["executions"]) == 1
+
     code = {"code": "from servers.slow import wait\nwait()"}
     async with gateway(tmp_path, FakeUpstream("slow", wait=wait)) as gate:
         client = await gate.client()
         background = (await client.post("executions", json=code)).json()
-        await asyncio.wait_for(reached.acquire(), 20)
+        await asyncio.wait_for(reached.acquire(), 60)
         waiting = asyncio.create_task(client.post("executions", json={**code, "wait": True}))
-        await asyncio.wait_for(reached.acquire(), 20)
+        await asyncio.wait_for(reached.acquire(), 60)
         waiting.cancel()
         await asyncio.wait({waiting})
-        async with asyncio.timeout(20):
-            while len(left := (await client.get("executions", params={"status": "running"})).json()["executions"]) > 1:
-                pass
+        running = await until(lambda: client.get("executions", params={"status": "running"}), one_is_left)
         release.set()
-        path = f"executions/{background['execution_id']}"
-        async with asyncio.timeout(20):
-            while (over := (await client.get(path)).json())["status"] == "running":
-                pass
+        done = await over(client, f"executions/{background['execution_id']}")
         statuses = [each["status"] for each in (await client.get("executions")).json()["executions"]]
 
-    assert [each["execution_id"] for each in left] == [background["execution_id"]]
-    assert over["result"] == 1
+    assert [each["execution_id"] for each in running.json()["executions"]] == [background["execution_id"]]
+    assert done["result"] == 1
     assert sorted(statuses) == ["cancelled", "ok"]
 
 
@@ -348,7 +345,7 @@ async def walk(client: httpx2.AsyncClient, path: str, field: str, **query: Any) 
     """All pages of a list."""
     pages = []
     cursor = None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             answer = await client.get(path, params=query | ({"cursor": cursor} if cursor else {}))
             assert answer.status_code == 200, answer.text
@@ -417,7 +414,7 @@ async def test_skills_are_listed_and_read(tmp_path: Path) -> None:
         ann, bob, obs = [await gate.client(name) for name in ("ann", "bob", "obs")]
         headers = {"authorization": "Bearer ann-token"}
         async with (
-            httpx2.AsyncClient(headers=headers, timeout=30) as http,
+            httpx2.AsyncClient(headers=headers, timeout=60) as http,
             Client(streamable_http_client(f"{gate.url}/mcp", http_client=http)) as agent,
         ):
             await agent.call_tool("save_skill", saving)

@@ -614,12 +614,15 @@ async def test_a_person_resolves_an_alert(tmp_path: Path) -> None:
     async with receiving() as receiver, world(tmp_path / "s.db", webhook=receiver.url, for_seconds=0) as gateway:
         gateway.set_down("mail")
         await gateway.check()
+        with pytest.raises(InvalidRequest) as refused:
+            await gateway.alerting.resolve("upstream_down", principal="ada")
         view = await gateway.alerting.resolve("upstream_down", "mail", principal="ada")
         await gateway.alerting.settle()
         held = await gateway.check(15)
         (entry,) = await gateway.store.audit_entries()
 
     assert (view.state, held) == ("resolved", [("upstream_down", "mail", "resolved")])
+    assert str(refused.value) == "There is no alert 'upstream_down'. There is one about 'mail'."
     assert receiver.told() == [[("upstream_down", "mail", "firing")], [("upstream_down", "mail", "resolved")]]
     assert (entry.kind, entry.principal, entry.body) == (
         "alert.resolve",

@@ -187,6 +187,18 @@ def test_figures_that_no_float_holds_are_null_and_sums_stay_exact() -> None:
     ]
 
 
+def test_large_and_small_floats_have_percentiles_and_a_spread() -> None:
+    """Neither the difference of two of the largest nor the squares of any overflow or vanish on the way."""
+    ends = [{"v": -1.7e308}, {"v": 1.7e308}]
+    assert aggregated(ends, aggregations=["p0(v)", "median(v)", "p100(v)"]) == [
+        {"p0_v": -1.7e308, "median_v": 0.0, "p100_v": 1.7e308}
+    ]
+    assert [
+        aggregated([{"v": size}, {"v": 3 * size}], aggregations=["std(v)"])[0]["std_v"] / size
+        for size in (1e-200, 1.0, 1e200)
+    ] == pytest.approx([math.sqrt(2)] * 3)
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [

@@ -2,6 +2,7 @@
 
 import json
 import math
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
@@ -538,6 +539,30 @@ def test_parquet_values_are_those_of_json() -> None:
             "id": "5f0c3a5e-0000-4000-8000-000000000001",
         }
     ]
+
+
+def test_moments_with_a_zone_are_read_from_parquet() -> None:
+    """In UTC, whatever zone they were written in; most other writers of Parquet give every moment a zone."""
+    file = Path("zones.parquet").resolve()
+    with duckdb.connect(":memory:") as connection:
+        connection.execute(
+            f"""
+            COPY (SELECT 1 AS n, TIMESTAMPTZ '2024-02-29 12:30:00.5+02' AS moment,
+                {{'at': [TIMESTAMPTZ '2024-02-29 12:30:00+02'], 'x': 'nan'::DOUBLE}} AS inner
+                UNION ALL SELECT 2, NULL, NULL) TO '{file}' (FORMAT parquet)
+            """
+        )
+
+    first, second = read_parquet(str(file))
+    (at,) = first["inner"].pop("at")
+    assert (first, second) == (
+        {"n": 1, "moment": "2024-02-29T10:30:00.500000+00:00", "inner": {"x": None}},
+        {"n": 2, "moment": None, "inner": None},
+    )
+    assert datetime.fromisoformat(at) == datetime(2024, 2, 29, 10, 30, tzinfo=UTC)
+    begun = begin(str(file), "parquet", (Where(at="", condition=Comparison("==", Field("n"), Literally(2))),))
+    assert begun is not None
+    assert begun.rows == [second]
 
 
 def test_broken_parquet_is_named() -> None:

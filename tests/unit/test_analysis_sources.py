@@ -140,6 +140,32 @@ def test_rows_come_straight_from_a_tool() -> None:
     assert calls == [("bank.list", {"year": 2025})]
 
 
+@pytest.mark.parametrize("page", [{"items": [], "total": 0}, {"items": [], "errors": [], "next": None}, {"items": []}])
+def test_a_page_without_rows_is_no_mistake(page: dict[str, Any]) -> None:
+    """A tool that found nothing answers its usual object with an empty list, in which no objects can be seen."""
+    assert rows_of({"source": {"tool": "bank.list"}}, lambda tool, arguments: page) == []
+
+
+@pytest.mark.parametrize("kind", ["json", "jsonl", "csv"])
+def test_a_byte_order_mark_before_the_text_of_a_tool_is_no_part_of_it(kind: str) -> None:
+    """As it is none of a file."""
+    text = "a\n1\n" if kind == "csv" else '[{"a": 1}]' if kind == "json" else '{"a": 1}\n'
+
+    assert rows_of({"source": {"tool": "t", "format": kind}}, lambda tool, arguments: "\ufeff" + text) == [{"a": 1}]
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_a_path_into_what_is_no_document_is_named(workspace: Path, kind: str) -> None:
+    """It was given for a reason, and the rows would be others than those that were meant."""
+    duckdb.sql("SELECT 1 AS a").write_parquet("r.parquet")
+    (workspace / "r.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    (workspace / "r.jsonl").write_text('{"a": {"b": [{"c": 1}]}}\n', encoding="utf-8")
+    message = f"source: 'a.b' is a place in a JSON document, and the format is '{kind}'. Leave the path out."
+
+    assert mistake({"source": {"workspace": f"r.{kind}", "path": "a.b"}}) == message
+    assert mistake({"source": {"workspace": f"r.{kind}"}, "parameters": {"data_field": "a.b"}}) == message
+
+
 def test_a_tool_that_answers_in_text_may_write_json_lines_or_csv() -> None:
     """JSON needs no word; the other formats do."""
     assert rows_of({"source": {"tool": "t"}}, lambda tool, arguments: json.dumps({"items": ROWS})) == ROWS
@@ -233,6 +259,23 @@ def test_columns_of_csv_get_one_type_each() -> None:
 def test_csv_may_be_empty_or_a_header_alone() -> None:
     """No rows are no mistake."""
     assert [rows_of_csv(text, "here") for text in ("", "a,b\n", "a,b")] == [[], [], []]
+
+
+def test_a_separator_within_quotes_separates_nothing() -> None:
+    """Neither in a cell nor in the header by which it is told."""
+    assert rows_of_csv('"last, first";"a|b"\n"x, y";3\n', "here") == [{"last, first": "x, y", "a|b": 3}]
+
+
+def test_empty_lines_before_the_header_are_skipped() -> None:
+    """As they are between rows."""
+    assert rows_of_csv("\r\n\na;b\n1;2\n\n3;4\n", "here") == [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
+
+
+def test_a_cell_may_be_long() -> None:
+    """Longer than what the reader of the standard library takes by itself."""
+    long = "x" * 200_000
+
+    assert rows_of_csv(f'a,b\n{long},1\n"{long}",2\n', "here") == [{"a": long, "b": 1}, {"a": long, "b": 2}]
 
 
 CELLS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=6)

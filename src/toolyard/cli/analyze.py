@@ -3,6 +3,7 @@
 Rows are never read here: a file goes as it is into the workspace of a sandbox that lives as long as this command.
 """
 
+import codecs
 import os
 import sys
 from pathlib import Path
@@ -167,14 +168,16 @@ def _find_source(
 
 def _guess(content: bytes) -> str:
     """The format of rows without a name, by how they begin."""
-    start = content[:1024].lstrip()
-    if start.startswith(b"PAR1"):
+    text = content.removeprefix(codecs.BOM_UTF8).strip()
+    if text.startswith(b"PAR1"):
         return "parquet"
-    if start.startswith(b"["):
-        return "json"
-    if start.startswith(b"{"):
-        return "jsonl" if start.partition(b"\n")[0].rstrip().endswith(b"}") else "json"
-    return "csv"
+    if not text.startswith((b"[", b"{")):
+        return "csv"
+    first, more, _ = text.partition(b"\n")
+    if more:
+        return "jsonl" if text.startswith(b"{") and first.rstrip().endswith(b"}") else "json"
+    is_flat = text.startswith(b"{") and text.count(b"{") == 1 and b"[" not in text
+    return "jsonl" if is_flat else "json"  # one object is a row, or a document with rows in it
 
 
 # The run

@@ -107,7 +107,13 @@ class AlertTable:
         alert = found[-1]
         if alert is None:
             about = f" about {subject!r}" if subject else ""
-            raise InvalidRequest(f"There is no alert {rule!r}{about}. `toolyard alerts` lists those that are.")
+            others = sorted(each.subject for each in await self.alerts() if each.rule == rule and each.subject)
+            known = (
+                f"There is one about {', '.join(map(repr, others))}."
+                if others
+                else "`toolyard alerts` lists those that are."
+            )
+            raise InvalidRequest(f"There is no alert {rule!r}{about}. {known}")
         return alert
 
     async def silence(self, silence: Silence) -> None:

@@ -9,6 +9,7 @@ import base64
 import csv
 import datetime
 import decimal
+import json
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ _DELIMITERS = ",;\t|"
 _LONGEST_HEADER = 1 << 20
 _LONGEST_WHOLE = 18  # digits that surely fit
 _WHOLE_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+_ZONED = "TIMESTAMP WITH TIME ZONE"
 _PARQUET = "read_parquet($file, hive_partitioning = FALSE)"
 # The forms of numbers and booleans are those of `tables`.
 _PROFILE = r"""
@@ -51,6 +53,7 @@ class ParquetFile:
         if len(self._types) != len(described):
             raise Beyond
         self._sql: list[str] = []
+        self._cells = ", ".join(_cell(f"c{place}", kind) for place, kind in enumerate(self._types.values()))
         self.shown = ", ".join(f"c{place}" for place in range(len(self._types)))
         self.columns: dict[str, Column] = {}
         self.rows = 0
@@ -76,13 +79,15 @@ class ParquetFile:
     def relation(self, query: Query, *, whole: bool) -> str:
         """With `whole`, every column is there too."""
         query.parameters["file"] = self._file
-        parts = [self.shown] if whole else []
+        parts = [self._cells] if whole else []
         return f"(SELECT {', '.join([*parts, *named(self.columns, self._sql)]) or '1'} FROM {self._table()})"
 
     def rows_of(self, fetched: Iterable[tuple[Any, ...]]) -> list[Row]:
         """Rows of the values that JSON has: moments as ISO text, decimals as floats, bytes as base64."""
-        names = list(self._types)
-        return [dict(zip(names, map(_plain, row), strict=True)) for row in fetched]
+        turns = [_turn(kind) for kind in self._types.values()]
+        return [
+            {name: turn(value) for name, turn, value in zip(self._types, turns, row, strict=True)} for row in fetched
+        ]
 
     def _table(self) -> str:
         return f"{_PARQUET} AS t({', '.join(f'c{place}' for place in range(len(self._types)))})"
@@ -194,6 +199,23 @@ def _kind_of(
 
 def _readable(sql: str, type_name: str) -> str:
     return f"CASE WHEN isfinite({sql}) THEN CAST({sql} AS DOUBLE) END" if type_name in ("FLOAT", "DOUBLE") else sql
+
+
+def _cell(sql: str, type_name: str) -> str:
+    """SQL for what a row shows of a column: DuckDB hands out no moments with a zone unless another package is there."""
+    if type_name == _ZONED:
+        return f"make_timestamp(epoch_us({sql})) AS {sql}"
+    return f"to_json({sql}) AS {sql}" if _ZONED in type_name else sql
+
+
+def _turn(type_name: str) -> Callable[[Any], Any]:
+    if type_name == _ZONED:
+        return lambda value: None if value is None else f"{_plain(value)}+00:00"
+    return _of_json if _ZONED in type_name else _plain
+
+
+def _of_json(value: str | None) -> Any:
+    return None if value is None else json.loads(value, parse_float=finite, parse_constant=lambda _: None)
 
 
 def _plain(value: Any) -> Any:

@@ -4,6 +4,7 @@ import math
 import operator
 import re
 from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
 from .errors import kind_of, shown
@@ -14,6 +15,9 @@ __all__ = ("ARITHMETIC", "COMPARISONS", "FUNCTIONS", "matcher", "negative", "tru
 
 _ORDERED = frozenset((str, bool))
 _MOST_DIGITS = 308
+_EXACT_DIGITS = 22  # up to here a power of ten is exact as a float
+_CLEAR = 1e9  # up to here a product is less than a millionth off
+_ALL_DIGITS = Context(prec=2 * _MOST_DIGITS + 2)
 
 
 def truth(value: Any) -> bool:
@@ -102,12 +106,13 @@ def _round(value: Any, digits: Any = None) -> Any:
         return bounded(int(_half_away(value)))
     if type(value) is int:
         return value if digits >= 0 else bounded(_half_away_whole(value, 10**-digits))
-    scale = 10.0 ** abs(digits)
-    scaled = value * scale if digits >= 0 else value / scale
-    if not math.isfinite(scaled):
-        return value
-    rounded = _half_away(scaled)
-    return rounded / scale if digits >= 0 else rounded * scale
+    scale = 10.0**digits
+    scaled = value * scale
+    if 0 <= digits <= _EXACT_DIGITS and abs(scaled) < _CLEAR and abs(abs(scaled) % 1 - 0.5) > 1e-6:
+        return _half_away(scaled) / scale
+    # Near a half, its digits as they are written decide: 1.005 times 100 is a float below 100.5.
+    rounded = float(Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _ALL_DIGITS))
+    return rounded + 0.0 if math.isfinite(rounded) else None  # a zero has no sign
 
 
 def _half_away(value: float) -> float:

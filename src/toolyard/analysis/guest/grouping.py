@@ -8,6 +8,7 @@ from typing import Any
 from .errors import AnalysisError, kind_of, listed, shown
 from .evaluating import evaluate
 from .fields import Table, rows_of
+from .moments import spread
 from .parameters import repeated
 from .plan import MAX_INTEGER, Aggregate, Field, Function, Group, Output, Pivot, Row
 from .values import NUMBERS, keys_of, order_keys, sorted_by, text_of
@@ -82,8 +83,11 @@ def percentile(ordered: Sequence[Any], rank: float) -> float | None:
     place = (len(ordered) - 1) * (rank / 100)
     low = math.floor(place)
     high = min(low + 1, len(ordered) - 1)
+    below, above, rest = ordered[low], ordered[high], place - low
     try:
-        return float(ordered[low] + (ordered[high] - ordered[low]) * (place - low))
+        result = float(below + (above - below) * rest)
+        # The difference of the two largest floats of opposite sign overflows, and their mean does not.
+        return result if math.isfinite(result) else below * (1 - rest) + above * rest
     except OverflowError:
         return None
 
@@ -162,8 +166,7 @@ def _variance(values: list[Any]) -> float | None:
 
 
 def _deviation(values: list[Any]) -> float | None:
-    variance = _variance(values)
-    return None if variance is None else math.sqrt(variance)
+    return None if len(values) < 2 else _finite(spread, values)  # whose squares neither overflow nor vanish
 
 
 def _least(values: list[Any]) -> Any:

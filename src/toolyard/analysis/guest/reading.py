@@ -34,11 +34,14 @@ def read_rows(source: Source, call_tool: CallTool) -> list[Row]:
             return rows_within(data, at, field)
         case ToolAnswer(at=at, tool=tool, arguments=arguments, format=kind, field=field):
             answer = call_tool(tool, arguments)
+            answer = answer.removeprefix("\ufeff") if isinstance(answer, str) else answer
             if kind is not None and isinstance(answer, str):
                 return _rows_of_text(answer, kind, at, field)
             return rows_within(answer, at, field)
-        case WorkspaceFile(format="parquet"):
+        case WorkspaceFile(format="parquet", field=None):
             return read_parquet(str(find_file(source)))
+        case WorkspaceFile(at=at, format="parquet", field=str(field)):
+            raise _pathless(at, "parquet", field)
         case WorkspaceFile(at=at, format=kind, field=field):
             return _rows_of_text(_text(find_file(source), source), kind, at, field)
 
@@ -88,7 +91,10 @@ def rows_within(value: Any, at: str, field: str | None = None) -> list[Row]:
         return _rows_of_list(value[lists[0]], f"{at}.{lists[0]}")
     if lists:
         raise AnalysisError(f"{at} has several lists of rows: {listed(lists)}. Name one as parameters.data_field.")
-    if value and all(type(inner) is list for inner in value.values()):
+    columns = [inner for inner in value.values() if type(inner) is list]
+    if columns and not any(columns):
+        return []  # what a page without rows looks like
+    if columns and len(columns) == len(value):
         return _rows_of_columns(value, at)
     if not value:
         raise AnalysisError(f"{at} is an empty object. Give a list of objects.")
@@ -154,6 +160,8 @@ def _lists_in(value: Any) -> list[str]:
 
 
 def _rows_of_text(text: str, kind: FileFormat, at: str, field: str | None) -> list[Row]:
+    if field is not None and kind != "json":
+        raise _pathless(at, kind, field)
     match kind:
         case "csv":
             return rows_of_csv(text, at)
@@ -163,6 +171,12 @@ def _rows_of_text(text: str, kind: FileFormat, at: str, field: str | None) -> li
             return rows_within(value_of_json(text, at), at, field)
         case "parquet":
             raise AnalysisError(f"{at}.format is 'parquet', which is no text. Read Parquet from a file.")
+
+
+def _pathless(at: str, kind: FileFormat, field: str) -> AnalysisError:
+    return AnalysisError(
+        f"{at}: {shown(field)} is a place in a JSON document, and the format is {kind!r}. Leave the path out."
+    )
 
 
 def _text(path: Path, source: WorkspaceFile) -> str:

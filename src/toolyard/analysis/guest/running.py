@@ -63,7 +63,7 @@ def run_plan(plan: Plan, call_tool: CallTool, name: str) -> dict[str, Any]:
 
 def _begun(source: Source, steps: Sequence[Step]) -> Begun | None:
     """What DuckDB made of the first steps; nothing if a tool is joined, which a second attempt would call again."""
-    if not isinstance(source, WorkspaceFile) or (source.format == "json" and source.field is not None):
+    if not isinstance(source, WorkspaceFile) or source.field is not None:
         return None
     if any(isinstance(step, Join) and isinstance(step.source, ToolAnswer) for step in steps):
         return None

@@ -21,6 +21,7 @@ _LARGE_EXPONENT = re.compile(r"[0-9][eE]\+?[0-9]{3}")
 # A zero before other digits marks an identifier, such as a postal code.
 _WHOLE = re.compile(r"[ \t]*[+-]?(?:0|[1-9][0-9]{0,999})[ \t]*")
 _NUMBER = re.compile(r"[ \t]*[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?[ \t]*")
+_QUOTED = re.compile(r'"[^"]*"')
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -66,9 +67,10 @@ def rows_of_csv(text: str, at: str) -> list[Row]:
     Raises:
         AnalysisError: The header or a line is broken.
     """
+    csv.field_size_limit(max(len(text), csv.field_size_limit()))  # a cell is as long as it is
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
     try:
-        header = next(reader, [])
+        header = next(filter(None, reader), [])
         records = _records(reader, header, at)
     except csv.Error as error:
         raise AnalysisError(f"{at}: line {reader.line_num} is no CSV: {error}. Correct it.") from None
@@ -83,7 +85,8 @@ def rows_of_csv(text: str, at: str) -> list[Row]:
 
 
 def _delimiter(text: str) -> str:
-    header = text[: text.find("\n")] if "\n" in text else text
+    text = text.lstrip("\r\n")
+    header = _QUOTED.sub("", text[: text.find("\n")] if "\n" in text else text)
     return max(_DELIMITERS, key=header.count)
 
 

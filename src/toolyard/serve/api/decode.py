@@ -4,7 +4,7 @@ import asyncio
 import difflib
 import functools
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -86,7 +86,7 @@ def _convert(value: dict[str, Any], kind: type[_T], where: str, *, is_text: bool
         return msgspec.convert(value, kind, strict=not is_text)
     except msgspec.ValidationError as error:
         told = str(error).replace(" - at `$.", ", in `").removesuffix(" - at `$`")
-        raise Refusal("invalid_request", f"The {where} is wrong: {told}. {_takes(kind)}") from None
+        raise Refusal("invalid_request", f"The {where} is wrong: {told}. {_expected(kind, told)}") from None
     except (RecursionError, OverflowError):
         raise Refusal("invalid_request", f"The {where} holds what cannot be read. {_takes(kind)}") from None
 
@@ -102,6 +102,19 @@ def _check_names(names: Iterable[str], known: tuple[str, ...], what: str) -> Non
 @functools.cache
 def _fields(kind: Any) -> tuple[str, ...]:
     return () if kind is None else tuple(field.encode_name for field in msgspec.structs.fields(kind))
+
+
+def _expected(kind: Any, told: str) -> str:
+    """The words that the field at fault takes, if they are few; else which fields there are."""
+    fields = msgspec.structs.fields(kind)
+    words = next((_words(field.type) for field in fields if told.endswith(f", in `{field.encode_name}`")), ())
+    return f"Use {', '.join(words)}." if words else _takes(kind)
+
+
+def _words(kind: Any) -> tuple[str, ...]:
+    if get_origin(kind) is Literal:
+        return get_args(kind)
+    return tuple(word for each in get_args(kind) for word in _words(each))
 
 
 def _takes(kind: Any) -> str:
