@@ -1,5 +1,6 @@
 """Skills that are suggested through the whole gateway, and what is shown of how they work."""
 
+import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
@@ -178,6 +179,33 @@ async def test_shared_skill_needs_another_user_to_be_suggested_for_words(tmp_pat
     assert [each.text for each in after] == [
         "from skills import monthly_total (used by 2 clients, 100% of its calls succeeded)"
     ]
+
+
+async def test_first_search_of_a_principal_names_a_skill_that_was_saved_before(tmp_path: Path) -> None:
+    """Through another gateway: an agent that has just started may search once and write code then."""
+    async with opened(tmp_path, books()) as yard:
+        await save(yard)
+    async with opened(tmp_path, books()) as yard:
+        answer = await yard.search("sum of expenses by month")
+
+    assert answer.skills == ("from skills import monthly_total (not used yet)",)
+
+
+async def test_search_goes_on_while_a_look_at_skills_takes_long(tmp_path: Path, monkeypatch: Any) -> None:
+    """It is waited for once, and not to its end."""
+    begun: list[str] = []
+
+    async def endless(indexing: SkillIndexing, principal: str) -> SkillIndex:
+        begun.append(principal)
+        return await asyncio.get_running_loop().create_future()
+
+    async with opened(tmp_path, books()) as yard, asyncio.timeout(20):
+        await save(yard)
+        monkeypatch.setattr(SkillIndexing, "index", endless)
+        answers = [await yard.search("rows of expenses by month") for _ in range(2)]
+
+    assert [(len(each.hits), each.skills) for each in answers] == [(1, ()), (1, ())]
+    assert begun == ["local"]
 
 
 # In a result

@@ -122,6 +122,7 @@ async def test_a_run_and_its_calls_are_one_trace(tmp_path: Path, collector: Coll
     assert told["gen_ai.tool.name"] == "execute_code"
     assert told["toolyard.execution.id"] == result.outcome.execution_id
     assert (told["toolyard.execution.status"], told["toolyard.principal"]) == ("ok", "alice")
+    assert told["toolyard.execution.bytes_out"] == len(result.text.encode())
     assert attributes(call)["mcp.method.name"] == "tools/call"
     assert attributes(call)["gen_ai.tool.call.id"] == f"{result.outcome.execution_id}:1"
     assert run.start_time_unix_nano <= call.start_time_unix_nano <= call.end_time_unix_nano <= run.end_time_unix_nano

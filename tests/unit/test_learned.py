@@ -57,7 +57,7 @@ async def test_runs_are_counted_and_risk_is_calibrated(tmp_path: Path) -> None:
     assert low.expected == pytest.approx(0.1)
     assert (high.told, high.failed, high.share, high.expected) == (2, 1, 0.5, 0.75)
     assert (medium.told, critical.told) == (0, 0)
-    assert (found.facts, found.partitions, found.faults) == (20, [""], {})
+    assert (found.facts, found.partitions, found.faults) == (10, [""], {})
 
 
 async def test_a_principal_that_learns_alone_is_shown_its_own(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ async def test_what_is_meant_is_forgotten_and_audited(tmp_path: Path, subject: s
         after = await insights(store, learner, SHARED)
         entries = [each for each in await store.audit_entries() if each.kind == "learning.forget"]
 
-    assert (done.what, done.subject, done.number) == (what, name, 20)
+    assert (done.what, done.subject, done.number) == (what, name, 10)
     assert [(each.what, each.subject) for each in after.forgotten] == [(what, name)]
     assert [(each.principal, each.body) for each in entries] == [("ops", {"what": what, "subject": name})]
     left = {"all": 0, "principal": 5}.get(what, 10 if name == MAIL else 0)

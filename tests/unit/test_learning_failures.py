@@ -192,7 +192,8 @@ def test_fix_that_helped_who_was_told_it_counts_as_right(is_hinted_first: bool) 
     world.learn(LATER)
     if not is_hinted_first:
         world.failures.hinted(hint)
-    world.learn(make_run(WORKS, at=950.0, principal="bob", session="of bob", calls=(GOOD_CALL,)))
+    repaired = LATER.code.replace("3.4.2024", "2024-04-03")
+    world.learn(make_run(repaired, at=950.0, principal="bob", session="of bob", calls=(GOOD_CALL,)))
     told = world.ask(LATER, principal="dan")
 
     assert told is not None

@@ -79,7 +79,6 @@ def run(at: int = 0, *, principal: str = "ann", tools: Sequence[str] = (PAY, MAI
     limits: dict[str, Any] = {"wall_seconds": 30.0, "memory_mib": 512, "usual_seconds": 30.0, "usual_mib": 512}
     told = {"at": BASE + at, "principal": principal, "session": f"{principal}-visit", "execution_id": name}
     return [
-        Assessed(risk="medium", chance=0.25, **limits, **told),
         *(
             CallRecord(
                 execution_id=name,
@@ -115,6 +114,7 @@ def run(at: int = 0, *, principal: str = "ann", tools: Sequence[str] = (PAY, MAI
             tools=tuple(sorted(tools)),
             use_case="workflow",
             level="production",
+            assessed=Assessed(risk="medium", chance=0.25, **limits),
             **told,
         ),
     ]
@@ -359,7 +359,7 @@ async def test_read_that_fails_is_made_up_for(tmp_path: Path, monkeypatch: pytes
     """Wherever between two pages the store fails, what was learned stays and the rest is learned the next time."""
     entries = week()[:8]
     expected = await learned(entries)
-    monkeypatch.setattr(module, "_PAGE_FACTS", 3)
+    monkeypatch.setattr(module, "_PAGE_FACTS", 2)
     async with open_store(tmp_path / "s.db") as store:
         await record(store, entries)
         real, count = store.learning.events, 0
@@ -430,7 +430,7 @@ async def test_part_that_breaks_neither_stops_nor_changes_the_others(
     def fail(*given: Any, **named: Any) -> None:
         raise ZeroDivisionError("broken")
 
-    for name in ("learn", "ran", "searched", "used", "assessed", "given", "hinted", "insights"):
+    for name in ("learn", "ran", "searched", "used", "hinted", "insights"):
         if hasattr(PARTS[part], name):
             monkeypatch.setattr(PARTS[part], name, fail)
     async with open_store(tmp_path / "s.db") as store:
@@ -596,7 +596,7 @@ async def test_event_loop_goes_on_while_much_is_learned(tmp_path: Path, monkeypa
         count = await learner.once()
         task.cancel()
 
-        assert turns >= count > 100
+        assert turns >= count > 80
 
 
 # Forgetting
@@ -776,7 +776,6 @@ def _code(text: str) -> LearningEvent:
         (_only(search(found=[MAIL]), Used), True),
         (_only(run(tools=[PAY]), Executed), False),
         (_only(run(tools=[MAIL]), Executed), True),
-        (_only(run(tools=[PAY]), Assessed), True),
         (_only(hint(subject=PAY), Hinted), False),
         (_only(hint(subject=f"{MAIL} {PAY}"), Hinted), False),
         (_only(hint(subject="mcp__bank__pay_back"), Hinted), True),

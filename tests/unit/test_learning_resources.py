@@ -28,6 +28,18 @@ def printed(code: str) -> CodePrint:
     return found
 
 
+def an_assessed(given: Fitted) -> Assessed:
+    """A run was given these limits."""
+    return Assessed(
+        risk="low",
+        chance=0.1,
+        wall_seconds=given.wall_seconds,
+        memory_mib=given.memory_mib,
+        usual_seconds=USUAL.wall_seconds,
+        usual_mib=USUAL.memory_mib,
+    )
+
+
 class History:
     """Runs one after another, each with the limits that follow from those before."""
 
@@ -52,21 +64,6 @@ class History:
         for _ in range(times):
             self.at += 60
             self._number += 1
-            execution_id = f"run{self._number}"
-            if given is not None:
-                self.resources.given(
-                    Assessed(
-                        at=self.at,
-                        principal=principal,
-                        execution_id=execution_id,
-                        risk="low",
-                        chance=0.1,
-                        wall_seconds=given.wall_seconds,
-                        memory_mib=given.memory_mib,
-                        usual_seconds=USUAL.wall_seconds,
-                        usual_mib=USUAL.memory_mib,
-                    )
-                )
             fields: dict[str, Any] = {
                 "form": "code",
                 "status": "limit" if failure else "ok",
@@ -76,10 +73,11 @@ class History:
             executed = Executed(
                 at=self.at,
                 principal=principal,
-                execution_id=execution_id,
+                execution_id=f"run{self._number}",
                 seconds=seconds,
                 memory_bytes=None if mib is None else mib << 20,
                 failure=failure,
+                assessed=None if given is None else an_assessed(given),
                 **fields,
             )
             run = RunEvidence(fact=executed, code=code, started_at=self.at - seconds)
@@ -363,26 +361,6 @@ def test_a_flood_of_code_pushes_out_only_the_floods_own() -> None:
 
     assert (len(resources.codes), len(resources.sets)) == (2_000, 500)
     assert history.fitted().wall_seconds == 10.0
-
-
-def test_limits_of_runs_that_never_end_are_not_kept_for_ever() -> None:
-    """The gateway may have died in mid-run."""
-    resources = Resources()
-    for number in range(2_000):
-        resources.given(
-            Assessed(
-                at=NOW,
-                execution_id=f"{number}",
-                risk="low",
-                chance=0.0,
-                wall_seconds=30.0,
-                memory_mib=512,
-                usual_seconds=30.0,
-                usual_mib=512,
-            )
-        )
-
-    assert len(resources.pending) == 512
 
 
 def test_nothing_of_the_code_is_remembered_but_digests_and_names() -> None:

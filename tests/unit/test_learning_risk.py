@@ -360,27 +360,25 @@ def test_a_refusal_is_no_failure_that_would_refuse_the_next(refused: dict[str, s
     """Else who asks every five minutes would be refused for ever."""
     dangers = three_failures()
     before = msgspec.msgpack.encode(dangers)
-    dangers.assessed(an_assessed("critical", at=NOW, execution_id="refused", decision="refused"))
-    learn(dangers, PURE, a_run(NOW + 5 * MINUTE, execution_id="refused", tier="", **refused))
+    told = an_assessed("critical", decision="refused")
+    learn(dangers, PURE, a_run(NOW + 5 * MINUTE, tier="", assessed=told, **refused))
 
     assert msgspec.msgpack.encode(dangers) == before
     assert assess(dangers, PURE, NOW + 10 * MINUTE).risk == "high"
 
 
-def an_assessed(risk: Risk, *, at: float, execution_id: str, **fields: Any) -> Assessed:
-    """What ann was told."""
-    told: dict[str, Any] = {"principal": "ann", "chance": 0.5, "wall_seconds": 30.0, "memory_mib": 256}
-    told |= {"usual_seconds": 30.0, "usual_mib": 256}
-    return Assessed(at=at, execution_id=execution_id, risk=risk, **told | fields)
+def an_assessed(risk: Risk, **fields: Any) -> Assessed:
+    """What was told of a run."""
+    told: dict[str, Any] = {"chance": 0.5, "wall_seconds": 30.0, "memory_mib": 256}
+    return Assessed(risk=risk, **told | {"usual_seconds": 30.0, "usual_mib": 256} | fields)
 
 
 def test_critical_that_proves_wrong_is_not_said_any_more() -> None:
     """Where such code is run all the same, what becomes of it is counted."""
     dangers = Dangers()
     for number in range(20):
-        at = NOW - 1_000 + number
-        dangers.assessed(an_assessed("critical", at=at, execution_id=str(number), reasons=("same_failures",)))
-        learn(dangers, "1 + 1", a_run(at, "ok", execution_id=str(number)))
+        told = an_assessed("critical", reasons=("same_failures",))
+        learn(dangers, "1 + 1", a_run(NOW - 1_000 + number, "ok", assessed=told))
     learn(dangers, PURE, *(a_run(NOW - seconds) for seconds in (30, 20, 10)))
 
     assert assess(dangers, PURE).risk == "high"
@@ -642,8 +640,8 @@ def test_code_that_was_ended_for_its_memory_is_told_so() -> None:
 # The part
 
 
-def some_runs(count: int) -> list[tuple[Assessed, RunEvidence, str]]:
-    """Runs of all kinds, each with what was told of it."""
+def some_runs(count: int) -> list[tuple[RunEvidence, str]]:
+    """Runs of all kinds, and their code."""
     found = []
     reasons: tuple[RiskReason, ...] = ("tools", "review")
     for number in range(count):
@@ -657,10 +655,10 @@ def some_runs(count: int) -> list[tuple[Assessed, RunEvidence, str]]:
             principal=who,
             session=f"{who}:{number % 700}",
             execution_id=str(number),
+            assessed=an_assessed("medium", reasons=reasons),
             calls=(a_call(number % 5, tool=f"mcp__s__t{number % 2_500}"),),
         )
-        told = an_assessed("medium", at=at - 1, execution_id=str(number), principal=who, reasons=reasons)
-        found.append((told, run, code))
+        found.append((run, code))
     return found
 
 
@@ -668,10 +666,8 @@ def test_the_same_events_make_the_same_bytes_and_survive_them() -> None:
     """Whoever reads the saved model goes on where it stood."""
     events = some_runs(300)
     one, other = Dangers(), Dangers()
-    for number, (told, run, code) in enumerate(events):
-        one.assessed(told)
+    for number, (run, code) in enumerate(events):
         learn(one, code, run)
-        other.assessed(told)
         learn(other, code, run)
         if number == 150:
             other = msgspec.msgpack.decode(msgspec.msgpack.encode(other), type=Dangers)
@@ -682,10 +678,8 @@ def test_the_same_events_make_the_same_bytes_and_survive_them() -> None:
 def test_what_is_remembered_is_bounded() -> None:
     """The oldest goes."""
     dangers = Dangers()
-    for told, run, _ in some_runs(6_000):
+    for run, _ in some_runs(6_000):
         number = int(run.fact.execution_id)
-        dangers.assessed(told)
-        dangers.assessed(msgspec.structs.replace(told, execution_id=f"never over {number}"))
         form = CodePrint(digest=str(number), exact=str(number), sample=(number,), tools=(f"s.t{number}",))
         dangers.learn(run, form, HALF_LIFE)
 
@@ -693,7 +687,6 @@ def test_what_is_remembered_is_bounded() -> None:
     assert len(dangers.patterns.by_digest) == 2_048
     assert len(dangers.patterns.by_place) == 2_048
     assert len(dangers.repeats.sessions) <= 512
-    assert len(dangers.pending) == 4_095  # of 4,096 one has just ended
     assert len(dangers.all.by) == 16
     assert len(msgspec.msgpack.encode(dangers)) < 4 << 20
 

@@ -77,11 +77,11 @@ class World:
             half_life=HALF_LIFE,
         )
         self.told.append((told.risk, told.chance, failed))
-        self.dangers.assessed(an_assessed(at=self.now, principal=who, execution_id=number, **fields_of(told)))
         call = CallEvidence(
             number=1, tool=f"mcp__s{program % 8}__fetch", version="1.0.0", started_at=self.now, seconds=0.1
         )
-        fact = an_end(self.now + 1, failed=failed, principal=who, execution_id=number)
+        assessed = an_assessed(risk=told.risk, chance=told.chance, reasons=told.reasons)
+        fact = an_end(self.now + 1, failed=failed, principal=who, execution_id=number, assessed=assessed)
         run = RunEvidence(fact=fact, started_at=self.now, session=session, calls=(call,))
         self.dangers.learn(run, form, HALF_LIFE)
 
@@ -94,11 +94,6 @@ class World:
             risk: (sum(chance for chance, _ in runs) / len(runs), sum(bad for _, bad in runs) / len(runs), len(runs))
             for risk, runs in found.items()
         }
-
-
-def fields_of(told: Any) -> dict[str, Any]:
-    """What of an assessment is a fact."""
-    return {"risk": told.risk, "chance": told.chance, "reasons": told.reasons}
 
 
 def an_assessed(**fields: Any) -> Assessed:
@@ -182,9 +177,9 @@ def test_a_systematic_error_of_the_estimate_is_put_right() -> None:
 
 
 def test_the_figures_are_of_what_ran_and_of_nothing_else() -> None:
-    """What was refused, withdrawn or is not over is in no share; a run that was asked for and ran is."""
+    """What was refused or withdrawn is in no share; a run that was asked for and ran is."""
     dangers = Dangers()
-    told = {"risk": "high", "chance": 0.7, "principal": "ann"}
+    told = {"risk": "high", "chance": 0.7}
     ends: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         ("failed", {}, {"failed": True}),
         ("asked", {"decision": "asked"}, {"failed": True}),
@@ -195,10 +190,9 @@ def test_the_figures_are_of_what_ran_and_of_nothing_else() -> None:
         ("lost", {}, {"failed": False, "status": "lost"}),
     ]
     for number, (name, decided, end) in enumerate(ends):
-        dangers.assessed(an_assessed(at=START + number, execution_id=name, **told | decided))
-        fact = an_end(START + number, principal="ann", execution_id=name, **end)
+        assessed = an_assessed(**told | decided)
+        fact = an_end(START + number, principal="ann", execution_id=name, assessed=assessed, **end)
         dangers.learn(RunEvidence(fact=fact, started_at=START), code_print("1 + 1"), HALF_LIFE)
-    dangers.assessed(an_assessed(at=START, execution_id="not over", **told))
     found = dangers.insights(START + 100, HALF_LIFE)
 
     assert [(item.subject, item.text, item.told, item.right) for item in found.items] == [

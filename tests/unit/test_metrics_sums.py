@@ -198,13 +198,14 @@ def test_other_facts_count_what_they_say() -> None:
 
 
 def test_what_experience_changed_is_counted() -> None:
-    """Risk that was told, limits that are not the usual ones by what they are instead, hints, searches reordered."""
-    usual: dict[str, Any] = {"at": 1.0, "usual_seconds": 30.0, "usual_mib": 512, "chance": 0.5}
+    """Risk in runs, limits by what they are instead, hints and searches."""
+    usual: dict[str, Any] = {"usual_seconds": 30.0, "usual_mib": 512, "chance": 0.5}
     searched: dict[str, Any] = {"at": 1.0, "search_id": "a", "place": "agent", "detail_level": "full", "seconds": 0.001}
     sums = summed(
-        Assessed(risk="low", wall_seconds=30.0, memory_mib=512, **usual),
-        Assessed(risk="high", wall_seconds=60.0, memory_mib=512, **usual),
-        Assessed(risk="critical", decision="refused", wall_seconds=10.0, memory_mib=128, **usual),
+        executed(),
+        executed(assessed=Assessed(risk="low", wall_seconds=30.0, memory_mib=512, **usual)),
+        executed(assessed=Assessed(risk="high", wall_seconds=60.0, memory_mib=512, **usual)),
+        executed(assessed=Assessed(risk="critical", decision="refused", wall_seconds=10.0, memory_mib=128, **usual)),
         Hinted(at=1.0, hint="fix", subject="mcp__bank__pay"),
         Hinted(at=1.0, hint="fix", subject="mcp__bank__pay"),
         Hinted(at=1.0, hint="skill", subject="ann/twice"),

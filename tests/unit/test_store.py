@@ -84,6 +84,25 @@ def select(path: Path, query: str) -> list[tuple[Any, ...]]:
         return connection.execute(query).fetchall()
 
 
+@asynccontextmanager
+async def busy_writer(store: Store) -> AsyncIterator[None]:
+    """What is recorded meanwhile waits."""
+    is_writing, go_on = threading.Event(), threading.Event()
+
+    def write(connection: sqlite3.Connection) -> None:
+        is_writing.set()
+        assert go_on.wait(10)
+
+    store._writer.put(write, 0)
+    flushed = asyncio.create_task(store.flush())
+    assert await asyncio.to_thread(is_writing.wait, 10)
+    try:
+        yield
+    finally:
+        go_on.set()
+        await flushed
+
+
 @contextmanager
 def write_lock(path: Path) -> Iterator[None]:
     """Another program that is in a transaction, so that nobody else can write."""
@@ -520,6 +539,52 @@ async def test_cancelled_flush_leaves_the_others_alone(path: Path) -> None:
         await kept
 
         assert (gone.cancelled(), await store.find_execution("e1")) == (True, execution())
+
+
+async def test_run_that_is_over_before_its_beginning_is_written_is_written_once(path: Path) -> None:
+    """Most are; one that takes longer is there while it runs, and its calls and others' rows stay where they were."""
+    async with open_store(path) as store:
+        with closing(sqlite3.connect(path)) as connection:
+            for event in ("INSERT", "UPDATE"):
+                connection.execute(
+                    f"CREATE TRIGGER told_{event} AFTER {event} ON executions"
+                    " BEGIN INSERT INTO told VALUES (NEW.execution_id || ' ' || NEW.status); END"
+                )
+            connection.execute("CREATE TABLE told (what TEXT)")
+        store.record_start(execution(execution_id="long"))
+        await store.flush()
+        async with busy_writer(store):
+            store.record_start(execution())
+            store.record_call(call())
+            store.record_start(execution(execution_id="e2"))
+            store.record_end(execution(status="ok", outcome=outcome()))
+            store.record_end(execution(execution_id="long", status="ok"))
+        await store.flush()
+
+        told = [what for (what,) in select(path, "SELECT what FROM told ORDER BY rowid")]
+        assert told == ["long running", "e1 ok", "e2 running", "long ok"]
+        assert await store.find_execution("e1") == execution(status="ok", outcome=outcome())
+        assert [each.number for each in await store.calls("e1")] == [1]
+
+
+async def test_run_that_ends_while_nothing_can_be_written_is_written_as_it_ended(path: Path) -> None:
+    """What could not be written waits in its place, and is replaced there as well."""
+    async with open_store(path) as store:
+        failing = [True]
+
+        def fail(connection: sqlite3.Connection) -> None:
+            if failing:
+                raise sqlite3.OperationalError("disk I/O error")
+
+        store._writer.put(fail, 0)
+        store.record_start(execution())
+        with pytest.raises(StoreError, match="disk I/O error"):
+            await store.flush()
+        store.record_end(execution(status="ok", outcome=outcome()))
+        failing.clear()
+        await store.flush()
+
+        assert await store.executions() == [execution(status="ok", outcome=outcome())]
 
 
 async def test_rows_are_written_though_nobody_waits(path: Path) -> None:

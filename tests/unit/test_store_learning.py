@@ -37,6 +37,7 @@ from toolyard.values import (
 DAY = 86_400
 BASE = 20_000.0 * DAY
 """A day in 2024."""
+LIMITS: dict[str, Any] = {"wall_seconds": 5.0, "memory_mib": 64, "usual_seconds": 30.0, "usual_mib": 512}
 
 
 def executed(at: float = BASE, **changes: Any) -> Executed:
@@ -81,24 +82,21 @@ def query(path: Path, text: str, *values: Any) -> list[tuple[Any, ...]]:
 
 
 async def test_facts_that_teach_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
-    """Searches, hits, runs, risks and hints are given as they were written; what teaches nothing is passed over."""
+    """Searches, hits, runs and hints are given as they were written; what teaches nothing is passed over."""
     search = Searched(at=BASE, search_id="s", place="agent", detail_level="full", seconds=0.1, found=("a", "b"))
     used = Used(at=BASE, search_id="s", tool="a", rank=1, seconds=2.0)
-    limits: dict[str, Any] = {"wall_seconds": 5.0, "memory_mib": 64, "usual_seconds": 30.0, "usual_mib": 512}
-    risk = Assessed(at=BASE, execution_id="e1", risk="high", chance=0.75, reasons=("tools",), **limits)
+    told = Assessed(risk="high", chance=0.75, reasons=("tools",), **LIMITS)
     hint = Hinted(at=BASE, hint="chain", subject="mcp__bank__pay", mark="m")
     async with open_store(tmp_path / "s.db") as store:
         noise = [Saw(at=BASE, event="begin"), Tokens(at=BASE, use_case="compute", tokenizer="none")]
-        for fact in (noise[0], search, used, noise[1], risk, executed(), hint):
+        for fact in (noise[0], search, used, noise[1], executed(assessed=told), hint):
             store.metrics.record(fact)
         store.record_end(execution())
 
         found = await page(store)
 
-    run = RunEvidence(fact=executed(), code="1 + 1", session="ann:main", started_at=BASE - 0.5)
-    assert found == EventPage(
-        events=[(2, search), (3, used), (5, risk), (6, run), (7, hint)], last=7, is_end=True, forgotten=0
-    )
+    run = RunEvidence(fact=executed(assessed=told), code="1 + 1", session="ann:main", started_at=BASE - 0.5)
+    assert found == EventPage(events=[(2, search), (3, used), (5, run), (6, hint)], last=6, is_end=True, forgotten=0)
 
 
 async def test_run_comes_with_its_code_calls_failure_and_skills(tmp_path: Path) -> None:

@@ -255,7 +255,7 @@ async def test_rows_that_cannot_be_read_are_skipped_and_told(tmp_path: Path) -> 
         copy = (
             "INSERT INTO calls SELECT execution_id, number, tool, digest, arguments, arguments_cut, answer, answer_cut,"
         )
-        copy += " {}, error, started_at, {}, version, CAST(x'ff' AS TEXT) FROM calls LIMIT 1"
+        copy += " {}, error, started_at, {}, version, CAST(x'ff' AS TEXT), NULL FROM calls LIMIT 1"
         query(path, copy.format("'many'", "seconds"))
         query(path, copy.format("1.5", "seconds"))
         query(path, copy.format("answer_bytes", "'long'"))

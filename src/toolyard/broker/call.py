@@ -23,6 +23,7 @@ from toolyard.catalog.shapes import is_wrapped
 from toolyard.errors import PolicyRefused, ToolyardError, UnknownTool, UpstreamError, UpstreamUnavailable
 from toolyard.privacy.guard import Guard
 from toolyard.store.rows import CALL_VALUE_BYTES
+from toolyard.store.samples import sample_of
 from toolyard.values import Approval, Ask, AuditEntry, CallRecord, Definition, Grant, ToolSpec, UpstreamStatus
 
 __all__ = ("Broker", "OnProgress", "OnTools", "Passage", "ToolServer", "is_large", "without_empty")
@@ -228,8 +229,11 @@ class _Call:
         """For a person."""
 
     def to_record(self, guard: Guard) -> CallRecord:
-        """The call for the journal, which has no use for an answer that is too long for it."""
-        is_kept = self.answer is not None and self.answer_bytes <= CALL_VALUE_BYTES
+        """The call for the journal, which takes a sample of an answer that is too long for it."""
+        answer = self.answer
+        is_kept = answer is not None and self.answer_bytes <= CALL_VALUE_BYTES
+        # Only of what is concealed already: whether a part of something is private cannot be told from the part.
+        is_sampled = answer is not None and not is_kept and guard.is_admitted_concealed(self.spec)
         return CallRecord(
             execution_id=self.grant.execution_id,
             number=self.number,
@@ -238,13 +242,12 @@ class _Call:
             version=self.spec.version,
             upstream=self.spec.upstream,
             arguments=self.arguments,
-            answer=guard.conceal_admitted(self.spec, self.answer.value)
-            if self.answer is not None and is_kept
-            else None,
+            answer=guard.conceal_admitted(self.spec, answer.value) if answer is not None and is_kept else None,
             error=self.failure,
             started_at=self.started_at,
             seconds=time.perf_counter() - self._started - self.waited_seconds,
             answer_bytes=self.answer_bytes,
+            answer_sample=sample_of(answer.value) if answer is not None and is_sampled else None,
         )
 
     def to_entry(self) -> AuditEntry:

@@ -161,19 +161,6 @@ async def _run(sandbox: Sandbox, code: str, number: int, limits: Fitted) -> tupl
 def _learn(resources: Resources, code: str, limits: Fitted, outcome: Outcome, seconds: float) -> None:
     """As the journal would tell it."""
     now = time.time()
-    resources.given(
-        Assessed(
-            at=now,
-            principal=_PRINCIPAL,
-            execution_id=outcome.execution_id,
-            risk="low",
-            chance=0.0,
-            wall_seconds=limits.wall_seconds,
-            memory_mib=limits.memory_mib,
-            usual_seconds=_POLICY.wall_seconds,
-            usual_mib=_POLICY.memory_mib,
-        )
-    )
     fact = Executed(
         at=now,
         principal=_PRINCIPAL,
@@ -184,6 +171,14 @@ def _learn(resources: Resources, code: str, limits: Fitted, outcome: Outcome, se
         seconds=seconds,
         memory_bytes=outcome.usage.memory_peak_bytes,
         use_case="compute",
+        assessed=Assessed(
+            risk="low",
+            chance=0.0,
+            wall_seconds=limits.wall_seconds,
+            memory_mib=limits.memory_mib,
+            usual_seconds=_POLICY.wall_seconds,
+            usual_mib=_POLICY.memory_mib,
+        ),
     )
     run = RunEvidence(fact=fact, code=code, started_at=now - seconds)
     resources.learn(run, _print(code), _HALF_LIFE)

@@ -25,7 +25,7 @@ from toolyard.learning.telling import (
 )
 from toolyard.privacy.scanner import Scanner, ScanRules
 from toolyard.privacy.span import TOKEN, TYPES
-from toolyard.values import RunEvidence
+from toolyard.values import CallEvidence, RunEvidence
 from toolyard.versioning.semver import Version
 
 __all__ = ("CHOICES", "AnswerSeen", "PlaceSeen", "major_of", "name_of", "parent_of", "prepare_answers")
@@ -71,21 +71,24 @@ class AnswerSeen(msgspec.Struct, frozen=True, kw_only=True):
     major: int
     answers: int
     places: dict[str, PlaceSeen]
+    is_sampled: bool = False
+    """Whether some of them were samples: what is in none of the rows may still be in others."""
 
 
 def prepare_answers(run: RunEvidence) -> tuple[AnswerSeen, ...]:
     """What the tools of a run answered: eight tools, ten answers of each. It takes milliseconds; use a thread."""
-    found: dict[tuple[str, int], list[Any]] = {}
+    found: dict[tuple[str, int], list[CallEvidence]] = {}
     for call in run.calls:
         major = major_of(call.version)
-        if not call.has_answer or call.error is not None or major is None:
+        has_any = call.has_answer or call.sample is not None
+        if not has_any or call.error is not None or major is None:
             continue
         key = (call.tool, major)
         if key in found or len(found) < _TOOLS:
-            answers = found.setdefault(key, [])
-            if len(answers) < _ANSWERS:
-                answers.append(call.answer)
-    return tuple(_see(tool, major, answers) for (tool, major), answers in found.items())
+            calls = found.setdefault(key, [])
+            if len(calls) < _ANSWERS:
+                calls.append(call)
+    return tuple(_see(tool, major, calls) for (tool, major), calls in found.items())
 
 
 def major_of(version: str) -> int | None:
@@ -108,7 +111,8 @@ def name_of(place: str) -> str:
     return "" if place.endswith("{}") else place.rpartition(".")[2]
 
 
-def _see(tool: str, major: int, answers: list[Any]) -> AnswerSeen:
+def _see(tool: str, major: int, calls: list[CallEvidence]) -> AnswerSeen:
+    answers = [call.answer if call.has_answer else call.sample for call in calls]
     copies = [_Copying(_VISITS // len(answers)).copy(answer) for answer in answers]
     marks = 0
 
@@ -123,7 +127,8 @@ def _see(tool: str, major: int, answers: list[Any]) -> AnswerSeen:
         reading.read(answer, verdict, "")
     for place in reading.places.values():
         _round(place)
-    return AnswerSeen(tool=tool, major=major, answers=len(answers), places=reading.places)
+    is_sampled = not all(call.has_answer for call in calls)
+    return AnswerSeen(tool=tool, major=major, answers=len(answers), places=reading.places, is_sampled=is_sampled)
 
 
 def _round(place: PlaceSeen) -> None:

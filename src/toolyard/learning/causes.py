@@ -10,11 +10,12 @@ import hashlib
 import itertools
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from toolyard import errors
+from toolyard.learning.attempts import Attempt, attempt_of_calls, attempt_of_code
 from toolyard.learning.code import CodePrint
 from toolyard.learning.flows import major_of, prepare_flows
 from toolyard.learning.sketch import NAME_CHARACTERS, Reading, is_name, read, sent, tool_name
@@ -112,6 +113,7 @@ _ANY_TOOL = ("rate", "busy")
 """The classes in which one tool's way out is another's too."""
 
 
+_ABOUT_VALUES = frozenset("tool argument file permission decode time number json".split())
 _NAMED = frozenset(("name", "module", "import_name"))
 _TYPED = frozenset(
     "attribute data_not_text join mixed mixed_none none not_callable not_iterable not_subscriptable serialize type"
@@ -146,11 +148,18 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What tools answered to this run: `list`, `dict` or `text`, or the one field of a dict that holds a list."""
     majors: dict[str, int] = {}
     """The major versions of the tools that it called."""
+    attempt: Attempt = Attempt()
+    """What tells another attempt at the same from the next job."""
 
     @property
     def is_failure(self) -> bool:
         """Whether there is anything to repair."""
         return bool(self.family)
+
+    @property
+    def is_about_value(self) -> bool:
+        """Whether another value may repair it."""
+        return self.family in _ABOUT_VALUES and self.template not in ("unknown", "missing")
 
     def groups(self) -> tuple[str, ...]:
         """What it is remembered by, the narrowest first: this name at this tool, the tool, how the code is built, all.
@@ -182,7 +191,7 @@ def prepare_cause(run: RunEvidence, code: CodePrint | None) -> Cause | None:
     features = _features(run, reading, is_failed=is_failed)
     majors = {tool: major for call in run.calls if (tool := tool_name(call.tool)) and (major := major_of(call.version))}
     if not is_failed:
-        return Cause(features=features, majors=majors)
+        return Cause(features=features, majors=majors, attempt=_attempt(run, reading))
     family, template, name, exception = _classify(run)
     if not family:
         return None
@@ -204,7 +213,12 @@ def prepare_cause(run: RunEvidence, code: CodePrint | None) -> Cause | None:
         fields=_fields(run),
         forms={tool: form for call in run.calls if (tool := tool_name(call.tool)) and (form := _form(call))},
         majors=majors,
+        attempt=_attempt(run, reading, () if place is None else place.parts(), name),
     )
+
+
+def _attempt(run: RunEvidence, reading: Reading | None, failed: Iterable[ast.AST] = (), name: str = "") -> Attempt:
+    return attempt_of_calls(run.calls, name) if reading is None else attempt_of_code(reading, failed, name)
 
 
 def _features(run: RunEvidence, reading: Reading | None, *, is_failed: bool) -> dict[str, int]:
@@ -368,13 +382,15 @@ class _Place:
         others = [node for node in self._nodes if isinstance(node, ast.Name)]
         return next(filter(None, map(self._reading.origin, (*readings, *calls, *others))), "")
 
+    def parts(self) -> Iterator[ast.AST]:
+        """It and its expressions."""
+        return iter(()) if self._statement is None else _shallow(self._statement)
+
     def pattern(self) -> str:
         """The kinds of its parts."""
-        if self._statement is None:
-            return ""
         kinds = (
             type(node).__name__
-            for node in _shallow(self._statement)
+            for node in self.parts()
             if not isinstance(node, ast.expr_context | ast.Name | ast.Constant | ast.operator | ast.cmpop)
         )
         return ".".join(itertools.islice(kinds, _PATTERN_NODES))

@@ -8,14 +8,15 @@ import ast
 import hashlib
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
 
 from toolyard.errors import InvalidSkill
 from toolyard.versioning.scopes import parse
 
-__all__ = ("IDENTIFIER", "CodePrint", "code_print", "similarity")
+__all__ = ("IDENTIFIER", "CodePrint", "code_print", "similarity", "syntax_tree")
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 """What may be named in a hint, if it matches whole."""
@@ -51,13 +52,18 @@ class CodePrint(msgspec.Struct, frozen=True, kw_only=True):
     statements: int = 0
 
 
-def code_print(code: str) -> CodePrint | None:
-    """The print of `code`; None if it is no Python, empty, or too long to be looked at."""
+def syntax_tree(code: str) -> ast.Module | None:
+    """The tree of `code`; None if it is no Python, or too long to be looked at."""
     try:
-        tree = parse(code, most_bytes=_CODE_BYTES)
+        return parse(code, most_bytes=_CODE_BYTES)
     except InvalidSkill:
         return None
-    if not tree.body:
+
+
+def code_print(code: str, tree: ast.Module | None = None) -> CodePrint | None:
+    """The print of `code`; None if it has no `syntax_tree`, or an empty one. Who has its tree already gives that."""
+    tree = tree or syntax_tree(code)
+    if tree is None or not tree.body:
         return None
     reading = _Reading(tree)
     shingles = {
@@ -109,9 +115,18 @@ class _Reading:
         self._roots: dict[str, str] = {}
         """What names of imported modules stand for."""
         self._dotted: list[tuple[str, str, str]] = []
+        read: dict[type[ast.AST], Callable[[Any], None]] = {
+            ast.Name: self._read_name,
+            ast.Constant: self._read_constant,
+            ast.Attribute: self._read_attribute,
+            ast.Import: self._read_import,
+            ast.ImportFrom: self._read_import,
+            ast.keyword: self._read_keyword,
+            ast.Call: self._read_call,
+        }
         for node, shape in _walk(tree):
             self._shapes.append(shape)
-            self._read(node)
+            read.get(type(node), self._read_other)(node)
         for path in self._dotted:  # now that all imports are known, wherever they stand
             self._find_tool(*path)
 
@@ -121,39 +136,33 @@ class _Reading:
         names = [numbers.setdefault(each, str(len(numbers))) if each in self._bound else each for each in self._named]
         return "\1".join("\0".join(part) for part in (self.tokens, self._shapes, names))
 
-    def _read(self, node: ast.AST) -> None:
-        self.statements += isinstance(node, ast.stmt)
-        match node:
-            case ast.Name():
-                # A variable's own name says what the code is about, but not how it is built.
-                self.tokens.append("name")
-                self._note(node.id)
-                self._named.append(node.id)
-                if not isinstance(node.ctx, ast.Load):
-                    self._bound.add(node.id)
-            case ast.Constant():
-                self.tokens.append(f"={type(node.value).__name__}")
-            case ast.Attribute():
-                self._read_attribute(node)
-            case ast.Import() | ast.ImportFrom():
-                self._read_import(node)
-            case ast.keyword():
-                self.tokens.append(f"{node.arg}=")
-                self._note(node.arg or "")
-            case ast.Call(func=ast.Name(id="call_tool")):
-                self.tokens.append("call_tool")
-                self._read_call(node)
-            case _:
-                self.tokens.append(type(node).__name__)
-                self._read_names(node)
+    def _read_name(self, node: ast.Name) -> None:
+        # A variable's own name says what the code is about, but not how it is built.
+        self.tokens.append("name")
+        self._note(node.id)
+        self._named.append(node.id)
+        if not isinstance(node.ctx, ast.Load):
+            self._bound.add(node.id)
 
-    def _read_names(self, node: ast.AST) -> None:
-        """The names that a node gives a value, beside those that are nodes of their own."""
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            self._note(node.name)
-        for field in ("name", "arg", "rest"):
-            name = getattr(node, field, None)
-            if isinstance(name, str) and not isinstance(node, ast.alias):
+    def _read_constant(self, node: ast.Constant) -> None:
+        self.tokens.append(f"={type(node.value).__name__}")
+
+    def _read_keyword(self, node: ast.keyword) -> None:
+        self.tokens.append(f"{node.arg}=")
+        self._note(node.arg or "")
+
+    def _read_other(self, node: ast.AST) -> None:
+        self.tokens.append(type(node).__name__)
+        if isinstance(node, ast.stmt):
+            self.statements += 1
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                self._note(node.name)
+        if isinstance(node, ast.alias):
+            return
+        # The names that it gives a value, beside those that are nodes of their own.
+        for field in _NAMING.intersection(node._fields):
+            name = getattr(node, field)
+            if isinstance(name, str):
                 self._named.append(name)
                 self._bound.add(name)
 
@@ -167,13 +176,18 @@ class _Reading:
                 self._dotted.append((root, middle, node.attr))
 
     def _read_call(self, node: ast.Call) -> None:
-        """A tool that is called by its full name."""
+        if not isinstance(node.func, ast.Name) or node.func.id != "call_tool":
+            self.tokens.append("Call")
+            return
+        # A tool that is called by its full name.
+        self.tokens.append("call_tool")
         named = [each.value for each in node.keywords if each.arg == "name"]
         match [*node.args[:1], *named]:
             case [ast.Constant(value=str(name)), *_] if _FULL_NAME.fullmatch(name):
                 self.tools.add(name)
 
     def _read_import(self, node: ast.Import | ast.ImportFrom) -> None:
+        self.statements += 1
         origin = None if isinstance(node, ast.Import) else "." * node.level + (node.module or "")
         for alias in node.names:
             self.tokens.append(f"import {alias.name}" if origin is None else f"from {origin} {alias.name}")
@@ -216,6 +230,12 @@ class _Reading:
             self.words.update(word.lower() for word in _WORD.findall(name[:_NAME_CHARACTERS]) if len(word) > 2)
 
 
+_NAMING = frozenset(("name", "arg", "rest"))
+"""Fields that hold a name; no node has two of them."""
+_SHAPELESS = (ast.Name, ast.Constant, ast.alias)
+"""What holds no other node that matters."""
+
+
 def _walk(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
     """Every node, parents before what is in them, without recursion, each with its shape.
 
@@ -225,7 +245,7 @@ def _walk(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.Constant | ast.alias):
+        if isinstance(node, _SHAPELESS) or not node._fields:
             yield node, ""
             continue
         inner: list[ast.AST] = []
@@ -238,10 +258,11 @@ def _walk(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
                 told.append(str(len(value)))
                 if len(there) < len(value):
                     told += [str(place) for place, each in enumerate(value) if each is None]
+            elif field == "ctx":
+                continue
             elif isinstance(value, ast.AST):
-                if not isinstance(value, ast.expr_context):
-                    inner.append(value)
-                    told.append("+")
+                inner.append(value)
+                told.append("+")
             elif not isinstance(value, str):
                 told.append(str(value))
         yield node, ",".join(told)

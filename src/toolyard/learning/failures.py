@@ -1,7 +1,7 @@
 """Failures: groups of causes, and for each what was changed when it went well again, with how often that helped.
 
-A run that failed waits for the next of the same visit on the same job. If that goes well, what changed between the two
-is a fix; who was told a fix and then succeeded, or failed in the same way again, says how good it is.
+A run that failed waits for the next of the same visit that is about the same. If that goes well, what changed between
+the two is a fix; who was told a fix and then succeeded, or failed in the same way again, says how good it is.
 """
 
 import hashlib
@@ -11,12 +11,14 @@ from typing import Any
 import msgspec
 
 from toolyard.catalog import Snapshot
+from toolyard.learning.attempts import is_again
 from toolyard.learning.causes import Cause
-from toolyard.learning.code import CodePrint, similarity
+from toolyard.learning.code import CodePrint
 from toolyard.learning.fixes import Shapes, Wording
 from toolyard.learning.flows import major_of
 from toolyard.learning.insights import Insight, PartInsights, part_insights
-from toolyard.learning.recoveries import FUNCTIONS, METHODS, Edit, edits, is_portable
+from toolyard.learning.recoveries import Edit, edits, is_portable
+from toolyard.learning.recovery_rules import FUNCTIONS, METHODS
 from toolyard.learning.telling import is_field
 from toolyard.learning.votes import Tally, Votes
 from toolyard.values import Hinted, RunEvidence
@@ -34,7 +36,6 @@ HINTS = 256
 """Runs whose failure was hinted at before it was in the journal."""
 
 _SECONDS = 1_800.0
-_ALIKE = 0.4
 _INSIDE = 0.5
 _LEAST = 0.2
 """What a fix must still count to be told."""
@@ -112,9 +113,8 @@ class Failures(msgspec.Struct, kw_only=True):
         waiting = [each for each in self.visits.pop(visit, []) if -_SECONDS < fact.at - each.at < _SECONDS]
         same = [each for each in waiting if _is_same_job(each.code, code, each.cause, cause)]
         if not cause.is_failure:
-            for each in same:
-                self._repaired(each, code, cause, fact.principal, fact.at, half_life)
-            waiting = [each for each in waiting if each not in same]
+            done = [each for each in same if self._repaired(each, code, cause, fact.principal, fact.at, half_life)]
+            waiting = [each for each in waiting if not any(each is other for other in done)]
         else:
             self.runs += 1
             waiting = self._failed_again(waiting, same, cause, fact.principal, fact.at, half_life)
@@ -211,9 +211,12 @@ class Failures(msgspec.Struct, kw_only=True):
 
     def _repaired(
         self, failed: Waiting, code: CodePrint | None, cause: Cause, principal: str, at: float, half_life: float
-    ) -> None:
+    ) -> bool:
+        """Learn what changed, and say whether anything did: if not, it was a look, and the repair is yet to come."""
         is_same = failed.code is not None and code is not None and failed.code.exact == code.exact
         found = edits(failed.cause, cause, is_same=is_same)
+        if not found and not failed.hints:
+            return False
         for edit in found:
             self._vote(failed.cause, edit, principal, at, half_life, yes=1 / len(found))
         for mark in dict.fromkeys(failed.hints):
@@ -224,6 +227,7 @@ class Failures(msgspec.Struct, kw_only=True):
                 if record.edit not in found:  # it may have helped in another way than we can see
                     record.votes.add(principal, at, half_life, yes=0.5)
         self.runs += 1
+        return True
 
     def _failed_again(
         self, waiting: list[Waiting], same: list[Waiting], cause: Cause, principal: str, at: float, half_life: float
@@ -332,25 +336,18 @@ def _lead(own: Tally, all_of: Tally, others: int) -> str:
 
 
 def _is_same_job(one: CodePrint | None, other: CodePrint | None, failed: Cause, then: Cause) -> bool:
-    """Whether two runs of a visit were after the same thing: similar code, or the same tools."""
+    """Whether a run of a visit was after what failed in an earlier one, and not after the next thing."""
+    found = is_again(failed.attempt, then.attempt, spares=failed.is_about_value)
     if one is None or other is None:
-        return one is other and not _called(failed).isdisjoint(_called(then))
-    if one.tools and other.tools and _overlap(one.tools, other.tools) >= 0.5:
-        return True
-    if max(similarity(one, other), _overlap(one.words, other.words)) >= _ALIKE:
-        return True
-    # Of a few statements a small change is much; what is left of the shorter one tells more.
+        return one is other and found is not False and not _called(failed).isdisjoint(_called(then))
+    if found is not None or one.exact == other.exact:
+        return found is True or one.exact == other.exact
     mine, theirs = set(one.sample), set(other.sample)
     return len(mine & theirs) >= _INSIDE * min(len(mine), len(theirs))
 
 
 def _called(cause: Cause) -> set[str]:
     return {key for key in cause.features if key.startswith("call|")}
-
-
-def _overlap(one: tuple[str, ...], other: tuple[str, ...]) -> float:
-    mine, theirs = set(one), set(other)
-    return len(mine & theirs) / max(1, len(mine | theirs))
 
 
 def _is_said(sentence: str, said: str) -> bool:

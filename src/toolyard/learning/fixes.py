@@ -13,7 +13,8 @@ from toolyard.catalog import Snapshot
 from toolyard.catalog.parameters import parameter_names
 from toolyard.catalog.shapes import resolve, unwrapped
 from toolyard.learning.causes import Cause
-from toolyard.learning.recoveries import FUNCTIONS, METHODS, Edit
+from toolyard.learning.recoveries import Edit
+from toolyard.learning.recovery_rules import FUNCTIONS, METHODS
 from toolyard.learning.sketch import is_name
 from toolyard.learning.telling import is_field
 from toolyard.values import ToolSpec

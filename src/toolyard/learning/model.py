@@ -21,7 +21,7 @@ from toolyard.learning.resources import Resources
 from toolyard.learning.risk import Dangers
 from toolyard.learning.shapes import Shapes
 from toolyard.learning.skills import SkillMemory
-from toolyard.values import Assessed, Hinted, RunEvidence, Searched, Used
+from toolyard.values import Hinted, RunEvidence, Searched, Used
 
 __all__ = ("PARTS", "Model", "layout")
 
@@ -63,9 +63,6 @@ class Model(msgspec.Struct, kw_only=True):
                 self._feed(lesson, "ranking", lambda: self.ranking.searched(event))
             case Used():
                 self._feed(lesson, "ranking", lambda: self.ranking.used(event))
-            case Assessed():
-                self._feed(lesson, "risk", lambda: self.risk.assessed(event))
-                self._feed(lesson, "resources", lambda: self.resources.given(event))
             case Hinted():
                 self._learn_hint(lesson, event)
             case RunEvidence():

@@ -4,115 +4,24 @@ Only edits that can have to do with the cause count. An edit names a tool, a par
 them may be shown to whom is decided when it is told.
 """
 
+import difflib
 from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
 from toolyard.learning.causes import Cause
+from toolyard.learning.recovery_rules import FUNCTIONS, METHODS, RELEVANT
 
-__all__ = ("FUNCTIONS", "METHODS", "Edit", "edits", "is_portable")
+__all__ = ("Edit", "edits", "is_portable")
 
 _EDITS = 3
+_ALIKE = 0.6
+"""As much alike are two names of the same."""
+_SHORT = 3
 
-FUNCTIONS = frozenset(
-    """int float str bool list dict set tuple sorted len enumerate zip max min sum isinstance next iter map filter range
-    round abs repr any all open bytes frozenset json.loads json.dumps json.load json.dump ast.literal_eval
-    datetime.datetime.fromisoformat datetime.date.fromisoformat datetime.datetime.strptime datetime.datetime.now
-    datetime.datetime datetime.date datetime.timedelta datetime.datetime.fromtimestamp decimal.Decimal asyncio.gather
-    asyncio.run asyncio.sleep time.sleep os.path.join os.path.exists os.path.basename os.makedirs os.listdir
-    pathlib.Path collections.defaultdict collections.Counter copy.deepcopy math.isnan csv.DictReader csv.reader
-    io.StringIO re.sub re.search re.findall itertools.islice itertools.chain html.unescape base64.b64decode
-    statistics.mean statistics.median statistics.fmean urllib.parse.quote functools.cmp_to_key fractions.Fraction
-    dict.fromkeys operator.itemgetter hasattr getattr""".split()
-)
-"""Functions that an edit may name."""
-
-METHODS = frozenset(
-    """items values keys get copy encode decode strip replace split splitlines isoformat date total_seconds timestamp
-    append add extend update setdefault astimezone lower upper title join format read readlines tolist to_dict
-    startswith endswith rstrip lstrip pop fromisoformat strftime discard""".split()
-)
-"""Methods that an edit may name."""
-
-_TO_NUMBER = "used:int,float,decimal.Decimal,round"
-_TO_TEXT = "used:str,repr,json.dumps"
-_TIMES = (
-    "used:datetime.datetime.fromisoformat,datetime.date.fromisoformat,datetime.datetime.strptime,datetime.datetime,"
-    "datetime.datetime.fromtimestamp"
-)
 _OF_VALUE = ("value_kind", "smaller", "larger")
-_ARGUMENTS = ("param_renamed", "value_kind", "param_added", "param_dropped", "tool_first", "smaller", "larger")
-
-_RELEVANT: Mapping[str, tuple[str, ...]] = {
-    "field": ("subscripted", "field_renamed", "unwrapped", "field_optional", "indexed", "looped", "parsed", "checked"),
-    "list_not_dict": ("indexed", "looped", "unwrapped", "field_renamed"),
-    "dict_not_list": ("unwrapped", "method:items,values,keys", "used:list,sorted", "looped"),
-    "text_not_data": ("parsed", "method:items,values", "unwrapped", "indexed"),
-    "await": ("awaited", "gathered"),
-    "loop": ("unused:asyncio.run", "awaited"),
-    "mixed_none": ("guarded", "checked", "field_optional", "used:filter", "field_renamed"),
-    "none": ("guarded", "checked", "field_optional", "param_added", "value_kind", "field_renamed", "tool_instead"),
-    "zone": ("attribute:utc", "method:astimezone,replace", "used:datetime.datetime.now"),
-    "mixed": (_TIMES, _TO_NUMBER, _TO_TEXT, "fstring", "option:sorted,min,max", "method:date,items", "used:sum"),
-    "keyword": ("param_renamed", "param_dropped"),
-    "missing": ("param_added", "param_renamed"),
-    "positional": ("param_added", "param_renamed"),
-    "argument": (*_ARGUMENTS, "tool_instead"),
-    "tool": (*_ARGUMENTS, "tool_instead", "again", "caught", "waited", "ungathered"),
-    "data_not_text": ("unused:json.loads,json.load", "used:json.dumps,str", "used:json.load", "method:read"),
-    "serialize": (
-        "option:json.dumps",
-        "used:str,list,sorted,float,dict,tuple",
-        "method:isoformat,items,tolist,to_dict",
-    ),
-    "result": ("used:str,list,sorted,dict,float", "method:isoformat,tolist,to_dict,items", "sliced", "param_added"),
-    "unhashable": ("used:tuple,frozenset,str,json.dumps,repr", "field_added", "indexed"),
-    "not_callable": ("subscripted", "renamed", "used:datetime.datetime,datetime.date", "indexed"),
-    "not_iterable": ("used:range,len,list,zip,enumerate", "unwrapped", "method:items,values", "awaited", "guarded"),
-    "not_subscriptable": ("used:list,sorted", "method:values,items", "awaited", "called", "unwrapped"),
-    "join": ("used:map,str", "fstring"),
-    "type": (_TO_NUMBER, _TO_TEXT, "guarded", "method:isoformat,encode,decode,strftime", "op:FloorDiv", _TIMES),
-    "json": (
-        "unused:json.loads",
-        "used:ast.literal_eval",
-        "method:splitlines,strip,split,replace",
-        "guarded",
-        "caught",
-    ),
-    "unpack": ("method:items", "used:enumerate,zip", "indexed"),
-    "number": ("method:replace,strip,split", "used:float,re.sub,re.search", "guarded", "caught"),
-    "time": (_TIMES, "method:replace,split,strip", "indexed", "sliced"),
-    "empty": (
-        "guarded",
-        "checked",
-        "option:max,min",
-        "given:next",
-        "used:len",
-        "caught",
-        "param_added",
-        "param_dropped",
-    ),
-    "iteration": ("used:list,tuple,sorted,dict", "method:copy"),
-    "local": ("global", "renamed"),
-    "name": ("imported", "renamed", "tool_imported"),
-    "module": ("imported", "tool_instead"),
-    "unknown_tool": ("tool_instead",),
-    "import_name": ("imported", "renamed"),
-    "attribute": ("subscripted", "method:*", "attributed", "used:len,str,list,json.loads", "called", "imported"),
-    "file": ("relative", "renamed", "used:os.makedirs,os.path.join,os.listdir,os.path.exists", "tool_instead"),
-    "permission": ("relative", "tool_instead"),
-    "decode": ("option:open", "method:decode,encode", "opened"),
-    "recursion": ("guarded", "looped"),
-    "wall_time": ("gathered", "param_added", "smaller", "sliced", "uncalled", "field_added"),
-    "cpu_time": ("sliced", "param_added", "smaller", "used:set,dict,collections.Counter"),
-    "memory": ("param_added", "smaller", "sliced", "used:itertools.islice"),
-    "output": ("unused:print", "sliced", "used:len"),
-    "calls": ("param_added", "uncalled", "tool_instead", "sliced", "smaller"),
-    "processes": ("unused:*",),
-    "other": (*_ARGUMENTS, _TIMES, _TO_NUMBER, _TO_TEXT, "method:*", "option:*", "guarded", "used:list,dict,sorted"),
-}
-"""Which edits can be the way out of which failures, the likeliest first."""
-
+_NAMES_PARAMETER = frozenset(("argument", "keyword", "missing"))
+"""Failures that say which parameter they are about: what became of others is no repair."""
 _TOOL_EDITS = frozenset(
     """param_renamed param_added param_dropped value_kind smaller larger tool_first tool_instead field_renamed
     field_added unwrapped tool_imported uncalled""".split()
@@ -149,12 +58,16 @@ def edits(before: Cause, after: Cause, *, is_same: bool) -> tuple[Edit, ...]:
         return ()
     change = _Change(before, after)
     found: dict[str, Edit] = {}
-    for rule in _RELEVANT.get(before.family, ()):
+    for rule in RELEVANT.get(before.family, ()):
         for edit in change.find(rule):
             found.setdefault(edit.key, edit)
     given = {edit.name for edit in found.values() if edit.kind == "tool_first"}
     # Of a value that another tool gave, what it looks like does not matter.
     kept = [edit for edit in found.values() if edit.kind not in _OF_VALUE or edit.name not in given]
+    if before.family in _NAMES_PARAMETER and before.name:
+        kept = [edit for edit in kept if before.name in (edit.name, edit.to) or edit.kind == "tool_instead"]
+    if before.family == "field" and before.name and not change.reads(before.name):
+        kept = [edit for edit in kept if edit.kind == "field_renamed"]  # else it was not repaired, but left out
     return tuple(kept)[:_EDITS]
 
 
@@ -192,6 +105,10 @@ class _Change:
             "ungathered": lambda: self._plain("ungathered", any(self._unused("asyncio.gather"))),
             "relative": self._relative,
         }
+
+    def reads(self, field: str) -> bool:
+        """Whether a field is read afterwards, of whatever."""
+        return any(key.startswith("field|") and key.split("|")[2] == field for key in self.new)
 
     def find(self, rule: str) -> Iterator[Edit]:
         """The edits that a rule speaks of."""
@@ -267,11 +184,23 @@ class _Change:
     def _param_renamed(self) -> Iterator[Edit]:
         for tool in self._tools():
             old, new = self._parameters(self.old, tool), self._parameters(self.new, tool)
-            gone, come = sorted(old - new), sorted(new - old)
+            gone = sorted(old - new)
             if self.cause.name in gone:
                 gone = [self.cause.name]
-            if len(gone) == 1 and len(come) == 1:
+            come = [name for name in sorted(new - old) if len(gone) == 1 and self._is_as_before(tool, gone[0], name)]
+            if len(come) == 1:
                 yield Edit(kind="param_renamed", tool=tool, name=gone[0], to=come[0])
+
+    def _is_as_before(self, tool: str, name: str, to: str) -> bool:
+        """Whether a parameter has what another one had, or is called like it."""
+        if difflib.SequenceMatcher(None, name, to).ratio() >= _ALIKE or set(name.split("_")) & set(to.split("_")):
+            return True
+        known = [
+            (self.old[before], self.new[after])
+            for mark in ("as", "was")
+            if (before := f"{mark}|{tool}|{name}") in self.old and (after := f"{mark}|{tool}|{to}") in self.new
+        ]
+        return any(one == other for one, other in known)
 
     def _param_added(self) -> Iterator[Edit]:
         for tool in self._tools():
@@ -405,15 +334,21 @@ class _Change:
         return sum(count for key, count in features.items() if key.startswith(start))
 
     def _renamed(self) -> Iterator[Edit]:
-        gone, name = {part[1] for part in self.gone if part[0] == "load"}, self.cause.name
+        """Another name in the place of one: one like it, or the only one, if it was a variable before."""
+        gone = sorted({part[1] for part in self.gone if part[0] == "load"})
         come = sorted({part[1] for part in self.come if part[0] == "load"})
-        if (name in gone or not name) and len(come) == 1 and len(gone) == 1:
-            yield Edit(kind="renamed", name=gone.pop(), to=come[0])
+        name = self.cause.name or (gone[0] if len(gone) == 1 else "")
+        if name not in gone:
+            return
+        near = difflib.get_close_matches(name, come, n=1, cutoff=_ALIKE)
+        bound = [each for each in come if f"bind|{each}" in self.old]
+        for to in near or (bound if len(come) == 1 else []):
+            yield Edit(kind="renamed", name=name, to=to)
 
     def _imported(self) -> Iterator[Edit]:
         gone = sorted({part[1] for part in self.gone if part[0] == "import"})
         for part in self.come:
-            if part[0] == "import":
+            if part[0] == "import" and (self.cause.family != "name" or _is_meant(self.cause.name, part[1:])):
                 yield Edit(kind="imported", name=gone[0] if gone else "", to=".".join(filter(None, part[1:])))
 
     def _attributed(self) -> Iterator[Edit]:
@@ -430,3 +365,9 @@ class _Change:
     def _relative(self) -> Iterator[Edit]:
         if self._has_come("open", "relative") and any(part[:2] == ["open", "absolute"] for part in self.gone):
             yield Edit(kind="relative")
+
+
+def _is_meant(name: str, imported: list[str]) -> bool:
+    """Whether an import gives a name its value; a short one may be the usual one for a module, such as `np`."""
+    parts = ".".join(imported).split(".")
+    return name in parts or (len(name) <= _SHORT and parts[0].startswith(name[:1]))

@@ -5,6 +5,7 @@ margin, after it has ended well several times: what is too little costs a run, w
 What one principal's runs needed never changes the limits of another's; what two others' runs needed may.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
@@ -22,7 +23,6 @@ __all__ = ("Fitted", "Prediction", "Resources", "fit")
 
 _CODES, _SETS = 2_000, 500
 _SAMPLES = 32  # of one record
-_PENDING = 512
 _TEXT = 16  # characters of a digest
 _LEAST_WEIGHT = 0.25  # what is older than two half-lives says nothing
 
@@ -73,15 +73,6 @@ class Record(msgspec.Struct, array_like=True):
             del self.samples[next(n for n, each in enumerate(self.samples) if each.principal == most)]
 
 
-class Given(msgspec.Struct, frozen=True, array_like=True):
-    """The limits of a run that is under way, and what they would have been."""
-
-    seconds: float
-    mib: int
-    usual_seconds: float
-    usual_mib: int
-
-
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     """What a piece of code will need."""
 
@@ -117,7 +108,6 @@ class Resources(msgspec.Struct, kw_only=True):
     codes: dict[str, Record] = {}
     """By `CodePrint.digest`: code that differs only in values lies together, the last that ran at the end."""
     sets: dict[str, Record] = {}
-    pending: dict[str, Given] = {}
     demand: Demand = msgspec.field(default_factory=Demand)
     runs: int = 0
     told: int = 0
@@ -132,20 +122,9 @@ class Resources(msgspec.Struct, kw_only=True):
     """How much less, all of them together."""
     last_at: float = 0.0
 
-    def given(self, event: Assessed) -> None:
-        """Take note of the limits that a run has."""
-        if event.decision == "refused" or not event.execution_id:
-            return
-        self.pending[event.execution_id] = Given(
-            event.wall_seconds, event.memory_mib, event.usual_seconds, event.usual_mib
-        )
-        if len(self.pending) > _PENDING:
-            del self.pending[next(iter(self.pending))]
-
     def learn(self, run: RunEvidence, code: CodePrint | None, half_life: float) -> None:
         """Take note of a run that is over. Analyses and single calls say nothing about code."""
         fact = run.fact
-        given = self.pending.pop(fact.execution_id, None)
         if fact.form == "call" or fact.failure in ("refused", "syntax"):
             return
         self.demand.ran(run.started_at, fact.principal, _imports(run, code))
@@ -153,6 +132,7 @@ class Resources(msgspec.Struct, kw_only=True):
         if fact.form != "code" or code is None or ended is None:
             return
         self.runs += 1
+        given = fact.assessed
         sample = _sample(fact, code, ended, given)
         record = _record(self.codes, code.digest, fact.principal, (), _CODES)
         if given is not None:
@@ -160,13 +140,13 @@ class Resources(msgspec.Struct, kw_only=True):
         record.add(sample)
         _record(self.sets, _set_key(fact.tools, code), fact.principal, fact.tools, _SETS).add(sample)
 
-    def _score(self, record: Record, given: Given, ended: _End, fact: Executed) -> None:
+    def _score(self, record: Record, given: Assessed, ended: _End, fact: Executed) -> None:
         """Count whether limits that were not the usual ones were right, and what came of them."""
-        is_shorter = given.seconds < given.usual_seconds
-        is_less = given.mib < given.usual_mib
+        is_shorter = given.wall_seconds < given.usual_seconds
+        is_less = given.memory_mib < given.usual_mib
         if (ended == "time" and is_shorter) or (ended == "memory" and is_less):
             record.unsettled += 1  # a run that hangs, or one that needed more: the next one tells
-            record.unsettled_seconds += given.usual_seconds - given.seconds if ended == "time" else 0.0
+            record.unsettled_seconds += given.usual_seconds - given.wall_seconds if ended == "time" else 0.0
             return
         if record.unsettled:
             self.told += record.unsettled
@@ -174,10 +154,10 @@ class Resources(msgspec.Struct, kw_only=True):
             self.spared_seconds += record.unsettled_seconds if ended == "time" else 0.0
             record.unsettled, record.unsettled_seconds = 0, 0.0
         self.last_at = max(self.last_at, fact.at)
-        self.avoided += not ended and given.usual_seconds < fact.seconds <= given.seconds
+        self.avoided += not ended and given.usual_seconds < fact.seconds <= given.wall_seconds
         self.held += not ended and is_less
-        self.held_mib += given.usual_mib - given.mib if not ended and is_less else 0
-        if is_shorter or is_less or given.seconds > given.usual_seconds:
+        self.held_mib += given.usual_mib - given.memory_mib if not ended and is_less else 0
+        if is_shorter or is_less or given.wall_seconds > given.usual_seconds:
             self.told += 1
             self.right += not ended
 
@@ -292,11 +272,10 @@ class _Evidence:
     """What samples say to one principal: its own, and those of others if there are two of them."""
 
     def __init__(self, samples: Sequence[Sample], principal: str, now: float, half_life: float) -> None:
-        recent = [(each, faded(now - each.at, half_life)) for each in samples]
-        recent = [(each, weight) for each, weight in recent if weight >= _LEAST_WEIGHT]
+        weighed = ((each, faded(now - each.at, half_life)) for each in samples)
+        recent = [pair for pair in weighed if pair[1] >= _LEAST_WEIGHT]
         others = {each.principal for each, _ in recent} - {principal}
-        own = [(each, weight) for each, weight in recent if each.principal == principal]
-        binding = recent if len(others) > 1 else own
+        binding = [pair for pair in recent if pair[0].principal == principal] if len(others) == 1 else recent
         self.is_binding = bool(binding)
         heard = binding or recent
         self.heard = [each for each, _ in heard]
@@ -310,8 +289,8 @@ class _Evidence:
 
     def prediction(self, *, is_same_code: bool, is_firm: bool = False) -> Prediction:
         """What follows from it."""
-        last_good = max((n for n, each in enumerate(self.heard) if not each.ended), default=-1)
-        since = self.heard[last_good + 1 :] if is_same_code else []
+        # Since one ended well, the newest first.
+        since = list(itertools.takewhile(lambda each: each.ended, reversed(self.heard))) if is_same_code else []
         times = [each.seconds for each in since if each.ended == "time"]
         return Prediction(
             seconds=self._most([each.seconds for each in self.good], is_same_code),
@@ -322,7 +301,7 @@ class _Evidence:
             is_same_code=is_same_code,
             is_binding=self.is_binding,
             is_firm=is_firm,
-            timed_out_seconds=times[-1] if times else 0.0,
+            timed_out_seconds=times[0] if times else 0.0,
             most_timed_out_seconds=max(times, default=0.0),
             is_out_of_memory=any(each.ended == "memory" for each in since),
         )
@@ -353,10 +332,10 @@ def _end_of(fact: Executed) -> _End | None:
     return "memory" if fact.failure == "memory" or fact.error_type == "MemoryError" else None
 
 
-def _sample(fact: Executed, code: CodePrint, ended: _End, given: Given | None) -> Sample:
+def _sample(fact: Executed, code: CodePrint, ended: _End, given: Assessed | None) -> Sample:
     seconds, mib = fact.seconds, -(-(fact.memory_bytes or 0) >> 20)
     if ended == "time" and given is not None:
-        seconds = given.seconds  # what it took was a little more, and is not what it would have needed
+        seconds = given.wall_seconds  # what it took was a little more, and is not what it would have needed
     return Sample(fact.at, fact.principal, code.exact[:_TEXT], round(seconds, 3), mib, ended)
 
 

@@ -36,7 +36,7 @@ from toolyard.learning.risk_words import (
     about_wrong_call,
 )
 from toolyard.sandbox.review import Review
-from toolyard.values import Assessed, Risk, RiskReason, RunEvidence, ToolSpec
+from toolyard.values import Risk, RiskReason, RunEvidence, ToolSpec
 
 __all__ = ("HIGH", "MEDIUM", "Assessment", "Dangers")
 
@@ -57,7 +57,6 @@ _RISE = 0.05
 """What moves the estimate by less is no reason."""
 _TOOLS = 2_000
 _TOOLS_READ = 8
-_PENDING = 4_096
 _LOOSE = re.compile(r"[\W_]+")
 _ENDED = frozenset(("failed", "timeout", "limit", "broken"))
 
@@ -84,15 +83,6 @@ class ToolRecord(msgspec.Struct, array_like=True):
     version: str = ""
     """As it was called last."""
     record: Record = msgspec.field(default_factory=Record)
-
-
-class Pending(msgspec.Struct, array_like=True, frozen=True):
-    """What was told of a run that is not over."""
-
-    risk: Risk
-    chance: float
-    reasons: tuple[RiskReason, ...]
-    is_refused: bool
 
 
 class _Step(msgspec.Struct, frozen=True):
@@ -134,30 +124,22 @@ class Dangers(msgspec.Struct, kw_only=True):
     repeats: Repeats = msgspec.field(default_factory=Repeats)
     reasons: dict[str, Record] = {}
     calibration: Calibration = msgspec.field(default_factory=Calibration)
-    pending: dict[str, Pending] = {}
 
     # Learning
 
-    def assessed(self, event: Assessed) -> None:
-        """A run was told its risk; what becomes of it says whether that was right."""
-        is_refused = event.decision == "refused"
-        self.pending[event.execution_id] = Pending(event.risk, event.chance, event.reasons, is_refused)
-        while len(self.pending) > _PENDING:
-            del self.pending[next(iter(self.pending))]
-
     def learn(self, run: RunEvidence, print_: CodePrint | None, half_life: float) -> None:
         """A run is over. One that was never begun teaches nothing: else a refusal would be the reason for the next."""
-        told = self.pending.pop(run.fact.execution_id, None)
         if run.fact.status not in _ENDED and run.fact.status != "ok":
             return
-        if _is_never_run(run, told):
+        if _is_never_run(run):
             return
         if run.fact.form == "code":
-            self._learn_code(run, print_, told, half_life)
+            self._learn_code(run, print_, half_life)
         self.repeats.note(run, print_ if run.fact.form == "code" else None, self._versions(print_))
 
-    def _learn_code(self, run: RunEvidence, print_: CodePrint | None, told: Pending | None, half_life: float) -> None:
+    def _learn_code(self, run: RunEvidence, print_: CodePrint | None, half_life: float) -> None:
         who, at, failed = run.fact.principal, run.fact.at, run.fact.status != "ok"
+        told = run.fact.assessed  # what became of it says whether that was right
         self.runs += 1
         if told is not None:
             self.calibration.add_told(told.risk, told.chance, who, at, half_life, failed=failed)
@@ -377,12 +359,12 @@ def _cost(predicted: Prediction, wall_seconds: float | None, memory_mib: int | N
     return ""
 
 
-def _is_never_run(run: RunEvidence, told: Pending | None) -> bool:
+def _is_never_run(run: RunEvidence) -> bool:
     """Whether the review, the risk or a person kept it from running."""
     fact = run.fact
     if fact.status == "ok":
         return False
-    if (told is not None and told.is_refused) or fact.failure == "refused":
+    if (fact.assessed is not None and fact.assessed.decision == "refused") or fact.failure == "refused":
         return True
     if fact.error_type == "ApprovalRefused" and not run.calls:
         return True

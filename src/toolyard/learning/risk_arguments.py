@@ -11,13 +11,12 @@ from typing import Literal
 import msgspec
 
 from toolyard.catalog.parameters import parameters, rest
-from toolyard.errors import InvalidSkill
+from toolyard.learning.code import syntax_tree
 from toolyard.values import ToolSpec
-from toolyard.versioning.scopes import Names, parse
+from toolyard.versioning.scopes import Names
 
 __all__ = ("WrongCall", "wrong_calls")
 
-_CODE_BYTES = 32 << 10
 _CALLS = 100
 _CERTAIN_EXPRESSIONS = (
     *(ast.Attribute, ast.Await, ast.BinOp, ast.Call, ast.Dict, ast.FormattedValue, ast.JoinedStr, ast.List),
@@ -45,13 +44,15 @@ class WrongCall(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the code gets there in any case, and fails there."""
 
 
-def wrong_calls(code: str, specs: Mapping[str, ToolSpec]) -> tuple[WrongCall, ...]:
-    """The calls in `code` that do not fit the tools of `specs`, in the order of the text; a hundred are looked at."""
+def wrong_calls(code: str, specs: Mapping[str, ToolSpec], tree: ast.Module | None = None) -> tuple[WrongCall, ...]:
+    """The calls in `code` that do not fit the tools of `specs`, in the order of the text; a hundred are looked at.
+
+    Who has the `syntax_tree` of it already gives that.
+    """
     if not specs:
         return ()
-    try:
-        tree = parse(code, most_bytes=_CODE_BYTES)
-    except InvalidSkill:
+    tree = tree or syntax_tree(code)
+    if tree is None:
         return ()
     names = Names(tree)
     found = list(_checked(names, specs))

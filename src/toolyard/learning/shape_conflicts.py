@@ -33,11 +33,16 @@ _TYPES = {
 _Schema = dict[str, Any]
 
 
-def find_conflicts(spec: ToolSpec, places: Mapping[str, Place], audience: Audience) -> list[str]:
-    """A sentence for each, at most five: declared and never there, there and not declared, of another type."""
+def find_conflicts(
+    spec: ToolSpec, places: Mapping[str, Place], audience: Audience, *, is_sampled: bool = False
+) -> list[str]:
+    """A sentence for each, at most five: declared and never there, there and not declared, of another type.
+
+    Where rows were left out, `is_sampled`, nothing that rows may have is said to be never there.
+    """
     if spec.output_schema is None:
         return []
-    reading = _Reading(spec.output_schema, places, audience)
+    reading = _Reading(spec.output_schema, places, audience, is_sampled=is_sampled)
     found = []
     for sentence in reading.read("", unwrapped(spec.output_schema), _DEPTH):
         found.append(sentence)
@@ -47,8 +52,9 @@ def find_conflicts(spec: ToolSpec, places: Mapping[str, Place], audience: Audien
 
 
 class _Reading:
-    def __init__(self, root: _Schema, places: Mapping[str, Place], audience: Audience) -> None:
+    def __init__(self, root: _Schema, places: Mapping[str, Place], audience: Audience, *, is_sampled: bool) -> None:
         self._root = root
+        self._is_sampled = is_sampled
         self._places = places
         self._audience = audience
         self._children = children_of(places)
@@ -98,13 +104,19 @@ class _Reading:
             if child is not None:
                 for inner in declared[name][:_BRANCHES]:
                     yield from self.read(child, inner if len(declared[name]) == 1 else {}, depth - 1)
-            elif place.weight("object") >= (_NEVER if name in required else _NEVER_OPTIONAL):
+            elif self._is_never(path, place, is_required=name in required):
                 yield f"{_named(_join(path, name))} is declared and was in none of the answers."
         others = [child for name, child in known.items() if name not in declared and self._is_shown(child)]
         if not self._is_open(path, place, objects, others):
             for child in others:
                 if self._places[child].all_weight() >= _OFTEN:
                     yield f"{_named(child)} is not declared and was in {_share(self._places[child], place)} answers."
+
+    def _is_never(self, path: str, place: Place, *, is_required: bool) -> bool:
+        """Whether so many objects had it not that no others will."""
+        is_row = "[]" in path or "{}" in path
+        least = _NEVER if is_required else _NEVER_OPTIONAL
+        return place.weight("object") >= least and not (self._is_sampled and is_row)
 
     def _is_open(self, path: str, place: Place, objects: list[_Schema], others: list[str]) -> bool:
         """Whether the keys of an object are data, by what is declared or by what was seen."""

@@ -52,6 +52,8 @@ class Learned(msgspec.Struct, kw_only=True):
     at: float = 0.0
     """When all weights were last made less."""
     last_at: float = 0.0
+    is_sampled: bool = False
+    """Whether rows were left out of some of them: what was in none of the others may have been in those."""
     pending: list[str] = []
     """Principals that were told this shape and have not called the tool since."""
     told: int = 0
@@ -71,6 +73,7 @@ class Learned(msgspec.Struct, kw_only=True):
                     choices=None if new.choices is None else {}, is_spanned=new.is_spanned
                 )
             _merge(place, new, weight, bit)
+        self.is_sampled |= seen.is_sampled
         self._trim()
         self.answers += seen.answers * weight
         self.total += seen.answers
@@ -191,7 +194,7 @@ class Shapes(msgspec.Struct, kw_only=True):
             answers=max(1, round(answers)),
             principals=sum(map(bool, learned.slots)),
             last_at=learned.last_at,
-            conflicts=tuple(find_conflicts(spec, learned.places, audience)),
+            conflicts=tuple(find_conflicts(spec, learned.places, audience, is_sampled=learned.is_sampled)),
         )
 
     def insights(self, now: float, half_life: float) -> PartInsights:
@@ -217,7 +220,7 @@ class Shapes(msgspec.Struct, kw_only=True):
             if learned is None or learned.major != major_of(spec.version) or spec.output_schema is None:
                 continue
             audience = self._audience(learned, is_alone=is_alone, viewer=None)
-            texts = find_conflicts(spec, learned.places, audience)
+            texts = find_conflicts(spec, learned.places, audience, is_sampled=learned.is_sampled)
             found += [self._insight("conflict", spec.full_name, text, learned, now, half_life) for text in texts]
         return found
 

@@ -8,17 +8,18 @@ import ast
 import builtins
 import re
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from toolyard.errors import InvalidSkill
 from toolyard.learning.code import IDENTIFIER
+from toolyard.learning.kinds import kind_of, plain
 from toolyard.learning.telling import is_field
 from toolyard.values import CallEvidence
 from toolyard.versioning.scopes import parse
 
-__all__ = ("NAME_CHARACTERS", "Reading", "is_name", "kind_of", "read", "sent", "tool_name")
+__all__ = ("NAME_CHARACTERS", "Reading", "is_name", "read", "sent", "tool_name")
 
 NAME_CHARACTERS = 40
 """Longer identifiers are left out: nobody needs them, and they could be sentences."""
@@ -27,27 +28,12 @@ _CODE_BYTES = 32 << 10
 _NODES = 8_000
 _FEATURES = 400
 _DEPTH = 12
+_MODULE_PARTS = 4
 _ARGUMENTS = 40
 _PIECES = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _WORDS = 6
 _BUILTINS = frozenset(name for name in vars(builtins) if not name.startswith("_"))
 _STDLIB = frozenset(sys.stdlib_module_names)
-_TEXT_KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("empty", re.compile(r"\s*")),
-    ("private", re.compile(r"(?i:.*__PII_.*)", re.DOTALL)),
-    ("date", re.compile(r"\d{4}-\d{2}-\d{2}")),
-    ("time", re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}.*")),
-    ("other_date", re.compile(r"\d{1,4}[./ -](?:\d{1,2}|[A-Za-z]{3,9})[./ -]\d{1,4}|[A-Za-z]{3,9} \d{1,2},? \d{4}")),
-    ("digits", re.compile(r"[-+]?\d+(?:\.\d+)?")),
-    ("url", re.compile(r"[a-z]+://.*", re.DOTALL)),
-    ("address", re.compile(r"[^\s@]+@[^\s@]+")),
-    ("absolute", re.compile(r"/\S.*|[A-Za-z]:\\.*", re.DOTALL)),
-    ("relative", re.compile(r"\.{0,2}[\w.-]*/[^\s].*|[\w-]+\.[a-z]{2,4}")),
-    ("json", re.compile(r"\s*[\[{].*", re.DOTALL)),
-    ("upper", re.compile(r"[A-Z][A-Z0-9_-]*")),
-    ("lower", re.compile(r"[a-z][a-z0-9_-]*")),
-    ("title", re.compile(r"[A-Z][a-z0-9]+")),
-)
 
 
 def is_name(name: object) -> bool:
@@ -76,26 +62,6 @@ def _is_part(name: str) -> bool:
     return IDENTIFIER.fullmatch(name) is not None
 
 
-def kind_of(value: Any) -> str:
-    """What sort of value it is, without the value."""
-    match value:
-        case None:
-            return "none"
-        case bool():
-            return "bool"
-        case int():
-            return "int"
-        case float():
-            return "float"
-        case list() | tuple():
-            return "list"
-        case dict():
-            return "dict"
-        case str():
-            return next((kind for kind, form in _TEXT_KINDS if form.fullmatch(value[:200])), "text")
-    return "other"
-
-
 def sent(call: CallEvidence) -> Iterator[tuple[str, int]]:
     """The features of a call's arguments, as the journal kept them."""
     tool = tool_name(call.tool)
@@ -104,6 +70,8 @@ def sent(call: CallEvidence) -> Iterator[tuple[str, int]]:
     for name, value in list(call.arguments.items())[:_ARGUMENTS]:
         if is_name(name):
             yield f"sent|{tool}|{name}|{kind_of(value)}", 1
+            if written := plain(value):
+                yield f"was|{tool}|{name}", _hash(written)
             if type(value) is int and value > 0:
                 yield f"size|{tool}|{name}", value.bit_length()
             elif isinstance(value, str | list):
@@ -129,6 +97,9 @@ class Reading:
             self._bind(node)
         for node in self.nodes:
             self._follow(node)
+        if self._follow_functions():
+            for node in self.nodes:
+                self._follow(node)
         for node in self.nodes:
             self._count(node)
             if len(self.features) >= _FEATURES:
@@ -145,6 +116,19 @@ class Reading:
             case ast.ImportFrom(module=str(module), level=0):
                 for alias in node.names:
                     self._dotted[alias.asname or alias.name] = f"{module}.{alias.name}"
+
+    def is_imported(self, name: str) -> bool:
+        """Whether a name stands for something imported."""
+        return name in self._dotted
+
+    def is_of_module(self, node: ast.Attribute) -> bool:
+        """Whether it is something of a module, imported or not."""
+        root: ast.expr = node
+        for _ in range(_MODULE_PARTS):
+            if not isinstance(root, ast.Attribute):
+                break
+            root = root.value
+        return isinstance(root, ast.Name) and (root.id in self._dotted or root.id in _STDLIB)
 
     def dotted(self, node: ast.AST | None) -> str:
         """The dotted name that an expression stands for; empty if it stands for none."""
@@ -180,7 +164,7 @@ class Reading:
                 tool = self.tool_of(node)
                 if tool:
                     return tool
-                inner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+                inner = [node.func.value if isinstance(node.func, ast.Attribute) else node.func]
                 found = (self.origin(each, depth - 1) for each in (*inner, *node.args[:3]))
                 return next(filter(None, found), "")
             case ast.BoolOp():
@@ -211,6 +195,17 @@ class Reading:
                 for each in ast.walk(target):
                     if isinstance(each, ast.Name):
                         self.origins.setdefault(each.id, origin)
+
+    def _follow_functions(self) -> bool:
+        """What functions of the code itself return, if that is at their end; whether there are any."""
+        found = False
+        for node in self.nodes:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and isinstance(node.body[-1], ast.Return):
+                origin = self.origin(node.body[-1].value)
+                if origin:
+                    self.origins.setdefault(node.name, origin)
+                    found = True
+        return found
 
     # Features
 
@@ -281,6 +276,8 @@ class Reading:
             for name, value in _arguments(node):
                 self._note(name)
                 self._add("arg", tool, name, kind_of(value.value) if isinstance(value, ast.Constant) else "made")
+                if written := _written(value):
+                    self.features[f"as|{tool}|{name}"] = _hash(written)
                 source = self.origin(value)
                 if source and source != tool:
                     self._add("flow", source, tool, name)
@@ -345,6 +342,20 @@ def read(code: str) -> Reading | None:
         return Reading(parse(code, most_bytes=_CODE_BYTES))
     except InvalidSkill:
         return None
+
+
+def _written(value: ast.expr) -> str:
+    """What tells an argument from others, if that can be told at a glance: its value, or the variable that has it."""
+    match value:
+        case ast.Constant():
+            return plain(value.value)
+        case ast.Name():
+            return f"={value.id}"
+    return ""
+
+
+def _hash(text: str) -> int:
+    return zlib.crc32(text.encode("utf-8", "replace"))
 
 
 def _arguments(node: ast.Call) -> Iterator[tuple[str, ast.expr]]:

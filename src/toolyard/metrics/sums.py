@@ -26,18 +26,7 @@ from toolyard.values import (
 __all__ = ("OUTCOMES_OUTSIDE", "AnyFact", "CallRow", "Key", "Sum", "Sums", "percentile")
 
 AnyFact = (
-    Saw
-    | Searched
-    | Used
-    | Executed
-    | Assessed
-    | Hinted
-    | Tokens
-    | Hidden
-    | SecurityEvent
-    | SkillEvent
-    | Published
-    | UpstreamEvent
+    Saw | Searched | Used | Executed | Hinted | Tokens | Hidden | SecurityEvent | SkillEvent | Published | UpstreamEvent
 )
 """What the journal's text of a fact is read as."""
 
@@ -302,6 +291,8 @@ def _add_executed(sums: Sums, fact: Executed) -> None:
         sums.count("toolyard_execution_background_total")
     if fact.skills:
         sums.count("toolyard_skill_runs_total")
+    if fact.assessed is not None:
+        _add_assessed(sums, fact.assessed)
 
 
 def _add_assessed(sums: Sums, fact: Assessed) -> None:
@@ -355,7 +346,6 @@ _ADDITIONS: dict[type[Fact], Callable[[Sums, Any], None]] = {
     Searched: _add_searched,
     Used: _add_used,
     Executed: _add_executed,
-    Assessed: _add_assessed,
     Hinted: _add_hinted,
     Tokens: _add_tokens,
     Hidden: _add_hidden,

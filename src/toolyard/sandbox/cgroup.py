@@ -20,10 +20,14 @@ class Leaf:
     def __init__(self, path: Path, *, version: int) -> None:
         self._path = path
         self._version = version
+        self._limit: int | None = None
 
     def limit(self, memory_bytes: int) -> None:
-        """Set the memory limit."""
-        _write(self._path / ("memory.max" if self._version == 2 else "memory.limit_in_bytes"), str(memory_bytes))
+        """Set the memory limit. Its file stays open: opening one waits for whoever makes or removes a group."""
+        if self._limit is None:
+            name = "memory.max" if self._version == 2 else "memory.limit_in_bytes"
+            self._limit = os.open(self._path / name, os.O_WRONLY | os.O_CLOEXEC)
+        os.write(self._limit, str(memory_bytes).encode())
 
     def open_entrance(self) -> int:
         """A descriptor that moves whoever writes `0` to it into this group; what it allocates from then on counts.
@@ -45,6 +49,9 @@ class Leaf:
 
     def remove(self) -> bool:
         """Remove the group; False while the kernel still counts a process of it."""
+        if self._limit is not None:
+            os.close(self._limit)
+            self._limit = None
         try:
             self._path.rmdir()
         except FileNotFoundError:
@@ -72,7 +79,11 @@ class ControlGroup:
         path = self._path / f"w{slot}"
         path.mkdir()
         leaf = Leaf(path, version=self.version)
-        leaf.limit(memory_bytes)
+        try:
+            leaf.limit(memory_bytes)
+        except OSError:
+            leaf.remove()
+            raise
         return leaf
 
     def discard(self, leaf: Leaf) -> None:
@@ -99,8 +110,10 @@ def open_control_group(name: str) -> ControlGroup | None:
             if version == 2:
                 _write(path / "cgroup.subtree_control", "+memory")
             probe = group.add(0, memory_bytes=64 << 20)
-            probe.was_out_of_memory()
-            probe.remove()
+            try:
+                probe.was_out_of_memory()
+            finally:
+                probe.remove()
         except OSError:
             group.close()
             continue

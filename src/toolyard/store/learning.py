@@ -19,7 +19,6 @@ from toolyard.store.rows import encode_context
 from toolyard.store.shapes import storable
 from toolyard.store.writer import Writer
 from toolyard.values import (
-    Assessed,
     CallEvidence,
     Executed,
     Forgotten,
@@ -52,7 +51,7 @@ _What = Literal["tool", "principal", "all"]
 
 # As bytes, since another program may have written what is no text. Only facts that teach something are read whole.
 _FACTS = (
-    "SELECT number, at, CASE WHEN kind IN ('search', 'hit', 'execution', 'risk', 'hint') THEN CAST(fact AS BLOB) END"
+    "SELECT number, at, CASE WHEN kind IN ('search', 'hit', 'execution', 'hint') THEN CAST(fact AS BLOB) END"
     " FROM facts WHERE number > ? ORDER BY number LIMIT ?"
 )
 _RUN = (
@@ -62,7 +61,7 @@ _RUN = (
 )
 _CALLS = (
     "SELECT number, CAST(tool AS BLOB), CAST(version AS BLOB), CAST(arguments AS BLOB), CAST(answer AS BLOB),"
-    " answer_cut, CAST(error AS BLOB), started_at, seconds, answer_bytes"
+    " answer_cut, CAST(error AS BLOB), started_at, seconds, answer_bytes, CAST(answer_sample AS BLOB)"
     " FROM calls WHERE execution_id = ? ORDER BY number, rowid LIMIT ?"
 )
 _SKILLS = (
@@ -209,7 +208,7 @@ def _read_event(connection: sqlite3.Connection, at: Any, text: bytes | None) -> 
     if isinstance(fact, Executed):
         run, size_bytes = _read_run(connection, fact)
         return run, len(text) + size_bytes
-    return (fact if isinstance(fact, Searched | Used | Assessed | Hinted) else None), len(text)
+    return (fact if isinstance(fact, Searched | Used | Hinted) else None), len(text)
 
 
 def _read_run(connection: sqlite3.Connection, fact: Executed) -> tuple[RunEvidence, int]:
@@ -240,11 +239,12 @@ def _read_calls(connection: sqlite3.Connection, execution_id: str) -> tuple[tupl
     found = []
     size_bytes = 0
     for row in connection.execute(_CALLS, (storable(execution_id), CALLS)):
-        number, tool, version, arguments, answer, is_cut, error, started_at, seconds, answer_bytes = row
-        size_bytes += len(arguments or b"") + len(answer or b"")
+        number, tool, version, arguments, answer, is_cut, error, started_at, seconds, answer_bytes, sample = row
+        size_bytes += len(arguments or b"") + len(answer or b"") + len(sample or b"")
         is_kept = size_bytes <= _RUN_BYTES
         has_arguments, arguments = _decode(arguments) if is_kept else (False, None)
         has_answer, answer = _decode(answer) if is_kept and error is None and not is_cut else (False, None)
+        has_sample, sample = _decode(sample) if is_kept and error is None and is_cut else (False, None)
         call = {
             "number": number,
             "tool": _text(tool),
@@ -252,6 +252,7 @@ def _read_calls(connection: sqlite3.Connection, execution_id: str) -> tuple[tupl
             "arguments": arguments if has_arguments else None,
             "answer": answer if has_answer else None,
             "has_answer": has_answer,
+            "sample": sample if has_sample else None,
             "error": None if error is None else _text(error)[:_MESSAGE_CHARACTERS],
             "started_at": started_at,
             "seconds": seconds,

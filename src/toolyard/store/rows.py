@@ -23,6 +23,7 @@ __all__ = (
     "delete_tools",
     "encode_context",
     "encode_tool",
+    "encode_within",
     "read_calls",
     "read_changes",
     "read_definitions",
@@ -130,15 +131,15 @@ def write_execution(connection: sqlite3.Connection, record: ExecutionRecord, own
 
 def write_call(connection: sqlite3.Connection, record: CallRecord) -> None:
     """Insert a call."""
-    arguments, arguments_cut = _encode_within(record.arguments, CALL_VALUE_BYTES)
+    arguments, arguments_cut = encode_within(record.arguments, CALL_VALUE_BYTES)
     if record.answer_bytes > CALL_VALUE_BYTES:
         answer, answer_cut = None, True
     else:
-        answer, answer_cut = _encode_within(record.answer, CALL_VALUE_BYTES)
+        answer, answer_cut = encode_within(record.answer, CALL_VALUE_BYTES)
     connection.execute(
         "INSERT INTO calls (execution_id, number, tool, digest, arguments, arguments_cut, answer, answer_cut,"
-        " answer_bytes, error, started_at, seconds, version, upstream)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " answer_bytes, answer_sample, error, started_at, seconds, version, upstream)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             _unicode(record.execution_id),
             record.number,
@@ -149,6 +150,7 @@ def write_call(connection: sqlite3.Connection, record: CallRecord) -> None:
             answer,
             answer_cut,
             record.answer_bytes,
+            record.answer_sample,
             None if record.error is None else _unicode(record.error),
             record.started_at,
             record.seconds,
@@ -371,10 +373,10 @@ def read_vectors(connection: sqlite3.Connection, model: str, digests: Sequence[s
 
 def encode_context(context: Any) -> tuple[str | None, bool]:
     """JSON text of what code was given, and whether it was left out."""
-    return _encode_within(context, _CONTEXT_BYTES)
+    return encode_within(context, _CONTEXT_BYTES)
 
 
-def _encode_within(value: Any, most_bytes: int) -> tuple[str | None, bool]:
+def encode_within(value: Any, most_bytes: int) -> tuple[str | None, bool]:
     """JSON text of a value and whether it was left out."""
     if value is None:
         return None, False

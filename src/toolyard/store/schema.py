@@ -388,4 +388,8 @@ MIGRATIONS: tuple[str, ...] = (
     -- What kind of change a skill was migrated for; empty for migrations from before that was recorded.
     ALTER TABLE skill_migrations ADD COLUMN change TEXT NOT NULL DEFAULT '';
     """,
+    """
+    -- Of an answer that is too large to be kept: what it is made of, with a few of its rows, as JSON.
+    ALTER TABLE calls ADD COLUMN answer_sample TEXT;
+    """,
 )

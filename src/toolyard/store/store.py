@@ -80,6 +80,8 @@ class Store:
         self._writer = writer
         self._reader = reader
         self._log = log
+        self._begun: dict[str, Write] = {}
+        """The beginning of each execution that is not over, as it is or was to be written."""
         self.alerts = AlertTable(writer, reader)
         self.approvals = ApprovalTable(writer, reader)
         self.skills = SkillTable(writer, reader)
@@ -96,7 +98,9 @@ class Store:
 
     def record_start(self, record: ExecutionRecord) -> None:
         """Record an execution that begins. While it is `running` it is taken for lost once this gateway is gone."""
-        self._record_execution(record)
+        write = partial(rows.write_execution, record=record, owner=self._writer.owner)
+        self._begun[record.execution_id] = write
+        self._writer.put(write, len(record.code) + _ROW_BYTES)
 
     def record_call(self, record: CallRecord) -> None:
         """Record a call that is over. An answer or arguments over 64 KiB are left out; `answer_bytes` is kept."""
@@ -104,11 +108,15 @@ class Store:
         if size_bytes > rows.CALL_VALUE_BYTES:
             record = msgspec.structs.replace(record, answer=None)  # it need not wait in memory either
             size_bytes = 0
+        size_bytes += len(record.answer_sample or "")
         self._writer.put(partial(rows.write_call, record=record), size_bytes + _ROW_BYTES)
 
     def record_end(self, record: ExecutionRecord) -> None:
         """Record an execution that is over, in the place of what `record_start` recorded."""
-        self._record_execution(record)
+        write = partial(rows.write_execution, record=record, owner=self._writer.owner)
+        # Most are over before their beginning is written, which then need not be.
+        begun = self._begun.pop(record.execution_id, None)
+        self._writer.put(write, len(record.code) + _ROW_BYTES, instead_of=begun)
 
     async def flush(self) -> None:
         """Wait until everything recorded before is on disk; all who wait at once share one write.
@@ -262,10 +270,6 @@ class Store:
     async def census(self) -> Census:
         """How much there is."""
         return await self._reader.read(read_census)
-
-    def _record_execution(self, record: ExecutionRecord) -> None:
-        write = partial(rows.write_execution, record=record, owner=self._writer.owner)
-        self._writer.put(write, len(record.code) + _ROW_BYTES)
 
     async def _write(self, write: Write) -> None:
         self._writer.put(write, _ROW_BYTES)

@@ -61,11 +61,18 @@ class Writer:
         """Wait until the store is open. Raises `StoreError` if it cannot be opened."""
         await self._opened
 
-    def put(self, write: Write, size_bytes: int) -> None:
-        """Enqueue a row that takes about so much memory. Raises `StoreError` once the store is closed."""
+    def put(self, write: Write, size_bytes: int, *, instead_of: Write | None = None) -> None:
+        """Enqueue a row that takes about so much memory, in the place of another one if that still waits.
+
+        Raises `StoreError` once the store is closed.
+        """
         with self._lock:
             if self._is_closing:
                 raise StoreError(f"The store {str(self._path)!r} is closed. Open it again to record more.")
+            if instead_of is not None and instead_of in self._waiting:
+                self._waiting[self._waiting.index(instead_of)] = write
+                self._backlog_bytes += size_bytes
+                return
             self._waiting.append(write)
             self._backlog_bytes += size_bytes
             count = len(self._waiting)

@@ -446,6 +446,8 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since the epoch."""
     seconds: float
     answer_bytes: int = 0
+    answer_sample: str | None = None
+    """Of an answer that is too large to be kept: what it is made of, with a few of its rows, as JSON."""
 
 
 RecordStatus = Literal["running", "ok", "failed", "timeout", "limit", "broken", "cancelled", "lost"]

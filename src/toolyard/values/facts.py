@@ -99,6 +99,23 @@ class Used(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="hit"):
     """After the search."""
 
 
+class Assessed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was expected of a run before it began, and the limits it was given."""
+
+    risk: Risk
+    chance: float
+    """That it fails, as it was predicted."""
+    reasons: tuple[RiskReason, ...] = ()
+    decision: Literal["ran", "refused", "asked"] = "ran"
+    """`asked`: a person was, and what they said is among the approvals."""
+    wall_seconds: float
+    """The limits it was given."""
+    memory_mib: int
+    usual_seconds: float
+    """The limits it would have been given without what was learned."""
+    usual_mib: int
+
+
 class Executed(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="execution"):
     """An execution is over."""
 
@@ -129,23 +146,8 @@ class Executed(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="executi
     is_background: bool = False
     domain: str = ""
     """What the principal is said to work on; empty if nobody said it."""
-
-
-class Assessed(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="risk"):
-    """A run was looked at before it began, and given its limits."""
-
-    risk: Risk
-    chance: float
-    """That it fails, as it was predicted."""
-    reasons: tuple[RiskReason, ...] = ()
-    decision: Literal["ran", "refused", "asked"] = "ran"
-    """`asked`: a person was, and what they said is among the approvals."""
-    wall_seconds: float
-    """The limits it was given."""
-    memory_mib: int
-    usual_seconds: float
-    """The limits it would have been given without what was learned."""
-    usual_mib: int
+    assessed: Assessed | None = None
+    """None if nobody looked: it is no code, the review refused it, or nothing is learned."""
 
 
 class Hinted(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="hint"):

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from toolyard.values.facts import Assessed, Executed, Hinted, Searched, Used
+from toolyard.values.facts import Executed, Hinted, Searched, Used
 
 __all__ = ("CallEvidence", "Forgotten", "LearningEvent", "RunEvidence")
 
@@ -22,6 +22,8 @@ class CallEvidence(msgspec.Struct, frozen=True, kw_only=True):
     answer: Any = None
     has_answer: bool = False
     """Whether `answer` is what the tool answered: not if it failed, or answered too much for the journal."""
+    sample: Any = None
+    """Of an answer that was too much: what it is made of, with a few of its rows and without long texts."""
     error: str | None = None
     """The name of our exception, a colon, and its text, which may be an upstream's: never to be shown."""
     started_at: float
@@ -51,7 +53,7 @@ class RunEvidence(msgspec.Struct, frozen=True, kw_only=True):
     """The saved skills that it used, as `namespace/name`."""
 
 
-LearningEvent = Searched | Used | Assessed | Hinted | RunEvidence
+LearningEvent = Searched | Used | Hinted | RunEvidence
 """One thing to learn from, in the order of the journal."""
 
 

@@ -72,6 +72,7 @@ class Accounting:
         self._busy = 0
         self._busy_at = 0.0
         self._hurry = threading.Event()
+        self._loaded = threading.Event()
         self._slice_ends = 0.0
         self._definitions: OrderedDict[str, int] = OrderedDict()
         self._settled: list[Fact] = []
@@ -135,6 +136,8 @@ class Accounting:
         """Count what waits, for a moment, and record what there is; answers that are left are uncounted bytes then."""
         if self._thread is None or self._is_closed:
             return
+        self._hurry.set()
+        await asyncio.to_thread(self._loaded.wait)  # what is not left out cannot be counted without the vocabulary
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self.settled()
@@ -170,9 +173,13 @@ class Accounting:
                 break
             self._give_way()
             try:
+                if not self._loaded.is_set():
+                    tokens.load()
                 work()
             except Exception:  # noqa: BLE001 - one text that cannot be counted must not be the last one
                 _log.exception("A text could not be counted.")
+            finally:
+                self._loaded.set()
         self._hand_over()
 
     def _hand_over(self) -> None:

@@ -149,9 +149,9 @@ class _Running:
                 snapshot=self._snapshot,
                 policy=self._policy,
                 limits=limits,
-                visit=self._run.visit,
                 is_memory_exact=self._sandbox.resource_control != "rlimits",
             )
+            self._run.assessed = self._look.assessed
             await self._warn(self._look)
         return self._look
 

@@ -20,7 +20,7 @@ from toolyard.config import LearningConfig
 from toolyard.errors import ApprovalRefused
 from toolyard.learning.advice import advice
 from toolyard.learning.causes import prepare_cause
-from toolyard.learning.code import CodePrint, code_print
+from toolyard.learning.code import CodePrint, code_print, syntax_tree
 from toolyard.learning.jobs import job_print
 from toolyard.learning.model import Model
 from toolyard.learning.resources import Fitted, Prediction, fit
@@ -75,6 +75,8 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
     limits: Limits
     assessment: Assessment = _LOW
+    assessed: Assessed | None = None
+    """The same for the journal; None if nobody looked."""
     refusal: Failure | None = None
     """Why it is not run."""
     code: CodePrint | None = None
@@ -146,7 +148,6 @@ class Guidance:
         snapshot: Snapshot,
         policy: IsolationPolicy,
         limits: Limits,
-        visit: Visit,
         is_memory_exact: bool,
     ) -> Look:
         """What is to be expected of code, and the limits that fit it. `record` is of what is about to run."""
@@ -155,31 +156,30 @@ class Guidance:
         seen = await self._read(record.code, snapshot, record.principal)
         model, now = self.model(record.principal), time.time()
         predicted = self._predict(model, seen, record.principal, now)
-        given = self._fit(predicted, policy, limits, is_memory_exact=is_memory_exact)
-        usual = policy.with_limits(limits)
-        assessment = self._assess(model, seen, record, review, predicted, usual.with_limits(given), now)
+        usual = _within(limits, policy)
+        given = _within(limits, self._fit(predicted, policy, is_memory_exact=is_memory_exact))
+        assessment = self._assess(model, seen, record, review, predicted, given, now)
         is_refused = assessment.risk == "critical" and self._settings.critical == "refuse"
         is_asked = assessment.risk == "critical" and self._settings.critical == "ask"
-        if review.verdict != "refuse":
-            chosen = usual.with_limits(given)
-            self._yard.observer.record(
-                Assessed(
-                    at=now,
-                    principal=record.principal,
-                    session=visit.id,
-                    execution_id=record.execution_id,
-                    risk=assessment.risk,
-                    chance=assessment.chance,
-                    reasons=assessment.reasons,
-                    decision="refused" if is_refused else "asked" if is_asked else "ran",
-                    wall_seconds=chosen.wall_seconds,
-                    memory_mib=chosen.memory_mib,
-                    usual_seconds=usual.wall_seconds,
-                    usual_mib=usual.memory_mib,
-                )
-            )
-        refusal = _refusal(assessment, record.code) if is_refused else None
-        return Look(limits=given, assessment=assessment, refusal=refusal, code=seen.code)
+        assessed = Assessed(
+            risk=assessment.risk,
+            chance=assessment.chance,
+            reasons=assessment.reasons,
+            decision="refused" if is_refused else "asked" if is_asked else "ran",
+            wall_seconds=given.wall_seconds,
+            memory_mib=given.memory_mib,
+            usual_seconds=usual.wall_seconds,
+            usual_mib=usual.memory_mib,
+        )
+        if given != usual:
+            limits = msgspec.structs.replace(limits, wall_seconds=given.wall_seconds, memory_mib=given.memory_mib)
+        return Look(
+            limits=limits,
+            assessment=assessment,
+            assessed=None if review.verdict == "refuse" else assessed,
+            refusal=_refusal(assessment, record.code) if is_refused else None,
+            code=seen.code,
+        )
 
     async def assess(
         self, code: str, review: Review, *, principal: str, session: str, snapshot: Snapshot
@@ -226,21 +226,14 @@ class Guidance:
             who=principal,
         )
 
-    def _fit(
-        self, predicted: Prediction | None, policy: IsolationPolicy, limits: Limits, *, is_memory_exact: bool
-    ) -> Limits:
-        if predicted is None or not self._settings.limits:
-            return limits
+    def _fit(self, predicted: Prediction | None, policy: IsolationPolicy, *, is_memory_exact: bool) -> Fitted:
         usual = Fitted(wall_seconds=policy.wall_seconds, memory_mib=policy.memory_mib)
-        fitted = self.barrier.ask(
+        if predicted is None or not self._settings.limits:
+            return usual
+        return self.barrier.ask(
             "resources",
             lambda: fit(predicted, policy, max_seconds=MAX_SECONDS, is_memory_exact=is_memory_exact),
             usual,
-        )
-        return msgspec.structs.replace(
-            limits,
-            wall_seconds=fitted.wall_seconds if limits.wall_seconds is None else limits.wall_seconds,
-            memory_mib=fitted.memory_mib if limits.memory_mib is None else limits.memory_mib,
         )
 
     def _assess(
@@ -250,7 +243,7 @@ class Guidance:
         record: ExecutionRecord,
         review: Review,
         predicted: Prediction | None,
-        policy: IsolationPolicy,
+        given: Fitted | IsolationPolicy,
         now: float,
     ) -> Assessment:
         return self.barrier.ask(
@@ -265,8 +258,8 @@ class Guidance:
                 now=now,
                 half_life=self.half_life,
                 predicted=predicted,
-                wall_seconds=policy.wall_seconds,
-                memory_mib=policy.memory_mib,
+                wall_seconds=given.wall_seconds,
+                memory_mib=given.memory_mib,
                 wrong=seen.wrong,
             ),
             _LOW,
@@ -447,11 +440,20 @@ _NOTHING = _Seen(None, {}, ())
 
 
 def _read_code(code: str, names: Mapping[str, str], snapshot: Snapshot) -> _Seen:
-    found = code_print(code)
+    tree = syntax_tree(code)
+    found = code_print(code, tree)
     if found is None or not found.tools:
         return _Seen(found, {}, ())
     specs = {name: spec for name in found.tools if (spec := snapshot.tools.get(names.get(name, name))) is not None}
-    return _Seen(found, specs, wrong_calls(code, specs))
+    return _Seen(found, specs, wrong_calls(code, specs, tree))
+
+
+def _within(limits: Limits, otherwise: Fitted | IsolationPolicy) -> Fitted:
+    """What is asked for, and what there is otherwise where it is not."""
+    return Fitted(
+        wall_seconds=otherwise.wall_seconds if limits.wall_seconds is None else limits.wall_seconds,
+        memory_mib=otherwise.memory_mib if limits.memory_mib is None else limits.memory_mib,
+    )
 
 
 def _refusal(assessment: Assessment, code: str, why: str = "") -> Failure:

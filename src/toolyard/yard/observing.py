@@ -22,6 +22,7 @@ from toolyard.store import Store
 from toolyard.values import (
     Approval,
     Ask,
+    Assessed,
     CallEvidence,
     Executed,
     Fact,
@@ -258,6 +259,8 @@ class Run:
         self._asked: Counter[tuple[str, int]] = Counter()
         self.skills = 0
         """How many saved skills it imported."""
+        self.assessed: Assessed | None = None
+        """What was expected of it."""
         self.last_calls: deque[CallEvidence] = deque(maxlen=_CALLS_KEPT)
         """For who explains a failure: as the code saw them."""
         self._bill = observer.bill(visit, "compute", grant.execution_id)
@@ -395,7 +398,7 @@ class Run:
             self._record_end(seconds, status, outcome, text)
         finally:
             self._observer.accounting.end_work()
-            self._tell_end(seconds, status, outcome)
+            self._tell_end(seconds, status, outcome, text)
 
     def _record_end(self, seconds: float, status: RecordStatus, outcome: Outcome | None, text: str) -> None:
         observer, failure = self._observer, None if outcome is None else outcome.failure
@@ -433,11 +436,12 @@ class Run:
                 skills=self.skills,
                 is_background=self._background,
                 domain=observer.domain_of(self._visit.principal),
+                assessed=self.assessed,
             )
         )
         observer.hidden(self._guard, self._visit.principal, self._grant.execution_id)
 
-    def _tell_end(self, seconds: float, status: RecordStatus, outcome: Outcome | None) -> None:
+    def _tell_end(self, seconds: float, status: RecordStatus, outcome: Outcome | None, text: str) -> None:
         failure = None if outcome is None else outcome.failure
         if self._span is not None:
             self._span.end(
@@ -448,6 +452,7 @@ class Run:
                 use_case=self._use_case(),
                 calls=self._calls,
                 bytes_in=self._bytes_in,
+                bytes_out=len(text.encode("utf-8", "replace")),
             )
         told: dict[str, Any] = {"status": status, "seconds": round(seconds, 6)}
         if failure is not None:

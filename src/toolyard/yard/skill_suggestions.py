@@ -18,11 +18,12 @@ __all__ = ("KnownSkills",)
 _log = logging.getLogger(__name__)
 
 _AGAIN_SECONDS = 10.0
+_FIRST_SECONDS = 0.25
 _PRINCIPALS = 64
 
 
 class KnownSkills:
-    """The skills of each principal that asked lately. Who asks gets what is there and never waits for more."""
+    """The skills of each principal that asked lately. Who asks gets what is there and waits for no more."""
 
     def __init__(self, yard: "Yard") -> None:
         self._indexing = SkillIndexing(yard)
@@ -39,6 +40,12 @@ class KnownSkills:
             self._making[principal] = task
             task.add_done_callback(lambda _: self._making.pop(principal, None))
         return self._ready.get(principal)
+
+    async def first_look(self, principal: str) -> None:
+        """Wait for the first look at a principal's skills, once and not for long: many an agent searches only once."""
+        if principal not in self._looked_at:
+            self.of(principal)
+            await asyncio.wait({self._making[principal]}, timeout=_FIRST_SECONDS)
 
     async def settled(self) -> None:
         """Wait until nothing is being made."""

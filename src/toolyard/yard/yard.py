@@ -225,6 +225,8 @@ class Yard:
         is_cached = self.finder.is_indexed(view)
         shown = _shown(query, guard)
         guide = self.guidance.guide(visit, view, shown)
+        if guide is not None:
+            await self.guidance.skills.first_look(visit.principal)
         answer = await self.finder.search(
             query, detail_level=detail_level, server=server, limit=limit, view=view, experience=guide
         )
