@@ -375,7 +375,7 @@ CO = "async def load():\n    return [1]\n"
         ("a = None\na * 2", "One of them is None: leave such rows out, or use a default such as `(x or 0)`."),
         ("def f(user_id, limit=3): pass\nf(userid=3)", "Did you mean user_id=? It takes user_id, limit."),
         ("def f(limit=3, tag=''): pass\nf(limt=3)", "Did you mean limit=? It takes limit, tag."),
-        ("def f(a, b): pass\nf(1)", "Pass b= too."),
+        ("def f(a, b): pass\nf(1)", "It also needs b."),
         ("def f(a): pass\nf(1, 2)", "Name the arguments: it takes a."),
         ("import json\njson.loads([1])", "It is data already: leave out `json.loads`."),
         ("import json\njson.dumps({1})", "Make a list of it: `sorted(…)` or `list(…)`."),

@@ -36,7 +36,7 @@ async def opened(folder: Path, critical: Literal["warn", "ask", "refuse"] = "ref
         learning=LearningConfig(critical=critical),
     )
     team = FakeUpstream("team", hours=hours)
-    async with asyncio.timeout(100), open_yard(config, policy=PLAIN, upstreams={"team": team}) as yard:
+    async with asyncio.timeout(240), open_yard(config, policy=PLAIN, upstreams={"team": team}) as yard:
         await yard.snapshot()
         yield yard
 
@@ -121,3 +121,28 @@ async def test_a_person_is_asked_for_one_run_at_a_time(
             failure = await running
             assert failure is not None
             assert (failure.type, asks[0].tool, asks[0].arguments) == (end, "execute_code", {"code": WRONG})
+
+
+async def test_run_that_a_person_refused_says_why_once(tmp_path: Path) -> None:
+    """It is the failure already, and no note beside it."""
+    async with opened(tmp_path, "ask") as yard:
+        running = asyncio.create_task(yard.execute(ExecuteRequest(code=WRONG)))
+        while not (asks := await yard.approvals.waiting()):
+            pass
+        answer = Approval(decision="refuse", by="alice", channel="cli", answered_at=time.time())
+        await yard.approvals.answer(asks[0].id, answer)
+        result = await running
+
+    assert result.text.count("gives team.hours a parameter that it does not have") == 1
+
+
+async def test_code_that_ended_well_is_not_told_that_it_sleeps_too_long(tmp_path: Path) -> None:
+    """Its limit may be longer than the level's, or it may never get there."""
+    code = "import time\nif result != 1:\n    time.sleep(90)"
+    async with opened(tmp_path) as yard:
+        well = await yard.execute(ExecuteRequest(code=f"result = 1\n{code}"))
+        badly = await yard.execute(ExecuteRequest(code=f"result = 1\n{code}\n1 / 0"))
+
+    assert well.outcome.ok
+    assert "outlasts" not in well.text
+    assert "Sleeping for 90 s outlasts the wall limit" in badly.text

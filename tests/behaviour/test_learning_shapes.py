@@ -30,7 +30,7 @@ async def opened(folder: Path, upstream: FakeUpstream) -> AsyncIterator[Yard]:
 async def learned(yard: Yard) -> None:
     """Let it learn from what was done so far, and make its stubs of that: by itself it does so now and then."""
     await yard.guidance.learner.once()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while TOOL not in yard.catalog.snapshot.shapes:
             await yard.guidance.follow()
             await asyncio.sleep(0.01)
@@ -79,7 +79,7 @@ async def test_a_run_keeps_the_stubs_that_it_began_with(tmp_path: Path) -> None:
     async with opened(tmp_path, FakeUpstream("team", hours=hours, wait=wait)) as yard:
         code = "from servers.team import wait\nwait()\nfrom servers.team import hours\nresult = hours()['total']"
         run = asyncio.create_task(yard.execute(ExecuteRequest(code=code)))
-        await asyncio.wait_for(begun.wait(), 20)
+        await asyncio.wait_for(begun.wait(), 60)
         for _ in range(6):
             await yard.call(TOOL, {})
         await learned(yard)
@@ -105,3 +105,39 @@ async def test_what_one_principal_was_answered_is_in_nobody_else_s_stub(tmp_path
     assert texts[0] == texts[1] == texts[2]
     assert '        {"status": str, "total": int, "contact": str}\n' in texts[0]
     assert "falcon" not in texts[0]
+
+
+async def test_key_that_a_tool_was_given_is_nobodys_field(tmp_path: Path) -> None:
+    """Not even if two agents gave it: the third learns that there are values, and not under which keys."""
+    async with opened(tmp_path, FakeUpstream("team", hours=hours)) as yard:
+        for principal in ("one", "two", "three"):
+            for _ in range(6):
+                await yard.call(TOOL, {} if principal == "three" else {"of": "falcon_project"}, principal=principal)
+        await learned(yard)
+        text = await stub(yard, "three")
+        (hit, *_) = (await yard.search("hours", detail_level="full", principal="three")).hits
+
+    assert '"total": int' in text
+    assert "falcon" not in f"{text}{hit}"
+
+
+async def test_forgotten_shape_is_told_no_more_where_one_principal_is_alone(tmp_path: Path) -> None:
+    """Nor after a new start: what versions are told from is kept, and is nothing that anybody is shown."""
+    upstream = FakeUpstream("books", list_rows=lambda: [{"month": "2024-10", "amount": 40.5}])
+    told = []
+    async with opened(tmp_path, upstream) as yard:
+        for _ in range(6):
+            await yard.execute(ExecuteRequest(code="from servers.books import list_rows\nlen(list_rows())"))
+        await yard.observed.settled()
+        await yard.store.flush()
+        await yard.guidance.learner.once()
+        told += [(await yard.search("list_rows", detail_level="full")).hits[0].returns]
+        await yard.guidance.follow()
+        await yard.guidance.forget("ALL", principal="local")
+        await yard.guidance.learner.once()
+        told += [(await yard.search("list_rows", detail_level="full")).hits[0].returns]
+    async with opened(tmp_path, upstream) as yard:
+        told += [(await yard.search("list_rows", detail_level="full")).hits[0].returns]
+
+    assert told[0] != "Any"
+    assert told[1:] == ["Any", "Any"]

@@ -5,7 +5,7 @@ from pathlib import Path
 from toolyard.config import Config, LearningConfig
 from toolyard.config.settings import SandboxConfig, StoreConfig
 from toolyard.testing import FakeUpstream
-from toolyard.values import Assessed
+from toolyard.values import Executed
 from toolyard.yard import ExecuteRequest, open_yard
 
 USE = "from servers.shop import {0}\n{0}(case='a1')"
@@ -83,7 +83,8 @@ async def test_limits_follow_what_the_same_code_needed_unless_that_is_switched_o
             await yard.guidance.learner.once()
             await yard.execute(ExecuteRequest(code=USE.format("reimburse")))
             await yard.execute(ExecuteRequest(code=USE.format("reimburse"), timeout_seconds=20))
-            facts = await yard.store.metrics.facts("risk")
-        given[is_on] = [(fact.wall_seconds, fact.usual_seconds) for fact in facts if isinstance(fact, Assessed)][:2]
+            facts = await yard.store.metrics.facts("execution")
+        told = [fact.assessed for fact in facts if isinstance(fact, Executed) and fact.assessed is not None]
+        given[is_on] = [(each.wall_seconds, each.usual_seconds) for each in told][:2]
 
     assert given == {True: [(20.0, 20.0), (10.0, 30.0)], False: [(20.0, 20.0), (30.0, 30.0)]}

@@ -94,7 +94,7 @@ def test_name_like_a_tool_is_told_with_its_import() -> None:
             ("LikelyToFail", "Line 2 gives bank.list_bookings a parameter that it does not have."),
             "Did you mean since=, not sinse=?",
         ),
-        ("pay(amount=3)", ("LikelyToFail", "Line 2 calls bank.pay without what it needs: to."), "Pass to= too."),
+        ("pay(amount=3)", ("LikelyToFail", "Line 2 calls bank.pay without what it needs: to."), "It also needs to."),
         ("list_bookings(colour='a')", ("TypeError", "got an unexpected keyword argument 'colour'"), None),
     ],
 )

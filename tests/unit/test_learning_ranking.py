@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolyard.catalog import Catalog
-from toolyard.discovery import Index, Learned
+from toolyard.discovery import Index, Learned, LearnedWord
 from toolyard.discovery.semantic import Semantic
 from toolyard.learning import ranking as part
 from toolyard.learning.ranking import PAIRS, TERMS, TOOLS, VISITS, Ranking
@@ -358,6 +358,32 @@ def test_one_word_in_common_is_not_enough() -> None:
 
     assert journal.recall("reimburse tomorrow morning") is None
     assert journal.names("reimburse")[0] == REFUND
+
+
+def test_words_that_say_little_of_a_query_change_nothing() -> None:
+    """A tool was used by two common words of it; the rare ones say most of what is wanted."""
+    words = {REFUND: [LearnedWord("order", 9, 9), LearnedWord("customer", 9, 9)]}
+    common, rare = ["order", "customer"], ["quagga", "okapi", "tapir", "dingo", "lemur"]
+    query = "order customer"
+
+    changed = INDEX.search(query, learned=Learned(words=words, telling=common))
+    kept = INDEX.search(query, learned=Learned(words=words, telling=[*common, *rare]))
+
+    assert changed.names[0] == REFUND
+    assert kept == INDEX.search(query)
+
+
+def test_experience_that_says_little_beside_the_text_is_not_heard() -> None:
+    """Of two tools that text has for the same, a little more for the second changes nothing, and much does."""
+    index = Index([*SHOP, tool("one", "Feed the zebra."), tool("two", "Feed the zebra.")])
+
+    def found(gain: float) -> list[str]:
+        words = [LearnedWord(word, gain, gain) for word in ("feed", "zebra")]
+        learned = Learned(words={"mcp__shop__two": words}, telling=["feed", "zebra"])
+        return index.search("feed zebra", learned=learned).names
+
+    assert found(0.1) == ["mcp__shop__one", "mcp__shop__two"]
+    assert found(1.0) == ["mcp__shop__two", "mcp__shop__one"]
 
 
 def test_exact_name_stays_first() -> None:

@@ -426,7 +426,8 @@ def test_insights_name_tools_and_numbers_only() -> None:
     assert [(each.subject, each.text, each.principals) for each in found.items] == [
         (
             "limits",
-            "Limits that fit avoided 0 time-outs, ended hanging runs 0 s sooner, and held 4 runs to 336 MiB less each.",
+            "Limits that fit: 0 time-outs avoided, hanging runs ended 0 s sooner,"
+            " 4 of the runs held to 336 MiB less each.",
             0,
         ),
         ("crm.list", "Runs that call this tool alone need up to 0.2 s and 40 MiB.", 1),

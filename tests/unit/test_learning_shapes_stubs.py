@@ -10,7 +10,7 @@ from toolyard.catalog.learned import LearnedShape
 from toolyard.catalog.stubs import returns_text, signature
 from toolyard.learning.shapes import Shapes
 from toolyard.learning.steady import SteadyShapes
-from toolyard.values import Definition, ToolSpec
+from toolyard.values import Definition
 
 ROW = {"id": 1, "status": "open", "count": 3}
 DEFINITION = Definition(name="list", description="Lists rows.", input_schema={"type": "object", "properties": {}})
@@ -167,32 +167,6 @@ async def test_the_more_tools_there_are_the_seldomer_stubs_are_written() -> None
     assert not await steady.look(shapes, snapshot, now=199.0, half_life=HALF_LIFE)
     assert not await steady.look(shapes, snapshot, now=200.0, half_life=HALF_LIFE)
     assert await steady.look(shapes, snapshot, now=260.0, half_life=HALF_LIFE)
-
-
-async def test_what_was_observed_stands_in_for_answers_that_the_journal_has_not() -> None:
-    """For a principal that is alone only, and without a key that may be somebody's name."""
-    snapshot = Snapshot({"db": [spec()]})
-    schema = {
-        "type": "object",
-        "properties": {"total": {"type": "integer"}, "alice": {"type": "integer"}},
-        "required": ["total", "alice"],
-    }
-
-    def observed(tool: ToolSpec) -> LearnedShape:
-        return _shape(schema)
-
-    steady = SteadyShapes()
-    assert not await steady.look(Shapes(), snapshot, now=0.0, half_life=HALF_LIFE, fallback=observed)
-    others = learn(Shapes(), [{"a": 1}], tool="mcp__db__other")
-    steady = SteadyShapes()
-    assert not await steady.look(others, snapshot, now=0.0, half_life=HALF_LIFE, is_alone=True, fallback=observed)
-    steady = SteadyShapes()
-    assert await steady.look(Shapes(), snapshot, now=0.0, half_life=HALF_LIFE, is_alone=True, fallback=observed)
-    assert steady.shapes[TOOL].schema == {
-        "type": "object",
-        "properties": {"total": {"type": "integer"}},
-        "required": ["total"],
-    }
 
 
 async def test_what_is_declared_is_not_learned_for_stubs() -> None:

@@ -350,7 +350,7 @@ def test_code_worth_saving_is_told_once_a_day_and_no_more_once_it_is_a_skill() -
     assert (soon, later, offered(memory, at=NOW + 2 * DAY)) == (0, 3, 0)
     assert (part.part, part.told, part.right, part.accuracy, part.evidence) == ("skills", 1, 1, 1.0, 3)
     assert [(each.kind, each.subject, each.text) for each in part.items] == [
-        ("save_suggestion", "code", "Told 1 times, and done within a day 1 times.")
+        ("save_suggestion", "code", "Told once, and done within a day once.")
     ]
 
 

@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from toolyard.catalog.catalog import Catalog
-from toolyard.catalog.learned import LearnedShape
 from toolyard.catalog.recent import Recent
 from toolyard.catalog.watch import Drift, Watch, outline
 from toolyard.errors import StoreError
@@ -80,14 +79,6 @@ class Observed:
         """The schema of what a tool was seen to answer at its major version; None if that is not known here."""
         watch = self._watches.get(_key(spec))
         return watch.schema if watch is not None and watch.schema else None
-
-    def learned_of(self, spec: ToolSpec) -> LearnedShape | None:
-        """The same with how many answers it is from. It holds what any principal saw: for one who is alone."""
-        schema = self.shape_of(spec)
-        if schema is None:
-            return None
-        watch = self._watches[_key(spec)]
-        return LearnedShape(schema=schema, major=_key(spec)[2], answers=watch.answers, principals=1, last_at=0.0)
 
     async def find_shape(self, spec: ToolSpec) -> dict[str, Any] | None:
         """As `shape_of`, for tools that nobody has called since the gateway started, and for earlier versions too."""

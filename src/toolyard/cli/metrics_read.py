@@ -81,7 +81,6 @@ async def read_gauges(store: Store, prices: Prices) -> list[Gauge]:
     found = [
         gauge("toolyard_info", 1, version=__version__, tier="none", level="none", tokenizer=tokens.TOKENIZER),
         gauge("toolyard_approvals_waiting", len(await store.approvals.waiting())),
-        gauge("toolyard_learning_shapes", census.shapes),
         gauge("toolyard_context_tokens_saved", whole.tokens.saved),
         gauge("toolyard_context_dollars_saved", whole.tokens.dollars_saved),
         gauge("toolyard_store_bytes", census.size_bytes),

@@ -124,7 +124,7 @@ def _parameters(cause: Cause, spec: ToolSpec) -> str | None:
     told = [f"Did you mean {near}=, not {name}=?" for name in wrong if (near := _nearest(name, free)) is not None]
     needed = [each.name for each in known if each.required and each.name in free]
     if not told and cause.family == "missing" and needed:
-        told = [f"Pass {_listed(needed, '=')} too."]
+        told = [f"It also needs {_listed(needed)}."]
     return " ".join(told[:2]) or None
 
 

@@ -43,6 +43,7 @@ _VISITS = 3_000
 _TEXT_CHARACTERS = 64
 _KEY_CHARACTERS = 64
 _ALIKE = 3
+_GIVEN = 200
 _MARK = "\0"
 """Stands in the place of what is private, or of a key that is too long to be one."""
 _CUT = f"{_MARK}cut"
@@ -112,8 +113,10 @@ def name_of(place: str) -> str:
 
 
 def _see(tool: str, major: int, calls: list[CallEvidence]) -> AnswerSeen:
-    answers = [call.answer if call.has_answer else call.sample for call in calls]
-    copies = [_Copying(_VISITS // len(answers)).copy(answer) for answer in answers]
+    copies = [
+        _Copying(_VISITS // len(calls), _texts(call.arguments)).copy(call.answer if call.has_answer else call.sample)
+        for call in calls
+    ]
     marks = 0
 
     def mark(kind: str, value: object) -> str:
@@ -128,7 +131,7 @@ def _see(tool: str, major: int, calls: list[CallEvidence]) -> AnswerSeen:
     for place in reading.places.values():
         _round(place)
     is_sampled = not all(call.has_answer for call in calls)
-    return AnswerSeen(tool=tool, major=major, answers=len(answers), places=reading.places, is_sampled=is_sampled)
+    return AnswerSeen(tool=tool, major=major, answers=len(calls), places=reading.places, is_sampled=is_sampled)
 
 
 def _round(place: PlaceSeen) -> None:
@@ -138,10 +141,25 @@ def _round(place: PlaceSeen) -> None:
         place.span = outward(*place.span) if place.is_spanned else None
 
 
-class _Copying:
-    """One walk through answers of any size."""
+def _texts(arguments: Any) -> frozenset[str]:
+    """The short texts that a tool was given."""
+    values = islice(_unfolded([arguments]), _GIVEN)
+    return frozenset(value for value in values if isinstance(value, str) and len(value) <= _KEY_CHARACTERS)
 
-    def __init__(self, visits: int) -> None:
+
+def _unfolded(waiting: list[Any]) -> Iterator[Any]:
+    while waiting:
+        value = waiting.pop()
+        yield value
+        if isinstance(value, dict | list):
+            waiting += islice(value.values() if isinstance(value, dict) else value, _GIVEN)
+
+
+class _Copying:
+    """One walk through answers of any size. A key that was `given` to the tool is data, and whoever's it is."""
+
+    def __init__(self, visits: int, given: frozenset[str]) -> None:
+        self._given = given
         self._left = visits
         self._much = visits // 2
 
@@ -165,7 +183,7 @@ class _Copying:
     def _fields(self, fields: dict[Any, Any], depth: int) -> Iterator[tuple[str, Any]]:
         is_mapping = len(fields) > _KEYS
         for number, (key, inner) in enumerate(islice(fields.items(), _KEYS)):
-            is_kept = not is_mapping and isinstance(key, str) and len(key) <= _KEY_CHARACTERS
+            is_kept = not is_mapping and isinstance(key, str) and len(key) <= _KEY_CHARACTERS and key not in self._given
             yield key if is_kept else f"{_MARK}key{number}", self.copy(inner, depth - 1)
 
 

@@ -186,8 +186,8 @@ class Resources(msgspec.Struct, kw_only=True):
             kind="effect",
             subject="limits",
             text=(
-                f"Limits that fit avoided {self.avoided:,} time-outs, ended hanging runs {self.spared_seconds:,.0f} s"
-                f" sooner, and held {self.held:,} runs to {_mean(self.held_mib, self.held):,} MiB less each."
+                f"Limits that fit: {self.avoided:,} time-outs avoided, hanging runs ended {self.spared_seconds:,.0f} s"
+                f" sooner, {self.held:,} of the runs held to {_mean(self.held_mib, self.held):,} MiB less each."
             ),
             evidence=float(self.told),
             principals=0,

@@ -67,7 +67,7 @@ def about_certain_repeat(repeat: Repeat, now: float) -> str:
 def about_form(share: float) -> str:
     """Code that differs in its values only."""
     return (
-        f"Code that differs from this in its values alone failed in {_percent(share)} of its runs. "
+        f"Code like this, whatever its values, failed in {_percent(share)} of its runs. "
         "Check what it does with values that are missing or empty."
     )
 

@@ -32,6 +32,8 @@ _MODULE_PARTS = 4
 _ARGUMENTS = 40
 _PIECES = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _WORDS = 6
+_SHORT_TEXT = 100
+"""Characters: of a text below that, the length is no reason to fail."""
 _BUILTINS = frozenset(name for name in vars(builtins) if not name.startswith("_"))
 _STDLIB = frozenset(sys.stdlib_module_names)
 
@@ -75,7 +77,8 @@ def sent(call: CallEvidence) -> Iterator[tuple[str, int]]:
             if type(value) is int and value > 0:
                 yield f"size|{tool}|{name}", value.bit_length()
             elif isinstance(value, str | list):
-                yield f"size|{tool}|{name}", len(value).bit_length()
+                length = len(value) // _SHORT_TEXT if isinstance(value, str) else len(value)
+                yield f"size|{tool}|{name}", length.bit_length()
 
 
 class Reading:

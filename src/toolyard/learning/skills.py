@@ -177,7 +177,7 @@ class SkillMemory(msgspec.Struct, kw_only=True):
                 Insight(
                     kind="skill_suggestion" if kind == "skill" else "save_suggestion",
                     subject=subject or "code",
-                    text=f"Told {score.told} times, and done within a day {score.right} times.",
+                    text=f"Told {_times(score.told)}, and done within a day {_times(score.right)}.",
                     evidence=score.told * faded(now - score.at, half_life),
                     principals=sum(key in some for some in self.told.values()),
                     told=score.told,
@@ -301,3 +301,7 @@ def _put(some: dict[str, _T], key: str, value: _T, most: int) -> None:
     some[key] = value
     while len(some) > most:
         del some[next(iter(some))]
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"

@@ -1,7 +1,7 @@
 """The learned shapes that stubs tell: those that were the same for a while, so that stubs are seldom written anew."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -47,25 +47,20 @@ class SteadyShapes:
         now: float,
         half_life: float,
         is_alone: bool = False,
-        fallback: Callable[[ToolSpec], LearnedShape | None] | None = None,
     ) -> bool:
         """Whether `shapes` is another than before. Call it as often as you like: that is so at most once a minute.
 
         A shape is taken over from five answers on, and in the place of another if it was the same for a minute. When
-        something was forgotten, what is no longer known goes at once. `fallback` is asked for the others, if the
-        principal is alone: it may say what anybody has seen.
+        something was forgotten, what is no longer known goes at once.
         """
         is_less = any(name not in learned.tools or learned.tools[name].total < n for name, n in self._totals.items())
         if now < self._next_at and not is_less:
             return False
-        instead = fallback if is_alone and len(learned.principals) < 2 else None
         kept, candidates, number = dict[str, LearnedShape](), dict[str, tuple[_Schema, float]](), 0
-        for number, spec in enumerate(_vague(learned, snapshot, everything=instead is not None), 1):
+        for number, spec in enumerate(_vague(learned, snapshot), 1):
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
             shape = learned.schema_of(spec, now=now, half_life=half_life, is_alone=is_alone)
-            if (shape is None or shape.answers < STEADY) and instead is not None:
-                shape = instead(spec)
             if shape is not None:
                 self._weigh(spec.full_name, shape, kept, candidates, now=now, is_less=is_less)
         before, self.shapes, self._candidates = self.shapes, kept, candidates
@@ -105,9 +100,9 @@ def _schemas(shapes: Mapping[str, LearnedShape]) -> dict[str, _Schema]:
     return {name: each.schema for name, each in shapes.items()}
 
 
-def _vague(learned: Shapes, snapshot: Snapshot, *, everything: bool) -> Iterator[ToolSpec]:
+def _vague(learned: Shapes, snapshot: Snapshot) -> Iterator[ToolSpec]:
     """The tools that declare nothing of use and may have been learned."""
-    for name in list(snapshot.tools if everything else learned.tools):
+    for name in list(learned.tools):
         spec = snapshot.tools.get(name)
         if spec is not None and (spec.output_schema is None or is_vague(returns(spec))):
             yield spec

@@ -53,7 +53,6 @@ GAUGES: dict[str, GaugeInfo] = {
     "toolyard_alerts_undelivered": GaugeInfo(
         "Changes of alerts that the webhook did not take, since this gateway started."
     ),
-    "toolyard_learning_shapes": GaugeInfo("Tools whose answers' shape was learned."),
     "toolyard_learning_facts": GaugeInfo("The number of the last fact of the journal that was learned from."),
     "toolyard_learning_learned": GaugeInfo("Things that each part of what is learned holds.", ("part",)),
     "toolyard_learning_accuracy": GaugeInfo(

@@ -13,8 +13,6 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int
     skills: dict[str, int]
     """The newest version of each, by its status."""
-    shapes: int
-    """Tools whose answers' shape was learned."""
 
 
 def read_census(connection: sqlite3.Connection) -> Census:
@@ -24,5 +22,4 @@ def read_census(connection: sqlite3.Connection) -> Census:
         "SELECT status, COUNT(*) FROM skills AS each WHERE deleted_at IS NULL AND number = (SELECT MAX(number)"
         " FROM skills WHERE namespace = each.namespace AND name = each.name AND deleted_at IS NULL) GROUP BY status"
     )
-    shapes = connection.execute("SELECT COUNT(*) FROM (SELECT DISTINCT upstream, name FROM tool_shapes)").fetchone()
-    return Census(size_bytes=pages * page_bytes, skills=dict(skills), shapes=shapes[0])
+    return Census(size_bytes=pages * page_bytes, skills=dict(skills))

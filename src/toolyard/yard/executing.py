@@ -128,7 +128,8 @@ class _Running:
         """What came of it, with nothing private in it."""
         yard, code = self._yard, self._execution.request.code
         modules = self._sandbox.packages.modules
-        self._verdict = review(code, self._policy, tools=yard.tool_names(self._snapshot), packages=modules)
+        policy = self._policy if limits.wall_seconds is None else self._policy.with_limits(limits)
+        self._verdict = review(code, policy, tools=yard.tool_names(self._snapshot), packages=modules)
         look = await self._take_look(limits)
         refusal = self._verdict.refusal() or look.refusal
         if refusal is None:
@@ -199,7 +200,11 @@ class _Running:
         """What the agent gets of it."""
         session, look = self._grant.session, self._look
         workspace = self._sandbox.workspace(session) if session in self._sandbox.sessions() else None
-        warnings = [finding.message for finding in self._verdict.findings if finding.severity == "warn"]
+        warnings = [
+            finding.message
+            for finding in self._verdict.findings
+            if finding.severity == "warn" and not (outcome.ok and finding.rule == "sleep")  # it was given the time
+        ]
         tips = []
         if self._is_code and look is not None:
             tips = await self._yard.guidance.notes(outcome, self._record, look, self._run)

@@ -61,7 +61,6 @@ class Figures:
             gauge("toolyard_executions_running", len(yard.live.running())),
             gauge("toolyard_approvals_waiting", len(await yard.approvals.waiting())),
             gauge("toolyard_sandbox_ready", is_ready),
-            gauge("toolyard_learning_shapes", census.shapes),
             gauge("toolyard_context_tokens_saved", whole.tokens.saved),
             gauge("toolyard_context_dollars_saved", whole.tokens.dollars_saved),
             gauge("toolyard_store_bytes", census.size_bytes),

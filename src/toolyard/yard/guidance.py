@@ -302,8 +302,8 @@ class Guidance:
         return outcome if text is None else _with_hint(outcome, failure, text)
 
     def shape_of(self, model: Model, spec: ToolSpec, principal: str, now: float) -> LearnedShape | None:
-        """What a principal may know of a tool's answers: from the journal, or from what was too large for it."""
-        found = self.barrier.ask(
+        """What a principal may know of a tool's answers."""
+        return self.barrier.ask(
             "shapes",
             lambda: model.shapes.schema_of(
                 spec, now=now, half_life=self.half_life, is_alone=self.is_alone, viewer=principal
@@ -311,7 +311,6 @@ class Guidance:
             None,
             who=principal,
         )
-        return found or (self._yard.observed.learned_of(spec) if self.is_alone else None)
 
     def _schema_of(self, model: Model, principal: str, now: float, spec: ToolSpec) -> dict[str, Any] | None:
         found = self.shape_of(model, spec, principal, now)
@@ -319,7 +318,7 @@ class Guidance:
 
     async def notes(self, outcome: Outcome, record: ExecutionRecord, look: Look, run: Run) -> list[str]:
         """What else the agent should know: how likely the code was to fail, a skill that does it, code worth saving."""
-        if not self.is_on or look.refusal is not None:
+        if not self.is_on or not outcome.tier:  # what was not run says why already
             return []
         told = []
         assessment = look.assessment
@@ -386,7 +385,6 @@ class Guidance:
             now=time.time(),
             half_life=self.half_life,
             is_alone=self.is_alone,
-            fallback=self._yard.observed.learned_of,
         )
         if is_changed:
             await self._yard.publish(catalog.use_shapes(self._steady.shapes))  # so that no run has to wait for it
@@ -425,8 +423,10 @@ class Guidance:
         )
 
     async def forget(self, subject: str, *, principal: str) -> Forgotten:
-        """Forget. Raises `InvalidRequest` and `StoreError`."""
-        return await forget(self._yard.store, self.learner, subject, principal=principal)
+        """Forget, in stubs too. Raises `InvalidRequest` and `StoreError`."""
+        forgotten = await forget(self._yard.store, self.learner, subject, principal=principal)
+        await self.follow()
+        return forgotten
 
     async def close(self) -> None:
         """Keep what was learned for the next start."""

@@ -94,16 +94,16 @@ class SearchGuide:
         said = self._guidance.domain_of(principal)
         return said or self._model.domains.of(principal, now=self._now, half_life=self._guidance.half_life) or ""
 
-    def told(self, answer: SearchAnswer) -> SearchAnswer:
+    async def told(self, answer: SearchAnswer) -> SearchAnswer:
         """The answer with saved skills that may do the job. What was told is recorded."""
         for tip in self._told:
             self._guidance.tell(self._visit, tip.kind, tip.subject, tip.mark)
         for name in self._shown:
             self._guidance.tell(self._visit, "shape", name)
-        skills = self._skills()
+        skills = await self._skills()
         return msgspec.structs.replace(answer, skills=skills) if skills else answer
 
-    def _skills(self) -> tuple[str, ...]:
+    async def _skills(self) -> tuple[str, ...]:
         principal = self._visit.principal
         known = self._guidance.skills.of(principal)
         if known is None or not known.skills:
@@ -122,6 +122,7 @@ class SearchGuide:
             list[Suggestion](),
             who=principal,
         )
-        for each in found:
+        usable = [each for each in found if await self._guidance.skills.is_importable(each, principal)]
+        for each in usable:
             self._guidance.tell(self._visit, "skill", each.subject)
-        return tuple(each.text for each in found)
+        return tuple(each.text for each in usable)

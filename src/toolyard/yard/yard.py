@@ -231,7 +231,7 @@ class Yard:
             query, detail_level=detail_level, server=server, limit=limit, view=view, experience=guide
         )
         if guide is not None:
-            answer = guide.told(answer)
+            answer = await guide.told(answer)
         self.observer.searched(
             visit,
             shown,

@@ -278,7 +278,7 @@ def _missing(found: re.Match[str], place: Place) -> str | None:
     for wrong in [name for name in given if known and name not in known]:
         if (near := nearest(wrong, names)) is not None:
             return f"Did you mean {near}=, not {wrong[:40]}=? It takes {joined(known)}."
-    return f"Pass {joined([f'{name}=' for name in names])} too." if names else None
+    return f"It also needs {joined(names)}." if names else None
 
 
 def _parameters(place: Place) -> list[str]:
