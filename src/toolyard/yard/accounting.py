@@ -30,7 +30,7 @@ _SLICE_SECONDS = 0.002
 """So long it counts between two pauses while something runs."""
 _HOLD_SECONDS = 1.0
 """So long facts wait for company: each time some are recorded is a write to the disk."""
-_CLOSE_SECONDS = 2.0
+_CLOSE_SECONDS = 5.0
 _DEFINITIONS_KEPT = 50_000
 
 
