@@ -52,12 +52,15 @@ def test_sets_are_replayed_through_a_journal(toolyard: Command, data: Path) -> N
     figures = json.loads(done.stdout)
     assert set(figures["sets"]) == {"zoo", "zoo+pool", "park", "park+pool"}
     for figure in figures["sets"].values():
-        assert (figure["queries"], figure["history"]) == (144, 144)
+        assert (figure["queries"], figure["history"]) == (216, 216)
         assert figure["hit_at_1"]["before"] == 0
         assert figure["ndcg_at_10"]["after"] > 0.9
         assert 0.5 < figure["ndcg_at_10"]["after_noisy"] <= figure["ndcg_at_10"]["after"]
+        for way, change in figure["worst_split"].items():
+            assert 0 < change <= figure["ndcg_at_10"][way] - figure["ndcg_at_10"]["before"]
     assert figures["worst_set_change"] > 0.9
     assert figures["worst_set_change_noisy"] > 0.5
+    assert figures["worst_split_change"] == min(figure["worst_split"]["after"] for figure in figures["sets"].values())
     assert figures["unseen"] == {"park after zoo": 0.0, "zoo after park": 0.0}
     assert figures["unseen_change"] == 0.0
     assert figures["skipped"] == ["lookups", "hints", "shapes", "resources"]

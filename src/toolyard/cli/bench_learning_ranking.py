@@ -2,8 +2,8 @@
 
 Half of a set's questions were asked before: each search is written to the journal of a real store with what text found,
 followed by a run that called the right tools, and the learner reads it. The other half is then searched for with what
-was learned and without. Of two random halves each is once the past and once the test. In a noisy past every fifth run
-called a wrong tool instead, one of those shown or any of the set.
+was learned and without. Of two random halves each is once the past and once the test, for several splits into halves.
+In a noisy past every fifth run called a wrong tool instead, one of those shown or any of the set.
 """
 
 import statistics
@@ -12,12 +12,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from toolyard.cli.bench_discovery import LabelledQuery, Sets, marks
 from toolyard.discovery import Index
+from toolyard.discovery.index import Request
 from toolyard.learning.learner import Learner
 from toolyard.learning.model import Model
 from toolyard.store import Store, open_store
@@ -30,7 +31,7 @@ PRINCIPAL = "local"
 
 _SHOWN = 5
 _DEPTH = 10
-_SPLITS = 2
+_SPLITS = 3
 _PAST = 300
 """Questions that were asked before, at most, and those that are asked of one half."""
 _ASKED = 120
@@ -38,8 +39,16 @@ _NOISE = 0.2
 _MINUTE = 60.0
 _WAYS = ("before", "after", "after_noisy")
 
-_Marks = list[tuple[float, float]]
-"""Of each question: whether the first is right, and the discounted gain of ten."""
+_Mark = tuple[float, float]
+"""Of a question: whether the first is right, and the discounted gain of ten."""
+
+
+class _Read(NamedTuple):
+    """A question as an index reads it: what text makes of it is the same for every past."""
+
+    asked: LabelledQuery
+    request: Request
+    scores: dict[int, float]
 
 
 class Past(msgspec.Struct, frozen=True):
@@ -51,69 +60,84 @@ class Past(msgspec.Struct, frozen=True):
 
 
 async def measure_ranking(sets: Sets, pool: dict[str, ToolSpec]) -> dict[str, Any]:
-    """`sets`, `worst_set_change`, `worst_set_change_noisy`, `unseen` and `unseen_change`."""
+    """`sets`, `worst_set_change` and `worst_split_change`, both also noisy, `unseen` and `unseen_change`."""
     figures: dict[str, dict[str, Any]] = {}
     for name, (tools, queries) in sets.items():
         for label, others in {name: {}, f"{name}+pool": pool}.items():
             if label == name or pool:
                 figures[label] = await _measure_set(label, Index((others | tools).values()), list(tools), queries)
-    changes = [
-        [figure["ndcg_at_10"][way] - figure["ndcg_at_10"]["before"] for figure in figures.values()]
-        for way in ("after", "after_noisy")
-    ]
+    changes = {
+        way: min(figure["ndcg_at_10"][way] - figure["ndcg_at_10"]["before"] for figure in figures.values())
+        for way in _WAYS[1:]
+    }
+    split = {way: min(figure["worst_split"][way] for figure in figures.values()) for way in _WAYS[1:]}
     unseen = await _measure_unseen(sets, pool) if len(sets) > 1 else {}
     return {
         "sets": figures,
-        "worst_set_change": min(changes[0]),
-        "worst_set_change_noisy": min(changes[1]),
+        "worst_set_change": changes["after"],
+        "worst_set_change_noisy": changes["after_noisy"],
+        "worst_split_change": split["after"],
+        "worst_split_change_noisy": split["after_noisy"],
         "unseen": unseen,
         "unseen_change": min(unseen.values(), default=None),
     }
 
 
 async def _measure_set(label: str, index: Index, tools: list[str], queries: Sequence[LabelledQuery]) -> dict[str, Any]:
-    found: dict[str, _Marks] = {way: [] for way in _WAYS}
-    past_size = asked_size = 0
+    found: dict[str, list[list[_Mark]]] = {way: [] for way in _WAYS}
+    past_size = 0
+    reads = [_read(index, query) for query in queries]
     for split in range(_SPLITS):
-        order = list(queries)
+        order = list(reads)
         seeded(f"{label} {split}").shuffle(order)
         halves = [order[: len(order) // 2], order[len(order) // 2 :]]
         for past, test in (halves, halves[::-1]):
             asked = test[:_ASKED]
-            past_size, asked_size = past_size + len(past[:_PAST]), asked_size + len(asked)
-            found["before"] += [_asked(index, query, None, 0.0) for query in asked]
+            past_size += len(past[:_PAST])
+            found["before"].append([_asked(index, read, None, 0.0) for read in asked])
             for way, noise in (("after", 0.0), ("after_noisy", _NOISE)):
-                made = past_of(index, past[:_PAST], tools, noise=noise, chance=seeded(f"{label} {split} {noise}"))
+                made = _past_of(index, past[:_PAST], tools, noise=noise, chance=seeded(f"{label} {split} {noise}"))
                 model, now = await learned_from(made)
-                found[way] += [_asked(index, query, model, now) for query in asked]
+                found[way].append([_asked(index, read, model, now) for read in asked])
+    marked = {way: [mark for half in halves for mark in half] for way, halves in found.items()}
+    before = list(map(_gain, found["before"]))
     return {
-        "queries": asked_size,
+        "queries": len(marked["before"]),
         "history": past_size,
         "tools": len(index.specs),
-        "hit_at_1": {way: statistics.fmean(hit for hit, _ in found[way]) for way in _WAYS},
-        "ndcg_at_10": {way: statistics.fmean(gain for _, gain in found[way]) for way in _WAYS},
+        "hit_at_1": {way: statistics.fmean(hit for hit, _ in marked[way]) for way in _WAYS},
+        "ndcg_at_10": {way: _gain(marked[way]) for way in _WAYS},
+        "worst_split": {
+            way: min(_gain(half) - had for half, had in zip(found[way], before, strict=True)) for way in _WAYS[1:]
+        },
     }
 
 
+def _gain(marked: Sequence[_Mark]) -> float:
+    return statistics.fmean(gain for _, gain in marked)
+
+
 async def _measure_unseen(sets: Sets, pool: dict[str, ToolSpec]) -> dict[str, float]:
-    """How questions change whose like was never asked: the past is of another set, and all tools are there."""
+    """How questions of a set change after a past of each other set: their like was never asked. All tools are there."""
     index = Index(
         {
             name: spec for tools in (pool, *(tools for tools, _ in sets.values())) for name, spec in tools.items()
         }.values()
     )
-    names = list(sets)
+    chance = seeded("unseen")
+    reads = {
+        name: [_read(index, query) for query in chance.sample(queries, min(_PAST, len(queries)))]
+        for name, (_, queries) in sets.items()
+    }
     changes: dict[str, float] = {}
-    for number, name in enumerate(names):
-        other = names[(number + 1) % len(names)]
-        tools, queries = sets[other]
-        chance = seeded(f"{name} {other}")
-        past = past_of(index, chance.sample(queries, min(_PAST, len(queries))), list(tools), noise=0.0, chance=chance)
-        model, now = await learned_from(past)
-        test = sets[name][1]
-        asked = chance.sample(test, min(_ASKED, len(test)))
-        gains = [_asked(index, query, model, now)[1] - _asked(index, query, None, now)[1] for query in asked]
-        changes[f"{name} after {other}"] = statistics.fmean(gains)
+    for other, past in reads.items():
+        model, now = await learned_from(_past_of(index, past, list(sets[other][0]), noise=0.0, chance=chance))
+        for name, asked in reads.items():
+            if name != other:
+                gains = [
+                    _asked(index, read, model, now)[1] - _asked(index, read, None, now)[1] for read in asked[:_ASKED]
+                ]
+                changes[f"{name} after {other}"] = statistics.fmean(gains)
     return changes
 
 
@@ -126,9 +150,18 @@ def past_of(
     index: Index, queries: Sequence[LabelledQuery], tools: Sequence[str], *, noise: float, chance: Random
 ) -> list[Past]:
     """What happened when these were asked: what text showed, and the tools that were called."""
+    return _past_of(index, [_read(index, query) for query in queries], tools, noise=noise, chance=chance)
+
+
+def _read(index: Index, query: LabelledQuery) -> _Read:
+    request = index.read(query.query)
+    return _Read(query, request, index.scores(request, limit=_DEPTH, among=None))
+
+
+def _past_of(index: Index, reads: Sequence[_Read], tools: Sequence[str], *, noise: float, chance: Random) -> list[Past]:
     past = []
-    for query in queries:
-        found = index.search(query.query, limit=_SHOWN).names
+    for query, request, scores in reads:
+        found = index.ranked(request, scores, limit=_SHOWN, among=None).names
         called = query.relevant
         if chance.random() < noise:
             called = [chance.choice(found if found and chance.random() < 0.5 else tools)]
@@ -198,10 +231,11 @@ def _write(store: Store, past: Past, mark: str, at: float) -> None:
     )
 
 
-def _asked(index: Index, query: LabelledQuery, model: Model | None, now: float) -> tuple[float, float]:
+def _asked(index: Index, read: _Read, model: Model | None, now: float) -> _Mark:
+    query, request, scores = read
     learned = None
     if model is not None:
         learned = model.ranking.recall(query.query, principal=PRINCIPAL, now=now, half_life=HALF_LIFE)
-    names = index.search(query.query, limit=_DEPTH, learned=learned).names
+    names = index.ranked(request, scores, limit=_DEPTH, among=None, learned=learned).names
     hit, _, gain = marks(query.relevant, names)
     return hit, gain

@@ -31,8 +31,11 @@ _QUERY_CHARACTERS = 8_000
 _NAME_CHARACTERS = 256
 _POSTINGS_READ = 2_000
 _AHEAD = 60
-_LEAST_LIFT = 0.01
-"""What experience adds must be more than this share of the best score to change anything."""
+# One setting for all sets of usage, picked by the worst of them.
+_UNHEARD = 0.1
+"""What experience adds counts from this share of the best score on: a little of it for many tools is chance."""
+_LEAST_COVERED = 0.15
+"""How much of what the query says a tool's learned words must say: long queries have common words in common."""
 _RANKED = 100
 """Of the order by text, so many places are told."""
 
@@ -147,8 +150,8 @@ class Index:
     ) -> Ranking:
         """Exact names, then the tools that have a score, best first. `scale` is of `scores` to those of `scores()`."""
         is_asked = bool(request.counts or request.unmatched)
-        least = _LEAST_LIFT * max(scores.values(), default=0.0)
-        lifts = self._lifts(learned, among, scale, least) if learned is not None and is_asked else {}
+        unheard = _UNHEARD * max(scores.values(), default=0.0)
+        lifts = self._lifts(learned, among, scale, unheard) if learned is not None and is_asked else {}
         order = self._ordered(request, scores, most=_RANKED if lifts else limit, among=among)
         ranks: list[int] = []
         best = order[:limit]
@@ -187,16 +190,18 @@ class Index:
             is_tried=lambda number: learned.is_tried(self.specs[number].full_name),
         )
 
-    def _lifts(self, learned: Learned, among: frozenset[int] | None, scale: float, least: float) -> dict[int, Lift]:
-        """What learned words add to the tools of this index, if it is more than `least`."""
+    def _lifts(self, learned: Learned, among: frozenset[int] | None, scale: float, unheard: float) -> dict[int, Lift]:
+        """What learned words add to the tools of this index beyond `unheard`, if they say enough of the query."""
         lifts: dict[int, Lift] = {}
-        factors: dict[str, float] = {}
+        telling = {term: scale * self._factor(term) for term in learned.telling}
+        least = _LEAST_COVERED * sum(telling.values())
+        factors = dict(telling)
         for name, learned_words in learned.words.items():
             number = self._numbers.get(name)
             if number is None or (among is not None and number not in among):
                 continue
             weights = self._documents[number].weights
-            sure = said = 0.0
+            sure = said = sure_covered = said_covered = 0.0
             for term, gain, more in learned_words:
                 if (factor := factors.get(term)) is None:
                     factor = factors[term] = scale * self._factor(term)
@@ -204,8 +209,13 @@ class Index:
                 added = factor * (with_gain(weight, gain) - weight)
                 sure += added
                 said += factor * (with_gain(weight, more) - weight) if more > gain else added
-            if said > least:
-                lifts[number] = Lift(sure, said)
+                if term in telling:
+                    said_covered += factor
+                    sure_covered += factor if gain > 0 else 0.0
+            sure = sure - unheard if sure_covered >= least else 0.0
+            said = said - unheard if said_covered >= least else 0.0
+            if said > 0:
+                lifts[number] = Lift(max(0.0, sure), said)
         return lifts
 
     def _factor(self, term: str) -> float:

@@ -31,6 +31,8 @@ class Learned(msgspec.Struct, frozen=True, kw_only=True):
 
     words: Mapping[str, Sequence[LearnedWord]]
     """By the full names of tools. Those that are in no catalog, or not in a view, do not count."""
+    telling: Sequence[str] = ()
+    """The words of the query that say what is wanted: those of `words` among them must say enough of it."""
     explores: bool = False
     """Whether a tool that nobody has tried, and that would be lost from sight, is to be seen this time."""
     is_tried: Callable[[str], bool] = lambda name: True

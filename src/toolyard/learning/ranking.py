@@ -56,7 +56,7 @@ _TOGETHER = 0.5
 """How much more a word counts at most for a tool that goes with those already used in the visit."""
 _EXPLORES = 4
 """One in so many searches shows a tool that nobody has tried, if experience would push it out of sight."""
-_CLEAR = 1.0
+_CLEAR = 1.25
 """How much more experience must say for one tool than for another to be held against it, or for it."""
 _NO_FAULT = ("PolicyRefused", "ApprovalRefused", "LimitReached", "Cancelled")
 _NAME = re.compile(r"[A-Za-z0-9_.\-]{1,128}")
@@ -267,7 +267,8 @@ class Ranking(msgspec.Struct, kw_only=True):
             return None
         words = {tool: [each._replace(term=plain[each.term]) for each in some] for tool, some in found.items()}
         turn = zlib.crc32(" ".join(plain).encode()) + self.searches
-        return Learned(words=words, explores=turn % _EXPLORES == 0, is_tried=self.tools.__contains__)
+        telling = [term for term in plain.values() if term not in WEAK]
+        return Learned(words=words, telling=telling, explores=turn % _EXPLORES == 0, is_tried=self.tools.__contains__)
 
     def _recall(
         self, terms: list[str], principal: str, used: tuple[str, ...], now: float, half_life: float, trust: float
