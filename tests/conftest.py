@@ -1,9 +1,11 @@
 """What every test may use: coroutine tests, a sandbox on a thread of its own, and a count of what we hold."""
 
 import asyncio
+import compileall
 import inspect
 import os
 import signal
+import sys
 import tempfile
 import textwrap
 import threading
@@ -17,6 +19,7 @@ import msgspec
 import pytest
 from hypothesis import settings
 
+from toolyard import sandbox as walls
 from toolyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from toolyard.sandbox.cgroup import _candidates, owner_mark
 from toolyard.sandbox.policy.levels import DEFAULT
@@ -28,17 +31,21 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "soak: thousands of runs in a row; deselect with -m 'not soak'")
     settings.register_profile("toolyard", deadline=None)  # a busy machine is not a failure
     settings.load_profile("toolyard")
+    if not sys.dont_write_bytecode:  # a zygote writes none, and hundreds are started
+        compileall.compile_dir(Path(walls.__file__).parent / "guest", quiet=1)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job; what tests start would inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs a test that is a coroutine on an event loop of its own."""
+    """Runs a test that is a coroutine on an event loop of its own, or on that of what its file keeps open."""
     if not inspect.iscoroutinefunction(pyfuncitem.function):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.function).parameters}
-    asyncio.run(_strictly(pyfuncitem.function(**arguments)))
+    kept = pyfuncitem.funcargs.get("kept")
+    run = kept.runner.run if isinstance(kept, Kept) else asyncio.run
+    run(_strictly(pyfuncitem.function(**arguments)))
     return True
 
 
@@ -49,6 +56,40 @@ async def _strictly(work: Coroutine[Any, Any, Any]) -> Any:
     value = await work
     assert errors == []
     return value
+
+
+class Kept:
+    """What several tests of a file use one after the other: opened by the first, closed after the last."""
+
+    def __init__(self) -> None:
+        self.runner = asyncio.Runner()
+        self._values: dict[object, Any] = {}
+        self._holding: list[asyncio.Task[None]] = []
+        self._closing = asyncio.Event()
+
+    async def __call__(self, opened: Callable[..., AbstractAsyncContextManager[Any]], *given: Any) -> Any:
+        """What `opened(*given)` opens, or has opened before."""
+        if (opened, given) not in self._values:
+            ready: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            self._holding.append(asyncio.create_task(self._hold(opened(*given), ready)))
+            self._values[opened, given] = await ready
+        return self._values[opened, given]
+
+    async def _hold(self, opened: AbstractAsyncContextManager[Any], ready: "asyncio.Future[Any]") -> None:
+        """Open and close in one task, as some need it."""
+        try:
+            async with opened as value:
+                ready.set_result(value)
+                await self._closing.wait()
+        except BaseException as error:
+            if ready.done():
+                raise
+            ready.set_exception(error)
+
+    async def close(self) -> None:
+        """Close all of it."""
+        self._closing.set()
+        await asyncio.gather(*self._holding)
 
 
 class Driver:
@@ -72,7 +113,7 @@ class Driver:
 
     def wait(self, work: Coroutine[Any, Any, Any]) -> Any:
         """The value of a coroutine that runs beside the sandbox."""
-        return asyncio.run_coroutine_threadsafe(_strictly(work), self._loop).result(60)
+        return asyncio.run_coroutine_threadsafe(_strictly(work), self._loop).result(240)
 
     def close(self) -> None:
         """End the sandbox and its thread."""
@@ -85,6 +126,15 @@ class Driver:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+@pytest.fixture(scope="module")
+def kept() -> Iterator[Kept]:
+    """What the tests of a file share."""
+    kept = Kept()
+    with kept.runner:
+        yield kept
+        kept.runner.run(_strictly(kept.close()))
 
 
 @pytest.fixture(scope="session")
@@ -115,10 +165,15 @@ def driver(drive: Callable[[AbstractAsyncContextManager[Sandbox]], Driver]) -> D
 
 
 @pytest.fixture
-def held(drivers: list[Driver]) -> Callable[..., Awaitable[dict[str, Any]]]:
-    """Counts what this process holds of the machine, once the given sandboxes have settled."""
+def settled(drivers: list[Driver]) -> None:
+    """No worker of a sandbox that tests share begins or ends meanwhile, so that processes can be counted."""
     for driver in drivers:
         driver.wait(driver.sandbox.settle())
+
+
+@pytest.fixture
+def held(settled: None) -> Callable[..., Awaitable[dict[str, Any]]]:
+    """Counts what this process holds of the machine, once the given sandboxes have settled."""
 
     async def count(*sandboxes: Sandbox) -> dict[str, Any]:
         for sandbox in sandboxes:
@@ -126,22 +181,27 @@ def held(drivers: list[Driver]) -> Callable[..., Awaitable[dict[str, Any]]]:
         return {
             "descriptors": _open_descriptors(),
             "processes": len(_descendants(os.getpid())),
-            "directories": len(list(Path(tempfile.gettempdir()).glob(f"toolyard-{owner_mark()}-*/**/"))),
-            "control groups": len(
-                [path for _, parent in _candidates() for path in parent.glob(f"toolyard-{owner_mark()}-*/**/")]
-            ),
+            "directories": _folders_of_ours(Path(tempfile.gettempdir())),
+            "control groups": sum(_folders_of_ours(parent) for _, parent in _candidates()),
         }
 
     return count
 
 
+def _folders_of_ours(parent: Path) -> int:
+    """How many folders are in those of this process, by a walk that goes on when one disappears meanwhile."""
+    return sum(1 for own in parent.glob(f"toolyard-{owner_mark()}-*") for _ in os.walk(own))
+
+
 def _open_descriptors() -> dict[str, int]:
+    """How many there are of each kind; those of control groups, which each worker has of its own, are one."""
     kinds: Counter[str] = Counter()
     for fd in os.listdir("/proc/self/fd"):
         try:
-            kinds[os.readlink(f"/proc/self/fd/{fd}").partition("[")[0]] += 1
+            name = os.readlink(f"/proc/self/fd/{fd}").partition("[")[0]
         except FileNotFoundError:
             continue  # the one that lists the folder
+        kinds[Path(name).name if name.startswith("/sys/fs/cgroup/") else name] += 1
     return dict(kinds)
 
 

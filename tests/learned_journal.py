@@ -67,7 +67,6 @@ def record_run(
     )
     told: dict[str, Any] = {"at": at, "principal": principal, "session": f"{principal}-visit", "execution_id": name}
     limits: dict[str, Any] = {"wall_seconds": 30.0, "memory_mib": 512, "usual_seconds": 30.0, "usual_mib": 512}
-    store.metrics.record(Assessed(risk=risk, chance=chance, **limits, **told))
     for number, each in enumerate(tools, 1):
         store.record_call(
             CallRecord(
@@ -84,7 +83,8 @@ def record_run(
     store.metrics.record(
         Executed(
             form="code", status=status, failure="" if is_ok else "exception", error_type="" if is_ok else "KeyError",
-            seconds=0.5, calls=len(tools), tools=tuple(sorted(tools)), use_case="workflow", level="production", **told,
+            seconds=0.5, calls=len(tools), tools=tuple(sorted(tools)), use_case="workflow", level="production",
+            assessed=Assessed(risk=risk, chance=chance, **limits), **told,
         )
     )  # fmt: skip
 

@@ -98,7 +98,7 @@ async def crash(folder: Path, how: str, *, first: int, step: int) -> list[list[A
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", PROGRAM, str(folder), how, str(first), str(step), stdout=PIPE
     )
-    async with asyncio.timeout(110):
+    async with asyncio.timeout(240):
         output, _ = await process.communicate()
     assert process.returncode == 0
     return [json.loads(line) for line in output.splitlines()]

@@ -31,7 +31,7 @@ def barrier(parties: int) -> tuple[OnCall, list[int]]:
         in_flight.append(args["n"])
         if len(in_flight) == parties:
             all_here.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await all_here.wait()
         return int(args["n"]) * 10
 
@@ -448,7 +448,7 @@ def test_no_more_calls_than_allowed_are_in_flight(driver: Any) -> None:
             most[0] = max(most[0], now)
             if now == 4:
                 full.set()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await full.wait()
             await asyncio.sleep(0)
             now -= 1
@@ -470,9 +470,13 @@ def test_calls_left_unawaited_do_not_hold_up_the_end(driver: Any) -> None:
     """A run whose code is done is done, although calls that it started are still in flight."""
 
     async def scenario() -> tuple[Any, bool]:
-        cancelled = asyncio.Event()
+        begun, cancelled = asyncio.Event(), asyncio.Event()
 
         async def on_call(tool: str, args: dict[str, Any]) -> None:
+            if tool == "begun":
+                await begun.wait()
+                return
+            begun.set()
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
@@ -481,10 +485,10 @@ def test_calls_left_unawaited_do_not_hold_up_the_end(driver: Any) -> None:
 
         code = (
             "import asyncio\ntasks = [asyncio.create_task(call_tool('t')) for _ in range(3)]\n"
-            "await asyncio.sleep(0.01)\n'done'"
+            "await call_tool('begun')\n'done'"
         )
         outcome = await driver.sandbox.run(code, on_call=on_call, limits=Limits(concurrent_calls=64))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await cancelled.wait()
         return outcome, cancelled.is_set()
 
@@ -511,7 +515,7 @@ def test_call_that_never_returns_ends_at_the_wall_limit_and_is_cancelled(driver:
         outcome = await driver.sandbox.run(
             "print('asking')\ncall_tool('a')", on_call=on_call, limits=Limits(wall_seconds=1)
         )
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await cancelled.wait()
         return outcome, log
 
@@ -535,7 +539,7 @@ async def test_cancelled_run_leaves_nothing(held: Callable[..., Awaitable[dict[s
                 raise
 
         run = asyncio.create_task(sandbox.run("call_tool('a')", on_call=on_call, session="s"))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await started.wait()
             run.cancel()
             with contextlib.suppress(asyncio.CancelledError):

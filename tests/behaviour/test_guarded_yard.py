@@ -313,7 +313,7 @@ async def test_what_is_allowed_for_want_of_a_person_says_so(tmp_path: Path) -> N
 
 async def next_ask(yard: Yard) -> Ask:
     """The first ask that appears."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             if asks := await yard.approvals.waiting():
                 return asks[0]

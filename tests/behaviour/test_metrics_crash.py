@@ -76,7 +76,7 @@ async def gateway(path: Path, code: str) -> AsyncIterator[Process]:
 async def next_line(process: Process) -> str:
     """What it says next."""
     assert process.stdout is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         return (await process.stdout.readline()).decode().rstrip("\n")
 
 

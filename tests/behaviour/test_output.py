@@ -40,7 +40,7 @@ def test_output_is_seen_while_the_code_still_runs(driver: Any) -> None:
         more.set()
 
     async def on_call(tool: str, args: dict[str, Any]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while "".join(seen) != args["expected"]:
                 more.clear()
                 await more.wait()

@@ -39,7 +39,7 @@ class Gate:
 
     async def wait_for(self, calls: int) -> None:
         """Wait until `calls` have arrived."""
-        async with asyncio.timeout(20), self._arrived:
+        async with asyncio.timeout(60), self._arrived:
             await self._arrived.wait_for(lambda: len(self.tools) >= calls)
 
     def open(self) -> None:
@@ -49,7 +49,7 @@ class Gate:
 
 async def wait_for_the_end_of(*leases: Lease) -> None:
     """Wait, not for ever, until the host knows that these workers have ended."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         for lease in leases:
             await asyncio.shield(lease.worker.fork.exited)
 
@@ -228,7 +228,7 @@ async def test_closing_ends_runs_under_way_and_those_that_wait(held: Held) -> No
         await gate.wait_for(2)
         runs += [asyncio.create_task(sandbox.run(code, on_call=gate.on_call)) for _ in range(2)]
         await asyncio.sleep(0)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await sandbox.close()
             ends = [await _outcome_or_error(run) for run in runs]
 

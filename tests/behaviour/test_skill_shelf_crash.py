@@ -74,7 +74,7 @@ async def gateway(path: Path, name: str, code: str) -> AsyncIterator[Process]:
 async def next_line(process: Process) -> str:
     """What it says next."""
     assert process.stdout is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         return (await process.stdout.readline()).decode().rstrip("\n")
 
 

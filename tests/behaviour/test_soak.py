@@ -32,7 +32,7 @@ def zygote_pid(sandbox: Sandbox) -> int:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 async def test_thousands_of_runs_leave_everything_as_it_was(held: Held) -> None:
     """Descriptors, processes, directories and control groups are the same after 3,000 runs, memory within bounds."""
 

@@ -78,7 +78,7 @@ async def gateway(path: Path, name: str, code: str) -> AsyncIterator[Process]:
 async def next_line(process: Process) -> str:
     """What it says next."""
     assert process.stdout is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         return (await process.stdout.readline()).decode().rstrip("\n")
 
 
@@ -275,7 +275,7 @@ async def test_rows_are_tried_again_though_nobody_waits(tmp_path: Path) -> None:
             store.record_start(execution(1, code="x" * (1 << 20)))
             say(await fails(store))
             allow(resource.RLIM_INFINITY)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while await store.find_execution(f"{NAME}-1") is None:
                     pass
             say("written")

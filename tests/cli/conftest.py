@@ -30,7 +30,7 @@ def _finished(command: list[str], stdin: bytes) -> subprocess.CompletedProcess[s
         input=stdin,
         capture_output=True,
         env={**os.environ, "COLUMNS": "400"},  # no table cell is folded
-        timeout=60,
+        timeout=200,
         check=False,
     )
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())

@@ -150,7 +150,7 @@ def test_backup_works_beside_a_running_gateway_and_restore_does_not(
         refused = toolyard("restore", str(file), "--config", str(config))
     finally:
         gateway.terminate()
-        gateway.communicate(timeout=30)
+        gateway.communicate(timeout=60)
     store = str(tmp_path / "data" / "toolyard.db")
 
     assert made.returncode == 0

@@ -1,6 +1,7 @@
 """`toolyard bench skills`: that its corpus runs, that its judge tells right from wrong, and what the command prints."""
 
 import asyncio
+import functools
 import json
 import random
 import subprocess
@@ -107,7 +108,9 @@ def _outcome(stage: Stage, case: Case, code: str | None, expected: Trace | None 
     return judged.outcome, judged.before_replay
 
 
+@functools.cache
 def _specs() -> list[ToolSpec]:
+    """Read once: a server is started for each upstream."""
     return [_PLOT, *(spec for spec in asyncio.run(read_specs(None)) if spec.upstream in ("expenses", "mail"))]
 
 

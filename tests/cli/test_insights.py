@@ -59,7 +59,7 @@ def test_what_was_learned_is_shown_with_how_often_it_was_right(installed: Comman
     assert found[0] == ["part", "learned", "from", "told", "right"]
     # Of ten that were told that they would end well or fail, eight low ones and one high one did as they were told.
     assert ["risk", "10", "10", "90%", "what is likely to fail"] in [[row[0], *row[2:]] for row in found[1:9]]
-    assert "learned from 20 facts, by all; what is 30 days old counts half" in done.stdout
+    assert "learned from 10 facts, by all; what is 30 days old counts half" in done.stdout
     assert ["low", "8", "0", "0%", "10%"] in found
     assert ["high", "2", "1", "50%", "75%"] in found
 
@@ -136,7 +136,7 @@ def test_all_is_forgotten_as_json(toolyard: Command, file: str) -> None:
     done = json.loads(toolyard("insights", file, "--forget", "ALL", "--json").stdout)
     found = json.loads(toolyard("insights", file, "--json").stdout)
 
-    assert (done["what"], done["subject"], done["number"]) == ("all", "", 20)
+    assert (done["what"], done["subject"], done["number"]) == ("all", "", 10)
     assert [each["learned"] for each in found["parts"]] == [0] * 8
 
 

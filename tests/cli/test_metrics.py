@@ -130,7 +130,7 @@ def test_json_is_the_report_and_the_usage(toolyard: Command, store: Path) -> Non
     assert found["execution"]["by_status"] == {"ok": 2, "failed": 1}
     assert found["tokens"]["saved"] == 100_000 - 59
     assert found["usage"]["tools"][0]["errors"] == 1
-    assert found["until"] - found["since"] == pytest.approx(86_400)
+    assert found["until"] - found["since"] == pytest.approx(86_400, abs=60)
 
 
 def test_window_leaves_out_what_is_older(toolyard: Command, tmp_path: Path) -> None:
@@ -267,7 +267,6 @@ def _until(descriptor: int, text: str, seen: str = "") -> str:
     return seen
 
 
-@pytest.mark.timeout(150)
 def test_live_dashboard_follows_and_ends_with_q(store: Path) -> None:
     """New runs appear while it is open, and the terminal is as it was afterwards."""
     ours, theirs = pty.openpty()
@@ -281,7 +280,7 @@ def test_live_dashboard_follows_and_ends_with_q(store: Path) -> None:
         _until(ours, "\x1b[1m8 ")  # runs, in bold
         os.write(ours, b"q")
         last = _until(ours, "\x1b[?1049l")
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=60) == 0
     finally:
         process.kill()
         process.wait()

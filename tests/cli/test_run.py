@@ -191,7 +191,7 @@ def test_signal_ends_a_running_command_in_order(number: signal.Signals, code: in
         assert process.stdout is not None
         assert process.stdout.readline() == b"running\n"
         process.send_signal(number)
-        rest, errors = process.communicate(timeout=20)
+        rest, errors = process.communicate(timeout=60)
 
     assert (process.returncode, rest, errors.strip()) == (code, b"", b"")
 
@@ -207,7 +207,7 @@ def test_reader_that_goes_away_causes_no_traceback() -> None:
         assert process.stdout.readline() == b"running\n"
         process.stdout.close()
         errors = process.stderr.read()
-        process.wait(timeout=20)
+        process.wait(timeout=60)
 
     assert (process.returncode, errors) == (1, b"")
 

@@ -16,11 +16,12 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 from tests import warm
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 ARTIFACTS = ROOT / ".artifacts" / "dashboard"
 EXAMPLES = ("expenses", "trips", "customers", "mail")
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 
 CONFIG = """
 {upstreams}
@@ -51,7 +52,7 @@ _ARGUMENTS = (
 
 
 class Gateway:
-    """`toolyard serve --http` with a store of its own."""
+    """`toolyard serve --http` with a store of its own, at a port that stays its own while it is not running."""
 
     def __init__(self, folder: Path, upstreams: dict[str, list[str]], more: str, token: str | None = None) -> None:
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -64,14 +65,15 @@ class Gateway:
         self._config.write_text(text, encoding="utf-8")
         self.url = ""
         self.key = ""
+        self._port = free_port()
         self.start()
 
-    def start(self, port: int = 0) -> None:
+    def start(self) -> None:
         """Start it; returns when it listens."""
         self._said: list[str] = []
         self._listens = threading.Event()
         self._process = subprocess.Popen(
-            warm.python("-m", "toolyard", "serve", str(self._config), "--http", f"127.0.0.1:{port}"),
+            warm.python("-m", "toolyard", "serve", str(self._config), "--http", f"127.0.0.1:{self._port}"),
             stderr=subprocess.PIPE,
             text=True,
             encoding="utf-8",
@@ -90,7 +92,7 @@ class Gateway:
         """End it in order."""
         self.client.close()
         self._process.terminate()
-        assert self._process.wait(20) == 143, "".join(self._said)
+        assert self._process.wait(WAIT_SECONDS) == 143, "".join(self._said)
         self._reader.join()
 
     def _read(self) -> None:
@@ -193,7 +195,7 @@ def until(is_so: Callable[[], bool]) -> None:
     end, pause = time.monotonic() + WAIT_SECONDS, threading.Event()
     while not is_so():
         assert time.monotonic() < end, "It did not come to be so in time."
-        pause.wait(0.05)
+        pause.wait(0.1)
 
 
 def example(name: str) -> list[str]:

@@ -11,7 +11,7 @@ from mcp import Client
 from playwright.sync_api import Locator, Page, expect
 from tests import warm
 from tests.dashboard import hostile_server
-from tests.dashboard.conftest import ARTIFACTS, ASKS, Gateway, Open, Serve, Tab, example, until
+from tests.dashboard.conftest import ARTIFACTS, ASKS, EXAMPLES, WAIT_SECONDS, Gateway, Open, Serve, Tab, example, until
 from tests.dashboard.hostile_server import MARKUP
 
 PAGES = ("Overview", "Runs", "Approvals", "Tools", "Skills", "Upstreams", "Usage", "Learning", "Privacy", "Alerts")
@@ -50,11 +50,13 @@ def load(gateway: Gateway, runs: int | None = None) -> Iterator[threading.Event]
                 one_done.set()
         except AssertionError as error:
             failures.append(error)
+            one_done.set()
 
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        assert one_done.wait(60)
+        assert one_done.wait(WAIT_SECONDS)
+        assert failures == []
         yield one_done
     finally:
         stop.set()
@@ -140,13 +142,7 @@ def test_figures_are_those_of_the_api_under_load(gateway: Gateway, tab: Open) ->
         opened.go(name)
         opened.settle()
 
-        def is_same() -> bool:
-            if not differences(page, gateway.get("metrics", window="all")):
-                return True
-            next_answer(page, "/api/v1/metrics?")
-            return False
-
-        until(is_same)
+        until(lambda: not differences(page, gateway.get("metrics", window="all")))
         seen |= set(figures(page))
 
     assert {path.split(".")[0] for path in seen} == {
@@ -171,17 +167,18 @@ def test_charts_and_their_tables_are_those_of_the_api(gateway: Gateway, tab: Ope
         points = gateway.get("metrics/series", window="24h")["points"]
         expected = [[str(point["executions"] - point["failed"]), str(point["failed"])] for point in reversed(points)]
         shown = rows.evaluate_all("rows => rows.map(row => [...row.querySelectorAll('td')].map(cell => cell.title))")
-        if shown == expected:
-            return True
-        next_answer(page, "/api/v1/metrics/series?")
-        return False
+        return bool(shown == expected)
 
     until(is_same)
 
     chart.locator("svg.plot").focus()
-    page.keyboard.press("End")
-    last = gateway.get("metrics/series", window="24h")["points"][-1]
-    expect(chart.locator(".tip")).to_contain_text(f"ended well {last['executions'] - last['failed']}")
+
+    def tells_the_last() -> bool:
+        page.keyboard.press("End")
+        last = gateway.get("metrics/series", window="24h")["points"][-1]
+        return f"ended well {last['executions'] - last['failed']}" in (chart.locator(".tip").text_content() or "")
+
+    until(tells_the_last)
     page.keyboard.press("Escape")
     expect(chart.locator(".tip")).not_to_be_visible()
 
@@ -356,10 +353,11 @@ def test_older_runs_are_read_page_by_page(serve: Serve, tab: Open) -> None:
 def test_tools_are_listed_with_their_versions(gateway: Gateway, tab: Open) -> None:
     """Every tool of the catalog is listed with its version; one by itself has its signature and schema."""
     gateway.execute(WORK[0])
+    until(lambda: {each["upstream"] for each in gateway.get("tools", limit=200)["tools"]} == set(EXAMPLES))
     names = {each["name"] for each in gateway.get("tools", limit=200)["tools"]}
     opened = tab(gateway).open()
     opened.go("Tools")
-    opened.settle()
+    expect(opened.page.locator("#tools tbody .tool")).to_have_count(len(names))
     shown = opened.page.locator("#tools tbody .tool").evaluate_all("all => all.map(each => each.title)")
     assert set(shown) == names
 
@@ -396,6 +394,7 @@ def test_a_part_that_cannot_be_read_says_why_and_recovers(gateway: Gateway, tab:
     opened = tab(gateway)
     opened.expected.append("status of 503 .*upstreams")
     page = opened.page
+    page.clock.install()
     error = {"code": "unavailable", "message": "The store does not work.", "request_id": "4f1a"}
     page.route("**/api/v1/upstreams", lambda route: route.fulfill(status=503, json={"error": error}))
     opened.open()
@@ -406,6 +405,7 @@ def test_a_part_that_cannot_be_read_says_why_and_recovers(gateway: Gateway, tab:
     page.locator("#health").get_by_role("button", name="Try again").click()
     expect(page.locator("#health li")).to_have_count(4)
     page.route("**/api/v1/upstreams", lambda route: route.fulfill(status=503, json={"error": error}))
+    page.clock.fast_forward(15_000)  # it is time to ask again
     expect(page.locator("#health .stale")).to_contain_text("The store does not work.")
     expect(page.locator("#health li")).to_have_count(4)
 
@@ -531,13 +531,12 @@ def test_a_gateway_that_is_gone_is_said_and_comes_back(serve: Serve, tab: Open) 
     opened.expected += ["net::ERR_", "status of (401|403|503)"]
     page = opened.page
     expect(page.locator("[data-metric='execution.count']")).to_have_attribute("data-value", "1")
-    port = int(gateway.url.rpartition(":")[2])
 
     gateway.stop()
     expect(page.locator("[data-link=lost]")).to_be_visible()
     expect(page.locator("#notice")).to_contain_text("The gateway does not answer since")
     expect(page.locator("[data-metric='execution.count']")).to_have_attribute("data-value", "1")
-    gateway.start(port)
+    gateway.start()
 
     expect(page.locator("[data-link=live]")).to_be_visible()
     expect(page.locator(".who")).to_contain_text("local")

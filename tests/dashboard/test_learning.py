@@ -1,5 +1,6 @@
 """The page of what was learned: its numbers are the API's, and what is forgotten by a click is forgotten."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,11 +15,17 @@ TOOL = "mcp__expenses__list_expenses"
 
 
 def work(gateway: Gateway, runs: int = 4) -> None:
-    """Some runs that end well and some that fail, learned from."""
+    """Some runs that end well and some that fail, learned from: all of them, by every part."""
     gateway.get("mcp/tools/search", query="expenses by category")
     for number in range(runs):
         gateway.execute(WORK[number % len(WORK)])
-    until(lambda: sum(each["told"] for each in gateway.get("learning/insights")["risk"]) == runs)
+
+    def is_learned() -> bool:
+        value = gateway.get("learning/insights")
+        evidence = {part["part"]: part["evidence"] for part in value["parts"]}
+        return bool(sum(each["told"] for each in value["risk"]) == runs and evidence["shapes"] > 0)
+
+    until(is_learned)
 
 
 def shown(page: Page) -> dict[str, str]:
@@ -47,26 +54,35 @@ def opened(tab: Open, gateway: Gateway, **options: Any) -> Tab:
 def is_same(page: Page, gateway: Gateway) -> bool:
     """Whether every figure is that of the API now."""
     value = gateway.get("learning/insights")
-    if all((float(each) if each else None) == at(value, path) for path, each in shown(page).items()):
-        return True
-    page.wait_for_event("response", lambda answer: "/api/v1/learning/insights" in answer.url)
-    return False
+    return all((float(each) if each else None) == at(value, path) for path, each in shown(page).items())
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway that has learned from four runs, for tests that leave it as it is."""
+    made = Gateway(tmp_path_factory.mktemp("learned"), {"expenses": example("expenses")}, "")
+    try:
+        made.ready()
+        work(made)
+        yield made
+    finally:
+        made.stop()
 
 
 @pytest.fixture
 def learning(serve: Serve) -> Gateway:
-    """A gateway that has learned from four runs."""
+    """One of the test's own, which may have it forgotten."""
     gateway = serve({"expenses": example("expenses")})
     work(gateway)
     return gateway
 
 
-def test_figures_are_those_of_the_api(learning: Gateway, tab: Open) -> None:
+def test_figures_are_those_of_the_api(learned: Gateway, tab: Open) -> None:
     """All counts, shares and levels, and each thing that was learned in its part's table."""
-    page = opened(tab, learning).page
-    until(lambda: is_same(page, learning))
+    page = opened(tab, learned).page
+    until(lambda: is_same(page, learned))
 
-    value = learning.get("learning/insights")
+    value = learned.get("learning/insights")
     paths = set(shown(page))
     assert paths >= {f"parts.{n}.{name}" for n in range(8) for name in ("learned", "evidence", "told", "accuracy")}
     assert paths >= {f"risk.{n}.{name}" for n in range(4) for name in ("told", "failed", "share", "expected")}
@@ -125,9 +141,9 @@ def test_everything_is_forgotten_with_the_keyboard_alone(learning: Gateway, tab:
     expect(page.locator("[data-insight='risk.0.told']")).to_have_count(0)
 
 
-def test_a_name_that_nobody_knows_is_refused_in_words(learning: Gateway, tab: Open) -> None:
+def test_a_name_that_nobody_knows_is_refused_in_words(learned: Gateway, tab: Open) -> None:
     """What the API says is shown, and what was typed stays; it is text, whatever it is."""
-    looking = opened(tab, learning)
+    looking = opened(tab, learned)
     looking.expected.append("status of 400 .*learning/forget")
     page = looking.page
     page.get_by_label("Tool, principal or ALL").fill("<img src=x onerror=window.pwned=1>")
@@ -152,10 +168,10 @@ def test_who_may_not_observe_is_told_so_and_sees_no_form(serve: Serve, tab: Open
 
 
 @pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (1280, "dark"), (360, "light")])
-def test_the_page_fits_and_can_be_looked_at(learning: Gateway, tab: Open, width: int, theme: str) -> None:
+def test_the_page_fits_and_can_be_looked_at(learned: Gateway, tab: Open, width: int, theme: str) -> None:
     """In light and dark, and at the width of a phone without scrolling sideways."""
     ARTIFACTS.mkdir(parents=True, exist_ok=True)
-    page = opened(tab, learning, width=width, theme=theme).page
+    page = opened(tab, learned, width=width, theme=theme).page
     expect(page.locator("#learned-shapes")).to_be_visible()
     page.screenshot(path=ARTIFACTS / f"learning-{theme}-{width}.png", full_page=True)
 

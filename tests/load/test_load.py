@@ -92,7 +92,7 @@ def locust(gateway: Gateway, folder: Path) -> dict[str, Any]:
         "--users", str(USERS), "--spawn-rate", "25", "--run-time", f"{SECONDS}s", "--host", gateway.url,
         "--stop-timeout", "60", "--json-file", str(folder / "report"), "--loglevel", "ERROR",
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=SECONDS + 100, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=SECONDS + 200, check=False)
     print(done.stderr)
     found: list[dict[str, Any]] = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     for each in found:
@@ -107,7 +107,7 @@ def locust(gateway: Gateway, folder: Path) -> dict[str, Any]:
     }
 
 
-@pytest.mark.timeout(SECONDS + 200)
+@pytest.mark.timeout(SECONDS + 400)
 def test_fifty_users_see_no_error_and_memory_is_flat(tmp_path: Path) -> None:
     """Searches, runs, analyses, lists and figures, all at once, with privacy on."""
     with serving(tmp_path) as gateway, gateway.sampled():

@@ -14,8 +14,8 @@ from tests.mcp.peers import ROOT
 
 from toolyard.values import UpstreamConfig
 
-END_SECONDS = 20
-RUN_SECONDS = 100
+END_SECONDS = 60
+RUN_SECONDS = 240
 
 
 @contextmanager

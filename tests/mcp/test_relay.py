@@ -24,7 +24,7 @@ from tests.mcp.upstreams import Context, Conversing, Json, Person, config, gatew
 from toolyard.serve.relay import transports
 from toolyard.values import UpstreamConfig
 
-WAIT_SECONDS = 20
+WAIT_SECONDS = 60
 CONVERSE = {"name": "converse", "arguments": {"who": "ada"}}
 BOTH_ERAS = pytest.mark.parametrize("modern", [False, True], ids=["handshake client", "modern client"])
 
@@ -208,6 +208,7 @@ async def test_call_that_its_client_gives_up_is_given_up_upstream(modern: bool) 
 
 
 @BOTH_ERAS
+@pytest.mark.usefixtures("settled")
 async def test_upstream_killed_in_mid_call_fails_that_call_and_is_started_again(modern: bool) -> None:
     """The call says who went away; the next one reaches a new process."""
     before = _descendants(os.getpid())

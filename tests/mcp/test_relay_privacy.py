@@ -28,7 +28,7 @@ from toolyard.serve.relay_shapes import loosened
 from toolyard.values import Approval, Ask, UpstreamConfig
 from toolyard.yard.opening import Border, open_border
 
-WAIT_SECONDS = 20
+WAIT_SECONDS = 60
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"], ids=["handshake", "modern"])
 UPSTREAM_ERAS = pytest.mark.parametrize("upstream_era", ["handshake", "modern"])
 SEND = {"name": "send_mail", "arguments": {"to": "all"}}

@@ -34,7 +34,7 @@ Context = ServerRequestContext[Any, Any]
 Json = dict[str, Any]
 Connect = Callable[[UpstreamConfig], Any]
 
-_WAIT_SECONDS = 20
+_WAIT_SECONDS = 60
 ERAS = ("handshake", "modern", "both")
 
 

@@ -20,7 +20,7 @@ from toolyard.config.toml import dump_toml
 Json = dict[str, Any]
 Answer = Callable[[Json], Json]
 
-WAIT_SECONDS = 30
+WAIT_SECONDS = 60
 _CAPABILITIES: Json = {"elicitation": {}, "sampling": {}}
 _CLIENT = {"name": "wire", "version": "1"}
 

@@ -6,12 +6,14 @@ import csv
 import io
 import json
 import statistics
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from tests.conftest import Kept
 
 from toolyard.broker.policy import PolicySettings, Rule, ToolLimits
 from toolyard.config import Config
@@ -74,6 +76,14 @@ async def opened(folder: Path, *, privacy: Any = "off", policy: PolicySettings |
         yield yard
 
 
+@contextlib.asynccontextmanager
+async def anywhere(privacy: str = "off") -> AsyncIterator[Yard]:
+    """One that several tests share, in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with opened(Path(folder), privacy=privacy) as yard:
+            yield yard
+
+
 async def ask(yard: Yard, kind: str, *, principal: str = "alice", **asked: Any) -> Result:
     """Ask something."""
     return await yard.analyze(AnalyzeRequest(analysis_type=kind, **asked), principal=principal)
@@ -119,12 +129,12 @@ def tool(name: str, **more: Any) -> dict[str, Any]:
     ],
 )
 async def test_no_part_of_something_private_is_in_an_answer_or_a_message(
-    tmp_path: Path, mode: str, kind: str, parameters: dict[str, Any]
+    kept: Kept, mode: str, kind: str, parameters: dict[str, Any]
 ) -> None:
     """Values are cut where they are long, and half of a private one is private too."""
-    async with opened(tmp_path, privacy=mode) as yard:
-        result = await ask(yard, kind, source=tool("list_notes"), parameters=parameters)
-        record = await yard.store.find_execution(result.outcome.execution_id)
+    yard = await kept(anywhere, mode)
+    result = await ask(yard, kind, source=tool("list_notes"), parameters=parameters)
+    record = await yard.store.find_execution(result.outcome.execution_id)
 
     text = msgspec.json.encode([result, record]).decode()
     for part in ("quast", "@exam", "555 01"):
@@ -231,12 +241,12 @@ BOMBS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-async def test_a_bomb_ends_within_its_limits_and_answers_in_few_words(tmp_path: Path, bomb: str) -> None:
+async def test_a_bomb_ends_within_its_limits_and_answers_in_few_words(kept: Kept, bomb: str) -> None:
     """The gateway goes on, and what is said fits the budget."""
     kind, rows, parameters = BOMBS[bomb]
-    async with opened(tmp_path) as yard:
-        result = await ask(yard, kind, parameters=parameters, timeout_seconds=3, **rows)
-        after = await ask(yard, "filter", data=[{"a": 1}])
+    yard = await kept(anywhere)
+    result = await ask(yard, kind, parameters=parameters, timeout_seconds=3, **rows)
+    after = await ask(yard, "filter", data=[{"a": 1}])
 
     assert tokens.count(result.text) <= yard.result_tokens
     assert result.outcome.status in ("ok", "failed", "timeout", "limit")
@@ -278,11 +288,11 @@ async def test_an_answer_never_floods_the_context(tmp_path: Path) -> None:
         {"analysis_type": "filter", "data": [], "session": "../other"},
     ],
 )
-async def test_a_wrong_request_is_told_before_anything_is_run(tmp_path: Path, request_: dict[str, Any]) -> None:
+async def test_a_wrong_request_is_told_before_anything_is_run(kept: Kept, request_: dict[str, Any]) -> None:
     """In a sentence of bounded length."""
-    async with opened(tmp_path) as yard:
-        with pytest.raises(InvalidRequest) as caught:
-            await yard.analyze(AnalyzeRequest(**request_), principal="alice")
+    yard = await kept(anywhere)
+    with pytest.raises(InvalidRequest) as caught:
+        await yard.analyze(AnalyzeRequest(**request_), principal="alice")
 
     assert len(str(caught.value)) < 500
 

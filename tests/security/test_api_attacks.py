@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.surfaces.api_gateway import KEY, TEAM, Gateway, events_of, expenses, gateway
+from tests.surfaces.api_gateway import KEY, TEAM, Gateway, asks, events_of, expenses, gateway
 
 from toolyard.broker.policy import PolicySettings, Rule
 from toolyard.config.settings import HttpConfig
@@ -130,9 +130,7 @@ async def working(folder: Path) -> AsyncIterator[tuple[Gateway, dict[str, str]]]
         asking = f"from servers.expenses import get_budget\nget_budget(department='{MARK}')"
         await ann.post("executions", json={"code": asking})
         ops = await gate.client("ops")
-        async with asyncio.timeout(20):
-            while not (waiting := (await ops.get("approvals")).json()["approvals"]):
-                pass
+        waiting = await asks(ops)
         yield gate, {"executions": done.json()["execution_id"], "skills": SKILL, "approvals": waiting[0]["id"]}
 
 
@@ -252,7 +250,7 @@ async def test_a_body_is_not_read_beyond_its_limit(tmp_path: Path) -> None:
             b"POST /api/v1/executions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ann-token\r\n"
             b"Content-Type: application/json\r\nContent-Length: 999999999999\r\n\r\n"
         )
-        first = await asyncio.wait_for(reader.readline(), 20)
+        first = await asyncio.wait_for(reader.readline(), 60)
         writer.close()
         await writer.wait_closed()
 
@@ -297,7 +295,7 @@ async def test_a_reader_that_does_not_read_costs_nobody_anything(tmp_path: Path)
         writer.write(b"GET /api/v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         async with client.stream("GET", "events") as other:
             lines = other.aiter_lines()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while len(live._watchers) < 2:
                     await client.get("me")
             reading = asyncio.create_task(events_of(lines))
@@ -311,7 +309,7 @@ async def test_a_reader_that_does_not_read_costs_nobody_anything(tmp_path: Path)
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while live._watchers:
                 await client.get("me")
 
@@ -393,7 +391,7 @@ async def test_two_hosts_or_two_lengths_in_one_request_reach_nothing(tmp_path: P
         ):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"POST /api/v1/logout HTTP/1.1\r\n" + headers + b"\r\n{}")
-            answers.append((await asyncio.wait_for(reader.readline(), 20)).split()[1])
+            answers.append((await asyncio.wait_for(reader.readline(), 60)).split()[1])
             writer.close()
             await writer.wait_closed()
         async with httpx2.AsyncClient() as client:

@@ -47,7 +47,7 @@ async def opened(folder: Path, upstream: FakeUpstream, settings: PolicySettings 
     """A yard over one fake, in which its tools are asked for."""
     store = StoreConfig(path=folder / "store" / "toolyard.db")
     config = Config(store=store, policy=settings, privacy=PrivacyConfig(mode="off"))
-    async with open_yard(config, policy=PLAIN, upstreams={upstream.name: upstream}) as yard, asyncio.timeout(60):
+    async with open_yard(config, policy=PLAIN, upstreams={upstream.name: upstream}) as yard, asyncio.timeout(240):
         yield yard
 
 
@@ -161,7 +161,7 @@ async def test_another_principal_can_use_neither_state_nor_execution(tmp_path: P
     @contextlib.asynccontextmanager
     async def client_of(url: str, name: str) -> AsyncIterator[Client]:
         async with (
-            httpx2.AsyncClient(headers={"authorization": f"Bearer {name}-secret"}, timeout=30) as http,
+            httpx2.AsyncClient(headers={"authorization": f"Bearer {name}-secret"}, timeout=60) as http,
             Client(streamable_http_client(url, http_client=http), cache=None, elicitation_callback=nobody) as client,
         ):
             yield client
@@ -214,7 +214,7 @@ told
     async with opened(tmp_path, upstream) as yard:
         running = asyncio.create_task(yard.execute(ExecuteRequest(code=code, timeout_seconds=60)))
         result = await running
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await yard.approvals.waiting():  # noqa: ASYNC110 - it is withdrawn a moment after the run
                 await asyncio.sleep(0.02)
         calls = list(upstream.calls)
@@ -352,7 +352,7 @@ told
 
 async def test_an_answer_that_comes_as_the_ask_expires_is_one_or_the_other(tmp_path: Path) -> None:
     """Either the person's answer holds and the call is made, or the ask expired and the person is told so."""
-    settings = msgspec.structs.replace(RULES, ask_seconds=0.3)
+    settings = msgspec.structs.replace(RULES, ask_seconds=1.5)
     upstream = ops()
     async with opened(tmp_path, upstream, settings) as yard:
         running = asyncio.create_task(yard.execute(ExecuteRequest(code=DEPLOY)))

@@ -87,7 +87,7 @@ async def test_a_background_run_cancelled_before_it_is_recorded_does_not_run_for
         with contextlib.closing(sqlite3.connect(tmp_path / "store" / "toolyard.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")  # now nothing can be recorded
             starting = asyncio.create_task(yard.executions.start(ExecuteRequest(code="1"), principal="p"))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not yard.store._writer._flushes:  # noqa: ASYNC110 - the writer tells nobody
                     await asyncio.sleep(0)
             starting.cancel()

@@ -256,7 +256,8 @@ async def _attack(folder: Path) -> Seen:
         after = await yard.search(QUERY, principal="ann")
         await learn(yard)
         page = await yard.store.learning.events(0, 5_000)
-        mine = [event for _, event in page.events if isinstance(event, Assessed) and event.principal == "ann"]
+        runs = [event.fact for _, event in page.events if isinstance(event, RunEvidence)]
+        mine = [fact.assessed for fact in runs if fact.assessed is not None and fact.principal == "ann"]
         insights = await yard.guidance.insights()
         return Seen(
             hints=hints,
@@ -435,19 +436,7 @@ def made_up(number: int) -> Iterator[LearningEvent]:
     for hint in ("chain", "needs", "shape", "fix", "skill", "save_skill"):
         yield Hinted(**facts, execution_id=visit, hint=hint, subject=tools[0], mark=f"{number:x}")
     for wrong in ("x", ""):
-        run_id = f"{visit}{wrong}"
-        yield Assessed(
-            **facts,
-            execution_id=run_id,
-            risk="low",
-            chance=0.1,
-            decision="ran",
-            wall_seconds=30.0,
-            memory_mib=512,
-            usual_seconds=30.0,
-            usual_mib=512,
-        )
-        yield _made_up_run(facts | {"execution_id": run_id}, number, tools, wrong)
+        yield _made_up_run(facts | {"execution_id": f"{visit}{wrong}"}, number, tools, wrong)
 
 
 def _made_up_run(facts: dict[str, Any], number: int, tools: tuple[str, ...], wrong: str) -> RunEvidence:
@@ -476,6 +465,9 @@ def _made_up_run(facts: dict[str, Any], number: int, tools: tuple[str, ...], wro
             use_case="compute",
             tools=tools,
             domain=name,
+            assessed=Assessed(
+                risk="low", chance=0.1, wall_seconds=30.0, memory_mib=512, usual_seconds=30.0, usual_mib=512
+            ),
         ),
         code=f"import m{name}\nfrom servers.s{number} import t{name}0\nt{name}0(k{name}={number})['f{name}{wrong}']",
         context_digest=name,
@@ -509,7 +501,6 @@ MOST = {
     ".failures.majors": 2_000,
     ".failures.marks": 16_000,
     ".risk.tools": 2_000,
-    ".risk.pending": 4_096,
     ".risk.patterns.by_digest": 2_048,
     ".risk.patterns.by_place": 8 * 2_048,
     ".resources.codes": 2_000,

@@ -95,9 +95,8 @@ def test_what_was_told_to_a_flooder_does_not_spoil_the_correction_for_others() -
         learn(honest, f"m{number % 7}.x", a_run(NOW - 9_000 + number, "ok", principal=("ann", "bob")[number % 2]))
     spoiled = msgspec.msgpack.decode(msgspec.msgpack.encode(honest), type=Dangers)
     for number in range(1_000):
-        who = {"principal": "mallory", "execution_id": f"m{number}"}
-        spoiled.assessed(an_assessed("low", at=NOW - 2_000 + number, chance=0.02, **who))
-        learn(spoiled, "1 + 1", a_run(NOW - 2_000 + number, **who))
+        told = an_assessed("low", chance=0.02)
+        learn(spoiled, "1 + 1", a_run(NOW - 2_000 + number, principal="mallory", assessed=told))
     before, after = (assess(dangers, "m3.x") for dangers in (honest, spoiled))
 
     assert (before.risk, after.risk) == ("low", "low")

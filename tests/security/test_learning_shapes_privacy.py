@@ -1,6 +1,7 @@
 """Attacks on learned shapes: getting another principal's values out of them, and getting words of one's own in."""
 
 import string
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -165,21 +166,21 @@ def _deep(levels: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "make",
     [
-        _deep(900),
-        {f"k{''.join(map(chr, divmod(n, 26)))}": n for n in range(1_000_000)},
-        {"rows": [{f"f{m}": m for m in range(60)}] * 100_000},
-        {f"a{n}": {f"b{m}": {f"c{k}": 1 for k in range(60)} for m in range(60)} for n in range(60)},
-        ["x" * 10_000_000] * 50,
-        [[[[[[[[[[1] * 60] * 60] * 60] * 60] * 60] * 60] * 60] * 60] * 60],
-        {"n": 10**400, "m": float("inf"), "k": float("nan"), "j": -(10**400)},
+        lambda: _deep(900),
+        lambda: {f"k{''.join(map(chr, divmod(n, 26)))}": n for n in range(1_000_000)},
+        lambda: {"rows": [{f"f{m}": m for m in range(60)}] * 100_000},
+        lambda: {f"a{n}": {f"b{m}": {f"c{k}": 1 for k in range(60)} for m in range(60)} for n in range(60)},
+        lambda: ["x" * 10_000_000] * 50,
+        lambda: [[[[[[[[[[1] * 60] * 60] * 60] * 60] * 60] * 60] * 60] * 60] * 60],
+        lambda: {"n": 10**400, "m": float("inf"), "k": float("nan"), "j": -(10**400)},
     ],
     ids=["deep", "keys", "rows", "tree", "text", "lists", "numbers"],
 )
-def test_a_hostile_answer_costs_little_and_leaves_little(answer: Any) -> None:
+def test_a_hostile_answer_costs_little_and_leaves_little(make: Callable[[], Any]) -> None:
     """However deep, long, wide or large: little of it is looked at. To look at all of some would take days."""
-    evidence = run([answer] * 10)
+    evidence = run([make()] * 10)
     shapes = Shapes()
     shapes.learn(evidence, prepare_answers(evidence), HALF_LIFE)
 

@@ -16,7 +16,7 @@ import pytest
 from attack.legs import Environment, environment_for, missing_features
 
 MISSING = missing_features()
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(MISSING is not None, reason=str(MISSING))]
+pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
 USERS = ("root", "unprivileged") if os.geteuid() == 0 else ("unprivileged",)
 CONTROL_GROUPS = Path("/sys/fs/cgroup")

@@ -186,7 +186,7 @@ async def test_runs_under_way_hold_half_of_the_workspaces_at_most() -> None:
             for name in ("a", "b")
         ]
         for _ in runs:
-            await asyncio.wait_for(started.acquire(), 20)
+            await asyncio.wait_for(started.acquire(), 60)
         with pytest.raises(InvalidRequest) as caught:
             await sandbox.run("1", session="eve:c")
         other = await sandbox.run("1", session="bob:a")

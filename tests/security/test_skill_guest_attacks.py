@@ -145,7 +145,7 @@ def test_reports_in_flight_are_held_to_the_concurrency_limit(driver: Any) -> Non
             most = max(most, now)
             if now == 4:
                 full.set()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await full.wait()
             now -= 1
 

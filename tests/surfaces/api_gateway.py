@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx2
 
@@ -19,6 +19,8 @@ from toolyard.testing import FakeUpstream
 from toolyard.yard import Yard, open_yard
 
 KEY = "the-operators-key"
+WAIT_SECONDS = 60
+T = TypeVar("T")
 
 TEAM = HttpConfig(
     principals={
@@ -44,7 +46,7 @@ class Gateway:
     async def client(self, principal: str | None = None, **options: Any) -> httpx2.AsyncClient:
         """A client with the token of a principal, if one is named."""
         headers = {"authorization": f"Bearer {principal}-token"} if principal else {}
-        client = httpx2.AsyncClient(base_url=f"{self.url}/api/v1/", headers=headers, timeout=30, **options)
+        client = httpx2.AsyncClient(base_url=f"{self.url}/api/v1/", headers=headers, timeout=60, **options)
         return await self._clients.enter_async_context(client)
 
 
@@ -88,7 +90,7 @@ async def gateway(
 
 async def _end(serving: "asyncio.Task[None]") -> None:
     serving.cancel()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_SECONDS):
         await asyncio.wait({serving})
 
 
@@ -110,11 +112,39 @@ def expenses() -> FakeUpstream:
     return FakeUpstream("expenses", list_expenses=list_expenses, get_budget=get_budget, fail=fail)
 
 
+async def until(look: Callable[[], Awaitable[T]], is_so: Callable[[T], object]) -> T:
+    """What is seen once it is so. Nobody looks more often than the gateway lets anybody ask, or for ever."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not is_so(seen := await look()):  # noqa: ASYNC110 - it is asked over HTTP
+            await asyncio.sleep(0.05)
+    return seen
+
+
+async def over(client: httpx2.AsyncClient, path: str) -> dict[str, Any]:
+    """An execution, when it is over."""
+
+    async def look() -> dict[str, Any]:
+        found: dict[str, Any] = (await client.get(path)).json()
+        return found
+
+    return await until(look, lambda seen: seen["status"] != "running")
+
+
+async def asks(client: httpx2.AsyncClient, path: str = "approvals") -> list[dict[str, Any]]:
+    """What waits for approval, when something does."""
+
+    async def look() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = (await client.get(path)).json()["approvals"]
+        return found
+
+    return await until(look, bool)
+
+
 async def events_of(lines: AsyncIterator[str], *, until: str = "ended") -> list[dict[str, Any]]:
     """The events of a stream with their ids and kinds, up to the first of the kind `until`."""
     found: list[dict[str, Any]] = []
     current: dict[str, Any] = {}
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_SECONDS):
         async for line in lines:
             name, _, value = line.partition(": ")
             if name == "data":

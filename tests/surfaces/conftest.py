@@ -5,7 +5,8 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Callable
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from tests import warm
+from tests.conftest import Kept
 
 from toolyard.config import load_config
 from toolyard.serve.mcp import build_server
@@ -65,6 +67,7 @@ class Agent:
 
 
 Connect = Callable[..., AbstractAsyncContextManager[Agent]]
+Reach = Callable[..., Awaitable[Agent]]
 
 
 @pytest.fixture
@@ -90,6 +93,28 @@ def connect(request: pytest.FixtureRequest, config: Callable[..., Path]) -> Conn
             yield agent
 
     return open_agent
+
+
+@pytest.fixture(params=["memory", "stdio", "http"])
+def reach(request: pytest.FixtureRequest, kept: Kept) -> Reach:
+    """Gives a client of a gateway that the tests of a file share. It learns nothing from one for another."""
+
+    async def reach(mode: str = "auto") -> Agent:
+        found: Agent = await kept(_shared, request.param, mode)
+        return found
+
+    return reach
+
+
+@contextlib.asynccontextmanager
+async def _shared(transport: str, mode: str) -> AsyncIterator[Agent]:
+    opener = {"memory": in_memory, "stdio": over_stdio, "http": over_http}[transport]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "toolyard.toml"
+        text = config_text(Path(folder) / "store" / "toolyard.db", "[learning]\nenabled = false\n")
+        path.write_text(text, encoding="utf-8")
+        async with opener(path, mode=mode) as agent:
+            yield agent
 
 
 @contextlib.asynccontextmanager
@@ -129,7 +154,7 @@ async def serving(path: Path, *arguments: str, environment: dict[str, str] | Non
     )
     assert process.stderr is not None
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             said = ""
             while not (found := re.search(r"at (http://\S+)", said)):
                 line = await process.stderr.readline()
@@ -140,6 +165,6 @@ async def serving(path: Path, *arguments: str, environment: dict[str, str] | Non
     finally:
         if process.returncode is None:
             process.terminate()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await process.wait()
     assert process.returncode == 143, await drained

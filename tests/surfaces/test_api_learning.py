@@ -1,6 +1,5 @@
 """`/api/v1/learning`: what was learned for who may observe, risk for one's own code, forgetting for who may approve."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -213,13 +212,12 @@ async def test_conflicts_with_declared_answers_are_shown(tmp_path: Path) -> None
 
 async def test_requests_are_limited_as_all_others(tmp_path: Path) -> None:
     """A look at code is a request."""
-    http = HttpConfig(principals=TEAM.principals, requests_per_minute=3)
-    async with gateway(tmp_path, http=http, with_sandbox=True) as gate:
+    http = HttpConfig(principals=TEAM.principals, requests_per_minute=1)
+    async with gateway(tmp_path, http=http) as gate:
         ann = await gate.client("ann")
-        async with asyncio.timeout(20):
-            answers = [await ann.post("learning/assess", json={"code": "1"}) for _ in range(4)]
+        answers = [await ann.post("learning/assess", json={"code": "1"}) for _ in range(2)]
 
-    assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+    assert [answer.status_code for answer in answers] == [200, 429]
 
 
 async def test_learning_that_is_off_has_nothing_to_tell(tmp_path: Path) -> None:

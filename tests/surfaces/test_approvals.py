@@ -12,6 +12,7 @@ import mcp_types as types
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from tests.surfaces.api_gateway import asks
 from tests.surfaces.conftest import Agent, Connect, in_memory, over_http, serving
 from tests.surfaces.test_surface import meta_of, text_of
 
@@ -74,7 +75,7 @@ async def operator(path: Path) -> AsyncIterator[Approvals]:
 
 async def next_asks(approvals: Approvals, count: int = 1) -> list[Ask]:
     """The asks that wait, once there are as many."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while len(asks := await approvals.waiting()) != count:
             pass
     return asks
@@ -254,7 +255,7 @@ async def test_the_ask_of_a_background_run_waits_until_its_client_looks(connect:
     async with connect(ASK, mode=mode, elicitation_callback=person) as agent:
         started = await agent.execute(CODE, background=True)
         execution = meta_of(started)["execution_id"]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while "state" in meta_of(result := await agent.call("execute_code", execution_id=execution)):
                 pass
 
@@ -281,7 +282,7 @@ async def test_a_look_without_a_dialogue_says_what_waits(config: Config, tmp_pat
 
 async def test_a_client_that_lost_its_connection_goes_on_with_a_new_one(config: Config) -> None:
     """Over HTTP: the state that it was given finds the run, which stood still meanwhile and ran once."""
-    arguments = {"code": f"open('runs', 'a').write('x')\n{CODE}", "timeout_seconds": 5}
+    arguments = {"code": f"open('runs', 'a').write('x')\n{CODE}", "timeout_seconds": 30}
     async with serving(config(ASK)) as url:
         async with Client(url, cache=None, elicitation_callback=Person(accept("once"))) as client:
             first = await client.session.call_tool("execute_code", arguments, allow_input_required=True)
@@ -303,18 +304,18 @@ async def test_a_client_that_lost_its_connection_goes_on_with_a_new_one(config: 
 
 async def test_the_ask_of_a_client_that_never_comes_back_expires(config: Config, tmp_path: Path) -> None:
     """The run ends with a refusal, and nothing waits any more."""
-    more = ASK.replace("[policy]", "[policy]\nask_seconds = 1.0")
+    more = ASK.replace("[policy]", "[policy]\nask_seconds = 3.0")
     async with over_http(config(more), elicitation_callback=Person(accept("once"))) as agent:
         first = await agent.client.session.call_tool("execute_code", {"code": CODE}, allow_input_required=True)
         assert isinstance(first, types.InputRequiredResult)
-        async with asyncio.timeout(30), open_store(tmp_path / "store" / "toolyard.db") as store:
+        async with asyncio.timeout(60), open_store(tmp_path / "store" / "toolyard.db") as store:
             while (record := (await store.executions())[0]).status == "running":
                 pass
             waiting = await store.approvals.waiting()
 
     assert record.outcome is not None
     assert record.outcome.failure is not None
-    assert record.outcome.failure.message == f"{TOOL} refused: nobody answered within 1 s."
+    assert record.outcome.failure.message == f"{TOOL} refused: nobody answered within 3 s."
     assert waiting == []
 
 
@@ -357,7 +358,7 @@ approve = true
 async def as_principal(url: str, name: str) -> AsyncIterator[tuple[httpx2.AsyncClient, Client]]:
     """A client with the token of a principal, for the API and for MCP."""
     async with (
-        httpx2.AsyncClient(headers={"authorization": f"Bearer {name}-secret"}, timeout=30) as http,
+        httpx2.AsyncClient(headers={"authorization": f"Bearer {name}-secret"}, timeout=60) as http,
         Client(streamable_http_client(url, http_client=http), cache=None) as client,
     ):
         yield http, client
@@ -372,9 +373,7 @@ async def test_who_may_approve_answers_over_http_and_an_agents_own_token_may_not
     ):
         api = url.removesuffix("/mcp") + "/api/v1/approvals"
         running = asyncio.create_task(agent.call_tool("execute_code", {"code": CODE}))
-        async with asyncio.timeout(30):
-            while not (waiting := (await ops.get(api)).json()["approvals"]):
-                pass
+        waiting = await asks(ops, api)
         own = f"{api}/{waiting[0]['id']}"
         forbidden = [await agent_http.get(api), await agent_http.post(own, json={"decision": "always"})]
         wrong = [

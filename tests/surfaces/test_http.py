@@ -11,6 +11,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from tests import warm
+from tests.surfaces.api_gateway import until
 from tests.surfaces.conftest import serving
 from tests.surfaces.test_surface import text_of
 
@@ -51,9 +52,7 @@ async def test_health_is_told_without_mcp(config: Config) -> None:
     """A supervisor asks two paths: whether the process lives, and whether code can be run."""
     async with serving(config()) as url, httpx2.AsyncClient() as client:
         healthy = await client.get(url.replace("/mcp", "/healthz"))
-        async with asyncio.timeout(30):
-            while (ready := await client.get(url.replace("/mcp", "/readyz"))).status_code == 503:
-                pass
+        ready = await until(lambda: client.get(url.replace("/mcp", "/readyz")), lambda seen: seen.status_code != 503)
         nothing = await client.get(url.replace("/mcp", "/nothing"))
 
     assert (healthy.status_code, healthy.json()) == (200, {"healthy": True})
@@ -99,7 +98,7 @@ async def test_principals_share_neither_workspace_nor_executions(config: Config)
 
         async def call(token: str, **arguments: Any) -> Any:
             async with (
-                httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}, timeout=30) as http,
+                httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}, timeout=60) as http,
                 Client(streamable_http_client(url, http_client=http)) as client,
             ):
                 return await client.call_tool("execute_code", arguments)
@@ -152,7 +151,7 @@ async def test_fifty_clients_at_once_are_all_served_and_recorded(config: Config,
 
         async def one(number: int) -> str:
             async with (
-                httpx2.AsyncClient(timeout=120) as http,
+                httpx2.AsyncClient(timeout=240) as http,
                 Client(
                     streamable_http_client(url, http_client=http), mode="legacy" if number % 2 else "auto"
                 ) as client,
@@ -160,11 +159,11 @@ async def test_fifty_clients_at_once_are_all_served_and_recorded(config: Config,
                 code = f"from servers.expenses import get_budget\n[{number}, get_budget('Sales')['department']]"
                 return text_of(await client.call_tool("execute_code", {"code": code}))
 
-        async with asyncio.timeout(110):
+        async with asyncio.timeout(240):
             texts = await asyncio.gather(*map(one, range(50)))
-        async with open_store(tmp_path / "store" / "toolyard.db") as store:
-            records = await store.executions(limit=100)
-            calls = [await store.calls(record.execution_id) for record in records]
+    async with open_store(tmp_path / "store" / "toolyard.db") as store:
+        records = await store.executions(limit=100)
+        calls = [await store.calls(record.execution_id) for record in records]
 
     assert texts == [f'[{number},"Sales"]' for number in range(50)]
     assert [record.status for record in records] == ["ok"] * 50

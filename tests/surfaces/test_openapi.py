@@ -1,6 +1,5 @@
 """The OpenAPI document: it is valid, names every route, and every answer is what it says."""
 
-import asyncio
 import json
 import re
 import subprocess
@@ -11,7 +10,7 @@ import httpx2
 import jsonschema_rs
 from starlette.routing import Route
 from tests.programs import outside
-from tests.surfaces.api_gateway import KEY, TEAM, Gateway, expenses, gateway
+from tests.surfaces.api_gateway import KEY, TEAM, Gateway, expenses, gateway, until
 
 from toolyard.broker.policy import PolicySettings, Rule
 from toolyard.config.settings import HttpConfig, PrincipalEntry
@@ -184,9 +183,8 @@ async def _run_some(gate: Gateway, ask: Checked) -> None:
 
 async def _answer_an_ask(ask: Checked) -> None:
     await ask("POST", "executions", json={"code": "from servers.expenses import *\nget_budget(department='Sales')"})
-    async with asyncio.timeout(20):
-        while not (waiting := (await ask("GET", "approvals")).json()["approvals"]):
-            pass
+    answer = await until(lambda: ask("GET", "approvals"), lambda seen: seen.json()["approvals"])
+    waiting = answer.json()["approvals"]
     await ask("GET", "executions?status=running")
     await ask("POST", f"approvals/{waiting[0]['id']}", json={"decision": "refuse", "reason": "no"})
     await ask("POST", f"approvals/{waiting[0]['id']}", json={"decision": "once"})

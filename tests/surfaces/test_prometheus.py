@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import socket
 import sqlite3
 import subprocess
 from collections.abc import AsyncIterator, Callable
@@ -15,6 +14,7 @@ import httpx2
 import pytest
 import yaml
 from mcp import Client
+from tests.ports import free_port
 from tests.programs import need
 from tests.surfaces.conftest import serving
 
@@ -104,9 +104,7 @@ command = "/nonexistent/server"
 async def prometheus(folder: Path, target: str) -> AsyncIterator[Callable[..., Any]]:
     """A Prometheus that scrapes `target` every second and has our rules; gives how to ask its API."""
     (program,) = need("prometheus")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     settings = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(RULES)],
@@ -138,7 +136,7 @@ async def prometheus(folder: Path, target: str) -> AsyncIterator[Callable[..., A
     finally:
         if process.returncode is None:
             process.terminate()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await process.wait()
             await said
 
@@ -178,13 +176,13 @@ async def test_prometheus_scrapes_a_gateway_and_its_rules_fire(config: Callable[
 
             states = await until(alerts)
             counted = await until(runs)
-            (scraped,) = (await ask("targets"))["activeTargets"]
-            rules = [rule for group in (await ask("rules"))["groups"] for rule in group["rules"]]
+            (scraped,) = (await until(lambda: ask("targets")))["activeTargets"]
+            groups = (await until(lambda: ask("rules")))["groups"]
 
     assert states == {("audit_chain", None): "firing", ("upstream_down", "broken"): "pending"}
     assert counted == {"ok": "3", "failed": "1"}
     assert (scraped["health"], scraped["lastError"]) == ("up", "")
-    assert {rule["health"] for rule in rules} == {"ok"}
+    assert {rule["health"] for group in groups for rule in group["rules"]} == {"ok"}
 
 
 async def test_metrics_are_served_in_both_formats(config: Callable[..., Path]) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from tests.surfaces.api_gateway import TEAM, gateway
+from tests.surfaces.api_gateway import TEAM, asks, gateway
 
 from toolyard.broker.run_asks import ask_for_run
 from toolyard.values import Grant
@@ -15,16 +15,15 @@ async def test_code_is_allowed_once_over_http_and_never_always(tmp_path: Path) -
     async with asyncio.timeout(60), gateway(tmp_path, http=TEAM, with_sandbox=False) as gate:
         ops, ann = await gate.client("ops"), await gate.client("ann")
         asking = asyncio.create_task(ask_for_run(gate.yard.approvals, grant, "It failed.", {"code": "1 / 0"}))
-        while not (asks := (await ops.get("approvals")).json()["approvals"]):
-            pass
-        path = f"approvals/{asks[0]['id']}"
+        waiting = await asks(ops)
+        path = f"approvals/{waiting[0]['id']}"
         own = await ann.post(path, json={"decision": "once"})
         broad = [(await ops.post(path, json={"decision": each})).status_code for each in ("run", "session", "always")]
         once = await ops.post(path, json={"decision": "once"})
         approval = await asking
 
-    assert (asks[0]["tool"], asks[0]["number"], asks[0]["arguments"]) == ("execute_code", 0, {"code": "1 / 0"})
+    assert (waiting[0]["tool"], waiting[0]["number"], waiting[0]["arguments"]) == ("execute_code", 0, {"code": "1 / 0"})
     assert own.status_code == 403
     assert broad == [400, 400, 400]
-    assert once.json() == {"id": asks[0]["id"], "decision": "once"}
+    assert once.json() == {"id": waiting[0]["id"], "decision": "once"}
     assert (approval.decision, approval.by, approval.channel) == ("once", "ops", "http")

@@ -9,7 +9,6 @@ import pytest
 from tests.programs import outside
 from tests.surfaces.conftest import serving
 
-SECONDS = 40
 CHECKS = (
     "not_a_server_error",
     "status_code_conformance",
@@ -32,7 +31,7 @@ reveal = true
 """
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_schemathesis_finds_nothing(config: Callable[..., Path], tmp_path: Path) -> None:
     """No fault, no answer that is not in the document, and nothing wrong that is taken for right."""
     async with serving(config(MORE)) as url:
@@ -43,10 +42,9 @@ async def test_schemathesis_finds_nothing(config: Callable[..., Path], tmp_path:
             "--header=Authorization: Bearer all-token",
             f"--checks={','.join(CHECKS)}",
             "--phases=examples,coverage,fuzzing",
-            "--max-examples=10",
-            f"--max-time={SECONDS}",
+            "--max-examples=4",  # a number, and not a time, so that a slow machine tries all of it too
             "--seed=20",
-            "--request-timeout=30",
+            "--request-timeout=60",
             "--generation-database=none",
             "--exclude-path=/api/v1/events",  # it has no end
             "--exclude-path=/api/v1/logout",

@@ -258,12 +258,12 @@ def test_bytes_stubs_skills_and_security_are_reported() -> None:
 
 def test_what_experience_changed_is_reported() -> None:
     """Of four searches one was reordered; of three runs one was refused and one asked about."""
-    usual: dict[str, Any] = {"at": 1.0, "usual_seconds": 30.0, "usual_mib": 512, "memory_mib": 512, "chance": 0.5}
+    usual: dict[str, Any] = {"usual_seconds": 30.0, "usual_mib": 512, "memory_mib": 512, "chance": 0.5}
     searched = Searched(at=1.0, search_id="a", place="agent", detail_level="full", seconds=0.002)
     found = reported(
-        Assessed(risk="low", wall_seconds=60.0, **usual),
-        Assessed(risk="critical", decision="refused", wall_seconds=30.0, **usual),
-        Assessed(risk="critical", decision="asked", wall_seconds=30.0, **usual),
+        executed(assessed=Assessed(risk="low", wall_seconds=60.0, **usual)),
+        executed(assessed=Assessed(risk="critical", decision="refused", wall_seconds=30.0, **usual)),
+        executed(assessed=Assessed(risk="critical", decision="asked", wall_seconds=30.0, **usual)),
         Hinted(at=1.0, hint="fix", subject="t"),
         Hinted(at=1.0, hint="chain", subject="t"),
         Hinted(at=1.0, hint="chain", subject="t"),

@@ -31,7 +31,7 @@ def connect() -> Callable[..., AbstractAsyncContextManager[Upstream]]:
         try:
             yield upstream
         finally:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await upstream.close()
 
     return connect

@@ -25,7 +25,7 @@ Child = Callable[..., dict[str, Any]]
 
 async def test_noise_on_standard_output_is_counted_and_ignored(connect: Connect, child: Child, capfd: Any) -> None:
     """Lines that are no messages, ids nobody gave, a second reply and broken text do not cost the answer."""
-    async with connect(**child("Noisy")) as upstream, asyncio.timeout(20):
+    async with connect(**child("Noisy")) as upstream, asyncio.timeout(60):
         first = await upstream.call("echo", {})
         second = await upstream.call("echo", {})
         warnings = upstream.status().warnings
@@ -37,7 +37,7 @@ async def test_noise_on_standard_output_is_counted_and_ignored(connect: Connect,
 
 async def test_what_a_server_asks_of_us_is_declined(connect: Connect, child: Child) -> None:
     """It gets an answer to each request, and the call that waits for them goes on."""
-    async with connect(**child("Asking")) as upstream, asyncio.timeout(20):
+    async with connect(**child("Asking")) as upstream, asyncio.timeout(60):
         answer = await upstream.call("echo", {})
 
     assert answer.value == {"ask-0": "ok", "ask-1": -32601, "ask-2": -32601, "ask-3": -32601}
@@ -204,7 +204,7 @@ WRONG = {
 @pytest.mark.parametrize("answer", WRONG)
 async def test_answer_that_is_no_result_is_an_error_at_once(connect: Connect, child: Child, answer: str) -> None:
     """And not a call that hangs until it times out."""
-    async with connect(**child("Wrong")) as upstream, asyncio.timeout(20):
+    async with connect(**child("Wrong")) as upstream, asyncio.timeout(60):
         with pytest.raises(UpstreamError) as refusal:
             await upstream.call("echo", {"answer": answer})
         again = await upstream.call("echo", {"answer": '"result": {"structuredContent": [1]}'})
@@ -228,7 +228,7 @@ async def test_result_that_is_not_as_the_protocol_says_is_taken_as_far_as_it_goe
     connect: Connect, child: Child, answer: str
 ) -> None:
     """The SDK's own client raises for each of them."""
-    async with connect(**child("Wrong")) as upstream, asyncio.timeout(20):
+    async with connect(**child("Wrong")) as upstream, asyncio.timeout(60):
         value = (await upstream.call("echo", {"answer": answer})).value
 
     assert value == ODD_RESULTS[answer]

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import gzip
-import socket
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
+from tests.ports import free_port
 from tests.upstreams.tool_server import ToolServer
 from tests.upstreams.waiting import until, until_in_flight
 
@@ -78,7 +78,7 @@ async def reach(kind: str, serve: Serve, connect: Connect, **fields: Any) -> Asy
         _, app = http_app(json_response="json" in kind)
         seen = Seen(app, legacy="stateful" in kind)
         path, fields["transport"] = "/mcp", "http"
-    async with serve(seen) as address, connect(url=address + path, **fields) as upstream, asyncio.timeout(30):
+    async with serve(seen) as address, connect(url=address + path, **fields) as upstream, asyncio.timeout(60):
         yield upstream, seen
 
 
@@ -165,8 +165,8 @@ async def test_refused_credentials_are_said(serve: Serve, connect: Connect) -> N
 
 async def test_forgotten_session_is_renewed_once_and_unseen(serve: Serve, connect: Connect) -> None:
     """A server that was restarted does not know the session; no call is lost, many at once share the renewal."""
-    port = _free_port()
-    async with connect(transport="http", url=f"http://127.0.0.1:{port}/mcp") as upstream, asyncio.timeout(30):
+    port = free_port()
+    async with connect(transport="http", url=f"http://127.0.0.1:{port}/mcp") as upstream, asyncio.timeout(60):
         for _ in range(2):
             _, app = http_app()
             seen = Seen(app, legacy=True)
@@ -180,10 +180,10 @@ async def test_forgotten_session_is_renewed_once_and_unseen(serve: Serve, connec
 
 async def test_server_that_is_gone_costs_the_call_and_a_pause(serve: Serve, connect: Connect) -> None:
     """The call says that it did not happen; when the server is back, so is the upstream."""
-    port = _free_port()
+    port = free_port()
     now = [0.0]
     fields = {"transport": "http", "url": f"http://127.0.0.1:{port}/mcp", "clock": lambda: now[0]}
-    async with connect(**fields) as upstream, asyncio.timeout(30):
+    async with connect(**fields) as upstream, asyncio.timeout(60):
         async with serve(http_app()[1], port):
             await upstream.call("echo", {})
         with pytest.raises(UpstreamUnavailable, match="cannot be reached; 'echo' was not called"):
@@ -251,7 +251,7 @@ async def test_compressed_answer_is_counted_as_what_it_holds(serve: Serve, conne
 
     app = Starlette(routes=[Route("/mcp", bomb, methods=["POST"])])
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(60),
         serve(app) as address,
         connect(transport="http", url=f"{address}/mcp", answer_bytes=1 << 20) as upstream,
     ):
@@ -304,7 +304,7 @@ async def test_argument_goes_into_a_header_as_soon_as_the_server_asks_for_it(ser
     routed = Routed()
     seen = Seen(routed.server.streamable_http_app())
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(60),
         serve(seen) as address,
         connect(transport="http", url=f"{address}/mcp") as upstream,
     ):
@@ -314,8 +314,3 @@ async def test_argument_goes_into_a_header_as_soon_as_the_server_asks_for_it(ser
 
     assert answer.value == {"region": "south"}
     assert [one["mcp-param-region"] for one in seen.headers if "mcp-param-region" in one] == ["south"]
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])

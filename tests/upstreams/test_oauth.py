@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 import stat
 import urllib.error
 import urllib.request
@@ -15,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
+from tests.ports import free_port
 from tests.upstreams.tool_server import ToolServer
 
 from toolyard.errors import UpstreamUnavailable
@@ -102,7 +102,7 @@ def browser(opened: list[str]) -> Callable[[str], bool]:
 
     def open_url(url: str) -> bool:
         opened.append(url)
-        with urllib.request.urlopen(url, timeout=10) as response:
+        with urllib.request.urlopen(url, timeout=60) as response:
             return bool(response.status == 200)
 
     return open_url
@@ -113,7 +113,7 @@ async def test_consent_in_a_browser_gives_a_token_that_is_kept(serve: Serve, con
     authority, opened = Authority(), []
     fields = {
         "transport": "http",
-        "oauth": OAuthConfig(redirect_port=_free_port(), scopes=("read",)),
+        "oauth": OAuthConfig(redirect_port=free_port(), scopes=("read",)),
         "token_folder": tmp_path / "tokens",
         "open_url": browser(opened),
     }
@@ -136,7 +136,7 @@ async def test_refused_consent_is_said(serve: Serve, connect: Connect) -> None:
     """With the authorization server's reason."""
     authority, opened = Authority(), []
     authority.refuses = True
-    oauth = OAuthConfig(redirect_port=_free_port())
+    oauth = OAuthConfig(redirect_port=free_port())
     async with serve(authority.build()) as address, asyncio.timeout(60):
         fields = {"url": f"{address}/mcp", "oauth": oauth, "open_url": browser(opened)}
         async with connect(transport="http", **fields) as upstream:
@@ -147,13 +147,13 @@ async def test_refused_consent_is_said(serve: Serve, connect: Connect) -> None:
 async def test_other_programs_cannot_bring_a_consent_back(serve: Serve, connect: Connect) -> None:
     """Only the browser that was sent knows the state; a request without it changes nothing."""
     authority, opened = Authority(), []
-    port = _free_port()
+    port = free_port()
     refused: list[int] = []
 
     def open_url(url: str) -> bool:
         for path in ("/callback?code=evil&state=guess", "/callback?code=evil", "/", "/callback?error=x"):
             try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10).close()
+                urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60).close()
             except urllib.error.HTTPError as error:
                 refused.append(error.code)
                 error.close()
@@ -181,8 +181,3 @@ async def test_client_with_a_secret_needs_nobody(serve: Serve, connect: Connect)
     assert answer.value == {"n": 1}
     assert authority.granted[0]["grant_type"] == "client_credentials"
     assert authority.granted[0]["authorization"] == "Basic Z2F0ZXdheTpzM2NyZXQ="
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])

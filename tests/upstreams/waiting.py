@@ -7,15 +7,15 @@ from toolyard.broker.upstream import Upstream
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait until `condition` holds, ten seconds at most."""
-    async with asyncio.timeout(10):
+    """Wait until `condition` holds, a minute at most."""
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - it is about processes and other tasks' state
             await asyncio.sleep(0.005)
 
 
 async def until_ended(upstream: Upstream) -> None:
     """Wait until the upstream's connection is gone with all that belongs to it."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await asyncio.wait(upstream._life._owners)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 __all__ = ("python",)
 
 _HERE = Path(__file__).parent
-_END_SECONDS = 20
+_END_SECONDS = 60
 
 
 def python(*arguments: str) -> list[str]:

@@ -11,6 +11,7 @@ import socket
 import sys
 
 _HONOURED = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
+_UNREAD = ("PYTHON_VERSION", "PYTHON_SHA256", "PYTHON_PIP_VERSION", "PYTHON_SETUPTOOLS_VERSION")  # images have them
 _PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 _LOST = 70
 
@@ -55,7 +56,7 @@ def _can_be_forked(arguments: list[str]) -> bool:
     kind = arguments[1] if arguments[0] == "-P" else arguments[0]
     return (
         (kind in ("-m", "-c") or not kind.startswith("-"))
-        and not any(name.startswith("PYTHON") and name not in _HONOURED for name in os.environ)
+        and not any(name.startswith("PYTHON") and name not in (*_HONOURED, *_UNREAD) for name in os.environ)
         and None not in (sys.stdin, sys.stdout, sys.stderr)
         and sys.getfilesystemencoding() == "utf-8"
     )

@@ -12,7 +12,7 @@ import pytest
 from tests import warm
 from tests.conftest import _descendants
 
-WAIT_SECONDS = 30
+WAIT_SECONDS = 60
 
 SHOW = """
 import locale, os, signal, sys, tempfile
@@ -37,7 +37,16 @@ def both(*arguments: str, **options: Any) -> tuple[subprocess.CompletedProcess[b
 
 
 @pytest.mark.parametrize("kind", ["-c", "-m", "-P", "script"])
-@pytest.mark.parametrize("more", [{}, {"PYTHONUNBUFFERED": "1", "TMPDIR": "."}, {"PYTHONHASHSEED": "1"}, {"LANG": "C"}])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"PYTHONUNBUFFERED": "1", "TMPDIR": "."},
+        {"PYTHONHASHSEED": "1"},
+        {"PYTHON_VERSION": "3", "PYTHON_SHA256": "0"},
+        {"LANG": "C"},
+    ],
+)
 def test_program_finds_what_it_was_given(tmp_path: Path, kind: str, more: dict[str, str]) -> None:
     """Arguments, environment, folder, streams, signals; and it ends with its own exit code."""
     script = tmp_path / "lib" / "shown.py"
@@ -110,8 +119,9 @@ from tests import warm
 subprocess.Popen(warm.python("-c", {program!r}))
 time.sleep(1000)
 """
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     with subprocess.Popen(
-        [sys.executable, "-c", code], cwd=Path(__file__).parents[2], stdout=subprocess.PIPE
+        [sys.executable, "-c", code], cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, env=plain
     ) as process:
         assert process.stdout is not None
         ended = os.pidfd_open(int(process.stdout.readline()))

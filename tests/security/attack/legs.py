@@ -186,7 +186,7 @@ def run(leg: Leg) -> dict[str, Any]:
     with environment_for(leg.user) as environment:
         process = environment.start(leg.user, "attack", leg.user, leg.tier, leg.level, stderr=subprocess.PIPE)
         try:
-            output, errors = process.communicate(timeout=280)
+            output, errors = process.communicate(timeout=500)
         finally:
             process.kill()
     lines = [json.loads(line) for line in output.splitlines()]

@@ -71,7 +71,7 @@ async def _beside(stage: "Stage", thief: str, *, owner_session: str | None = Non
 
     owner = asyncio.create_task(stage.run(OWNER, on_call=on_call, session=owner_session))
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             other = await ready
         verdict = await stage.run(thief, context={"other": other})
     finally:

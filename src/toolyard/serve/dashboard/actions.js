@@ -1,7 +1,7 @@
 // What a person can do here. Each asks the gateway, says what came of it, and has the page read again.
 
 import { args } from "./approvals.js";
-import { Refusal, segment, send } from "./api.js";
+import { quiet, Refusal, segment, send } from "./api.js";
 import { el, render } from "./dom.js";
 import { plain, toolName } from "./format.js";
 import { tool } from "./parts.js";
@@ -137,6 +137,7 @@ export function actions(state, changed, arrive) {
     },
     async signOut() {
       await once("login", async () => {
+        await quiet(); // what somebody asked is not answered to nobody
         await send("POST", "logout");
         await arrive();
       });

@@ -2,6 +2,7 @@
 
 const ROOT = new URL("../api/v1/", import.meta.url);
 const ANSWER_SECONDS = 30;
+const asked = new Set();
 
 /** What the gateway answered when it did not answer what was asked. `status` is 0 if it did not answer at all. */
 export class Refusal extends Error {
@@ -70,8 +71,19 @@ function parsed(text, status = 0) {
   }
 }
 
+/** Resolves when all that was asked until now is answered or given up. */
+export async function quiet() {
+  await Promise.allSettled(asked);
+}
+
+function reach(url, options) {
+  const answer = ask(url, options).finally(() => asked.delete(answer));
+  asked.add(answer);
+  return answer;
+}
+
 /** The answer with its whole text: a gateway may as well fall silent in the middle of it. */
-async function reach(url, options) {
+async function ask(url, options) {
   try {
     const answer = await fetch(url, {
       ...options,
