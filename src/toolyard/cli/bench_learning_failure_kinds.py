@@ -489,7 +489,7 @@ KINDS: tuple[Kind, ...] = (
         f'{_L}export_rows\nexport_rows(limit=3)["rows"]',
         f'{_L}export_rows\nexport_rows(account="a", limit=3)["rows"]',
         f'{_W}forecast\nforecast(unit="celsius")["days"]',
-        ("place=",),
+        ("also needs place",),
     ),
     Kind(
         "misspelled tool",
