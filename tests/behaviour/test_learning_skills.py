@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from toolyard.config import Config, HttpConfig, SkillsConfig
 from toolyard.config.settings import PrincipalEntry, StoreConfig
@@ -17,7 +18,7 @@ from toolyard.learning.suggesting import SkillIndex
 from toolyard.sandbox.policy.levels import DEFAULT
 from toolyard.testing import FakeUpstream
 from toolyard.values import Definition, Skill, ToolAnnotations
-from toolyard.yard import ExecuteRequest, Yard, open_yard
+from toolyard.yard import ExecuteRequest, Yard, open_yard, skill_suggestions
 from toolyard.yard.migrating import migrate_skills
 from toolyard.yard.skill_index import SkillIndexing
 from toolyard.yard.skill_values import SaveExample, SaveSkill, SkillSource
@@ -181,8 +182,11 @@ async def test_shared_skill_needs_another_user_to_be_suggested_for_words(tmp_pat
     ]
 
 
-async def test_first_search_of_a_principal_names_a_skill_that_was_saved_before(tmp_path: Path) -> None:
+async def test_first_search_of_a_principal_names_a_skill_that_was_saved_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Through another gateway: an agent that has just started may search once and write code then."""
+    monkeypatch.setattr(skill_suggestions, "_FIRST_SECONDS", 60.0)  # the machine may be slow
     async with opened(tmp_path, books()) as yard:
         await save(yard)
     async with opened(tmp_path, books()) as yard:

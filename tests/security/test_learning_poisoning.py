@@ -616,7 +616,7 @@ def test_any_message_has_a_cause_or_none(kind: str, message: str) -> None:
 def test_who_is_slow_takes_nothing_from_others() -> None:
     """A part is left out for the principal whose code made it fail or dawdle; all others have it."""
     now = [0.0]
-    barrier = Barrier(lambda: now[0])
+    barrier = Barrier(spent=lambda: now[0])
 
     def dawdle() -> int:
         now[0] += 0.1

@@ -103,7 +103,7 @@ def test_a_part_that_is_slow_again_and_again_is_left_out(
 ) -> None:
     """What it found is used until then; one that is slow now and then is forgiven."""
     clock = Clock()
-    barrier = Barrier(clock)
+    barrier = Barrier(clock, spent=clock)
     answers = [barrier.ask("ranking", taking(clock, seconds), "text") for seconds in took]
     used = len(took) if left_out_after is None else left_out_after
     is_off = left_out_after is not None
@@ -112,6 +112,15 @@ def test_a_part_that_is_slow_again_and_again_is_left_out(
     assert (barrier.is_off("ranking"), barrier.faults) == (is_off, {"ranking": 1} if is_off else {})
     expected = ["What was learned takes too long to look up: ranking is left out for five minutes."]
     assert messages(caplog) == (expected if is_off else [])
+
+
+def test_lookup_that_waits_for_the_processor_is_not_slow() -> None:
+    """On a busy machine time goes by that a lookup has not spent."""
+    clock = Clock()
+    barrier = Barrier(clock, spent=lambda: 0.0)
+
+    assert [barrier.ask("ranking", taking(clock, 0.05), "text") for _ in range(5)] == ["found"] * 5
+    assert not barrier.is_off("ranking")
 
 
 def test_what_fails_for_one_is_not_taken_from_others() -> None:

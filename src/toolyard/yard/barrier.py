@@ -26,9 +26,19 @@ class Barrier:
     It is off for `who` asked alone: code and answers that are made to be slow must not take it from everybody.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, *, beside_seconds: float = _BESIDE_SECONDS) -> None:
-        """`beside_seconds` is for how long a request waits for what is done in a thread."""
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        spent: Callable[[], float] = time.thread_time,
+        beside_seconds: float = _BESIDE_SECONDS,
+    ) -> None:
+        """`beside_seconds` is for how long a request waits for what is done in a thread.
+
+        `spent` tells what a lookup costs: processor time, so that a busy machine is no fault of what was learned.
+        """
         self._clock = clock
+        self._spent = spent
         self._beside_seconds = beside_seconds
         self._off_until: dict[tuple[str, str], float] = {}
         self._slow: dict[tuple[str, str], float] = {}
@@ -37,15 +47,15 @@ class Barrier:
 
     def ask(self, part: str, look: Callable[[], _T], otherwise: _T, *, who: str = "") -> _T:
         """What `look` finds; `otherwise` if the part is off or fails."""
-        started = self._clock()
         if self.is_off(part, who):
             return otherwise
+        started = self._spent()
         try:
             found = look()
         except Exception:  # noqa: BLE001 - whatever was learned, the request is worth more
             self.fail(part, who)
             return otherwise
-        self._note_time(part, who, is_slow=self._clock() - started > _SLOW_SECONDS)
+        self._note_time(part, who, is_slow=self._spent() - started > _SLOW_SECONDS)
         return found
 
     async def ask_beside(self, part: str, look: Callable[[], _T], otherwise: _T, *, who: str = "") -> _T:
