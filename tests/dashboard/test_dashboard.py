@@ -574,6 +574,7 @@ def test_everything_can_be_done_with_the_keyboard(gateway: Gateway, tab: Open) -
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     press_until("#nav a[href='#/runs']")
     page.keyboard.press("Enter")
+    page.locator("#nav [aria-current=page]", has_text="Runs").wait_for()  # the page before has a heading like this too
     expect(page.get_by_role("heading", name="Runs", exact=True)).to_be_visible()
     assert page.evaluate("document.activeElement.id") == "main"
     link = f"#history a[href='#/runs/{ran}']"
