@@ -195,6 +195,20 @@ async def test_first_search_of_a_principal_names_a_skill_that_was_saved_before(
     assert answer.skills == ("from skills import monthly_total (not used yet)",)
 
 
+async def test_skill_that_was_just_removed_is_not_named_by_a_search(tmp_path: Path) -> None:
+    """What is known of skills is seconds old; whether one can be imported is looked up."""
+    async with opened(tmp_path, books()) as yard:
+        await save(yard)
+        await yard.search("sum of expenses by month")
+        await yard.guidance.skills.settled()
+        before = await yard.search("sum of expenses by month")
+        await yard.skills.delete("local", "monthly_total", None, principal="local")
+        after = await yard.search("sum of expenses by month")
+
+    assert before.skills == ("from skills import monthly_total (not used yet)",)
+    assert after.skills == ()
+
+
 async def test_search_goes_on_while_a_look_at_skills_takes_long(tmp_path: Path, monkeypatch: Any) -> None:
     """It is waited for once, and not to its end."""
     begun: list[str] = []
