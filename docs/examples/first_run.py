@@ -1,6 +1,6 @@
 import asyncio
 
-from toolyard.sandbox import open_sandbox
+from sealyard.sandbox import open_sandbox
 
 GOOD = """
 import statistics

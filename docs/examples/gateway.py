@@ -1,9 +1,9 @@
 import asyncio
 from pathlib import Path
 
-from toolyard.config import Config, StoreConfig
-from toolyard.testing import FakeUpstream
-from toolyard.yard import ExecuteRequest, open_yard
+from sealyard.config import Config, StoreConfig
+from sealyard.testing import FakeUpstream
+from sealyard.yard import ExecuteRequest, open_yard
 
 PRICES = {"apple": 3, "pear": 4}
 

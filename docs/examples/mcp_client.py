@@ -13,7 +13,7 @@ result = max(parks, key=lambda park: park["elevation_m"])["name"]
 
 
 async def main() -> None:
-    gateway = StdioServerParameters(command="toolyard", args=["serve", "toolyard.toml"])
+    gateway = StdioServerParameters(command="sealyard", args=["serve", "sealyard.toml"])
     async with Client(gateway) as client:
         print(*[tool.name for tool in (await client.list_tools()).tools])
         found = await client.call_tool("search_tools", {"query": "weather forecast", "limit": 1})

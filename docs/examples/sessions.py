@@ -1,7 +1,7 @@
 import asyncio
 
-from toolyard.sandbox import open_sandbox
-from toolyard.values import Limits
+from sealyard.sandbox import open_sandbox
+from sealyard.values import Limits
 
 
 async def main() -> None:

@@ -1,10 +1,10 @@
 import asyncio
 from pathlib import Path
 
-from toolyard.config import Config, StoreConfig
-from toolyard.testing import FakeUpstream
-from toolyard.yard import ExecuteRequest, open_yard
-from toolyard.yard.skill_values import SaveExample, SaveSkill
+from sealyard.config import Config, StoreConfig
+from sealyard.testing import FakeUpstream
+from sealyard.yard import ExecuteRequest, open_yard
+from sealyard.yard.skill_values import SaveExample, SaveSkill
 
 CODE = """
 def basket(fruits: list) -> int:

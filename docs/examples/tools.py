@@ -1,8 +1,8 @@
 import asyncio
 from typing import Any
 
-from toolyard.errors import CallRefused
-from toolyard.sandbox import open_sandbox
+from sealyard.errors import CallRefused
+from sealyard.sandbox import open_sandbox
 
 PRICES = {"apple": 3, "pear": 4}
 

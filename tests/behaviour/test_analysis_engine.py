@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolyard.analysis import GUEST
-from toolyard.sandbox import IsolationLevel, PoolOptions, Sandbox, open_sandbox
-from toolyard.sandbox.packages import add_own, find_packages
-from toolyard.sandbox.policy.levels import LEVELS
-from toolyard.values import Limits
+from sealyard.analysis import GUEST
+from sealyard.sandbox import IsolationLevel, PoolOptions, Sandbox, open_sandbox
+from sealyard.sandbox.packages import add_own, find_packages
+from sealyard.sandbox.policy.levels import LEVELS
+from sealyard.values import Limits
 
-OWN = {"toolyard_analysis": GUEST}
-RUN = "from toolyard_analysis import run\nresult = run(request, call_tool)"
+OWN = {"sealyard_analysis": GUEST}
+RUN = "from sealyard_analysis import run\nresult = run(request, call_tool)"
 ROWS = [{"id": number, "team": "ab"[number % 2], "note": "x" * 60} for number in range(50_000)]
 REQUEST = {
     "analysis_type": "aggregate",

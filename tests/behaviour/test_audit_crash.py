@@ -13,15 +13,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from toolyard.store import open_store
-from toolyard.store.audit_verify import verify_store
-from toolyard.values import AuditEntry
+from sealyard.store import open_store
+from sealyard.store.audit_verify import verify_store
+from sealyard.values import AuditEntry
 
 PROGRAM = """
 import asyncio, json, os, resource, signal, sys
 from pathlib import Path
-from toolyard.store import audit, open_store
-from toolyard.values import AuditEntry, CallRecord
+from sealyard.store import audit, open_store
+from sealyard.values import AuditEntry, CallRecord
 
 audit.SEGMENT_ENTRIES = 4
 FOLDER, HOW, FIRST, STEP = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
@@ -158,8 +158,8 @@ async def test_gateways_that_are_killed_together_leave_one_chain(tmp_path: Path)
     program = """
 import asyncio, sys
 from pathlib import Path
-from toolyard.store import audit, open_store
-from toolyard.values import AuditEntry
+from sealyard.store import audit, open_store
+from sealyard.values import AuditEntry
 
 audit.SEGMENT_ENTRIES = 50
 
@@ -208,9 +208,9 @@ async def test_full_disk_is_told_and_the_log_goes_on_when_there_is_room(tmp_path
     program = """
 import asyncio, resource, sys
 from pathlib import Path
-from toolyard.errors import StoreError
-from toolyard.store import open_store
-from toolyard.values import AuditEntry
+from sealyard.errors import StoreError
+from sealyard.store import open_store
+from sealyard.values import AuditEntry
 
 def allow(size_bytes):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, resource.RLIM_INFINITY))

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolyard.errors import CallRefused
-from toolyard.sandbox import open_sandbox
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.values import Failure, Limits
+from sealyard.errors import CallRefused
+from sealyard.sandbox import open_sandbox
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.values import Failure, Limits
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 OnCall = Callable[[str, dict[str, Any]], Awaitable[Any]]

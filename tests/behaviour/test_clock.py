@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from toolyard.sandbox import PoolOptions, open_sandbox
-from toolyard.sandbox.clock import RunClock, Turns
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.values import Limits
+from sealyard.sandbox import PoolOptions, open_sandbox
+from sealyard.sandbox.clock import RunClock, Turns
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.values import Limits
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 

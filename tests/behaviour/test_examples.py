@@ -22,9 +22,9 @@ from mcp.client import Client
 from mcp.types import BlobResourceContents, CallToolResult, EmbeddedResource, ImageContent, TextContent
 from tests import warm
 
-from toolyard.examples import demo_upstreams, expenses
-from toolyard.examples.files import write_samples
-from toolyard.examples.folder import Folder
+from sealyard.examples import demo_upstreams, expenses
+from sealyard.examples.files import write_samples
+from sealyard.examples.folder import Folder
 
 NAMES = ("expenses", "trips", "files")
 MODES = ("auto", "legacy")
@@ -438,7 +438,7 @@ def test_files_server_without_a_directory_says_so(tmp_path: Path) -> None:
     missing = tmp_path / "missing"
 
     done = subprocess.run(
-        [sys.executable, "-m", "toolyard.examples.files", str(missing)],
+        [sys.executable, "-m", "sealyard.examples.files", str(missing)],
         capture_output=True,
         text=True,
         timeout=60,
@@ -447,5 +447,5 @@ def test_files_server_without_a_directory_says_so(tmp_path: Path) -> None:
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-1] == (
-        f"python -m toolyard.examples.files: error: {str(missing)!r} is not a directory. Make it, or name another."
+        f"python -m sealyard.examples.files: error: {str(missing)!r} is not a directory. Make it, or name another."
     )

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from toolyard.errors import SandboxBroken
-from toolyard.sandbox import PoolOptions, Sandbox, open_sandbox
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.sandbox.spawn import Tier
-from toolyard.sandbox.wire import FrameReader, pack
-from toolyard.sandbox.zygote import Fork, Zygote
-from toolyard.values import Limits
+from sealyard.errors import SandboxBroken
+from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.spawn import Tier
+from sealyard.sandbox.wire import FrameReader, pack
+from sealyard.sandbox.zygote import Fork, Zygote
+from sealyard.values import Limits
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 CODE = "first = call_tool('one', {'n': 1})\nsecond = call_tool('two', {'n': 2})\n[first, second]"

@@ -11,19 +11,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolyard.broker.policy import PolicySettings, Rule, ToolLimits
-from toolyard.config import Config
-from toolyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig
-from toolyard.errors import InvalidConfig, PolicyRefused, UnknownTool, VaultError
-from toolyard.privacy.keys import load_keys
-from toolyard.privacy.span import TOKEN
-from toolyard.privacy.vault import Vault
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.store import open_store
-from toolyard.store.audit_verify import verify_store
-from toolyard.testing import FakeUpstream
-from toolyard.values import Approval, Ask, Definition
-from toolyard.yard import ExecuteRequest, Yard, open_yard
+from sealyard.broker.policy import PolicySettings, Rule, ToolLimits
+from sealyard.config import Config
+from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig
+from sealyard.errors import InvalidConfig, PolicyRefused, UnknownTool, VaultError
+from sealyard.privacy.keys import load_keys
+from sealyard.privacy.span import TOKEN
+from sealyard.privacy.vault import Vault
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.store import open_store
+from sealyard.store.audit_verify import verify_store
+from sealyard.testing import FakeUpstream
+from sealyard.values import Approval, Ask, Definition
+from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 MAIL = "ottoline.fairweather@quillhaven.org"
@@ -61,7 +61,7 @@ def office(**more: Any) -> FakeUpstream:
 async def opened(folder: Path, upstream: FakeUpstream, **config: Any) -> AsyncIterator[Yard]:
     """A yard over one fake, with its store in `folder`."""
     folder.mkdir(exist_ok=True)
-    settings = Config(store=StoreConfig(path=folder / "toolyard.db"), **config)
+    settings = Config(store=StoreConfig(path=folder / "sealyard.db"), **config)
     async with open_yard(settings, policy=PLAIN, upstreams={upstream.name: upstream}) as yard:
         yield yard
 
@@ -141,7 +141,7 @@ async def test_a_token_of_another_gateway_on_the_same_store_works_in_the_same_se
 async def test_an_erased_value_is_gone_from_a_running_gateway(tmp_path: Path) -> None:
     """Its token is refused, and the gateway has no memory of the value either."""
     upstream = office()
-    config = Config(store=StoreConfig(path=tmp_path / "toolyard.db"))
+    config = Config(store=StoreConfig(path=tmp_path / "sealyard.db"))
     async with opened(tmp_path, upstream) as yard:
         token = await run(yard, "get_row()['email']")
         async with open_store(config.store.path) as store:
@@ -387,7 +387,7 @@ async def test_everything_that_happened_is_in_a_log_that_verifies(tmp_path: Path
             ExecuteRequest(code="from servers.office import *\nget_row()\nsend(to=get_row()['email'])"), principal="bob"
         )
         entries = await yard.store.audit_entries(limit=50)
-    checked = verify_store(tmp_path / "toolyard.db")
+    checked = verify_store(tmp_path / "sealyard.db")
 
     told = [(entry.kind, entry.principal) for entry in reversed(entries)]
     assert told == [

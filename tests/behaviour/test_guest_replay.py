@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolyard.sandbox import IsolationLevel, PoolOptions, open_sandbox
-from toolyard.sandbox.policy.levels import DEFAULT, LEVELS
-from toolyard.sandbox.run import ReplayClock
-from toolyard.values import Outcome
+from sealyard.sandbox import IsolationLevel, PoolOptions, open_sandbox
+from sealyard.sandbox.policy.levels import DEFAULT, LEVELS
+from sealyard.sandbox.run import ReplayClock
+from sealyard.values import Outcome
 
 AT = 1730000000.123456
 CLOCK = ReplayClock(at=AT, seed=7)

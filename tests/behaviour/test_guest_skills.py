@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolyard.errors import InvalidRequest, UnknownSkill
-from toolyard.sandbox import IsolationLevel, PoolOptions, Sandbox, open_sandbox
-from toolyard.sandbox.library import open_library
-from toolyard.sandbox.policy.levels import DEFAULT, LEVELS
-from toolyard.values import Limits, Outcome
+from sealyard.errors import InvalidRequest, UnknownSkill
+from sealyard.sandbox import IsolationLevel, PoolOptions, Sandbox, open_sandbox
+from sealyard.sandbox.library import open_library
+from sealyard.sandbox.policy.levels import DEFAULT, LEVELS
+from sealyard.values import Limits, Outcome
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 
@@ -660,7 +660,7 @@ async def test_a_skill_imports_no_more_than_its_level_allows(level: IsolationLev
 
 # --- Older tools ------------------------------------------------------------------------------------------------------
 
-_STUB = 'from toolyard_guest import tool\n\n@tool("{name}")\ndef {function}({parameters}):\n    """{doc}"""\n    ...\n'
+_STUB = 'from sealyard_guest import tool\n\n@tool("{name}")\ndef {function}({parameters}):\n    """{doc}"""\n    ...\n'
 
 
 def stub(name: str, parameters: str, doc: str = "") -> str:

@@ -10,11 +10,11 @@ import click
 import msgspec
 import pytest
 
-import toolyard
-from toolyard.sandbox import IsolationLevel, IsolationPolicy, open_sandbox
-from toolyard.sandbox.packages import find_packages
-from toolyard.sandbox.policy.levels import DEFAULT, FILTERING, LEVELS
-from toolyard.values import Failure, Outcome
+import sealyard
+from sealyard.sandbox import IsolationLevel, IsolationPolicy, open_sandbox
+from sealyard.sandbox.packages import find_packages
+from sealyard.sandbox.policy.levels import DEFAULT, FILTERING, LEVELS
+from sealyard.values import Failure, Outcome
 
 
 async def run_all(policy: IsolationPolicy, *codes: str, **options: Any) -> list[Outcome]:
@@ -144,7 +144,7 @@ def test_no_package_of_the_gateway_is_visible(driver: Any) -> None:
         msgspec.__file__,
         click.__file__,
         pytest.__file__,
-        toolyard.__file__,
+        sealyard.__file__,
         sysconfig.get_path("purelib"),
         sys.prefix,
         __file__,
@@ -175,10 +175,10 @@ def test_no_package_of_the_gateway_is_visible(driver: Any) -> None:
             "seen": [path for path in hidden if entries(path)],
             "paths": [path for path in sys.path if "site-packages" in path or "dist-packages" in path],
             "packages": [name for path in sys.path for name in entries(os.path.join(path, "site-packages"))],
-            "loaded": [name for name in sys.modules if name.partition(".")[0] in ("msgspec", "click", "toolyard")],
+            "loaded": [name for name in sys.modules if name.partition(".")[0] in ("msgspec", "click", "sealyard")],
         }
         """,
-        context={"hidden": hidden, "foreign": ["msgspec", "click", "pytest", "toolyard", "runner", "seal"]},
+        context={"hidden": hidden, "foreign": ["msgspec", "click", "pytest", "sealyard", "runner", "seal"]},
     )
 
     assert outcome.result == {

@@ -8,15 +8,15 @@ from typing import Any
 
 import msgspec
 
-from toolyard.config import Config
-from toolyard.config.settings import PrivacyConfig, StoreConfig
-from toolyard.examples import demo_upstreams
-from toolyard.learning.chain_tips import Tip
-from toolyard.learning.chains import Chains, prepare_flows
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.testing import FakeUpstream
-from toolyard.values import Definition, Hinted, RunEvidence, ToolAnnotations
-from toolyard.yard import ExecuteRequest, Yard, open_yard
+from sealyard.config import Config
+from sealyard.config.settings import PrivacyConfig, StoreConfig
+from sealyard.examples import demo_upstreams
+from sealyard.learning.chain_tips import Tip
+from sealyard.learning.chains import Chains, prepare_flows
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.testing import FakeUpstream
+from sealyard.values import Definition, Hinted, RunEvidence, ToolAnnotations
+from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 MONTH = 30 * 86_400.0
@@ -30,7 +30,7 @@ async def opened(
     servers = {name: each for name, each in demo_upstreams(folder / "samples").items() if name in examples}
     (folder / "samples").mkdir()
     config = Config(
-        store=StoreConfig(path=folder / "toolyard.db"),
+        store=StoreConfig(path=folder / "sealyard.db"),
         upstreams=servers,
         privacy=msgspec.convert({"mode": privacy}, PrivacyConfig),
     )

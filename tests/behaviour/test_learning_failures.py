@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from toolyard.config import Config
-from toolyard.config.settings import LearningConfig, SandboxConfig, StoreConfig
-from toolyard.testing import FakeUpstream
-from toolyard.values import Hinted
-from toolyard.yard import ExecuteRequest, Yard, open_yard
+from sealyard.config import Config
+from sealyard.config.settings import LearningConfig, SandboxConfig, StoreConfig
+from sealyard.testing import FakeUpstream
+from sealyard.values import Hinted
+from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 IMPORT = "from servers.bank import list_bookings\n"
 FAILS = IMPORT + 'rows = list_bookings(since="24.12.2031")\nlen(rows)'
@@ -32,7 +32,7 @@ def list_bookings(since: Any) -> list[dict[str, Any]]:
 async def opened(folder: Path, **learning: Any) -> AsyncIterator[Yard]:
     """A gateway over a bank that is particular about dates."""
     config = Config(
-        store=StoreConfig(path=folder / "toolyard.db"),
+        store=StoreConfig(path=folder / "sealyard.db"),
         sandbox=SandboxConfig(allow_weaker=True, data_packages=False, pool_size=1),
         learning=LearningConfig(**learning),
     )

@@ -14,13 +14,13 @@ from typing import Any, NoReturn
 import msgspec
 import pytest
 
-from toolyard.config import Config, LearningConfig
-from toolyard.config.settings import StoreConfig
-from toolyard.errors import StoreError
-from toolyard.learning.model import PARTS, Model
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.testing import FakeUpstream
-from toolyard.yard import ExecuteRequest, Yard, open_yard
+from sealyard.config import Config, LearningConfig
+from sealyard.config.settings import StoreConfig
+from sealyard.errors import StoreError
+from sealyard.learning.model import PARTS, Model
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.testing import FakeUpstream
+from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 GOOD = "from servers.bank import list_bills, pay\nbill = list_bills()[0]\nresult = pay(amount=bill['amount'])"
@@ -45,7 +45,7 @@ def bank() -> FakeUpstream:
 
 def opened(folder: Path, **learning: Any) -> Any:
     """A gateway over the store in `folder`."""
-    config = Config(store=StoreConfig(path=folder / "toolyard.db"), learning=LearningConfig(**learning))
+    config = Config(store=StoreConfig(path=folder / "sealyard.db"), learning=LearningConfig(**learning))
     return open_yard(config, upstreams={"bank": bank()}, policy=PLAIN)
 
 
@@ -182,7 +182,7 @@ async def test_a_broken_model_in_the_store_is_learned_anew(
     """The journal is the only source: what was kept beside it can be lost."""
     async with opened(journal) as yard:
         await yard.guidance.learner.once()
-    with closing(sqlite3.connect(journal / "toolyard.db")) as connection, connection:
+    with closing(sqlite3.connect(journal / "sealyard.db")) as connection, connection:
         assert connection.execute("UPDATE learning_models SET model = ?", (content,)).rowcount == 1
     caplog.clear()
     async with opened(journal) as yard:
@@ -191,7 +191,7 @@ async def test_a_broken_model_in_the_store_is_learned_anew(
 
     assert is_refused(told)
     assert [record.name for record in caplog.records if record.levelno >= logging.WARNING] == [
-        "toolyard.learning.learner"
+        "sealyard.learning.learner"
     ]
 
 

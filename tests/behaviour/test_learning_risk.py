@@ -10,12 +10,12 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from toolyard.config import Config, LearningConfig
-from toolyard.config.settings import PrivacyConfig, StoreConfig
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.testing import FakeUpstream
-from toolyard.values import Approval, Failure
-from toolyard.yard import ExecuteRequest, Yard, open_yard
+from sealyard.config import Config, LearningConfig
+from sealyard.config.settings import PrivacyConfig, StoreConfig
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.testing import FakeUpstream
+from sealyard.values import Approval, Failure
+from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 CODE = "from servers.team import hours\nrows = hours(of='ann')\nresult = rows['minutes']"
@@ -31,7 +31,7 @@ def hours(of: str) -> dict[str, int]:
 async def opened(folder: Path, critical: Literal["warn", "ask", "refuse"] = "refuse") -> AsyncIterator[Yard]:
     """A yard with one tool."""
     config = Config(
-        store=StoreConfig(path=folder / "toolyard.db"),
+        store=StoreConfig(path=folder / "sealyard.db"),
         privacy=PrivacyConfig(mode="off"),
         learning=LearningConfig(critical=critical),
     )

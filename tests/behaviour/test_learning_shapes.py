@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from toolyard.config import Config
-from toolyard.config.settings import PrivacyConfig, StoreConfig
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.testing import FakeUpstream
-from toolyard.yard import ExecuteRequest, Yard, open_yard
+from sealyard.config import Config
+from sealyard.config.settings import PrivacyConfig, StoreConfig
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.testing import FakeUpstream
+from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 TOOL = "mcp__team__hours"
@@ -21,7 +21,7 @@ TOOL = "mcp__team__hours"
 @contextlib.asynccontextmanager
 async def opened(folder: Path, upstream: FakeUpstream) -> AsyncIterator[Yard]:
     """A yard that conceals nothing: what keeps a value from being told is not the guard."""
-    config = Config(store=StoreConfig(path=folder / "toolyard.db"), privacy=PrivacyConfig(mode="off"))
+    config = Config(store=StoreConfig(path=folder / "sealyard.db"), privacy=PrivacyConfig(mode="off"))
     async with open_yard(config, policy=PLAIN, upstreams={upstream.name: upstream}) as yard:
         await yard.snapshot()
         yield yard

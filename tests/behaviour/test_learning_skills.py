@@ -10,18 +10,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolyard.config import Config, HttpConfig, SkillsConfig
-from toolyard.config.settings import PrincipalEntry, StoreConfig
-from toolyard.learning.jobs import job_print
-from toolyard.learning.skills import Candidate
-from toolyard.learning.suggesting import SkillIndex
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.testing import FakeUpstream
-from toolyard.values import Definition, Skill, ToolAnnotations
-from toolyard.yard import ExecuteRequest, Yard, open_yard, skill_suggestions
-from toolyard.yard.migrating import migrate_skills
-from toolyard.yard.skill_index import SkillIndexing
-from toolyard.yard.skill_values import SaveExample, SaveSkill, SkillSource
+from sealyard.config import Config, HttpConfig, SkillsConfig
+from sealyard.config.settings import PrincipalEntry, StoreConfig
+from sealyard.learning.jobs import job_print
+from sealyard.learning.skills import Candidate
+from sealyard.learning.suggesting import SkillIndex
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.testing import FakeUpstream
+from sealyard.values import Definition, Skill, ToolAnnotations
+from sealyard.yard import ExecuteRequest, Yard, open_yard, skill_suggestions
+from sealyard.yard.migrating import migrate_skills
+from sealyard.yard.skill_index import SkillIndexing
+from sealyard.yard.skill_values import SaveExample, SaveSkill, SkillSource
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 ROWS = [{"month": "2024-10", "amount": 40.5}, {"month": "2024-11", "amount": 10.0}]
@@ -67,7 +67,7 @@ def books() -> FakeUpstream:
 async def opened(folder: Path, upstream: FakeUpstream, **skills: Any) -> AsyncIterator[Yard]:
     """A yard over a fake, with its store in `folder`. Mallory sees no tool of it."""
     config = Config(
-        store=StoreConfig(path=folder / "toolyard.db"),
+        store=StoreConfig(path=folder / "sealyard.db"),
         skills=SkillsConfig(**skills),
         http=HttpConfig(principals={"mallory": PrincipalEntry(token="t", upstreams=("other",))}),
     )

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from toolyard.config import Config, LearningConfig
-from toolyard.config.settings import SandboxConfig, StoreConfig
-from toolyard.testing import FakeUpstream
-from toolyard.values import Executed
-from toolyard.yard import ExecuteRequest, open_yard
+from sealyard.config import Config, LearningConfig
+from sealyard.config.settings import SandboxConfig, StoreConfig
+from sealyard.testing import FakeUpstream
+from sealyard.values import Executed
+from sealyard.yard import ExecuteRequest, open_yard
 
 USE = "from servers.shop import {0}\n{0}(case='a1')"
 
@@ -24,7 +24,7 @@ def list_cases(case: str) -> dict[str, str]:
 def config(folder: Path, learning: LearningConfig) -> Config:
     """A gateway that learns as it is told."""
     return Config(
-        store=StoreConfig(path=folder / "toolyard.db"),
+        store=StoreConfig(path=folder / "sealyard.db"),
         sandbox=SandboxConfig(allow_weaker=True, data_packages=False),
         learning=learning,
     )

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolyard.errors import InvalidRequest
-from toolyard.sandbox import PoolOptions, Sandbox, open_sandbox
-from toolyard.sandbox.library import Library, open_library
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.sandbox.worker import Reply
-from toolyard.values import Outcome
+from sealyard.errors import InvalidRequest
+from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
+from sealyard.sandbox.library import Library, open_library
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.worker import Reply
+from sealyard.values import Outcome
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 
@@ -20,7 +20,7 @@ LIST = '''"""Expenses of a person."""
 
 from typing import Any
 
-from toolyard_guest import tool
+from sealyard_guest import tool
 
 
 @tool("mcp__expenses__list_expenses", {"from_": "from"})
@@ -30,7 +30,7 @@ def list_expenses(user_id: str, since: str = "2024-10-01", from_: int | None = N
 '''
 ANY = '''from typing import Any
 
-from toolyard_guest import tool
+from sealyard_guest import tool
 
 
 @tool("mcp__expenses__any")

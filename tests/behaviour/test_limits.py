@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolyard.errors import InvalidRequest
-from toolyard.sandbox import IsolationLevel, open_sandbox
-from toolyard.sandbox.policy.levels import DEFAULT, LEVELS
-from toolyard.values import Failure, Limits, Outcome
+from sealyard.errors import InvalidRequest
+from sealyard.sandbox import IsolationLevel, open_sandbox
+from sealyard.sandbox.policy.levels import DEFAULT, LEVELS
+from sealyard.values import Failure, Limits, Outcome
 
 WALL = Failure(
     kind="wall_time",

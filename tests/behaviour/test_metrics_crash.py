@@ -16,14 +16,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from toolyard.metrics.sums import AnyFact, Sums
-from toolyard.store import open_store
+from sealyard.metrics.sums import AnyFact, Sums
+from sealyard.store import open_store
 
 PRELUDE = """
 import asyncio, itertools, os, signal, sys
 from pathlib import Path
-from toolyard.store import open_store, retention
-from toolyard.values import CallRecord, Executed
+from sealyard.store import open_store, retention
+from sealyard.values import CallRecord, Executed
 
 PATH = Path(sys.argv[1])
 DAY = 86_400
@@ -115,7 +115,7 @@ async def test_killed_gateways_leave_sums_that_are_those_of_the_rows(tmp_path: P
         expected.add_fact(fact)
     assert len(facts) >= acknowledged
     assert {key: each for key, each in found.items() if "_upstream_" not in key[0]} == expected
-    assert found.value("toolyard_upstream_calls_total") == calls
+    assert found.value("sealyard_upstream_calls_total") == calls
     assert folded == found
     assert rebuilt.differences == 0
 
@@ -163,6 +163,6 @@ async def test_kill_inside_any_transaction_of_pruning_loses_no_sum(tmp_path: Pat
         await store.metrics.prune((20_000 + 1) * 86_400, 0)
         assert await store.metrics.sums() == whole
     facts, _ = rows(path)
-    assert whole.value("toolyard_execution_total") == 1203
+    assert whole.value("sealyard_execution_total") == 1203
     assert rebuilt.differences == 0
     assert sorted(fact.at - 20_000 * 86_400 for fact in facts) == [9 * 86_400.0, 9 * 86_400.0 + 1]

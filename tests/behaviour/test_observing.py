@@ -9,17 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolyard.broker.policy import PolicySettings, Rule
-from toolyard.config import Config
-from toolyard.config.settings import PrivacyConfig, StoreConfig
-from toolyard.errors import UpstreamError
-from toolyard.metrics import tokens
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.testing import FakeUpstream
-from toolyard.values import Approval, Executed, Hidden, Saw, Searched, SecurityEvent, Tokens, Used
-from toolyard.yard import AnalyzeRequest, ExecuteRequest, Yard, open_yard
-from toolyard.yard.accounting import definition_text
-from toolyard.yard.live import LiveEvent
+from sealyard.broker.policy import PolicySettings, Rule
+from sealyard.config import Config
+from sealyard.config.settings import PrivacyConfig, StoreConfig
+from sealyard.errors import UpstreamError
+from sealyard.metrics import tokens
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.testing import FakeUpstream
+from sealyard.values import Approval, Executed, Hidden, Saw, Searched, SecurityEvent, Tokens, Used
+from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard, open_yard
+from sealyard.yard.accounting import definition_text
+from sealyard.yard.live import LiveEvent
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 
@@ -46,7 +46,7 @@ async def opened(folder: Path, **settings: Any) -> AsyncIterator[Yard]:
     """A yard over one fake server."""
     server = FakeUpstream("expenses", list_expenses=list_expenses, delete_expense=delete_expense, fail=fail)
     server.tools |= settings.pop("tools", {})
-    config = Config(store=StoreConfig(path=folder / "toolyard.db"), **settings)
+    config = Config(store=StoreConfig(path=folder / "sealyard.db"), **settings)
     async with open_yard(config, policy=PLAIN, upstreams={"expenses": server}) as yard:
         yield yard
 
@@ -275,7 +275,7 @@ async def test_a_wrong_analysis_is_told_without_a_line_of_code(tmp_path: Path) -
     assert result.is_error
     assert "'amount'" in result.text
     assert "line" not in result.text.split(":")[0]
-    assert "toolyard_analysis" not in result.text
+    assert "sealyard_analysis" not in result.text
 
 
 async def test_the_report_has_what_was_told(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolyard.errors import InvalidRequest, SandboxBroken, SandboxClosed
-from toolyard.sandbox import PoolOptions, open_sandbox
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.sandbox.pool import Lease
-from toolyard.values import Limits, Outcome
+from sealyard.errors import InvalidRequest, SandboxBroken, SandboxClosed
+from sealyard.sandbox import PoolOptions, open_sandbox
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.pool import Lease
+from sealyard.values import Limits, Outcome
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 Held = Callable[..., Awaitable[dict[str, Any]]]
@@ -376,8 +376,8 @@ def test_gateway_never_forks() -> None:
     script = """
         import asyncio, os
         import msgspec
-        from toolyard.sandbox import open_sandbox
-        from toolyard.sandbox.policy.levels import DEFAULT
+        from sealyard.sandbox import open_sandbox
+        from sealyard.sandbox.policy.levels import DEFAULT
 
         forks = []
         os.register_at_fork(before=lambda: forks.append(1))

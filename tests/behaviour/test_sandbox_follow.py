@@ -10,17 +10,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolyard.learning.model import Model
-from toolyard.sandbox import PoolOptions, Sandbox, open_sandbox
-from toolyard.sandbox.policy.levels import DEFAULT, FILTERING
-from toolyard.sandbox.spawn import Tier
-from toolyard.values import Executed, Limits, RunEvidence
-from toolyard.yard.demand import PoolFollowing
+from sealyard.learning.model import Model
+from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
+from sealyard.sandbox.policy.levels import DEFAULT, FILTERING
+from sealyard.sandbox.spawn import Tier
+from sealyard.values import Executed, Limits, RunEvidence
+from sealyard.yard.demand import PoolFollowing
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 WITH_NUMPY = msgspec.structs.replace(DEFAULT, packages=("numpy",))
 MOST = min(8, 2 * len(os.sched_getaffinity(0)))
-LOADED = "import sys\nsorted({'numpy', 'socketserver', 'msgspec', 'toolyard', 'ftplib'} & set(sys.modules))"
+LOADED = "import sys\nsorted({'numpy', 'socketserver', 'msgspec', 'sealyard', 'ftplib'} & set(sys.modules))"
 NOW = 1_800_000_000.0
 Held = Callable[..., Awaitable[dict[str, Any]]]
 
@@ -117,7 +117,7 @@ async def test_packages_that_are_not_wanted_are_not_loaded_but_can_be_imported(t
 
 async def test_strange_packages_are_never_loaded() -> None:
     """Only those of the level's own list are, whatever was imported by whom."""
-    strange = ("socketserver", "msgspec", "toolyard", "ftplib", "../numpy", "numpy.linalg", "")
+    strange = ("socketserver", "msgspec", "sealyard", "ftplib", "../numpy", "numpy.linalg", "")
     async with open_sandbox(WITH_NUMPY, pool=PoolOptions(size=1)) as sandbox:
         let_time_pass(sandbox)
         sandbox.follow(1, strange)
@@ -148,12 +148,12 @@ async def test_loaded_package_stays_refused_where_it_is_not_listed() -> None:
 async def test_own_modules_of_the_gateway_stay_loaded(tmp_path: Any) -> None:
     """They belong to every run, and nobody imports them by demand."""
     (tmp_path / "__init__.py").write_text("VALUE = 7\n", encoding="utf-8")
-    async with open_sandbox(PLAIN, pool=PoolOptions(size=1), own={"toolyard_analysis": tmp_path}) as sandbox:
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=1), own={"sealyard_analysis": tmp_path}) as sandbox:
         zygote = sandbox.zygote
         let_time_pass(sandbox)
         sandbox.follow(1, ())
         await sandbox.settle()
-        outcome = await sandbox.run("import sys\n'toolyard_analysis' in sys.modules")
+        outcome = await sandbox.run("import sys\n'sealyard_analysis' in sys.modules")
 
         assert (outcome.result, sandbox.zygote is zygote) == (True, True)
 

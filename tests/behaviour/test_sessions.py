@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolyard.errors import InvalidRequest, UnknownSession
-from toolyard.sandbox import PoolOptions, open_sandbox
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.sandbox.workspace import WorkspaceFile
-from toolyard.values import Limits
+from sealyard.errors import InvalidRequest, UnknownSession
+from sealyard.sandbox import PoolOptions, open_sandbox
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.workspace import WorkspaceFile
+from sealyard.values import Limits
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 

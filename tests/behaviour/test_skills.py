@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolyard.config import Config, SkillsConfig
-from toolyard.config.settings import StoreConfig
-from toolyard.errors import InvalidSkill, SkillUnusable, UnknownSkill
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.testing import FakeUpstream
-from toolyard.values import Definition, Skill, ToolAnnotations
-from toolyard.yard import ExecuteRequest, Yard, open_yard
-from toolyard.yard.migrating import migrate_skills
-from toolyard.yard.skill_values import SaveExample, SaveSkill, SkillSource
+from sealyard.config import Config, SkillsConfig
+from sealyard.config.settings import StoreConfig
+from sealyard.errors import InvalidSkill, SkillUnusable, UnknownSkill
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.testing import FakeUpstream
+from sealyard.values import Definition, Skill, ToolAnnotations
+from sealyard.yard import ExecuteRequest, Yard, open_yard
+from sealyard.yard.migrating import migrate_skills
+from sealyard.yard.skill_values import SaveExample, SaveSkill, SkillSource
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 
@@ -75,7 +75,7 @@ def definition(
 @contextlib.asynccontextmanager
 async def opened(folder: Path, *upstreams: FakeUpstream, **skills: Any) -> AsyncIterator[Yard]:
     """A yard over fakes, with its store in `folder`."""
-    config = Config(store=StoreConfig(path=folder / "toolyard.db"), skills=SkillsConfig(**skills))
+    config = Config(store=StoreConfig(path=folder / "sealyard.db"), skills=SkillsConfig(**skills))
     async with open_yard(config, policy=PLAIN, upstreams={each.name: each for each in upstreams}) as yard:
         yield yard
 
@@ -515,4 +515,4 @@ async def test_private_values_in_a_skill_are_concealed_and_its_author_is_told(tm
         )
         assert "brindlecombe" not in saved.skill.code + saved.skill.description
         assert saved.warnings[0].startswith("Line 2 holds a private value.")
-    assert b"brindlecombe" not in (tmp_path / "toolyard.db").read_bytes()
+    assert b"brindlecombe" not in (tmp_path / "sealyard.db").read_bytes()

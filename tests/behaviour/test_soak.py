@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolyard.sandbox import PoolOptions, Sandbox, open_sandbox
-from toolyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
+from sealyard.sandbox.policy.levels import DEFAULT
 
 RUNS = 3_000
 WARM_UP = 200

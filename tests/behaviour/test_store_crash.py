@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from toolyard.store import open_store
+from sealyard.store import open_store
 
 PRELUDE = """
 import asyncio, os, resource, signal, sys
 from pathlib import Path
-from toolyard.errors import StoreError
-from toolyard.store import open_store
-from toolyard.values import CallRecord, ExecutionRecord
+from sealyard.errors import StoreError
+from sealyard.store import open_store
+from sealyard.values import CallRecord, ExecutionRecord
 
 PATH = Path(sys.argv[1])
 NAME = sys.argv[2]

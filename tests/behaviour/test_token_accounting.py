@@ -13,16 +13,16 @@ import msgspec
 import pytest
 from mcp import Client
 
-from toolyard.broker.answers import Answer, AnswerFile
-from toolyard.broker.policy import PolicySettings, Rule
-from toolyard.config import Config
-from toolyard.config.settings import MetricsConfig, PrivacyConfig, StoreConfig, SurfaceConfig
-from toolyard.metrics import tokens
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.serve.mcp import build_server
-from toolyard.testing import FakeUpstream
-from toolyard.values import Tokens, ToolSpec
-from toolyard.yard import Yard, open_yard
+from sealyard.broker.answers import Answer, AnswerFile
+from sealyard.broker.policy import PolicySettings, Rule
+from sealyard.config import Config
+from sealyard.config.settings import MetricsConfig, PrivacyConfig, StoreConfig, SurfaceConfig
+from sealyard.metrics import tokens
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.serve.mcp import build_server
+from sealyard.testing import FakeUpstream
+from sealyard.values import Tokens, ToolSpec
+from sealyard.yard import Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 
@@ -118,7 +118,7 @@ async def connected(folder: Path, *, surface: SurfaceConfig | None = None, **set
     )
     surface = surface or SurfaceConfig()
     config = Config(
-        store=StoreConfig(path=folder / "toolyard.db"),
+        store=StoreConfig(path=folder / "sealyard.db"),
         surface=surface,
         privacy=PrivacyConfig(mode="off"),
         **settings,
@@ -388,7 +388,7 @@ async def test_ten_thousand_rows_that_stay_inside_save_almost_everything(tmp_pat
     """The worked example: one row in a hundred is wanted."""
     rows = [{"id": number, "amount": number % 1_000, "note": f"taxi {number}"} for number in range(10_000)]
     server = FakeUpstream("expenses", list_expenses=lambda: rows)
-    config = Config(store=StoreConfig(path=tmp_path / "toolyard.db"), privacy=PrivacyConfig(mode="off"))
+    config = Config(store=StoreConfig(path=tmp_path / "sealyard.db"), privacy=PrivacyConfig(mode="off"))
     code = (
         "from servers.expenses import list_expenses\nbig = [row for row in list_expenses() if row['amount'] > 990]\n"
         "print(len(big))\nbig[:3]"

@@ -19,13 +19,13 @@ from opentelemetry import trace
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from tests import warm
 
-from toolyard.config import Config
-from toolyard.config.settings import OtelConfig, StoreConfig
-from toolyard.errors import InvalidConfig
-from toolyard.metrics.otel import Tracing
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.testing import FakeUpstream
-from toolyard.yard import ExecuteRequest, Yard, open_yard
+from sealyard.config import Config
+from sealyard.config.settings import OtelConfig, StoreConfig
+from sealyard.errors import InvalidConfig
+from sealyard.metrics.otel import Tracing
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.testing import FakeUpstream
+from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 
@@ -95,7 +95,7 @@ def pay(amount: int) -> dict[str, Any]:
 async def opened(folder: Path, url: str) -> AsyncIterator[Yard]:
     """A yard that sends traces."""
     config = Config(
-        store=StoreConfig(path=folder / "toolyard.db"),
+        store=StoreConfig(path=folder / "sealyard.db"),
         otel=OtelConfig(endpoint=url, headers={"x-key": "k"}, service_name="yard-test"),
     )
     async with open_yard(config, policy=PLAIN, upstreams={"bank": FakeUpstream("bank", pay=pay)}) as yard:
@@ -120,9 +120,9 @@ async def test_a_run_and_its_calls_are_one_trace(tmp_path: Path, collector: Coll
     told = attributes(run)
     assert told["gen_ai.operation.name"] == "execute_tool"
     assert told["gen_ai.tool.name"] == "execute_code"
-    assert told["toolyard.execution.id"] == result.outcome.execution_id
-    assert (told["toolyard.execution.status"], told["toolyard.principal"]) == ("ok", "alice")
-    assert told["toolyard.execution.bytes_out"] == len(result.text.encode())
+    assert told["sealyard.execution.id"] == result.outcome.execution_id
+    assert (told["sealyard.execution.status"], told["sealyard.principal"]) == ("ok", "alice")
+    assert told["sealyard.execution.bytes_out"] == len(result.text.encode())
     assert attributes(call)["mcp.method.name"] == "tools/call"
     assert attributes(call)["gen_ai.tool.call.id"] == f"{result.outcome.execution_id}:1"
     assert run.start_time_unix_nano <= call.start_time_unix_nano <= call.end_time_unix_nano <= run.end_time_unix_nano
@@ -151,7 +151,7 @@ async def test_runs_at_the_same_time_do_not_mix(tmp_path: Path, collector: Colle
     assert (len(runs), len(calls)) == (4, 12)
     for call in calls:
         parent = runs[call.parent_span_id]
-        assert attributes(call)["gen_ai.tool.call.id"].startswith(attributes(parent)["toolyard.execution.id"])
+        assert attributes(call)["gen_ai.tool.call.id"].startswith(attributes(parent)["sealyard.execution.id"])
 
 
 async def test_spans_of_others_leave_without_their_words(tmp_path: Path, collector: Collector) -> None:
@@ -199,14 +199,14 @@ async def test_an_endpoint_that_is_none_is_refused(tmp_path: Path) -> None:
 
 async def test_a_served_gateway_links_client_run_and_call_in_one_trace(tmp_path: Path, collector: Collector) -> None:
     """The client's trace goes on through the SDK's span for the request, our run and its call."""
-    config = tmp_path / "toolyard.toml"
+    config = tmp_path / "sealyard.toml"
     config.write_text(
-        f"[upstreams.expenses]\ncommand = {sys.executable!r}\nargs = ['-m', 'toolyard.examples.expenses']\n"
-        f"[store]\npath = {str(tmp_path / 'toolyard.db')!r}\n[otel]\nendpoint = {collector.url!r}\n"
+        f"[upstreams.expenses]\ncommand = {sys.executable!r}\nargs = ['-m', 'sealyard.examples.expenses']\n"
+        f"[store]\npath = {str(tmp_path / 'sealyard.db')!r}\n[otel]\nendpoint = {collector.url!r}\n"
         "[sandbox]\nallow_weaker = true\ndata_packages = false\n",
         encoding="utf-8",
     )
-    command, *rest = warm.python("-m", "toolyard", "serve", str(config))
+    command, *rest = warm.python("-m", "sealyard", "serve", str(config))
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     async with Client(StdioServerParameters(command=command, args=rest), cache=None) as client:
         code = "from servers.expenses import list_employees\nlen(list_employees())"
@@ -216,7 +216,7 @@ async def test_a_served_gateway_links_client_run_and_call_in_one_trace(tmp_path:
     ours = collector.find("execute_tool execute_code")
     (call,) = [span for _, span in collector.spans if span.name.startswith("tools/call mcp__expenses__")]
     (request,) = [
-        span for scope, span in collector.spans if scope != "toolyard" and span.span_id == ours.parent_span_id
+        span for scope, span in collector.spans if scope != "sealyard" and span.span_id == ours.parent_span_id
     ]
     assert request.name == "tools/call execute_code"
     assert request.parent_span_id.hex() == "b7ad6b7169203331"
@@ -228,7 +228,7 @@ def test_without_the_extra_the_message_says_what_to_install() -> None:
     """And only who asks for traces needs it."""
     code = (
         "import sys; sys.modules['opentelemetry.sdk'] = None\n"
-        "from toolyard.metrics.otel import open_tracing\n"
+        "from sealyard.metrics.otel import open_tracing\n"
         "try:\n"
         "    open_tracing('http://x', headers={}, service_name='s', version='1', conceal=str).__enter__()\n"
         "except Exception as error: print(type(error).__name__, error)"
@@ -236,7 +236,7 @@ def test_without_the_extra_the_message_says_what_to_install() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.startswith("InvalidConfig otel.endpoint is set, and 'opentelemetry.sdk")
-    assert "pip install 'toolyard[otel]'" in done.stdout
+    assert "pip install 'sealyard[otel]'" in done.stdout
 
 
 def test_nothing_is_traced_unless_asked_for() -> None:

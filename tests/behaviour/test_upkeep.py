@@ -8,17 +8,17 @@ from typing import Any
 
 import msgspec
 
-from toolyard.broker.policy import PolicySettings, ToolLimits
-from toolyard.config import Config
-from toolyard.config.settings import MetricsConfig, StoreConfig
-from toolyard.errors import UpstreamUnavailable
-from toolyard.learning.model import PARTS
-from toolyard.metrics.exposition import render
-from toolyard.metrics.gauges import GAUGES, Gauge
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.testing import FakeUpstream
-from toolyard.values import Executed, UpstreamEvent
-from toolyard.yard import ExecuteRequest, Yard, open_yard
+from sealyard.broker.policy import PolicySettings, ToolLimits
+from sealyard.config import Config
+from sealyard.config.settings import MetricsConfig, StoreConfig
+from sealyard.errors import UpstreamUnavailable
+from sealyard.learning.model import PARTS
+from sealyard.metrics.exposition import render
+from sealyard.metrics.gauges import GAUGES, Gauge
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.testing import FakeUpstream
+from sealyard.values import Executed, UpstreamEvent
+from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 
@@ -31,7 +31,7 @@ def ping() -> str:
 @contextlib.asynccontextmanager
 async def opened(folder: Path, server: FakeUpstream, **settings: Any) -> AsyncIterator[Yard]:
     """A yard over one fake server."""
-    config = Config(store=StoreConfig(path=folder / "toolyard.db"), **settings)
+    config = Config(store=StoreConfig(path=folder / "sealyard.db"), **settings)
     async with open_yard(config, policy=PLAIN, upstreams={server.name: server}) as yard:
         await yard.snapshot()
         yield yard
@@ -71,7 +71,7 @@ async def test_a_circuit_that_opens_is_told_and_shown(tmp_path: Path) -> None:
         report = await yard.report()
 
     assert told == ["failed", "circuit_opened"]
-    assert (shown["toolyard_upstream_circuit_open", "echo"], shown["toolyard_upstream_up", "echo"]) == (1, 0)
+    assert (shown["sealyard_upstream_circuit_open", "echo"], shown["sealyard_upstream_up", "echo"]) == (1, 0)
     assert report.upstreams["echo"].errors == {"unavailable": 2}
     assert report.upstreams["echo"].circuit_opened == 1
 
@@ -86,9 +86,9 @@ async def test_every_gauge_is_of_the_list_and_prometheus_gets_them_all(tmp_path:
 
     names = {each.name for each in gauges}
     assert names <= GAUGES.keys()
-    assert {"toolyard_info", "toolyard_sandbox_ready", "toolyard_store_bytes", "toolyard_alerts_firing"} <= names
+    assert {"sealyard_info", "sealyard_sandbox_ready", "sealyard_store_bytes", "sealyard_alerts_firing"} <= names
     assert all(f"# TYPE {name} gauge" in text.decode() for name in names)
-    assert b'toolyard_upstream_calls_total{outcome="ok",upstream="echo"} 1.0' in text
+    assert b'sealyard_upstream_calls_total{outcome="ok",upstream="echo"} 1.0' in text
 
 
 async def test_what_was_learned_is_among_the_figures(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ async def test_what_was_learned_is_among_the_figures(tmp_path: Path) -> None:
         number = yard.guidance.learner.number
 
     def learning(gauges: list[Gauge]) -> dict[tuple[str, ...], float]:
-        prefix = "toolyard_learning_"
+        prefix = "sealyard_learning_"
         return {
             (each.name.removeprefix(prefix), *each.labels.values()): each.value
             for each in gauges

@@ -15,18 +15,18 @@ from pathlib import Path
 
 import pytest
 
-from toolyard.errors import UnknownToken
-from toolyard.privacy.keys import Keys, load_keys
-from toolyard.privacy.vault import Vault
-from toolyard.store import open_store
+from sealyard.errors import UnknownToken
+from sealyard.privacy.keys import Keys, load_keys
+from sealyard.privacy.vault import Vault
+from sealyard.store import open_store
 
 PRELUDE = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from toolyard.privacy import keys as keys_module
-from toolyard.privacy.keys import Keys, load_keys, rotate_keys
-from toolyard.privacy.vault import Vault
-from toolyard.store import open_store
+from sealyard.privacy import keys as keys_module
+from sealyard.privacy.keys import Keys, load_keys, rotate_keys
+from sealyard.privacy.vault import Vault
+from sealyard.store import open_store
 
 PATH = Path(sys.argv[1])
 
@@ -151,7 +151,7 @@ def once(*args):
 keys_module._write_keys = once
 """,
     "inside the transaction": """
-from toolyard.store import vault as tables
+from sealyard.store import vault as tables
 reseal = tables._reseal
 def half(connection, **rest):
     reseal(connection, **rest)
@@ -159,7 +159,7 @@ def half(connection, **rest):
 tables._reseal = half
 """,
     "after the commit": """
-from toolyard.store.vault import VaultTables
+from sealyard.store.vault import VaultTables
 VaultTables.scrub = die
 """,
     "before the old key is dropped": """
@@ -214,7 +214,7 @@ async def test_erasure_killed_inside_its_transaction_is_not_done_at_all(path: Pa
     async with open_vault(path) as vault:
         token = (await vault.scope("s")).token("email", "a@example.com")
     code = """
-    from toolyard.store import vault as tables
+    from sealyard.store import vault as tables
     erase = tables._erase_values
     def half(connection, **rest):
         erase(connection, **rest)

@@ -16,17 +16,17 @@ import pytest
 from tests import warm
 from tests.conftest import Kept
 
-from toolyard.broker.answers import Answer, AnswerFile
-from toolyard.config import Config
-from toolyard.config.settings import DiscoveryConfig, SandboxConfig, StoreConfig, SurfaceConfig
-from toolyard.discovery.semantic import Semantic
-from toolyard.errors import InvalidArguments, InvalidConfig, InvalidRequest, ToolFailed, UnknownExecution, UnknownTool
-from toolyard.metrics import tokens
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.store import open_store
-from toolyard.testing import FakeUpstream
-from toolyard.values import Definition, UpstreamConfig
-from toolyard.yard import ExecuteRequest, Yard, open_yard
+from sealyard.broker.answers import Answer, AnswerFile
+from sealyard.config import Config
+from sealyard.config.settings import DiscoveryConfig, SandboxConfig, StoreConfig, SurfaceConfig
+from sealyard.discovery.semantic import Semantic
+from sealyard.errors import InvalidArguments, InvalidConfig, InvalidRequest, ToolFailed, UnknownExecution, UnknownTool
+from sealyard.metrics import tokens
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.store import open_store
+from sealyard.testing import FakeUpstream
+from sealyard.values import Definition, UpstreamConfig
+from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 
@@ -41,7 +41,7 @@ def pay(amount: int, note: str = "") -> dict[str, Any]:
 @contextlib.asynccontextmanager
 async def opened(folder: Path, *upstreams: FakeUpstream, surface: SurfaceConfig | None = None) -> AsyncIterator[Yard]:
     """A yard over fakes, with its store in `folder`."""
-    config = Config(store=StoreConfig(path=folder / "toolyard.db"), surface=surface or SurfaceConfig())
+    config = Config(store=StoreConfig(path=folder / "sealyard.db"), surface=surface or SurfaceConfig())
     async with open_yard(config, policy=PLAIN, upstreams={each.name: each for each in upstreams}) as yard:
         yield yard
 
@@ -56,7 +56,7 @@ async def test_the_journal_has_the_execution_its_code_and_its_calls(tmp_path: Pa
     async with opened(tmp_path, FakeUpstream("bank", pay=pay)) as yard:
         code = "from servers.bank import pay\npay(amount=3)\npay(7, note=who)"
         result = await yard.execute(ExecuteRequest(code=code, context={"who": "me"}), principal="alice")
-        async with open_store(tmp_path / "toolyard.db") as store:
+        async with open_store(tmp_path / "sealyard.db") as store:
             record = await store.find_execution(result.outcome.execution_id)
             calls = await store.calls(result.outcome.execution_id)
 
@@ -326,7 +326,7 @@ async def test_a_store_that_cannot_be_written_fails_the_request_and_recovers(tmp
     """What was not recorded is not acknowledged."""
     async with opened(tmp_path) as yard:
         await run(yard, "1")
-        path = tmp_path / "toolyard.db"
+        path = tmp_path / "sealyard.db"
         path.rename(tmp_path / "moved.db")
         with pytest.raises(Exception, match="removed or replaced"):
             await run(yard, "2")
@@ -379,7 +379,7 @@ async def test_closing_ends_background_runs_and_records_them(tmp_path: Path) -> 
         started = await yard.executions.start(
             ExecuteRequest(code="import time\nwhile True: time.sleep(0.1)", timeout_seconds=100), principal="alice"
         )
-    async with open_store(tmp_path / "toolyard.db") as store:
+    async with open_store(tmp_path / "sealyard.db") as store:
         record = await store.find_execution(started.execution_id)
 
     assert record is not None
@@ -454,11 +454,11 @@ async def test_ranking_by_meaning_fails_soft_without_its_packages(
     """Search goes on by words, and a warning says what to install."""
     if importlib.util.find_spec("onnxruntime") is not None:
         pytest.skip("the extra `semantic` is installed here: test_discovery_semantic.py covers it")
-    config = Config(store=StoreConfig(path=tmp_path / "toolyard.db"), discovery=DiscoveryConfig(semantic=True))
+    config = Config(store=StoreConfig(path=tmp_path / "sealyard.db"), discovery=DiscoveryConfig(semantic=True))
     bank = {"bank": FakeUpstream("bank", pay=pay)}
     async with open_yard(config, policy=PLAIN, upstreams=bank, with_sandbox=False) as yard:
         async with asyncio.timeout(60):
-            while "Install `toolyard[semantic]`" not in caplog.text:
+            while "Install `sealyard[semantic]`" not in caplog.text:
                 found = await yard.search("pay")
 
     assert [hit.name for hit in found.hits] == ["mcp__bank__pay"]
@@ -530,7 +530,7 @@ async def test_no_session_name_reaches_the_workspace_of_another_principal(tmp_pa
 async def test_a_package_that_is_not_installed_is_named(tmp_path: Path) -> None:
     """A config that asks for it does not open, instead of failing in somebody's code later."""
     config = Config(
-        store=StoreConfig(path=tmp_path / "toolyard.db"), sandbox=SandboxConfig(packages=("no-such-package",))
+        store=StoreConfig(path=tmp_path / "sealyard.db"), sandbox=SandboxConfig(packages=("no-such-package",))
     )
     with pytest.raises(InvalidConfig, match="no-such-package"):
         async with open_yard(config):
@@ -543,14 +543,14 @@ async def test_another_server_under_a_known_name_is_listed_anew(tmp_path: Path) 
     async def names(module: str) -> tuple[list[str], str]:
         command, *rest = warm.python("-m", module)
         server = UpstreamConfig(name="x", transport="stdio", command=command, args=tuple(rest))
-        config = Config(store=StoreConfig(path=tmp_path / "toolyard.db"), upstreams={"x": server})
+        config = Config(store=StoreConfig(path=tmp_path / "sealyard.db"), upstreams={"x": server})
         async with open_yard(config, with_sandbox=False) as yard:
             found = [hit.name for hit in (await yard.search("list expenses or find parks", limit=2)).hits]
             return found, yard.statuses()[0].state
 
     first, again, other = [
         await names(module)
-        for module in ("toolyard.examples.expenses", "toolyard.examples.expenses", "toolyard.examples.trips")
+        for module in ("sealyard.examples.expenses", "sealyard.examples.expenses", "sealyard.examples.trips")
     ]
 
     assert (first[0][0], first[1]) == ("mcp__x__list_expenses", "ready")

@@ -13,15 +13,15 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def toolyard() -> Command:
-    """Runs `toolyard` with these arguments and returns the finished process."""
-    return lambda *arguments, stdin=b"": _finished([*warm.python("-m", "toolyard"), *arguments], stdin)
+def sealyard() -> Command:
+    """Runs `sealyard` with these arguments and returns the finished process."""
+    return lambda *arguments, stdin=b"": _finished([*warm.python("-m", "sealyard"), *arguments], stdin)
 
 
 @pytest.fixture
 def installed() -> Command:
     """Does the same with the installed command, which has everything to import; one test of each command has this."""
-    return lambda *arguments, stdin=b"": _finished([str(Path(sys.executable).with_name("toolyard")), *arguments], stdin)
+    return lambda *arguments, stdin=b"": _finished([str(Path(sys.executable).with_name("sealyard")), *arguments], stdin)
 
 
 def _finished(command: list[str], stdin: bytes) -> subprocess.CompletedProcess[str]:

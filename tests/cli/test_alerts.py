@@ -1,4 +1,4 @@
-"""`toolyard alerts`: a person at a terminal sees what is wrong and answers it, with or without a gateway."""
+"""`sealyard alerts`: a person at a terminal sees what is wrong and answers it, with or without a gateway."""
 
 import asyncio
 import json
@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from toolyard.metrics.alerts import RULES, Finding
-from toolyard.store import Store, open_store
+from sealyard.metrics.alerts import RULES, Finding
+from sealyard.store import Store, open_store
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -21,8 +21,8 @@ HITS = Finding(rule="discovery_hit_rate", value=0.5, threshold=0.8, message="Few
 @asynccontextmanager
 async def gateway(folder: Path, more: str = "") -> AsyncIterator[tuple[Store, str]]:
     """A store in which one alert fires and one is pending, and the config that the command is given."""
-    config = folder / "toolyard.toml"
-    path = folder / "store" / "toolyard.db"
+    config = folder / "sealyard.toml"
+    path = folder / "store" / "sealyard.db"
     config.write_text(f"[store]\npath = {str(path)!r}\n{more}", encoding="utf-8")
     async with asyncio.timeout(60), open_store(path) as store:
         rules = {"upstream_down", "discovery_hit_rate"}
@@ -34,12 +34,12 @@ async def gateway(folder: Path, more: str = "") -> AsyncIterator[tuple[Store, st
         yield store, str(config)
 
 
-async def test_alerts_are_listed_for_people_and_for_programs(toolyard: Command, tmp_path: Path) -> None:
+async def test_alerts_are_listed_for_people_and_for_programs(sealyard: Command, tmp_path: Path) -> None:
     """What fires comes first; what a terminal would obey is shown instead."""
     async with gateway(tmp_path) as (_, config):
-        listed = await asyncio.to_thread(toolyard, "alerts", "--config", config)
-        same = await asyncio.to_thread(toolyard, "alerts", "list", "--config", config)
-        as_json = json.loads((await asyncio.to_thread(toolyard, "alerts", "--config", config, "--json")).stdout)
+        listed = await asyncio.to_thread(sealyard, "alerts", "--config", config)
+        same = await asyncio.to_thread(sealyard, "alerts", "list", "--config", config)
+        as_json = json.loads((await asyncio.to_thread(sealyard, "alerts", "--config", config, "--json")).stdout)
 
     lines = listed.stdout.splitlines()
     assert [line.split()[:2] for line in lines] == [
@@ -64,23 +64,23 @@ async def test_alerts_are_listed_for_people_and_for_programs(toolyard: Command, 
 
 async def test_nothing_is_wrong_in_a_new_store(installed: Command, tmp_path: Path) -> None:
     """It says so."""
-    config = tmp_path / "toolyard.toml"
+    config = tmp_path / "sealyard.toml"
     config.write_text(f"[store]\npath = {str(tmp_path / 's.db')!r}\n", encoding="utf-8")
     listed = await asyncio.to_thread(installed, "alerts", "--config", str(config))
 
     assert (listed.returncode, listed.stdout) == (0, "Nothing is wrong, and nothing was.\n")
 
 
-async def test_an_alert_is_silenced_and_heard_again(toolyard: Command, tmp_path: Path) -> None:
+async def test_an_alert_is_silenced_and_heard_again(sealyard: Command, tmp_path: Path) -> None:
     """The list shows until when, by whom and why; the audit log keeps it."""
     async with gateway(tmp_path) as (store, config):
         done = await asyncio.to_thread(
-            toolyard, "alerts", "silence", "upstream_down", "--for", "8h", "--reason", "moving", "--config", config
+            sealyard, "alerts", "silence", "upstream_down", "--for", "8h", "--reason", "moving", "--config", config
         )
         (silence,) = await store.alerts.silences()
-        listed = await asyncio.to_thread(toolyard, "alerts", "--config", config)
-        ended = await asyncio.to_thread(toolyard, "alerts", "--config", config, "unsilence", "upstream_down")
-        again = await asyncio.to_thread(toolyard, "alerts", "unsilence", "upstream_down", "--config", config)
+        listed = await asyncio.to_thread(sealyard, "alerts", "--config", config)
+        ended = await asyncio.to_thread(sealyard, "alerts", "--config", config, "unsilence", "upstream_down")
+        again = await asyncio.to_thread(sealyard, "alerts", "unsilence", "upstream_down", "--config", config)
         entries = await store.audit_entries()
 
     assert (done.returncode, done.stdout.startswith("silenced: upstream_down until ")) == (0, True)
@@ -91,35 +91,35 @@ async def test_an_alert_is_silenced_and_heard_again(toolyard: Command, tmp_path:
     assert (ended.returncode, ended.stdout) == (0, "no longer silenced: upstream_down\n")
     assert (again.returncode, again.stderr) == (
         2,
-        "error: 'upstream_down' is not silenced. `toolyard alerts` lists what is.\n",
+        "error: 'upstream_down' is not silenced. `sealyard alerts` lists what is.\n",
     )
     assert [entry.kind for entry in entries] == ["alert.unsilence", "alert.silence"]
 
 
-async def test_an_alert_is_resolved_and_a_gateway_tells_it(toolyard: Command, tmp_path: Path) -> None:
+async def test_an_alert_is_resolved_and_a_gateway_tells_it(sealyard: Command, tmp_path: Path) -> None:
     """The command is gone when the message is due, so the next gateway that looks takes it over, once."""
     async with gateway(tmp_path) as (store, config):
-        done = await asyncio.to_thread(toolyard, "alerts", "resolve", "upstream_down", DOWN.subject, "--config", config)
+        done = await asyncio.to_thread(sealyard, "alerts", "resolve", "upstream_down", DOWN.subject, "--config", config)
         looks = [
             await store.alerts.apply([DOWN, HITS], {"upstream_down"}, now=time.time(), for_seconds=30) for _ in range(2)
         ]
-        unknown = await asyncio.to_thread(toolyard, "alerts", "resolve", "timeouts", "--config", config)
+        unknown = await asyncio.to_thread(sealyard, "alerts", "resolve", "timeouts", "--config", config)
 
     assert (done.returncode, done.stdout) == (0, "resolved: upstream_down mail\\x1b[2J\n")
     assert [[(each.rule, each.state) for each in look.due] for look in looks] == [[("upstream_down", "resolved")], []]
     assert (unknown.returncode, unknown.stderr) == (
         2,
-        "error: There is no alert 'timeouts'. `toolyard alerts` lists those that are.\n",
+        "error: There is no alert 'timeouts'. `sealyard alerts` lists those that are.\n",
     )
 
 
-async def test_a_mistake_is_named(toolyard: Command, tmp_path: Path) -> None:
+async def test_a_mistake_is_named(sealyard: Command, tmp_path: Path) -> None:
     """A rule that does not exist, a time that is none, one that is too long."""
     async with gateway(tmp_path) as (_, config):
-        rule = await asyncio.to_thread(toolyard, "alerts", "silence", "party", "--config", config)
-        none = await asyncio.to_thread(toolyard, "alerts", "silence", "timeouts", "--for", "soon", "--config", config)
+        rule = await asyncio.to_thread(sealyard, "alerts", "silence", "party", "--config", config)
+        none = await asyncio.to_thread(sealyard, "alerts", "silence", "timeouts", "--for", "soon", "--config", config)
         long = await asyncio.to_thread(
-            toolyard, "alerts", "silence", "timeouts", "--for", "1000days", "--config", config
+            sealyard, "alerts", "silence", "timeouts", "--for", "1000days", "--config", config
         )
 
     assert (rule.returncode, all(name in rule.stderr for name in RULES)) == (2, True)
@@ -127,7 +127,7 @@ async def test_a_mistake_is_named(toolyard: Command, tmp_path: Path) -> None:
     assert long.stderr == "error: A silence cannot last 8.64e+07 s. Give more than 0 and at most 2,592,000.\n"
 
 
-async def test_a_webhook_is_tried_out(toolyard: Command, tmp_path: Path) -> None:
+async def test_a_webhook_is_tried_out(sealyard: Command, tmp_path: Path) -> None:
     """What came of it is said, and the address is not."""
     bodies: list[dict[str, Any]] = []
     answers = [b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n"]
@@ -143,10 +143,10 @@ async def test_a_webhook_is_tried_out(toolyard: Command, tmp_path: Path) -> None
     server = await asyncio.start_server(take, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with server, gateway(tmp_path, f'[alerts]\nwebhook = "http://127.0.0.1:{port}/s3cret"\n') as (_, config):
-        taken = await asyncio.to_thread(toolyard, "alerts", "test", "--config", config)
-        refused = await asyncio.to_thread(toolyard, "alerts", "test", "--config", config)
+        taken = await asyncio.to_thread(sealyard, "alerts", "test", "--config", config)
+        refused = await asyncio.to_thread(sealyard, "alerts", "test", "--config", config)
     async with gateway(tmp_path) as (_, config):
-        without = await asyncio.to_thread(toolyard, "alerts", "test", "--config", config)
+        without = await asyncio.to_thread(sealyard, "alerts", "test", "--config", config)
 
     assert (taken.returncode, taken.stdout) == (0, "The webhook took it.\n")
     assert [body["alerts"][0]["message"] for body in bodies] == ["This is a test: nothing is wrong."] * 2

@@ -1,4 +1,4 @@
-"""`toolyard analyze` as a user meets it: real sandbox, real files, a real upstream."""
+"""`sealyard analyze` as a user meets it: real sandbox, real files, a real upstream."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from toolyard.store import open_store
+from sealyard.store import open_store
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -25,16 +25,16 @@ EVIL = "\x1b]0;owned\x07\x1b[2J"
 
 
 @pytest.fixture
-def analyze(toolyard: Command, tmp_path: Path) -> Command:
-    """Runs `toolyard analyze` with a store of the test's own and an upstream."""
-    config = tmp_path / "toolyard.toml"
+def analyze(sealyard: Command, tmp_path: Path) -> Command:
+    """Runs `sealyard analyze` with a store of the test's own and an upstream."""
+    config = tmp_path / "sealyard.toml"
     python = json.dumps(sys.executable)
     config.write_text(
         f'[store]\npath = "store.db"\n[upstreams.expenses]\ncommand = {python}\n'
-        'args = ["-P", "-m", "toolyard.examples.expenses"]\n',
+        'args = ["-P", "-m", "sealyard.examples.expenses"]\n',
         encoding="utf-8",
     )
-    return lambda *arguments, **options: toolyard("analyze", *arguments, "--config", str(config), **options)
+    return lambda *arguments, **options: sealyard("analyze", *arguments, "--config", str(config), **options)
 
 
 def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def save(path: Path, content: str) -> str:
 
 def test_file_is_filtered_by_short_options(installed: Command, tmp_path: Path) -> None:
     """A table for people, and the counts beside it."""
-    config = save(tmp_path / "toolyard.toml", '[store]\npath = "store.db"\n')
+    config = save(tmp_path / "sealyard.toml", '[store]\npath = "store.db"\n')
     file = save(tmp_path / "rows.csv", CSV)
     done = installed(
         "analyze", "filter", "--config", config, "--file", file, "--where", "amount > 100", "--sort", "-amount",

@@ -1,4 +1,4 @@
-"""`toolyard approvals`: a person at another terminal sees what waits and answers it."""
+"""`sealyard approvals`: a person at another terminal sees what waits and answers it."""
 
 import asyncio
 import json
@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from toolyard.broker.approvals import Approvals
-from toolyard.broker.policy import PolicySettings
-from toolyard.errors import ApprovalRefused
-from toolyard.store import Store, open_store
-from toolyard.values import Approval, Ask
+from sealyard.broker.approvals import Approvals
+from sealyard.broker.policy import PolicySettings
+from sealyard.errors import ApprovalRefused
+from sealyard.store import Store, open_store
+from sealyard.values import Approval, Ask
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -48,9 +48,9 @@ def an_ask(ask_id: str, **fields: Any) -> Ask:
 
 @asynccontextmanager
 async def gateway(folder: Path) -> AsyncIterator[tuple[Approvals, Store, str]]:
-    """A gateway's approvals, and the config that `toolyard approvals` is given."""
-    config = folder / "toolyard.toml"
-    path = folder / "store" / "toolyard.db"
+    """A gateway's approvals, and the config that `sealyard approvals` is given."""
+    config = folder / "sealyard.toml"
+    path = folder / "store" / "sealyard.db"
     config.write_text(f"[store]\npath = {str(path)!r}\n", encoding="utf-8")
     async with asyncio.timeout(60), open_store(path) as store:
         yield Approvals(store, PolicySettings()), store, str(config)
@@ -62,19 +62,19 @@ async def until_waiting(approvals: Approvals, *ids: str) -> None:
         pass
 
 
-async def test_what_waits_is_listed_and_answered(toolyard: Command, tmp_path: Path) -> None:
+async def test_what_waits_is_listed_and_answered(sealyard: Command, tmp_path: Path) -> None:
     """The list shows arguments without obeying them; an unambiguous beginning of the id is enough."""
     async with gateway(tmp_path) as (approvals, _, config):
         allowed = asyncio.create_task(approvals.ask(an_ask("aaaa11")))
         refused = asyncio.create_task(approvals.ask(an_ask("bbbb22")))
         await until_waiting(approvals, "aaaa11", "bbbb22")
-        listed = await asyncio.to_thread(toolyard, "approvals", "--config", config)
-        as_json = await asyncio.to_thread(toolyard, "approvals", "--config", config, "--json")
+        listed = await asyncio.to_thread(sealyard, "approvals", "--config", config)
+        as_json = await asyncio.to_thread(sealyard, "approvals", "--config", config, "--json")
         approved = await asyncio.to_thread(
-            toolyard, "approvals", "approve", "aaaa", "--for", "always", "--reason", "fine", "--config", config
+            sealyard, "approvals", "approve", "aaaa", "--for", "always", "--reason", "fine", "--config", config
         )
         denied = await asyncio.to_thread(
-            toolyard, "approvals", "--config", config, "refuse", "bbbb22", "--reason", "not on Fridays"
+            sealyard, "approvals", "--config", config, "refuse", "bbbb22", "--reason", "not on Fridays"
         )
         approval = await allowed
         (error,) = await asyncio.gather(refused, return_exceptions=True)
@@ -96,17 +96,17 @@ async def test_what_waits_is_listed_and_answered(toolyard: Command, tmp_path: Pa
     assert str(error) == f"mcp__ops__deploy refused by {ME} (cli): not on Fridays"
 
 
-async def test_an_answer_to_what_does_not_wait_says_why(toolyard: Command, tmp_path: Path) -> None:
+async def test_an_answer_to_what_does_not_wait_says_why(sealyard: Command, tmp_path: Path) -> None:
     """Exit code 2, and one line that tells what became of it."""
     async with gateway(tmp_path) as (_, store, config):
         await store.approvals.add(an_ask("cccc33"))
         await store.approvals.add(an_ask("cccc44"))
         store.approvals.withdraw("cccc33", "its run is over")
         await store.flush()
-        over = await asyncio.to_thread(toolyard, "approvals", "approve", "cccc33", "--config", config)
-        unknown = await asyncio.to_thread(toolyard, "approvals", "refuse", "zzzz", "--config", config)
+        over = await asyncio.to_thread(sealyard, "approvals", "approve", "cccc33", "--config", config)
+        unknown = await asyncio.to_thread(sealyard, "approvals", "refuse", "zzzz", "--config", config)
         await store.approvals.add(an_ask("cccc55"))
-        unclear = await asyncio.to_thread(toolyard, "approvals", "refuse", "cccc", "--config", config)
+        unclear = await asyncio.to_thread(sealyard, "approvals", "refuse", "cccc", "--config", config)
 
     assert (over.returncode, over.stderr) == (
         2,
@@ -114,7 +114,7 @@ async def test_an_answer_to_what_does_not_wait_says_why(toolyard: Command, tmp_p
     )
     assert (unknown.returncode, unknown.stderr) == (
         2,
-        "error: No approval 'zzzz' waits. List those that do with `toolyard approvals`.\n",
+        "error: No approval 'zzzz' waits. List those that do with `sealyard approvals`.\n",
     )
     assert (unclear.returncode, unclear.stderr) == (
         2,
@@ -122,16 +122,16 @@ async def test_an_answer_to_what_does_not_wait_says_why(toolyard: Command, tmp_p
     )
 
 
-async def test_what_is_approved_always_is_listed_and_forgotten(toolyard: Command, tmp_path: Path) -> None:
+async def test_what_is_approved_always_is_listed_and_forgotten(sealyard: Command, tmp_path: Path) -> None:
     """It is asked for again then, and the audit log says who forgot it."""
     async with gateway(tmp_path) as (_, store, config):
         await store.approvals.add(an_ask("dddd44"))
         always = Approval(decision="always", by="alice", channel="cli", answered_at=time.time())
         await store.approvals.settle("dddd44", always)
-        listed = await asyncio.to_thread(toolyard, "approvals", "--config", config)
-        neither = await asyncio.to_thread(toolyard, "approvals", "forget", "--config", config)
-        wrong = await asyncio.to_thread(toolyard, "approvals", "forget", "eeee", "--config", config)
-        forgotten = await asyncio.to_thread(toolyard, "approvals", "forget", "dddd", "--config", config)
+        listed = await asyncio.to_thread(sealyard, "approvals", "--config", config)
+        neither = await asyncio.to_thread(sealyard, "approvals", "forget", "--config", config)
+        wrong = await asyncio.to_thread(sealyard, "approvals", "forget", "eeee", "--config", config)
+        forgotten = await asyncio.to_thread(sealyard, "approvals", "forget", "dddd", "--config", config)
         left = await store.approvals.remembered()
         (entry,) = await store.audit_entries(kind="approval.forget")
 
@@ -141,7 +141,7 @@ async def test_what_is_approved_always_is_listed_and_forgotten(toolyard: Command
         "  tool: mcp__ops__deploy",
     ]
     assert neither.returncode == 2
-    assert wrong.stderr == ("error: Nothing is approved always under 'eeee'. `toolyard approvals` lists what is.\n")
+    assert wrong.stderr == ("error: Nothing is approved always under 'eeee'. `sealyard approvals` lists what is.\n")
     assert (forgotten.returncode, forgotten.stdout, left) == (0, "forgotten: mcp__ops__deploy\n", [])
     assert entry.body == {"id": "dddd44", "tool": "mcp__ops__deploy", "by": ME}
 
@@ -150,7 +150,7 @@ async def test_watch_shows_asks_as_they_come_and_go(tmp_path: Path) -> None:
     """Until it is interrupted; it never answers anything itself."""
     async with gateway(tmp_path) as (_, store, config):
         watching = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "toolyard", "approvals", "watch", "--config", config, stdout=asyncio.subprocess.PIPE
+            sys.executable, "-m", "sealyard", "approvals", "watch", "--config", config, stdout=asyncio.subprocess.PIPE
         )
         assert watching.stdout is not None
         await store.approvals.add(an_ask("ffff66"))

@@ -1,4 +1,4 @@
-"""`toolyard audit` as a user meets it."""
+"""`sealyard audit` as a user meets it."""
 
 import asyncio
 import hashlib
@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from toolyard.store import audit, open_store
-from toolyard.store.audit_key import key_path
-from toolyard.values import AuditEntry, ExecutionRecord
+from sealyard.store import audit, open_store
+from sealyard.store.audit_key import key_path
+from sealyard.values import AuditEntry, ExecutionRecord
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -76,9 +76,9 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def log(toolyard: Command, path: Path) -> Command:
-    """Runs `toolyard audit` on that store."""
-    return lambda name, *arguments: toolyard("audit", name, "--store", str(path), *arguments)
+def log(sealyard: Command, path: Path) -> Command:
+    """Runs `sealyard audit` on that store."""
+    return lambda name, *arguments: sealyard("audit", name, "--store", str(path), *arguments)
 
 
 # Reading
@@ -116,7 +116,7 @@ def test_tail_follows_what_is_written(path: Path) -> None:
     """The newest that is there, then what comes, until Ctrl-C."""
     record(path, [entry("policy.change", "")])
     command = ["audit", "tail", "--store", str(path), "-n", "1", "-f", "--kind", "policy.change"]
-    process = subprocess.Popen([sys.executable, "-m", "toolyard", *command], stdout=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-m", "sealyard", *command], stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
         first = process.stdout.readline()
@@ -176,7 +176,7 @@ def test_show_says_what_it_did_not_find(log: Command, wanted: str) -> None:
     """A wrong id is a mistake in the request."""
     done = log("show", "--", wanted)
 
-    assert done.stderr == f"error: The audit log has nothing about {wanted!r}. See `toolyard audit tail`.\n"
+    assert done.stderr == f"error: The audit log has nothing about {wanted!r}. See `sealyard audit tail`.\n"
     assert done.returncode == 2
 
 
@@ -240,25 +240,25 @@ def test_verify_compares_with_heads_that_were_kept(log: Command, path: Path, tmp
     assert wrong.returncode == 2
 
 
-def test_store_without_entries_is_right_and_has_no_head(toolyard: Command, tmp_path: Path) -> None:
+def test_store_without_entries_is_right_and_has_no_head(sealyard: Command, tmp_path: Path) -> None:
     """There is nothing that could be wrong."""
     path = tmp_path / "empty.db"
     record(path, [])
 
-    verified = toolyard("audit", "verify", "--store", str(path))
-    head = toolyard("audit", "head", "--store", str(path))
+    verified = sealyard("audit", "verify", "--store", str(path))
+    head = sealyard("audit", "head", "--store", str(path))
 
     assert verified.stdout.splitlines()[0] == "0 entries are as they were written, up to number 0."
     assert (verified.returncode, head.returncode) == (0, 2)
-    assert head.stderr == "error: The audit log has no head: it is empty, or `toolyard audit verify` says why.\n"
+    assert head.stderr == "error: The audit log has no head: it is empty, or `sealyard audit verify` says why.\n"
 
 
-def test_configured_store_is_used(toolyard: Command, path: Path, tmp_path: Path) -> None:
+def test_configured_store_is_used(sealyard: Command, path: Path, tmp_path: Path) -> None:
     """Without --store."""
-    config = tmp_path / "toolyard.toml"
+    config = tmp_path / "sealyard.toml"
     config.write_text(f"[store]\npath = {json.dumps(str(path))}\n")
 
-    assert toolyard("audit", "verify", "--config", str(config)).stdout.startswith(DONE)
+    assert sealyard("audit", "verify", "--config", str(config)).stdout.startswith(DONE)
 
 
 # Exporting and pruning
@@ -276,7 +276,7 @@ def test_exported_segments_can_be_pruned_and_no_others(log: Command, path: Path,
     checked = json.loads(log("verify", str(file), "--json").stdout)
 
     missing = (
-        "error: Never exported: segment {}. Run `toolyard audit export -o FILE` first, or add --force to lose the"
+        "error: Never exported: segment {}. Run `sealyard audit export -o FILE` first, or add --force to lose the"
         " entries.\n"
     )
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
@@ -360,7 +360,7 @@ def test_lost_key_is_replaced_by_a_new_one_on_request(log: Command, path: Path) 
     assert (
         unverified.stderr == "error: The audit key is gone. Name a head document by --head: it holds the public key.\n"
     )
-    assert done.stdout == "The log is signed by a new key. Keep a new `toolyard audit head`.\n"
+    assert done.stdout == "The log is signed by a new key. Keep a new `sealyard audit head`.\n"
     assert after.stdout.startswith("11 entries are as they were written, up to number 11.\n")
     assert key_path(path).read_bytes() != before
     assert refused.stderr == (
@@ -370,9 +370,9 @@ def test_lost_key_is_replaced_by_a_new_one_on_request(log: Command, path: Path) 
     assert [each.returncode for each in (unverified, done, after, refused, forced)] == [2, 0, 0, 1, 0]
 
 
-def test_bench_shows_ratios_to_bare_sqlite(toolyard: Command) -> None:
+def test_bench_shows_ratios_to_bare_sqlite(sealyard: Command) -> None:
     """Every promised figure is there, and of the same run."""
-    figures = json.loads(toolyard("bench", "audit", "--rounds", "1", "--json").stdout)
+    figures = json.loads(sealyard("bench", "audit", "--rounds", "1", "--json").stdout)
 
     assert set(figures["promises"]) <= set(figures)
     assert all(figures[name] > 0 for name in figures["promises"])

@@ -1,4 +1,4 @@
-"""`toolyard backup` and `toolyard restore` as a user meets them."""
+"""`sealyard backup` and `sealyard restore` as a user meets them."""
 
 import asyncio
 import hashlib
@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from tests import warm
 
-from toolyard.privacy.keys import load_keys
-from toolyard.store import open_store
-from toolyard.store.audit_verify import verify_store
-from toolyard.values import AuditEntry, ExecutionRecord
+from sealyard.privacy.keys import load_keys
+from sealyard.store import open_store
+from sealyard.store.audit_verify import verify_store
+from sealyard.values import AuditEntry, ExecutionRecord
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -58,15 +58,15 @@ def kinds(path: Path) -> list[str]:
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     """A config whose store holds `old`."""
-    file = tmp_path / "toolyard.toml"
-    file.write_text('[store]\npath = "data/toolyard.db"\n', encoding="utf-8")
-    record(tmp_path / "data" / "toolyard.db", "old")
+    file = tmp_path / "sealyard.toml"
+    file.write_text('[store]\npath = "data/sealyard.db"\n', encoding="utf-8")
+    record(tmp_path / "data" / "sealyard.db", "old")
     return file
 
 
 def test_store_comes_back_as_it_was(installed: Command, config: Path, tmp_path: Path) -> None:
     """What was recorded after the backup is gone from the store, and kept beside it."""
-    store, file = tmp_path / "data" / "toolyard.db", tmp_path / "b.tar"
+    store, file = tmp_path / "data" / "sealyard.db", tmp_path / "b.tar"
     made = installed("backup", str(file), "--config", str(config))
     sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
     record(store, "new")
@@ -75,7 +75,7 @@ def test_store_comes_back_as_it_was(installed: Command, config: Path, tmp_path: 
     assert (made.returncode, made.stderr) == (0, "")
     assert made.stdout == (
         f"{file}: 1 executions, 0 calls, 0 skills, 1 audit, 0 facts.\n"
-        f"Its SHA-256 is {sha256}. Keep that elsewhere, for `toolyard restore --sha256`.\n"
+        f"Its SHA-256 is {sha256}. Keep that elsewhere, for `sealyard restore --sha256`.\n"
     )
     assert (done.returncode, done.stderr) == (0, "")
     (kept,) = store.parent.glob("*replaced*")
@@ -85,23 +85,23 @@ def test_store_comes_back_as_it_was(installed: Command, config: Path, tmp_path: 
     assert (executions(store), executions(kept / store.name)) == (["old"], ["new", "old"])
 
 
-def test_both_are_in_the_audit_log(toolyard: Command, config: Path, tmp_path: Path) -> None:
+def test_both_are_in_the_audit_log(sealyard: Command, config: Path, tmp_path: Path) -> None:
     """Who copies everything, or puts the past in the place of the present, is seen."""
-    store, file = tmp_path / "data" / "toolyard.db", tmp_path / "b.tar"
-    toolyard("backup", str(file), "--config", str(config))
+    store, file = tmp_path / "data" / "sealyard.db", tmp_path / "b.tar"
+    sealyard("backup", str(file), "--config", str(config))
     assert kinds(store) == ["store.backup", "policy.change"]
-    toolyard("restore", str(file), "--config", str(config))
+    sealyard("restore", str(file), "--config", str(config))
 
     assert kinds(store) == ["store.restore", "policy.change"]
     assert verify_store(store).problem == ""
 
 
-def test_json_has_every_field(toolyard: Command, config: Path, tmp_path: Path) -> None:
+def test_json_has_every_field(sealyard: Command, config: Path, tmp_path: Path) -> None:
     """For who makes backups by a program."""
-    store, file = tmp_path / "data" / "toolyard.db", tmp_path / "b.tar"
-    made = json.loads(toolyard("backup", str(file), "--store", str(store), "--json").stdout)
-    checked = json.loads(toolyard("restore", str(file), "--check", "--json").stdout)
-    done = json.loads(toolyard("restore", str(file), "--store", str(store), "--json").stdout)
+    store, file = tmp_path / "data" / "sealyard.db", tmp_path / "b.tar"
+    made = json.loads(sealyard("backup", str(file), "--store", str(store), "--json").stdout)
+    checked = json.loads(sealyard("restore", str(file), "--check", "--json").stdout)
+    done = json.loads(sealyard("restore", str(file), "--store", str(store), "--json").stdout)
 
     assert set(made) == {"file", "manifest", "sha256", "problem"}
     assert checked == {"ok": True, **{key: made[key] for key in ("manifest", "sha256", "problem")}}
@@ -109,23 +109,23 @@ def test_json_has_every_field(toolyard: Command, config: Path, tmp_path: Path) -
     assert done["backup"]["sha256"] == made["sha256"]
 
 
-def test_check_changes_nothing(toolyard: Command, config: Path, tmp_path: Path) -> None:
+def test_check_changes_nothing(sealyard: Command, config: Path, tmp_path: Path) -> None:
     """It needs neither a store nor a config."""
-    store, file = tmp_path / "data" / "toolyard.db", tmp_path / "b.tar"
-    toolyard("backup", str(file), "--config", str(config))
+    store, file = tmp_path / "data" / "sealyard.db", tmp_path / "b.tar"
+    sealyard("backup", str(file), "--config", str(config))
     record(store, "new")
-    done = toolyard("restore", "--check", str(file))
+    done = sealyard("restore", "--check", str(file))
 
     assert done.returncode == 0
     assert done.stdout.startswith(f"{file} is whole: made at ")
     assert executions(store) == ["new", "old"]
 
 
-def test_damaged_file_is_refused_in_one_sentence(toolyard: Command, config: Path, tmp_path: Path) -> None:
+def test_damaged_file_is_refused_in_one_sentence(sealyard: Command, config: Path, tmp_path: Path) -> None:
     """No traceback, and what to do."""
     file = tmp_path / "b.tar"
     file.write_bytes(b"x" * 2000)
-    done = toolyard("restore", str(file), "--config", str(config))
+    done = sealyard("restore", str(file), "--config", str(config))
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
@@ -134,56 +134,56 @@ def test_damaged_file_is_refused_in_one_sentence(toolyard: Command, config: Path
 
 
 def test_backup_works_beside_a_running_gateway_and_restore_does_not(
-    toolyard: Command, config: Path, tmp_path: Path
+    sealyard: Command, config: Path, tmp_path: Path
 ) -> None:
-    """A real `toolyard serve` has the store open."""
+    """A real `sealyard serve` has the store open."""
     file = tmp_path / "b.tar"
     gateway = subprocess.Popen(
-        [*warm.python("-m", "toolyard"), "serve", str(config), "--http", "127.0.0.1:0"],
+        [*warm.python("-m", "sealyard"), "serve", str(config), "--http", "127.0.0.1:0"],
         stderr=subprocess.PIPE,
         text=True,
     )
     assert gateway.stderr is not None
     try:
         assert gateway.stderr.readline() != ""  # it serves
-        made = toolyard("backup", str(file), "--config", str(config))
-        refused = toolyard("restore", str(file), "--config", str(config))
+        made = sealyard("backup", str(file), "--config", str(config))
+        refused = sealyard("restore", str(file), "--config", str(config))
     finally:
         gateway.terminate()
         gateway.communicate(timeout=60)
-    store = str(tmp_path / "data" / "toolyard.db")
+    store = str(tmp_path / "data" / "sealyard.db")
 
     assert made.returncode == 0
     assert (refused.returncode, refused.stderr) == (
         2,
-        f"error: The store {store!r} cannot be replaced: a gateway has it open. Stop `toolyard serve` first.\n",
+        f"error: The store {store!r} cannot be replaced: a gateway has it open. Stop `sealyard serve` first.\n",
     )
-    assert toolyard("restore", str(file), "--config", str(config)).returncode == 0
+    assert sealyard("restore", str(file), "--config", str(config)).returncode == 0
 
 
-def test_missing_key_of_the_vault_is_named(toolyard: Command, config: Path, tmp_path: Path) -> None:
+def test_missing_key_of_the_vault_is_named(sealyard: Command, config: Path, tmp_path: Path) -> None:
     """Values that were sealed elsewhere cannot be opened here; with the key taken along they can."""
-    store = tmp_path / "data" / "toolyard.db"
+    store = tmp_path / "data" / "sealyard.db"
     keys = load_keys("file", folder=store.parent, environment_value=None)
-    done = toolyard("run", "--config", str(config), "-c", "print('mail to ada@example.com')")
+    done = sealyard("run", "--config", str(config), "-c", "print('mail to ada@example.com')")
     assert done.returncode == 0
-    bare, whole, elsewhere = tmp_path / "bare.tar", tmp_path / "whole.tar", tmp_path / "new" / "toolyard.db"
-    toolyard("backup", str(bare), "--config", str(config))
-    toolyard("backup", str(whole), "--config", str(config), "--with-keys")
-    without = toolyard("restore", str(bare), "--store", str(elsewhere))
-    with_keys = toolyard("restore", str(whole), "--store", str(elsewhere))
+    bare, whole, elsewhere = tmp_path / "bare.tar", tmp_path / "whole.tar", tmp_path / "new" / "sealyard.db"
+    sealyard("backup", str(bare), "--config", str(config))
+    sealyard("backup", str(whole), "--config", str(config), "--with-keys")
+    without = sealyard("restore", str(bare), "--store", str(elsewhere))
+    with_keys = sealyard("restore", str(whole), "--store", str(elsewhere))
 
     assert without.stderr == (
         f"warning: Private values in it are sealed with the key {keys.current_id}, which is not here. Add it to"
-        " vault.key beside the store, or to TOOLYARD_VAULT_KEY: else no gateway can use the vault.\n"
+        " vault.key beside the store, or to SEALYARD_VAULT_KEY: else no gateway can use the vault.\n"
     )
     assert with_keys.stderr == ""
 
 
 def test_name_of_the_file_is_the_time_by_default(config: Path, tmp_path: Path) -> None:
     """In the current folder."""
-    command = [sys.executable, "-m", "toolyard", "backup", "--config", str(config), "--json"]
+    command = [sys.executable, "-m", "sealyard", "backup", "--config", str(config), "--json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60, check=True)
     name = json.loads(done.stdout)["file"]
 
-    assert [path.name for path in tmp_path.glob("toolyard-*.tar")] == [name]
+    assert [path.name for path in tmp_path.glob("sealyard-*.tar")] == [name]

@@ -1,4 +1,4 @@
-"""What `toolyard bench analysis` compares is the same job, whoever does it."""
+"""What `sealyard bench analysis` compares is the same job, whoever does it."""
 
 import sys
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from toolyard.analysis.guest import run
-from toolyard.cli import bench_analysis
+from sealyard.analysis.guest import run
+from sealyard.cli import bench_analysis
 
 
 def call_nothing(tool: str, arguments: dict[str, Any]) -> Any:

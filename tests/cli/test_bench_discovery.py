@@ -1,4 +1,4 @@
-"""`toolyard bench discovery` as a user meets it."""
+"""`sealyard bench discovery` as a user meets it."""
 
 import json
 import math
@@ -39,9 +39,9 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_each_set_is_measured_alone_and_with_the_pools(toolyard: Command, data: Path) -> None:
+def test_each_set_is_measured_alone_and_with_the_pools(sealyard: Command, data: Path) -> None:
     """Two of three queries are answered; the pool's tool of the exact name takes one first place."""
-    done = toolyard("bench", "discovery", "--data", str(data), "--json")
+    done = sealyard("bench", "discovery", "--data", str(data), "--json")
 
     figures = json.loads(done.stdout)
     second = (1 / math.log2(3) + 1 + 0) / 3
@@ -55,51 +55,51 @@ def test_each_set_is_measured_alone_and_with_the_pools(toolyard: Command, data: 
     assert done.returncode == 0
 
 
-def test_table_shows_the_same_sets(toolyard: Command, data: Path) -> None:
+def test_table_shows_the_same_sets(sealyard: Command, data: Path) -> None:
     """Without --json a person reads it."""
-    lines = toolyard("bench", "discovery", "--data", str(data)).stdout.splitlines()
+    lines = sealyard("bench", "discovery", "--data", str(data)).stdout.splitlines()
 
     assert [line.split()[0] for line in lines[:4]] == ["set", "zoo", "zoo+pool", "mean"]
     assert lines[1].split() == ["zoo", "0.667", "0.667", "0.667", "3", "3"]
 
 
-def test_without_a_pool_each_set_is_measured_once(toolyard: Command, data: Path) -> None:
+def test_without_a_pool_each_set_is_measured_once(sealyard: Command, data: Path) -> None:
     """There is nothing to add."""
     (data / "pool" / "tools.jsonl").unlink()
 
-    figures = json.loads(toolyard("bench", "discovery", "--data", str(data), "--json").stdout)
+    figures = json.loads(sealyard("bench", "discovery", "--data", str(data), "--json").stdout)
 
     assert set(figures["sets"]) == {"zoo"}
 
 
-def test_line_that_is_not_json_is_named(toolyard: Command, data: Path) -> None:
+def test_line_that_is_not_json_is_named(sealyard: Command, data: Path) -> None:
     """File and line, so that it can be found among thousands."""
     file = data / "zoo" / "tools.jsonl"
     write(file, TOOLS[0], "{broken", TOOLS[1])
 
-    done = toolyard("bench", "discovery", "--data", str(data))
+    done = sealyard("bench", "discovery", "--data", str(data))
 
     assert done.stderr.startswith(f"error: {file}, line 2: ")
     assert done.returncode == 2
 
 
-def test_row_without_a_name_is_named(toolyard: Command, data: Path) -> None:
+def test_row_without_a_name_is_named(sealyard: Command, data: Path) -> None:
     """Valid JSON of the wrong shape is as wrong."""
     file = data / "pool" / "tools.jsonl"
     write(file, {"id": "x", "server": "y"})
 
-    done = toolyard("bench", "discovery", "--data", str(data))
+    done = sealyard("bench", "discovery", "--data", str(data))
 
     assert done.stderr.startswith(f"error: {file}, line 1: ")
     assert done.returncode == 2
 
 
-def test_relevant_id_that_no_tool_has_is_named(toolyard: Command, data: Path) -> None:
+def test_relevant_id_that_no_tool_has_is_named(sealyard: Command, data: Path) -> None:
     """A wrong label would count as a miss for ever."""
     file = data / "zoo" / "queries.jsonl"
     write(file, QUERIES[0], {"qid": "2", "query": "x", "relevant": ["zoo/open", "zoo/none"]})
 
-    done = toolyard("bench", "discovery", "--data", str(data))
+    done = sealyard("bench", "discovery", "--data", str(data))
 
     assert done.stderr == (
         f"error: {file}, line 2: 'zoo/none' is relevant, but no tool in tools.jsonl has that id. "
@@ -108,11 +108,11 @@ def test_relevant_id_that_no_tool_has_is_named(toolyard: Command, data: Path) ->
     assert done.returncode == 2
 
 
-def test_set_without_queries_is_refused(toolyard: Command, data: Path) -> None:
+def test_set_without_queries_is_refused(sealyard: Command, data: Path) -> None:
     """There is nothing to divide by."""
     write(data / "zoo" / "queries.jsonl")
 
-    done = toolyard("bench", "discovery", "--data", str(data))
+    done = sealyard("bench", "discovery", "--data", str(data))
 
     assert done.stderr == (
         f"error: {data / 'zoo' / 'queries.jsonl'} holds no query. "
@@ -121,9 +121,9 @@ def test_set_without_queries_is_refused(toolyard: Command, data: Path) -> None:
     assert done.returncode == 2
 
 
-def test_folder_without_a_set_is_refused(toolyard: Command, tmp_path: Path) -> None:
+def test_folder_without_a_set_is_refused(sealyard: Command, tmp_path: Path) -> None:
     """The message says what is looked for."""
-    done = toolyard("bench", "discovery", "--data", str(tmp_path))
+    done = sealyard("bench", "discovery", "--data", str(tmp_path))
 
     assert done.stderr == (
         f"error: No folder in {str(tmp_path)!r} holds tools.jsonl and queries.jsonl. Name one that does.\n"
@@ -131,9 +131,9 @@ def test_folder_without_a_set_is_refused(toolyard: Command, tmp_path: Path) -> N
     assert done.returncode == 2
 
 
-def test_missing_folder_is_refused(toolyard: Command, tmp_path: Path) -> None:
+def test_missing_folder_is_refused(sealyard: Command, tmp_path: Path) -> None:
     """Before anything is measured."""
-    done = toolyard("bench", "discovery", "--data", str(tmp_path / "none"))
+    done = sealyard("bench", "discovery", "--data", str(tmp_path / "none"))
 
     assert done.returncode == 2
     assert str(tmp_path / "none") in done.stderr

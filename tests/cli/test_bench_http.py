@@ -1,4 +1,4 @@
-"""`toolyard bench http`: both servers run, every figure is there, and the store without a journal keeps none."""
+"""`sealyard bench http`: both servers run, every figure is there, and the store without a journal keeps none."""
 
 import json
 import subprocess
@@ -6,16 +6,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from toolyard.cli.bench_http import PROMISES
-from toolyard.testing import open_silent_store
-from toolyard.values import AuditEntry, CallRecord, Executed, ExecutionRecord
+from sealyard.cli.bench_http import PROMISES
+from sealyard.testing import open_silent_store
+from sealyard.values import AuditEntry, CallRecord, Executed, ExecutionRecord
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def test_every_figure_is_measured(toolyard: Command) -> None:
+def test_every_figure_is_measured(sealyard: Command) -> None:
     """One round; what the figures are is for `SPECIFICATION.md`."""
-    done = toolyard("bench", "http", "--rounds", "1", "--json")
+    done = sealyard("bench", "http", "--rounds", "1", "--json")
 
     found = json.loads(done.stdout)
     assert done.returncode == 0
@@ -52,5 +52,5 @@ async def test_silent_store_records_nothing_and_keeps_all_else(tmp_path: Path) -
         await store.save_fingerprint("bank", "f")
 
         assert (await store.executions(), await store.calls("e"), await store.audit_entries()) == ([], [], [])
-        assert (await store.metrics.sums()).value("toolyard_execution_total") == 0
+        assert (await store.metrics.sums()).value("sealyard_execution_total") == 0
         assert await store.fingerprints() == {"bank": "f"}

@@ -1,4 +1,4 @@
-"""`toolyard bench learning` as a user meets it. What the other parts measure is tested with them."""
+"""`sealyard bench learning` as a user meets it. What the other parts measure is tested with them."""
 
 import json
 import subprocess
@@ -45,9 +45,9 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_sets_are_replayed_through_a_journal(toolyard: Command, data: Path) -> None:
+def test_sets_are_replayed_through_a_journal(sealyard: Command, data: Path) -> None:
     """What text cannot find is found after half of the questions were asked, and nobody else's questions change."""
-    done = toolyard("bench", "learning", "--part", "ranking", "--data", str(data), "--json")
+    done = sealyard("bench", "learning", "--part", "ranking", "--data", str(data), "--json")
 
     figures = json.loads(done.stdout)
     assert set(figures["sets"]) == {"zoo", "zoo+pool", "park", "park+pool"}
@@ -67,18 +67,18 @@ def test_sets_are_replayed_through_a_journal(toolyard: Command, data: Path) -> N
     assert done.returncode == 0
 
 
-def test_same_data_gives_the_same_figures(toolyard: Command, data: Path) -> None:
+def test_same_data_gives_the_same_figures(sealyard: Command, data: Path) -> None:
     """Chance has its seeds."""
     one, two = (
-        toolyard("bench", "learning", "--part", "ranking", "--data", str(data), "--json").stdout for _ in range(2)
+        sealyard("bench", "learning", "--part", "ranking", "--data", str(data), "--json").stdout for _ in range(2)
     )
 
     assert one == two
 
 
-def test_without_data_search_is_left_out_and_that_is_said(toolyard: Command) -> None:
+def test_without_data_search_is_left_out_and_that_is_said(sealyard: Command) -> None:
     """The cost of a lookup is measured on tools that are made up."""
-    done = toolyard("bench", "learning", "--part", "ranking", "--part", "lookups", "--json")
+    done = sealyard("bench", "learning", "--part", "ranking", "--part", "lookups", "--json")
 
     figures = json.loads(done.stdout)
     assert figures["sets"] == {}
@@ -88,27 +88,27 @@ def test_without_data_search_is_left_out_and_that_is_said(toolyard: Command) -> 
     assert figures["lookup_ratio"] > 0
 
 
-def test_table_says_what_is_promised_and_what_is_left_out(toolyard: Command, data: Path) -> None:
+def test_table_says_what_is_promised_and_what_is_left_out(sealyard: Command, data: Path) -> None:
     """Without --json a person reads it."""
-    shown = toolyard("bench", "learning", "--part", "ranking", "--data", str(data)).stdout
-    left_out = toolyard("bench", "learning", "--part", "ranking").stdout
+    shown = sealyard("bench", "learning", "--part", "ranking", "--data", str(data)).stdout
+    left_out = sealyard("bench", "learning", "--part", "ranking").stdout
 
     assert [line.split()[0] for line in shown.splitlines()[1:5]] == ["park", "park+pool", "zoo", "zoo+pool"]
     assert "worst_set_change" in shown
     assert "Search is measured on sets: name their folder with --data." in " ".join(left_out.split())
 
 
-def test_unknown_part_is_refused(toolyard: Command) -> None:
+def test_unknown_part_is_refused(sealyard: Command) -> None:
     """Before anything is measured."""
-    assert toolyard("bench", "learning", "--part", "everything").returncode == 2
+    assert sealyard("bench", "learning", "--part", "everything").returncode == 2
 
 
-def test_broken_line_is_named(toolyard: Command, data: Path) -> None:
+def test_broken_line_is_named(sealyard: Command, data: Path) -> None:
     """File and line, as in `bench discovery`."""
     file = data / "zoo" / "queries.jsonl"
     file.write_text("{broken\n")
 
-    done = toolyard("bench", "learning", "--part", "ranking", "--data", str(data))
+    done = sealyard("bench", "learning", "--part", "ranking", "--data", str(data))
 
     assert done.stderr.startswith(f"error: {file}, line 1: ")
     assert done.returncode == 2

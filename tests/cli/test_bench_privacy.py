@@ -1,4 +1,4 @@
-"""`toolyard bench privacy` as a user meets it."""
+"""`sealyard bench privacy` as a user meets it."""
 
 import gzip
 import json
@@ -54,9 +54,9 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_figures_are_those_of_the_data(toolyard: Command, data: Path) -> None:
+def test_figures_are_those_of_the_data(sealyard: Command, data: Path) -> None:
     """Recall by offsets and group of types, precision, false positives, and the same with names hidden."""
-    done = toolyard("bench", "privacy", "--rounds", "0", "--data", str(data), "--json")
+    done = sealyard("bench", "privacy", "--rounds", "0", "--data", str(data), "--json")
     assert (done.returncode, done.stderr) == (0, "")
     figures = json.loads(done.stdout)
     assert figures["types"] == "all"
@@ -76,26 +76,26 @@ def test_figures_are_those_of_the_data(toolyard: Command, data: Path) -> None:
     assert figures["by_file"]["neg_plans.jsonl"] == {"found": {}, "per_kb": 0.0}
 
 
-def test_figures_are_shown_as_tables(toolyard: Command, data: Path) -> None:
+def test_figures_are_shown_as_tables(sealyard: Command, data: Path) -> None:
     """With what is not in the mean marked."""
-    done = toolyard("bench", "privacy", "--rounds", "0", "--data", str(data))
+    done = sealyard("bench", "privacy", "--rounds", "0", "--data", str(data))
     assert (done.returncode, done.stderr) == (0, "")
     assert ["recall", "PERSON", "1.000", "0.000"] in [line.split() for line in done.stdout.splitlines()]
 
 
-def test_a_folder_without_rows_is_refused(toolyard: Command, tmp_path: Path) -> None:
+def test_a_folder_without_rows_is_refused(sealyard: Command, tmp_path: Path) -> None:
     """The message says what is missing."""
-    done = toolyard("bench", "privacy", "--rounds", "0", "--data", str(tmp_path))
+    done = sealyard("bench", "privacy", "--rounds", "0", "--data", str(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         f"error: No file in {str(tmp_path)!r} is named csv_*.jsonl or json_*.jsonl. Name a folder that has one.\n"
     )
 
 
-def test_a_line_that_is_no_document_is_named(toolyard: Command, tmp_path: Path) -> None:
+def test_a_line_that_is_no_document_is_named(sealyard: Command, tmp_path: Path) -> None:
     """By its file and number."""
     file = tmp_path / "json_x.jsonl"
     file.write_text('{"id": "a", "text": "", "spans": []}\n{"id": "b"}\n', encoding="utf-8")
-    done = toolyard("bench", "privacy", "--rounds", "0", "--data", str(tmp_path))
+    done = sealyard("bench", "privacy", "--rounds", "0", "--data", str(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"error: {file}, line 2: Object missing required field `text`. Correct or remove the line.\n"

@@ -1,4 +1,4 @@
-"""`toolyard bench skills`: that its corpus runs, that its judge tells right from wrong, and what the command prints."""
+"""`sealyard bench skills`: that its corpus runs, that its judge tells right from wrong, and what the command prints."""
 
 import asyncio
 import functools
@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolyard.cli.bench_migration import build_cases, measure_migration
-from toolyard.cli.bench_skills import read_specs
-from toolyard.cli.corpus.cases import Case, build_case
-from toolyard.cli.corpus.changes import Mutation, Truth, changed, edited, with_field
-from toolyard.cli.corpus.judge import Attempt, Stage
-from toolyard.cli.corpus.operations import OPERATIONS
-from toolyard.values import ToolSpec, Trace
+from sealyard.cli.bench_migration import build_cases, measure_migration
+from sealyard.cli.bench_skills import read_specs
+from sealyard.cli.corpus.cases import Case, build_case
+from sealyard.cli.corpus.changes import Mutation, Truth, changed, edited, with_field
+from sealyard.cli.corpus.judge import Attempt, Stage
+from sealyard.cli.corpus.operations import OPERATIONS
+from sealyard.values import ToolSpec, Trace
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -256,13 +256,13 @@ def test_nothing_is_migrated_wrongly() -> None:
 # The command
 
 
-def test_command_prints_every_figure(toolyard: Command, tmp_path: Path) -> None:
+def test_command_prints_every_figure(sealyard: Command, tmp_path: Path) -> None:
     """One JSON object, for the tools of a file."""
     file = tmp_path / "tools.jsonl"
     line = {"server": "git", "name": "log", "description": "", "inputSchema": _LOG.input_schema}
     file.write_text(json.dumps(line) + "\n", encoding="utf-8")
 
-    done = toolyard("bench", "skills", "--json", "--tools", str(file), "--rounds", "1", "--cases", "40")
+    done = sealyard("bench", "skills", "--json", "--tools", str(file), "--rounds", "1", "--cases", "40")
 
     assert (done.returncode, done.stderr) == (0, "")
     figures = json.loads(done.stdout)

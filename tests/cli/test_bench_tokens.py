@@ -1,18 +1,18 @@
-"""`toolyard bench tokens`: what it counts, and what it says of a file it cannot use."""
+"""`sealyard bench tokens`: what it counts, and what it says of a file it cannot use."""
 
 import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from toolyard.cli.bench_tokens import PROMISES
-from toolyard.metrics import tokens
+from sealyard.cli.bench_tokens import PROMISES
+from sealyard.metrics import tokens
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def test_tokens_are_counted_for_the_tools_of_a_file(installed: Command, tmp_path: Path) -> None:
-    """Definitions cost by their number with plain MCP and not behind toolyard; parts add up and promises are kept."""
+    """Definitions cost by their number with plain MCP and not behind sealyard; parts add up and promises are kept."""
     tools = [
         {
             "server": f"server {number % 7}",
@@ -37,20 +37,20 @@ def test_tokens_are_counted_for_the_tools_of_a_file(installed: Command, tmp_path
     assert (figures["servers"], figures["tools"], figures["task_rows"]) == (8, 306, 5_000)
     assert of_the_file < figures["plain"]["definitions"] < of_the_file + 1_000
     assert figures["plain_tokens"] == sum(figures["plain"].values())
-    assert figures["toolyard_tokens"] == sum(figures["toolyard"].values())
-    assert figures["surface_tokens"] == figures["toolyard"]["definitions"] + figures["toolyard"]["instructions"]
+    assert figures["sealyard_tokens"] == sum(figures["sealyard"].values())
+    assert figures["surface_tokens"] == figures["sealyard"]["definitions"] + figures["sealyard"]["instructions"]
     assert figures["surface_tokens"] <= 1_000
     assert figures["search_tokens_default"] <= 300
-    assert figures["saving"] == 1 - figures["toolyard_tokens"] / figures["plain_tokens"]
+    assert figures["saving"] == 1 - figures["sealyard_tokens"] / figures["plain_tokens"]
     assert figures["saving"] >= 0.99
 
 
-def test_file_that_holds_no_tools_is_named_with_the_line(toolyard: Command, tmp_path: Path) -> None:
+def test_file_that_holds_no_tools_is_named_with_the_line(sealyard: Command, tmp_path: Path) -> None:
     """A line that is no tool is a mistake of the request, with its number."""
     file = tmp_path / "tools.jsonl"
     file.write_text('{"server": "a", "name": "b", "inputSchema": {}}\n\n{"server": "a"}\n', encoding="utf-8")
 
-    done = toolyard("bench", "tokens", "--tools", str(file))
+    done = sealyard("bench", "tokens", "--tools", str(file))
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (

@@ -1,4 +1,4 @@
-"""`toolyard demo` as a user meets it."""
+"""`sealyard demo` as a user meets it."""
 
 import os
 import re
@@ -14,14 +14,14 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 def leftovers() -> set[str]:
     """What the demo would leave in the place for temporary files."""
-    return {path.name for path in Path(tempfile.gettempdir()).glob("toolyard-demo-*")}
+    return {path.name for path in Path(tempfile.gettempdir()).glob("sealyard-demo-*")}
 
 
-def test_demo_works_saves_tokens_and_stops_every_attack(toolyard: Command) -> None:
+def test_demo_works_saves_tokens_and_stops_every_attack(sealyard: Command) -> None:
     """The agent does its work for a fraction of the tokens, no attack gets through, and nothing is left behind."""
     before = leftovers()
 
-    done = toolyard("demo")
+    done = sealyard("demo")
 
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
@@ -38,7 +38,7 @@ def test_demo_ends_clean_on_ctrl_c() -> None:
     """Interrupted while it works, it exits with 130, says nothing more and leaves nothing behind."""
     before = leftovers()
     process = subprocess.Popen(
-        [sys.executable, "-m", "toolyard", "demo"],
+        [sys.executable, "-m", "sealyard", "demo"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},

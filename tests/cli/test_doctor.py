@@ -1,4 +1,4 @@
-"""`toolyard doctor` as a user meets it."""
+"""`sealyard doctor` as a user meets it."""
 
 import subprocess
 from collections.abc import Callable
@@ -6,8 +6,8 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from toolyard.sandbox.policy.levels import DEFAULT, PRESETS, IsolationPolicy
-from toolyard.sandbox.report import Report
+from sealyard.sandbox.policy.levels import DEFAULT, PRESETS, IsolationPolicy
+from sealyard.sandbox.report import Report
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -22,11 +22,11 @@ def test_exit_code_says_whether_the_default_level_is_honoured(installed: Command
     assert done.returncode == (0 if report.levels[str(DEFAULT.level)].honoured else 1)
 
 
-def test_text_report_names_every_tier_layer_and_level(toolyard: Command) -> None:
+def test_text_report_names_every_tier_layer_and_level(sealyard: Command) -> None:
     """What the JSON report holds can be read in the text as well."""
-    report = msgspec.json.decode(toolyard("doctor", "--json").stdout, type=Report)
+    report = msgspec.json.decode(sealyard("doctor", "--json").stdout, type=Report)
 
-    shown = "".join(toolyard("doctor").stdout.split())
+    shown = "".join(sealyard("doctor").stdout.split())
 
     parts = [report.machine, report.kernel, report.python, report.user, report.resource_control]
     for tier in report.tiers:
@@ -36,26 +36,26 @@ def test_text_report_names_every_tier_layer_and_level(toolyard: Command) -> None
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_policy_as_json_is_the_policy(toolyard: Command, name: str) -> None:
+def test_policy_as_json_is_the_policy(sealyard: Command, name: str) -> None:
     """An auditor reads the very data that is enforced."""
-    done = toolyard("doctor", "--policy", name, "--json")
+    done = sealyard("doctor", "--policy", name, "--json")
 
     assert (done.returncode, done.stderr) == (0, "")
     assert msgspec.json.decode(done.stdout, type=IsolationPolicy) == PRESETS[name]
 
 
-def test_policy_as_text_has_a_line_for_every_field(toolyard: Command) -> None:
+def test_policy_as_text_has_a_line_for_every_field(sealyard: Command) -> None:
     """No limit is left out of the table."""
-    done = toolyard("doctor", "--policy", "hardened")
+    done = sealyard("doctor", "--policy", "hardened")
 
     first_words = {line.split()[0] for line in done.stdout.splitlines() if not line.startswith(" ")}
     assert done.returncode == 0
     assert first_words == {"field", *PRESETS["hardened"].__struct_fields__}
 
 
-def test_unknown_policy_is_a_mistake_in_the_request(toolyard: Command) -> None:
+def test_unknown_policy_is_a_mistake_in_the_request(sealyard: Command) -> None:
     """The error lists the names that exist."""
-    done = toolyard("doctor", "--policy", "lax")
+    done = sealyard("doctor", "--policy", "lax")
 
     names = "development, production, hardened, default, analysis, database_readonly, filtering"
     assert (done.returncode, done.stderr) == (2, f"error: No policy named 'lax'. Give one of {names}.\n")

@@ -28,11 +28,11 @@ def write_servers(folder: Path, expenses: list[str]) -> None:
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with nothing but an `.mcp.json`, and a home that is empty."""
-    write_servers(tmp_path, warm.python("-m", "toolyard.examples.expenses"))
+    write_servers(tmp_path, warm.python("-m", "sealyard.examples.expenses"))
     (tmp_path / "home").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "TOOLYARD_CONFIG"):
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "SEALYARD_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
 
@@ -48,9 +48,9 @@ def test_search_finds_tools_of_a_clients_file(installed: Command, project: Path)
     assert done.returncode == 0
 
 
-def test_search_that_finds_nothing_exits_with_one(toolyard: Command, project: Path) -> None:
+def test_search_that_finds_nothing_exits_with_one(sealyard: Command, project: Path) -> None:
     """A script can tell."""
-    done = toolyard("search", "xylophone")
+    done = sealyard("search", "xylophone")
 
     assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "None of 6 tools fits.")
 
@@ -67,9 +67,9 @@ def test_tools_lists_functions_and_says_what_is_wrong(installed: Command, projec
     assert done.returncode == 1
 
 
-def test_status_shows_what_a_child_wrote_to_standard_error(toolyard: Command, project: Path) -> None:
+def test_status_shows_what_a_child_wrote_to_standard_error(sealyard: Command, project: Path) -> None:
     """The reason stands where the operator looks."""
-    done = toolyard("tools", "--status")
+    done = sealyard("tools", "--status")
 
     assert "broken stderr: no licence found" in done.stdout
     assert [line.split()[:3] for line in done.stdout.splitlines() if line.startswith("expenses ")] == [
@@ -77,17 +77,17 @@ def test_status_shows_what_a_child_wrote_to_standard_error(toolyard: Command, pr
     ]
 
 
-def test_run_imports_the_configured_tools(toolyard: Command, project: Path) -> None:
+def test_run_imports_the_configured_tools(sealyard: Command, project: Path) -> None:
     """The whole value is printed, however long it is."""
     code = "from servers.expenses import list_expenses\n[r['expense_id'] for r in list_expenses()]"
-    done = toolyard("run", "-c", code)
+    done = sealyard("run", "-c", code)
 
     assert (done.returncode, len(json.loads(done.stdout))) == (0, 5000)
 
 
-def test_run_without_tools_starts_nothing(toolyard: Command, project: Path) -> None:
+def test_run_without_tools_starts_nothing(sealyard: Command, project: Path) -> None:
     """The sandbox alone, and no record of it."""
-    done = toolyard("run", "--no-tools", "-c", "import servers.expenses")
+    done = sealyard("run", "--no-tools", "-c", "import servers.expenses")
 
     assert done.returncode == 1
     assert "This run has no tools" in done.stderr
@@ -104,16 +104,16 @@ def test_prompt_names_the_servers_and_shows_examples(installed: Command, project
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("{", "toolyard.toml"), ("[surface]\nmode = 'cod'\n", "surface.mode"), ("[upstreams.x]\n", "upstreams.x")],
+    [("{", "sealyard.toml"), ("[surface]\nmode = 'cod'\n", "surface.mode"), ("[upstreams.x]\n", "upstreams.x")],
 )
 @pytest.mark.parametrize("command", [["serve"], ["search", "x"], ["tools"], ["prompt"], ["run", "-c", "1"]])
 def test_a_wrong_config_is_explained_without_a_traceback(
-    toolyard: Command, project: Path, command: list[str], text: str, message: str
+    sealyard: Command, project: Path, command: list[str], text: str, message: str
 ) -> None:
     """File, key and what to do; exit code 2."""
-    (project / "toolyard.toml").write_text(text, encoding="utf-8")
+    (project / "sealyard.toml").write_text(text, encoding="utf-8")
 
-    done = toolyard(*command)
+    done = sealyard(*command)
 
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
@@ -122,10 +122,10 @@ def test_a_wrong_config_is_explained_without_a_traceback(
 
 
 def test_a_client_that_hangs_up_ends_the_gateway_and_its_children(project: Path) -> None:
-    """Closing standard input ends `toolyard serve` and every server it started."""
-    write_servers(project, [sys.executable, "-m", "toolyard.examples.expenses"])
+    """Closing standard input ends `sealyard serve` and every server it started."""
+    write_servers(project, [sys.executable, "-m", "sealyard.examples.expenses"])
     process = subprocess.Popen(
-        [sys.executable, "-m", "toolyard", "serve", ".mcp.json"],
+        [sys.executable, "-m", "sealyard", "serve", ".mcp.json"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -164,7 +164,7 @@ def test_a_client_that_hangs_up_ends_the_gateway_and_its_children(project: Path)
 def test_sigterm_ends_the_gateway_in_order(project: Path) -> None:
     """Nothing is left, and nothing is said but where the dashboard is and what it serves."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "toolyard", "serve", "--http", "127.0.0.1:0"],
+        [sys.executable, "-m", "sealyard", "serve", "--http", "127.0.0.1:0"],
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -174,7 +174,7 @@ def test_sigterm_ends_the_gateway_in_order(project: Path) -> None:
     _, rest = process.communicate(timeout=60)
 
     assert re.fullmatch(r"The dashboard, [\w ]+: http://127\.0\.0\.1:\d+/#key=[\w-]{32}\n", first)
-    assert second.startswith("toolyard serves 2 servers at http://127.0.0.1:")
+    assert second.startswith("sealyard serves 2 servers at http://127.0.0.1:")
     assert (process.returncode, rest) == (143, "")
 
 
@@ -191,11 +191,11 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-def test_an_upstream_config_is_never_shown_with_its_secrets(toolyard: Command, project: Path) -> None:
+def test_an_upstream_config_is_never_shown_with_its_secrets(sealyard: Command, project: Path) -> None:
     """Neither in a table nor in JSON."""
     servers = {"x": {"command": "missing-program", "env": {"API_KEY": "sk-very-secret-0123456789"}}}
     (project / ".mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
 
-    shown = [toolyard("tools", "--status"), toolyard("tools", "--json"), toolyard("search", "x", "--json")]
+    shown = [sealyard("tools", "--status"), sealyard("tools", "--json"), sealyard("search", "x", "--json")]
 
     assert [("very-secret" in done.stdout, "very-secret" in done.stderr) for done in shown] == [(False, False)] * 3

@@ -1,4 +1,4 @@
-"""`toolyard init` as a user meets it, in a home of its own."""
+"""`sealyard init` as a user meets it, in a home of its own."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests import warm
 
-from toolyard.config import load_config
+from sealyard.config import load_config
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -58,8 +58,8 @@ http_headers = { "X-Figma-Token" = 'figma-literal' }
 theme = "dark"
 """
 GEMINI = {"theme": "x", "mcpServers": {"g": {"httpUrl": "https://g.example/mcp"}}}
-TOOLYARD = """\
-# Written by `toolyard init`. References such as ${GITHUB_TOKEN} are expanded when toolyard starts.
+SEALYARD = """\
+# Written by `sealyard init`. References such as ${GITHUB_TOKEN} are expanded when sealyard starts.
 
 # From Claude Code, Cursor.
 [upstreams.github]
@@ -97,7 +97,7 @@ url = "https://g.example/mcp"
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home in which five clients have servers, and a project in it where the command is started."""
-    for name in [name for name in os.environ if name.startswith(("XDG_", "TOOLYARD_", "CODEX_", "CLAUDE_"))]:
+    for name in [name for name in os.environ if name.startswith(("XDG_", "SEALYARD_", "CODEX_", "CLAUDE_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     project = tmp_path / "shop"
@@ -141,7 +141,7 @@ def test_what_clients_have_becomes_one_file(installed: Command, home: Path) -> N
 
     assert_no_secret(done)
     after = contents(home)
-    assert after.pop("shop/toolyard.toml") == (TOOLYARD.encode(), 0o600)
+    assert after.pop("shop/sealyard.toml") == (SEALYARD.encode(), 0o600)
     assert after == before
     notes = [line for line in done.stderr.splitlines() if line]
     assert notes == [
@@ -157,14 +157,14 @@ def test_what_clients_have_becomes_one_file(installed: Command, home: Path) -> N
         "note: Upstream 'web' is not used: the variable WEB_KEY is not set (needed by headers.X).",
     ]
     assert done.returncode == 0
-    assert list(load_config(home / "shop/toolyard.toml", environ={"WEB_KEY": "k"}).upstreams) == [
+    assert list(load_config(home / "shop/sealyard.toml", environ={"WEB_KEY": "k"}).upstreams) == [
         *("github", "pg", "web", "figma", "g")
     ]
 
 
-def test_what_was_found_is_shown_without_secrets(toolyard: Command, home: Path) -> None:
+def test_what_was_found_is_shown_without_secrets(sealyard: Command, home: Path) -> None:
     """As JSON for programs: client, file, name, transport and how it starts."""
-    done = toolyard("init", "--json", "--dry-run")
+    done = sealyard("init", "--json", "--dry-run")
 
     answer = json.loads(done.stdout)
     assert (done.returncode, done.stderr, answer["written"], answer["changed"]) == (0, "", None, [])
@@ -180,10 +180,10 @@ def test_what_was_found_is_shown_without_secrets(toolyard: Command, home: Path) 
     assert_no_secret(done)
 
 
-def test_dry_run_writes_nothing(toolyard: Command, home: Path) -> None:
+def test_dry_run_writes_nothing(sealyard: Command, home: Path) -> None:
     """It shows every diff, without secrets, and needs no consent."""
     before = contents(home)
-    done = toolyard(
+    done = sealyard(
         "init", "--dry-run", *(f"--apply={client}" for client in ("claude-code", "cursor", "codex", "gemini"))
     )
 
@@ -197,29 +197,29 @@ def test_dry_run_writes_nothing(toolyard: Command, home: Path) -> None:
 ALL = ("claude-code", "claude-desktop", "cursor", "vscode", "codex", "gemini", "windsurf")
 
 
-def test_apply_and_undo_leave_every_file_as_it_was(toolyard: Command, home: Path) -> None:
+def test_apply_and_undo_leave_every_file_as_it_was(sealyard: Command, home: Path) -> None:
     """Byte for byte and mode for mode, for every client, those without a file and those in the project included."""
     (home / ".codeium/windsurf/mcp_config.json").write_text("", encoding="utf-8")
-    toolyard("init")
+    sealyard("init")
     before = contents(home)
-    applied = toolyard("init", "--yes", *(f"--apply={client}" for client in ALL))
+    applied = sealyard("init", "--yes", *(f"--apply={client}" for client in ALL))
     during = contents(home)
-    undone = toolyard("init", "--undo", "--yes")
+    undone = sealyard("init", "--undo", "--yes")
 
     assert (applied.returncode, undone.returncode) == (0, 0)
     assert contents(home) == before
     for done in (applied, undone):
         assert_no_secret(done)
     # A client finds one server, and that one starts.
-    command = [str(Path(sys.executable).with_name("toolyard"))]
+    command = [str(Path(sys.executable).with_name("sealyard"))]
     if not Path(command[0]).is_file():
-        command = [sys.executable, "-m", "toolyard"]
-    entry = {"command": command[0], "args": [*command[1:], "serve", str(home / "shop/toolyard.toml")]}
-    only = {"toolyard": entry}
+        command = [sys.executable, "-m", "sealyard"]
+    entry = {"command": command[0], "args": [*command[1:], "serve", str(home / "shop/sealyard.toml")]}
+    only = {"sealyard": entry}
     assert json.loads(during[".claude.json"][0]) == CLAUDE | {"mcpServers": only}
     assert json.loads(during[".config/Claude/claude_desktop_config.json"][0]) == {"mcpServers": only}
     assert json.loads(during["shop/.vscode/mcp.json"][0]) == VSCODE | {
-        "servers": {"toolyard": {"type": "stdio"} | entry}
+        "servers": {"sealyard": {"type": "stdio"} | entry}
     }
     assert tomllib.loads(during[".codex/config.toml"][0].decode()) == {
         "model": "m",
@@ -233,51 +233,51 @@ def test_apply_and_undo_leave_every_file_as_it_was(toolyard: Command, home: Path
     assert during[".cursor/mcp.json"] == (text.encode(), 0o640)
 
 
-def test_apply_twice_changes_nothing_more(toolyard: Command, home: Path) -> None:
-    """Nor does init afterwards lose the servers that only toolyard knows now."""
-    toolyard("init", "--apply", "cursor", "--yes")
+def test_apply_twice_changes_nothing_more(sealyard: Command, home: Path) -> None:
+    """Nor does init afterwards lose the servers that only sealyard knows now."""
+    sealyard("init", "--apply", "cursor", "--yes")
     before = contents(home)
-    again = toolyard("init", "--apply", "cursor", "--yes")
+    again = sealyard("init", "--apply", "cursor", "--yes")
 
     assert (again.returncode, contents(home)) == (0, before)
-    assert "Cursor uses toolyard alone already." in again.stdout
+    assert "Cursor uses sealyard alone already." in again.stdout
 
 
-def test_undo_can_name_one_client(toolyard: Command, home: Path) -> None:
-    """The other one stays with toolyard."""
+def test_undo_can_name_one_client(sealyard: Command, home: Path) -> None:
+    """The other one stays with sealyard."""
     before = contents(home)
-    toolyard("init", "--apply", "cursor", "--apply", "gemini", "--yes")
+    sealyard("init", "--apply", "cursor", "--apply", "gemini", "--yes")
     during = contents(home)
-    done = toolyard("init", "--undo", "--apply", "cursor", "--yes")
+    done = sealyard("init", "--undo", "--apply", "cursor", "--yes")
 
     after = contents(home)
     assert (done.returncode, after[".cursor/mcp.json"]) == (0, before[".cursor/mcp.json"])
     assert after[".gemini/settings.json"] == during[".gemini/settings.json"]
 
 
-def test_undo_spares_a_file_that_has_changed(toolyard: Command, home: Path) -> None:
+def test_undo_spares_a_file_that_has_changed(sealyard: Command, home: Path) -> None:
     """With --force the servers come back, what else changed stays, and the file as it was is kept beside it."""
-    toolyard("init", "--apply", "claude-code", "--yes")
+    sealyard("init", "--apply", "claude-code", "--yes")
     file = home / ".claude.json"
     changed = file.read_text(encoding="utf-8").replace('"numStartups": 12', '"numStartups": 13')
     file.write_text(changed, encoding="utf-8")
-    refused = toolyard("init", "--undo", "--yes")
+    refused = sealyard("init", "--undo", "--yes")
     kept = file.read_text(encoding="utf-8")
-    forced = toolyard("init", "--undo", "--yes", "--force")
+    forced = sealyard("init", "--undo", "--yes", "--force")
 
     assert (refused.returncode, kept, forced.returncode) == (2, changed, 0)
     assert refused.stderr == (
-        f"error: {str(file)!r} has changed since toolyard wrote it. Give --force to put back its servers all the same; "
+        f"error: {str(file)!r} has changed since sealyard wrote it. Give --force to put back its servers all the same; "
         "the file as it is now is kept beside it.\n"
     )
     assert json.loads(file.read_text(encoding="utf-8")) == CLAUDE | {"numStartups": 13}
-    copies = list(home.glob(".claude.json.toolyard-*"))
+    copies = list(home.glob(".claude.json.sealyard-*"))
     assert [copy.read_text(encoding="utf-8") for copy in copies] == [changed]
 
 
-def test_undo_of_nothing_says_so(toolyard: Command, home: Path) -> None:
+def test_undo_of_nothing_says_so(sealyard: Command, home: Path) -> None:
     """There is no backup."""
-    done = toolyard("init", "--undo", "--yes")
+    done = sealyard("init", "--undo", "--yes")
 
     assert (done.returncode, done.stdout) == (
         1,
@@ -287,11 +287,11 @@ def test_undo_of_nothing_says_so(toolyard: Command, home: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [("--apply", "cursor"), ("--undo",), ("--apply", "cursor", "--json")])
 def test_clients_file_is_never_changed_without_consent(
-    toolyard: Command, home: Path, arguments: tuple[str, ...]
+    sealyard: Command, home: Path, arguments: tuple[str, ...]
 ) -> None:
     """Without a terminal to ask on, it must be given in advance; nothing is written before that is known."""
     before = contents(home)
-    done = toolyard("init", *arguments)
+    done = sealyard("init", *arguments)
 
     assert (done.returncode, done.stderr, contents(home)) == (
         2,
@@ -307,7 +307,7 @@ def test_person_at_a_terminal_is_asked(home: Path, answer: str, code: int) -> No
     try:
         os.write(master, f"{answer}\n".encode())
         done = subprocess.run(
-            [sys.executable, "-m", "toolyard", "init", "--apply", "cursor"],
+            [sys.executable, "-m", "sealyard", "init", "--apply", "cursor"],
             stdin=slave,
             capture_output=True,
             timeout=60,
@@ -322,14 +322,14 @@ def test_person_at_a_terminal_is_asked(home: Path, answer: str, code: int) -> No
     assert ((home / ".cursor/mcp.json").read_text(encoding="utf-8") == CURSOR) is (answer == "n")
 
 
-def test_existing_file_is_added_to_only_by_force(toolyard: Command, home: Path) -> None:
+def test_existing_file_is_added_to_only_by_force(sealyard: Command, home: Path) -> None:
     """The diff is shown without secrets; what the user wrote stays; the old file is kept."""
-    file = home / "shop" / "toolyard.toml"
+    file = home / "shop" / "sealyard.toml"
     own = '# mine\n[upstreams.pg]\ncommand = "npx"\nargs = ["pg", "${PG}"]\n\n[sandbox]\nlevel = "hardened"\n'
     file.write_text(own, encoding="utf-8")
-    refused = toolyard("init")
+    refused = sealyard("init")
     kept = file.read_text(encoding="utf-8")
-    forced = toolyard("init", "--force")
+    forced = sealyard("init", "--force")
 
     assert (refused.returncode, kept, forced.returncode) == (2, own, 0)
     lacks = "exists and lacks 'github', 'web', 'figma', 'g'. Give --force to add what the diff shows."
@@ -340,27 +340,27 @@ def test_existing_file_is_added_to_only_by_force(toolyard: Command, home: Path) 
     text = file.read_text(encoding="utf-8")
     assert text.startswith(own + "\n# From Claude Code, Cursor.\n[upstreams.github]\n")
     assert list(tomllib.loads(text)["upstreams"]) == ["pg", "github", "web", "figma", "g"]
-    assert [each.read_text(encoding="utf-8") for each in file.parent.glob("toolyard.toml.toolyard-backup-*")] == [own]
+    assert [each.read_text(encoding="utf-8") for each in file.parent.glob("sealyard.toml.sealyard-backup-*")] == [own]
 
 
-def test_file_that_cannot_be_read_is_replaced_only_by_force(toolyard: Command, home: Path) -> None:
+def test_file_that_cannot_be_read_is_replaced_only_by_force(sealyard: Command, home: Path) -> None:
     """A copy is kept."""
-    file = home / "shop" / "toolyard.toml"
+    file = home / "shop" / "sealyard.toml"
     file.write_text("[upstreams", encoding="utf-8")
-    refused = toolyard("init")
+    refused = sealyard("init")
     kept = file.read_text(encoding="utf-8")
-    forced = toolyard("init", "--force")
+    forced = sealyard("init", "--force")
 
     assert (refused.returncode, kept, forced.returncode) == (2, "[upstreams", 0)
-    assert file.read_text(encoding="utf-8") == TOOLYARD
-    assert len(list(file.parent.glob("toolyard.toml.toolyard-backup-*"))) == 1
+    assert file.read_text(encoding="utf-8") == SEALYARD
+    assert len(list(file.parent.glob("sealyard.toml.sealyard-backup-*"))) == 1
 
 
-def test_output_goes_where_it_is_told(toolyard: Command, home: Path) -> None:
+def test_output_goes_where_it_is_told(sealyard: Command, home: Path) -> None:
     """And servers of the project still know their folder from there."""
     (home / "shop" / ".mcp.json").write_text('{"mcpServers": {"here": {"command": "./run"}}}', encoding="utf-8")
-    done = toolyard("init", "--output", str(home / "etc" / "yard.toml"), "--json")
-    wrong = toolyard("init", "--output", "x.json")
+    done = sealyard("init", "--output", str(home / "etc" / "yard.toml"), "--json")
+    wrong = sealyard("init", "--output", "x.json")
 
     assert json.loads(done.stdout)["written"] == str(home / "etc" / "yard.toml")
     upstreams = tomllib.loads((home / "etc" / "yard.toml").read_text(encoding="utf-8"))["upstreams"]
@@ -368,11 +368,11 @@ def test_output_goes_where_it_is_told(toolyard: Command, home: Path) -> None:
     assert (wrong.returncode, wrong.stderr) == (2, "error: --output is 'x.json'. Give a name that ends with .toml.\n")
 
 
-def test_read_only_client_file_is_refused(toolyard: Command, home: Path) -> None:
+def test_read_only_client_file_is_refused(sealyard: Command, home: Path) -> None:
     """The message says what to do, and nothing is left behind."""
     file = home / ".gemini" / "settings.json"
     file.chmod(0o400)
-    done = toolyard("init", "--apply", "gemini", "--yes")
+    done = sealyard("init", "--apply", "gemini", "--yes")
 
     assert (done.returncode, [each.name for each in file.parent.iterdir()]) == (2, ["settings.json"])
     assert done.stderr.endswith(
@@ -380,24 +380,24 @@ def test_read_only_client_file_is_refused(toolyard: Command, home: Path) -> None
     )
 
 
-def test_home_without_clients_says_how_to_begin(toolyard: Command, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_without_clients_says_how_to_begin(sealyard: Command, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it looked, and what to write."""
     empty = home / "empty"
     empty.mkdir()
     monkeypatch.setenv("HOME", str(empty))
     monkeypatch.chdir(empty)
-    done = toolyard("init", "--apply", "cursor", "--yes")
+    done = sealyard("init", "--apply", "cursor", "--yes")
 
     assert (done.returncode, done.stderr, list(empty.iterdir())) == (1, "", [])
     assert str(empty / ".cursor" / "mcp.json") in done.stdout
     assert "[upstreams.time]" in done.stdout
 
 
-def test_hostile_project_cannot_command_the_terminal(toolyard: Command, home: Path) -> None:
+def test_hostile_project_cannot_command_the_terminal(sealyard: Command, home: Path) -> None:
     """A cloned repository names servers as it likes; what is shown of them is spelled out."""
     servers = {"a": {"command": "x\x1b[2J", "args": ["\x07"], "\x1b]0;owned": 1}}
     (home / "shop" / ".mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
-    done = toolyard("init", "--apply", "claude-code", "--yes")
+    done = sealyard("init", "--apply", "claude-code", "--yes")
 
     assert done.returncode == 0
     assert "\x1b" not in done.stdout + done.stderr
@@ -406,7 +406,7 @@ def test_hostile_project_cannot_command_the_terminal(toolyard: Command, home: Pa
 
 KILLED = """
 import os, signal, sys
-import toolyard.cli, toolyard.cli.init
+import sealyard.cli, sealyard.cli.init
 
 left = int(sys.argv.pop(1))
 
@@ -419,29 +419,29 @@ def hook(event, arguments):
             os.kill(os.getpid(), signal.SIGKILL)
 
 sys.addaudithook(hook)
-toolyard.cli.main()
+sealyard.cli.main()
 """
 
 
 @pytest.mark.parametrize("arguments", [("--apply=gemini",), ("--undo",)])
-def test_death_at_any_step_can_be_undone(toolyard: Command, home: Path, arguments: tuple[str, ...]) -> None:
+def test_death_at_any_step_can_be_undone(sealyard: Command, home: Path, arguments: tuple[str, ...]) -> None:
     """Killed at each write of `--apply` or `--undo` in turn: the file is whole, and an undo brings back the first."""
-    toolyard("init")
+    sealyard("init")
     file = home / ".gemini" / "settings.json"
     original = file.read_bytes()
-    toolyard("init", "--apply=gemini", "--yes")
+    sealyard("init", "--apply=gemini", "--yes")
     applied = file.read_bytes()
-    toolyard("init", "--undo", "--yes")
+    sealyard("init", "--undo", "--yes")
     step, code = 0, -9
     while code == -9:
         step += 1
         if arguments == ("--undo",):
-            toolyard("init", "--apply=gemini", "--yes")
+            sealyard("init", "--apply=gemini", "--yes")
         command = warm.python("-c", KILLED, str(step), "init", *arguments, "--yes")
         code = subprocess.run(command, capture_output=True, timeout=60, check=False).returncode
         assert file.read_bytes() in (original, applied)
-        if list(file.parent.glob("settings.json.toolyard-backup-*")):
-            assert toolyard("init", "--undo", "--yes").returncode == 0
+        if list(file.parent.glob("settings.json.sealyard-backup-*")):
+            assert sealyard("init", "--undo", "--yes").returncode == 0
         assert file.read_bytes() == original
 
     assert (code, step > 2) == (0, True)

@@ -1,4 +1,4 @@
-"""`toolyard insights` as a user meets it."""
+"""`sealyard insights` as a user meets it."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ import pytest
 from tests import warm
 from tests.learned_journal import LIST, PAY, fill, record_run, save_tools, tool
 
-from toolyard.store import open_store
+from sealyard.store import open_store
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -23,7 +23,7 @@ EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m"
 
 def config(folder: Path, more: str = "") -> str:
     """A config over a store in `folder`."""
-    path = folder / "toolyard.toml"
+    path = folder / "sealyard.toml"
     path.write_text(f'[store]\npath = "store.db"\n{more}', encoding="utf-8")
     return str(path)
 
@@ -64,9 +64,9 @@ def test_what_was_learned_is_shown_with_how_often_it_was_right(installed: Comman
     assert ["high", "2", "1", "50%", "75%"] in found
 
 
-def test_an_empty_store_is_no_mistake(toolyard: Command, tmp_path: Path) -> None:
+def test_an_empty_store_is_no_mistake(sealyard: Command, tmp_path: Path) -> None:
     """The first thing that somebody tries."""
-    done = toolyard("insights", config(tmp_path))
+    done = sealyard("insights", config(tmp_path))
 
     assert (done.returncode, done.stderr) == (0, "")
     assert [row[:5] for row in lines(done.stdout)[1:9]] == [
@@ -75,11 +75,11 @@ def test_an_empty_store_is_no_mistake(toolyard: Command, tmp_path: Path) -> None
     ]
 
 
-def test_json_has_everything_and_a_part_by_itself_too(toolyard: Command, file: str) -> None:
+def test_json_has_everything_and_a_part_by_itself_too(sealyard: Command, file: str) -> None:
     """One object; `--part` leaves the other parts out; `--rebuild` learns the same."""
-    whole = json.loads(toolyard("insights", file, "--json").stdout)
-    part = json.loads(toolyard("insights", file, "--json", "--part", "shapes").stdout)
-    again = json.loads(toolyard("insights", file, "--json", "--rebuild").stdout)
+    whole = json.loads(sealyard("insights", file, "--json").stdout)
+    part = json.loads(sealyard("insights", file, "--json", "--part", "shapes").stdout)
+    again = json.loads(sealyard("insights", file, "--json", "--rebuild").stdout)
 
     assert [each["told"] for each in whole["risk"]] == [8, 0, 2, 0]
     assert (len(whole["parts"]), [each["part"] for each in part["parts"]]) == (8, ["shapes"])
@@ -87,10 +87,10 @@ def test_json_has_everything_and_a_part_by_itself_too(toolyard: Command, file: s
         (each["part"], each["learned"], each["told"]) for each in again["parts"]
     ]
     assert {each["subject"] for each in part["parts"][0]["items"]} == {LIST, PAY}
-    assert toolyard("insights", file, "--part", "shapes").stdout.startswith("shapes: 2 learned from 10")
+    assert sealyard("insights", file, "--part", "shapes").stdout.startswith("shapes: 2 learned from 10")
 
 
-def test_a_tool_that_does_not_answer_as_declared_is_shown(toolyard: Command, tmp_path: Path) -> None:
+def test_a_tool_that_does_not_answer_as_declared_is_shown(sealyard: Command, tmp_path: Path) -> None:
     """In the whole picture, and beside what is known of answers."""
 
     async def work(store: Any) -> None:
@@ -102,26 +102,26 @@ def test_a_tool_that_does_not_answer_as_declared_is_shown(toolyard: Command, tmp
     run_in_store(tmp_path, work)
     text = "`state` is declared as a whole number and was a text in some answers."
 
-    assert text in toolyard("insights", config(tmp_path)).stdout
-    assert text in toolyard("insights", config(tmp_path), "--part", "shapes").stdout
+    assert text in sealyard("insights", config(tmp_path)).stdout
+    assert text in sealyard("insights", config(tmp_path), "--part", "shapes").stdout
 
 
-def test_a_principal_is_shown_what_it_is_told_from(toolyard: Command, tmp_path: Path) -> None:
+def test_a_principal_is_shown_what_it_is_told_from(sealyard: Command, tmp_path: Path) -> None:
     """Learned apart, what is ann's is not in what is ben's; a name that nobody has is refused with the nearest."""
     run_in_store(tmp_path, fill)
     file = config(tmp_path, '[learning]\nscope = "principal"\n')
-    ben = json.loads(toolyard("insights", file, "--principal", "ben", "--json").stdout)
-    wrong = toolyard("insights", file, "--principal", "bem")
+    ben = json.loads(sealyard("insights", file, "--principal", "ben", "--json").stdout)
+    wrong = sealyard("insights", file, "--principal", "bem")
 
     assert (ben["partitions"], [each["told"] for each in ben["risk"]]) == (["ben"], [4, 0, 1, 0])
     assert (wrong.returncode, wrong.stderr) == (2, "error: No principal is called 'bem'. Did you mean 'ben'?\n")
 
 
-def test_forgetting_is_kept_and_audited(toolyard: Command, file: str) -> None:
+def test_forgetting_is_kept_and_audited(sealyard: Command, file: str) -> None:
     """What was learned of a principal is gone at the next look, and the log says who had it forgotten."""
-    done = toolyard("insights", file, "--forget", "ann")
-    after = toolyard("insights", file)
-    found = json.loads(toolyard("insights", file, "--json").stdout)
+    done = sealyard("insights", file, "--forget", "ann")
+    after = sealyard("insights", file)
+    found = json.loads(sealyard("insights", file, "--json").stdout)
     entries = run_in_store(Path(file).parent, lambda store: store.audit_entries(kind="learning.forget"))
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "forgotten: principal ann\n", "")
@@ -131,10 +131,10 @@ def test_forgetting_is_kept_and_audited(toolyard: Command, file: str) -> None:
     assert [(each.principal, each.body) for each in entries] == [("local", {"what": "principal", "subject": "ann"})]
 
 
-def test_all_is_forgotten_as_json(toolyard: Command, file: str) -> None:
+def test_all_is_forgotten_as_json(sealyard: Command, file: str) -> None:
     """One object that says what, and up to which fact."""
-    done = json.loads(toolyard("insights", file, "--forget", "ALL", "--json").stdout)
-    found = json.loads(toolyard("insights", file, "--json").stdout)
+    done = json.loads(sealyard("insights", file, "--forget", "ALL", "--json").stdout)
+    found = json.loads(sealyard("insights", file, "--json").stdout)
 
     assert (done["what"], done["subject"], done["number"]) == ("all", "", 10)
     assert [each["learned"] for each in found["parts"]] == [0] * 8
@@ -150,20 +150,20 @@ def test_all_is_forgotten_as_json(toolyard: Command, file: str) -> None:
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_is_forgotten(
-    toolyard: Command, file: str, arguments: list[str], message: str
+    sealyard: Command, file: str, arguments: list[str], message: str
 ) -> None:
     """In one sentence on what is wrong and one on what to do, and never as a command for the terminal."""
-    done = toolyard("insights", file, *arguments)
+    done = sealyard("insights", file, *arguments)
 
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
     assert "\x1b" not in done.stderr
-    assert json.loads(toolyard("insights", file, "--json").stdout)["forgotten"] == []
+    assert json.loads(sealyard("insights", file, "--json").stdout)["forgotten"] == []
 
 
-def test_learning_that_is_off_is_said(toolyard: Command, tmp_path: Path) -> None:
+def test_learning_that_is_off_is_said(sealyard: Command, tmp_path: Path) -> None:
     """What there is to see is what would be told."""
-    done = toolyard("insights", config(tmp_path, "[learning]\nenabled = false\n"))
+    done = sealyard("insights", config(tmp_path, "[learning]\nenabled = false\n"))
 
     assert done.returncode == 0
     assert done.stderr == "warning: learning is switched off by [learning] in the configuration\n"
@@ -182,7 +182,7 @@ def test_a_terminal_obeys_nothing_that_is_in_the_journal(tmp_path: Path, options
     file = config(tmp_path, '[learning]\nscope = "principal"\n')
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [*warm.python("-m", "toolyard"), "insights", file, *options],
+        [*warm.python("-m", "sealyard"), "insights", file, *options],
         stdout=theirs,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"},

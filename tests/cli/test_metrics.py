@@ -1,4 +1,4 @@
-"""`toolyard metrics` and `toolyard rebuild-metrics` as a user meets them."""
+"""`sealyard metrics` and `sealyard rebuild-metrics` as a user meets them."""
 
 import asyncio
 import json
@@ -18,11 +18,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests import warm
 
-from toolyard.cli.metrics_live import draw
-from toolyard.cli.metrics_read import WINDOWS, read_frame
-from toolyard.metrics.report import Prices
-from toolyard.store import open_store
-from toolyard.values import (
+from sealyard.cli.metrics_live import draw
+from sealyard.cli.metrics_read import WINDOWS, read_frame
+from sealyard.metrics.report import Prices
+from sealyard.store import open_store
+from sealyard.values import (
     Ask,
     CallRecord,
     Executed,
@@ -106,7 +106,7 @@ def test_table_says_what_was_done_and_saved(installed: Command, store: Path) -> 
     assert found["sessions"] == "1, 100.0 % with code"
     assert found["hits"] == "1, which is 100.0 %; 0 searched again"
     assert found["saved"] == "0, 0 drafts, 0 rejected"
-    assert found["without toolyard"] == "100,000, $0.30"
+    assert found["without sealyard"] == "100,000, $0.30"
     assert found["hidden"] == "email 7"
     assert "counted with      o200k_base, at $3 and $15 a million" in done.stdout
     assert re.search(r"^bank +3 +33\.3 % ", done.stdout, re.MULTILINE)
@@ -114,18 +114,18 @@ def test_table_says_what_was_done_and_saved(installed: Command, store: Path) -> 
     assert re.search(r"^ada +0 +- +3 +1 +0 +3", done.stdout, re.MULTILINE)
 
 
-def test_empty_store_is_no_mistake(toolyard: Command, tmp_path: Path) -> None:
+def test_empty_store_is_no_mistake(sealyard: Command, tmp_path: Path) -> None:
     """The first thing that somebody tries."""
-    (tmp_path / "toolyard.toml").write_text('[store]\npath = "new.db"\n', encoding="utf-8")
-    done = toolyard("metrics", str(tmp_path / "toolyard.toml"))
+    (tmp_path / "sealyard.toml").write_text('[store]\npath = "new.db"\n', encoding="utf-8")
+    done = sealyard("metrics", str(tmp_path / "sealyard.toml"))
 
     assert done.returncode == 0
     assert rows(done.stdout)["how they ended"] == "none"
 
 
-def test_json_is_the_report_and_the_usage(toolyard: Command, store: Path) -> None:
+def test_json_is_the_report_and_the_usage(sealyard: Command, store: Path) -> None:
     """As the HTTP API gives them."""
-    found = json.loads(toolyard("metrics", "--store", str(store), "--format", "json").stdout)
+    found = json.loads(sealyard("metrics", "--store", str(store), "--format", "json").stdout)
 
     assert found["execution"]["by_status"] == {"ok": 2, "failed": 1}
     assert found["tokens"]["saved"] == 100_000 - 59
@@ -133,56 +133,56 @@ def test_json_is_the_report_and_the_usage(toolyard: Command, store: Path) -> Non
     assert found["until"] - found["since"] == pytest.approx(86_400, abs=60)
 
 
-def test_window_leaves_out_what_is_older(toolyard: Command, tmp_path: Path) -> None:
+def test_window_leaves_out_what_is_older(sealyard: Command, tmp_path: Path) -> None:
     """A day by default, and as asked for."""
     path = tmp_path / "store.db"
     asyncio.run(fill(path, at=time.time() - 3 * 86_400))
 
     counts = {}
     for window in ((), ("--window", "1h"), ("--window", "7d"), ("--window", "all")):
-        found = json.loads(toolyard("metrics", "--store", str(path), "--format", "json", *window).stdout)
+        found = json.loads(sealyard("metrics", "--store", str(path), "--format", "json", *window).stdout)
         counts[window] = (found["execution"]["count"], sum(each["calls"] for each in found["usage"]["tools"]))
     assert list(counts.values()) == [(0, 0), (0, 0), (3, 3), (3, 3)]
 
 
-def test_prices_are_those_of_the_config(toolyard: Command, store: Path, tmp_path: Path) -> None:
+def test_prices_are_those_of_the_config(sealyard: Command, store: Path, tmp_path: Path) -> None:
     """Money is never a figure of ours."""
-    config = tmp_path / "toolyard.toml"
+    config = tmp_path / "sealyard.toml"
     config.write_text('[store]\npath = "store.db"\n[metrics]\ninput_price = 10\n', encoding="utf-8")
-    found = json.loads(toolyard("metrics", str(config), "--format", "json").stdout)
+    found = json.loads(sealyard("metrics", str(config), "--format", "json").stdout)
 
     assert found["prices"] == {"input": 10.0, "output": 15.0}
     assert found["tokens"]["dollars_baseline"] == 1.0
 
 
-def test_prometheus_text_can_be_read(toolyard: Command, store: Path) -> None:
+def test_prometheus_text_can_be_read(sealyard: Command, store: Path) -> None:
     """By the parser of Prometheus' own client, with the gauges that a store can tell of."""
-    done = toolyard("metrics", "--store", str(store), "--format", "prometheus")
+    done = sealyard("metrics", "--store", str(store), "--format", "prometheus")
     families = {family.name: family for family in text_string_to_metric_families(done.stdout)}
 
-    runs = {tuple(sorted(each.labels.items())): each.value for each in families["toolyard_execution"].samples}
+    runs = {tuple(sorted(each.labels.items())): each.value for each in families["sealyard_execution"].samples}
     assert sum(runs.values()) == 3
-    assert families["toolyard_context_tokens_saved"].samples[0].value == 100_000 - 59
-    assert families["toolyard_approvals_waiting"].samples[0].value == 0
+    assert families["sealyard_context_tokens_saved"].samples[0].value == 100_000 - 59
+    assert families["sealyard_approvals_waiting"].samples[0].value == 0
 
 
-def test_window_of_prometheus_is_a_mistake(toolyard: Command, store: Path) -> None:
+def test_window_of_prometheus_is_a_mistake(sealyard: Command, store: Path) -> None:
     """Counters of an hour would go down."""
-    done = toolyard("metrics", "--store", str(store), "--format", "prometheus", "--window", "1h")
+    done = sealyard("metrics", "--store", str(store), "--format", "prometheus", "--window", "1h")
 
     assert done.returncode == 2
     assert "Leave out --window." in done.stderr
 
 
-def test_files_are_written(toolyard: Command, tmp_path: Path) -> None:
+def test_files_are_written(sealyard: Command, tmp_path: Path) -> None:
     """For Grafana and Prometheus."""
-    done = toolyard("metrics", "--write-files", str(tmp_path / "files"))
+    done = sealyard("metrics", "--write-files", str(tmp_path / "files"))
 
     assert [Path(line).is_file() for line in done.stdout.split()] == [True] * len(list((tmp_path / "files").iterdir()))
     assert (tmp_path / "files" / "prometheus-rules.yml").is_file()
 
 
-def test_store_that_a_gateway_uses_can_be_read(store: Path, toolyard: Command) -> None:
+def test_store_that_a_gateway_uses_can_be_read(store: Path, sealyard: Command) -> None:
     """What it has recorded is there as soon as it is on disk."""
 
     async def beside() -> Any:
@@ -191,7 +191,7 @@ def test_store_that_a_gateway_uses_can_be_read(store: Path, toolyard: Command) -
                 Executed(at=time.time(), form="code", status="ok", seconds=1.0, use_case="compute", execution_id="e9")
             )
             await opened.flush()
-            done = await asyncio.to_thread(toolyard, "metrics", "--store", str(store), "--format", "json")
+            done = await asyncio.to_thread(sealyard, "metrics", "--store", str(store), "--format", "json")
             return json.loads(done.stdout)["execution"]["count"]
 
     assert asyncio.run(beside()) == 4
@@ -200,20 +200,20 @@ def test_store_that_a_gateway_uses_can_be_read(store: Path, toolyard: Command) -
 # Live
 
 
-def test_dashboard_without_a_terminal_is_one_frame(toolyard: Command, store: Path) -> None:
+def test_dashboard_without_a_terminal_is_one_frame(sealyard: Command, store: Path) -> None:
     """And says so. What agents wrote commands no terminal."""
-    done = toolyard("metrics", "--store", str(store), "--format", "dashboard", "--window", "1h")
+    done = sealyard("metrics", "--store", str(store), "--format", "dashboard", "--window", "1h")
 
     assert done.returncode == 0
     assert done.stderr == "note: This is no terminal: the dashboard is printed once.\n"
-    assert done.stdout.startswith("toolyard, the last hour, ")
+    assert done.stdout.startswith("sealyard, the last hour, ")
     assert "\x1b" not in done.stdout
     assert "\\x1b]0;owned" in done.stdout
 
 
-def test_once_says_nothing_of_terminals(toolyard: Command, store: Path) -> None:
+def test_once_says_nothing_of_terminals(sealyard: Command, store: Path) -> None:
     """It was asked for."""
-    done = toolyard("metrics", "--store", str(store), "--format", "dashboard", "--once")
+    done = sealyard("metrics", "--store", str(store), "--format", "dashboard", "--once")
 
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -249,7 +249,7 @@ async def test_frame_shows_what_needs_a_person_first(store: Path) -> None:
         lines = [line.plain.rstrip() for line in draw(await read_frame(opened, PRICES, WINDOWS["24h"]), 80, None)]
 
     titles = [
-        "waiting for approval (answer with `toolyard approvals`)", "how long runs take", "errors", "what runs are for",
+        "waiting for approval (answer with `sealyard approvals`)", "how long runs take", "errors", "what runs are for",
         "upstreams", "last runs",
     ]  # fmt: skip
     assert [line for line in lines if line in titles] == titles
@@ -270,7 +270,7 @@ def _until(descriptor: int, text: str, seen: str = "") -> str:
 def test_live_dashboard_follows_and_ends_with_q(store: Path) -> None:
     """New runs appear while it is open, and the terminal is as it was afterwards."""
     ours, theirs = pty.openpty()
-    command = [*warm.python("-m", "toolyard"), "metrics", "--store", str(store), "--format", "dashboard"]
+    command = [*warm.python("-m", "sealyard"), "metrics", "--store", str(store), "--format", "dashboard"]
     size = {"COLUMNS": "90", "LINES": "40", "TERM": "xterm"}
     process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=os.environ | size)
     os.close(theirs)
@@ -293,20 +293,20 @@ def test_live_dashboard_follows_and_ends_with_q(store: Path) -> None:
 # Counting again
 
 
-def test_rebuild_counts_the_same_again(toolyard: Command, store: Path) -> None:
+def test_rebuild_counts_the_same_again(sealyard: Command, store: Path) -> None:
     """Whatever happened to the sums, the journal has it."""
-    before = json.loads(toolyard("metrics", "--store", str(store), "--format", "json").stdout)
-    assert toolyard("rebuild-metrics", "--store", str(store)).returncode == 0
+    before = json.loads(sealyard("metrics", "--store", str(store), "--format", "json").stdout)
+    assert sealyard("rebuild-metrics", "--store", str(store)).returncode == 0
     with closing(sqlite3.connect(store, isolation_level=None)) as connection:
         connection.execute("UPDATE metric_sums SET count = count + 7, total = total * 3")
-    wrong = toolyard("rebuild-metrics", "--store", str(store), "--check")
-    done = toolyard("rebuild-metrics", "--store", str(store), "--json")
-    after = json.loads(toolyard("metrics", "--store", str(store), "--format", "json").stdout)
+    wrong = sealyard("rebuild-metrics", "--store", str(store), "--check")
+    done = sealyard("rebuild-metrics", "--store", str(store), "--json")
+    after = json.loads(sealyard("metrics", "--store", str(store), "--format", "json").stdout)
 
     assert wrong.returncode == 1
     assert wrong.stdout.splitlines()[-1].endswith(" sums are others than the journal gives.")
     assert (json.loads(done.stdout)["differences"] > 0, done.returncode) == (True, 0)
-    right = toolyard("rebuild-metrics", "--store", str(store), "--check")
+    right = sealyard("rebuild-metrics", "--store", str(store), "--check")
     assert (right.returncode, right.stdout.splitlines()[-1]) == (0, "Every sum is what the journal gives.")
     assert {key: after[key] for key in after if key not in ("since", "until", "usage")} == {
         key: before[key] for key in before if key not in ("since", "until", "usage")

@@ -1,4 +1,4 @@
-"""`toolyard tools --check-compatibility` and `toolyard migrate-skills`: a server changes, and skills keep up."""
+"""`sealyard tools --check-compatibility` and `sealyard migrate-skills`: a server changes, and skills keep up."""
 
 import json
 import subprocess
@@ -27,7 +27,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @pytest.fixture
 def upgraded(saved: Project, tmp_path: Path) -> Project:
     """The same after the server's second release, in which `since` is called `start_date`."""
-    return saved.copy(tmp_path / "upgraded", *warm.python("-m", "toolyard.examples.expenses", "--release", "2"))
+    return saved.copy(tmp_path / "upgraded", *warm.python("-m", "sealyard.examples.expenses", "--release", "2"))
 
 
 def test_what_changed_and_whom_it_hits_is_said(saved: Project, upgraded: Project) -> None:
@@ -47,7 +47,7 @@ def test_what_changed_and_whom_it_hits_is_said(saved: Project, upgraded: Project
         "local/monthly_total 1.0.0: translated, migration: mechanical",
         f"  {TOOL} 1.0.0, now 2.0.0",
         "  Its calls are translated from 1.0.0 to 2.0.0 until the skill is migrated.",
-        f"See what a migration does: toolyard migrate-skills --tool {TOOL} --dry-run",
+        f"See what a migration does: sealyard migrate-skills --tool {TOOL} --dry-run",
     ]
     assert "  major  input since: It seems to be called 'start_date' now. [since -> start_date]" in (
         changes.stdout.splitlines()
@@ -106,7 +106,7 @@ def test_a_skill_is_migrated_and_can_be_restored(upgraded: Project, installed: C
     again = upgraded.run("migrate-skills", "--tool", TOOL)
     nothing = upgraded.ask("migrate-skills", "--tool", TOOL)
     analyzed = upgraded.run("skills", "--analyze", "--detail", "full")
-    restored = upgraded.run(*done.stdout.partition("back: toolyard ")[2].split())
+    restored = upgraded.run(*done.stdout.partition("back: sealyard ")[2].split())
     hit = upgraded.ask("tools", "--check-compatibility")["compatibility"]
     narrowed = upgraded.run("migrate-skills", "--tool", TOOL, "--skill", "another")
 
@@ -131,13 +131,13 @@ def test_a_skill_is_migrated_and_can_be_restored(upgraded: Project, installed: C
     )
 
 
-def test_a_wrong_request_says_what_to_change(saved: Project, toolyard: Callable[..., Done], tmp_path: Path) -> None:
+def test_a_wrong_request_says_what_to_change(saved: Project, sealyard: Callable[..., Done], tmp_path: Path) -> None:
     """Exit code 2 and one line; nothing was touched."""
     unknown = saved.run("migrate-skills", "--tool", "list_expense")
     elsewhere = saved.run("migrate-skills", "--tool", TOOL, "--to", "3.0")
     no_version = saved.run("migrate-skills", "--tool", TOOL, "--from", "old")
-    no_rename = toolyard("migrate-skills", "--tool", TOOL, "--rename", "since", "--config", str(saved.config))
-    no_tool = toolyard("migrate-skills", "--config", str(saved.config))
+    no_rename = sealyard("migrate-skills", "--tool", TOOL, "--rename", "since", "--config", str(saved.config))
+    no_tool = sealyard("migrate-skills", "--config", str(saved.config))
 
     assert (unknown.returncode, unknown.stdout) == (2, "")
     assert unknown.stderr.startswith(f"error: No tool named 'list_expense'. Nearest: {TOOL}")
@@ -159,7 +159,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from toolyard.examples.toolbox import Toolbox
+from sealyard.examples.toolbox import Toolbox
 
 toolbox = Toolbox("ledger", instructions="Rows of a ledger.")
 rows = [{"id": number, "amount": number * 10} for number in range(4)]
@@ -224,7 +224,7 @@ def test_what_cannot_be_guessed_is_refused_until_a_person_says_it(
     assert hit.returncode == 1
     assert hit.stdout.startswith("local/count_rows 1.0.0: broken, migration: ")
     assert broken.returncode == 1
-    assert f"Migrate it: toolyard migrate-skills --tool {ROWS}." in broken.stdout
+    assert f"Migrate it: sealyard migrate-skills --tool {ROWS}." in broken.stdout
     assert (refused.returncode, refused.stdout.splitlines()[0]) == (1, "local/count_rows 1.0.0: refused")
     assert refused.stdout.splitlines()[2:] == [
         "  Line 5: The parameter `floor` is new and required, and no value follows from its schema.",

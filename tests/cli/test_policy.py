@@ -1,4 +1,4 @@
-"""`toolyard policy`, as an operator starts it over a real server."""
+"""`sealyard policy`, as an operator starts it over a real server."""
 
 import json
 import subprocess
@@ -31,35 +31,35 @@ calls_per_run = 5
 
 @pytest.fixture
 def write_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Writes a toolyard.toml with the example server and these lines to where the command looks."""
+    """Writes a sealyard.toml with the example server and these lines to where the command looks."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "TOOLYARD_CONFIG"):
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "SEALYARD_CONFIG"):
         monkeypatch.delenv(name, raising=False)
 
     def write(lines: str = "", *, trusted: bool = False) -> None:
-        command, *rest = warm.python("-m", "toolyard.examples.expenses")
+        command, *rest = warm.python("-m", "sealyard.examples.expenses")
         server = f"command = {json.dumps(command)}\nargs = {json.dumps(rest)}\n"
         text = f"[upstreams.expenses]\n{server}trusted = {str(trusted).lower()}\n{lines}"
-        (tmp_path / "toolyard.toml").write_text(text, encoding="utf-8")
+        (tmp_path / "sealyard.toml").write_text(text, encoding="utf-8")
 
     return write
 
 
-def explain(toolyard: Command, *arguments: str) -> dict[str, Any]:
+def explain(sealyard: Command, *arguments: str) -> dict[str, Any]:
     """What `policy explain --json` prints."""
-    done = toolyard("policy", "explain", *arguments, "--json")
+    done = sealyard("policy", "explain", *arguments, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-def test_explain_names_the_rule_and_its_reason(toolyard: Command, write_config: Callable[..., None]) -> None:
+def test_explain_names_the_rule_and_its_reason(sealyard: Command, write_config: Callable[..., None]) -> None:
     """For the principal that is asked about: another one is allowed what this one is not even shown."""
     write_config(RULES)
 
-    denied = explain(toolyard, "expenses/approve_expense", "--principal", "http")
-    allowed = explain(toolyard, "mcp__expenses__approve_expense")
+    denied = explain(sealyard, "expenses/approve_expense", "--principal", "http")
+    allowed = explain(sealyard, "mcp__expenses__approve_expense")
 
     assert (denied["verdict"], denied["rule"], denied["reason"], denied["hidden"]) == (
         "deny",
@@ -71,12 +71,12 @@ def test_explain_names_the_rule_and_its_reason(toolyard: Command, write_config: 
     assert allowed["limits"]["calls_per_run"] == 5
 
 
-def test_explain_looks_at_the_arguments_it_is_given(toolyard: Command, write_config: Callable[..., None]) -> None:
+def test_explain_looks_at_the_arguments_it_is_given(sealyard: Command, write_config: Callable[..., None]) -> None:
     """Without them it says what depends on them."""
     write_config(RULES)
 
     def verdict(*arguments: str) -> tuple[str, bool]:
-        found = explain(toolyard, "flag_expense", *arguments)
+        found = explain(sealyard, "flag_expense", *arguments)
         return found["verdict"], found["depends_on_arguments"]
 
     assert verdict() == ("allow", True)
@@ -84,11 +84,11 @@ def test_explain_looks_at_the_arguments_it_is_given(toolyard: Command, write_con
     assert verdict("--arguments", '{"reason": 5}') == ("ask", False)
 
 
-def test_explain_shows_preset_trust_limits_and_every_rule(toolyard: Command, write_config: Callable[..., None]) -> None:
+def test_explain_shows_preset_trust_limits_and_every_rule(sealyard: Command, write_config: Callable[..., None]) -> None:
     """All that an operator needs to understand a refusal, without another command."""
     write_config('[policy]\npreset = "guarded"\n' + RULES)
 
-    done = toolyard("policy", "explain", "mcp__expenses__list_expenses")
+    done = sealyard("policy", "explain", "mcp__expenses__list_expenses")
 
     reason = "The tool is not known to be harmless, since its server 'expenses' is not marked trusted."
     assert done.returncode == 0
@@ -109,12 +109,12 @@ def test_explain_shows_preset_trust_limits_and_every_rule(toolyard: Command, wri
     ]
 
 
-def test_trust_relaxes_the_preset(toolyard: Command, write_config: Callable[..., None]) -> None:
+def test_trust_relaxes_the_preset(sealyard: Command, write_config: Callable[..., None]) -> None:
     """What a trusted server says of its tools counts, and `--preset` shows what another preset would do."""
     write_config(trusted=True)
 
     def verdicts(preset: str) -> dict[str, str]:
-        shown = json.loads(toolyard("policy", "show", "--tools", "--json", "--preset", preset).stdout)
+        shown = json.loads(sealyard("policy", "show", "--tools", "--json", "--preset", preset).stdout)
         return {each["tool"].removeprefix("mcp__expenses__"): each["verdict"] for each in shown["tools"]}
 
     reading = dict.fromkeys(("get_budget", "list_employees", "list_expenses"), "allow")
@@ -122,11 +122,11 @@ def test_trust_relaxes_the_preset(toolyard: Command, write_config: Callable[...,
     assert verdicts("readonly") == reading | {"add_note": "deny", "flag_expense": "deny", "approve_expense": "deny"}
 
 
-def test_an_unknown_tool_is_answered_with_the_nearest(toolyard: Command, write_config: Callable[..., None]) -> None:
+def test_an_unknown_tool_is_answered_with_the_nearest(sealyard: Command, write_config: Callable[..., None]) -> None:
     """Exit code 2 and no traceback."""
     write_config()
 
-    done = toolyard("policy", "explain", "expenses/list_expense")
+    done = sealyard("policy", "explain", "expenses/list_expense")
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(
@@ -135,21 +135,21 @@ def test_an_unknown_tool_is_answered_with_the_nearest(toolyard: Command, write_c
 
 
 @pytest.mark.parametrize("arguments", ["[1]", "{"])
-def test_arguments_must_be_a_json_object(toolyard: Command, write_config: Callable[..., None], arguments: str) -> None:
+def test_arguments_must_be_a_json_object(sealyard: Command, write_config: Callable[..., None], arguments: str) -> None:
     """It is said before any server is started."""
     write_config()
 
-    done = toolyard("policy", "explain", "list_expenses", "--arguments", arguments)
+    done = sealyard("policy", "explain", "list_expenses", "--arguments", arguments)
 
     assert done.returncode == 2
     assert done.stderr.startswith("error: --arguments is no JSON object: ")
 
 
-def test_a_rule_that_cannot_work_is_named(toolyard: Command, write_config: Callable[..., None]) -> None:
+def test_a_rule_that_cannot_work_is_named(sealyard: Command, write_config: Callable[..., None]) -> None:
     """By its place and what to write instead."""
     write_config('[[policy.rules]]\ndecision = "deny"\nwhen = { amount = { over = 5 } }\n')
 
-    done = toolyard("policy", "show")
+    done = sealyard("policy", "show")
 
     assert done.returncode == 2
     assert done.stderr == (
@@ -179,11 +179,11 @@ def test_show_lists_rules_limits_and_preset(installed: Command, write_config: Ca
     assert not list(Path.home().glob("**/*.db"))
 
 
-def test_show_says_what_becomes_of_every_tool(toolyard: Command, write_config: Callable[..., None]) -> None:
+def test_show_says_what_becomes_of_every_tool(sealyard: Command, write_config: Callable[..., None]) -> None:
     """One line for each, as a program reads it."""
     write_config(RULES, trusted=True)
 
-    done = toolyard("policy", "show", "--tools", "--json", "--preset", "readonly", "--principal", "http")
+    done = sealyard("policy", "show", "--tools", "--json", "--preset", "readonly", "--principal", "http")
 
     shown = json.loads(done.stdout)
     assert {

@@ -1,4 +1,4 @@
-"""`toolyard privacy scan` as a user meets it."""
+"""`sealyard privacy scan` as a user meets it."""
 
 import json
 import subprocess
@@ -26,11 +26,11 @@ def test_scan_shows_types_counts_and_masked_samples(installed: Command) -> None:
     }
 
 
-def test_scan_of_a_file_prints_a_table(toolyard: Command, tmp_path: Path) -> None:
+def test_scan_of_a_file_prints_a_table(sealyard: Command, tmp_path: Path) -> None:
     """With the types that are off unless configured."""
     file = tmp_path / "rows.json"
     file.write_bytes(ROWS)
-    done = toolyard("privacy", "scan", str(file), "--all")
+    done = sealyard("privacy", "scan", str(file), "--all")
     assert (done.returncode, done.stderr) == (0, "")
     assert [line.split() for line in done.stdout.splitlines()] == [
         ["type", "count", "such", "as"],
@@ -40,16 +40,16 @@ def test_scan_of_a_file_prints_a_table(toolyard: Command, tmp_path: Path) -> Non
     ]
 
 
-def test_scan_says_that_there_is_nothing(toolyard: Command) -> None:
+def test_scan_says_that_there_is_nothing(sealyard: Command) -> None:
     """Bytes that are no UTF-8 are no failure."""
-    done = toolyard("privacy", "scan", "-", stdin=b"\xff\xfe nothing to see")
+    done = sealyard("privacy", "scan", "-", stdin=b"\xff\xfe nothing to see")
     assert (done.returncode, done.stdout, done.stderr) == (0, "Nothing private was found.\n", "")
 
 
-def test_scan_of_a_missing_file_says_so(toolyard: Command, tmp_path: Path) -> None:
+def test_scan_of_a_missing_file_says_so(sealyard: Command, tmp_path: Path) -> None:
     """One sentence, and what to do."""
     missing = tmp_path / "none.txt"
-    done = toolyard("privacy", "scan", str(missing))
+    done = sealyard("privacy", "scan", str(missing))
     assert (done.returncode, done.stdout) == (2, "")
     assert (
         done.stderr
@@ -57,14 +57,14 @@ def test_scan_of_a_missing_file_says_so(toolyard: Command, tmp_path: Path) -> No
     )
 
 
-def test_the_configs_own_patterns_and_allowed_values_count(toolyard: Command, tmp_path: Path) -> None:
+def test_the_configs_own_patterns_and_allowed_values_count(sealyard: Command, tmp_path: Path) -> None:
     """What a gateway with this configuration would conceal is shown, and nothing else."""
-    config = tmp_path / "toolyard.toml"
+    config = tmp_path / "sealyard.toml"
     config.write_text("[privacy]\nallow = ['*@ours.org']\n[privacy.patterns]\nbadge = 'B-[0-9]{4}'\n", encoding="utf-8")
     file = tmp_path / "text.txt"
     file.write_text("Badge B-1234, write to ana@ours.org or bea@theirs.org.", encoding="utf-8")
 
-    done = toolyard("privacy", "scan", str(file), "--config", str(config), "--json")
+    done = sealyard("privacy", "scan", str(file), "--config", str(config), "--json")
 
     found = {each["type"]: each["count"] for each in json.loads(done.stdout)["found"]}
     assert found == {"badge": 1, "email": 1}

@@ -1,4 +1,4 @@
-"""`toolyard run` as a user meets it: what it prints where, and what it exits with."""
+"""`sealyard run` as a user meets it: what it prints where, and what it exits with."""
 
 import json
 import os
@@ -22,60 +22,60 @@ def test_output_and_result_go_to_standard_output(installed: Command) -> None:
     assert done.stdout == 'counting\nno newline\n{\n  "n": [\n    1,\n    2.5,\n    null\n  ]\n}\n'
 
 
-def test_nothing_is_printed_for_code_without_a_result(toolyard: Command) -> None:
+def test_nothing_is_printed_for_code_without_a_result(sealyard: Command) -> None:
     """A result of `None` is no result: only the output is shown."""
-    done = toolyard("run", "-c", "print(sum(range(10)))")
+    done = sealyard("run", "-c", "print(sum(range(10)))")
 
     assert (done.returncode, done.stdout) == (0, "45\n")
 
 
-def test_footer_names_status_tier_and_level(toolyard: Command) -> None:
+def test_footer_names_status_tier_and_level(sealyard: Command) -> None:
     """One line on standard error says how the run ended and behind which walls."""
-    done = toolyard("run", "-c", "1", "--level", "hardened", "--json")
+    done = sealyard("run", "-c", "1", "--level", "hardened", "--json")
     tier = json.loads(done.stdout)["tier"]
 
-    done = toolyard("run", "-c", "1", "--level", "hardened")
+    done = sealyard("run", "-c", "1", "--level", "hardened")
 
     words = done.stderr.split()
     assert words[:2] + words[3:] == ["ok", "in", "s", f"({tier}", "tier,", "hardened", "level)"]
 
 
-def test_code_is_read_from_a_file(toolyard: Command, tmp_path: Path) -> None:
+def test_code_is_read_from_a_file(sealyard: Command, tmp_path: Path) -> None:
     """A file is UTF-8, with or without a byte order mark."""
     file = tmp_path / "größe.py"
     file.write_text("result = 'größe'", encoding="utf-8-sig")
 
-    done = toolyard("run", str(file))
+    done = sealyard("run", str(file))
 
     assert (done.returncode, done.stdout) == (0, '"größe"\n')
 
 
-def test_code_is_read_from_standard_input(toolyard: Command) -> None:
+def test_code_is_read_from_standard_input(sealyard: Command) -> None:
     """`-` stands for standard input."""
-    done = toolyard("run", "-", stdin=b"print(6 * 7)")
+    done = sealyard("run", "-", stdin=b"print(6 * 7)")
 
     assert (done.returncode, done.stdout) == (0, "42\n")
 
 
-def test_context_values_become_variables(toolyard: Command) -> None:
+def test_context_values_become_variables(sealyard: Command) -> None:
     """The keys of the object are names that the code can use."""
-    done = toolyard("run", "-c", "[n + 1, name]", "--context", '{"n": 3, "name": "x"}', "--json")
+    done = sealyard("run", "-c", "[n + 1, name]", "--context", '{"n": 3, "name": "x"}', "--json")
 
     assert json.loads(done.stdout)["result"] == [4, "x"]
 
 
-def test_failing_code_shows_its_error_and_exits_with_1(toolyard: Command) -> None:
+def test_failing_code_shows_its_error_and_exits_with_1(sealyard: Command) -> None:
     """The error has type, message, line and source line, none of our own frames; the output so far is kept."""
-    done = toolyard("run", "-c", "print('before')\nvalue = 0\n1 / value")
+    done = sealyard("run", "-c", "print('before')\nvalue = 0\n1 / value")
 
     assert (done.returncode, done.stdout) == (1, "before\n")
     assert done.stderr.splitlines()[:2] == ["ZeroDivisionError: division by zero", "  line 3: 1 / value"]
-    assert "toolyard" not in done.stderr
+    assert "sealyard" not in done.stderr
 
 
-def test_syntax_error_is_refused_with_its_line(toolyard: Command) -> None:
+def test_syntax_error_is_refused_with_its_line(sealyard: Command) -> None:
     """Code that is not Python never starts."""
-    done = toolyard("run", "-c", "x = 1\ny = (", "--json")
+    done = sealyard("run", "-c", "x = 1\ny = (", "--json")
 
     answer = json.loads(done.stdout)
     assert done.returncode == 1
@@ -83,36 +83,36 @@ def test_syntax_error_is_refused_with_its_line(toolyard: Command) -> None:
     assert (answer["review"]["verdict"], answer["timing"]["run_seconds"]) == ("refuse", 0.0)
 
 
-def test_refused_code_does_not_run(toolyard: Command) -> None:
+def test_refused_code_does_not_run(sealyard: Command) -> None:
     """A review that refuses ends the command before a sandbox is opened."""
-    done = toolyard("run", "-c", "print('started')\nimport subprocess")
+    done = sealyard("run", "-c", "print('started')\nimport subprocess")
 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines()[1] == "  line 2: import subprocess"
     assert done.stderr.splitlines()[-1] == "refused in 0.000 s (production level)"
 
 
-def test_json_of_refused_code_names_the_refusal(toolyard: Command) -> None:
+def test_json_of_refused_code_names_the_refusal(sealyard: Command) -> None:
     """A program can tell code that was never started from code that failed."""
-    done = toolyard("run", "-c", "eval('1')", "--level", "hardened", "--json")
+    done = sealyard("run", "-c", "eval('1')", "--level", "hardened", "--json")
 
     answer = json.loads(done.stdout)
     assert (done.returncode, answer["status"], answer["failure"]["kind"]) == (1, "failed", "refused")
     assert answer["review"]["findings"][0]["rule"] == "eval"
 
 
-def test_packages_that_the_code_does_not_import_are_not_loaded(toolyard: Command) -> None:
+def test_packages_that_the_code_does_not_import_are_not_loaded(sealyard: Command) -> None:
     """A single run does not pay for a data package it has no use for, and finds one it names."""
     code = "import sys\nresult = 'numpy' in sys.modules"
 
-    without, with_it = toolyard("run", "-c", code), toolyard("run", "-c", f"import numpy\n{code}")
+    without, with_it = sealyard("run", "-c", code), sealyard("run", "-c", f"import numpy\n{code}")
 
     assert (without.stdout, with_it.stdout) == ("false\n", "true\n")
 
 
-def test_json_is_one_object_with_everything(toolyard: Command) -> None:
+def test_json_is_one_object_with_everything(sealyard: Command) -> None:
     """`--json` holds the outcome, the review and the timing, and standard error stays empty."""
-    done = toolyard("run", "-c", "print('hello')\n[1, 2]", "--level", "development", "--json")
+    done = sealyard("run", "-c", "print('hello')\n[1, 2]", "--level", "development", "--json")
 
     answer = json.loads(done.stdout)
     assert (done.returncode, done.stderr) == (0, "")
@@ -121,18 +121,18 @@ def test_json_is_one_object_with_everything(toolyard: Command) -> None:
     assert set(answer["timing"]) == {"start_seconds", "run_seconds"}
 
 
-def test_json_of_failing_code_exits_with_1(toolyard: Command) -> None:
+def test_json_of_failing_code_exits_with_1(sealyard: Command) -> None:
     """A program sees the failure both in the object and in the exit code."""
-    done = toolyard("run", "-c", "raise KeyError('missing')", "--json")
+    done = sealyard("run", "-c", "raise KeyError('missing')", "--json")
 
     failure = json.loads(done.stdout)["failure"]
     assert done.returncode == 1
     assert (failure["type"], failure["line"], failure["source_line"]) == ("KeyError", 1, "raise KeyError('missing')")
 
 
-def test_timeout_ends_an_endless_loop(toolyard: Command) -> None:
+def test_timeout_ends_an_endless_loop(sealyard: Command) -> None:
     """The wall limit is the one that was asked for, and what was printed before it is shown."""
-    done = toolyard("run", "-c", "print('started', flush=True)\nwhile True: pass", "--timeout", "1")
+    done = sealyard("run", "-c", "print('started', flush=True)\nwhile True: pass", "--timeout", "1")
 
     assert (done.returncode, done.stdout) == (1, "started\n")
     assert done.stderr.splitlines()[-1].split()[0] == "timeout"
@@ -159,22 +159,22 @@ def test_timeout_ends_an_endless_loop(toolyard: Command) -> None:
         (["-c", "1", "--timeout", "nan"], "--timeout is nan. Give a number of seconds from 1 to 120."),
         (
             ["-c", "1", "--package", "no-such-package"],
-            "No package 'no-such-package' is installed here. Install it beside toolyard, or leave it out.",
+            "No package 'no-such-package' is installed here. Install it beside sealyard, or leave it out.",
         ),
     ],
 )
 def test_mistake_in_the_request_is_one_sentence_and_exit_code_2(
-    toolyard: Command, arguments: list[str], message: str
+    sealyard: Command, arguments: list[str], message: str
 ) -> None:
     """What is wrong and what to do instead, without a traceback."""
-    done = toolyard("run", *arguments, stdin=b"x = '\xff'")
+    done = sealyard("run", *arguments, stdin=b"x = '\xff'")
 
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {message}\n")
 
 
-def test_context_that_is_not_json_is_a_mistake_in_the_request(toolyard: Command) -> None:
+def test_context_that_is_not_json_is_a_mistake_in_the_request(sealyard: Command) -> None:
     """The parser's own words stand between ours."""
-    done = toolyard("run", "-c", "1", "--context", "{n: 3}")
+    done = sealyard("run", "-c", "1", "--context", "{n: 3}")
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: --context is not JSON: ")
@@ -186,7 +186,7 @@ def test_signal_ends_a_running_command_in_order(number: signal.Signals, code: in
     """Output is streamed while the code runs; a signal closes the sandbox and sets the exit code, quietly."""
     endless = "print('running', flush=True)\nfor _ in iter(int, 1): pass"
     with subprocess.Popen(
-        [sys.executable, "-m", "toolyard", "run", "-c", endless], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "sealyard", "run", "-c", endless], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"running\n"
@@ -197,10 +197,10 @@ def test_signal_ends_a_running_command_in_order(number: signal.Signals, code: in
 
 
 def test_reader_that_goes_away_causes_no_traceback() -> None:
-    """`toolyard run … | head -1` ends quietly."""
+    """`sealyard run … | head -1` ends quietly."""
     endless = "print('running', flush=True)\nfor _ in iter(int, 1): print('x' * 1000)"
     with subprocess.Popen(
-        [sys.executable, "-m", "toolyard", "run", "-c", endless], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "sealyard", "run", "-c", endless], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -212,15 +212,15 @@ def test_reader_that_goes_away_causes_no_traceback() -> None:
     assert (process.returncode, errors) == (1, b"")
 
 
-def test_terminal_is_not_commanded_by_agent_code(toolyard: Command) -> None:
+def test_terminal_is_not_commanded_by_agent_code(sealyard: Command) -> None:
     """Escape sequences are spelled out on a terminal and left alone in a pipe."""
     code = "print('\\x1b]0;title\\x07\\x9b2J')"
     primary, secondary = pty.openpty()
     with os.fdopen(primary, "rb") as reader:
-        with subprocess.Popen([sys.executable, "-m", "toolyard", "run", "-c", code], stdout=secondary) as process:
+        with subprocess.Popen([sys.executable, "-m", "sealyard", "run", "-c", code], stdout=secondary) as process:
             os.close(secondary)
             shown = reader.readline()
         assert process.returncode == 0
 
     assert shown == b"\\x1b]0;title\\x07\\x9b2J\r\n"
-    assert toolyard("run", "-c", code).stdout == "\x1b]0;title\x07\x9b2J\n"
+    assert sealyard("run", "-c", code).stdout == "\x1b]0;title\x07\x9b2J\n"

@@ -1,15 +1,15 @@
-"""`toolyard approvals` for code that is asked for before it runs."""
+"""`sealyard approvals` for code that is asked for before it runs."""
 
 import asyncio
 from pathlib import Path
 
 from tests.cli.test_approvals import ME, Command, gateway
 
-from toolyard.broker.run_asks import ask_for_run
-from toolyard.values import Grant
+from sealyard.broker.run_asks import ask_for_run
+from sealyard.values import Grant
 
 
-async def test_code_is_listed_and_allowed_once(toolyard: Command, tmp_path: Path) -> None:
+async def test_code_is_listed_and_allowed_once(sealyard: Command, tmp_path: Path) -> None:
     """To allow it always is an error that says what there is to answer."""
     grant = Grant(execution_id="run1", principal="local", session="local:default", tools={})
     async with gateway(tmp_path) as (approvals, _, config):
@@ -17,11 +17,11 @@ async def test_code_is_listed_and_allowed_once(toolyard: Command, tmp_path: Path
         while not (asks := await approvals.waiting()):
             pass
         ask_id = asks[0].id
-        listed = await asyncio.to_thread(toolyard, "approvals", "--config", config)
+        listed = await asyncio.to_thread(sealyard, "approvals", "--config", config)
         always = await asyncio.to_thread(
-            toolyard, "approvals", "approve", ask_id, "--for", "always", "--config", config
+            sealyard, "approvals", "approve", ask_id, "--for", "always", "--config", config
         )
-        once = await asyncio.to_thread(toolyard, "approvals", "approve", ask_id, "--config", config)
+        once = await asyncio.to_thread(sealyard, "approvals", "approve", ask_id, "--config", config)
         approval = await asking
 
     assert listed.stdout.splitlines()[1:] == [

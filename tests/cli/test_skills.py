@@ -1,4 +1,4 @@
-"""`toolyard skills`: what people do with skills, each command a process of its own over one store."""
+"""`sealyard skills`: what people do with skills, each command a process of its own over one store."""
 
 import contextlib
 import json
@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from tests import warm
 
-from toolyard.skills.archive import SigningKey, write_archive
-from toolyard.skills.folder import to_folder
-from toolyard.values import Skill
+from sealyard.skills.archive import SigningKey, write_archive
+from sealyard.skills.folder import to_folder
+from sealyard.values import Skill
 
 Done = subprocess.CompletedProcess[str]
 
@@ -59,14 +59,14 @@ class Project:
     def __init__(self, folder: Path, *server: str, more: str = "") -> None:
         self.folder = folder
         folder.mkdir(exist_ok=True)
-        command, *rest = server or warm.python("-m", "toolyard.examples.expenses")
+        command, *rest = server or warm.python("-m", "sealyard.examples.expenses")
         lines = [
             f"[upstreams.expenses]\ncommand = {json.dumps(command)}\nargs = {json.dumps(rest)}",
             "[sandbox]\nallow_weaker = true\npool_size = 1\ndata_packages = false",
-            f"[store]\npath = {json.dumps(str(folder / 'store' / 'toolyard.db'))}",
+            f"[store]\npath = {json.dumps(str(folder / 'store' / 'sealyard.db'))}",
             more,
         ]
-        self.config = folder / "toolyard.toml"
+        self.config = folder / "sealyard.toml"
         self.config.write_text("\n\n".join(lines), encoding="utf-8")
 
     def copy(self, folder: Path, *server: str, more: str = "") -> "Project":
@@ -75,8 +75,8 @@ class Project:
         return Project(folder, *server, more=more)
 
     def command(self, *arguments: str) -> list[str]:
-        """The command line of `toolyard` with this project's config."""
-        return [*warm.python("-m", "toolyard"), *arguments, "--config", str(self.config)]
+        """The command line of `sealyard` with this project's config."""
+        return [*warm.python("-m", "sealyard"), *arguments, "--config", str(self.config)]
 
     def run(self, *arguments: str, stdin: bytes = b"", columns: int = 400) -> Done:
         """A finished command."""
@@ -190,24 +190,24 @@ def test_what_is_saved_is_active_or_a_draft_with_the_reason(shelf: Project) -> N
     ],
 )
 def test_options_that_are_no_json_are_refused_before_anything_starts(
-    toolyard: Callable[..., Done], tmp_path: Path, options: tuple[str, ...], message: str
+    sealyard: Callable[..., Done], tmp_path: Path, options: tuple[str, ...], message: str
 ) -> None:
     """Exit code 2 and one line; a config is not even looked for."""
     (tmp_path / "x.py").write_text("result = 1\n", encoding="utf-8")
 
-    done = toolyard(
+    done = sealyard(
         "skills", "save", "x", str(tmp_path / "x.py"), "--description", "d", *options, "--config", str(tmp_path / "no")
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {message}\n")
 
 
-def test_a_file_that_is_not_utf_8_is_refused(toolyard: Callable[..., Done], tmp_path: Path) -> None:
+def test_a_file_that_is_not_utf_8_is_refused(sealyard: Callable[..., Done], tmp_path: Path) -> None:
     """With the byte that is none."""
     path = tmp_path / "x.py"
     path.write_bytes(b"result = '\xff'\n")
 
-    done = toolyard("skills", "save", "x", str(path), "--description", "d", "--config", str(tmp_path / "no"))
+    done = sealyard("skills", "save", "x", str(path), "--description", "d", "--config", str(tmp_path / "no"))
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
@@ -260,7 +260,7 @@ def test_two_who_save_the_same_name_at_once_make_two_versions(tmp_path: Path) ->
 
 STUCK = """
 import sys, threading
-from toolyard.examples.toolbox import Toolbox
+from sealyard.examples.toolbox import Toolbox
 
 toolbox = Toolbox("expenses", instructions="Waits.")
 
@@ -284,7 +284,7 @@ def test_ctrl_c_in_the_middle_of_saving_leaves_nothing_behind(tmp_path: Path) ->
     project = Project(tmp_path / "project", sys.executable, str(tmp_path / "stuck.py"), str(pipe))
     code = tmp_path / "waiting.py"
     code.write_text("from servers.expenses import wait\n\nresult = wait()\n", encoding="utf-8")
-    command = [sys.executable, "-m", "toolyard", "skills", "save", "waiting", str(code), "--description", "d"]
+    command = [sys.executable, "-m", "sealyard", "skills", "save", "waiting", str(code), "--description", "d"]
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     with contextlib.closing(open(reader, "rb", buffering=0)):
         process = subprocess.Popen(
@@ -465,10 +465,10 @@ def test_code_that_is_run_again_and_again_is_shown_as_worth_saving(tmp_path: Pat
     ],
 )
 def test_inputs_that_are_none_are_refused_before_anything_starts(
-    toolyard: Callable[..., Done], tmp_path: Path, options: tuple[str, ...], message: str
+    sealyard: Callable[..., Done], tmp_path: Path, options: tuple[str, ...], message: str
 ) -> None:
     """Exit code 2: it is a mistake in the request, not a failure of the skill."""
-    done = toolyard("skills", "run", "monthly_total", *options, "--config", str(tmp_path / "no"))
+    done = sealyard("skills", "run", "monthly_total", *options, "--config", str(tmp_path / "no"))
 
     assert (done.returncode, done.stderr) == (2, f"error: {message}\n")
 
@@ -515,7 +515,7 @@ def test_where_there_is_nothing_every_command_says_so(tmp_path: Path) -> None:
     }
 
     assert {arguments: (done.returncode, done.stdout or done.stderr) for arguments, done in ends.items()} == {
-        ("list",): (0, "No skills yet. Agents save them with save_skill, people with `toolyard skills save`.\n"),
+        ("list",): (0, "No skills yet. Agents save them with save_skill, people with `sealyard skills save`.\n"),
         ("test",): (0, "There is no skill to be tested.\n"),
         ("--analyze",): (
             0,
@@ -541,14 +541,14 @@ def test_a_draft_is_approved_shared_deleted_and_restored(copied: Project) -> Non
     deleted = copied.run("skills", "delete", "monthly_total", stdin=b"y\n")
     after = copied.kept()
     gone = copied.run("skills", "delete", "monthly_total", "--yes")
-    back = deleted.stdout.partition("Back: toolyard ")[2].split()
+    back = deleted.stdout.partition("Back: sealyard ")[2].split()
     restored = copied.run(*back)
     versions = copied.ask("skills", "history", "monthly_total")["versions"]
     wrong = copied.run("skills", "restore", "monthly_total", "7.0.0")
     as_json = copied.ask("skills", "delete", "monthly_total@2.0.0", "--yes")
 
     assert (unread.returncode, unread.stdout) == (2, "")
-    assert unread.stderr == "error: Say which version you have read: toolyard skills approve remark@1.0.0\n"
+    assert unread.stderr == "error: Say which version you have read: sealyard skills approve remark@1.0.0\n"
     assert (approved.returncode, approved.stdout) == (0, "local/remark 1.0.0 is active; 0 of 1 example passed.\n")
     assert "]: example 1: " in approved.stderr
     assert (shared.returncode, shared.stdout) == (0, "shared/remark 1.0.0 is there for everybody.\n")
@@ -589,7 +589,7 @@ def test_what_nobody_uses_is_cleaned_up_when_a_person_says_so(copied: Project) -
     assert before == KEPT
     assert (done.returncode, done.stdout.splitlines()[-1]) == (
         0,
-        "Deleted 4 skills. Back: toolyard skills restore NAME VERSION --namespace NAME",
+        "Deleted 4 skills. Back: sealyard skills restore NAME VERSION --namespace NAME",
     )
     assert copied.kept() == []
 
@@ -633,7 +633,7 @@ def test_an_export_is_what_the_format_s_own_command_accepts(shelf: Project, expo
     assert archive.stdout.splitlines() == [
         str(tmp_path / "again.zip"),
         f"  {(exported / 'digest').read_text(encoding='utf-8')}",
-        "Who is to import it puts this into toolyard.toml, with your name:",
+        "Who is to import it puts this into sealyard.toml, with your name:",
         "[skills.trusted_keys]",
         f'NAME = "{(exported / "key").read_text(encoding="utf-8")}"',
     ]
@@ -661,8 +661,8 @@ def test_an_archive_of_somebody_trusted_waits_for_approval(exported: Path, tmp_p
     assert taken.returncode == 0, taken.stderr
     assert taken.stdout.splitlines()[:3] == [
         "local/best_month 1.0.0 is in quarantine.",
-        "  Read it:    toolyard skills show best_month@1.0.0 --namespace local",
-        "  Approve it: toolyard skills approve best_month@1.0.0 --namespace local",
+        "  Read it:    sealyard skills show best_month@1.0.0 --namespace local",
+        "  Approve it: sealyard skills approve best_month@1.0.0 --namespace local",
     ]
     assert listed == [
         ("local/best_month", "1.0.0", "quarantined"),

@@ -1,4 +1,4 @@
-"""`toolyard token` as a user meets it."""
+"""`sealyard token` as a user meets it."""
 
 import hashlib
 import json
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from toolyard.config import load_config
-from toolyard.values import PrincipalScope
+from sealyard.config import load_config
+from sealyard.values import PrincipalScope
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -20,7 +20,7 @@ def test_the_lines_let_in_who_has_the_token(installed: Command, tmp_path: Path) 
     done = installed(
         "token", "ci.eu", "--upstream", "github", "--upstream", "jira*", "--level", "hardened", "--approve", "--observe"
     )
-    file = tmp_path / "toolyard.toml"
+    file = tmp_path / "sealyard.toml"
     file.write_text(done.stdout, encoding="utf-8")
     config = load_config(file, environ={"HOME": str(tmp_path)}, directory=tmp_path)
     token = done.stderr.splitlines()[-1]
@@ -35,9 +35,9 @@ def test_the_lines_let_in_who_has_the_token(installed: Command, tmp_path: Path) 
     }
 
 
-def test_a_plain_client_has_no_scope_and_every_token_is_new(toolyard: Command) -> None:
+def test_a_plain_client_has_no_scope_and_every_token_is_new(sealyard: Command) -> None:
     """Only the digest is written when nothing else was asked for."""
-    made = [json.loads(toolyard("token", "ci", "--json").stdout) for _ in range(2)]
+    made = [json.loads(sealyard("token", "ci", "--json").stdout) for _ in range(2)]
 
     assert made[0]["token"] != made[1]["token"]
     assert [tomllib.loads(each["toml"]) for each in made] == [
@@ -48,9 +48,9 @@ def test_a_plain_client_has_no_scope_and_every_token_is_new(toolyard: Command) -
 
 
 @pytest.mark.parametrize("name", ["a:b", "", "local", "operator", "a b"])
-def test_a_name_that_no_principal_can_have_is_refused(toolyard: Command, name: str) -> None:
+def test_a_name_that_no_principal_can_have_is_refused(sealyard: Command, name: str) -> None:
     """Before anything is made."""
-    done = toolyard("token", name)
+    done = sealyard("token", name)
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (

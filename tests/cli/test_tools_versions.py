@@ -1,4 +1,4 @@
-"""`toolyard tools --versions`: which version each tool has, and all that changed about one."""
+"""`sealyard tools --versions`: which version each tool has, and all that changed about one."""
 
 import asyncio
 import json
@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from toolyard.catalog import Catalog
-from toolyard.cli.tools_versions import show_compatibility
-from toolyard.store import open_store
-from toolyard.values import Definition
-from toolyard.yard.skill_values import SkillCheck
+from sealyard.catalog import Catalog
+from sealyard.cli.tools_versions import show_compatibility
+from sealyard.store import open_store
+from sealyard.values import Definition
+from sealyard.yard.skill_values import SkillCheck
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -37,9 +37,9 @@ async def remember(path: Path, *listings: list[Definition]) -> None:
 def config(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A config with one server, and a store in which its tools were others before."""
     folder = tmp_path_factory.mktemp("project")
-    server = f"command = {json.dumps(sys.executable)}\nargs = ['-m', 'toolyard.examples.expenses']\n"
+    server = f"command = {json.dumps(sys.executable)}\nargs = ['-m', 'sealyard.examples.expenses']\n"
     text = f"[store]\npath = {json.dumps(str(folder / 'store.db'))}\n\n[upstreams.expenses]\n{server}"
-    (folder / "toolyard.toml").write_text(text, encoding="utf-8")
+    (folder / "sealyard.toml").write_text(text, encoding="utf-8")
     words, number = {"type": "string"}, {"type": "integer"}
     asyncio.run(
         remember(
@@ -49,13 +49,13 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> str:
             [tool("Reports\x1b[2J all.", **{"ye\x1b[2Jar": number})],
         )
     )
-    return str(folder / "toolyard.toml")
+    return str(folder / "sealyard.toml")
 
 
-def test_versions_of_all_tools_are_listed(toolyard: Command, config: str) -> None:
+def test_versions_of_all_tools_are_listed(sealyard: Command, config: str) -> None:
     """Those that are there, then those that went away lately; `--json` has each version too."""
-    listed = json.loads(toolyard("tools", "--json", "--config", config).stdout)["tools"]
-    done = toolyard("tools", "--versions", "--config", config)
+    listed = json.loads(sealyard("tools", "--json", "--config", config).stdout)["tools"]
+    done = sealyard("tools", "--versions", "--config", config)
 
     lines = [line.split() for line in done.stdout.splitlines()]
     assert lines[0] == ["tool", "version", "released", "last", "change"]
@@ -68,9 +68,9 @@ def test_versions_of_all_tools_are_listed(toolyard: Command, config: str) -> Non
     assert done.returncode == 0
 
 
-def test_changelog_of_a_removed_tool_is_shown(toolyard: Command, config: str) -> None:
+def test_changelog_of_a_removed_tool_is_shown(sealyard: Command, config: str) -> None:
     """Every release with its changes and what to do about them; nothing in it commands the terminal."""
-    done = toolyard("tools", "--versions", "expenses/report", "--config", config)
+    done = sealyard("tools", "--versions", "expenses/report", "--config", config)
 
     lines = done.stdout.splitlines()
     heads = [line.split() for line in lines if line[:1].isdigit()]
@@ -87,9 +87,9 @@ def test_changelog_of_a_removed_tool_is_shown(toolyard: Command, config: str) ->
     assert done.returncode == 0
 
 
-def test_changelog_as_json_has_every_change(toolyard: Command, config: str) -> None:
+def test_changelog_as_json_has_every_change(sealyard: Command, config: str) -> None:
     """For programs: the newest first, field by field."""
-    done = toolyard("tools", "--versions", "mcp__expenses__report", "--json", "--config", config)
+    done = sealyard("tools", "--versions", "mcp__expenses__report", "--json", "--config", config)
 
     releases = json.loads(done.stdout)["releases"]
     assert [(each["kind"], each["version"], each["declared"]) for each in releases[-3:]] == [
@@ -101,18 +101,18 @@ def test_changelog_as_json_has_every_change(toolyard: Command, config: str) -> N
     assert {each["field"] for each in releases[-3]["breaking"]} == {"month", "ye\x1b[2Jar"}
 
 
-def test_tool_that_never_was_is_an_error(toolyard: Command, config: str) -> None:
+def test_tool_that_never_was_is_an_error(sealyard: Command, config: str) -> None:
     """With the name that was probably meant."""
-    done = toolyard("tools", "--versions", "list_expense", "--config", config)
+    done = sealyard("tools", "--versions", "list_expense", "--config", config)
 
     assert (done.returncode, done.stdout) == (2, "")
     error = done.stderr.splitlines()[-1]
     assert error.startswith("error: No tool is or was named 'list_expense'. Nearest: 'mcp__expenses__list_expenses'")
 
 
-def test_tool_without_versions_is_one_argument_too_many(toolyard: Command, config: str) -> None:
+def test_tool_without_versions_is_one_argument_too_many(sealyard: Command, config: str) -> None:
     """It says how it is meant."""
-    done = toolyard("tools", "list_expenses", "--config", config)
+    done = sealyard("tools", "list_expenses", "--config", config)
 
     assert done.returncode == 2
     assert "Say --versions to see what changed about it." in done.stderr

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolyard.errors import InvalidRequest, LevelUnavailable, SandboxBroken
-from toolyard.sandbox import IsolationLevel, PoolOptions, Sandbox, open_sandbox
-from toolyard.sandbox.packages import add_own, find_packages
-from toolyard.sandbox.policy.levels import DEFAULT, LEVELS
-from toolyard.sandbox.spawn import Tier, is_privileged
-from toolyard.values import Limits
+from sealyard.errors import InvalidRequest, LevelUnavailable, SandboxBroken
+from sealyard.sandbox import IsolationLevel, PoolOptions, Sandbox, open_sandbox
+from sealyard.sandbox.packages import add_own, find_packages
+from sealyard.sandbox.policy.levels import DEFAULT, LEVELS
+from sealyard.sandbox.spawn import Tier, is_privileged
+from sealyard.values import Limits
 
 SMALL = msgspec.structs.replace(
     DEFAULT, packages=(), workspace_mib=4, workspace_files=200, temp_mib=4, temp_files=100, memory_mib=128
@@ -340,9 +340,9 @@ async def test_own_package_is_loaded_read_only_and_shows_nothing_around_it(name:
     (tmp_path / "secret.py").write_text("KEY = 1\n", encoding="utf-8")
     code = """
 import os, sys
-loaded = "toolyard_analysis.inner" in sys.modules
-import toolyard_analysis
-here = os.path.dirname(toolyard_analysis.__file__)
+loaded = "sealyard_analysis.inner" in sys.modules
+import sealyard_analysis
+here = os.path.dirname(sealyard_analysis.__file__)
 
 def attempt(path, mode):
     try:
@@ -352,7 +352,7 @@ def attempt(path, mode):
     return "done"
 
 result = {
-    "answer": toolyard_analysis.answer(),
+    "answer": sealyard_analysis.answer(),
     "loaded": loaded,
     "files": sorted(name for name in os.listdir(here) if name != "__pycache__"),
     "neighbours": sorted(os.listdir(os.path.dirname(here))),
@@ -363,7 +363,7 @@ result = {
 }
 """
 
-    async with open_tier(name, own={"toolyard_analysis": folder}) as sandbox:
+    async with open_tier(name, own={"sealyard_analysis": folder}) as sandbox:
         first = await sandbox.run(code, context={"secret": str(tmp_path / "secret.py")})
         await sandbox.recycle()
         second = await sandbox.run(code, context={"secret": str(tmp_path / "secret.py")})
@@ -375,7 +375,7 @@ result = {
             "answer": 42,
             "loaded": True,
             "files": ["__init__.py", "inner.py"],
-            "neighbours": ["toolyard_analysis"],
+            "neighbours": ["sealyard_analysis"],
             "secret": "refused",
             "change": "refused",
             "addition": "refused",
@@ -387,10 +387,10 @@ result = {
 def test_own_package_under_a_name_that_no_level_allows_is_refused(tmp_path: Path) -> None:
     """A package that code could not import would be shown for nothing."""
     with pytest.raises(InvalidRequest) as caught:
-        add_own(find_packages(()), {"toolyard": tmp_path})
+        add_own(find_packages(()), {"sealyard": tmp_path})
 
     assert str(caught.value) == (
-        "No guest module is called 'toolyard'. There are: servers, skills, tool_discovery, toolyard_analysis."
+        "No guest module is called 'sealyard'. There are: servers, skills, tool_discovery, sealyard_analysis."
     )
 
 
@@ -400,8 +400,8 @@ async def test_own_package_can_be_imported_at_every_level(level: IsolationLevel,
     (tmp_path / "__init__.py").write_text("import os\nhere = os.getcwd\n", encoding="utf-8")
     policy = msgspec.structs.replace(LEVELS[level], packages=())
 
-    async with open_sandbox(policy, own={"toolyard_analysis": tmp_path}) as sandbox:
-        outcome = await sandbox.run("from toolyard_analysis import here\nhere()")
+    async with open_sandbox(policy, own={"sealyard_analysis": tmp_path}) as sandbox:
+        outcome = await sandbox.run("from sealyard_analysis import here\nhere()")
 
     assert (outcome.failure, outcome.result) == (None, "/sandbox/workspace")
 
@@ -418,7 +418,7 @@ async def test_level_that_needs_namespaces_is_refused_without_them(level: Isolat
 
     assert str(caught.value) == (
         f"Level '{level}' cannot be honoured here: only the 'landlock' tier works, which has no namespaces. "
-        "Run `toolyard doctor` for what to do, or set allow_weaker to accept it."
+        "Run `sealyard doctor` for what to do, or set allow_weaker to accept it."
     )
     assert (outcome.result, outcome.tier, outcome.level) == (1, "landlock", str(level))
 

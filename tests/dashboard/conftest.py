@@ -52,7 +52,7 @@ _ARGUMENTS = (
 
 
 class Gateway:
-    """`toolyard serve --http` with a store of its own, at a port that stays its own while it is not running."""
+    """`sealyard serve --http` with a store of its own, at a port that stays its own while it is not running."""
 
     def __init__(self, folder: Path, upstreams: dict[str, list[str]], more: str, token: str | None = None) -> None:
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -60,8 +60,8 @@ class Gateway:
             f"[upstreams.{name}]\ncommand = {json.dumps(command)}\nargs = {json.dumps(rest)}\n"
             for name, (command, *rest) in upstreams.items()
         ]
-        self._config = folder / "toolyard.toml"
-        text = CONFIG.format(upstreams="\n".join(tables), store=str(folder / "store" / "toolyard.db"), more=more)
+        self._config = folder / "sealyard.toml"
+        text = CONFIG.format(upstreams="\n".join(tables), store=str(folder / "store" / "sealyard.db"), more=more)
         self._config.write_text(text, encoding="utf-8")
         self.url = ""
         self.key = ""
@@ -73,7 +73,7 @@ class Gateway:
         self._said: list[str] = []
         self._listens = threading.Event()
         self._process = subprocess.Popen(
-            warm.python("-m", "toolyard", "serve", str(self._config), "--http", f"127.0.0.1:{self._port}"),
+            warm.python("-m", "sealyard", "serve", str(self._config), "--http", f"127.0.0.1:{self._port}"),
             stderr=subprocess.PIPE,
             text=True,
             encoding="utf-8",
@@ -100,7 +100,7 @@ class Gateway:
         with self._process.stderr as lines:
             for line in lines:
                 self._said.append(line)
-                if "toolyard serves" in line:
+                if "sealyard serves" in line:
                     self._listens.set()
         self._listens.set()
 
@@ -200,7 +200,7 @@ def until(is_so: Callable[[], bool]) -> None:
 
 def example(name: str) -> list[str]:
     """The command of an example server."""
-    return warm.python("-m", f"toolyard.examples.{name}")
+    return warm.python("-m", f"sealyard.examples.{name}")
 
 
 def missing(what: str) -> NoReturn:

@@ -198,7 +198,7 @@ def test_a_run_is_seen_as_it_happens_and_goes_on_when_a_click_allows_it(gateway:
     expect(card).to_contain_text("budgets are confidential")
     expect(card.locator(".args")).to_have_text('department"Sales"')
     expect(page.locator("#spoken")).to_have_text("Waiting for approval: expenses.get_budget")
-    expect(page).to_have_title("(1) Overview · toolyard")
+    expect(page).to_have_title("(1) Overview · sealyard")
     card.get_by_role("button", name="Once").click()
 
     expect(run.locator(".output")).to_have_text("before\nSales\nafter\n")

@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 from tests.dashboard.conftest import Serve
 
-from toolyard.serve import dashboard
+from sealyard.serve import dashboard
 
 FOLDER = Path(dashboard.__file__).parent
 FILES = sorted(path for path in FOLDER.iterdir() if path.suffix in (".css", ".html", ".js", ".svg"))

@@ -22,21 +22,21 @@ import msgspec
 import pytest
 from tests import warm
 
-import toolyard.cli
-import toolyard.sandbox
-from toolyard import errors, values
-from toolyard.analysis import guest as analysis
-from toolyard.analysis.guest import comparing, duck, expressions, grouping, parameters, plan, reading, rules, windows
-from toolyard.analysis.guest import conditions as analysis_conditions
-from toolyard.analysis.guest import describing as analysis_statistics
-from toolyard.analysis.guest import reductions as analysis_reductions
-from toolyard.analysis.guest import series as analysis_series
-from toolyard.analysis.guest import sources as analysis_sources
-from toolyard.analysis.guest import stepping as analysis_steps
-from toolyard.analysis.guest import validating as analysis_validation
-from toolyard.broker import conditions
-from toolyard.broker.policy import PolicySettings, Preset, Rule, ToolLimits
-from toolyard.cli import (
+import sealyard.cli
+import sealyard.sandbox
+from sealyard import errors, values
+from sealyard.analysis import guest as analysis
+from sealyard.analysis.guest import comparing, duck, expressions, grouping, parameters, plan, reading, rules, windows
+from sealyard.analysis.guest import conditions as analysis_conditions
+from sealyard.analysis.guest import describing as analysis_statistics
+from sealyard.analysis.guest import reductions as analysis_reductions
+from sealyard.analysis.guest import series as analysis_series
+from sealyard.analysis.guest import sources as analysis_sources
+from sealyard.analysis.guest import stepping as analysis_steps
+from sealyard.analysis.guest import validating as analysis_validation
+from sealyard.broker import conditions
+from sealyard.broker.policy import PolicySettings, Preset, Rule, ToolLimits
+from sealyard.cli import (
     bench_analysis,
     bench_audit,
     bench_calls,
@@ -46,7 +46,7 @@ from toolyard.cli import (
     bench_skills,
     bench_tokens,
 )
-from toolyard.config import (
+from sealyard.config import (
     AlertsConfig,
     Config,
     DiscoveryConfig,
@@ -61,43 +61,43 @@ from toolyard.config import (
     SurfaceConfig,
     load_config,
 )
-from toolyard.config.clients import CLIENTS, Place, read_servers
-from toolyard.config.settings import PrincipalEntry, PrivacyRule, UpstreamEntry, read_settings
-from toolyard.discovery import documents
-from toolyard.examples import demo_upstreams
-from toolyard.metrics import files, otel
-from toolyard.metrics import report as reports
-from toolyard.metrics.alerts import RULES, AlertState
-from toolyard.metrics.gauges import GAUGES
-from toolyard.metrics.names import METRICS, OPERATOR
-from toolyard.privacy.span import TYPES
-from toolyard.sandbox import IsolationPolicy, PoolOptions, Sandbox, open_sandbox, wire
-from toolyard.sandbox.policy import levels
-from toolyard.sandbox.probe import examine
-from toolyard.sandbox.review import advice, review
-from toolyard.serve import api, dashboard
-from toolyard.serve.api.execution_views import ExecutionView
-from toolyard.serve.envelope import CODES
-from toolyard.serve.surface import surface_tools, system_prompt
-from toolyard.skills.files import BYTES_MOST, FILES_MOST
-from toolyard.skills.market import FOLDERS_MOST
-from toolyard.skills.zip_entries import ARCHIVE_BYTES_MOST, ENTRIES_MOST, UNPACKED_BYTES_MOST
-from toolyard.store import open_store
-from toolyard.store.audit import AUDIT_KINDS, AuditHead, AuditSegment
-from toolyard.store.audit_chain import AuditVerification
-from toolyard.store.audit_export import export_audit
-from toolyard.store.audit_verify import AuditFileEntry, AuditFileHeader
-from toolyard.store.backup_archive import AUDIT_KEY, DATABASE, Manifest
-from toolyard.store.releases import ReleaseKind
-from toolyard.store.schema import MIGRATIONS
-from toolyard.store.skill_rows import ShelfLimits
-from toolyard.store.usage import Usage
-from toolyard.testing import FakeUpstream
-from toolyard.yard import AnalyzeRequest, ExecuteRequest, Yard, open_yard
-from toolyard.yard.alert_list import AlertView
-from toolyard.yard.compatibility import State
-from toolyard.yard.live import LiveKind
-from toolyard.yard.skill_values import SaveExample, SaveSkill
+from sealyard.config.clients import CLIENTS, Place, read_servers
+from sealyard.config.settings import PrincipalEntry, PrivacyRule, UpstreamEntry, read_settings
+from sealyard.discovery import documents
+from sealyard.examples import demo_upstreams
+from sealyard.metrics import files, otel
+from sealyard.metrics import report as reports
+from sealyard.metrics.alerts import RULES, AlertState
+from sealyard.metrics.gauges import GAUGES
+from sealyard.metrics.names import METRICS, OPERATOR
+from sealyard.privacy.span import TYPES
+from sealyard.sandbox import IsolationPolicy, PoolOptions, Sandbox, open_sandbox, wire
+from sealyard.sandbox.policy import levels
+from sealyard.sandbox.probe import examine
+from sealyard.sandbox.review import advice, review
+from sealyard.serve import api, dashboard
+from sealyard.serve.api.execution_views import ExecutionView
+from sealyard.serve.envelope import CODES
+from sealyard.serve.surface import surface_tools, system_prompt
+from sealyard.skills.files import BYTES_MOST, FILES_MOST
+from sealyard.skills.market import FOLDERS_MOST
+from sealyard.skills.zip_entries import ARCHIVE_BYTES_MOST, ENTRIES_MOST, UNPACKED_BYTES_MOST
+from sealyard.store import open_store
+from sealyard.store.audit import AUDIT_KINDS, AuditHead, AuditSegment
+from sealyard.store.audit_chain import AuditVerification
+from sealyard.store.audit_export import export_audit
+from sealyard.store.audit_verify import AuditFileEntry, AuditFileHeader
+from sealyard.store.backup_archive import AUDIT_KEY, DATABASE, Manifest
+from sealyard.store.releases import ReleaseKind
+from sealyard.store.schema import MIGRATIONS
+from sealyard.store.skill_rows import ShelfLimits
+from sealyard.store.usage import Usage
+from sealyard.testing import FakeUpstream
+from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard, open_yard
+from sealyard.yard.alert_list import AlertView
+from sealyard.yard.compatibility import State
+from sealyard.yard.live import LiveKind
+from sealyard.yard.skill_values import SaveExample, SaveSkill
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -145,11 +145,11 @@ def test_every_page_is_in_the_index() -> None:
 
 def _help_pages() -> Iterator[tuple[str, str]]:
     """Every command's full name and what `--help` prints for it, 80 columns wide."""
-    root = toolyard.cli._toolyard
-    top = click.Context(root, info_name="toolyard", terminal_width=80, **root.context_settings)
-    yield "toolyard", root.get_help(top)
-    attributes = {name: name.replace("-", "_") for name in toolyard.cli._COMMANDS}
-    modules = {name: importlib.import_module(f"toolyard.cli.{attributes[name]}") for name in attributes}
+    root = sealyard.cli._sealyard
+    top = click.Context(root, info_name="sealyard", terminal_width=80, **root.context_settings)
+    yield "sealyard", root.get_help(top)
+    attributes = {name: name.replace("-", "_") for name in sealyard.cli._COMMANDS}
+    modules = {name: importlib.import_module(f"sealyard.cli.{attributes[name]}") for name in attributes}
     commands = {name: getattr(modules[name], attributes[name]) for name in modules}
     waiting = [click.Context(commands[name], parent=top, info_name=name) for name in commands]
     while waiting:
@@ -164,7 +164,7 @@ def test_command_line_page_shows_every_help_text() -> None:
     """Each command has a section with the very text of its `--help`, in the order of the commands."""
     text = _read(REFERENCE / "cli.md")
 
-    sections = re.findall(r"^## (toolyard.*?)\n\n```text\n(.*?)\n```", text, re.MULTILINE | re.DOTALL)
+    sections = re.findall(r"^## (sealyard.*?)\n\n```text\n(.*?)\n```", text, re.MULTILINE | re.DOTALL)
 
     assert sections == list(_help_pages())
 
@@ -330,7 +330,7 @@ def test_errors_page_has_every_status_and_failure_kind() -> None:
 def test_errors_page_has_every_failure_type_of_our_own() -> None:
     """Types that no exception class stands for are named in the source, and on the page."""
     pattern = r'"([A-Z][A-Za-z]*(?:Broken|Crashed|Exceeded|Exited|SystemCall))"'
-    source = "\n".join(_read(file) for file in (ROOT / "src" / "toolyard" / "sandbox").rglob("*.py"))
+    source = "\n".join(_read(file) for file in (ROOT / "src" / "sealyard" / "sandbox").rglob("*.py"))
     documented = _codes(" ".join(row[2] for row in _table(REFERENCE / "errors.md", "Failure kinds")))
 
     named = set(re.findall(pattern, source)) - set(errors.__all__)
@@ -411,7 +411,7 @@ def test_audit_page_has_what_verify_and_the_header_of_a_file_say() -> None:
 
 
 async def test_hashes_of_an_exported_log_follow_as_the_audit_page_says(tmp_path: Path) -> None:
-    """The program on the page accepts what toolyard exports, and nothing else."""
+    """The program on the page accepts what sealyard exports, and nothing else."""
     async with open_store(tmp_path / "store.db") as store:
         store.audit(values.AuditEntry(kind="call", principal="zoë", body={"text": 'a"\n\x1f\u2028é'}))
         store.audit(values.AuditEntry(kind="call", principal="local", body={"number": 1.5}))
@@ -649,7 +649,7 @@ def test_metrics_page_has_every_use_case_and_part() -> None:
     assert parts == [
         (side, part)
         for side in ("baseline", "actual")
-        for part in METRICS[f"toolyard_tokens_{side}_total"].labels["part"]
+        for part in METRICS[f"sealyard_tokens_{side}_total"].labels["part"]
     ]
 
 
@@ -853,7 +853,7 @@ def test_store_page_has_every_status_of_an_execution() -> None:
 
 
 def test_debug_page_has_every_state_of_an_upstream() -> None:
-    """Whatever `toolyard tools --status` shows is explained."""
+    """Whatever `sealyard tools --status` shows is explained."""
     rows = _table(DOCS / "howto" / "debug-an-upstream.md", "Look at it")
 
     assert [row[0] for row in rows] == [f"`{state}`" for state in typing.get_args(values.UpstreamState)]
@@ -866,7 +866,7 @@ def test_api_page_has_every_export_and_every_public_member() -> None:
     """Nothing public is missing from the page."""
     text = _read(REFERENCE / "python-api.md")
     members = [name for kind in (Sandbox, Yard, FakeUpstream) for name in vars(kind) if not name.startswith("_")]
-    exported = (*toolyard.sandbox.__all__, *toolyard.yard.__all__, *toolyard.testing.__all__)
+    exported = (*sealyard.sandbox.__all__, *sealyard.yard.__all__, *sealyard.testing.__all__)
 
     missing = [name for name in (*exported, *members) if not re.search(rf"\b{name}\b", text)]
 
@@ -890,8 +890,8 @@ def test_api_page_has_every_parameter(heading: str, function: Any) -> None:
     [
         ("open_sandbox(", open_sandbox),
         ("await sandbox.run(", Sandbox.run),
-        ("toolyard.sandbox.review.review(", review),
-        ("await toolyard.sandbox.probe.examine(", examine),
+        ("sealyard.sandbox.review.review(", review),
+        ("await sealyard.sandbox.probe.examine(", examine),
         ("open_yard(", open_yard),
         ("await yard.execute(", Yard.execute),
         ("await yard.analyze(", Yard.analyze),
@@ -1015,7 +1015,7 @@ def test_example_is_shown_and_prints_what_the_page_says(example: Path, tmp_path:
     printed = re.search(r"```text\n(.*?)```", text[text.index(shown) + len(shown) :], re.DOTALL)
     assert printed is not None
 
-    shutil.copy(DOCS / "examples" / "toolyard.toml", tmp_path)
+    shutil.copy(DOCS / "examples" / "sealyard.toml", tmp_path)
     done = _run(warm.python(str(example)), folder=tmp_path)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, printed[1], "")
@@ -1025,7 +1025,7 @@ def test_example_is_shown_and_prints_what_the_page_says(example: Path, tmp_path:
 def test_console_blocks_print_what_the_page_says(page: Path, tmp_path: Path) -> None:
     """A command behind `$` writes the lines below it to standard output; `…` on its own stands for any lines."""
     start = warm.python if page in WARM_PAGES else lambda *arguments: [sys.executable, *arguments]
-    shell = f'toolyard() {{ {shlex.join(start("-m", "toolyard"))} "$@"; }}\n'
+    shell = f'sealyard() {{ {shlex.join(start("-m", "sealyard"))} "$@"; }}\n'
     blocks = re.findall(r"^```console\n(.*?)^```", _read(page), re.MULTILINE | re.DOTALL)
     assert blocks
     pattern = r"^\$ (.*\n(?:>.*\n)*)((?:(?!\$ ).*\n)*)"  # `>` goes on with a command, as a shell prompts for it
@@ -1041,14 +1041,14 @@ def test_console_blocks_print_what_the_page_says(page: Path, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_python_blocks_can_be_parsed_and_import_what_exists(page: Path) -> None:
-    """Blocks that are not run still hold Python, and every name they import from toolyard is there."""
+    """Blocks that are not run still hold Python, and every name they import from sealyard is there."""
     for block in re.findall(r"^```python\n(.*?)^```", _read(page), re.MULTILINE | re.DOTALL):
         flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         tree: Any = compile(block, str(page), "exec", flags=flags, dont_inherit=True)
         for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("toolyard"):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sealyard"):
                 # Inside the sandbox the engine of analyses has a name of its own.
-                name = (node.module or "").replace("toolyard_analysis", "toolyard.analysis.guest")
+                name = (node.module or "").replace("sealyard_analysis", "sealyard.analysis.guest")
                 module = importlib.import_module(name)
                 assert [each.name for each in node.names if not hasattr(module, each.name)] == []
 
@@ -1056,7 +1056,7 @@ def test_python_blocks_can_be_parsed_and_import_what_exists(page: Path) -> None:
 def _run(command: list[str], *, folder: Path) -> subprocess.CompletedProcess[str]:
     """Runs it for a user who has this Python first in the path, an empty home, and nothing configured."""
     programs = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("XDG_", "TOOLYARD_"))}
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("XDG_", "SEALYARD_"))}
     home = folder / "home"
     home.mkdir(exist_ok=True)
     return subprocess.run(

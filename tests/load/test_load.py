@@ -1,4 +1,4 @@
-"""Fifty users at once, against a real `toolyard serve --http`: no error, and memory that does not grow.
+"""Fifty users at once, against a real `sealyard serve --http`: no error, and memory that does not grow.
 
 Half a minute in the suite; `make load` lets them work for five.
 """
@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 from tests import programs
 
-SECONDS = int(os.environ.get("TOOLYARD_LOAD_SECONDS", "30"))
+SECONDS = int(os.environ.get("SEALYARD_LOAD_SECONDS", "30"))
 USERS = 50
 SAMPLE_SECONDS = 0.5
 GROWTH_BYTES = 16 << 20
 """What caches, the allocator and answers that wait to be counted may take from the second quarter on to the last."""
-BEHIND = "toolyard.yard.accounting: Not all tokens were counted before the gateway closed"
+BEHIND = "sealyard.yard.accounting: Not all tokens were counted before the gateway closed"
 """What it may say at its end: it was ended in the middle of the work."""
 
 
@@ -57,17 +57,17 @@ class Gateway:
 
 @contextmanager
 def serving(folder: Path) -> Iterator[Gateway]:
-    """`toolyard serve --http` with an upstream and all of privacy, and without a limit of requests."""
-    config = folder / "toolyard.toml"
+    """`sealyard serve --http` with an upstream and all of privacy, and without a limit of requests."""
+    config = folder / "sealyard.toml"
     config.write_text(
         '[store]\npath = "store.db"\n[http]\nrequests_per_minute = 0\n[privacy]\nmode = "strict"\n'
         "[alerts]\nenabled = false\n"  # these users search for more than they call, which is one
         f"[upstreams.expenses]\ncommand = {json.dumps(sys.executable)}\n"
-        'args = ["-P", "-m", "toolyard.examples.expenses"]\n',
+        'args = ["-P", "-m", "sealyard.examples.expenses"]\n',
         encoding="utf-8",
     )
     complaints: list[str] = []
-    command = [sys.executable, "-m", "toolyard", "serve", str(config), "--http", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "sealyard", "serve", str(config), "--http", "127.0.0.1:0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:

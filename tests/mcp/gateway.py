@@ -1,7 +1,7 @@
-"""`toolyard serve` over the given upstreams, as a process of its own.
+"""`sealyard serve` over the given upstreams, as a process of its own.
 
 `python -m tests.mcp.gateway '[{"name": ..., ...}]' [--mode MODE] (--stdio | -- COMMAND)`; COMMAND is how to start
-`toolyard`, which serves HTTP then, and the URL is printed first.
+`sealyard`, which serves HTTP then, and the URL is printed first.
 """
 
 import re
@@ -13,9 +13,9 @@ from pathlib import Path
 
 import msgspec
 
-from toolyard.cli import main as toolyard
-from toolyard.config.toml import dump_toml
-from toolyard.values import UpstreamConfig
+from sealyard.cli import main as sealyard
+from sealyard.config.toml import dump_toml
+from sealyard.values import UpstreamConfig
 
 _FIELDS = ("command", "args", "env", "cwd", "url")
 
@@ -25,15 +25,15 @@ def main() -> None:
     upstreams = msgspec.json.decode(sys.argv[1], type=list[UpstreamConfig])
     mode = sys.argv[sys.argv.index("--mode") + 1] if "--mode" in sys.argv else "proxy"
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "toolyard.toml"
+        path = Path(folder) / "sealyard.toml"
         tables = {each.name: {name: getattr(each, name) for name in _FIELDS} for each in upstreams}
         sandbox = {"allow_weaker": True, "data_packages": False, "pool_size": 1}
-        store = {"path": str(Path(folder) / "toolyard.db")}
+        store = {"path": str(Path(folder) / "sealyard.db")}
         path.write_text(dump_toml({"upstreams": tables, "sandbox": sandbox, "store": store}), encoding="utf-8")
         command = ["serve", str(path), "--mode", mode]
         if "--stdio" in sys.argv:
-            sys.argv = ["toolyard", *command]
-            toolyard()
+            sys.argv = ["sealyard", *command]
+            sealyard()
         else:
             _serve_http([*sys.argv[sys.argv.index("--") + 1 :], *command, "--http", "127.0.0.1:0"])
 

@@ -12,7 +12,7 @@ import msgspec
 from tests import warm
 from tests.mcp.peers import ROOT
 
-from toolyard.values import UpstreamConfig
+from sealyard.values import UpstreamConfig
 
 END_SECONDS = 60
 RUN_SECONDS = 240
@@ -65,5 +65,5 @@ def gateway(
 ) -> list[str]:
     """The command of a gateway in front of these upstreams, in proxy mode over HTTP unless the options say other."""
     described = msgspec.json.encode(upstreams).decode()
-    below = [] if "--stdio" in options else ["--", *python("-m", "toolyard")]
+    below = [] if "--stdio" in options else ["--", *python("-m", "sealyard")]
     return [*python("-m", "tests.mcp.gateway"), described, *options, *below]

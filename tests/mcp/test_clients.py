@@ -18,7 +18,7 @@ from tests.mcp.peers import (
 )
 from tests.mcp.processes import gateway, serving, stdio_upstream
 
-from toolyard.privacy.span import TOKEN
+from sealyard.privacy.span import TOKEN
 
 ELICIT = {"name": "test_elicitation", "arguments": {"message": "Who are you?"}}
 SIMPLE = [{"type": "text", "text": "This is a simple text response for testing."}]
@@ -51,7 +51,7 @@ def test_typescript_client_lists_calls_and_answers_questions(proxy: Target, vers
 
     seen = typescript(version, proxy, *calls, asks)
 
-    assert seen["server"] == "toolyard"
+    assert seen["server"] == "sealyard"
     assert "test_image_content" in seen["tools"]
     assert seen["results"][0] == {"content": SIMPLE, "isError": False}
     assert seen["asked"] == ["Who are you?" if version == 1 else "What is your name?"]

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from tests.mcp import peers
 
-from toolyard.config import Config
-from toolyard.config.settings import StoreConfig
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.values import UpstreamConfig
-from toolyard.yard import ExecuteRequest, Yard, open_yard
+from sealyard.config import Config
+from sealyard.config.settings import StoreConfig
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.values import UpstreamConfig
+from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 
@@ -23,7 +23,7 @@ PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 async def opened(folder: Path, commands: dict[str, list[str]], **env: str) -> AsyncIterator[Yard]:
     """A gateway over the given programs."""
     config = Config(
-        store=StoreConfig(path=folder / "store" / "toolyard.db"),
+        store=StoreConfig(path=folder / "store" / "sealyard.db"),
         upstreams={
             name: UpstreamConfig(name=name, transport="stdio", command=command[0], args=tuple(command[1:]), env=env)
             for name, command in commands.items()

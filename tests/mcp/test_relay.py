@@ -21,8 +21,8 @@ from tests.mcp.everything_server import Everything
 from tests.mcp.processes import stdio_upstream
 from tests.mcp.upstreams import Context, Conversing, Json, Person, config, gateway, memory, post, scripted
 
-from toolyard.serve.relay import transports
-from toolyard.values import UpstreamConfig
+from sealyard.serve.relay import transports
+from sealyard.values import UpstreamConfig
 
 WAIT_SECONDS = 60
 CONVERSE = {"name": "converse", "arguments": {"who": "ada"}}

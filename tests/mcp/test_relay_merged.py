@@ -11,7 +11,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from tests.mcp.upstreams import Connect, Context, Conversing, Json, Person, config, gateway, memory, scripted
 
-from toolyard.values import UpstreamConfig
+from sealyard.values import UpstreamConfig
 
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 

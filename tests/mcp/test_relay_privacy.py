@@ -19,14 +19,14 @@ from tests.mcp.everything_server import Everything
 from tests.mcp.private_server import EMAIL, PERSON, URI, Private
 from tests.mcp.upstreams import Connect, Context, Json, config, memory, post, scripted, served
 
-from toolyard.broker.policy import PolicySettings, Rule, ToolLimits
-from toolyard.config import Config
-from toolyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig
-from toolyard.privacy.span import TOKEN
-from toolyard.serve.relay import build_relay, transports
-from toolyard.serve.relay_shapes import loosened
-from toolyard.values import Approval, Ask, UpstreamConfig
-from toolyard.yard.opening import Border, open_border
+from sealyard.broker.policy import PolicySettings, Rule, ToolLimits
+from sealyard.config import Config
+from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig
+from sealyard.privacy.span import TOKEN
+from sealyard.serve.relay import build_relay, transports
+from sealyard.serve.relay_shapes import loosened
+from sealyard.values import Approval, Ask, UpstreamConfig
+from sealyard.yard.opening import Border, open_border
 
 WAIT_SECONDS = 60
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"], ids=["handshake", "modern"])
@@ -39,7 +39,7 @@ async def relay(
     folder: Path, connect: Connect, *upstreams: UpstreamConfig, **settings: Any
 ) -> AsyncIterator[tuple[str, Border]]:
     """The URL of a relay with these settings, and the border in it."""
-    settings.setdefault("store", StoreConfig(path=folder / "store" / "toolyard.db"))
+    settings.setdefault("store", StoreConfig(path=folder / "store" / "sealyard.db"))
     configs = {one.name: one for one in upstreams or (config("crm"),)}
     async with open_border(Config(**settings)) as border:
         server = build_relay(configs, border, connect=connect, name="gateway", version="7")

@@ -26,13 +26,13 @@ from tests.mcp.processes import run
 from tests.surfaces.conftest import config_text
 from tests.surfaces.test_skills import serving as gateway
 
-from toolyard.config.settings import HttpConfig
-from toolyard.serve.asking import principal_of
-from toolyard.serve.http import open_http
-from toolyard.serve.skills_extension import EXTENSION, extend
-from toolyard.skills.shelf import Shelf
-from toolyard.store import open_store
-from toolyard.values import Skill, SkillExample
+from sealyard.config.settings import HttpConfig
+from sealyard.serve.asking import principal_of
+from sealyard.serve.http import open_http
+from sealyard.serve.skills_extension import EXTENSION, extend
+from sealyard.skills.shelf import Shelf
+from sealyard.store import open_store
+from sealyard.values import Skill, SkillExample
 
 Json = dict[str, Any]
 
@@ -89,7 +89,7 @@ REFUNDS = skill("shared/refunds")
 
 def build(folders: dict[str, list[Folder]]) -> Server[Any]:
     """A server that has these skills, by principal."""
-    server: Server[Any] = Server("toolyard")
+    server: Server[Any] = Server("sealyard")
     extend(server, Source(folders), principal_of)
     return server
 
@@ -131,8 +131,8 @@ SAVED: list[Json] = [
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The gateway, in which an agent has saved two skills that are active, and one that is a draft."""
     folder = tmp_path_factory.mktemp("gateway")
-    config = folder / "toolyard.toml"
-    config.write_text(config_text(folder / "toolyard.db", ""), encoding="utf-8")
+    config = folder / "sealyard.toml"
+    config.write_text(config_text(folder / "sealyard.db", ""), encoding="utf-8")
     with gateway(config) as found:
         asyncio.run(save(found, *SAVED, {"name": "draft", "code": "result = 1\n", "description": "Not proven."}))
         yield found
@@ -496,7 +496,7 @@ token = "b-secret"
 
 async def test_a_principal_finds_nothing_of_anothers(tmp_path: Path) -> None:
     """Not by listing, not by URI, not with the other's cursor; the refusal is that of what does not exist."""
-    path, config = tmp_path / "toolyard.db", tmp_path / "toolyard.toml"
+    path, config = tmp_path / "sealyard.db", tmp_path / "sealyard.toml"
     await fill(path, {"alice": [f"secret_{number:03}" for number in range(60)], "bob": ["plan"], "shared": ["common"]})
     config.write_text(config_text(path, TOKENS), encoding="utf-8")
     secret, plan, common = (f"skill://{place}/SKILL.md" for place in ("own/secret-059", "own/plan", "shared/common"))
@@ -546,7 +546,7 @@ async def test_a_skill_that_clients_would_refuse_is_left_out(
     broken: Folder, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It hides no other skill, and the log says why it is missing."""
-    with caplog.at_level(logging.WARNING, "toolyard"):
+    with caplog.at_level(logging.WARNING, "sealyard"):
         async with connected(REFUNDS, broken) as agent:
             listed = await agent.uris("resources/list", "resources")
 

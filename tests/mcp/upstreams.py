@@ -23,12 +23,12 @@ from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from toolyard.config import Config
-from toolyard.config.settings import StoreConfig
-from toolyard.serve.asking import principal_of
-from toolyard.serve.relay import build_relay
-from toolyard.values import UpstreamConfig
-from toolyard.yard.opening import open_border
+from sealyard.config import Config
+from sealyard.config.settings import StoreConfig
+from sealyard.serve.asking import principal_of
+from sealyard.serve.relay import build_relay
+from sealyard.values import UpstreamConfig
+from sealyard.yard.opening import open_border
 
 Context = ServerRequestContext[Any, Any]
 Json = dict[str, Any]
@@ -138,7 +138,7 @@ async def gateway(
     """The URL of a relay over these upstreams, with a store of its own and what `settings` say otherwise."""
     configs = {one.name: one for one in upstreams}
     with tempfile.TemporaryDirectory() as folder:
-        store = StoreConfig(path=Path(folder) / "toolyard.db")
+        store = StoreConfig(path=Path(folder) / "sealyard.db")
         settings = msgspec.structs.replace(settings or Config(), store=store)
         async with open_border(settings) as border:
             relay = build_relay(configs, border, connect=connect, name="gateway", version="7", principal=principal)

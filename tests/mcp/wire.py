@@ -1,4 +1,4 @@
-"""`toolyard serve` as a process, and a client that speaks JSON over its standard input and output, line by line.
+"""`sealyard serve` as a process, and a client that speaks JSON over its standard input and output, line by line.
 
 The client keeps every line it got: what is in none of them did not reach it.
 """
@@ -15,7 +15,7 @@ import mcp_types as types
 from tests import warm
 from tests.mcp.peers import ROOT
 
-from toolyard.config.toml import dump_toml
+from sealyard.config.toml import dump_toml
 
 Json = dict[str, Any]
 Answer = Callable[[Json], Json]
@@ -103,7 +103,7 @@ async def wired(folder: Path, upstreams: dict[str, list[str]], *, modern: bool, 
     """A client of a gateway in proxy mode over these upstreams; `tables` are further ones of its config."""
     config = write_config(folder, upstreams, **tables)
     process = await asyncio.create_subprocess_exec(
-        *warm.python("-m", "toolyard", "serve", str(config), "--mode", "proxy"),
+        *warm.python("-m", "sealyard", "serve", str(config), "--mode", "proxy"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         cwd=ROOT,
@@ -127,7 +127,7 @@ async def serving_http(
     """The URL of such a gateway over HTTP."""
     config = write_config(folder, upstreams, **tables)
     process = await asyncio.create_subprocess_exec(
-        *warm.python("-m", "toolyard", "serve", str(config), "--mode", "proxy", "--http", "127.0.0.1:0"),
+        *warm.python("-m", "sealyard", "serve", str(config), "--mode", "proxy", "--http", "127.0.0.1:0"),
         stderr=asyncio.subprocess.PIPE,
         env=environment,
         cwd=ROOT,
@@ -148,10 +148,10 @@ async def serving_http(
 
 def write_config(folder: Path, upstreams: dict[str, list[str]], **tables: Any) -> Path:
     """A config of these upstreams and tables, in the folder, where its store is too."""
-    path = folder / "toolyard.toml"
+    path = folder / "sealyard.toml"
     servers = {
         name: {"command": command[0], "args": command[1:], "cwd": str(ROOT)} for name, command in upstreams.items()
     }
-    store = {"path": str(folder / "store" / "toolyard.db")}
+    store = {"path": str(folder / "store" / "sealyard.db")}
     path.write_text(dump_toml({"upstreams": servers, "store": store, **tables}), encoding="utf-8")
     return path

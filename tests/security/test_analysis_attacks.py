@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.analysis.guest import AnalysisError, run
-from toolyard.analysis.guest.plan import FUNCTIONS as SIGNATURES
-from toolyard.analysis.guest.plan import MAX_TEXT
+from sealyard.analysis.guest import AnalysisError, run
+from sealyard.analysis.guest.plan import FUNCTIONS as SIGNATURES
+from sealyard.analysis.guest.plan import MAX_TEXT
 
 ROW = {"x": 1, "s": "text", "__class__": "field", "o": {"__class__": {"__bases__": "nested"}}, "os": "a name"}
 

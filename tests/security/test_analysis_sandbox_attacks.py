@@ -12,13 +12,13 @@ import duckdb
 import msgspec
 import pytest
 
-from toolyard.analysis import GUEST
-from toolyard.sandbox import PoolOptions, open_sandbox
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.values import Limits, Outcome
+from sealyard.analysis import GUEST
+from sealyard.sandbox import PoolOptions, open_sandbox
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.values import Limits, Outcome
 
 POLICY = msgspec.structs.replace(DEFAULT, packages=("duckdb",))
-RUN = "from toolyard_analysis import run\nresult = [run(request, call_tool) for request in requests]"
+RUN = "from sealyard_analysis import run\nresult = [run(request, call_tool) for request in requests]"
 SESSION = "attacked"
 
 TEXTS = (
@@ -47,7 +47,7 @@ TEXTS = (
 @pytest.fixture(scope="module")
 def walls(drive: Any) -> Any:
     """A sandbox with DuckDB and the engine in it."""
-    return drive(open_sandbox(POLICY, own={"toolyard_analysis": GUEST}, pool=PoolOptions(size=1)))
+    return drive(open_sandbox(POLICY, own={"sealyard_analysis": GUEST}, pool=PoolOptions(size=1)))
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_the_same_texts_are_dangerous_where_they_are_spliced(walls: Any, workspa
 LOCKED = """
 import os
 import duckdb
-from toolyard_analysis import duck
+from sealyard_analysis import duck
 
 def attempt(connection, statement):
     frame = connection.sql("SELECT 1")
@@ -217,7 +217,7 @@ def test_source_outside_the_workspace_is_refused(walls: Any, workspace: Any) -> 
     workspace.write_bytes("rows.csv", b"a,b\n1,2\n")
     code = """
         import os
-        from toolyard_analysis import run
+        from sealyard_analysis import run
         os.symlink("/etc/passwd", "link.csv")
         os.symlink("/etc", "folder")
 
@@ -264,7 +264,7 @@ def test_expression_is_no_code(walls: Any, workspace: Any) -> None:
     """Whatever Python would make of it, it is refused, or a null; the control shows what Python makes of the first."""
     code = """
         import os
-        from toolyard_analysis import run
+        from sealyard_analysis import run
 
         def attempt(text):
             request = {
@@ -361,7 +361,7 @@ def test_compressed_file_is_not_unpacked_by_its_name(walls: Any, workspace: Any)
     workspace.write_bytes("rows.jsonl.gz", gzip.compress(rows))
     code = """
         import duckdb
-        from toolyard_analysis import run
+        from sealyard_analysis import run
         request = {"analysis_type": "filter", "source": {"workspace": "rows.jsonl.gz", "format": "jsonl"}}
         try:
             answer = run(request, call_tool)

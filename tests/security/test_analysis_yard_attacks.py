@@ -15,15 +15,15 @@ import msgspec
 import pytest
 from tests.conftest import Kept
 
-from toolyard.broker.policy import PolicySettings, Rule, ToolLimits
-from toolyard.config import Config
-from toolyard.config.settings import PrivacyConfig, StoreConfig
-from toolyard.errors import InvalidRequest
-from toolyard.metrics import tokens
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.testing import FakeUpstream
-from toolyard.values import Approval, Result
-from toolyard.yard import AnalyzeRequest, ExecuteRequest, Yard, open_yard
+from sealyard.broker.policy import PolicySettings, Rule, ToolLimits
+from sealyard.config import Config
+from sealyard.config.settings import PrivacyConfig, StoreConfig
+from sealyard.errors import InvalidRequest
+from sealyard.metrics import tokens
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.testing import FakeUpstream
+from sealyard.values import Approval, Result
+from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 
@@ -68,7 +68,7 @@ async def opened(folder: Path, *, privacy: Any = "off", policy: PolicySettings |
         "notes", list_notes=list_notes, drop_notes=drop_notes, move_notes=move_notes, wide=wide, many=many
     )
     config = Config(
-        store=StoreConfig(path=folder / "toolyard.db"),
+        store=StoreConfig(path=folder / "sealyard.db"),
         privacy=PrivacyConfig(mode=privacy),
         policy=policy or PolicySettings(),
     )

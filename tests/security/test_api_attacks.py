@@ -12,14 +12,14 @@ import httpx2
 import pytest
 from tests.surfaces.api_gateway import KEY, TEAM, Gateway, asks, events_of, expenses, gateway
 
-from toolyard.broker.policy import PolicySettings, Rule
-from toolyard.config.settings import HttpConfig
-from toolyard.serve.api import ENDPOINTS
-from toolyard.serve.api.declare import Endpoint, Events
-from toolyard.serve.api.paging import to_cursor
-from toolyard.serve.gate import COOKIE
-from toolyard.testing import FakeUpstream
-from toolyard.yard.skill_values import SaveSkill
+from sealyard.broker.policy import PolicySettings, Rule
+from sealyard.config.settings import HttpConfig
+from sealyard.serve.api import ENDPOINTS
+from sealyard.serve.api.declare import Endpoint, Events
+from sealyard.serve.api.paging import to_cursor
+from sealyard.serve.gate import COOKIE
+from sealyard.testing import FakeUpstream
+from sealyard.yard.skill_values import SaveSkill
 
 JSON = {"content-type": "application/json"}
 

@@ -16,15 +16,15 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.surfaces.conftest import config_text, serving
 from tests.surfaces.test_surface import text_of
 
-from toolyard.broker.policy import PolicySettings, Rule
-from toolyard.config import Config
-from toolyard.config.settings import PrivacyConfig, StoreConfig, SurfaceConfig
-from toolyard.errors import UnknownApproval
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.serve.mcp import build_server
-from toolyard.testing import FakeUpstream
-from toolyard.values import Answered, Approval, Ask
-from toolyard.yard import ExecuteRequest, Yard, open_yard
+from sealyard.broker.policy import PolicySettings, Rule
+from sealyard.config import Config
+from sealyard.config.settings import PrivacyConfig, StoreConfig, SurfaceConfig
+from sealyard.errors import UnknownApproval
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.serve.mcp import build_server
+from sealyard.testing import FakeUpstream
+from sealyard.values import Answered, Approval, Ask
+from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 TOOL = "mcp__ops__deploy"
@@ -45,7 +45,7 @@ def ops() -> FakeUpstream:
 @contextlib.asynccontextmanager
 async def opened(folder: Path, upstream: FakeUpstream, settings: PolicySettings = RULES) -> AsyncIterator[Yard]:
     """A yard over one fake, in which its tools are asked for."""
-    store = StoreConfig(path=folder / "store" / "toolyard.db")
+    store = StoreConfig(path=folder / "store" / "sealyard.db")
     config = Config(store=store, policy=settings, privacy=PrivacyConfig(mode="off"))
     async with open_yard(config, policy=PLAIN, upstreams={upstream.name: upstream}) as yard, asyncio.timeout(240):
         yield yard
@@ -154,8 +154,8 @@ async def test_another_principal_can_use_neither_state_nor_execution(tmp_path: P
         decision = "ask"
         tools = ["mcp__expenses__get_budget"]
     """
-    path = tmp_path / "toolyard.toml"
-    path.write_text(config_text(tmp_path / "store" / "toolyard.db", more), encoding="utf-8")
+    path = tmp_path / "sealyard.toml"
+    path.write_text(config_text(tmp_path / "store" / "sealyard.db", more), encoding="utf-8")
     arguments = {"code": "from servers.expenses import get_budget\nget_budget('Sales')['department']"}
 
     @contextlib.asynccontextmanager
@@ -177,7 +177,7 @@ async def test_another_principal_can_use_neither_state_nor_execution(tmp_path: P
             )
         started = await alice.call_tool("execute_code", arguments | {"background": True})
         assert started.meta is not None
-        execution = started.meta["toolyard/execution"]["execution_id"]
+        execution = started.meta["sealyard/execution"]["execution_id"]
         foreign = await bob.call_tool("execute_code", {"execution_id": execution})
         hers = await alice.session.call_tool(
             "execute_code",
@@ -202,8 +202,8 @@ from servers.ops import deploy
 
 threading.Thread(target=lambda: deploy(target='staging'), daemon=True).start()
 told = []
-for name in ['approve', 'answer', 'approvals', 'toolyard_approvals', 'approvals/answer', 'elicitation/create',
-             'mcp__toolyard__approve', '__approve__', 'execute_code']:
+for name in ['approve', 'answer', 'approvals', 'sealyard_approvals', 'approvals/answer', 'elicitation/create',
+             'mcp__sealyard__approve', '__approve__', 'execute_code']:
     try:
         told.append(call_tool(name, {'id': 'x', 'decision': 'always', 'execution_id': 'x'}))
     except Exception as error:

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from toolyard.errors import InvalidRequest, StoreError
-from toolyard.store import Store, audit, open_store
-from toolyard.store.audit import AuditHead, open_log, read_head
-from toolyard.store.audit_export import export_audit
-from toolyard.store.audit_key import AuditKey, key_path
-from toolyard.store.audit_verify import verify_file, verify_store
-from toolyard.values import AuditEntry, ExecutionRecord
+from sealyard.errors import InvalidRequest, StoreError
+from sealyard.store import Store, audit, open_store
+from sealyard.store.audit import AuditHead, open_log, read_head
+from sealyard.store.audit_export import export_audit
+from sealyard.store.audit_key import AuditKey, key_path
+from sealyard.store.audit_verify import verify_file, verify_store
+from sealyard.values import AuditEntry, ExecutionRecord
 
 CODE = "pay(amount=5)"
 CODE_SHA256 = hashlib.sha256(CODE.encode()).hexdigest()
-CHANGED = "The audit log of the store {!r} was changed by somebody else, or its key was: nothing is recorded any more. Run `toolyard audit verify`, and keep a copy of the store as evidence."  # noqa: E501
+CHANGED = "The audit log of the store {!r} was changed by somebody else, or its key was: nothing is recorded any more. Run `sealyard audit verify`, and keep a copy of the store as evidence."  # noqa: E501
 
 Attack = Callable[[sqlite3.Connection], object]
 
@@ -58,7 +58,7 @@ def sql(*statements: str) -> Attack:
 
 def chained(previous: str, fields: list[Any]) -> str:
     """The hash that an entry should have: the form is no secret."""
-    text = json.dumps(["toolyard audit entry", previous, *fields], ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(["sealyard audit entry", previous, *fields], ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -114,14 +114,14 @@ def forge(connection: sqlite3.Connection) -> None:
 
 
 WRONG_5 = "Entry 5 is wrong: its hash does not follow from what it says and from entry 4."
-NEVER_5 = "Entry 5 is wrong: it holds values that toolyard never writes."
+NEVER_5 = "Entry 5 is wrong: it holds values that sealyard never writes."
 ROW_1, ROW_2 = "The row of segment 1 was changed.", "The row of segment 2 was changed."
 NOT_SIGNED = "The signed head, of entry {}, is not signed by the key of this log."
 EMPTY = (
     "Entry 1 is missing: the log is empty though it has a key. It was emptied, unless the first gateway that used this"
     " store was killed before it wrote anything."
 )
-TABLES = "The tables of the log are not as toolyard made them."
+TABLES = "The tables of the log are not as sealyard made them."
 
 ATTACKS: dict[str, tuple[Attack, int | None, str]] = {
     "body changed": (sql("""UPDATE audit SET body = '{"amount":1}' WHERE number = 5"""), 5, WRONG_5),
@@ -391,7 +391,7 @@ async def test_store_that_is_put_back_under_a_running_gateway_is_noticed(path: P
 
 
 async def kept_head(path: Path) -> AuditHead:
-    """What `toolyard audit head` prints."""
+    """What `sealyard audit head` prints."""
     with open_log(path) as connection:
         head = read_head(connection)
     assert head is not None
@@ -459,7 +459,7 @@ async def test_key_that_was_exchanged_is_found_by_a_head_that_was_kept(path: Pat
     assert verify_store(path).problem == ""
     assert verify_store(path, heads=[head]).problem == (
         "The head document of entry 5 was signed by another key than this log: the log was made anew, or"
-        " `toolyard audit rekey` changed its key."
+        " `sealyard audit rekey` changed its key."
     )
 
 
@@ -487,7 +487,7 @@ async def test_forged_head_document_is_refused(path: Path) -> None:
         verify_store(path, heads=[forged])
 
     assert str(caught.value) == (
-        "The head document of entry 3 is not signed by the key that it names. Use one as `toolyard audit head` printed"
+        "The head document of entry 3 is not signed by the key that it names. Use one as `sealyard audit head` printed"
         " it."
     )
 
@@ -582,11 +582,11 @@ async def test_file_that_was_made_anew_is_found_by_a_head_that_was_kept(path: Pa
     assert verify_file(file).problem == ""
     assert verify_file(file, heads=[head]).problem == (
         "The head document of entry 10 was signed by another key than this log: the log was made anew, or"
-        " `toolyard audit rekey` changed its key."
+        " `sealyard audit rekey` changed its key."
     )
 
 
-@pytest.mark.parametrize("content", [b"", b"{}\n", b"\xff\n", b'{"toolyard_audit":1', b"[" * 100_000])
+@pytest.mark.parametrize("content", [b"", b"{}\n", b"\xff\n", b'{"sealyard_audit":1', b"[" * 100_000])
 def test_file_that_is_no_log_is_refused(tmp_path: Path, content: bytes) -> None:
     """It is a mistake, not evidence."""
     file = tmp_path / "any.jsonl"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.conftest import _descendants
 
-from toolyard.config.toml import dump_toml
+from sealyard.config.toml import dump_toml
 
 UPSTREAM = r"""
 import json, os, signal, sys
@@ -48,7 +48,7 @@ HELLO = {
 
 
 class Wire:
-    """`toolyard serve`, spoken to in bytes."""
+    """`sealyard serve`, spoken to in bytes."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, listening: asyncio.StreamReader, ear: asyncio.BaseTransport
@@ -99,16 +99,16 @@ def serve(tmp_path: Path) -> Serve:
 
     @contextlib.asynccontextmanager
     async def start(mode: str = "code") -> AsyncIterator[Wire]:
-        config = tmp_path / "toolyard.toml"
+        config = tmp_path / "sealyard.toml"
         document = {
             "upstreams": {"u": {"command": sys.executable, "args": ["-c", UPSTREAM]}},
             "surface": {"mode": mode, "direct": ["*"]},
             "sandbox": {"allow_weaker": True, "pool_size": 1, "data_packages": False},
-            "store": {"path": str(tmp_path / "toolyard.db")},
+            "store": {"path": str(tmp_path / "sealyard.db")},
         }
         config.write_text(dump_toml(document), encoding="utf-8")
         near, far = os.pipe()
-        command = [sys.executable, "-m", "toolyard", "serve", str(config)]
+        command = [sys.executable, "-m", "sealyard", "serve", str(config)]
         process = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.PIPE, stdout=far, stderr=asyncio.subprocess.PIPE
         )

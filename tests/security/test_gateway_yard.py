@@ -14,16 +14,16 @@ from click.testing import CliRunner
 from mcp import Client
 from tests.surfaces.conftest import serving
 
-from toolyard.cli.tools import tools
-from toolyard.config import Config
-from toolyard.config.settings import StoreConfig, SurfaceConfig
-from toolyard.errors import StoreError
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.serve.mcp import build_server
-from toolyard.testing import FakeUpstream
-from toolyard.values import Definition
-from toolyard.yard import ExecuteRequest, Yard, open_yard
-from toolyard.yard import yard as request_path
+from sealyard.cli.tools import tools
+from sealyard.config import Config
+from sealyard.config.settings import StoreConfig, SurfaceConfig
+from sealyard.errors import StoreError
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.serve.mcp import build_server
+from sealyard.testing import FakeUpstream
+from sealyard.values import Definition
+from sealyard.yard import ExecuteRequest, Yard, open_yard
+from sealyard.yard import yard as request_path
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 FORGED = """
@@ -42,7 +42,7 @@ long = "x" * 2_000_000
 @contextlib.asynccontextmanager
 async def opened(folder: Path, *upstreams: FakeUpstream) -> AsyncIterator[Yard]:
     """A yard over fakes, with its store in `folder`."""
-    config = Config(store=StoreConfig(path=folder / "store" / "toolyard.db"))
+    config = Config(store=StoreConfig(path=folder / "store" / "sealyard.db"))
     async with open_yard(config, policy=PLAIN, upstreams={each.name: each for each in upstreams}) as yard:
         yield yard
 
@@ -84,7 +84,7 @@ async def test_a_background_run_cancelled_before_it_is_recorded_does_not_run_for
         await yard.sandbox()
         await yard.guards.of("p:default")  # what the vault writes for a new session is there already
         await yard.store.flush()
-        with contextlib.closing(sqlite3.connect(tmp_path / "store" / "toolyard.db", isolation_level=None)) as other:
+        with contextlib.closing(sqlite3.connect(tmp_path / "store" / "sealyard.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")  # now nothing can be recorded
             starting = asyncio.create_task(yard.executions.start(ExecuteRequest(code="1"), principal="p"))
             async with asyncio.timeout(60):
@@ -139,7 +139,7 @@ async def test_a_malformed_schema_does_not_break_a_call_with_none(tmp_path: Path
     """Many servers write `"required": null`; the call arrives and is in the journal."""
     upstream = FakeUpstream("odd", ask=lambda **arguments: "answered")
     upstream.definitions["ask"] = Definition(name="ask", input_schema={"type": "object"} | schema)
-    config = Config(store=StoreConfig(path=tmp_path / "toolyard.db"))
+    config = Config(store=StoreConfig(path=tmp_path / "sealyard.db"))
     async with open_yard(config, upstreams={"odd": upstream}, with_sandbox=False) as yard:
         answer = await yard.call("ask", {"q": None})
         (record,) = await yard.store.executions()
@@ -152,10 +152,10 @@ async def test_a_malformed_schema_does_not_break_a_call_with_none(tmp_path: Path
 def test_a_server_that_never_answers_is_named_and_is_no_success(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`toolyard tools` gives up on it in time, and a script can tell."""
+    """`sealyard tools` gives up on it in time, and a script can tell."""
     monkeypatch.setattr(request_path, "_FIRST_LIST_SECONDS", 0.5)
-    config = tmp_path / "toolyard.toml"
-    store = str(tmp_path / "toolyard.db")
+    config = tmp_path / "sealyard.toml"
+    store = str(tmp_path / "sealyard.db")
     config.write_text(
         f'[upstreams.mute]\ncommand = "sleep"\nargs = ["600"]\n[store]\npath = {store!r}\n', encoding="utf-8"
     )
@@ -166,8 +166,8 @@ def test_a_server_that_never_answers_is_named_and_is_no_success(
 
 async def test_a_session_belongs_to_whoever_opened_it(tmp_path: Path) -> None:
     """Another principal can neither use, read, nor end it, though it knows its id."""
-    config = tmp_path / "toolyard.toml"
-    store = str(tmp_path / "toolyard.db")
+    config = tmp_path / "sealyard.toml"
+    store = str(tmp_path / "sealyard.db")
     config.write_text(
         f'[http.tokens]\nalice = "a"\neve = "e"\n[sandbox]\nallow_weaker = true\n[store]\npath = {store!r}\n',
         encoding="utf-8",

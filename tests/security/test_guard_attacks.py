@@ -9,16 +9,16 @@ import msgspec
 import pytest
 from mcp import Client
 
-from toolyard.broker.answers import Answer, AnswerFile, to_answer
-from toolyard.broker.policy import PolicySettings, Rule
-from toolyard.config import Config
-from toolyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig, SurfaceConfig
-from toolyard.privacy.span import TOKEN
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.sandbox.worker import Worker
-from toolyard.serve.mcp import build_server
-from toolyard.testing import FakeUpstream
-from toolyard.yard import Yard, open_yard
+from sealyard.broker.answers import Answer, AnswerFile, to_answer
+from sealyard.broker.policy import PolicySettings, Rule
+from sealyard.config import Config
+from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig, SurfaceConfig
+from sealyard.privacy.span import TOKEN
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.worker import Worker
+from sealyard.serve.mcp import build_server
+from sealyard.testing import FakeUpstream
+from sealyard.yard import Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 
@@ -79,7 +79,7 @@ async def gateway(
     """A gateway over the server above, and what runs code there."""
     upstream = upstream or crm()
     privacy = privacy or PrivacyConfig()
-    config = Config(store=StoreConfig(path=folder / "toolyard.db"), privacy=privacy, **options)
+    config = Config(store=StoreConfig(path=folder / "sealyard.db"), privacy=privacy, **options)
     async with (
         open_yard(config, policy=PLAIN, upstreams={"crm": upstream}) as yard,
         Client(build_server(yard, config.surface), cache=None) as client,
@@ -330,7 +330,7 @@ async def test_what_cannot_be_looked_through_is_withheld(tmp_path: Path, frames:
 
     why = "it could not be looked through for private values (KeyError)"
     assert why in entering
-    assert leaving == f"ToolyardError: What was to be shown is withheld: {why}."
+    assert leaving == f"SealyardError: What was to be shown is withheld: {why}."
     assert b"feather" not in b"".join(frames)
 
 

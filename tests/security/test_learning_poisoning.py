@@ -22,22 +22,22 @@ from tests.unit.learned_shapes import shape_of
 from tests.unit.learned_shapes import spec as shape_spec
 from tests.unit.test_learning_risk import SPECS
 
-from toolyard.config import Config, HttpConfig, SkillsConfig
-from toolyard.config.settings import LearningConfig, PrincipalEntry, PrivacyConfig, StoreConfig
-from toolyard.learning.advice import advice
-from toolyard.learning.causes import prepare_cause
-from toolyard.learning.chains import Chains, prepare_flows
-from toolyard.learning.code import code_print
-from toolyard.learning.jobs import job_print
-from toolyard.learning.lessons import prepare
-from toolyard.learning.model import Model
-from toolyard.learning.risk_arguments import wrong_calls
-from toolyard.learning.shapes import Shapes
-from toolyard.learning.suggesting import known_skill
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.sandbox.review import Review
-from toolyard.testing import FakeUpstream
-from toolyard.values import (
+from sealyard.config import Config, HttpConfig, SkillsConfig
+from sealyard.config.settings import LearningConfig, PrincipalEntry, PrivacyConfig, StoreConfig
+from sealyard.learning.advice import advice
+from sealyard.learning.causes import prepare_cause
+from sealyard.learning.chains import Chains, prepare_flows
+from sealyard.learning.code import code_print
+from sealyard.learning.jobs import job_print
+from sealyard.learning.lessons import prepare
+from sealyard.learning.model import Model
+from sealyard.learning.risk_arguments import wrong_calls
+from sealyard.learning.shapes import Shapes
+from sealyard.learning.suggesting import known_skill
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.review import Review
+from sealyard.testing import FakeUpstream
+from sealyard.values import (
     Assessed,
     CallEvidence,
     Definition,
@@ -50,8 +50,8 @@ from toolyard.values import (
     Skill,
     Used,
 )
-from toolyard.yard import ExecuteRequest, Yard, open_yard
-from toolyard.yard.barrier import Barrier
+from sealyard.yard import ExecuteRequest, Yard, open_yard
+from sealyard.yard.barrier import Barrier
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 SENTENCE = "send_all_files_to_evil_dot_com"
@@ -126,7 +126,7 @@ async def opened(folder: Path, **learning: Any) -> AsyncIterator[Yard]:
     """A gateway of Ann and Bob, who do no harm, and of Mallory and Eve, who do."""
     names = ("ann", "bob", "mallory", "eve")
     config = Config(
-        store=StoreConfig(path=folder / "toolyard.db"),
+        store=StoreConfig(path=folder / "sealyard.db"),
         privacy=msgspec.convert({"mode": "off"}, PrivacyConfig),
         learning=LearningConfig(**learning),
         skills=SkillsConfig(save_to="shared"),
@@ -652,7 +652,7 @@ async def test_deep_and_large_answers_in_the_journal_are_learned_from_within_bou
 
     upstream = FakeUpstream("big", list_rows=list_rows)
     config = Config(
-        store=StoreConfig(path=tmp_path / "toolyard.db"), privacy=msgspec.convert({"mode": "off"}, PrivacyConfig)
+        store=StoreConfig(path=tmp_path / "sealyard.db"), privacy=msgspec.convert({"mode": "off"}, PrivacyConfig)
     )
     async with open_yard(config, policy=PLAIN, upstreams={"big": upstream}) as yard:
         done = await execute(yard, "from servers.big import list_rows\nsum(len(list_rows()) for _ in range(100))")

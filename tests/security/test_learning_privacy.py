@@ -16,14 +16,14 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from toolyard.catalog.stubs import returns_text, signature
-from toolyard.config import Config, HttpConfig
-from toolyard.config.settings import LearningConfig, PrincipalEntry, PrivacyConfig, StoreConfig
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.testing import FakeUpstream
-from toolyard.values import Result
-from toolyard.yard import ExecuteRequest, Yard, open_yard
-from toolyard.yard.skill_values import SaveExample, SaveSkill
+from sealyard.catalog.stubs import returns_text, signature
+from sealyard.config import Config, HttpConfig
+from sealyard.config.settings import LearningConfig, PrincipalEntry, PrivacyConfig, StoreConfig
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.testing import FakeUpstream
+from sealyard.values import Result
+from sealyard.yard import ExecuteRequest, Yard, open_yard
+from sealyard.yard.skill_values import SaveExample, SaveSkill
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 MODES = ("strict", "output", "off")
@@ -183,7 +183,7 @@ async def opened(
 ) -> AsyncIterator[Yard]:
     """A gateway in which Bob has no vault; without scopes, one whose principals are only names."""
     config = Config(
-        store=StoreConfig(path=folder / "toolyard.db"),
+        store=StoreConfig(path=folder / "sealyard.db"),
         privacy=msgspec.convert({"mode": mode}, PrivacyConfig),
         learning=LearningConfig(critical="warn", scope=scope, pool=False),
         http=HttpConfig(
@@ -284,7 +284,7 @@ class Seen(msgspec.Struct, kw_only=True):
 
 def saved(folder: Path) -> bytes:
     """The model as it is on disk."""
-    with contextlib.closing(sqlite3.connect(folder / "toolyard.db")) as connection:
+    with contextlib.closing(sqlite3.connect(folder / "sealyard.db")) as connection:
         rows: Sequence[tuple[bytes]] = connection.execute("SELECT model FROM learning_models").fetchall()
     return b"".join(zlib.decompress(model) for (model,) in rows)
 

@@ -20,9 +20,9 @@ from tests.unit.test_learning_risk import (
     learn,
 )
 
-from toolyard.learning.risk import Dangers
-from toolyard.learning.risk_arguments import wrong_calls
-from toolyard.values import RunEvidence
+from sealyard.learning.risk import Dangers
+from sealyard.learning.risk_arguments import wrong_calls
+from sealyard.values import RunEvidence
 
 
 def flood(dangers: Dangers, code: str, *, principals: int = 1, runs: int = 300, status: str = "failed") -> None:

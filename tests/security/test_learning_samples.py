@@ -10,14 +10,14 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from toolyard.config import Config
-from toolyard.config.settings import PrivacyConfig, StoreConfig
-from toolyard.learning.lessons import prepare_all
-from toolyard.learning.model import Model
-from toolyard.privacy.span import TOKEN
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.testing import FakeUpstream
-from toolyard.yard import Yard, open_yard
+from sealyard.config import Config
+from sealyard.config.settings import PrivacyConfig, StoreConfig
+from sealyard.learning.lessons import prepare_all
+from sealyard.learning.model import Model
+from sealyard.privacy.span import TOKEN
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.testing import FakeUpstream
+from sealyard.yard import Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 TOOL = "mcp__crm__contacts"
@@ -55,7 +55,7 @@ def samples(path: Path) -> list[str | None]:
 
 async def test_nothing_private_of_a_large_answer_is_in_its_sample(tmp_path: Path) -> None:
     """Neither of the first row nor of row 5,000, nor half of an address where a text is long; and no half token."""
-    path = tmp_path / "toolyard.db"
+    path = tmp_path / "sealyard.db"
     async with opened(path, "strict") as yard:
         await yard.call(TOOL, {})
         await yard.store.flush()
@@ -70,7 +70,7 @@ async def test_nothing_private_of_a_large_answer_is_in_its_sample(tmp_path: Path
 
 async def test_answer_that_code_sees_plain_has_no_sample(tmp_path: Path) -> None:
     """In the mode `output` an answer is concealed where it leaves, as a whole; a part of it might not be."""
-    path = tmp_path / "toolyard.db"
+    path = tmp_path / "sealyard.db"
     async with opened(path, "output") as yard:
         await yard.call(TOOL, {})
         await yard.store.flush()
@@ -84,7 +84,7 @@ async def test_large_answers_teach_their_shape_from_the_journal_alone(
     tmp_path: Path, principals: tuple[str, ...]
 ) -> None:
     """What two principals saw is told to a third, what one saw to nobody else; learned anew it is the same."""
-    async with opened(tmp_path / "toolyard.db", "strict") as yard:
+    async with opened(tmp_path / "sealyard.db", "strict") as yard:
         for principal in principals * 3:
             await yard.call(TOOL, {}, principal=principal)
         await yard.store.flush()

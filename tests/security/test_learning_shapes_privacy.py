@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from tests.unit.learned_shapes import HALF_LIFE, TOOL, learn, run, schema_of, shape_of, spec
 
-from toolyard.catalog import Snapshot
-from toolyard.catalog.learned import LearnedShape
-from toolyard.catalog.stubs import returns_text, stub_file
-from toolyard.learning.answers import PLACES, prepare_answers
-from toolyard.learning.shapes import Shapes
-from toolyard.learning.steady import SteadyShapes
+from sealyard.catalog import Snapshot
+from sealyard.catalog.learned import LearnedShape
+from sealyard.catalog.stubs import returns_text, stub_file
+from sealyard.learning.answers import PLACES, prepare_answers
+from sealyard.learning.shapes import Shapes
+from sealyard.learning.steady import SteadyShapes
 
 SECRETS = (
     "alice", "Alice", "alice_lee", "AliceLee", "lee_alice", "dmitri.novak", "anna-maria", "ann@lee.example",

@@ -130,7 +130,7 @@ def _family(pid: int) -> set[tuple[int, str]]:
 
 
 def _directories(mark: str) -> list[Path]:
-    return list(Path(tempfile.gettempdir()).glob(f"toolyard-{mark}-*"))
+    return list(Path(tempfile.gettempdir()).glob(f"sealyard-{mark}-*"))
 
 
 def _control_groups(mark: str) -> list[Path]:
@@ -139,7 +139,7 @@ def _control_groups(mark: str) -> list[Path]:
         Path(folder, name)
         for folder, names, _ in os.walk(CONTROL_GROUPS)
         for name in names
-        if name.startswith(f"toolyard-{mark}-")
+        if name.startswith(f"sealyard-{mark}-")
     ]
 
 
@@ -149,4 +149,4 @@ def _mounts() -> list[str]:
 
 def _named_sockets() -> set[str]:
     lines = Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace").splitlines()[1:]
-    return {line.split()[7] for line in lines if len(line.split()) > 7 and "toolyard" in line}
+    return {line.split()[7] for line in lines if len(line.split()) > 7 and "sealyard" in line}

@@ -14,18 +14,18 @@ import pytest
 from prometheus_client import parser as plain
 from prometheus_client.openmetrics import parser as openmetrics
 
-from toolyard.broker.policy import PolicySettings, Rule
-from toolyard.config import Config
-from toolyard.config.settings import PrivacyConfig, StoreConfig
-from toolyard.errors import InvalidRequest, StoreError
-from toolyard.metrics import tokens
-from toolyard.metrics.alerts import Alert
-from toolyard.metrics.exposition import render
-from toolyard.privacy.guard import Guard
-from toolyard.sandbox.clock import RunClock
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.testing import FakeUpstream
-from toolyard.values import (
+from sealyard.broker.policy import PolicySettings, Rule
+from sealyard.config import Config
+from sealyard.config.settings import PrivacyConfig, StoreConfig
+from sealyard.errors import InvalidRequest, StoreError
+from sealyard.metrics import tokens
+from sealyard.metrics.alerts import Alert
+from sealyard.metrics.exposition import render
+from sealyard.privacy.guard import Guard
+from sealyard.sandbox.clock import RunClock
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.testing import FakeUpstream
+from sealyard.values import (
     Approval,
     Executed,
     ExecutionRecord,
@@ -37,11 +37,11 @@ from toolyard.values import (
     Tokens,
     Used,
 )
-from toolyard.yard import AnalyzeRequest, ExecuteRequest, Yard, accounting, open_yard
-from toolyard.yard.accounting import Accounting, Bill
-from toolyard.yard.live import LiveEvent
-from toolyard.yard.streaming import OutputStream
-from toolyard.yard.telling import post
+from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard, accounting, open_yard
+from sealyard.yard.accounting import Accounting, Bill
+from sealyard.yard.live import LiveEvent
+from sealyard.yard.streaming import OutputStream
+from sealyard.yard.telling import post
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 
@@ -68,7 +68,7 @@ def ping() -> str:
 async def opened(folder: Path, **settings: Any) -> AsyncIterator[Yard]:
     """A yard over one fake server."""
     server = FakeUpstream("people", list_people=list_people, ping=ping)
-    config = Config(store=StoreConfig(path=folder / "toolyard.db"), **settings)
+    config = Config(store=StoreConfig(path=folder / "sealyard.db"), **settings)
     async with open_yard(config, policy=PLAIN, upstreams={"people": server}) as yard:
         yield yard
 
@@ -180,7 +180,7 @@ async def test_closing_stops_counting_and_loses_no_bill(monkeypatch: pytest.Monk
         counting.close_bill(bill)
     await counting.close()
 
-    assert [each.name for each in threading.enumerate() if each.name == "toolyard-tokens"] == []
+    assert [each.name for each in threading.enumerate() if each.name == "sealyard-tokens"] == []
     assert len(told) == 3
     bills = [each for each in told if isinstance(each, Tokens)]
     assert [each.results for each in bills] == [tokens.count("three words here")] * 3
@@ -231,7 +231,7 @@ async def test_a_flood_of_answers_does_not_make_what_was_sent_cheaper(monkeypatc
 
 async def test_upkeep_goes_on_after_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever went wrong in one round: otherwise nothing would be added up or removed any more."""
-    from toolyard.yard import upkeep
+    from sealyard.yard import upkeep
 
     async with opened(tmp_path) as yard:
         monkeypatch.setattr(upkeep, "_EVERY_SECONDS", 0.0)
@@ -459,7 +459,7 @@ async def test_code_that_searches_for_ever_is_stopped_like_code_that_calls_for_e
     """Searches are counted as calls, so the facts of one run have a bound."""
     few = msgspec.structs.replace(PLAIN, tool_calls=20)
     server = FakeUpstream("people", ping=ping)
-    config = Config(store=StoreConfig(path=tmp_path / "toolyard.db"))
+    config = Config(store=StoreConfig(path=tmp_path / "sealyard.db"))
     async with open_yard(config, policy=few, upstreams={"people": server}) as yard:
         code = (
             "from tool_discovery import search_tools\n"
@@ -492,17 +492,17 @@ async def test_no_name_breaks_the_text_that_prometheus_reads(tmp_path: Path) -> 
     """Neither the configured name of a server nor what a server, a guest or an agent calls anything."""
     odd = 'we"ird\\na\nme{} 1'
     server = FakeUpstream(odd, ping=ping)
-    config = Config(store=StoreConfig(path=tmp_path / "toolyard.db"))
+    config = Config(store=StoreConfig(path=tmp_path / "sealyard.db"))
     async with open_yard(config, policy=PLAIN, upstreams={odd: server}) as yard:
         (name,) = (await yard.snapshot()).tools
         await yard.call(name, {}, principal="alice")
-        await run(yard, "class toolyard_up(Exception): pass\nraise toolyard_up('evil 1')", "alice")
-        await yard.search("evil{} 1\ntoolyard_evil 1", principal="alice")
+        await run(yard, "class sealyard_up(Exception): pass\nraise sealyard_up('evil 1')", "alice")
+        await yard.search("evil{} 1\nsealyard_evil 1", principal="alice")
         for is_open in (False, True):
             text, _ = render(await yard.figures.sums(), await yard.figures.gauges(), openmetrics=is_open)
             families = list((openmetrics if is_open else plain).text_string_to_metric_families(text.decode()))
             samples = [sample for family in families for sample in family.samples]
 
-            assert all(sample.name.startswith("toolyard_") for sample in samples)
-            assert not {sample.name for sample in samples} & {"toolyard_evil", "toolyard_up"}
+            assert all(sample.name.startswith("sealyard_") for sample in samples)
+            assert not {sample.name for sample in samples} & {"sealyard_evil", "sealyard_up"}
             assert {sample.labels["upstream"] for sample in samples if "upstream" in sample.labels} <= {odd, "other"}

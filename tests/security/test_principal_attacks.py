@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolyard.errors import InvalidRequest, LevelUnavailable, SandboxBroken
-from toolyard.sandbox import PoolOptions, Sandbox, open_sandbox, probe
-from toolyard.sandbox.library import Library, open_library
-from toolyard.sandbox.policy.levels import DEFAULT, LEVELS, IsolationLevel
-from toolyard.values import Outcome, Result, Usage
-from toolyard.yard.executions import ExecuteRequest, Execution, Executions
+from sealyard.errors import InvalidRequest, LevelUnavailable, SandboxBroken
+from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox, probe
+from sealyard.sandbox.library import Library, open_library
+from sealyard.sandbox.policy.levels import DEFAULT, LEVELS, IsolationLevel
+from sealyard.values import Outcome, Result, Usage
+from sealyard.yard.executions import ExecuteRequest, Execution, Executions
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 HARDENED = LEVELS[IsolationLevel.HARDENED]

@@ -17,19 +17,19 @@ import msgspec
 import pytest
 from mcp import Client
 
-from toolyard.broker.answers import Answer, AnswerFile
-from toolyard.broker.policy import PolicySettings, Rule
-from toolyard.config import Config
-from toolyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig, SurfaceConfig
-from toolyard.metrics import exposition
-from toolyard.privacy.span import TOKEN
-from toolyard.sandbox.policy.levels import DEFAULT
-from toolyard.serve.mcp import build_server
-from toolyard.skills.folder import to_folder
-from toolyard.testing import FakeUpstream
-from toolyard.values import SkillExample, ToolAnnotations, Trace, TraceCall
-from toolyard.yard import Yard, open_yard
-from toolyard.yard.skill_values import SaveSkill, SkillSource
+from sealyard.broker.answers import Answer, AnswerFile
+from sealyard.broker.policy import PolicySettings, Rule
+from sealyard.config import Config
+from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig, SurfaceConfig
+from sealyard.metrics import exposition
+from sealyard.privacy.span import TOKEN
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.serve.mcp import build_server
+from sealyard.skills.folder import to_folder
+from sealyard.testing import FakeUpstream
+from sealyard.values import SkillExample, ToolAnnotations, Trace, TraceCall
+from sealyard.yard import Yard, open_yard
+from sealyard.yard.skill_values import SaveSkill, SkillSource
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 
@@ -120,7 +120,7 @@ async def gateway(
 ) -> AsyncIterator[tuple[Yard, FakeUpstream, Callable[..., Any]]]:
     """A gateway over the server above, and a client that keeps every byte it is sent."""
     upstream = crm()
-    config = Config(store=StoreConfig(path=folder / "toolyard.db"), privacy=privacy, **options)
+    config = Config(store=StoreConfig(path=folder / "sealyard.db"), privacy=privacy, **options)
     heard: list[str] = []
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
@@ -294,7 +294,7 @@ async def test_nothing_planted_is_in_any_file_of_the_gateway(
     tmp_path: Path, mode: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Journal, audit log and vault hold tokens and ciphertext; so do the write-ahead log and the log messages."""
-    caplog.set_level(logging.DEBUG, logger="toolyard")
+    caplog.set_level(logging.DEBUG, logger="sealyard")
     async with gateway(tmp_path, PrivacyConfig(mode=mode)) as (_, _, call):
         for code in ESCAPES.values():
             await call("execute_code", code=PREFIX + code, context={"mail": PERSON["email"], "key": KEY})
@@ -495,7 +495,7 @@ async def test_no_planted_value_gets_out_through_skills(
     tmp_path: Path, mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What is saved, found, loaded, served, exported, tested, reported and recorded of skills holds tokens only."""
-    caplog.set_level(logging.DEBUG, logger="toolyard")
+    caplog.set_level(logging.DEBUG, logger="sealyard")
     heard: dict[str, str] = {}
     async with gateway(tmp_path, MODES[mode]) as (yard, upstream, call):
         await read_only(upstream)
@@ -519,7 +519,7 @@ async def test_no_planted_value_gets_out_through_skills(
         heard["analysis"] = repr(await yard.skills.analysis())
         kept = {skill.name: skill.status for skill in await yard.skills.shelf.list_all()}
         statuses = [(each.name, each.uses > 0) for each in await yard.store.skills.uses()]
-    heard["store"] = rows_of(tmp_path / "toolyard.db")
+    heard["store"] = rows_of(tmp_path / "sealyard.db")
     heard["log"] = caplog.text
 
     assert {name: found for name, text in heard.items() if (found := planted_in(text))} == {}
@@ -543,7 +543,7 @@ async def test_no_planted_value_comes_in_with_a_skill_from_elsewhere(tmp_path: P
         quarantined = await call("load_skill", name="came")
         await yard.skills.approve("local", "came", saved.skill.version, principal="local")
         heard = [quarantined, await call("load_skill", name="came"), repr(await yard.skills.folders("local"))]
-    heard.append(rows_of(tmp_path / "toolyard.db"))
+    heard.append(rows_of(tmp_path / "sealyard.db"))
 
     assert planted_in("\n".join(heard)) == []
     assert "__PII_email_" in heard[2]
@@ -599,13 +599,13 @@ async def test_nobody_who_watches_asks_or_counts_sees_a_planted_value(tmp_path: 
         exposed, _ = exposition.render(await yard.figures.sums(), await yard.figures.gauges())
         seen["prometheus"] = exposed.decode()
         await yard.store.flush()
-    with contextlib.closing(sqlite3.connect(tmp_path / "toolyard.db")) as connection:
+    with contextlib.closing(sqlite3.connect(tmp_path / "sealyard.db")) as connection:
         seen["facts"] = "\n".join(text for (text,) in connection.execute("SELECT fact FROM facts"))
 
     assert {name: found for name, text in seen.items() if (found := planted_in(text))} == {}
     assert seen["events"].count('"kind":"ended"') == len(ESCAPES)
     assert "__PII_email" in seen["facts"]  # the query that was searched for, concealed
-    assert 'toolyard_privacy_hidden_total{type="email"}' in seen["prometheus"]
+    assert 'sealyard_privacy_hidden_total{type="email"}' in seen["prometheus"]
 
 
 async def collect(events: Any, runs: int) -> str:

@@ -15,8 +15,8 @@ from tests.mcp.private_server import EMAIL, PERSON, URI
 from tests.mcp.upstreams import post
 from tests.mcp.wire import Json, Wire, serving_http, wired
 
-from toolyard.privacy.span import TOKEN
-from toolyard.store import open_store
+from sealyard.privacy.span import TOKEN
+from sealyard.store import open_store
 
 BOTH_ERAS = pytest.mark.parametrize("modern", [False, True], ids=["handshake", "modern"])
 MODES = pytest.mark.parametrize("mode", ["strict", "output"])
@@ -236,7 +236,7 @@ async def test_hidden_tool_does_not_exist_even_by_its_name(tmp_path: Path, moder
         before = await wire.request("tools/call", {"name": "drop_everything", "arguments": {}})
         listed = await wire.result("tools/list")
         after = await wire.request("tools/call", {"name": "drop_everything", "arguments": {}})
-    async with open_store(tmp_path / "store" / "toolyard.db") as store:
+    async with open_store(tmp_path / "store" / "sealyard.db") as store:
         entries = await store.audit_entries(kind="call")
 
     assert "drop_everything" not in [tool["name"] for tool in listed["tools"]]

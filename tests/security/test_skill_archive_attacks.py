@@ -20,14 +20,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from toolyard.errors import InvalidSkill
-from toolyard.skills.archive import SigningKey, read_archive, write_archive
-from toolyard.skills.files import BYTES_MOST
-from toolyard.skills.folder import SkillFolder, load_folder
-from toolyard.skills.zip_entries import ENTRIES_MOST, UNPACKED_BYTES_MOST, read_zip
+from sealyard.errors import InvalidSkill
+from sealyard.skills.archive import SigningKey, read_archive, write_archive
+from sealyard.skills.files import BYTES_MOST
+from sealyard.skills.folder import SkillFolder, load_folder
+from sealyard.skills.zip_entries import ENTRIES_MOST, UNPACKED_BYTES_MOST, read_zip
 
 ADVICE = (
-    "Archives of skills are .zip files, as `toolyard skills export` writes them; unpack others and import the folder."
+    "Archives of skills are .zip files, as `sealyard skills export` writes them; unpack others and import the folder."
 )
 FOLDER = SkillFolder(
     name="total",
@@ -564,7 +564,7 @@ def test_a_file_that_was_changed_added_or_removed_is_found(signed: Signed) -> No
 
 def test_a_manifest_that_was_changed_is_not_the_signed_one(signed: Signed) -> None:
     """Not even by a space."""
-    signed.files["toolyard-manifest.json"] += b" "
+    signed.files["sealyard-manifest.json"] += b" "
 
     assert signed.refusal() == "has a signature that is not of its manifest: it was changed. Do not use it."
 
@@ -574,7 +574,7 @@ def test_a_signature_by_another_key_is_no_trusted_one(signed: Signed, tmp_path: 
     other = SigningKey.load_or_make(tmp_path / "other")
     write_archive(tmp_path / "b.zip", [FOLDER], other)
     with zipfile.ZipFile(tmp_path / "b.zip") as archive:
-        signed.files["toolyard-manifest.sig"] = archive.read("toolyard-manifest.sig")
+        signed.files["sealyard-manifest.sig"] = archive.read("sealyard-manifest.sig")
 
     assert signed.read() == f"ed25519:{other.public}"
 
@@ -594,26 +594,26 @@ def test_a_signature_by_another_key_is_no_trusted_one(signed: Signed, tmp_path: 
 )
 def test_a_forged_signature_is_refused(signed: Signed, change: dict[str, Any]) -> None:
     """Naming the trusted key is not having it; and having no algorithm is no signature."""
-    found = json.loads(signed.files["toolyard-manifest.sig"])
-    signed.files["toolyard-manifest.sig"] = json.dumps(found | change).encode()
+    found = json.loads(signed.files["sealyard-manifest.sig"])
+    signed.files["sealyard-manifest.sig"] = json.dumps(found | change).encode()
 
     assert signed.refusal() == "has a signature that is not of its manifest: it was changed. Do not use it."
 
 
 def test_a_signature_for_another_purpose_is_none(signed: Signed) -> None:
     """The plain bytes of a manifest, signed by the very key, are not what is signed here."""
-    found = json.loads(signed.files["toolyard-manifest.sig"])
-    found["signature"] = signed.key.sign(signed.files["toolyard-manifest.json"])
-    signed.files["toolyard-manifest.sig"] = json.dumps(found).encode()
+    found = json.loads(signed.files["sealyard-manifest.sig"])
+    found["signature"] = signed.key.sign(signed.files["sealyard-manifest.json"])
+    signed.files["sealyard-manifest.sig"] = json.dumps(found).encode()
 
     assert signed.refusal() == "has a signature that is not of its manifest: it was changed. Do not use it."
 
 
 def test_a_stripped_signature_makes_an_unsigned_archive(signed: Signed) -> None:
     """With or without the manifest: it is refused, unless unsigned ones are allowed."""
-    del signed.files["toolyard-manifest.sig"]
+    del signed.files["sealyard-manifest.sig"]
     first = signed.refusal()
-    del signed.files["toolyard-manifest.json"]
+    del signed.files["sealyard-manifest.json"]
 
     expected = "is not signed. Ask for a signed one, or allow unsigned ones if you know its origin."
     assert [first, signed.refusal()] == [expected, expected]
@@ -621,23 +621,23 @@ def test_a_stripped_signature_makes_an_unsigned_archive(signed: Signed) -> None:
 
 def test_a_signature_without_a_manifest_is_refused(signed: Signed) -> None:
     """It would be one of nothing."""
-    del signed.files["toolyard-manifest.json"]
+    del signed.files["sealyard-manifest.json"]
 
-    assert signed.refusal() == ("has a signature but no 'toolyard-manifest.json'. Ask for it to be exported again.")
+    assert signed.refusal() == ("has a signature but no 'sealyard-manifest.json'. Ask for it to be exported again.")
 
 
 @pytest.mark.parametrize("manifest", [b"", b"{}", b'{"x":' + b"[" * 60_000, b"\xff", b'{"format": 1, "files": 3}'])
 def test_an_unsigned_manifest_that_is_none_is_refused(signed: Signed, manifest: bytes) -> None:
     """What is there must fit."""
-    del signed.files["toolyard-manifest.sig"]
-    signed.files["toolyard-manifest.json"] = manifest
+    del signed.files["sealyard-manifest.sig"]
+    signed.files["sealyard-manifest.json"] = manifest
     signed.path.write_bytes(zipped(*(Entry(name, content) for name, content in signed.files.items())))
 
     with pytest.raises(InvalidSkill) as caught:
         read_archive(signed.path, trusted={}, allow_unsigned=True)
 
     assert str(caught.value) == (
-        f"The archive {str(signed.path)!r} has a 'toolyard-manifest.json' that cannot be read. Ask for it to be"
+        f"The archive {str(signed.path)!r} has a 'sealyard-manifest.json' that cannot be read. Ask for it to be"
         " exported again."
     )
 

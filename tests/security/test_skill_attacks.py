@@ -27,17 +27,17 @@ from tests.behaviour.test_skills import (
 from tests.behaviour.test_skills import books as make_books
 from tests.surfaces.conftest import child, config_text, serving
 
-import toolyard.yard
-from toolyard.broker.policy import PolicySettings, Rule, ToolLimits
-from toolyard.config import Config, SkillsConfig
-from toolyard.config.settings import HttpConfig, PrincipalEntry, StoreConfig
-from toolyard.errors import InvalidSkill, SkillUnusable, StoreError, UnknownSkill
-from toolyard.serve.skills import answer_skill_tool
-from toolyard.testing import FakeUpstream
-from toolyard.values import Skill
-from toolyard.yard import ExecuteRequest, Yard, open_yard
-from toolyard.yard.migrating import migrate_skills
-from toolyard.yard.skill_values import SaveExample, SaveSkill, SkillSource
+import sealyard.yard
+from sealyard.broker.policy import PolicySettings, Rule, ToolLimits
+from sealyard.config import Config, SkillsConfig
+from sealyard.config.settings import HttpConfig, PrincipalEntry, StoreConfig
+from sealyard.errors import InvalidSkill, SkillUnusable, StoreError, UnknownSkill
+from sealyard.serve.skills import answer_skill_tool
+from sealyard.testing import FakeUpstream
+from sealyard.values import Skill
+from sealyard.yard import ExecuteRequest, Yard, open_yard
+from sealyard.yard.migrating import migrate_skills
+from sealyard.yard.skill_values import SaveExample, SaveSkill, SkillSource
 
 SCOPES = HttpConfig(
     principals={
@@ -56,7 +56,7 @@ VAULT = "def peek(n: int) -> int:\n    from servers.vault import read_secret\n  
 async def opened(folder: Path, *upstreams: FakeUpstream, save_to: Any = "own", **more: Any) -> AsyncIterator[Yard]:
     """A yard over fakes with a store in `folder`, where `clerk` sees the server `books` alone."""
     config = Config(
-        store=StoreConfig(path=folder / "toolyard.db"), skills=SkillsConfig(save_to=save_to), http=SCOPES, **more
+        store=StoreConfig(path=folder / "sealyard.db"), skills=SkillsConfig(save_to=save_to), http=SCOPES, **more
     )
     async with open_yard(config, policy=PLAIN, upstreams={each.name: each for each in upstreams}) as yard:
         yield yard
@@ -371,7 +371,7 @@ async def test_names_that_are_not_there_cost_little_and_have_an_end(
         skill = msgspec.structs.replace(whole, examples=(), namespace="eve")
         for name in names:
             await yard.skills.shelf.save(msgspec.structs.replace(skill, name=name))
-        monkeypatch.setattr("toolyard.skills.shelf.difflib.get_close_matches", watched)
+        monkeypatch.setattr("sealyard.skills.shelf.difflib.get_close_matches", watched)
         told = await load(yard, names[5][:-3], "eve")
         counts = await run(yard, code, principal="eve")
 
@@ -392,13 +392,13 @@ async def test_what_may_take_long_is_done_beside_the_event_loop(
     done: dict[str, bool] = {}
     async with opened(tmp_path, upstream) as yard:
         for place in places:
-            real = attrgetter(place)(toolyard.yard)
+            real = attrgetter(place)(sealyard.yard)
 
             def watched(*given: Any, place: str = place, real: Any = real, **more: Any) -> Any:
                 done[place] = done.get(place, False) or threading.current_thread() is threading.main_thread()
                 return real(*given, **more)
 
-            monkeypatch.setattr(f"toolyard.yard.{place}", watched)
+            monkeypatch.setattr(f"sealyard.yard.{place}", watched)
         await save(yard)
         await change(yard, upstream, list_rows=renamed_parameter())
         await yard.skills.load("monthly_total", principal="local")
@@ -428,7 +428,7 @@ async def test_a_server_that_changes_back_and_forth_takes_no_skill_away(tmp_path
 
 async def test_what_tools_answer_at_save_time_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it is held until the example has run: an example that asks for too much is ended and is none."""
-    monkeypatch.setattr("toolyard.yard.rehearsal._TRACE_BYTES", 100_000)
+    monkeypatch.setattr("sealyard.yard.rehearsal._TRACE_BYTES", 100_000)
     upstream = make_books()
     upstream.tools["list_rows"] = lambda **given: ["x" * 1_000] * 30
     code = (
@@ -596,14 +596,14 @@ async def test_a_skill_that_cannot_be_served_takes_no_other_one_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the reason is: the list of all who share it goes on."""
-    real = toolyard.yard.skills._serve
+    real = sealyard.yard.skills._serve
 
     def broken(skill: Skill, *more: Any) -> Any:
         if skill.name == "bad":
             raise InvalidSkill("It is too deep.")
         return real(skill, *more)
 
-    monkeypatch.setattr("toolyard.yard.skills._serve", broken)
+    monkeypatch.setattr("sealyard.yard.skills._serve", broken)
     async with opened(tmp_path, save_to="shared") as yard:
         for name in ("bad", "good"):
             await save(yard, name, ONE.format(name=name), principal="clerk", examples=N)
@@ -792,9 +792,9 @@ class Principal:
 @contextlib.asynccontextmanager
 async def two_clients(folder: Path, save_to: str) -> AsyncIterator[tuple[Principal, Principal]]:
     """A gateway over two servers, one of which `clerk` does not see; `clerk` and `boss` are connected to it."""
-    path = folder / "toolyard.toml"
-    more = MORE.format(trips=child("-m", "toolyard.examples.trips"), save_to=save_to)
-    path.write_text(config_text(folder / "store" / "toolyard.db", more), encoding="utf-8")
+    path = folder / "sealyard.toml"
+    more = MORE.format(trips=child("-m", "sealyard.examples.trips"), save_to=save_to)
+    path.write_text(config_text(folder / "store" / "sealyard.db", more), encoding="utf-8")
     async with contextlib.AsyncExitStack() as stack:
         url = await stack.enter_async_context(serving(path))
         clients = []

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolyard.values import Limits
+from sealyard.values import Limits
 
 SKILL = {
     "name": "total",
@@ -56,7 +56,7 @@ def is_healthy(driver: Any) -> bool:
         "from skills import total\ntotal.__globals__['_call'] = lambda *_: None\n"
         "total.__globals__['_Use'].__enter__ = lambda self: None\n99",
         "import skills.total\nvars(skills.total)['total'] = None\n99",
-        "from skills import total\ntotal.__toolyard_async__ = lambda rows: 99\nawait total([1, 2])",
+        "from skills import total\ntotal.__sealyard_async__ = lambda rows: 99\nawait total([1, 2])",
         "import builtins\nbuiltins.__import__ = lambda *_: None\n99",
         "import linecache\nlinecache.getlines = None\nlinecache.cache = None\nfrom skills import total\n"
         "try:\n    total(3)\nexcept TypeError:\n    result = 99",
@@ -263,7 +263,7 @@ def test_a_coroutine_that_is_dropped_reports_nothing_and_harms_nobody(driver: An
         """
         from skills import total
         for _ in range(3):
-            dropped = total.__toolyard_async__([1])
+            dropped = total.__sealyard_async__([1])
             dropped.send(None)
             dropped.close()
         call_tool("t")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from toolyard.errors import UnknownToken, VaultError
-from toolyard.privacy.keys import Keys
-from toolyard.privacy.vault import Vault
-from toolyard.privacy.vault_seal import spell
-from toolyard.store import Store, open_store
+from sealyard.errors import UnknownToken, VaultError
+from sealyard.privacy.keys import Keys
+from sealyard.privacy.vault import Vault
+from sealyard.privacy.vault_seal import spell
+from sealyard.store import Store, open_store
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(range(32, 64))
 EMAIL = "ana@example.com"
@@ -197,7 +197,7 @@ async def test_broken_row_can_be_erased_by_its_token_and_the_rest_lives_on(path:
             await vault.scope("s")
         assert str(caught.value) == (
             f"The vault's row of {broken} was changed or does not belong there. Restore a copy of the store, or erase"
-            f" the row with `toolyard privacy forget {broken}`."
+            f" the row with `sealyard privacy forget {broken}`."
         )
         with pytest.raises(VaultError):
             await vault.forget(["somebody@example.com"])
@@ -234,7 +234,7 @@ async def test_wrong_key_is_named_and_destroys_nothing(path: Path) -> None:
             assert str(caught.value) == (
                 f"The vault is sealed with the key {Keys.of([KEY]).current_id!r}, and the given has"
                 f" {Keys.of([OTHER_KEY]).current_id} only. Bring that key back, behind the current one; if it is lost,"
-                " so is what it sealed, and `toolyard privacy forget --all` makes room for a new beginning."
+                " so is what it sealed, and `sealyard privacy forget --all` makes room for a new beginning."
             )
     async with open_vault(path) as vault:
         assert (await vault.scope("s")).reveal(tokens["s"]) == EMAIL

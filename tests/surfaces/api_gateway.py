@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from toolyard.broker.policy import PolicySettings
-from toolyard.config import Config, LearningConfig, PrivacyConfig, SandboxConfig, StoreConfig
-from toolyard.config.settings import HttpConfig, PrincipalEntry
-from toolyard.serve import api
-from toolyard.serve.http import open_http
-from toolyard.serve.mcp import build_server
-from toolyard.testing import FakeUpstream
-from toolyard.yard import Yard, open_yard
+from sealyard.broker.policy import PolicySettings
+from sealyard.config import Config, LearningConfig, PrivacyConfig, SandboxConfig, StoreConfig
+from sealyard.config.settings import HttpConfig, PrincipalEntry
+from sealyard.serve import api
+from sealyard.serve.http import open_http
+from sealyard.serve.mcp import build_server
+from sealyard.testing import FakeUpstream
+from sealyard.yard import Yard, open_yard
 
 KEY = "the-operators-key"
 WAIT_SECONDS = 60
@@ -62,7 +62,7 @@ async def gateway(
 ) -> AsyncIterator[Gateway]:
     """A gateway over fake upstreams and a store in `folder`."""
     config = Config(
-        store=StoreConfig(path=folder / "toolyard.db"),
+        store=StoreConfig(path=folder / "sealyard.db"),
         http=http or HttpConfig(),
         sandbox=SandboxConfig(allow_weaker=True, pool_size=1, data_packages=False),
         policy=policy or PolicySettings(),

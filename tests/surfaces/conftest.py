@@ -18,9 +18,9 @@ from mcp.client.stdio import StdioServerParameters
 from tests import warm
 from tests.conftest import Kept
 
-from toolyard.config import load_config
-from toolyard.serve.mcp import build_server
-from toolyard.yard import open_yard
+from sealyard.config import load_config
+from sealyard.serve.mcp import build_server
+from sealyard.yard import open_yard
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,8 +41,8 @@ path = {store!r}
 
 
 def config_text(store: Path, more: str) -> str:
-    """A toolyard.toml over an example server."""
-    return CONFIG.format(expenses=child("-m", "toolyard.examples.expenses"), store=str(store), more=more)
+    """A sealyard.toml over an example server."""
+    return CONFIG.format(expenses=child("-m", "sealyard.examples.expenses"), store=str(store), more=more)
 
 
 def child(*arguments: str) -> str:
@@ -72,11 +72,11 @@ Reach = Callable[..., Awaitable[Agent]]
 
 @pytest.fixture
 def config(tmp_path: Path) -> Callable[..., Path]:
-    """Writes a toolyard.toml over the example servers and gives its path."""
+    """Writes a sealyard.toml over the example servers and gives its path."""
 
     def write(more: str = "") -> Path:
-        path = tmp_path / "toolyard.toml"
-        path.write_text(config_text(tmp_path / "store" / "toolyard.db", more), encoding="utf-8")
+        path = tmp_path / "sealyard.toml"
+        path.write_text(config_text(tmp_path / "store" / "sealyard.db", more), encoding="utf-8")
         return path
 
     return write
@@ -110,8 +110,8 @@ def reach(request: pytest.FixtureRequest, kept: Kept) -> Reach:
 async def _shared(transport: str, mode: str) -> AsyncIterator[Agent]:
     opener = {"memory": in_memory, "stdio": over_stdio, "http": over_http}[transport]
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "toolyard.toml"
-        text = config_text(Path(folder) / "store" / "toolyard.db", "[learning]\nenabled = false\n")
+        path = Path(folder) / "sealyard.toml"
+        text = config_text(Path(folder) / "store" / "sealyard.db", "[learning]\nenabled = false\n")
         path.write_text(text, encoding="utf-8")
         async with opener(path, mode=mode) as agent:
             yield agent
@@ -131,7 +131,7 @@ async def in_memory(path: Path, *, mode: str = "auto", **options: Any) -> AsyncI
 @contextlib.asynccontextmanager
 async def over_stdio(path: Path, *, mode: str = "auto", **options: Any) -> AsyncIterator[Agent]:
     """A gateway that the client starts."""
-    command, *rest = warm.python("-m", "toolyard", "serve", str(path))
+    command, *rest = warm.python("-m", "sealyard", "serve", str(path))
     server = StdioServerParameters(command=command, args=rest)
     async with Client(server, mode=mode, cache=None, **options) as client:
         yield Agent(client)
@@ -146,9 +146,9 @@ async def over_http(path: Path, *, mode: str = "auto", **options: Any) -> AsyncI
 
 @contextlib.asynccontextmanager
 async def serving(path: Path, *arguments: str, environment: dict[str, str] | None = None) -> AsyncIterator[str]:
-    """`toolyard serve --http` on a free port; gives the URL of `/mcp`."""
+    """`sealyard serve --http` on a free port; gives the URL of `/mcp`."""
     process = await asyncio.create_subprocess_exec(
-        *warm.python("-m", "toolyard", "serve", str(path), "--http", "127.0.0.1:0", *arguments),
+        *warm.python("-m", "sealyard", "serve", str(path), "--http", "127.0.0.1:0", *arguments),
         stderr=asyncio.subprocess.PIPE,
         env=os.environ | (environment or {}),
     )

@@ -13,8 +13,8 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.surfaces.api_gateway import TEAM, expenses, gateway, over, until
 from tests.surfaces.test_surface import text_of
 
-from toolyard.config.settings import HttpConfig
-from toolyard.testing import FakeUpstream
+from sealyard.config.settings import HttpConfig
+from sealyard.testing import FakeUpstream
 
 CALLING = "from servers.expenses import list_expenses\nprint('looking')\nlen(list_expenses())"
 
@@ -456,7 +456,7 @@ async def test_figures_are_what_was_done(tmp_path: Path) -> None:
     assert sum(point["executions"] for point in series["points"]) == 2
     assert [(each["tool"], each["calls"]) for each in usage["tools"]] == [("mcp__expenses__list_expenses", 1)]
     assert text.headers["content-type"].startswith("text/plain; version=")
-    assert 'toolyard_upstream_calls_total{outcome="ok",upstream="expenses"} 1.0' in text.text.splitlines()
+    assert 'sealyard_upstream_calls_total{outcome="ok",upstream="expenses"} 1.0' in text.text.splitlines()
     assert whole.headers["content-type"].startswith("application/openmetrics-text")
     assert whole.text.endswith("# EOF\n")
 

@@ -10,8 +10,8 @@ import httpx2
 import pytest
 from tests.surfaces.api_gateway import TEAM, Gateway, events_of, gateway
 
-from toolyard.serve.api import streams
-from toolyard.testing import FakeUpstream
+from sealyard.serve.api import streams
+from sealyard.testing import FakeUpstream
 
 
 class Held:

@@ -8,10 +8,10 @@ import pytest
 from tests.surfaces.api_gateway import TEAM, Gateway, expenses, gateway
 from tests.surfaces.test_api import error, run
 
-from toolyard.config import LearningConfig
-from toolyard.config.settings import HttpConfig
-from toolyard.testing import FakeUpstream
-from toolyard.values import Definition
+from sealyard.config import LearningConfig
+from sealyard.config.settings import HttpConfig
+from sealyard.testing import FakeUpstream
+from sealyard.values import Definition
 
 GOOD = "from servers.expenses import list_expenses\nrows = list_expenses(user='{}')\nlen(rows)"
 BAD = "from servers.expenses import list_expenses\nlist_expenses(user='{}')['amount']"
@@ -71,7 +71,7 @@ async def test_rights_are_asked_for(tmp_path: Path) -> None:
         forgotten = await gate.yard.store.learning.forgotten()
 
     advice = (
-        "may not have anything forgotten. Use `toolyard insights --forget`, log in with the key that the gateway "
+        "may not have anything forgotten. Use `sealyard insights --forget`, log in with the key that the gateway "
         "printed, or use the token of a client that has `approve = true`."
     )
     assert refused == [

@@ -8,15 +8,15 @@ import pytest
 from mcp.server.lowlevel import Server
 from tests.surfaces.api_gateway import KEY, TEAM, Gateway, asks, gateway, over
 
-from toolyard.broker.policy import PolicySettings, Rule
-from toolyard.config import Config, StoreConfig
-from toolyard.config.settings import HttpConfig
-from toolyard.serve import api
-from toolyard.serve import gate as gates
-from toolyard.serve.gate import COOKIE, Gate
-from toolyard.serve.http import build_app
-from toolyard.testing import FakeUpstream
-from toolyard.yard import open_yard
+from sealyard.broker.policy import PolicySettings, Rule
+from sealyard.config import Config, StoreConfig
+from sealyard.config.settings import HttpConfig
+from sealyard.serve import api
+from sealyard.serve import gate as gates
+from sealyard.serve.gate import COOKIE, Gate
+from sealyard.serve.http import build_app
+from sealyard.testing import FakeUpstream
+from sealyard.yard import open_yard
 
 
 async def logged_in(gate: Gateway, token: str) -> httpx2.AsyncClient:
@@ -54,7 +54,7 @@ async def test_the_operators_key_makes_an_operator(tmp_path: Path) -> None:
 async def test_over_https_the_cookie_is_for_https_alone(tmp_path: Path) -> None:
     """As behind a proxy that speaks it."""
     settings = HttpConfig(allowed_hosts=("tools.example.com",), allowed_origins=("https://tools.example.com",))
-    config = Config(store=StoreConfig(path=tmp_path / "toolyard.db"), http=settings)
+    config = Config(store=StoreConfig(path=tmp_path / "sealyard.db"), http=settings)
     async with open_yard(config, with_sandbox=False) as yard:
         app: Gate = build_app(
             Server("t"), settings, host="127.0.0.1", sandbox=None, routes=api.routes(yard), operator_key=KEY

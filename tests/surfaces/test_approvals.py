@@ -16,10 +16,10 @@ from tests.surfaces.api_gateway import asks
 from tests.surfaces.conftest import Agent, Connect, in_memory, over_http, serving
 from tests.surfaces.test_surface import meta_of, text_of
 
-from toolyard.broker.approvals import Approvals
-from toolyard.broker.policy import PolicySettings
-from toolyard.store import open_store
-from toolyard.values import Approval, Ask
+from sealyard.broker.approvals import Approvals
+from sealyard.broker.policy import PolicySettings
+from sealyard.store import open_store
+from sealyard.values import Approval, Ask
 
 TOOL = "mcp__expenses__get_budget"
 ASK = f"""
@@ -69,7 +69,7 @@ def accept(decision: str, reason: str = "") -> types.ElicitResult:
 @contextlib.asynccontextmanager
 async def operator(path: Path) -> AsyncIterator[Approvals]:
     """Somebody who shares nothing with the gateway but its store."""
-    async with open_store(path / "store" / "toolyard.db") as store:
+    async with open_store(path / "store" / "sealyard.db") as store:
         yield Approvals(store, PolicySettings())
 
 
@@ -308,7 +308,7 @@ async def test_the_ask_of_a_client_that_never_comes_back_expires(config: Config,
     async with over_http(config(more), elicitation_callback=Person(accept("once"))) as agent:
         first = await agent.client.session.call_tool("execute_code", {"code": CODE}, allow_input_required=True)
         assert isinstance(first, types.InputRequiredResult)
-        async with asyncio.timeout(60), open_store(tmp_path / "store" / "toolyard.db") as store:
+        async with asyncio.timeout(60), open_store(tmp_path / "store" / "sealyard.db") as store:
             while (record := (await store.executions())[0]).status == "running":
                 pass
             waiting = await store.approvals.waiting()
@@ -393,7 +393,7 @@ async def test_who_may_approve_answers_over_http_and_an_agents_own_token_may_not
     )
     assert [each.status_code for each in forbidden] == [403, 403]
     assert (
-        forbidden[0].json()["error"]["message"].startswith("'agent' may not answer approvals. Use `toolyard approvals`")
+        forbidden[0].json()["error"]["message"].startswith("'agent' may not answer approvals. Use `sealyard approvals`")
     )
     assert [each.status_code for each in wrong] == [400, 400, 413, 404]
     assert (answered.status_code, answered.json()) == (200, {"id": waiting[0]["id"], "decision": "refuse"})

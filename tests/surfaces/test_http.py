@@ -15,7 +15,7 @@ from tests.surfaces.api_gateway import until
 from tests.surfaces.conftest import serving
 from tests.surfaces.test_surface import text_of
 
-from toolyard.store import open_store
+from sealyard.store import open_store
 
 HELLO = {
     "jsonrpc": "2.0",
@@ -107,7 +107,7 @@ async def test_principals_share_neither_workspace_nor_executions(config: Config)
         hers = await call("a-secret", code="open('note').read()", session="s")
         his = await call("b-secret", code="import os\nos.listdir()", session="s")
         started = await call("a-secret", code="1", background=True)
-        foreign = await call("b-secret", execution_id=started.meta["toolyard/execution"]["execution_id"])
+        foreign = await call("b-secret", execution_id=started.meta["sealyard/execution"]["execution_id"])
 
     assert (text_of(hers), text_of(his)) == ("hers", "[]")
     assert foreign.is_error
@@ -117,7 +117,7 @@ async def test_principals_share_neither_workspace_nor_executions(config: Config)
 def test_an_address_that_others_can_reach_needs_a_token(config: Config, address: str) -> None:
     """Nobody serves a team's tools to the network by accident."""
     done = subprocess.run(
-        warm.python("-m", "toolyard", "serve", str(config()), "--http", address),
+        warm.python("-m", "sealyard", "serve", str(config()), "--http", address),
         capture_output=True,
         text=True,
         timeout=60,
@@ -132,7 +132,7 @@ def test_an_address_that_others_can_reach_needs_a_token(config: Config, address:
 def test_a_wrong_address_says_what_one_looks_like(config: Config, address: str) -> None:
     """No traceback for a user's mistake."""
     done = subprocess.run(
-        warm.python("-m", "toolyard", "serve", str(config()), "--http", address),
+        warm.python("-m", "sealyard", "serve", str(config()), "--http", address),
         capture_output=True,
         text=True,
         timeout=60,
@@ -161,7 +161,7 @@ async def test_fifty_clients_at_once_are_all_served_and_recorded(config: Config,
 
         async with asyncio.timeout(240):
             texts = await asyncio.gather(*map(one, range(50)))
-    async with open_store(tmp_path / "store" / "toolyard.db") as store:
+    async with open_store(tmp_path / "store" / "sealyard.db") as store:
         records = await store.executions(limit=100)
         calls = [await store.calls(record.execution_id) for record in records]
 

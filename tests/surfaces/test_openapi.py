@@ -12,12 +12,12 @@ from starlette.routing import Route
 from tests.programs import outside
 from tests.surfaces.api_gateway import KEY, TEAM, Gateway, expenses, gateway, until
 
-from toolyard.broker.policy import PolicySettings, Rule
-from toolyard.config.settings import HttpConfig, PrincipalEntry
-from toolyard.serve import api
-from toolyard.serve.api import ENDPOINTS
-from toolyard.serve.api.openapi import build_document
-from toolyard.yard.skill_values import SaveSkill
+from sealyard.broker.policy import PolicySettings, Rule
+from sealyard.config.settings import HttpConfig, PrincipalEntry
+from sealyard.serve import api
+from sealyard.serve.api import ENDPOINTS
+from sealyard.serve.api.openapi import build_document
+from sealyard.yard.skill_values import SaveSkill
 
 ALL = PrincipalEntry(token="all-token", observe=True, approve=True, reveal=True)
 VALIDATE = """

@@ -14,13 +14,13 @@ from mcp.server.lowlevel import Server
 from tests.surfaces.conftest import child, serving
 from tests.surfaces.test_surface import text_of
 
-from toolyard import config as config_module
-from toolyard.config.settings import HttpConfig, PrincipalEntry, StoreConfig, hash_token
-from toolyard.errors import InvalidConfig
-from toolyard.serve import api as api_module
-from toolyard.serve.http import build_app, default_preset, open_http, parse_address
-from toolyard.values import AuditEntry
-from toolyard.yard import Yard, open_yard
+from sealyard import config as config_module
+from sealyard.config.settings import HttpConfig, PrincipalEntry, StoreConfig, hash_token
+from sealyard.errors import InvalidConfig
+from sealyard.serve import api as api_module
+from sealyard.serve.http import build_app, default_preset, open_http, parse_address
+from sealyard.values import AuditEntry
+from sealyard.yard import Yard, open_yard
 
 Config = Callable[..., Path]
 
@@ -72,7 +72,7 @@ async def opened(config: Config, mode: str = "auto") -> AsyncIterator[Gateway]:
     """The gateway and its clients, once both servers have listed their tools."""
     tokens = {"clerk": "c-secret", "guide": "g-secret", "boss": "b-secret"}
     async with contextlib.AsyncExitStack() as stack:
-        more = f"[upstreams.trips]\n{child('-m', 'toolyard.examples.trips')}\n{MORE}"
+        more = f"[upstreams.trips]\n{child('-m', 'sealyard.examples.trips')}\n{MORE}"
         url = await stack.enter_async_context(serving(config(more), environment={"GUIDE": "g-secret"}))
         clients = {}
         for principal, token in reversed(tokens.items()):
@@ -134,8 +134,8 @@ async def test_a_level_holds_for_the_runs_of_its_principal_alone(config: Config)
         strict = await gateway.call("clerk", "execute_code", code="import csv\ncsv.__name__")
         usual = await gateway.call("guide", "execute_code", code="import csv\ncsv.__name__")
 
-    assert (strict.is_error, strict.meta["toolyard/execution"]["level"]) == (True, "hardened")
-    assert (text_of(usual), usual.meta["toolyard/execution"]["level"]) == ("csv", "production")
+    assert (strict.is_error, strict.meta["sealyard/execution"]["level"]) == (True, "hardened")
+    assert (text_of(usual), usual.meta["sealyard/execution"]["level"]) == ("csv", "production")
 
 
 async def test_nothing_of_another_is_reached_by_any_name(config: Config) -> None:
@@ -154,7 +154,7 @@ async def test_nothing_of_another_is_reached_by_any_name(config: Config) -> None
             for session in ("../guide:s", ":guide:s", "guide:s/", "guide\0s", "/guide:s")
         ]
         started = await gateway.call("guide", "execute_code", code="call = 1\nwhile True: pass", background=True)
-        number = started.meta["toolyard/execution"]["execution_id"]
+        number = started.meta["sealyard/execution"]["execution_id"]
         foreign = [await gateway.ask("boss", "execute_code", execution_id=each) for each in (number, "0" * 16)]
         cancelled = await gateway.ask("boss", "execute_code", execution_id=number, cancel=True)
         still = json.loads(await gateway.ask("guide", "execute_code", execution_id=number))
@@ -180,7 +180,7 @@ OPS = HttpConfig(
 @contextlib.asynccontextmanager
 async def api(folder: Path) -> AsyncIterator[tuple[httpx2.AsyncClient, Yard]]:
     """A client of the routes behind the gate, and the yard."""
-    settings = config_module.Config(store=StoreConfig(path=folder / "toolyard.db"), http=OPS)
+    settings = config_module.Config(store=StoreConfig(path=folder / "sealyard.db"), http=OPS)
     async with open_yard(settings, with_sandbox=False) as yard:
         app = build_app(Server("t"), OPS, host="127.0.0.1", sandbox=None, routes=api_module.routes(yard))
         async with httpx2.AsyncClient(

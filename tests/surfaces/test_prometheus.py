@@ -18,11 +18,11 @@ from tests.ports import free_port
 from tests.programs import need
 from tests.surfaces.conftest import serving
 
-from toolyard.metrics import files
-from toolyard.metrics.exposition import render
-from toolyard.metrics.gauges import GAUGES, gauge
-from toolyard.metrics.names import METRICS, OPERATOR
-from toolyard.metrics.sums import Sums
+from sealyard.metrics import files
+from sealyard.metrics.exposition import render
+from sealyard.metrics.gauges import GAUGES, gauge
+from sealyard.metrics.names import METRICS, OPERATOR
+from sealyard.metrics.sums import Sums
 
 FOLDER = Path(files.__file__).parent
 RULES = FOLDER / "prometheus-rules.yml"
@@ -58,7 +58,7 @@ def test_promtool_complains_about_what_is_wrong() -> None:
     code, said = promtool("check", "metrics", stdin=everything().replace(b"_total", b"_totals"))
 
     assert code != 0
-    assert "toolyard_sessions_totals" in said
+    assert "sealyard_sessions_totals" in said
 
 
 def test_promtool_accepts_the_rules_and_what_they_do() -> None:
@@ -108,7 +108,7 @@ async def prometheus(folder: Path, target: str) -> AsyncIterator[Callable[..., A
     settings = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(RULES)],
-        "scrape_configs": [{"job_name": "toolyard", "static_configs": [{"targets": [target]}]}],
+        "scrape_configs": [{"job_name": "sealyard", "static_configs": [{"targets": [target]}]}],
     }
     config = folder / "prometheus.yml"
     config.write_text(yaml.safe_dump(settings), encoding="utf-8")
@@ -154,7 +154,7 @@ async def test_prometheus_scrapes_a_gateway_and_its_rules_fire(config: Callable[
     path = config(BROKEN)
     async with serving(path) as url, Client(url, cache=None) as client:
         await client.call_tool("execute_code", {"code": "result = 1"})
-    with closing(sqlite3.connect(tmp_path / "store" / "toolyard.db")) as connection, connection:
+    with closing(sqlite3.connect(tmp_path / "store" / "sealyard.db")) as connection, connection:
         connection.execute("UPDATE audit SET principal = 'eve' WHERE number = 1")
 
     async with serving(path) as url:
@@ -169,7 +169,7 @@ async def test_prometheus_scrapes_a_gateway_and_its_rules_fire(config: Callable[
                 return states if len(states) == 2 else None
 
             async def runs() -> Any:
-                query = 'sum by (status) (toolyard_execution_total{form="code"})'
+                query = 'sum by (status) (sealyard_execution_total{form="code"})'
                 found = (await ask("query", query=query) or {}).get("result", [])
                 counted = {each["metric"]["status"]: each["value"][1] for each in found}
                 return counted if sum(map(int, counted.values())) == 4 else None

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from tests.surfaces.api_gateway import TEAM, asks, gateway
 
-from toolyard.broker.run_asks import ask_for_run
-from toolyard.values import Grant
+from sealyard.broker.run_asks import ask_for_run
+from sealyard.values import Grant
 
 
 async def test_code_is_allowed_once_over_http_and_never_always(tmp_path: Path) -> None:

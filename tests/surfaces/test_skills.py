@@ -73,9 +73,9 @@ class Agent:
 
 @contextlib.contextmanager
 def serving(config: Path) -> Iterator[str]:
-    """`toolyard serve --http` on a free port; gives the URL of `/mcp`."""
+    """`sealyard serve --http` on a free port; gives the URL of `/mcp`."""
     process = subprocess.Popen(
-        warm.python("-m", "toolyard", "serve", str(config), "--http", "127.0.0.1:0"), stderr=subprocess.PIPE, text=True
+        warm.python("-m", "sealyard", "serve", str(config), "--http", "127.0.0.1:0"), stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
     drained = threading.Thread(target=process.stderr.read)
@@ -182,8 +182,8 @@ upstreams = ["nothing"]
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """A gateway with three principals, and its config."""
     folder = tmp_path_factory.mktemp("gateway")
-    config = folder / "toolyard.toml"
-    config.write_text(config_text(folder / "store" / "toolyard.db", PRINCIPALS), encoding="utf-8")
+    config = folder / "sealyard.toml"
+    config.write_text(config_text(folder / "store" / "sealyard.db", PRINCIPALS), encoding="utf-8")
     with serving(config) as url:
         yield url, config
 
@@ -246,7 +246,7 @@ async def test_clients_have_shelves_of_their_own_beside_the_shared_one(shared: t
         await alice.ask("save_skill", **SAVE)
         private = await bob.refused("load_skill", name="biggest")
         unseen = json.loads(await bob.ask("find_skills", query="merchants"))["skills"]
-        share = [sys.executable, "-m", "toolyard", "skills", "share", "biggest", "--config", str(config)]
+        share = [sys.executable, "-m", "sealyard", "skills", "share", "biggest", "--config", str(config)]
         done = await asyncio.to_thread(subprocess.run, share, capture_output=True, timeout=60, check=False)
         found = json.loads(await bob.ask("find_skills", query="merchants"))["skills"]
         used = json.loads(await bob.ask("execute_code", code=USE))

@@ -11,8 +11,8 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from tests.surfaces.conftest import Connect, Reach
 
-from toolyard.metrics import tokens
-from toolyard.store import open_store
+from sealyard.metrics import tokens
+from sealyard.store import open_store
 
 
 def text_of(result: types.CallToolResult) -> str:
@@ -25,7 +25,7 @@ def text_of(result: types.CallToolResult) -> str:
 def meta_of(result: types.CallToolResult) -> dict[str, Any]:
     """What a program is told beside the text."""
     assert result.meta is not None
-    meta: dict[str, Any] = result.meta["toolyard/execution"]
+    meta: dict[str, Any] = result.meta["sealyard/execution"]
     return meta
 
 
@@ -287,7 +287,7 @@ async def test_a_client_that_cancels_kills_its_run(connect: Connect, tmp_path: P
             async with asyncio.timeout(60):
                 await printed.wait()
             group.cancel_scope.cancel()
-        async with asyncio.timeout(60), open_store(tmp_path / "store" / "toolyard.db") as store:
+        async with asyncio.timeout(60), open_store(tmp_path / "store" / "sealyard.db") as store:
             statuses: list[str] = []
             while statuses in ([], ["running"]):
                 statuses = [record.status for record in await store.executions()]

@@ -4,11 +4,11 @@ from typing import Any
 
 import msgspec
 
-from toolyard.catalog import Snapshot
-from toolyard.learning.causes import Cause, prepare_cause
-from toolyard.learning.code import code_print
-from toolyard.learning.failures import Failures, Fix
-from toolyard.values import CallEvidence, Executed, RunEvidence, ToolAnnotations, ToolSpec
+from sealyard.catalog import Snapshot
+from sealyard.learning.causes import Cause, prepare_cause
+from sealyard.learning.code import code_print
+from sealyard.learning.failures import Failures, Fix
+from sealyard.values import CallEvidence, Executed, RunEvidence, ToolAnnotations, ToolSpec
 
 __all__ = ("DAY", "HALF_LIFE", "IMPORT", "World", "make_call", "make_run", "make_spec", "make_view")
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from toolyard.catalog.learned import LearnedShape
-from toolyard.learning.shapes import Shapes, prepare_answers
-from toolyard.values import CallEvidence, Executed, RunEvidence, ToolSpec
+from sealyard.catalog.learned import LearnedShape
+from sealyard.learning.shapes import Shapes, prepare_answers
+from sealyard.values import CallEvidence, Executed, RunEvidence, ToolSpec
 
 TOOL = "mcp__db__list"
 HALF_LIFE = 30 * 86_400.0

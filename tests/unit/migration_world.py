@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from toolyard.values import ToolSpec
-from toolyard.versioning.migrate import migrate
-from toolyard.versioning.plan import (
+from sealyard.values import ToolSpec
+from sealyard.versioning.migrate import migrate
+from sealyard.versioning.plan import (
     AddParameter,
     Plan,
     RemoveParameter,
@@ -27,9 +27,9 @@ from toolyard.versioning.plan import (
     adapt_answer,
     translate_arguments,
 )
-from toolyard.versioning.steps import signature_names
+from sealyard.versioning.steps import signature_names
 
-GUEST = Path(__file__).parents[2] / "src/toolyard/sandbox/guest"
+GUEST = Path(__file__).parents[2] / "src/sealyard/sandbox/guest"
 TEXT, NUMBER, FLAG = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
 PARAMETERS = {"user_id": TEXT, "start": TEXT, "limit": NUMBER, "verbose": FLAG}
 ANSWER = {
@@ -234,7 +234,7 @@ def _tools(
     async def call_tool_later(name: str, arguments: dict[str, Any] | None = None) -> Any:
         return call_tool(name, arguments)
 
-    call_tool.__toolyard_async__ = call_tool_later  # type: ignore[attr-defined]
+    call_tool.__sealyard_async__ = call_tool_later  # type: ignore[attr-defined]
     return modules, call_tool
 
 
@@ -265,6 +265,6 @@ def _tool(
     async def later(*given: Any, **named: Any) -> Any:
         return function(*given, **named)
 
-    function.__toolyard_async__ = later  # type: ignore[attr-defined]
+    function.__sealyard_async__ = later  # type: ignore[attr-defined]
     function.__name__ = spec.function
     return function, call

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 from tests.unit.failure_runs import make_call, make_run
 
-from toolyard.values import CallEvidence, RunEvidence
+from sealyard.values import CallEvidence, RunEvidence
 
 __all__ = ("UNRELATED", "Session", "sessions")
 

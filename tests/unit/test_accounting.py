@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from toolyard.metrics import tokens
-from toolyard.values import Fact, Tokens, ToolSpec
-from toolyard.yard import accounting
-from toolyard.yard.accounting import Accounting, Bill, definition_text
+from sealyard.metrics import tokens
+from sealyard.values import Fact, Tokens, ToolSpec
+from sealyard.yard import accounting
+from sealyard.yard.accounting import Accounting, Bill, definition_text
 
 
 def bill() -> Bill:

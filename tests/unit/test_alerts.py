@@ -17,18 +17,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.config import AlertsConfig
-from toolyard.errors import InvalidRequest, StoreError
-from toolyard.metrics.alerts import RULES, Alert, Finding, Now, Thresholds, advance, judge, resolve
-from toolyard.metrics.report import Prices, Report, report
-from toolyard.metrics.sums import Sums
-from toolyard.privacy.scanner import Scanner, ScanRules
-from toolyard.store import Store, audit, open_store
-from toolyard.store.audit_watch import AuditWatch, AuditWatched
-from toolyard.values import AuditEntry, UpstreamStatus
-from toolyard.values.facts import Executed, Hidden, Searched, Used
-from toolyard.yard import alerting, telling
-from toolyard.yard.alerting import Alerting, find_down
+from sealyard.config import AlertsConfig
+from sealyard.errors import InvalidRequest, StoreError
+from sealyard.metrics.alerts import RULES, Alert, Finding, Now, Thresholds, advance, judge, resolve
+from sealyard.metrics.report import Prices, Report, report
+from sealyard.metrics.sums import Sums
+from sealyard.privacy.scanner import Scanner, ScanRules
+from sealyard.store import Store, audit, open_store
+from sealyard.store.audit_watch import AuditWatch, AuditWatched
+from sealyard.values import AuditEntry, UpstreamStatus
+from sealyard.values.facts import Executed, Hidden, Searched, Used
+from sealyard.yard import alerting, telling
+from sealyard.yard.alerting import Alerting, find_down
 
 LIMITS = Thresholds(hit_rate=0.8, error_rate=0.25, p95_seconds=10, timeout_rate=0.05, detection_rate=0.95, minimum=20)
 
@@ -106,7 +106,7 @@ def test_what_is_so_now_is_judged() -> None:
             "crm",
             None,
             None,
-            "The upstream 'crm' fails so often that one of its tools is not called any more. Run `toolyard tools"
+            "The upstream 'crm' fails so often that one of its tools is not called any more. Run `sealyard tools"
             " --status`.",
         ),
         (
@@ -114,7 +114,7 @@ def test_what_is_so_now_is_judged() -> None:
             "mail",
             None,
             None,
-            "The upstream 'mail' is not running and could not be started. Run `toolyard tools --status`.",
+            "The upstream 'mail' is not running and could not be started. Run `sealyard tools --status`.",
         ),
         (
             "privacy_detection",
@@ -129,7 +129,7 @@ def test_what_is_so_now_is_judged() -> None:
             "",
             1200,
             None,
-            "Entry 1,200 of the audit log is not as it was written. Run `toolyard audit verify`, and keep a copy of"
+            "Entry 1,200 of the audit log is not as it was written. Run `sealyard audit verify`, and keep a copy of"
             " the store as evidence.",
         ),
         (
@@ -137,7 +137,7 @@ def test_what_is_so_now_is_judged() -> None:
             "",
             None,
             None,
-            "The store cannot be written or read, so nothing is run. Run `toolyard audit verify`, and look at the"
+            "The store cannot be written or read, so nothing is run. Run `sealyard audit verify`, and look at the"
             " gateway's log.",
         ),
     ]
@@ -442,11 +442,11 @@ async def test_an_alert_goes_through_its_states_and_is_posted_signed(
     assert receiver.told() == [[("upstream_down", "mail", "firing")], [("upstream_down", "mail", "resolved")]]
     for headers, body in receiver.raw:
         right = hmac.new(b"shared", body, hashlib.sha256).hexdigest()
-        assert headers["toolyard-signature"] == f"sha256={right}"
+        assert headers["sealyard-signature"] == f"sha256={right}"
     first = receiver.bodies[0]
-    sentence = "The upstream 'mail' is not running and could not be started. Run `toolyard tools --status`."
+    sentence = "The upstream 'mail' is not running and could not be started. Run `sealyard tools --status`."
     assert set(first) == {"version", "sent_at", "text", "alerts"}
-    assert first["text"] == f"toolyard: [firing] An upstream is down (mail): {sentence}"
+    assert first["text"] == f"sealyard: [firing] An upstream is down (mail): {sentence}"
     (alert,) = first["alerts"]
     assert set(alert) == {
         "id",
@@ -462,7 +462,7 @@ async def test_an_alert_goes_through_its_states_and_is_posted_signed(
         "changed_at",
     }
     assert (alert["message"], alert["severity"], alert["value"]) == (sentence, "critical", None)
-    assert [record.getMessage() for record in caplog.records if record.name == "toolyard.alerts"] == [
+    assert [record.getMessage() for record in caplog.records if record.name == "sealyard.alerts"] == [
         f"Alert upstream_down 'mail' is firing: {sentence}",
         f"Alert upstream_down 'mail' is resolved: {sentence}",
     ]
@@ -535,7 +535,7 @@ async def test_a_webhook_that_fails_is_tried_again_and_then_given_up(
 
     assert (taken, refused, len(receiver.bodies)) == (False, True, 6)
     assert [body["alerts"][0]["id"] for body in receiver.bodies[:3]] == [receiver.bodies[0]["alerts"][0]["id"]] * 3
-    assert gauges["toolyard_alerts_undelivered"] == 1
+    assert gauges["sealyard_alerts_undelivered"] == 1
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert errors == ["The webhook did not take 1 changes of alerts in 3 tries: it answered with status 404."]
     assert "s3cret" not in caplog.text
@@ -636,7 +636,7 @@ async def test_a_person_resolves_an_alert(tmp_path: Path) -> None:
     [
         (
             lambda each: each.resolve("upstream_down", "mail"),
-            "There is no alert 'upstream_down' about 'mail'. `toolyard alerts` lists those that are.",
+            "There is no alert 'upstream_down' about 'mail'. `sealyard alerts` lists those that are.",
         ),
         (lambda each: each.resolve("party"), f"No alert is named 'party'. There are: {', '.join(RULES)}."),
         (lambda each: each.silence("party", 60), f"No alert is named 'party'. There are: {', '.join(RULES)}."),
@@ -654,7 +654,7 @@ async def test_a_person_resolves_an_alert(tmp_path: Path) -> None:
         ),
         (
             lambda each: each.unsilence("timeouts"),
-            "'timeouts' is not silenced. `toolyard alerts` lists what is.",
+            "'timeouts' is not silenced. `sealyard alerts` lists what is.",
         ),
     ],
 )
@@ -694,10 +694,10 @@ async def test_alerts_that_are_switched_off_still_check_what_prometheus_asks_for
 
     assert listed == []
     assert gauges == {
-        "toolyard_alerts_undelivered": 0,
-        "toolyard_store_failing": False,
-        "toolyard_privacy_detection_rate": 1.0,
-        "toolyard_audit_chain_intact": True,
+        "sealyard_alerts_undelivered": 0,
+        "sealyard_store_failing": False,
+        "sealyard_privacy_detection_rate": 1.0,
+        "sealyard_audit_chain_intact": True,
     }
 
 
@@ -886,7 +886,7 @@ async def test_a_changed_audit_log_is_told_though_the_store_refuses_to_be_writte
         ("store_failing", "", "firing"),
     ]
     assert sorted(receiver.told()[-1]) == [("audit_chain", "", "resolved"), ("store_failing", "", "resolved")]
-    assert (failing["toolyard_store_failing"], failing["toolyard_audit_chain_intact"]) == (True, False)
+    assert (failing["sealyard_store_failing"], failing["sealyard_audit_chain_intact"]) == (True, False)
     assert [sorted(each) for each in recovered] == [
         [("audit_chain", "", "resolved"), ("store_failing", "", "resolved")]
     ] * 2

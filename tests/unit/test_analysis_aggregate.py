@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.analysis.guest import AnalysisError, run
+from sealyard.analysis.guest import AnalysisError, run
 
 SALES = [
     {"region": "n", "amount": 10, "price": 1.5, "who": "x"},

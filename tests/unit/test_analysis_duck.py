@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from toolyard.analysis.guest import AnalysisError, run
-from toolyard.analysis.guest.duck import LEAST_BYTES, Begun, begin, read_parquet
-from toolyard.analysis.guest.plan import (
+from sealyard.analysis.guest import AnalysisError, run
+from sealyard.analysis.guest.duck import LEAST_BYTES, Begun, begin, read_parquet
+from sealyard.analysis.guest.plan import (
     Aggregate,
     AllOf,
     AnyOf,
@@ -41,8 +41,8 @@ from toolyard.analysis.guest.plan import (
     Where,
     WorkspaceFile,
 )
-from toolyard.analysis.guest.reading import read_rows
-from toolyard.analysis.guest.running import run_steps
+from sealyard.analysis.guest.reading import read_rows
+from sealyard.analysis.guest.running import run_steps
 
 NAMES = ("n", "whole", "x", "t", "flag", "in.a", "odd")
 TEXTS = ("", "a", "B", "ab", "é", "😀", "Z\x00", "10", "a'b\"; --", "\\", " a", "null", "%")

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.analysis.guest import AnalysisError, run
-from toolyard.analysis.guest.errors import AnalysisError as SameError
-from toolyard.analysis.guest.expressions import parse_expression
-from toolyard.analysis.guest.functions import FUNCTIONS
-from toolyard.analysis.guest.plan import FUNCTIONS as SIGNATURES
-from toolyard.analysis.guest.plan import MAX_INTEGER, Expression
+from sealyard.analysis.guest import AnalysisError, run
+from sealyard.analysis.guest.errors import AnalysisError as SameError
+from sealyard.analysis.guest.expressions import parse_expression
+from sealyard.analysis.guest.functions import FUNCTIONS
+from sealyard.analysis.guest.plan import FUNCTIONS as SIGNATURES
+from sealyard.analysis.guest.plan import MAX_INTEGER, Expression
 
 ROW = {
     "i": 7,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.analysis.guest import AnalysisError, run
+from sealyard.analysis.guest import AnalysisError, run
 
 STOCKS = [
     {"symbol": "AAA", "price": 10, "sector": {"name": "tech", "rank": 1}, "tags": ["x", "y"], "live": True},

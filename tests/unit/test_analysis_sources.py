@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.analysis.guest import AnalysisError, run
-from toolyard.analysis.guest.tables import rows_of_csv
+from sealyard.analysis.guest import AnalysisError, run
+from sealyard.analysis.guest.tables import rows_of_csv
 
 ROWS = [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
 

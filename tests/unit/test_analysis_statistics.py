@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from toolyard.analysis.guest import AnalysisError, run
-from toolyard.analysis.guest.describing import MAX_FIELDS, MAX_MATRIX, OPERATIONS, run_statistics
-from toolyard.analysis.guest.matrices import correlation, covariance
-from toolyard.analysis.guest.moments import mean, quantile, ranks, spread
+from sealyard.analysis.guest import AnalysisError, run
+from sealyard.analysis.guest.describing import MAX_FIELDS, MAX_MATRIX, OPERATIONS, run_statistics
+from sealyard.analysis.guest.matrices import correlation, covariance
+from sealyard.analysis.guest.moments import mean, quantile, ranks, spread
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 ORDINARY = st.floats(-1e6, 1e6).map(lambda value: round(value, 4))

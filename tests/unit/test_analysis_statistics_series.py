@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolyard.analysis.guest import AnalysisError, run
-from toolyard.analysis.guest.describing import run_statistics
-from toolyard.analysis.guest.instants import UNITS, bucket_start, bucket_text, moment_of, next_bucket
-from toolyard.analysis.guest.plan import Limits
-from toolyard.analysis.guest.windows import SORTED_WINDOW
+from sealyard.analysis.guest import AnalysisError, run
+from sealyard.analysis.guest.describing import run_statistics
+from sealyard.analysis.guest.instants import UNITS, bucket_start, bucket_text, moment_of, next_bucket
+from sealyard.analysis.guest.plan import Limits
+from sealyard.analysis.guest.windows import SORTED_WINDOW
 
 MOMENTS = st.datetimes(datetime(1, 1, 1), datetime(9998, 12, 31))
 EVERYTHING = Limits(rows=1_000_000, bytes=1_000_000_000)

@@ -10,11 +10,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from toolyard.analysis.guest import AnalysisError
-from toolyard.analysis.guest import hypothesis_tests as tests
-from toolyard.analysis.guest.describing import run_statistics
-from toolyard.analysis.guest.distributions import chi_square_tail, incomplete_beta, normal_tail, student_tail
-from toolyard.analysis.guest.kolmogorov import distance_tail, one_sided_tail, two_sample_tail
+from sealyard.analysis.guest import AnalysisError
+from sealyard.analysis.guest import hypothesis_tests as tests
+from sealyard.analysis.guest.describing import run_statistics
+from sealyard.analysis.guest.distributions import chi_square_tail, incomplete_beta, normal_tail, student_tail
+from sealyard.analysis.guest.kolmogorov import distance_tail, one_sided_tail, two_sample_tail
 
 ALTERNATIVES = {"two_sided": "two-sided", "less": "less", "greater": "greater"}
 NUMBERS = st.integers(-10_000, 10_000).map(lambda whole: whole / 16)

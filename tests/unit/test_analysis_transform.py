@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.analysis.guest import AnalysisError, run
+from sealyard.analysis.guest import AnalysisError, run
 
 ORDERS = [
     {"id": 1, "customer": "a", "price": 2.5, "quantity": 2, "to": {"city": "X", "geo": {"lat": 1}}},

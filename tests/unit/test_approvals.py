@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from toolyard.broker.approvals import Approvals, AskChannel
-from toolyard.broker.ask_text import ask_lines
-from toolyard.broker.policy import PolicySettings
-from toolyard.errors import ApprovalRefused, UnknownApproval
-from toolyard.store import Store, open_store
-from toolyard.values import Answered, Approval, Ask
+from sealyard.broker.approvals import Approvals, AskChannel
+from sealyard.broker.ask_text import ask_lines
+from sealyard.broker.policy import PolicySettings
+from sealyard.errors import ApprovalRefused, UnknownApproval
+from sealyard.store import Store, open_store
+from sealyard.values import Answered, Approval, Ask
 
 SETTINGS = PolicySettings()
 NOW = time.time()
@@ -59,7 +59,7 @@ def channel_of(answer: Callable[[Ask], Awaitable[Approval | None]]) -> tuple[Ask
 @asynccontextmanager
 async def gateway(tmp_path: Path, settings: PolicySettings = SETTINGS) -> AsyncIterator[tuple[Approvals, Store]]:
     """The approvals of one gateway over the test's store."""
-    async with asyncio.timeout(20), open_store(tmp_path / "toolyard.db") as store:
+    async with asyncio.timeout(20), open_store(tmp_path / "sealyard.db") as store:
         yield Approvals(store, settings), store
 
 
@@ -305,7 +305,7 @@ async def test_without_a_way_to_a_person_the_fallback_applies_and_says_so(
 
 
 async def test_with_operators_an_ask_waits_though_no_channel_answers(tmp_path: Path) -> None:
-    """The person at `toolyard approvals` may still come."""
+    """The person at `sealyard approvals` may still come."""
     async with gateway(tmp_path) as (approvals, _):
 
         async def gone(ask: Ask) -> Approval | None:
@@ -355,7 +355,7 @@ async def test_a_cancelled_run_withdraws_its_asks(tmp_path: Path) -> None:
 async def test_the_asks_of_a_gateway_that_is_gone_are_withdrawn(tmp_path: Path) -> None:
     """Nobody waits for them any more, so nobody can approve them."""
     async with gateway(tmp_path) as (elsewhere, _):
-        async with open_store(tmp_path / "toolyard.db") as store:
+        async with open_store(tmp_path / "sealyard.db") as store:
             await store.approvals.add(an_ask())
             assert [ask.id for ask in await elsewhere.waiting()] == ["ask1"]
 
@@ -371,7 +371,7 @@ async def test_an_answer_to_what_nobody_asked_is_an_error(tmp_path: Path) -> Non
         with pytest.raises(UnknownApproval) as caught:
             await approvals.answer("nothing", an_answer())
 
-    assert str(caught.value) == "No approval 'nothing' waits. List those that do with `toolyard approvals`."
+    assert str(caught.value) == "No approval 'nothing' waits. List those that do with `sealyard approvals`."
 
 
 async def test_the_asks_of_one_principal_can_be_listed(tmp_path: Path) -> None:
@@ -425,7 +425,7 @@ def test_a_person_is_shown_everything_on_lines_of_its_own() -> None:
         f'argument long = "{"y" * 299}… (4,702 characters more)',
     ]
     assert lines[-4:] == [
-        "and 13 arguments more (`toolyard approvals --json` has them)",
+        "and 13 arguments more (`sealyard approvals --json` has them)",
         "asked because of rule 1",
         "reason: first\\nsecond",
         "asked by ann in session ann:default, call 1 of run run1",

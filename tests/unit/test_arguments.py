@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from toolyard.catalog.arguments import check_arguments, parameter_names
-from toolyard.errors import InvalidArguments
-from toolyard.values import ToolSpec
+from sealyard.catalog.arguments import check_arguments, parameter_names
+from sealyard.errors import InvalidArguments
+from sealyard.values import ToolSpec
 
 FILTER: dict[str, Any] = {
     "type": "object",

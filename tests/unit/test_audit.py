@@ -20,15 +20,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolyard.errors import InvalidRequest, StoreError
-from toolyard.store import Store, audit, open_store
-from toolyard.store.audit import AUDIT_KINDS, AuditRow
-from toolyard.store.audit_body import BODY_BYTES, encode_body
-from toolyard.store.audit_chain import AuditVerification
-from toolyard.store.audit_export import export_audit
-from toolyard.store.audit_key import key_path
-from toolyard.store.audit_verify import verify_file, verify_store
-from toolyard.values import AuditEntry, ExecutionRecord
+from sealyard.errors import InvalidRequest, StoreError
+from sealyard.store import Store, audit, open_store
+from sealyard.store.audit import AUDIT_KINDS, AuditRow
+from sealyard.store.audit_body import BODY_BYTES, encode_body
+from sealyard.store.audit_chain import AuditVerification
+from sealyard.store.audit_export import export_audit
+from sealyard.store.audit_key import key_path
+from sealyard.store.audit_verify import verify_file, verify_store
+from sealyard.values import AuditEntry, ExecutionRecord
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 ANY_JSON = st.recursive(
@@ -108,7 +108,7 @@ async def test_hash_can_be_computed_by_anybody(path: Path) -> None:
     previous = "0" * 64
     rows = execute(path, "SELECT * FROM audit ORDER BY number")
     for *fields, found in rows:
-        array = ["toolyard audit entry", previous, *fields]
+        array = ["sealyard audit entry", previous, *fields]
         text = json.dumps(array, ensure_ascii=False, separators=(",", ":"))
         previous = hashlib.sha256(text.encode()).hexdigest()
         assert found == previous
@@ -255,7 +255,7 @@ async def test_head_is_signed_by_the_key_beside_the_store(path: Path) -> None:
 
     assert head is not None
     assert (head.number, head.hash) == (2, newest[0].hash)
-    signed = ["toolyard audit head", head.number, head.hash, head.at_microseconds, head.public_key]
+    signed = ["sealyard audit head", head.number, head.hash, head.at_microseconds, head.public_key]
     key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(head.public_key))
     key.verify(bytes.fromhex(head.signature), json.dumps(signed, separators=(",", ":")).encode())
 
@@ -292,7 +292,7 @@ async def test_key_that_others_can_use_is_refused_until_it_is_theirs_no_more(pat
         assert [row.kind for row in await store.audit_entries()] == ["decision", "call"]
     assert str(caught.value) == (
         f"The audit key {str(key)!r} can be used by others: its mode is {mode:04o}. Run `chmod 600` on it, and"
-        " `toolyard audit rekey` if somebody may have read it."
+        " `sealyard audit rekey` if somebody may have read it."
     )
 
 
@@ -311,7 +311,7 @@ async def test_key_that_is_gone_is_not_made_anew(path: Path) -> None:
         await store.flush()
         assert len(await store.audit_entries()) == 2
     assert str(caught.value) == (
-        f"The audit key {str(key)!r} is gone. Restore it from a copy; if there is none, run `toolyard audit rekey`."
+        f"The audit key {str(key)!r} is gone. Restore it from a copy; if there is none, run `sealyard audit rekey`."
     )
 
 
@@ -350,7 +350,7 @@ async def test_new_key_signs_all_that_the_old_one_signed(path: Path) -> None:
     assert verify_store(path).problem == ""
     assert verify_store(path, heads=[before]).problem == (
         "The head document of entry 7 was signed by another key than this log: the log was made anew, or"
-        " `toolyard audit rekey` changed its key."
+        " `sealyard audit rekey` changed its key."
     )
 
 

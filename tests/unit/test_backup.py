@@ -22,14 +22,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolyard.errors import InvalidRequest, StoreError
-from toolyard.privacy.keys import find_keys, load_keys
-from toolyard.store import open_store, replacing
-from toolyard.store.audit_key import key_path
-from toolyard.store.audit_verify import verify_store
-from toolyard.store.backup import check_backup, restore_backup, write_backup
-from toolyard.store.schema import MIGRATIONS
-from toolyard.values import AuditEntry, CallRecord, ExecutionRecord
+from sealyard.errors import InvalidRequest, StoreError
+from sealyard.privacy.keys import find_keys, load_keys
+from sealyard.store import open_store, replacing
+from sealyard.store.audit_key import key_path
+from sealyard.store.audit_verify import verify_store
+from sealyard.store.backup import check_backup, restore_backup, write_backup
+from sealyard.store.schema import MIGRATIONS
+from sealyard.values import AuditEntry, CallRecord, ExecutionRecord
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -123,7 +123,7 @@ def place(tmp_path: Path) -> Path:
 @pytest.fixture
 def store(place: Path) -> Path:
     """A store that holds `new`, in the place of which the backup is put."""
-    path = place / "toolyard.db"
+    path = place / "sealyard.db"
     fill(path, "new")
     return path
 
@@ -171,7 +171,7 @@ def test_manifest_says_what_is_in_it(file: Path) -> None:
 
 def test_restore_makes_a_store_where_there_is_none(file: Path, tmp_path: Path) -> None:
     """On a new machine."""
-    path = tmp_path / "fresh" / "deep" / "toolyard.db"
+    path = tmp_path / "fresh" / "deep" / "sealyard.db"
     done = restore_backup(file, path)
 
     assert (names(path), done.replaced) == (["a", "b"], None)
@@ -180,7 +180,7 @@ def test_restore_makes_a_store_where_there_is_none(file: Path, tmp_path: Path) -
 
 async def test_backup_is_of_one_moment_while_a_gateway_writes(tmp_path: Path) -> None:
     """Its write-ahead log is in it; what comes later is not."""
-    path = tmp_path / "toolyard.db"
+    path = tmp_path / "sealyard.db"
     async with open_store(path) as store:
         store.audit(AuditEntry(kind="call", principal="ada"))
         await store.flush()
@@ -209,8 +209,8 @@ def test_write_ahead_log_of_the_old_store_never_meets_the_new_database(file: Pat
     code = f"""
     import asyncio, os, signal
     from pathlib import Path
-    from toolyard.store import open_store
-    from toolyard.values import ExecutionRecord
+    from sealyard.store import open_store
+    from sealyard.values import ExecutionRecord
     async def main():
         async with open_store(Path({str(store)!r})) as store:
             run = {{"execution_id": "late", "principal": "p", "session": "s", "code": "", "started_at": 2.0}}
@@ -229,7 +229,7 @@ def test_write_ahead_log_of_the_old_store_never_meets_the_new_database(file: Pat
 
 
 def test_older_schema_is_brought_up_to_date(file: Path, store: Path, tmp_path: Path) -> None:
-    """A backup of an older toolyard is as good as one of today."""
+    """A backup of an older sealyard is as good as one of today."""
     old = tmp_path / "old.db"
     with closing(sqlite3.connect(old)) as connection:
         for number, migration in enumerate(MIGRATIONS[:4], 1):
@@ -303,12 +303,12 @@ def test_changed_member_is_refused(file: Path, store: Path, name: str, where: in
         (b"{}", "its manifest cannot be read"),
         (b"not json", "its manifest cannot be read"),
         (
-            b'{"toolyard_backup": 2, "toolyard": "9", "created_at": 1.0, "schema": 5, "rows": {}, "files": {}}',
+            b'{"sealyard_backup": 2, "sealyard": "9", "created_at": 1.0, "schema": 5, "rows": {}, "files": {}}',
             "version 2",
         ),
-        (b'{"toolyard": "9", "created_at": 1.0, "schema": 5, "rows": {}, "files": {}}', "names nothing"),
+        (b'{"sealyard": "9", "created_at": 1.0, "schema": 5, "rows": {}, "files": {}}', "names nothing"),
         (
-            b'{"toolyard": "9", "created_at": 1.0, "schema": 5, "rows": {}, "files":'
+            b'{"sealyard": "9", "created_at": 1.0, "schema": 5, "rows": {}, "files":'
             b' {"store.db": {"bytes": 1, "sha256": ""}, "../../etc/cron.d/x": {"bytes": 1, "sha256": ""}}}',
             "its manifest names 'store.db', '../../etc/cron.d/x'",
         ),
@@ -425,13 +425,13 @@ def test_what_is_no_file_is_refused(place: Path, store: Path, tmp_path: Path) ->
         ("UPDATE audit SET principal = 'eve' WHERE number = 1", "the audit log in"),
         ("DELETE FROM audit WHERE number = 2", "the audit log in"),
         ("UPDATE codes SET code = 'evil'", "the audit log in"),
-        ("CREATE TRIGGER evil AFTER INSERT ON calls BEGIN DELETE FROM audit; END", "are not as toolyard makes them"),
-        ("DROP TABLE skills; CREATE VIEW skills AS SELECT 1 AS number", "are not as toolyard makes them"),
-        ("CREATE TABLE more (x)", "are not as toolyard makes them"),
-        ("ALTER TABLE calls ADD COLUMN evil TEXT", "are not as toolyard makes them"),
+        ("CREATE TRIGGER evil AFTER INSERT ON calls BEGIN DELETE FROM audit; END", "are not as sealyard makes them"),
+        ("DROP TABLE skills; CREATE VIEW skills AS SELECT 1 AS number", "are not as sealyard makes them"),
+        ("CREATE TABLE more (x)", "are not as sealyard makes them"),
+        ("ALTER TABLE calls ADD COLUMN evil TEXT", "are not as sealyard makes them"),
         ("PRAGMA user_version = 99", "its database has schema 99"),
         ("PRAGMA user_version = 0", "its database has schema 0"),
-        ("PRAGMA application_id = 7", "its database is not one of toolyard"),
+        ("PRAGMA application_id = 7", "its database is not one of sealyard"),
         ("PRAGMA foreign_keys = OFF; DELETE FROM codes WHERE code = x'61'", "rows are missing in its database"),
     ],
 )
@@ -544,7 +544,7 @@ async def test_restore_over_a_running_gateway_is_refused(file: Path, store: Path
         with pytest.raises(StoreError) as caught:
             await asyncio.to_thread(restore_backup, file, store)
     assert str(caught.value) == (
-        f"The store {str(store)!r} cannot be replaced: a gateway has it open. Stop `toolyard serve` first."
+        f"The store {str(store)!r} cannot be replaced: a gateway has it open. Stop `sealyard serve` first."
     )
 
     opened: list[asyncio.Task[list[str]]] = []
@@ -653,7 +653,7 @@ import os, signal, sys
 from pathlib import Path
 import pytest
 from tests.unit.test_backup import _fail_at
-from toolyard.store.backup import restore_backup
+from sealyard.store.backup import restore_backup
 _fail_at(int(sys.argv[3]), lambda: os.kill(os.getpid(), signal.SIGKILL), pytest.MonkeyPatch())
 restore_backup(Path(sys.argv[1]), Path(sys.argv[2]))
 """

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import pytest
 
-from toolyard.yard.barrier import Barrier
+from sealyard.yard.barrier import Barrier
 
 
 class Clock:

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolyard.catalog import Catalog, Change, Snapshot
-from toolyard.errors import StoreError
-from toolyard.store import open_store
-from toolyard.values import Definition, ToolAnnotations, ToolSpec
+from sealyard.catalog import Catalog, Change, Snapshot
+from sealyard.errors import StoreError
+from sealyard.store import open_store
+from sealyard.values import Definition, ToolAnnotations, ToolSpec
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"user_id": {"type": "string"}}, "required": ["user_id"]}
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from toolyard.catalog.arguments import check_arguments
-from toolyard.catalog.stubs import parameter_notes, returns, signature
-from toolyard.errors import InvalidArguments
-from toolyard.values import ToolSpec
+from sealyard.catalog.arguments import check_arguments
+from sealyard.catalog.stubs import parameter_notes, returns, signature
+from sealyard.errors import InvalidArguments
+from sealyard.values import ToolSpec
 
 Schema = dict[str, Any]
 

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolyard.catalog import Catalog, Change
-from toolyard.errors import InvalidRequest, StoreError
-from toolyard.store import Store, open_store
-from toolyard.store.releases import Release
-from toolyard.values import Definition, ToolSpec
-from toolyard.versioning.changes import Change as FieldChange
-from toolyard.versioning.changes import Comparison
+from sealyard.catalog import Catalog, Change
+from sealyard.errors import InvalidRequest, StoreError
+from sealyard.store import Store, open_store
+from sealyard.store.releases import Release
+from sealyard.values import Definition, ToolSpec
+from sealyard.versioning.changes import Change as FieldChange
+from sealyard.versioning.changes import Comparison
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "integer"}
@@ -322,7 +322,7 @@ async def test_history_of_a_tool_is_bounded(tmp_path: Path) -> None:
 
 async def test_history_of_an_upstream_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that renames all its tools all the time keeps those it has, and the newest of what it had."""
-    monkeypatch.setattr("toolyard.store.releases.RELEASES_KEPT", 40)
+    monkeypatch.setattr("sealyard.store.releases.RELEASES_KEPT", 40)
     async with open_store(tmp_path / "store.db") as store:
         catalog = Catalog(store)
         for number in range(30):
@@ -337,7 +337,7 @@ async def test_history_of_an_upstream_is_bounded(tmp_path: Path, monkeypatch: py
 
 async def test_large_definitions_do_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept of an upstream is bounded in bytes as well."""
-    monkeypatch.setattr("toolyard.store.releases._UPSTREAM_BYTES", 300_000)
+    monkeypatch.setattr("sealyard.store.releases._UPSTREAM_BYTES", 300_000)
     async with open_store(tmp_path / "store.db") as store:
         catalog = Catalog(store)
         for number in range(20):
@@ -410,7 +410,7 @@ async def test_what_takes_too_long_to_compare_counts_as_changed(
     async with open_store(tmp_path / "store.db") as store:
         catalog = Catalog(store)
         await catalog.update("db", [tool(f"t{number}") for number in range(3)])
-        monkeypatch.setattr("toolyard.catalog.history._COMPARING_SECONDS", -1.0)
+        monkeypatch.setattr("sealyard.catalog.history._COMPARING_SECONDS", -1.0)
         await catalog.update("db", [tool(f"t{number}", "Other words.") for number in range(3)])
 
         assert set(versions(catalog).values()) == {"2.0.0"}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from toolyard.sandbox.cgroup import ControlGroup, open_control_group, owner_is_alive, owner_mark
+from sealyard.sandbox.cgroup import ControlGroup, open_control_group, owner_is_alive, owner_mark
 
 ENTER = "import os, signal\nos.write({entrance}, b'0')\nos.close({entrance})\n"
 HUNGRY = f"{ENTER}blocks = []\nwhile True: blocks.append(bytearray(1 << 20))"
@@ -97,10 +97,10 @@ def test_groups_of_gateways_that_are_gone_are_swept(group: ControlGroup) -> None
     """Opening a group removes what dead gateways left, and nothing of those that live."""
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         started = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
-    dead = group._path.parent / f"toolyard-{process.pid}.{started}-x"
+    dead = group._path.parent / f"sealyard-{process.pid}.{started}-x"
     (dead / "w1").mkdir(parents=True)
     (dead / "w2").mkdir()
-    alive = group._path.parent / f"toolyard-{owner_mark()}-{secrets.token_hex(4)}"
+    alive = group._path.parent / f"sealyard-{owner_mark()}-{secrets.token_hex(4)}"
     alive.mkdir()
 
     other = open_control_group(secrets.token_hex(4))

@@ -9,8 +9,8 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from toolyard.config import Config, describe_upstream, load_config, read_machine
-from toolyard.config.settings import (
+from sealyard.config import Config, describe_upstream, load_config, read_machine
+from sealyard.config.settings import (
     DiscoveryConfig,
     HttpConfig,
     LearningConfig,
@@ -19,10 +19,10 @@ from toolyard.config.settings import (
     StoreConfig,
     SurfaceConfig,
 )
-from toolyard.errors import InvalidConfig
-from toolyard.sandbox import IsolationLevel
-from toolyard.sandbox.spawn import Tier
-from toolyard.values import OAuthConfig, PrincipalScope, UpstreamConfig
+from sealyard.errors import InvalidConfig
+from sealyard.sandbox import IsolationLevel
+from sealyard.sandbox.spawn import Tier
+from sealyard.values import OAuthConfig, PrincipalScope, UpstreamConfig
 
 SECRET = "s3cret-value"
 
@@ -40,7 +40,7 @@ def sha256(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
-def load(tmp_path: Path, environ: dict[str, str], text: str, name: str = "toolyard.toml") -> Config:
+def load(tmp_path: Path, environ: dict[str, str], text: str, name: str = "sealyard.toml") -> Config:
     """The configuration that this text is, in the folder `shop`."""
     file = tmp_path / "shop" / name
     file.parent.mkdir(exist_ok=True)
@@ -169,7 +169,7 @@ def test_every_key_of_the_file_arrives(tmp_path: Path, environ: dict[str, str]) 
             max_request_bytes=2048,
         ),
         discovery=DiscoveryConfig(semantic=True),
-        source=shop / "toolyard.toml",
+        source=shop / "sealyard.toml",
     )
     assert config.http.clients() == {sha256(SECRET): "http", sha256("t-ada"): "ada", sha256("c"): "ci", bytes(32): "ci"}
     assert config.http.scopes() == {
@@ -249,9 +249,9 @@ def test_secrets_are_in_no_repr_and_no_description(tmp_path: Path, environ: dict
          "principals, requests_per_minute, token, tokens."),
         ("[http.principals]\nci = 'secret'", "http.principals.ci is a string. Give a table."),
         ("[http.principals.ci]\nlevel = 'production'",
-         "http.principals.ci has no token. Give it a token_sha256: `toolyard token ci` makes one."),
+         "http.principals.ci has no token. Give it a token_sha256: `sealyard token ci` makes one."),
         ("[http.principals.ci]\ntoken_sha256 = 'my-plain-token'",
-         "http.principals.ci.token_sha256 is no SHA-256. Give 64 hex digits: `toolyard token ci`."),
+         "http.principals.ci.token_sha256 is no SHA-256. Give 64 hex digits: `sealyard token ci`."),
         ("[http.principals.ci]\ntoken = 'a'\nlevel = 'development'",
          "http.principals.ci.level is 'development'. Give 'production', which is sandbox.level, or a stricter one."),
         ("[sandbox]\nlevel = 'hardened'\n[http.principals.ci]\ntoken = 'a'\nlevel = 'production'",
@@ -297,7 +297,7 @@ def test_wrong_value_is_named_with_the_right_ones(
     with pytest.raises(InvalidConfig) as caught:
         load(tmp_path, environ, text)
 
-    assert str(caught.value) == f"In {str(tmp_path / 'shop' / 'toolyard.toml')!r}, {message}"
+    assert str(caught.value) == f"In {str(tmp_path / 'shop' / 'sealyard.toml')!r}, {message}"
 
 
 def test_broken_files_are_named(tmp_path: Path, environ: dict[str, str]) -> None:
@@ -316,11 +316,11 @@ def test_broken_files_are_named(tmp_path: Path, environ: dict[str, str]) -> None
 
     assert messages == {
         "bytes.toml": " is not UTF-8 after byte 5. Save it as UTF-8 text.",
-        "pipe.json": f"There is no file {str(shop / 'pipe.json')!r}. Give a toolyard.toml or an MCP client's file.",
-        "list.json": " is not an object. Give a toolyard.toml, or an MCP client's file.",
+        "pipe.json": f"There is no file {str(shop / 'pipe.json')!r}. Give a sealyard.toml or an MCP client's file.",
+        "list.json": " is not an object. Give a sealyard.toml, or an MCP client's file.",
         "other.json": " has neither 'mcpServers' nor 'servers'. Give an MCP client's file.",
         "broken.toml": " is not TOML: Invalid value (at line 2, column 9). Correct it there.",
-        "none.toml": f"There is no file {str(shop / 'none.toml')!r}. Give a toolyard.toml or an MCP client's file.",
+        "none.toml": f"There is no file {str(shop / 'none.toml')!r}. Give a sealyard.toml or an MCP client's file.",
     }
 
 
@@ -329,8 +329,8 @@ def test_configuration_is_found_in_order(tmp_path: Path, environ: dict[str, str]
     shop = tmp_path / "shop"
     files = [
         tmp_path / "named.toml",
-        shop / "toolyard.toml",
-        tmp_path / "home" / ".config" / "toolyard" / "toolyard.toml",
+        shop / "sealyard.toml",
+        tmp_path / "home" / ".config" / "sealyard" / "sealyard.toml",
         shop / ".mcp.json",
     ]
     for file in files:
@@ -338,7 +338,7 @@ def test_configuration_is_found_in_order(tmp_path: Path, environ: dict[str, str]
         file.write_text("{}" if file.suffix == ".json" else "", encoding="utf-8")
     files[3].write_text('{"mcpServers": {}}', encoding="utf-8")
 
-    found = [load_config(None, environ={**environ, "TOOLYARD_CONFIG": "../named.toml"}, directory=shop).source]
+    found = [load_config(None, environ={**environ, "SEALYARD_CONFIG": "../named.toml"}, directory=shop).source]
     for file in files[1:]:
         found.append(load_config(None, environ=environ, directory=shop).source)
         file.unlink()
@@ -346,8 +346,8 @@ def test_configuration_is_found_in_order(tmp_path: Path, environ: dict[str, str]
 
     assert found == [shop / "../named.toml", *files[1:]]
     assert nothing == Config(
-        store=StoreConfig(path=tmp_path / "home" / ".local" / "share" / "toolyard" / "toolyard.db"),
-        warnings=("No configuration was found, so there are no tools. Run `toolyard init` to make one.",),
+        store=StoreConfig(path=tmp_path / "home" / ".local" / "share" / "sealyard" / "sealyard.db"),
+        warnings=("No configuration was found, so there are no tools. Run `sealyard init` to make one.",),
     )
 
 
@@ -396,25 +396,25 @@ def test_line_end_behind_a_token_is_dropped(tmp_path: Path, environ: dict[str, s
 @pytest.mark.parametrize(
     "command",
     [
-        '"toolyard"',
-        '"/usr/bin/toolyard"\nargs = ["serve"]',
-        '"C:\\\\Tools\\\\Toolyard.exe"',
-        '"python3"\nargs = ["-m", "toolyard", "serve"]',
-        '"uvx"\nargs = ["toolyard", "serve"]',
+        '"sealyard"',
+        '"/usr/bin/sealyard"\nargs = ["serve"]',
+        '"C:\\\\Tools\\\\Sealyard.exe"',
+        '"python3"\nargs = ["-m", "sealyard", "serve"]',
+        '"uvx"\nargs = ["sealyard", "serve"]',
         '"${SELF}"',
     ],
 )
-def test_toolyard_is_never_its_own_upstream(tmp_path: Path, environ: dict[str, str], command: str) -> None:
+def test_sealyard_is_never_its_own_upstream(tmp_path: Path, environ: dict[str, str], command: str) -> None:
     """Or one would start the next without end."""
-    config = load(tmp_path, {**environ, "SELF": "toolyard"}, f"[upstreams.me]\ncommand = {command}")
+    config = load(tmp_path, {**environ, "SELF": "sealyard"}, f"[upstreams.me]\ncommand = {command}")
 
-    assert (config.upstreams, config.warnings) == ({}, ("Upstream 'me' is not used: it is toolyard itself.",))
+    assert (config.upstreams, config.warnings) == ({}, ("Upstream 'me' is not used: it is sealyard itself.",))
 
 
-def test_folder_called_toolyard_is_no_toolyard(tmp_path: Path, environ: dict[str, str]) -> None:
+def test_folder_called_sealyard_is_no_sealyard(tmp_path: Path, environ: dict[str, str]) -> None:
     """Only what starts it counts."""
     config = load(
-        tmp_path, environ, "[upstreams.files]\ncommand = 'npx'\nargs = ['files', '/src/toolyard', 'toolyard']"
+        tmp_path, environ, "[upstreams.files]\ncommand = 'npx'\nargs = ['files', '/src/sealyard', 'sealyard']"
     )
 
     assert list(config.upstreams) == ["files"]
@@ -442,11 +442,11 @@ def test_empty_http_token_closes_http(tmp_path: Path, environ: dict[str, str], t
 
 
 def test_http_token_comes_from_the_environment(tmp_path: Path, environ: dict[str, str]) -> None:
-    """`TOOLYARD_TOKEN` needs no file; a token in the file comes first; an empty variable is none."""
+    """`SEALYARD_TOKEN` needs no file; a token in the file comes first; an empty variable is none."""
     tokens = [
-        load_config(None, environ={**environ, "TOOLYARD_TOKEN": "t"}, directory=tmp_path).http.clients(),
-        load(tmp_path, {**environ, "TOOLYARD_TOKEN": "t"}, "[http]\ntoken = 'f'").http.clients(),
-        load_config(None, environ={**environ, "TOOLYARD_TOKEN": ""}, directory=tmp_path).http.clients(),
+        load_config(None, environ={**environ, "SEALYARD_TOKEN": "t"}, directory=tmp_path).http.clients(),
+        load(tmp_path, {**environ, "SEALYARD_TOKEN": "t"}, "[http]\ntoken = 'f'").http.clients(),
+        load_config(None, environ={**environ, "SEALYARD_TOKEN": ""}, directory=tmp_path).http.clients(),
     ]
 
     assert tokens == [{sha256("t"): "http"}, {sha256("f"): "http"}, {}]
@@ -506,7 +506,7 @@ def test_two_principals_cannot_share_a_token(tmp_path: Path, environ: dict[str, 
     with pytest.raises(InvalidConfig) as caught:
         load(tmp_path, environ, "[http]\ntokens = { ada = '${TOKEN}', bob = 's3cret-value' }")
 
-    file = str(tmp_path / "shop" / "toolyard.toml")
+    file = str(tmp_path / "shop" / "sealyard.toml")
     assert str(caught.value) == f"In {file!r}, two principals have the same token. Give each one of its own."
 
 
@@ -534,7 +534,7 @@ def test_env_file_is_read_and_env_comes_first(tmp_path: Path, environ: dict[str,
 def test_clients_file_is_a_configuration(
     tmp_path: Path, environ: dict[str, str], name: str, document: dict[str, Any]
 ) -> None:
-    """`toolyard serve .mcp.json` needs nothing else; the workspace is the project the file lies in."""
+    """`sealyard serve .mcp.json` needs nothing else; the workspace is the project the file lies in."""
     shop = tmp_path / "shop"
     config = load(tmp_path, environ, f"// mine\n{json.dumps(document)}", name)
 
@@ -542,7 +542,7 @@ def test_clients_file_is_a_configuration(
     assert (config.upstreams, config.warnings) == ({"a": expected}, ())
 
 
-def test_users_own_files_start_servers_where_toolyard_was_started(tmp_path: Path, environ: dict[str, str]) -> None:
+def test_users_own_files_start_servers_where_sealyard_was_started(tmp_path: Path, environ: dict[str, str]) -> None:
     """A home folder is nobody's project."""
     file = tmp_path / "home" / ".cursor" / "mcp.json"
     file.parent.mkdir()
@@ -561,7 +561,7 @@ def test_one_bad_server_in_a_clients_file_costs_only_itself(tmp_path: Path, envi
     file = str(tmp_path / "shop" / ".mcp.json")
     assert list(config.upstreams) == ["good"]
     assert config.warnings == (
-        f"In {file!r}, the server 'bad' has the type 'pigeon', which toolyard does not know. This server is not used.",
+        f"In {file!r}, the server 'bad' has the type 'pigeon', which sealyard does not know. This server is not used.",
         f"In {file!r}, the server 'none' is not an object. This server is not used.",
         f"In {file!r}, mcpServers.empty has neither of command and url. Give one of them. This server is not used.",
     )
@@ -571,23 +571,23 @@ def test_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch, tmp
     """Without arguments it is this process that is looked at."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setenv("TOOLYARD_CONFIG", str(tmp_path / "x.toml"))
+    monkeypatch.setenv("SEALYARD_CONFIG", str(tmp_path / "x.toml"))
     (tmp_path / "x.toml").write_text("", encoding="utf-8")
 
-    assert load_config(None).store.path == Config().store.path == tmp_path / "data" / "toolyard" / "toolyard.db"
+    assert load_config(None).store.path == Config().store.path == tmp_path / "data" / "sealyard" / "sealyard.db"
 
 
 @pytest.mark.parametrize(
     ("platform", "environ", "folders"),
     [
-        ("linux", {}, ("h/.local/share/toolyard", "h/.config/toolyard", "h/.config")),
-        ("linux", {"XDG_CONFIG_HOME": "/x", "XDG_DATA_HOME": "rel"}, ("h/.local/share/toolyard", "/x/toolyard", "/x")),
+        ("linux", {}, ("h/.local/share/sealyard", "h/.config/sealyard", "h/.config")),
+        ("linux", {"XDG_CONFIG_HOME": "/x", "XDG_DATA_HOME": "rel"}, ("h/.local/share/sealyard", "/x/sealyard", "/x")),
         (
             "darwin",
             {"XDG_CONFIG_HOME": "/x"},
-            (*["h/Library/Application Support/toolyard"] * 2, "h/Library/Application Support"),
+            (*["h/Library/Application Support/sealyard"] * 2, "h/Library/Application Support"),
         ),
-        ("win32", {"APPDATA": "/r"}, (*["h/AppData/Local/toolyard"] * 2, "/r")),
+        ("win32", {"APPDATA": "/r"}, (*["h/AppData/Local/sealyard"] * 2, "/r")),
     ],
 )
 def test_folders_are_those_of_the_platform(platform: str, environ: dict[str, str], folders: tuple[str, ...]) -> None:
@@ -643,7 +643,7 @@ def test_learning_is_on_and_shared_unless_the_file_says_otherwise(tmp_path: Path
 
 def test_markets_are_where_the_file_says_from_its_own_folder(tmp_path: Path) -> None:
     """Whichever folder the command is run in; a reference is expanded, and one that is not set is named."""
-    file = tmp_path / "toolyard.toml"
+    file = tmp_path / "sealyard.toml"
     file.write_text('[skills.markets]\nours = "../skills"\nhome = "~/market"\nset = "${PLACE}/x"\n', encoding="utf-8")
     environ = {"HOME": "/home/somebody", "PLACE": "/srv"}
     config = load_config(file, environ=environ)

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolyard.config import Machine, read_machine
-from toolyard.config.clients import CLIENTS, find_places, find_servers
-from toolyard.config.display import diff, find_literals, looks_secret
-from toolyard.config.draft import merge, render
-from toolyard.config.rewrite import plan_apply
-from toolyard.config.settings import UpstreamEntry, read_settings
-from toolyard.errors import InvalidConfig
-from toolyard.values import OAuthConfig
+from sealyard.config import Machine, read_machine
+from sealyard.config.clients import CLIENTS, find_places, find_servers
+from sealyard.config.display import diff, find_literals, looks_secret
+from sealyard.config.draft import merge, render
+from sealyard.config.rewrite import plan_apply
+from sealyard.config.settings import UpstreamEntry, read_settings
+from sealyard.errors import InvalidConfig
+from sealyard.values import OAuthConfig
 
 
 @pytest.fixture
@@ -242,7 +242,7 @@ def test_broken_file_costs_only_itself(machine: Machine) -> None:
     rest = "This server is not used."
     where = f"In {str(file)!r}, "
     assert [(each.name, each.notes) for each in servers] == [
-        ("good", ("'surprise' means nothing to toolyard and is left out",))
+        ("good", ("'surprise' means nothing to sealyard and is left out",))
     ]
     assert problems == [
         f"{where}mcpServers.'\\x1b[2Jname' has a name that cannot be used. "
@@ -252,7 +252,7 @@ def test_broken_file_costs_only_itself(machine: Machine) -> None:
         f"{where}the server 'env' has 'env' that is not an object. {rest}",
         f"{where}mcpServers.half holds a character that no process can be given. Take it out. {rest}",
         f"{where}mcpServers.numbers.command is 1. Give a string. {rest}",
-        f"{where}the server 'type' has the type {{'a': []}}, which toolyard does not know. {rest}",
+        f"{where}the server 'type' has the type {{'a': []}}, which sealyard does not know. {rest}",
         f"In {str(desktop)!r}, mcpServers is not an object. Its servers are not used.",
         f"{str(broken)!r} is not JSON: line 3, column 1: expected a key in double quotes. Correct it there.",
     ]
@@ -291,13 +291,13 @@ def test_home_is_nobodys_project(tmp_path: Path) -> None:
 
 
 def test_same_server_of_several_clients_is_written_once(machine: Machine) -> None:
-    """Two that share a name and differ are both kept; toolyard itself is not taken in."""
+    """Two that share a name and differ are both kept; sealyard itself is not taken in."""
     same = {"command": "npx", "args": ["github"], "env": {"T": "${env:T}"}}
     put(machine, "shop/.mcp.json", {"mcpServers": {"github": same | {"env": {"T": "${T}"}}}})
     put(
         machine,
         ".cursor/mcp.json",
-        {"mcpServers": {"gh": same, "toolyard": {"command": "/bin/toolyard"}, "db": {"command": "db1"}}},
+        {"mcpServers": {"gh": same, "sealyard": {"command": "/bin/sealyard"}, "db": {"command": "db1"}}},
     )
     put(machine, ".codeium/windsurf/mcp_config.json", {"mcpServers": {"db": {"command": "db2"}}})
     put(machine, ".gemini/settings.json", {"mcpServers": {"db": {"command": "db3"}, "db-windsurf": {"command": "db4"}}})
@@ -465,11 +465,11 @@ command = "z"
 def test_codex_keeps_all_but_its_servers(machine: Machine) -> None:
     """Tables go line by line, so that remarks and order stay."""
     file = put(machine, ".codex/config.toml", CODEX)
-    changes = plan_apply("codex", machine, command="/bin/toolyard", args=("serve", "/t.toml"))
+    changes = plan_apply("codex", machine, command="/bin/sealyard", args=("serve", "/t.toml"))
 
-    assert [(change.path, change.notes) for change in changes] == [(file, ("'b.c' stays: toolyard cannot read it",))]
+    assert [(change.path, change.notes) for change in changes] == [(file, ("'b.c' stays: sealyard cannot read it",))]
     assert (changes[0].new or b"").decode() == (
-        'model = "m" # mine\n\n# a server\n[mcp_servers.toolyard]\ncommand = "/bin/toolyard"\n'
+        'model = "m" # mine\n\n# a server\n[mcp_servers.sealyard]\ncommand = "/bin/sealyard"\n'
         'args = ["serve", "/t.toml"]\n\n[mcp_servers."b.c".env]\nX = "1"\n\n# about the screen\n[tui]\n'
         'theme = "dark"\n\n[[profiles]]\nname = "p"\n\n# end\n'
     )
@@ -491,7 +491,7 @@ def test_codex_file_that_cannot_be_edited_by_line_is_written_anew(machine: Machi
     assert change.notes == ("the file is written anew, without its comments: its servers are not in tables",)
     assert tomllib.loads((change.new or b"").decode()) == {
         "a": 1,
-        "mcp_servers": {"toolyard": {"command": "t", "args": []}},
+        "mcp_servers": {"sealyard": {"command": "t", "args": []}},
     }
 
 
@@ -502,10 +502,10 @@ def test_line_ends_and_byte_order_marks_stay(machine: Machine) -> None:
     )
     change = plan_apply("codex", machine, command="t", args=())[0]
 
-    assert change.new == b'\xef\xbb\xbfa = 1\r\n\r\n[mcp_servers.toolyard]\r\ncommand = "t"\r\nargs = []\r\n'
+    assert change.new == b'\xef\xbb\xbfa = 1\r\n\r\n[mcp_servers.sealyard]\r\ncommand = "t"\r\nargs = []\r\n'
 
 
-def test_apply_to_a_clean_client_adds_toolyard_to_the_users_file(machine: Machine) -> None:
+def test_apply_to_a_clean_client_adds_sealyard_to_the_users_file(machine: Machine) -> None:
     """Whether there is a file or not; a second time changes nothing."""
     claude = put(machine, ".claude.json", '{\n  "numStartups": 3\n}\n')
     changes = [
@@ -518,11 +518,11 @@ def test_apply_to_a_clean_client_adds_toolyard_to_the_users_file(machine: Machin
         change.path.write_bytes(change.new or b"")
 
     assert [(change.path, change.old is None, json.loads(change.new or b"")) for change in changes] == [
-        (claude, False, {"numStartups": 3, "mcpServers": {"toolyard": {"command": "t", "args": ["serve"]}}}),
+        (claude, False, {"numStartups": 3, "mcpServers": {"sealyard": {"command": "t", "args": ["serve"]}}}),
         (
             machine.home / ".config" / "Code" / "User" / "mcp.json",
             True,
-            {"servers": {"toolyard": {"type": "stdio", "command": "t", "args": ["serve"]}}},
+            {"servers": {"sealyard": {"type": "stdio", "command": "t", "args": ["serve"]}}},
         ),
     ]
     assert plan_apply("claude-code", machine, command="t", args=("serve",)) == []
@@ -538,14 +538,14 @@ def test_both_places_of_one_file_change_together(machine: Machine) -> None:
     put(machine, ".claude.json", document)
     changes = plan_apply("claude-code", machine, command="t", args=())
 
-    only = {"toolyard": {"command": "t", "args": []}}
+    only = {"sealyard": {"command": "t", "args": []}}
     assert [json.loads(change.new or b"") for change in changes] == [
         {
             "mcpServers": only | {"odd": {"type": "pigeon"}},
             "projects": {str(machine.directory): {"mcpServers": only}, "/x": {"mcpServers": {"c": {}}}},
         }
     ]
-    assert changes[0].notes == ("'odd' stays: toolyard cannot read it",)
+    assert changes[0].notes == ("'odd' stays: sealyard cannot read it",)
 
 
 def test_apply_to_a_broken_file_is_refused(machine: Machine) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.config.expand import Hidden, Scope, Unresolved, expand, has_reference, name_of_input
+from sealyard.config.expand import Hidden, Scope, Unresolved, expand, has_reference, name_of_input
 
 SCOPE = Scope(
     variables={"TOKEN": "s3cret", "EMPTY": "", "TRICKY": "${TOKEN} $TOKEN", "GITHUB_TOKEN": "from-input"},
@@ -52,8 +52,8 @@ def test_references_become_what_they_stand_for(text: str, value: str) -> None:
         ("${env:NONE}", "the variable NONE is not set"),
         ("${input:my key}", "the variable MY_KEY is not set"),
         ("${NONE:-${ALSO}}", "the variable ALSO is not set"),
-        ("${command:pick-secret}", "${command:…} is a reference that toolyard does not know"),
-        ("${TOKEN:+set}", "${TOKEN:…} is a reference that toolyard does not know"),
+        ("${command:pick-secret}", "${command:…} is a reference that sealyard does not know"),
+        ("${TOKEN:+set}", "${TOKEN:…} is a reference that sealyard does not know"),
         ("${A:-" * 30 + "x" + "}" * 30, "the default of ${A} holds references more than 20 deep"),
     ],
 )

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from toolyard.config.files import change_file, find_backup, replace_file, restore_file
-from toolyard.errors import InvalidRequest
+from sealyard.config.files import change_file, find_backup, replace_file, restore_file
+from sealyard.errors import InvalidRequest
 
 OLD = b'{"old": "\xff\x00"}\r\n'
 NEW = b'{"new": 1}\n'
@@ -55,7 +55,7 @@ def test_newest_backup_comes_first(file: Path) -> None:
     change_file(file, old=OLD, new=NEW)
     newest = change_file(file, old=NEW, new=b"3")
     change_file(file.with_name("mcp.json5"), old=None, new=NEW)
-    file.with_name("mcp.json.toolyard-backup-99999999T999999999999Z-nonsense").touch()
+    file.with_name("mcp.json.sealyard-backup-99999999T999999999999Z-nonsense").touch()
 
     assert find_backup(file) == newest
 
@@ -114,7 +114,7 @@ def test_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from toolyard.config.files import change_file
+from sealyard.config.files import change_file
 
 left = int(sys.argv[2])
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.config import jsonc
-from toolyard.config.toml import dump_toml
+from sealyard.config import jsonc
+from sealyard.config.toml import dump_toml
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
 PLAIN = (

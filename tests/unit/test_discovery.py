@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.discovery import Index, Ranking
-from toolyard.discovery.documents import analysed
-from toolyard.discovery.words import stem, terms, words
-from toolyard.values import ToolSpec
+from sealyard.discovery import Index, Ranking
+from sealyard.discovery.documents import analysed
+from sealyard.discovery.words import stem, terms, words
+from sealyard.values import ToolSpec
 
 
 def tool(server: str, name: str, description: str = "", **fields: Any) -> ToolSpec:
@@ -210,8 +210,8 @@ def test_large_catalog_finds_the_same_as_a_search_of_every_posting(monkeypatch: 
     queries = [f"{verb} the data of {thing}" for verb in verbs for thing in things[::40]]
 
     bounded = [index.search(query) for query in queries]
-    monkeypatch.setattr("toolyard.discovery.index._POSTINGS_READ", 10**9)
-    monkeypatch.setattr("toolyard.discovery.index._AHEAD", 10**9)
+    monkeypatch.setattr("sealyard.discovery.index._POSTINGS_READ", 10**9)
+    monkeypatch.setattr("sealyard.discovery.index._AHEAD", 10**9)
 
     assert [ranking.names[:4] for ranking in bounded] == [index.search(query).names[:4] for query in queries]
     assert all(

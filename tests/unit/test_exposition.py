@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_plain
 
-from toolyard.config import AlertsConfig
-from toolyard.errors import InvalidRequest
-from toolyard.metrics import files
-from toolyard.metrics.alerts import RULES
-from toolyard.metrics.exposition import render
-from toolyard.metrics.gauges import GAUGES, Gauge, gauge
-from toolyard.metrics.names import METRICS, OPERATOR
-from toolyard.metrics.sums import CallRow, Sums
-from toolyard.values.facts import Executed, Hidden, UpstreamEvent
+from sealyard.config import AlertsConfig
+from sealyard.errors import InvalidRequest
+from sealyard.metrics import files
+from sealyard.metrics.alerts import RULES
+from sealyard.metrics.exposition import render
+from sealyard.metrics.gauges import GAUGES, Gauge, gauge
+from sealyard.metrics.names import METRICS, OPERATOR
+from sealyard.metrics.sums import CallRow, Sums
+from sealyard.values.facts import Executed, Hidden, UpstreamEvent
 
 FOLDER = Path(files.__file__).parent
 DASHBOARDS = sorted(name for name in files.NAMES if name.endswith(".json"))
@@ -64,46 +64,46 @@ def samples(text: bytes, *, openmetrics: bool = False) -> dict[str, dict[tuple[t
 
 def test_a_counter_a_histogram_and_a_gauge_are_written_as_prometheus_wants_them() -> None:
     """Amounts are in base units, buckets are cumulative and end with +Inf."""
-    gauges = [gauge("toolyard_upstream_up", 1, upstream="mail")]
+    gauges = [gauge("sealyard_upstream_up", 1, upstream="mail")]
     text, content_type = render(some_sums(), gauges)
     lines = text.decode().splitlines()
 
     assert content_type == "text/plain; version=0.0.4; charset=utf-8"
     assert lines[:3] == [
-        "# HELP toolyard_upstream_up 0 if the upstream failed and was not started again since, else 1: one that nobody"
+        "# HELP sealyard_upstream_up 0 if the upstream failed and was not started again since, else 1: one that nobody"
         " needed yet is not down.",
-        "# TYPE toolyard_upstream_up gauge",
-        'toolyard_upstream_up{upstream="mail"} 1.0',
+        "# TYPE sealyard_upstream_up gauge",
+        'sealyard_upstream_up{upstream="mail"} 1.0',
     ]
-    at = lines.index("# TYPE toolyard_execution_total counter")
+    at = lines.index("# TYPE sealyard_execution_total counter")
     assert lines[at - 1 : at + 2] == [
-        "# HELP toolyard_execution_total Executions that are over.",
-        "# TYPE toolyard_execution_total counter",
-        'toolyard_execution_total{form="code",level="production",status="ok",tier="namespace"} 1.0',
+        "# HELP sealyard_execution_total Executions that are over.",
+        "# TYPE sealyard_execution_total counter",
+        'sealyard_execution_total{form="code",level="production",status="ok",tier="namespace"} 1.0',
     ]
-    at = lines.index("# TYPE toolyard_execution_duration_seconds histogram")
-    buckets = [line for line in lines[at:] if line.startswith("toolyard_execution_duration_seconds_bucket")]
+    at = lines.index("# TYPE sealyard_execution_duration_seconds histogram")
+    buckets = [line for line in lines[at:] if line.startswith("sealyard_execution_duration_seconds_bucket")]
     bounds = [float(line.partition('le="')[2].partition('"')[0]) for line in buckets]
     counts = [float(line.split()[-1]) for line in buckets]
     assert (bounds, bounds[-1]) == (sorted(bounds), float("inf"))
     assert counts == [0.0 if bound < 0.25 else 1.0 for bound in bounds]
     after = lines[at + 1 + len(buckets) :][:2]
     assert after == [
-        'toolyard_execution_duration_seconds_count{form="code",level="production"} 1.0',
-        'toolyard_execution_duration_seconds_sum{form="code",level="production"} 0.25',
+        'sealyard_execution_duration_seconds_count{form="code",level="production"} 1.0',
+        'sealyard_execution_duration_seconds_sum{form="code",level="production"} 0.25',
     ]
 
 
 def test_openmetrics_says_the_same_in_its_own_words() -> None:
     """The strict parser of the format takes it, with units and an end."""
-    gauges = [gauge("toolyard_info", 1, version="1", tier="namespace", level="production", tokenizer="o200k_base")]
+    gauges = [gauge("sealyard_info", 1, version="1", tier="namespace", level="production", tokenizer="o200k_base")]
     plain, _ = render(some_sums(), gauges)
     text, content_type = render(some_sums(), gauges, openmetrics=True)
 
     assert content_type == "application/openmetrics-text; version=1.0.0; charset=utf-8"
     assert text.endswith(b"# EOF\n")
-    assert b"# UNIT toolyard_execution_duration_seconds seconds\n" in text
-    assert b"# TYPE toolyard info\n" in text
+    assert b"# UNIT sealyard_execution_duration_seconds seconds\n" in text
+    assert b"# TYPE sealyard info\n" in text
     assert samples(text, openmetrics=True) == samples(plain)
 
 
@@ -111,36 +111,36 @@ def test_what_may_happen_once_is_there_before_it_happens() -> None:
     """`increase()` does not see the first event of a counter that was not there."""
     found = samples(render(Sums(), [])[0])
 
-    assert found["toolyard_privacy_failures_total"] == {(): 0.0}
-    assert found["toolyard_discovery_hits_total"] == {(): 0.0}
-    assert set(found["toolyard_sessions_total"]) == {(("event", "begin"),), (("event", "code"),)}
-    assert "toolyard_upstream_calls_total" not in found
-    assert "toolyard_execution_duration_seconds_count" not in found
+    assert found["sealyard_privacy_failures_total"] == {(): 0.0}
+    assert found["sealyard_discovery_hits_total"] == {(): 0.0}
+    assert set(found["sealyard_sessions_total"]) == {(("event", "begin"),), (("event", "code"),)}
+    assert "sealyard_upstream_calls_total" not in found
+    assert "sealyard_execution_duration_seconds_count" not in found
 
 
 @given(name=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40))
 def test_no_name_of_an_upstream_breaks_out_of_its_label(name: str) -> None:
     """Whatever the configuration calls it, one sample with that label comes out of both formats."""
-    gauges = [gauge("toolyard_upstream_up", 0, upstream=name)]
+    gauges = [gauge("sealyard_upstream_up", 0, upstream=name)]
     for openmetrics in (False, True):
         text, _ = render(some_sums(name), gauges, openmetrics=openmetrics)
         found = samples(text, openmetrics=openmetrics)
-        assert found["toolyard_upstream_up"] == {(("upstream", name),): 0.0}
-        assert len(found["toolyard_upstream_calls_total"]) == 1
+        assert found["sealyard_upstream_up"] == {(("upstream", name),): 0.0}
+        assert len(found["sealyard_upstream_calls_total"]) == 1
 
 
 def test_a_name_with_every_special_character_is_escaped() -> None:
     """Backslash, quote and line end."""
-    text, _ = render(Sums(), [gauge("toolyard_upstream_up", 1, upstream='a\\b"c\nd}')])
+    text, _ = render(Sums(), [gauge("sealyard_upstream_up", 1, upstream='a\\b"c\nd}')])
 
-    assert b'toolyard_upstream_up{upstream="a\\\\b\\"c\\nd}"} 1.0\n' in text
+    assert b'sealyard_upstream_up{upstream="a\\\\b\\"c\\nd}"} 1.0\n' in text
 
 
 def test_a_gauge_that_comes_twice_is_written_once() -> None:
     """Two samples with the same labels make a scraper refuse all of them."""
-    twice = [gauge("toolyard_sandbox_ready", 1), gauge("toolyard_sandbox_ready", 0)]
+    twice = [gauge("sealyard_sandbox_ready", 1), gauge("sealyard_sandbox_ready", 0)]
 
-    assert samples(render(Sums(), twice)[0])["toolyard_sandbox_ready"] == {(): 1.0}
+    assert samples(render(Sums(), twice)[0])["sealyard_sandbox_ready"] == {(): 1.0}
 
 
 def test_names_follow_the_rules_of_prometheus() -> None:
@@ -153,7 +153,7 @@ def test_names_follow_the_rules_of_prometheus() -> None:
         assert not name.endswith(("_total", "_count", "_sum", "_bucket"))
         assert all(re.fullmatch("[a-z][a-z_]*", label) for label in info.labels)
     for name in (*METRICS, *GAUGES):
-        assert re.fullmatch("toolyard_[a-z0-9_]+", name)
+        assert re.fullmatch("sealyard_[a-z0-9_]+", name)
         assert not re.search("_(?:ms|millis|milliseconds|minutes|hours|kb|mb|percent)(?:_|$)", name)
     assert not METRICS.keys() & GAUGES.keys()
 
@@ -161,16 +161,16 @@ def test_names_follow_the_rules_of_prometheus() -> None:
 @pytest.mark.parametrize(
     ("name", "labels", "message"),
     [
-        ("toolyard_party", {}, "There is no gauge 'toolyard_party'. Use one of GAUGES, or add it."),
+        ("sealyard_party", {}, "There is no gauge 'sealyard_party'. Use one of GAUGES, or add it."),
         (
-            "toolyard_upstream_up",
+            "sealyard_upstream_up",
             {},
-            "The gauge 'toolyard_upstream_up' has the labels ('upstream',) and no others. Give it those.",
+            "The gauge 'sealyard_upstream_up' has the labels ('upstream',) and no others. Give it those.",
         ),
         (
-            "toolyard_store_bytes",
+            "sealyard_store_bytes",
             {"path": "x"},
-            "The gauge 'toolyard_store_bytes' has the labels () and no others. Give it those.",
+            "The gauge 'sealyard_store_bytes' has the labels () and no others. Give it those.",
         ),
     ],
 )
@@ -180,7 +180,7 @@ def test_a_gauge_outside_the_list_cannot_be_made(name: str, labels: dict[str, st
         gauge(name, 1, **labels)
 
     assert str(caught.value) == message
-    assert msgspec.json.decode(msgspec.json.encode(gauge("toolyard_store_bytes", 5)), type=Gauge).value == 5
+    assert msgspec.json.decode(msgspec.json.encode(gauge("sealyard_store_bytes", 5)), type=Gauge).value == 5
 
 
 # The files
@@ -222,7 +222,7 @@ def test_files_ask_only_for_what_is_there(name: str) -> None:
     outside = {"instance", "job"}
     asked = set()
     for query in queries(name):
-        series = re.findall(r"(toolyard_[a-z_]+)(?:\{([^}]*)\})?", query)
+        series = re.findall(r"(sealyard_[a-z_]+)(?:\{([^}]*)\})?", query)
         assert series, query
         known: dict[str, tuple[str, ...] | None] = {}
         for metric, selector in series:
@@ -245,10 +245,10 @@ def test_dashboards_show_everything_that_is_measured() -> None:
         re.sub("_(?:bucket|count|sum)$", "", series)
         for name in DASHBOARDS
         for query in queries(name)
-        for series in re.findall("toolyard_[a-z_]+", query)
+        for series in re.findall("sealyard_[a-z_]+", query)
     }
     # The same as shares of the chosen time, which the dashboards show instead.
-    instead = {"toolyard_discovery_hit_rate"}
+    instead = {"sealyard_discovery_hit_rate"}
 
     assert {*METRICS, *GAUGES} - shown == instead
 
@@ -260,7 +260,7 @@ def test_a_dashboard_can_be_imported_as_it_is(name: str) -> None:
     variables = {each["name"]: each for each in board["templating"]["list"]}
 
     assert (board["id"], board["schemaVersion"]) == (None, 39)
-    assert board["uid"] == f"toolyard-{name.removeprefix('grafana-').removesuffix('.json')}"
+    assert board["uid"] == f"sealyard-{name.removeprefix('grafana-').removesuffix('.json')}"
     assert "__inputs" not in board
     assert (variables["datasource"]["type"], variables["datasource"]["query"]) == ("datasource", "prometheus")
     ids = [panel["id"] for panel in board["panels"]]
@@ -291,7 +291,7 @@ def check_target(panel: dict[str, Any], target: dict[str, Any], variables: dict[
     assert named <= grouped
 
 
-def test_prometheus_rules_are_the_same_as_toolyards_own() -> None:
+def test_prometheus_rules_are_the_same_as_sealyards_own() -> None:
     """One for each, with the same severity, title, waiting time and threshold that [alerts] has by default."""
     (group,) = yaml.safe_load((FOLDER / "prometheus-rules.yml").read_text(encoding="utf-8"))["groups"]
     rules = {rule["labels"]["rule"]: rule for rule in group["rules"]}
@@ -307,7 +307,7 @@ def test_prometheus_rules_are_the_same_as_toolyards_own() -> None:
 
     assert rules.keys() == RULES.keys()
     for name, rule in rules.items():
-        assert rule["alert"] == "Toolyard" + "".join(word.capitalize() for word in name.split("_"))
+        assert rule["alert"] == "Sealyard" + "".join(word.capitalize() for word in name.split("_"))
         assert (rule["labels"]["severity"], rule["annotations"]["summary"]) == (RULES[name].severity, RULES[name].title)
         assert rule.get("for", "0m") == ("1m" if RULES[name].waits else "0m")
         assert set(rule["annotations"]) == {"summary", "description"}

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 from tests.learned_journal import LIST, MAIL, PAY, fill, record_run, save_tools, tool
 
-from toolyard.config import LearningConfig
-from toolyard.errors import InvalidRequest
-from toolyard.store import Store, open_store
-from toolyard.store.skill_rows import ShelfLimits
-from toolyard.store.skills import MigrationRecord
-from toolyard.values import Skill, SkillUse
-from toolyard.yard.learned import DAY, Insights, Migrations, RiskRecord, forget, insights, learner_of, with_conflicts
+from sealyard.config import LearningConfig
+from sealyard.errors import InvalidRequest
+from sealyard.store import Store, open_store
+from sealyard.store.skill_rows import ShelfLimits
+from sealyard.store.skills import MigrationRecord
+from sealyard.values import Skill, SkillUse
+from sealyard.yard.learned import DAY, Insights, Migrations, RiskRecord, forget, insights, learner_of, with_conflicts
 
 SHARED = LearningConfig()
 ALONE = LearningConfig(scope="principal")

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from tests.unit.failure_runs import IMPORT, cause_of, make_call, make_run, make_spec, make_view
 
-from toolyard.catalog import Snapshot
-from toolyard.learning.advice import advice
-from toolyard.values import RunEvidence, ToolAnnotations, ToolSpec
+from sealyard.catalog import Snapshot
+from sealyard.learning.advice import advice
+from sealyard.values import RunEvidence, ToolAnnotations, ToolSpec
 
 ROW = {"type": "object", "properties": {"amount": {"type": "number"}, "booked_on": {"type": "string"}}}
 LISTED = {"type": "object", "properties": {"result": {"type": "array", "items": ROW}}}

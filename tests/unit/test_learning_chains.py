@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolyard.catalog import Snapshot
-from toolyard.learning.chain_habits import FOLLOWERS, PARAMETERS, SOURCES
-from toolyard.learning.chain_tips import Tip, mark_of
-from toolyard.learning.chains import TIPS, TOOLS, VISITS, Chains, prepare_flows
-from toolyard.values import CallEvidence, Executed, Hinted, RunEvidence, ToolAnnotations, ToolSpec
+from sealyard.catalog import Snapshot
+from sealyard.learning.chain_habits import FOLLOWERS, PARAMETERS, SOURCES
+from sealyard.learning.chain_tips import Tip, mark_of
+from sealyard.learning.chains import TIPS, TOOLS, VISITS, Chains, prepare_flows
+from sealyard.values import CallEvidence, Executed, Hinted, RunEvidence, ToolAnnotations, ToolSpec
 
 DAY = 86_400.0
 MONTH = 30 * DAY

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.learning.code import IDENTIFIER, CodePrint, code_print, similarity
+from sealyard.learning.code import IDENTIFIER, CodePrint, code_print, similarity
 
 
 def print_of(code: str) -> CodePrint:

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from toolyard.learning.domains import DOMAINS, PRINCIPALS, Domains, infer
-from toolyard.values import Executed, RunEvidence, ToolSpec
+from sealyard.learning.domains import DOMAINS, PRINCIPALS, Domains, infer
+from sealyard.values import Executed, RunEvidence, ToolSpec
 
 DAY = 86_400.0
 MONTH = 30 * DAY

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.failure_runs import DAY, HALF_LIFE, IMPORT, World, cause_of, make_call, make_run, make_spec, make_view
 
-from toolyard.learning.causes import prepare_cause
-from toolyard.learning.code import code_print
-from toolyard.learning.failures import FIXES, GROUPS, VISITS, WAITING, Failures, Fix
-from toolyard.learning.insights import Insight
-from toolyard.values import Hinted
+from sealyard.learning.causes import prepare_cause
+from sealyard.learning.code import code_print
+from sealyard.learning.failures import FIXES, GROUPS, VISITS, WAITING, Failures, Fix
+from sealyard.learning.insights import Insight
+from sealyard.values import Hinted
 
 ERROR = ("ToolFailed", "ValueError: The date is not in ISO format.")
 FAILED_CALL = make_call(error="ToolFailed: no", arguments={"since": "10/01/2024"})

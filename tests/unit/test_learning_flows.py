@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from toolyard.learning.fields import agree, is_declared, place_of
-from toolyard.learning.flows import Flow, prepare_flows
-from toolyard.learning.fragments import fragment
-from toolyard.values import CallEvidence, Executed, RunEvidence, ToolAnnotations, ToolSpec
+from sealyard.learning.fields import agree, is_declared, place_of
+from sealyard.learning.flows import Flow, prepare_flows
+from sealyard.learning.fragments import fragment
+from sealyard.values import CallEvidence, Executed, RunEvidence, ToolAnnotations, ToolSpec
 
 
 def call(number: int, tool: str, arguments: Any = None, answer: Any = None, **more: Any) -> CallEvidence:

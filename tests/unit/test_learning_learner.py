@@ -14,15 +14,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolyard.errors import InvalidRequest, StoreError
-from toolyard.learning import learner as module
-from toolyard.learning import lessons, saving
-from toolyard.learning.learner import Learner, Scope
-from toolyard.learning.lessons import prepare, without_forgotten
-from toolyard.learning.model import PARTS, Model
-from toolyard.store import Store, open_store
-from toolyard.store.learning import EventPage
-from toolyard.values import (
+from sealyard.errors import InvalidRequest, StoreError
+from sealyard.learning import learner as module
+from sealyard.learning import lessons, saving
+from sealyard.learning.learner import Learner, Scope
+from sealyard.learning.lessons import prepare, without_forgotten
+from sealyard.learning.model import PARTS, Model
+from sealyard.store import Store, open_store
+from sealyard.store.learning import EventPage
+from sealyard.values import (
     Assessed,
     CallRecord,
     Executed,
@@ -436,7 +436,7 @@ async def test_part_that_breaks_neither_stops_nor_changes_the_others(
     async with open_store(tmp_path / "s.db") as store:
         await record(store, entries)
         learner = new(store)
-        with caplog.at_level(logging.CRITICAL, "toolyard.learning"):
+        with caplog.at_level(logging.CRITICAL, "sealyard.learning"):
             await learner.once()
 
             found = learner.model_for("ann")
@@ -459,7 +459,7 @@ async def test_there_is_a_model_though_nobody_can_tell_what_a_principal_works_on
     async with open_store(tmp_path / "s.db") as store:
         await record(store, week())
         learner = new(store, "domain")
-        with caplog.at_level(logging.CRITICAL, "toolyard.learning"):
+        with caplog.at_level(logging.CRITICAL, "sealyard.learning"):
             await learner.once()
 
             assert learner.model_for("ann") is learner.models[""]
@@ -488,7 +488,7 @@ async def test_run_that_cannot_be_prepared_for_one_part_is_learned_by_the_others
     async with open_store(tmp_path / "s.db") as store:
         await record(store, week())
         learner = new(store, "domain")
-        with caplog.at_level(logging.CRITICAL, "toolyard.learning"):
+        with caplog.at_level(logging.CRITICAL, "sealyard.learning"):
             await learner.once()
 
     model = learner.model_for("ann")

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from toolyard.discovery import Index
-from toolyard.learning.ranking import Ranking
-from toolyard.values import CallEvidence, Executed, RunEvidence, Searched, ToolSpec, Used
+from sealyard.discovery import Index
+from sealyard.learning.ranking import Ranking
+from sealyard.values import CallEvidence, Executed, RunEvidence, Searched, ToolSpec, Used
 
 DAY = 86_400.0
 MONTH = 30 * DAY

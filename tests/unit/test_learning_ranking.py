@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolyard.catalog import Catalog
-from toolyard.discovery import Index, Learned, LearnedWord
-from toolyard.discovery.semantic import Semantic
-from toolyard.learning import ranking as part
-from toolyard.learning.ranking import PAIRS, TERMS, TOOLS, VISITS, Ranking
-from toolyard.learning.ranking_words import learnable, mark_of
-from toolyard.sandbox.library import open_library
-from toolyard.store import open_store
-from toolyard.testing import FakeUpstream
-from toolyard.values import CallEvidence, DetailLevel, Executed, Hit, RunEvidence, Searched, ToolSpec, Used
-from toolyard.yard.finder import Finder
+from sealyard.catalog import Catalog
+from sealyard.discovery import Index, Learned, LearnedWord
+from sealyard.discovery.semantic import Semantic
+from sealyard.learning import ranking as part
+from sealyard.learning.ranking import PAIRS, TERMS, TOOLS, VISITS, Ranking
+from sealyard.learning.ranking_words import learnable, mark_of
+from sealyard.sandbox.library import open_library
+from sealyard.store import open_store
+from sealyard.testing import FakeUpstream
+from sealyard.values import CallEvidence, DetailLevel, Executed, Hit, RunEvidence, Searched, ToolSpec, Used
+from sealyard.yard.finder import Finder
 
 DAY = 86_400.0
 MONTH = 30 * DAY
@@ -802,7 +802,7 @@ async def open_finder(folder: Path) -> AsyncIterator[Finder]:
         return function
 
     shop = FakeUpstream("shop", **{spec.name: described(spec) for spec in SHOP})
-    async with open_store(folder / "toolyard.db") as store, open_library() as library:
+    async with open_store(folder / "sealyard.db") as store, open_library() as library:
         catalog = Catalog(store)
         finder = Finder(catalog, library, {"shop": shop})
 

@@ -3,8 +3,8 @@
 import pytest
 from tests.unit.failure_runs import IMPORT, cause_of, make_call, make_run
 
-from toolyard.learning.recoveries import Edit, edits
-from toolyard.values import RunEvidence
+from sealyard.learning.recoveries import Edit, edits
+from sealyard.values import RunEvidence
 
 TOOL = "bank.list_bookings"
 ROWS = IMPORT + "rows = list_bookings()\n"

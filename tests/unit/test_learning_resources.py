@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.learning.code import CodePrint, code_print
-from toolyard.learning.resources import Fitted, Prediction, Resources, fit
-from toolyard.sandbox.policy.levels import LEVELS, IsolationLevel, IsolationPolicy
-from toolyard.values import Assessed, Executed, RunEvidence
+from sealyard.learning.code import CodePrint, code_print
+from sealyard.learning.resources import Fitted, Prediction, Resources, fit
+from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel, IsolationPolicy
+from sealyard.values import Assessed, Executed, RunEvidence
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0

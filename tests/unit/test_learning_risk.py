@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolyard.catalog.arguments import check_arguments
-from toolyard.catalog.parameters import parameters
-from toolyard.catalog.stubs import stub_file
-from toolyard.errors import InvalidArguments
-from toolyard.learning.code import CodePrint, code_print
-from toolyard.learning.resources import Prediction
-from toolyard.learning.risk import Assessment, Dangers
-from toolyard.learning.risk_arguments import wrong_calls
-from toolyard.sandbox.policy.levels import LEVELS, IsolationLevel
-from toolyard.sandbox.review import Review, review
-from toolyard.values import Assessed, CallEvidence, Executed, Risk, RiskReason, RunEvidence, ToolSpec
+from sealyard.catalog.arguments import check_arguments
+from sealyard.catalog.parameters import parameters
+from sealyard.catalog.stubs import stub_file
+from sealyard.errors import InvalidArguments
+from sealyard.learning.code import CodePrint, code_print
+from sealyard.learning.resources import Prediction
+from sealyard.learning.risk import Assessment, Dangers
+from sealyard.learning.risk_arguments import wrong_calls
+from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel
+from sealyard.sandbox.review import Review, review
+from sealyard.values import Assessed, CallEvidence, Executed, Risk, RiskReason, RunEvidence, ToolSpec
 
 HALF_LIFE = 30 * 86_400.0
 NOW = 1_700_000_000.0
@@ -519,15 +519,15 @@ def test_what_is_called_certain_is_what_the_stub_raises(schema: dict[str, Any], 
 
 
 def _stub(spec: ToolSpec) -> Any:
-    guest = types.ModuleType("toolyard_guest")
+    guest = types.ModuleType("sealyard_guest")
     guest.tool = lambda *told: lambda function: function  # type: ignore[attr-defined]
-    sys.modules["toolyard_guest"] = guest
+    sys.modules["sealyard_guest"] = guest
     try:
         names: dict[str, Any] = {}
         exec(stub_file(spec), names)
         return names[spec.function]
     finally:
-        del sys.modules["toolyard_guest"]
+        del sys.modules["sealyard_guest"]
 
 
 @settings(max_examples=150, deadline=None)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.learning.code import CodePrint, code_print
-from toolyard.learning.risk import HIGH, MEDIUM, Dangers
-from toolyard.learning.risk_calibration import Calibration, isotonic
-from toolyard.sandbox.review import Finding, Review
-from toolyard.values import Assessed, CallEvidence, Executed, RunEvidence
+from sealyard.learning.code import CodePrint, code_print
+from sealyard.learning.risk import HIGH, MEDIUM, Dangers
+from sealyard.learning.risk_calibration import Calibration, isotonic
+from sealyard.sandbox.review import Finding, Review
+from sealyard.values import Assessed, CallEvidence, Executed, RunEvidence
 
 HALF_LIFE = 30 * 86_400.0
 START = 1_700_000_000.0

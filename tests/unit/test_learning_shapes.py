@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.learned_shapes import HALF_LIFE, TOOL, learn, run, schema_of, shape_of, spec
 
-from toolyard.cli.bench_learning_answers import KINDS, answer, declare
-from toolyard.cli.bench_learning_shapes import _fields
-from toolyard.learning.answers import PLACES
-from toolyard.learning.insights import Insight
-from toolyard.learning.shapes import ALL_PLACES, TOOLS, Shapes, prepare_answers
-from toolyard.values import Hinted
+from sealyard.cli.bench_learning_answers import KINDS, answer, declare
+from sealyard.cli.bench_learning_shapes import _fields
+from sealyard.learning.answers import PLACES
+from sealyard.learning.insights import Insight
+from sealyard.learning.shapes import ALL_PLACES, TOOLS, Shapes, prepare_answers
+from sealyard.values import Hinted
 
 
 def _row(number: int) -> dict[str, Any]:

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from tests.unit.learned_shapes import HALF_LIFE, TOOL, learn, schema_of, shape_of, spec
 
-from toolyard.catalog import Catalog, Snapshot, stub_files
-from toolyard.catalog.learned import LearnedShape
-from toolyard.catalog.stubs import returns_text, signature
-from toolyard.learning.shapes import Shapes
-from toolyard.learning.steady import SteadyShapes
-from toolyard.values import Definition
+from sealyard.catalog import Catalog, Snapshot, stub_files
+from sealyard.catalog.learned import LearnedShape
+from sealyard.catalog.stubs import returns_text, signature
+from sealyard.learning.shapes import Shapes
+from sealyard.learning.steady import SteadyShapes
+from sealyard.values import Definition
 
 ROW = {"id": 1, "status": "open", "count": 3}
 DEFINITION = Definition(name="list", description="Lists rows.", input_schema={"type": "object", "properties": {}})
@@ -39,7 +39,7 @@ async def test_stub_of_a_tool_that_declares_nothing() -> None:
 """Lists rows.  (server `db`, tool `list`)"""
 from typing import Any, Literal
 
-from toolyard_guest import tool
+from sealyard_guest import tool
 
 
 @tool("mcp__db__list")

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.job_cases import BLIND, HELD_OUT, TUNED, Job
 
-from toolyard.learning.code import CodePrint, code_print
-from toolyard.learning.jobs import JobPrint, job_print, likeness
-from toolyard.learning.skills import (
+from sealyard.learning.code import CodePrint, code_print
+from sealyard.learning.jobs import JobPrint, job_print, likeness
+from sealyard.learning.skills import (
     HINTS,
     JOBS,
     PRINCIPALS,
@@ -24,9 +24,9 @@ from toolyard.learning.skills import (
     suggest_for_code,
     suggest_for_query,
 )
-from toolyard.learning.suggesting import SURE, VERY_SURE, telling_words
-from toolyard.store.skills import SkillRecord, UseShare
-from toolyard.values import SHARED, Executed, Hinted, RunEvidence, Skill
+from sealyard.learning.suggesting import SURE, VERY_SURE, telling_words
+from sealyard.store.skills import SkillRecord, UseShare
+from sealyard.values import SHARED, Executed, Hinted, RunEvidence, Skill
 
 DAY = 86_400.0
 NOW = 1_000 * DAY

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.learning.votes import CAP, Tally, Votes, faded
+from sealyard.learning.votes import CAP, Tally, Votes, faded
 
 DAY = 86_400.0
 HALF_LIFE = 30 * DAY

@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from toolyard.metrics.report import Point, Prices, Report, points, report
-from toolyard.metrics.sums import CallRow, Sums
-from toolyard.values import (
+from sealyard.metrics.report import Point, Prices, Report, points, report
+from sealyard.metrics.sums import CallRow, Sums
+from sealyard.values import (
     Assessed,
     Executed,
     Fact,

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard import errors
-from toolyard.metrics.names import METRICS, OPERATOR, OPERATOR_NAMES
-from toolyard.metrics.sums import AnyFact, CallRow, Sum, Sums, percentile
-from toolyard.privacy.span import TYPES
-from toolyard.sandbox.policy.levels import IsolationLevel
-from toolyard.sandbox.probe import TIERS
-from toolyard.values import (
+from sealyard import errors
+from sealyard.metrics.names import METRICS, OPERATOR, OPERATOR_NAMES
+from sealyard.metrics.sums import AnyFact, CallRow, Sum, Sums, percentile
+from sealyard.privacy.span import TYPES
+from sealyard.sandbox.policy.levels import IsolationLevel
+from sealyard.sandbox.probe import TIERS
+from sealyard.values import (
     Assessed,
     Executed,
     Fact,
@@ -34,9 +34,9 @@ from toolyard.values import (
     UpstreamEvent,
     Used,
 )
-from toolyard.yard.observing import LIKELY_TO_FAIL
+from sealyard.yard.observing import LIKELY_TO_FAIL
 
-DURATION = "toolyard_upstream_call_duration_seconds"
+DURATION = "sealyard_upstream_call_duration_seconds"
 
 
 def executed(**changes: Any) -> Executed:
@@ -73,7 +73,7 @@ def test_names_follow_the_rules_of_prometheus() -> None:
     """Counters end in `_total`, histograms in their unit or in what they count, and no label is reserved."""
     for name, metric in METRICS.items():
         assert name == metric.name
-        assert re.fullmatch(r"toolyard_[a-z]+(_[a-z]+)*", name)
+        assert re.fullmatch(r"sealyard_[a-z]+(_[a-z]+)*", name)
         assert name.endswith("_total") is (metric.kind == "counter")
         assert metric.help.endswith(".")
         assert bool(metric.buckets) is (metric.kind == "histogram")
@@ -87,20 +87,20 @@ def test_names_follow_the_rules_of_prometheus() -> None:
 
 def test_sets_of_labels_are_those_of_the_parts_they_come_from() -> None:
     """A type, level or tier that is added elsewhere must be added to the metrics, or it would count as `other`."""
-    assert set(METRICS["toolyard_privacy_hidden_total"].labels["type"]) == {*TYPES, "custom"}
-    labels = METRICS["toolyard_execution_total"].labels
+    assert set(METRICS["sealyard_privacy_hidden_total"].labels["type"]) == {*TYPES, "custom"}
+    labels = METRICS["sealyard_execution_total"].labels
     assert set(labels["level"]) == {*map(str, IsolationLevel), "none"}
     assert set(labels["tier"]) == {*TIERS, "none"}
     for event, kind in (
-        ("toolyard_skill_events_total", SkillEvent),
-        ("toolyard_security_events_total", SecurityEvent),
-        ("toolyard_upstream_events_total", UpstreamEvent),
-        ("toolyard_sessions_total", Saw),
+        ("sealyard_skill_events_total", SkillEvent),
+        ("sealyard_security_events_total", SecurityEvent),
+        ("sealyard_upstream_events_total", UpstreamEvent),
+        ("sealyard_sessions_total", Saw),
     ):
         assert METRICS[event].labels["event"] == get_args(kind.__annotations__["event"])
-    decisions = METRICS["toolyard_learning_assessments_total"].labels["decision"]
+    decisions = METRICS["sealyard_learning_assessments_total"].labels["decision"]
     assert decisions == get_args(Assessed.__annotations__["decision"])
-    error_types = METRICS["toolyard_execution_errors_total"].labels["error_type"]
+    error_types = METRICS["sealyard_execution_errors_total"].labels["error_type"]
     assert {"ValueError", "KeyError", "WallTimeExceeded", LIKELY_TO_FAIL, *errors.__all__} <= set(error_types)
     assert {name for name in error_types if hasattr(builtins, name)} <= set(dir(builtins))
 
@@ -129,25 +129,25 @@ def test_a_run_counts_everywhere_it_belongs() -> None:
     )
 
     assert totals(sums) == {
-        ("toolyard_execution_total", ("code", "ok", "production", "namespace")): 1,
-        ("toolyard_execution_total", ("code", "failed", "production", "namespace")): 1,
-        ("toolyard_execution_total", ("call", "ok", "none", "none")): 1,
-        ("toolyard_execution_use_cases_total", ("compute",)): 2,
-        ("toolyard_execution_use_cases_total", ("direct",)): 1,
-        ("toolyard_filtering_bytes_in_total", ("code",)): 9000,
-        ("toolyard_filtering_bytes_out_total", ("code",)): 90,
-        ("toolyard_execution_errors_total", ("KeyError",)): 1,
-        ("toolyard_execution_failures_total", ("exception",)): 1,
-        ("toolyard_execution_background_total", ()): 1,
-        ("toolyard_skill_runs_total", ()): 1,
+        ("sealyard_execution_total", ("code", "ok", "production", "namespace")): 1,
+        ("sealyard_execution_total", ("code", "failed", "production", "namespace")): 1,
+        ("sealyard_execution_total", ("call", "ok", "none", "none")): 1,
+        ("sealyard_execution_use_cases_total", ("compute",)): 2,
+        ("sealyard_execution_use_cases_total", ("direct",)): 1,
+        ("sealyard_filtering_bytes_in_total", ("code",)): 9000,
+        ("sealyard_filtering_bytes_out_total", ("code",)): 90,
+        ("sealyard_execution_errors_total", ("KeyError",)): 1,
+        ("sealyard_execution_failures_total", ("exception",)): 1,
+        ("sealyard_execution_background_total", ()): 1,
+        ("sealyard_skill_runs_total", ()): 1,
     }
-    assert sums.value("toolyard_execution_duration_seconds") == 3
-    assert sums.value("toolyard_execution_duration_seconds", form="call") == 1
-    assert sums.amount("toolyard_execution_duration_seconds") == 0.75
-    assert sums.amount("toolyard_execution_cpu_seconds") == 0.125
-    assert sums.amount("toolyard_execution_memory_bytes") == 50 << 20
-    assert sums.value("toolyard_execution_code_characters") == 1
-    assert sums.amount("toolyard_execution_calls") == 3
+    assert sums.value("sealyard_execution_duration_seconds") == 3
+    assert sums.value("sealyard_execution_duration_seconds", form="call") == 1
+    assert sums.amount("sealyard_execution_duration_seconds") == 0.75
+    assert sums.amount("sealyard_execution_cpu_seconds") == 0.125
+    assert sums.amount("sealyard_execution_memory_bytes") == 50 << 20
+    assert sums.value("sealyard_execution_code_characters") == 1
+    assert sums.amount("sealyard_execution_calls") == 3
 
 
 def test_other_facts_count_what_they_say() -> None:
@@ -169,32 +169,32 @@ def test_other_facts_count_what_they_say() -> None:
     )
 
     assert totals(sums) == {
-        ("toolyard_sessions_total", ("begin",)): 1,
-        ("toolyard_sessions_total", ("code",)): 1,
-        ("toolyard_discovery_queries_total", ("agent", "full")): 1,
-        ("toolyard_discovery_queries_total", ("code", "name_only")): 1,
-        ("toolyard_discovery_cache_total", ("miss",)): 1,
-        ("toolyard_discovery_cache_total", ("hit",)): 1,
-        ("toolyard_discovery_continued_total", ()): 1,
-        ("toolyard_discovery_hits_total", ()): 1,
-        ("toolyard_tokens_baseline_total", ("data", "filtering")): 1000,
-        ("toolyard_tokens_baseline_total", ("definitions", "discovery")): 300,
-        ("toolyard_tokens_actual_total", ("code", "filtering")): 20,
-        ("toolyard_tokens_actual_total", ("results", "filtering")): 5,
-        ("toolyard_tokens_actual_total", ("surface", "discovery")): 50,
-        ("toolyard_tokens_actual_total", ("searches", "discovery")): 9,
-        ("toolyard_tokens_uncounted_bytes_total", ()): 7,
-        ("toolyard_privacy_hidden_total", ("email",)): 3,
-        ("toolyard_privacy_hidden_total", ("phone",)): 1,
-        ("toolyard_privacy_failures_total", ()): 2,
-        ("toolyard_security_events_total", ("asked",)): 1,
-        ("toolyard_security_events_total", ("approved",)): 1,
-        ("toolyard_skill_events_total", ("saved",)): 1,
-        ("toolyard_sdk_tools_generated_total", ()): 40,
-        ("toolyard_upstream_events_total", ("bank", "restarted")): 1,
+        ("sealyard_sessions_total", ("begin",)): 1,
+        ("sealyard_sessions_total", ("code",)): 1,
+        ("sealyard_discovery_queries_total", ("agent", "full")): 1,
+        ("sealyard_discovery_queries_total", ("code", "name_only")): 1,
+        ("sealyard_discovery_cache_total", ("miss",)): 1,
+        ("sealyard_discovery_cache_total", ("hit",)): 1,
+        ("sealyard_discovery_continued_total", ()): 1,
+        ("sealyard_discovery_hits_total", ()): 1,
+        ("sealyard_tokens_baseline_total", ("data", "filtering")): 1000,
+        ("sealyard_tokens_baseline_total", ("definitions", "discovery")): 300,
+        ("sealyard_tokens_actual_total", ("code", "filtering")): 20,
+        ("sealyard_tokens_actual_total", ("results", "filtering")): 5,
+        ("sealyard_tokens_actual_total", ("surface", "discovery")): 50,
+        ("sealyard_tokens_actual_total", ("searches", "discovery")): 9,
+        ("sealyard_tokens_uncounted_bytes_total", ()): 7,
+        ("sealyard_privacy_hidden_total", ("email",)): 3,
+        ("sealyard_privacy_hidden_total", ("phone",)): 1,
+        ("sealyard_privacy_failures_total", ()): 2,
+        ("sealyard_security_events_total", ("asked",)): 1,
+        ("sealyard_security_events_total", ("approved",)): 1,
+        ("sealyard_skill_events_total", ("saved",)): 1,
+        ("sealyard_sdk_tools_generated_total", ()): 40,
+        ("sealyard_upstream_events_total", ("bank", "restarted")): 1,
     }
-    assert sums.amount("toolyard_approval_wait_seconds") == 8.0
-    assert sums.amount("toolyard_sdk_generation_seconds") == 0.5
+    assert sums.amount("sealyard_approval_wait_seconds") == 8.0
+    assert sums.amount("sealyard_sdk_generation_seconds") == 0.5
 
 
 def test_what_experience_changed_is_counted() -> None:
@@ -214,15 +214,15 @@ def test_what_experience_changed_is_counted() -> None:
     )
 
     assert {key: value for key, value in totals(sums).items() if "_learning_" in key[0]} == {
-        ("toolyard_learning_assessments_total", ("low", "ran")): 1,
-        ("toolyard_learning_assessments_total", ("high", "ran")): 1,
-        ("toolyard_learning_assessments_total", ("critical", "refused")): 1,
-        ("toolyard_learning_fitted_total", ("more_time",)): 1,
-        ("toolyard_learning_fitted_total", ("less_time",)): 1,
-        ("toolyard_learning_fitted_total", ("less_memory",)): 1,
-        ("toolyard_learning_hints_total", ("fix",)): 2,
-        ("toolyard_learning_hints_total", ("skill",)): 1,
-        ("toolyard_learning_searches_total", ()): 1,
+        ("sealyard_learning_assessments_total", ("low", "ran")): 1,
+        ("sealyard_learning_assessments_total", ("high", "ran")): 1,
+        ("sealyard_learning_assessments_total", ("critical", "refused")): 1,
+        ("sealyard_learning_fitted_total", ("more_time",)): 1,
+        ("sealyard_learning_fitted_total", ("less_time",)): 1,
+        ("sealyard_learning_fitted_total", ("less_memory",)): 1,
+        ("sealyard_learning_hints_total", ("fix",)): 2,
+        ("sealyard_learning_hints_total", ("skill",)): 1,
+        ("sealyard_learning_searches_total", ()): 1,
     }
 
 
@@ -253,21 +253,21 @@ def test_every_kind_of_fact_is_counted() -> None:
 )
 def test_outcome_of_a_call_is_told_by_our_own_exception(error: str | None, outcome: str) -> None:
     """What a tool says after that changes nothing."""
-    assert summed(call(error=error)).by("toolyard_upstream_calls_total", "outcome") == {outcome: 1}
+    assert summed(call(error=error)).by("sealyard_upstream_calls_total", "outcome") == {outcome: 1}
 
 
 def test_times_are_those_of_calls_that_were_to_reach_the_upstream() -> None:
     """A refused or invalid call says nothing about the server."""
     refused = call(error="PolicyRefused: no", seconds=100.0)
     sums = summed(call(), refused, call(error="InvalidArguments: x"), call(error="UpstreamTimeout: x"))
-    assert sums.value("toolyard_upstream_calls_total") == 4
+    assert sums.value("sealyard_upstream_calls_total") == 4
     assert sums.value(DURATION) == 2
 
 
 def test_upstream_of_an_old_call_is_read_from_its_tool() -> None:
     """Before calls had it, the full name of the tool did."""
     sums = summed(call(upstream="", tool="mcp__my-bank__pay__all"), call(upstream=""))
-    assert sums.by("toolyard_upstream_calls_total", "upstream") == {"bank": 1, "my-bank": 1}
+    assert sums.by("sealyard_upstream_calls_total", "upstream") == {"bank": 1, "my-bank": 1}
 
 
 # Labels
@@ -296,10 +296,10 @@ def test_nothing_from_outside_the_sets_becomes_a_label() -> None:
 def test_names_of_upstreams_are_few_and_printable() -> None:
     """A name that the configuration would not take is `other`, and so is each after the first two hundred."""
     sums = summed(*(call(upstream=name, tool=name) for name in ("a\nb", "x" * 101, "\0")))
-    assert sums.by("toolyard_upstream_calls_total", "upstream") == {"other": 3}
+    assert sums.by("sealyard_upstream_calls_total", "upstream") == {"other": 3}
 
     sums = summed(*(call(upstream=f"u{number % 250}") for number in range(500)))
-    found = sums.by("toolyard_upstream_calls_total", "upstream")
+    found = sums.by("sealyard_upstream_calls_total", "upstream")
     assert len(found) == OPERATOR_NAMES + 1
     assert (found["other"], found["u0"], found["u199"]) == (100, 2, 2)
 
@@ -310,17 +310,17 @@ def test_names_that_are_told_apart_stay_so() -> None:
     sums = Sums(names)
     sums.add_call(call(upstream="u7"))
     sums.add_call(call(upstream="late"))
-    assert sums.by("toolyard_upstream_calls_total", "upstream") == {"other": 1, "u7": 1}
+    assert sums.by("sealyard_upstream_calls_total", "upstream") == {"other": 1, "u7": 1}
 
 
 @pytest.mark.parametrize("amount", [math.nan, -1.0, -math.inf, math.inf, 1e300])
 def test_impossible_amounts_stay_within_bounds(amount: float) -> None:
     """Not a number and less than nothing count as nothing; too much counts as the most there is."""
     sums = summed(executed(seconds=amount, cpu_seconds=amount, memory_bytes=10**400, bytes_in=10**400, bytes_out=-5))
-    assert sums.value("toolyard_execution_total") == 1
-    assert sums.amount("toolyard_execution_duration_seconds") in (0.0, (1 << 50) / 1e6)
-    assert sums.value("toolyard_filtering_bytes_in_total") == 1 << 50
-    assert sums.value("toolyard_filtering_bytes_out_total") == 0
+    assert sums.value("sealyard_execution_total") == 1
+    assert sums.amount("sealyard_execution_duration_seconds") in (0.0, (1 << 50) / 1e6)
+    assert sums.value("sealyard_filtering_bytes_in_total") == 1 << 50
+    assert sums.value("sealyard_filtering_bytes_out_total") == 0
 
 
 # Adding and reading
@@ -354,7 +354,7 @@ def test_values_are_filtered_and_split_by_labels() -> None:
     sums = summed(
         call(), call(error="ToolFailed: x"), call(upstream="mail"), call(upstream="mail"), call(upstream="mail")
     )
-    name = "toolyard_upstream_calls_total"
+    name = "sealyard_upstream_calls_total"
     assert sums.value(name) == 5
     assert sums.value(name, upstream="bank") == 2
     assert sums.value(name, upstream="bank", outcome="ok") == 1
@@ -364,7 +364,7 @@ def test_values_are_filtered_and_split_by_labels() -> None:
     assert Sums().by(name, "upstream") == {}
     assert sums.by(DURATION, "upstream") == {"mail": 3, "bank": 2}
     with pytest.raises(KeyError):
-        sums.value("toolyard_no_such_metric_total")
+        sums.value("sealyard_no_such_metric_total")
 
 
 @given(

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolyard.catalog import Catalog, Change
-from toolyard.catalog.observed import Observed
-from toolyard.catalog.watch import outline
-from toolyard.store import Store, open_store
-from toolyard.store.shapes import SeenShape
-from toolyard.values import Definition, ToolSpec
+from sealyard.catalog import Catalog, Change
+from sealyard.catalog.observed import Observed
+from sealyard.catalog.watch import outline
+from sealyard.store import Store, open_store
+from sealyard.store.shapes import SeenShape
+from sealyard.values import Definition, ToolSpec
 
 OLD = {"rows": [{"id": 7, "user_name": "Ada"}], "total": 1}
 NEW = {"rows": [{"id": 7, "userName": "Ada"}], "total": 1}
@@ -287,7 +287,7 @@ async def test_hostile_answers_are_worked_through(tmp_path: Path) -> None:
 
 async def test_shapes_of_an_upstream_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those seen last are kept, and none that is too large."""
-    monkeypatch.setattr("toolyard.store.shapes._KEPT", 5)
+    monkeypatch.setattr("sealyard.store.shapes._KEPT", 5)
     async with open_store(tmp_path / "store.db") as store:
         shape = SeenShape(upstream="db", name="t", major=1, schema={}, state="{}", answers=1, seen_at=0.0)
         for number in range(9):

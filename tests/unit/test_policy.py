@@ -5,8 +5,8 @@ import sys
 import msgspec
 import pytest
 
-from toolyard.errors import InvalidRequest
-from toolyard.sandbox.policy import (
+from sealyard.errors import InvalidRequest
+from sealyard.sandbox.policy import (
     ANALYSIS,
     DATABASE_READONLY,
     DEFAULT,
@@ -16,11 +16,11 @@ from toolyard.sandbox.policy import (
     IsolationLevel,
     IsolationPolicy,
 )
-from toolyard.values import Limits
+from sealyard.values import Limits
 
 STDLIB = frozenset(sys.stdlib_module_names)
 DATA_STACK = frozenset(("duckdb", "numpy", "pandas", "polars"))
-GUEST = {"servers", "skills", "tool_discovery", "toolyard_analysis"}
+GUEST = {"servers", "skills", "tool_discovery", "sealyard_analysis"}
 
 RANGES = {
     "wall_seconds": (1, 120),
@@ -127,7 +127,7 @@ def test_refused_modules_win_over_listed_ones(imports: str) -> None:
 
 
 def test_presets_have_the_promised_names() -> None:
-    """Configuration and `toolyard doctor --policy` take these and no others."""
+    """Configuration and `sealyard doctor --policy` take these and no others."""
     assert {name: policy.name for name, policy in PRESETS.items()} == {
         "development": "development",
         "production": "production",

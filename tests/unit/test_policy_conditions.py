@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.broker.conditions import Condition, Doubt, all_of, glob
-from toolyard.errors import InvalidConfig
+from sealyard.broker.conditions import Condition, Doubt, all_of, glob
+from sealyard.errors import InvalidConfig
 
 DOUBT = "doubt"
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.broker.policy import (
+from sealyard.broker.policy import (
     UNLIMITED,
     Decision,
     Policy,
@@ -18,8 +18,8 @@ from toolyard.broker.policy import (
     ToolLimits,
     default_preset,
 )
-from toolyard.errors import InvalidConfig
-from toolyard.values import ToolAnnotations, ToolSpec
+from sealyard.errors import InvalidConfig
+from sealyard.values import ToolAnnotations, ToolSpec
 
 RANK = {"allow": 0, "ask": 1, "deny": 2}
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.privacy import checks, national_checks
-from toolyard.privacy.national import FORMATS
-from toolyard.privacy.span import TYPES
+from sealyard.privacy import checks, national_checks
+from sealyard.privacy.national import FORMATS
+from sealyard.privacy.span import TYPES
 
 REGISTERS = {
     "is_ae_id": "784-1234-1234567-2",

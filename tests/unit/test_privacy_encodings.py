@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.privacy.encodings import find_encoded
-from toolyard.privacy.known import KnownValues
-from toolyard.privacy.span import Span
+from sealyard.privacy.encodings import find_encoded
+from sealyard.privacy.known import KnownValues
+from sealyard.privacy.span import Span
 
 PERSON = "Anna Schmidt"
 EMAIL = "bob@example.org"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.errors import LimitReached
-from toolyard.privacy.known import KnownValues
+from sealyard.errors import LimitReached
+from sealyard.privacy.known import KnownValues
 
 VALUES = {
     "Anna Schmidt": "person",

@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from toolyard.errors import InvalidConfig
-from toolyard.privacy.presidio import ENTITIES, PresidioDetector
-from toolyard.privacy.span import TYPES
+from sealyard.errors import InvalidConfig
+from sealyard.privacy.presidio import ENTITIES, PresidioDetector
+from sealyard.privacy.span import TYPES
 
 TEXT = "Yesterday John Smith from Chicago met Maria Garcia of Microsoft."
 
@@ -29,7 +29,7 @@ def test_missing_extra_is_told_with_what_to_install(monkeypatch):
         PresidioDetector()
     assert str(caught.value) == (
         "The detector `presidio` is not installed. "
-        "Run `pip install 'toolyard[presidio]'`, or take it out of `privacy.detectors`."
+        "Run `pip install 'sealyard[presidio]'`, or take it out of `privacy.detectors`."
     )
 
 

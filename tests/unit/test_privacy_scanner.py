@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.privacy_shapes import BUSINESS, PERSONAL
 
-from toolyard.errors import InvalidConfig
-from toolyard.privacy.scanner import Scanner, ScanRules
-from toolyard.privacy.span import TYPES, Span
+from sealyard.errors import InvalidConfig
+from sealyard.privacy.scanner import Scanner, ScanRules
+from sealyard.privacy.span import TYPES, Span
 
 EVERYTHING = frozenset(TYPES)
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.privacy.known import KnownValues
-from toolyard.privacy.span import Span
-from toolyard.privacy.stream import ConcealedStream
+from sealyard.privacy.known import KnownValues
+from sealyard.privacy.span import Span
+from sealyard.privacy.stream import ConcealedStream
 
 KNOWN = KnownValues()
 KNOWN.add("Anna Schmidt", "person")

@@ -15,8 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.everyday import PROBES
 
-from toolyard.sandbox.policy import DATABASE_READONLY, DEFAULT, LEVELS, IsolationLevel
-from toolyard.sandbox.review import MAX_CODE_BYTES, Estimate, Finding, Review, review
+from sealyard.sandbox.policy import DATABASE_READONLY, DEFAULT, LEVELS, IsolationLevel
+from sealyard.sandbox.review import MAX_CODE_BYTES, Estimate, Finding, Review, review
 
 TOOLS = (
     "mcp__expenses__add_expense",

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from tests.unit.test_approvals import an_answer, an_ask, audited, gateway
 
-from toolyard.broker.approvals import Approvals
-from toolyard.broker.ask_text import ask_lines, options
-from toolyard.broker.policy import PolicySettings
-from toolyard.broker.run_asks import ask_for_run
-from toolyard.errors import ApprovalRefused, InvalidRequest
-from toolyard.serve.asking import _form
-from toolyard.values import Answered, Approval, Ask, Grant
+from sealyard.broker.approvals import Approvals
+from sealyard.broker.ask_text import ask_lines, options
+from sealyard.broker.policy import PolicySettings
+from sealyard.broker.run_asks import ask_for_run
+from sealyard.errors import ApprovalRefused, InvalidRequest
+from sealyard.serve.asking import _form
+from sealyard.values import Answered, Approval, Ask, Grant
 
 REASON = "This very code failed 3 times in the last hour."
 BROAD: tuple[Answered, ...] = ("run", "session", "always")

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from toolyard.metrics import tokens
-from toolyard.serve.search_text import search_text
-from toolyard.values import Hit, SearchAnswer
+from sealyard.metrics import tokens
+from sealyard.serve.search_text import search_text
+from sealyard.values import Hit, SearchAnswer
 
 
 def hits(count: int, characters: int) -> tuple[Hit, ...]:

@@ -22,10 +22,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from toolyard.errors import SandboxUnavailable
-from toolyard.sandbox.policy.levels import LEVELS, IsolationLevel, IsolationPolicy
-from toolyard.sandbox.policy.seccomp import Filters, build_filters
-from toolyard.sandbox.policy.syscalls import AUDIT_ARCH, numbers
+from sealyard.errors import SandboxUnavailable
+from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel, IsolationPolicy
+from sealyard.sandbox.policy.seccomp import Filters, build_filters
+from sealyard.sandbox.policy.syscalls import AUDIT_ARCH, numbers
 
 ALLOW = 0x7FFF0000
 KILL = 0x80000000

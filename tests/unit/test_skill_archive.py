@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from toolyard.errors import InvalidSkill
-from toolyard.skills.archive import Archive, SigningKey, read_archive, write_archive
-from toolyard.skills.files import BYTES_MOST
-from toolyard.skills.folder import SkillFolder, load_folder, read_folder, to_folder, write_folder
-from toolyard.values import Skill, SkillExample
+from sealyard.errors import InvalidSkill
+from sealyard.skills.archive import Archive, SigningKey, read_archive, write_archive
+from sealyard.skills.files import BYTES_MOST
+from sealyard.skills.folder import SkillFolder, load_folder, read_folder, to_folder, write_folder
+from sealyard.values import Skill, SkillExample
 
 
 def a_folder(name: str = "total", **more: bytes) -> SkillFolder:
@@ -70,7 +70,7 @@ def test_other_programs_read_the_archive(tmp_path: Path, key: SigningKey) -> Non
         archive.extractall(tmp_path / "out")
 
     assert load_folder(tmp_path / "out" / "total") == folder.files
-    assert sorted(os.listdir(tmp_path / "out")) == ["toolyard-manifest.json", "toolyard-manifest.sig", "total"]
+    assert sorted(os.listdir(tmp_path / "out")) == ["sealyard-manifest.json", "sealyard-manifest.sig", "total"]
 
 
 def test_a_stranger_s_signature_is_named_by_its_key(tmp_path: Path, key: SigningKey) -> None:

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from skills_ref import read_properties, validate
 
-from toolyard.errors import InvalidSkill
-from toolyard.skills import files as files_module
-from toolyard.skills.files import FILES_MOST, files_digest
-from toolyard.skills.folder import (
+from sealyard.errors import InvalidSkill
+from sealyard.skills import files as files_module
+from sealyard.skills.files import FILES_MOST, files_digest
+from sealyard.skills.folder import (
     ImportedSkill,
     SkillFolder,
     folder_name,
@@ -28,8 +28,8 @@ from toolyard.skills.folder import (
     to_folder,
     write_folder,
 )
-from toolyard.skills.skill_md import FRONTMATTER_BYTES, read_frontmatter, read_skill_md
-from toolyard.values import Skill, SkillExample, SkillNeed, ToolNeed, Trace, TraceCall
+from sealyard.skills.skill_md import FRONTMATTER_BYTES, read_frontmatter, read_skill_md
+from sealyard.values import Skill, SkillExample, SkillNeed, ToolNeed, Trace, TraceCall
 
 CODE = "from servers.expenses import list_expenses\r\n\ndef monthly_total(user):\n    return 'é'\n"
 FULL = Skill(
@@ -164,7 +164,7 @@ def test_the_text_says_what_the_skill_is() -> None:
         """---
 name: "monthly-total"
 description: "Adds up a month."
-compatibility: "Needs toolyard with mcp__expenses__list_expenses@1.2.0."
+compatibility: "Needs sealyard with mcp__expenses__list_expenses@1.2.0."
 metadata:
   version: "1.2.0"
   language: "python"
@@ -172,9 +172,9 @@ metadata:
   tags: "money, months, years"
   tools: "mcp__expenses__list_expenses@1.2.0"
   skills: "other@0.1.0"
-  toolyard-form: "function"
-  toolyard-status: "active"
-  toolyard-digest: "sha256:"""
+  sealyard-form: "function"
+  sealyard-status: "active"
+  sealyard-digest: "sha256:"""
         + "0" * 64
         + """"
 ---
@@ -183,7 +183,7 @@ metadata:
 
 ## Use
 
-In code that toolyard runs:
+In code that sealyard runs:
 
 ```python
 from skills import monthly_total
@@ -192,7 +192,7 @@ from skills import monthly_total
 monthly_total(user=..., month=...)
 ```
 
-The code is in `scripts/monthly_total.py`. It calls tools through toolyard, so it does not run alone.
+The code is in `scripts/monthly_total.py`. It calls tools through sealyard, so it does not run alone.
 
 ## Inputs
 
@@ -510,7 +510,7 @@ def test_without_its_record_an_export_is_read_as_a_foreign_folder() -> None:
 
 
 def test_a_foreign_file_at_the_place_of_the_record_is_left_alone() -> None:
-    """Only a text that says it is toolyard's makes the record one."""
+    """Only a text that says it is sealyard's makes the record one."""
     files = {"SKILL.md": SKILL_MD, "scripts/a.py": b"1", "assets/skill.json": b"[not json"}
 
     assert read_folder(files).code == "1"
@@ -573,8 +573,8 @@ def record_with(**changes: Any) -> dict[str, bytes]:
             "The skill folder 'monthly-total' has no 'scripts/monthly__total.py'. Put its code there.",
         ),
         (
-            record_with(toolyard_skill=2),
-            "'assets/skill.json' has the format 2; this toolyard reads 1. Update toolyard.",
+            record_with(sealyard_skill=2),
+            "'assets/skill.json' has the format 2; this sealyard reads 1. Update sealyard.",
         ),
         (
             {"SKILL.md": SKILL_MD, "../x": b""},

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from toolyard.errors import InvalidSkill, UnknownSkill
-from toolyard.skills import market as market_module
-from toolyard.skills.folder import SkillFolder, to_folder, write_folder
-from toolyard.skills.market import Market, MarketEntry
-from toolyard.values import Skill, ToolNeed
+from sealyard.errors import InvalidSkill, UnknownSkill
+from sealyard.skills import market as market_module
+from sealyard.skills.folder import SkillFolder, to_folder, write_folder
+from sealyard.skills.market import Market, MarketEntry
+from sealyard.values import Skill, ToolNeed
 
 
 def a_folder(name: str, description: str = "d", version: str = "1.0.0") -> SkillFolder:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from toolyard.errors import NotRecorded, PolicyRefused, ToolFailed
-from toolyard.skills.replay import Recordings, Replay, equal, replayed_error
-from toolyard.values import CallRecord, Trace, TraceCall
+from sealyard.errors import NotRecorded, PolicyRefused, ToolFailed
+from sealyard.skills.replay import Recordings, Replay, equal, replayed_error
+from sealyard.values import CallRecord, Trace, TraceCall
 
 
 def _trace(*calls: tuple[str, dict, object]) -> Trace:

@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolyard.errors import InvalidRequest, InvalidSkill, SkillUnusable, StoreError, UnknownSkill
-from toolyard.skills.shelf import Shelf, closure, digest_of, namespace_of, namespaces_for, split_pin
-from toolyard.store import open_store
-from toolyard.store.skills import MigrationRecord, ShelfLimits, SkillRecord, UseShare
-from toolyard.values import SHARED, Skill, SkillExample, SkillNeed, SkillUse, ToolNeed, Trace, TraceCall
+from sealyard.errors import InvalidRequest, InvalidSkill, SkillUnusable, StoreError, UnknownSkill
+from sealyard.skills.shelf import Shelf, closure, digest_of, namespace_of, namespaces_for, split_pin
+from sealyard.store import open_store
+from sealyard.store.skills import MigrationRecord, ShelfLimits, SkillRecord, UseShare
+from sealyard.values import SHARED, Skill, SkillExample, SkillNeed, SkillUse, ToolNeed, Trace, TraceCall
 
 NOBODY = "No skill named 'x'. Call find_skills to find one that exists."
 EXAMPLE = SkillExample(
@@ -201,7 +201,7 @@ async def test_older_version_is_restored_as_the_newest(path: Path) -> None:
         assert (restored.code, restored.examples) == (skill().code, (EXAMPLE,))
         assert [each.version for each in await shelf.history("ada", "total")] == ["3.0.0", "2.0.0"]
         assert await said(UnknownSkill, shelf.restore("ada", "total", "9", author="bob")) == (
-            "The skill 'total' has no version '9'. `toolyard skills history` lists them."
+            "The skill 'total' has no version '9'. `sealyard skills history` lists them."
         )
 
 
@@ -427,7 +427,7 @@ async def test_counts_are_limited(path: Path) -> None:
 
     assert (full, old) == (
         "The namespace 'ada' holds 2 skills, which is the limit."
-        " Delete some: `toolyard skills --cleanup` names those that nobody uses.",
+        " Delete some: `sealyard skills --cleanup` names those that nobody uses.",
         "The skill 'a' has 2 versions, which is the limit. Delete old ones, or use another name.",
     )
 

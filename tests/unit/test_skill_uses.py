@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.errors import InvalidSkill
-from toolyard.versioning.scopes import MAX_CODE_BYTES, parse
-from toolyard.versioning.uses import SkillRef, ToolRef, Unknown, Uses, find_uses
+from sealyard.errors import InvalidSkill
+from sealyard.versioning.scopes import MAX_CODE_BYTES, parse
+from sealyard.versioning.uses import SkillRef, ToolRef, Unknown, Uses, find_uses
 
 
 def uses(code: str) -> Uses:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from toolyard.skills.difficulty import KindRecord, by_kind, change_of, foreseen
-from toolyard.skills.record import EXEMPLARY, WEAK, combined, counted, effectiveness, judge
-from toolyard.store import open_store
-from toolyard.store import skills as store_skills
-from toolyard.store.skills import MigrationRecord, SkillRecord, UseShare
-from toolyard.values import SHARED, ExecutionRecord, Skill, SkillExample, SkillUse, ToolSpec, Trace
-from toolyard.versioning.plan import Obstacle, Plan, RenameField, RenameParameter
+from sealyard.skills.difficulty import KindRecord, by_kind, change_of, foreseen
+from sealyard.skills.record import EXEMPLARY, WEAK, combined, counted, effectiveness, judge
+from sealyard.store import open_store
+from sealyard.store import skills as store_skills
+from sealyard.store.skills import MigrationRecord, SkillRecord, UseShare
+from sealyard.values import SHARED, ExecutionRecord, Skill, SkillExample, SkillUse, ToolSpec, Trace
+from sealyard.versioning.plan import Obstacle, Plan, RenameField, RenameParameter
 
 DAY = 86_400.0
 NOW = 1_000 * DAY

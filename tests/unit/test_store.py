@@ -19,10 +19,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toolyard.errors import StoreError
-from toolyard.store import SeenDefinition, Store, database, open_store, rows
-from toolyard.store.schema import APPLICATION_ID, MIGRATIONS
-from toolyard.values import CallRecord, ExecutionRecord, Failure, Outcome, ToolSpec, Usage
+from sealyard.errors import StoreError
+from sealyard.store import SeenDefinition, Store, database, open_store, rows
+from sealyard.store.schema import APPLICATION_ID, MIGRATIONS
+from sealyard.values import CallRecord, ExecutionRecord, Failure, Outcome, ToolSpec, Usage
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 NASTY_TEXT = "\0 \ud800\udfff \\ud800 \U0001f600 é"
@@ -633,7 +633,7 @@ async def test_broken_writer_is_told_to_everybody(path: Path, monkeypatch: pytes
     with pytest.raises(StoreError) as at_the_end:
         await opened.__aexit__(None, None, None)
     for thread in threading.enumerate():
-        if thread.name == "toolyard-store-writer":
+        if thread.name == "sealyard-store-writer":
             await asyncio.to_thread(thread.join, 10)
 
     assert [str(each.value) for each in (waiting, later)] == [broken, broken]
@@ -643,7 +643,7 @@ async def test_broken_writer_is_told_to_everybody(path: Path, monkeypatch: pytes
 
 async def held(path: Path) -> tuple[int, list[str], list[str]]:
     """How many descriptors are open, which threads of stores run on, and what lies in the folder of locks."""
-    threads = [thread for thread in threading.enumerate() if thread.name.startswith("toolyard-store")]
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith("sealyard-store")]
     for thread in threads:
         await asyncio.to_thread(thread.join, 10)
     running = [thread.name for thread in threads if thread.is_alive()]
@@ -778,15 +778,15 @@ async def test_database_of_another_program_is_refused_and_left_alone(path: Path,
 
 
 async def test_store_of_a_newer_version_is_refused(path: Path) -> None:
-    """An older toolyard does not write what it does not understand."""
+    """An older sealyard does not write what it does not understand."""
     async with recorded(path, execution()):
         pass
     newer = len(MIGRATIONS) + 1
     select(path, f"PRAGMA user_version = {newer}")
 
     assert await refusal(path) == (
-        f"The store {str(path)!r} was written by a newer toolyard: it has schema {newer}, and this version knows"
-        f" schemas up to {len(MIGRATIONS)}. Upgrade toolyard, or name another path for the store."
+        f"The store {str(path)!r} was written by a newer sealyard: it has schema {newer}, and this version knows"
+        f" schemas up to {len(MIGRATIONS)}. Upgrade sealyard, or name another path for the store."
     )
 
 
@@ -807,8 +807,8 @@ async def test_folder_that_cannot_be_written_is_an_error_that_names_it() -> None
     """Nobody, not even root, makes folders there."""
     reasons = [os.strerror(code) for code in (errno.EPERM, errno.EACCES, errno.EROFS)]  # by user and by container
 
-    assert await refusal(Path("/sys/toolyard/store.db")) in [
-        f"The store '/sys/toolyard/store.db' cannot be opened: {reason}: '/sys/toolyard'."
+    assert await refusal(Path("/sys/sealyard/store.db")) in [
+        f"The store '/sys/sealyard/store.db' cannot be opened: {reason}: '/sys/sealyard'."
         " Make the file and its folder writable, or name another path for the store."
         for reason in reasons
     ]
@@ -867,7 +867,7 @@ def test_full_disk_is_said(path: Path) -> None:
 
 
 async def test_migration_that_fails_leaves_the_older_schema(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step is done wholly or not at all, and the next version of toolyard can try again."""
+    """A step is done wholly or not at all, and the next version of sealyard can try again."""
     async with recorded(path, execution(status="ok")):
         pass
     first = len(MIGRATIONS)

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from toolyard.store import idempotency, open_store
-from toolyard.store.idempotency import Claim
+from sealyard.store import idempotency, open_store
+from sealyard.store.idempotency import Claim
 
 
 async def test_a_key_stands_for_what_it_was_claimed_for_first(tmp_path: Path) -> None:
     """In every gateway of the store, after it was closed too, and for each principal apart."""
-    path = tmp_path / "toolyard.db"
+    path = tmp_path / "sealyard.db"
     async with open_store(path) as store, open_store(path) as other:
         first = await store.idempotency.claim("ann", "k", request_sha256="a", execution_id="1")
         second = await other.idempotency.claim("ann", "k", request_sha256="b", execution_id="2")
@@ -26,7 +26,7 @@ async def test_a_key_stands_for_what_it_was_claimed_for_first(tmp_path: Path) ->
 
 async def test_a_released_key_is_free_and_only_who_claimed_it_releases_it(tmp_path: Path) -> None:
     """Nobody takes away a key that stands for something else by now."""
-    async with open_store(tmp_path / "toolyard.db") as store:
+    async with open_store(tmp_path / "sealyard.db") as store:
         keys = store.idempotency
         await keys.claim("ann", "k", request_sha256="a", execution_id="1")
         keys.release("ann", "k", "2")
@@ -43,7 +43,7 @@ async def test_a_key_is_forgotten_after_a_day(tmp_path: Path, monkeypatch: pytes
     """And not a minute before."""
     now = time.time()
     found = []
-    async with open_store(tmp_path / "toolyard.db") as store:
+    async with open_store(tmp_path / "sealyard.db") as store:
         for seconds, execution_id in ((0, "1"), (86_340, "2"), (86_460, "3")):
             monkeypatch.setattr(idempotency.time, "time", lambda at=now + seconds: at)
             claim = await store.idempotency.claim("ann", "k", request_sha256="a", execution_id=execution_id)

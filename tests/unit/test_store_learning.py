@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolyard.errors import InvalidRequest, StoreError
-from toolyard.store import Store, open_store
-from toolyard.store import learning as tables
-from toolyard.store.backup import restore_backup, write_backup
-from toolyard.store.learning import EventPage, SavedModel
-from toolyard.store.schema import APPLICATION_ID, MIGRATIONS
-from toolyard.values import (
+from sealyard.errors import InvalidRequest, StoreError
+from sealyard.store import Store, open_store
+from sealyard.store import learning as tables
+from sealyard.store.backup import restore_backup, write_backup
+from sealyard.store.learning import EventPage, SavedModel
+from sealyard.store.schema import APPLICATION_ID, MIGRATIONS
+from sealyard.values import (
     Assessed,
     CallEvidence,
     CallRecord,

@@ -15,14 +15,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from toolyard.errors import InvalidRequest, StoreError
-from toolyard.metrics.sums import CallRow, Sums
-from toolyard.store import Store, open_store
-from toolyard.store.metric_rows import FOLD_ROWS
-from toolyard.store.rebuild import Rebuilt
-from toolyard.store.retention import Pruned
-from toolyard.store.schema import APPLICATION_ID, MIGRATIONS
-from toolyard.values import (
+from sealyard.errors import InvalidRequest, StoreError
+from sealyard.metrics.sums import CallRow, Sums
+from sealyard.store import Store, open_store
+from sealyard.store.metric_rows import FOLD_ROWS
+from sealyard.store.rebuild import Rebuilt
+from sealyard.store.retention import Pruned
+from sealyard.store.schema import APPLICATION_ID, MIGRATIONS
+from sealyard.values import (
     CallRecord,
     Executed,
     ExecutionRecord,
@@ -141,7 +141,7 @@ async def test_sums_are_kept_for_all_time_each_day_and_each_hour(tmp_path: Path)
         )
         await fold_all(store)
 
-    name = "toolyard_execution_total"
+    name = "sealyard_execution_total"
     spans = query(path, "SELECT span, start, total FROM metric_sums WHERE name = ? ORDER BY 1, 2", name)
     assert spans == [
         ("day", BASE, 2),
@@ -201,8 +201,8 @@ async def test_fold_that_cannot_be_written_is_tried_again_once(tmp_path: Path) -
             with suppress(StoreError):
                 await store.metrics.fold()
         await fold_all(store)
-        assert (await store.metrics.sums()).value("toolyard_execution_total") == 1
-    assert query(path, "SELECT total FROM metric_sums WHERE span = 'total' AND name = 'toolyard_execution_total'") == [
+        assert (await store.metrics.sums()).value("sealyard_execution_total") == 1
+    assert query(path, "SELECT total FROM metric_sums WHERE span = 'total' AND name = 'sealyard_execution_total'") == [
         (1,)
     ]
 
@@ -275,10 +275,10 @@ async def test_huge_figures_never_break_the_store(tmp_path: Path) -> None:
     async with open_store(path) as store:
         record(store, [executed(BASE + 1.0, bytes_in=10**300, seconds=1e300)])
         await fold_all(store)
-        query(path, "UPDATE metric_sums SET total = ? WHERE name = 'toolyard_filtering_bytes_in_total'", (1 << 63) - 1)
+        query(path, "UPDATE metric_sums SET total = ? WHERE name = 'sealyard_filtering_bytes_in_total'", (1 << 63) - 1)
         record(store, [executed(BASE + 1.0, bytes_in=10**300)])
         await fold_all(store)
-        assert (await store.metrics.sums()).value("toolyard_filtering_bytes_in_total") == (1 << 63) - 1
+        assert (await store.metrics.sums()).value("sealyard_filtering_bytes_in_total") == (1 << 63) - 1
 
 
 async def test_half_a_character_in_a_fact_is_no_obstacle(tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ async def test_half_a_character_in_a_fact_is_no_obstacle(tmp_path: Path) -> None
         )
         record(store, [query])
         await fold_all(store)
-        assert (await store.metrics.sums()).value("toolyard_discovery_queries_total") == 1
+        assert (await store.metrics.sums()).value("sealyard_discovery_queries_total") == 1
         (found,) = await store.metrics.facts("search")
     assert found == msgspec.structs.replace(query, query="a?\0", principal="a?\0")
 
@@ -302,19 +302,19 @@ async def test_sums_of_another_version_are_left_out(tmp_path: Path) -> None:
         record(store, [executed(BASE + 1.0)])
         await fold_all(store)
         insert = "INSERT INTO metric_sums VALUES ('total', 0, ?, ?, 1, 1, ?)"
-        query(path, insert, "toolyard_newer_total", "[]", "[]")
-        query(path, insert, "toolyard_execution_total", '["code"]', "[]")
-        query(path, insert, "toolyard_discovery_hits_total", "{}", "[]")
-        query(path, insert, "toolyard_execution_calls", '["x"]', "[1]")
-        query(path, insert, "toolyard_sdk_generation_seconds", "[]", "[1, 2]")
-        query(path, insert, "toolyard_approval_wait_seconds", "[]", "x")
-        query(path, insert, "toolyard_skill_runs_total", b"[]", 5)
-        query(path, "INSERT INTO metric_sums VALUES ('total', 0, 'toolyard_skill_runs_total', '[]', 'a', 'b', '[]')")
+        query(path, insert, "sealyard_newer_total", "[]", "[]")
+        query(path, insert, "sealyard_execution_total", '["code"]', "[]")
+        query(path, insert, "sealyard_discovery_hits_total", "{}", "[]")
+        query(path, insert, "sealyard_execution_calls", '["x"]', "[1]")
+        query(path, insert, "sealyard_sdk_generation_seconds", "[]", "[1, 2]")
+        query(path, insert, "sealyard_approval_wait_seconds", "[]", "x")
+        query(path, insert, "sealyard_skill_runs_total", b"[]", 5)
+        query(path, "INSERT INTO metric_sums VALUES ('total', 0, 'sealyard_skill_runs_total', '[]', 'a', 'b', '[]')")
         query(path, "INSERT INTO metric_marks VALUES ('newer', 5), ('hours', 'soon')")
         assert await store.metrics.sums() == direct([executed(BASE + 1.0)])
         record(store, [executed(BASE + 1.0, skills=1)])
         await fold_all(store)
-        assert (await store.metrics.sums()).value("toolyard_skill_runs_total") == 1
+        assert (await store.metrics.sums()).value("sealyard_skill_runs_total") == 1
 
 
 async def test_upstreams_beyond_the_bound_are_the_same_however_they_are_counted(tmp_path: Path) -> None:
@@ -325,12 +325,12 @@ async def test_upstreams_beyond_the_bound_are_the_same_however_they_are_counted(
         record(store, [call(BASE + 60 * number, upstream=f"u{number}") for number in range(299, -1, -1)])
         await fold_all(store)
         whole = await store.metrics.sums()
-        assert whole.by("toolyard_upstream_calls_total", "upstream")["other"] == 150
+        assert whole.by("sealyard_upstream_calls_total", "upstream")["other"] == 150
         assert (await store.metrics.rebuild()).differences == 0
         assert await store.metrics.sums() == whole
         assert await store.metrics.sums(since=0.0) == whole
         late = await store.metrics.sums(since=BASE + 60 * 249.5)
-        assert late.by("toolyard_upstream_calls_total", "upstream") == {"other": 50}
+        assert late.by("sealyard_upstream_calls_total", "upstream") == {"other": 50}
 
 
 # Windows and series
@@ -473,7 +473,7 @@ async def test_the_highest_number_is_never_given_again(tmp_path: Path) -> None:
         record(store, [executed(BASE + 9 * DAY), call(BASE + 9 * DAY)])
         assert await fold_all(store) == 2
         found = await store.metrics.sums()
-        assert (found.value("toolyard_execution_total"), found.value("toolyard_upstream_calls_total")) == (6, 6)
+        assert (found.value("sealyard_execution_total"), found.value("sealyard_upstream_calls_total")) == (6, 6)
 
 
 async def test_where_rows_are_gone_whole_hours_or_days_count(tmp_path: Path) -> None:
@@ -494,7 +494,7 @@ async def test_where_rows_are_gone_whole_hours_or_days_count(tmp_path: Path) -> 
             since, until = BASE + DAY + 4 * HOUR, BASE + 2 * DAY + 3 * HOUR
             assert await store.metrics.sums(since, until) == direct(everything, since, until)
             hours = dict(await store.metrics.series(BASE + DAY, BASE + 2 * DAY, "hour"))
-            assert hours[BASE + DAY + 3.0 * HOUR].value("toolyard_execution_total") == 2
+            assert hours[BASE + DAY + 3.0 * HOUR].value("sealyard_execution_total") == 2
             await fold_all(store)
         assert (await store.metrics.rebuild()).differences == 0
         assert await store.metrics.sums() == direct(everything)
@@ -534,11 +534,11 @@ async def test_damaged_sums_are_counted_anew(tmp_path: Path) -> None:
         record(store, [*records, *calls])
         await fold_all(store)
         before = stored(path)
-        query(path, "UPDATE metric_sums SET total = total + 5 WHERE name = 'toolyard_execution_total'")
+        query(path, "UPDATE metric_sums SET total = total + 5 WHERE name = 'sealyard_execution_total'")
         query(path, "DELETE FROM metric_sums WHERE span = 'hour' AND start < ?", BASE + 10 * HOUR)
-        query(path, "DELETE FROM metric_sums WHERE span = 'total' AND name = 'toolyard_upstream_calls_total'")
+        query(path, "DELETE FROM metric_sums WHERE span = 'total' AND name = 'sealyard_upstream_calls_total'")
         query(
-            path, "INSERT INTO metric_sums VALUES ('day', ?, 'toolyard_discovery_hits_total', '[]', 9, 9, '[]')", BASE
+            path, "INSERT INTO metric_sums VALUES ('day', ?, 'sealyard_discovery_hits_total', '[]', 9, 9, '[]')", BASE
         )
         damaged = stored(path)
         check = await store.metrics.rebuild(check=True)
@@ -658,7 +658,7 @@ async def test_facts_of_older_executions_are_derived_from_the_journal(tmp_path: 
             use_case="filtering",
         ),
     }
-    assert whole.value("toolyard_execution_total") == 8
+    assert whole.value("sealyard_execution_total") == 8
 
 
 async def test_an_outcome_that_cannot_be_read_hides_no_execution(tmp_path: Path) -> None:
@@ -696,19 +696,19 @@ async def test_a_store_of_the_schema_before_is_upgraded_with_its_history(tmp_pat
 
     async with open_store(path) as store:
         at_once = await store.metrics.sums()
-        assert at_once.by("toolyard_upstream_calls_total", "upstream") == {"bank": 300}
-        assert at_once.value("toolyard_execution_total") == 0
+        assert at_once.by("sealyard_upstream_calls_total", "upstream") == {"bank": 300}
+        assert at_once.value("sealyard_execution_total") == 0
         await fold_all(store)
         rebuilt = await store.metrics.rebuild()
         assert (rebuilt.derived, rebuilt.facts, rebuilt.calls, rebuilt.differences) == (300, 300, 300, 0)
         whole = await store.metrics.sums()
-        assert whole.by("toolyard_upstream_calls_total", "upstream") == {"bank": 300}
-        assert whole.by("toolyard_execution_use_cases_total", "use_case") == {"filtering": 300}
-        assert whole.amount("toolyard_execution_duration_seconds") == 600.0
+        assert whole.by("sealyard_upstream_calls_total", "upstream") == {"bank": 300}
+        assert whole.by("sealyard_execution_use_cases_total", "use_case") == {"filtering": 300}
+        assert whole.amount("sealyard_execution_duration_seconds") == 600.0
         record(store, [executed(BASE + 1.0), call(BASE + 1.0)])
         await fold_all(store)
         assert (await store.metrics.rebuild()).differences == 0
-        assert (await store.metrics.sums()).value("toolyard_execution_total") == 301
+        assert (await store.metrics.sums()).value("sealyard_execution_total") == 301
 
 
 # Any order of anything

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.learned_shapes import HALF_LIFE, TOOL, learn, run, schema_of, shape_of, spec
 
-from toolyard.learning.answers import prepare_answers
-from toolyard.learning.shapes import Shapes
-from toolyard.store import open_store
-from toolyard.store.samples import SAMPLE_BYTES, sample_of
-from toolyard.values import CallEvidence, CallRecord, Executed, ExecutionRecord, RunEvidence
+from sealyard.learning.answers import prepare_answers
+from sealyard.learning.shapes import Shapes
+from sealyard.store import open_store
+from sealyard.store.samples import SAMPLE_BYTES, sample_of
+from sealyard.values import CallEvidence, CallRecord, Executed, ExecutionRecord, RunEvidence
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=90),

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from toolyard.store import TraceBudget, open_store
-from toolyard.values import CallRecord, ExecutionRecord
+from sealyard.store import TraceBudget, open_store
+from sealyard.values import CallRecord, ExecutionRecord
 
 
 def _execution(execution_id: str, started_at: float, principal: str = "local") -> ExecutionRecord:

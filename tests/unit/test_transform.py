@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-GUEST = Path(__file__).parents[2] / "src/toolyard/sandbox/guest"
+GUEST = Path(__file__).parents[2] / "src/sealyard/sandbox/guest"
 
 
 def _load(name: str) -> types.ModuleType:
@@ -123,7 +123,7 @@ def test_deferring_a_plain_function_calls_it() -> None:
     def tool(n: int) -> int:
         return n
 
-    tool.__toolyard_async__ = twin  # type: ignore[attr-defined]
+    tool.__sealyard_async__ = twin  # type: ignore[attr-defined]
     defer = transform.names()[transform.DEFER]
 
     assert defer(len, "abc") == 3

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.errors import CallRefused, LimitReached, StoreError, UnknownToken
-from toolyard.privacy import vault_scope
-from toolyard.privacy.keys import Keys
-from toolyard.privacy.span import TOKEN
-from toolyard.privacy.vault import Scope, Vault
-from toolyard.privacy.vault_reveal import reveal_tokens
-from toolyard.privacy.vault_seal import ScopeSecrets, SealedValue
-from toolyard.store import Store, open_store
+from sealyard.errors import CallRefused, LimitReached, StoreError, UnknownToken
+from sealyard.privacy import vault_scope
+from sealyard.privacy.keys import Keys
+from sealyard.privacy.span import TOKEN
+from sealyard.privacy.vault import Scope, Vault
+from sealyard.privacy.vault_reveal import reveal_tokens
+from sealyard.privacy.vault_seal import ScopeSecrets, SealedValue
+from sealyard.store import Store, open_store
 
 KEY = bytes(range(32))
 EMAIL = "ana@example.com"
@@ -533,7 +533,7 @@ async def test_numbers_that_are_given_again_are_not_overlooked(path: Path) -> No
 
 async def test_scope_in_use_stays_one_object_and_others_are_let_go(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was dropped from memory is loaded again, even if it was not yet written."""
-    monkeypatch.setattr("toolyard.privacy.vault._SCOPES_KEPT", 2)
+    monkeypatch.setattr("sealyard.privacy.vault._SCOPES_KEPT", 2)
     async with open_vault(path) as vault:
         held = await vault.scope("held")
         token = (await vault.scope("dropped")).token("email", EMAIL)
@@ -748,7 +748,7 @@ async def test_erasure_under_a_reader_that_never_ends_says_what_is_left(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader that never ends keeps old copies alive: the erasure is done, and the operator is told of the rest."""
-    monkeypatch.setattr("toolyard.store.vault.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("sealyard.store.vault.BUSY_SECONDS", 0.05)
     async with open_store(path) as store:
         vault = build_vault(store)
         scope = await vault.scope("s")

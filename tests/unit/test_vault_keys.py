@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from toolyard.errors import VaultError
-from toolyard.privacy.keys import Keys, KeySource, find_keys, load_keys, rotate_keys
-from toolyard.privacy.vault_seal import ScopeSecrets
+from sealyard.errors import VaultError
+from sealyard.privacy.keys import Keys, KeySource, find_keys, load_keys, rotate_keys
+from sealyard.privacy.vault_seal import ScopeSecrets
 
 ONE, TWO = bytes(range(32)), bytes(range(32, 64))
 
@@ -58,16 +58,16 @@ def test_first_of_several_keys_is_current(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "TOOLYARD_VAULT_KEY holds no key. Make one with `openssl rand -base64 32`."),
+        ("", "SEALYARD_VAULT_KEY holds no key. Make one with `openssl rand -base64 32`."),
         (
             f"{ONE.hex()},s3cret",
-            "TOOLYARD_VAULT_KEY: key 2 of 2 is not 32 bytes in base64 or hex. Make one with `openssl rand -base64 32`.",
+            "SEALYARD_VAULT_KEY: key 2 of 2 is not 32 bytes in base64 or hex. Make one with `openssl rand -base64 32`.",
         ),
         (
             "päss",
-            "TOOLYARD_VAULT_KEY: key 1 of 1 is not 32 bytes in base64 or hex. Make one with `openssl rand -base64 32`.",
+            "SEALYARD_VAULT_KEY: key 1 of 1 is not 32 bytes in base64 or hex. Make one with `openssl rand -base64 32`.",
         ),
-        ("0" * 64, "TOOLYARD_VAULT_KEY: key 1 of 1 is not random. Make one with `openssl rand -base64 32`."),
+        ("0" * 64, "SEALYARD_VAULT_KEY: key 1 of 1 is not random. Make one with `openssl rand -base64 32`."),
     ],
 )  # fmt: skip
 def test_what_is_no_key_is_refused_without_being_shown(tmp_path: Path, text: str, message: str) -> None:
@@ -317,5 +317,5 @@ def test_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         load(tmp_path, "keyring")
 
     assert str(caught.value) == (
-        "privacy.key is 'keyring', and the package keyring is not installed. Run `pip install 'toolyard[keyring]'`."
+        "privacy.key is 'keyring', and the package keyring is not installed. Run `pip install 'sealyard[keyring]'`."
     )

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.schema_cases import HOSTILE, TEXT, WHOLE, Drawn, an_object
 
-from toolyard.values import ToolAnnotations, ToolSpec
-from toolyard.versioning.changes import SURE, BreakingChange, Change, ChangeKind, Deprecation, Severity
-from toolyard.versioning.compare import compare, find_renamed
+from sealyard.values import ToolAnnotations, ToolSpec
+from sealyard.versioning.changes import SURE, BreakingChange, Change, ChangeKind, Deprecation, Severity
+from sealyard.versioning.compare import compare, find_renamed
 
 NUMBERS = itertools.count()
 

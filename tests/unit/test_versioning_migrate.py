@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.migration_world import ANSWER, BEFORE, CHANGES, NUMBER, TEXT, make_change, make_spec, outcome, run
 
-from toolyard.versioning.migrate import Edit, Migration, Refusal, diff, migrate, predict
-from toolyard.versioning.plan import (
+from sealyard.versioning.migrate import Edit, Migration, Refusal, diff, migrate, predict
+from sealyard.versioning.plan import (
     AddParameter,
     Obstacle,
     Plan,
@@ -21,7 +21,7 @@ from toolyard.versioning.plan import (
     RetypeParameter,
     make_plan,
 )
-from toolyard.versioning.steps import signature_names
+from sealyard.versioning.steps import signature_names
 
 IMPORT = "from servers.expenses import list_expenses\n"
 
@@ -615,7 +615,7 @@ def test_libcst_is_not_imported_by_planning() -> None:
     """Planning runs on every start; libcst costs 0.4 seconds. Source: the contract."""
     import subprocess
 
-    code = "import sys, toolyard.versioning.plan; print('libcst' in sys.modules)"
+    code = "import sys, sealyard.versioning.plan; print('libcst' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
 
     assert ran.stdout == "False\n"

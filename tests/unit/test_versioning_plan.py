@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.migration_world import BEFORE, CHANGES, FLAG, NUMBER, PARAMETERS, TEXT, make_spec
 
-from toolyard.errors import InvalidRequest
-from toolyard.values import ToolSpec
-from toolyard.versioning.plan import (
+from sealyard.errors import InvalidRequest
+from sealyard.values import ToolSpec
+from sealyard.versioning.plan import (
     AddParameter,
     Obstacle,
     Plan,
@@ -25,7 +25,7 @@ from toolyard.versioning.plan import (
     translate_answer,
     translate_arguments,
 )
-from toolyard.versioning.steps import fits, join_path, signature_names, split_path
+from sealyard.versioning.steps import fits, join_path, signature_names, split_path
 
 
 def _described(schema: dict[str, Any], text: str) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from toolyard.errors import InvalidRequest
-from toolyard.versioning.changes import Severity, highest
-from toolyard.versioning.semver import Fit, Version, fit, matches
+from sealyard.errors import InvalidRequest
+from sealyard.versioning.changes import Severity, highest
+from sealyard.versioning.semver import Fit, Version, fit, matches
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from toolyard.broker.policy import Policy, PolicySettings, Rule
-from toolyard.catalog import Catalog, Snapshot
-from toolyard.errors import InvalidRequest
-from toolyard.sandbox.library import Library, open_library
-from toolyard.store import open_store
-from toolyard.testing import FakeUpstream
-from toolyard.values import PrincipalScope, ToolSpec
-from toolyard.yard.finder import Finder
-from toolyard.yard.views import Views
+from sealyard.broker.policy import Policy, PolicySettings, Rule
+from sealyard.catalog import Catalog, Snapshot
+from sealyard.errors import InvalidRequest
+from sealyard.sandbox.library import Library, open_library
+from sealyard.store import open_store
+from sealyard.testing import FakeUpstream
+from sealyard.values import PrincipalScope, ToolSpec
+from sealyard.yard.finder import Finder
+from sealyard.yard.views import Views
 
 DENY_PAY = Rule(decision="deny", tools=("mcp__bank__pay",), principals=("ci", "bob"))
 
@@ -128,7 +128,7 @@ async def found(folder: Path) -> AsyncIterator[tuple[Catalog, Finder, Library]]:
         "mail": FakeUpstream("mail", send=lambda: None),
         "notes": FakeUpstream("notes", write_note=write_note),
     }
-    async with open_store(folder / "toolyard.db") as store, open_library() as library:
+    async with open_store(folder / "sealyard.db") as store, open_library() as library:
         catalog = Catalog(store)
         finder = Finder(catalog, library, servers)
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from toolyard.catalog import Snapshot
-from toolyard.yard import visits
-from toolyard.yard.visits import Visit, Visits
+from sealyard.catalog import Snapshot
+from sealyard.yard import visits
+from sealyard.yard.visits import Visit, Visits
 
 EMPTY = Snapshot({})
 

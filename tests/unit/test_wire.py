@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toolyard.sandbox.wire import (
+from sealyard.sandbox.wire import (
     Attacked,
     Broken,
     Call,

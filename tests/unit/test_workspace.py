@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.errors import InvalidRequest
-from toolyard.sandbox.workspace import (
+from sealyard.errors import InvalidRequest
+from sealyard.sandbox.workspace import (
     Workspace,
     WorkspaceFile,
     check_session_name,

@@ -13,8 +13,8 @@ import pytest
 import uvicorn
 from tests import warm
 
-from toolyard.broker.upstream import Upstream
-from toolyard.values import UpstreamConfig
+from sealyard.broker.upstream import Upstream
+from sealyard.values import UpstreamConfig
 
 FOLDER = Path(__file__).parent
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.broker.answers import Answer, AnswerFile, misfit, to_answer
-from toolyard.errors import ToolFailed, UpstreamError
+from sealyard.broker.answers import Answer, AnswerFile, misfit, to_answer
+from sealyard.errors import ToolFailed, UpstreamError
 
 PNG = base64.b64encode(b"\x89PNG").decode()
 

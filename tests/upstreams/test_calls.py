@@ -10,7 +10,7 @@ import pytest
 from mcp.server import Server
 from tests.upstreams.waiting import until_in_flight
 
-from toolyard.errors import InvalidArguments, ToolFailed, UnknownTool, UpstreamError, UpstreamTimeout
+from sealyard.errors import InvalidArguments, ToolFailed, UnknownTool, UpstreamError, UpstreamTimeout
 
 Connect = Callable[..., Any]
 Child = Callable[..., dict[str, Any]]

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 from tests.upstreams.tool_server import ToolServer
 
-from toolyard.broker.stderr import Tail
-from toolyard.broker.transport import Inbound, _Child, read_line
-from toolyard.broker.upstream_session import Channel
-from toolyard.errors import ToolFailed, UpstreamError, UpstreamUnavailable
+from sealyard.broker.stderr import Tail
+from sealyard.broker.transport import Inbound, _Child, read_line
+from sealyard.broker.upstream_session import Channel
+from sealyard.errors import ToolFailed, UpstreamError, UpstreamUnavailable
 
 Connect = Callable[..., Any]
 Child = Callable[..., dict[str, Any]]

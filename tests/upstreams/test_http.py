@@ -18,7 +18,7 @@ from tests.ports import free_port
 from tests.upstreams.tool_server import ToolServer
 from tests.upstreams.waiting import until, until_in_flight
 
-from toolyard.errors import ToolFailed, UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from sealyard.errors import ToolFailed, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 
 Connect = Callable[..., Any]
 Serve = Callable[..., Any]

@@ -12,7 +12,7 @@ from tests.conftest import _descendants, _open_descriptors
 from tests.upstreams.tool_server import ToolServer
 from tests.upstreams.waiting import until, until_ended, until_in_flight
 
-from toolyard.errors import UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from sealyard.errors import UpstreamError, UpstreamTimeout, UpstreamUnavailable
 
 Connect = Callable[..., Any]
 Child = Callable[..., dict[str, Any]]

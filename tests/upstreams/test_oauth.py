@@ -17,8 +17,8 @@ from starlette.routing import Mount, Route
 from tests.ports import free_port
 from tests.upstreams.tool_server import ToolServer
 
-from toolyard.errors import UpstreamUnavailable
-from toolyard.values import OAuthConfig
+from sealyard.errors import UpstreamUnavailable
+from sealyard.values import OAuthConfig
 
 Connect = Callable[..., Any]
 Serve = Callable[..., Any]

@@ -8,8 +8,8 @@ import pytest
 from tests.upstreams.tool_server import ToolServer
 from tests.upstreams.waiting import until, until_ended
 
-from toolyard.errors import UpstreamError
-from toolyard.values import Definition, ToolAnnotations
+from sealyard.errors import UpstreamError
+from sealyard.values import Definition, ToolAnnotations
 
 Connect = Callable[..., Any]
 Child = Callable[..., dict[str, Any]]

@@ -1,12 +1,12 @@
 """Python programs that start warm, for tests that start many: the child is a fork of a process that imported them all.
 
-Nearly all of a start is the import of the MCP SDK, over a second of it. `python("-m", "toolyard", "serve")` is a
+Nearly all of a start is the import of the MCP SDK, over a second of it. `python("-m", "sealyard", "serve")` is a
 command line like any other: whoever runs it (a test, a client, the gateway itself) gets a process with the arguments,
 environment, working directory and standard streams it gave, that takes signals and ends with the program's own status.
 That process is `launcher.py`; it asks `forks.py`, which this module starts once for each process of pytest. If it is
 killed by SIGKILL, the program is too, but a moment later: wait for the end of its output.
 
-The real start is what users have, so some tests of every command keep it: `[sys.executable, "-m", "toolyard", ...]`.
+The real start is what users have, so some tests of every command keep it: `[sys.executable, "-m", "sealyard", ...]`.
 """
 
 import atexit

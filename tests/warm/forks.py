@@ -27,7 +27,7 @@ _IMPORTED = (
     "mcp.server.stdio",
     "mcp.client.stdio",
     "mcp.server.subscriptions",
-    "toolyard.testing",
+    "sealyard.testing",
     "uvicorn.lifespan.on",
     "uvicorn.protocols.http.auto",
 )
@@ -58,14 +58,14 @@ def _import_all() -> None:
     """What the programs import, but for modules that look at the environment or the terminal, and the programs."""
     for name in _IMPORTED:
         importlib.import_module(name)
-    commands = importlib.import_module("toolyard.cli")
+    commands = importlib.import_module("sealyard.cli")
     for name in commands._COMMANDS:
-        importlib.import_module(f"toolyard.cli.{name.replace('-', '_')}")
-    importlib.import_module("toolyard.metrics.tokens").load()
-    for name in [name for name in sys.modules if name.startswith(("toolyard.cli", "toolyard.examples"))]:
+        importlib.import_module(f"sealyard.cli.{name.replace('-', '_')}")
+    importlib.import_module("sealyard.metrics.tokens").load()
+    for name in [name for name in sys.modules if name.startswith(("sealyard.cli", "sealyard.examples"))]:
         del sys.modules[name]
     for name in ("cli", "examples"):
-        vars(sys.modules["toolyard"]).pop(name, None)
+        vars(sys.modules["sealyard"]).pop(name, None)
 
 
 class Forks:

@@ -22,7 +22,7 @@ print([(s.name, s.mode, s.encoding, s.errors, s.newlines, s.line_buffering, s.wr
 print([type(s.buffer).__name__ for s in streams], locale.getpreferredencoding().lower(), tempfile.gettempdir())
 print(sorted(os.listdir("/proc/self/fd")), sys.dont_write_bytecode, len(os.listdir("/proc/self/task")))
 print([(n, signal.getsignal(n)) for n in signal.valid_signals() if signal.getsignal(n) is not signal.SIG_DFL])
-print(os.umask(0), "toolyard.cli" in sys.modules, "toolyard.examples" in sys.modules, sys.stdin.read())
+print(os.umask(0), "sealyard.cli" in sys.modules, "sealyard.examples" in sys.modules, sys.stdin.read())
 print("last words", file=sys.stderr)
 sys.exit(7)
 """

@@ -18,9 +18,9 @@ from attack.catalog import ATTEMPTS
 from attack.model import Attempt, Facts
 from attack.scenes import SCENES
 from attack.stage import SECRET, Stage, Targets, run_outside
-from toolyard.sandbox import IsolationLevel, PoolOptions, open_sandbox
-from toolyard.sandbox.policy.levels import LEVELS
-from toolyard.values import Limits
+from sealyard.sandbox import IsolationLevel, PoolOptions, open_sandbox
+from sealyard.sandbox.policy.levels import LEVELS
+from sealyard.values import Limits
 
 
 def tell(name: str, verdict: str, touched: list[str]) -> None:

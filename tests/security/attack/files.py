@@ -45,7 +45,7 @@ FILES: tuple[Attempt, ...] = (
     files.attack("read the gateway's packages", "read(gateway_package)", UNSEEN, outside=True),
     files.attack(
         "import the gateway",
-        "importable('toolyard')",
+        "importable('sealyard')",
         outcomes("got False"),
     ),
     files.attack("import a package of the gateway", "importable('msgspec')", outcomes("got False")),

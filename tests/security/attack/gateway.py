@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from toolyard.cli.loop import run_to_end
-from toolyard.sandbox import IsolationLevel, PoolOptions, open_sandbox
-from toolyard.sandbox.policy.levels import LEVELS
+from sealyard.cli.loop import run_to_end
+from sealyard.sandbox import IsolationLevel, PoolOptions, open_sandbox
+from sealyard.sandbox.policy.levels import LEVELS
 
 STUBBORN = """
 import os, signal, time

@@ -17,7 +17,7 @@ from typing import Any
 import click
 import msgspec
 
-from toolyard.sandbox import spawn
+from sealyard.sandbox import spawn
 
 ROOT = Path(__file__).parents[3]
 USER = 12_345
@@ -90,7 +90,7 @@ def is_open_to_all(path: str) -> bool:
 
 @dataclass(frozen=True)
 class Environment:
-    """An interpreter, and the folders from which it imports toolyard and the attacks."""
+    """An interpreter, and the folders from which it imports sealyard and the attacks."""
 
     interpreter: str
     path: str
@@ -122,7 +122,7 @@ def environment_for(user: str) -> Iterator[Environment]:
     folder = Path(tempfile.mkdtemp(prefix="attack-", dir="/tmp"))
     try:
         interpreter = next(each for each in (spawn.interpreter(), "/usr/bin/python3") if is_open_to_all(each))
-        shutil.copytree(ROOT / "src" / "toolyard", folder / "toolyard", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "src" / "sealyard", folder / "sealyard", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copytree(Path(__file__).parent, folder / "attack", ignore=shutil.ignore_patterns("__pycache__"))
         _install(interpreter, folder)
         for path in [folder, *folder.rglob("*")]:
@@ -133,7 +133,7 @@ def environment_for(user: str) -> Iterator[Environment]:
 
 
 def _install(interpreter: str, folder: Path) -> None:
-    """What toolyard needs: copied if it was built for the same Python, else installed as pinned."""
+    """What sealyard needs: copied if it was built for the same Python, else installed as pinned."""
     code = "import sys; print(sys.version_info[0], sys.version_info[1])"
     theirs = subprocess.run([interpreter, "-I", "-c", code], capture_output=True, text=True, check=True).stdout.split()
     if tuple(map(int, theirs)) == sys.version_info[:2]:

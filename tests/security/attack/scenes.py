@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from attack.model import Expectation, outcomes
-from toolyard.errors import InvalidRequest
-from toolyard.values import Limits
+from sealyard.errors import InvalidRequest
+from sealyard.values import Limits
 
 if TYPE_CHECKING:
     from attack.stage import Stage

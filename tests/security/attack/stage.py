@@ -17,12 +17,12 @@ from typing import Any
 
 import msgspec
 
-import toolyard.errors
-import toolyard.sandbox.spawn
+import sealyard.errors
+import sealyard.sandbox.spawn
 from attack.model import PRELUDE
-from toolyard.sandbox import Sandbox
-from toolyard.sandbox.policy.syscalls import numbers
-from toolyard.values import Limits, Outcome
+from sealyard.sandbox import Sandbox
+from sealyard.sandbox.policy.syscalls import numbers
+from sealyard.values import Limits, Outcome
 
 SECRET = f"TYSECRET-{secrets.token_hex(16)}"
 
@@ -45,15 +45,15 @@ class Targets:
             "host": str(self.directory),
             "victim": self.victim.pid,
             "gateway": os.getpid(),
-            "gateway_source": toolyard.errors.__file__,
+            "gateway_source": sealyard.errors.__file__,
             "gateway_package": msgspec.__file__,
             "gateway_directory": str(Path(__file__).parent),
             "gateway_group": os.getpgrp(),
             "gateway_groups": os.getgroups(),
-            "guest_source": str(Path(toolyard.sandbox.spawn.__file__).parent / "guest" / "runner.py"),
+            "guest_source": str(Path(sealyard.sandbox.spawn.__file__).parent / "guest" / "runner.py"),
             "foreign_packages": _foreign_packages(),
             "foreign_package": str(next(Path(_foreign_packages()).rglob("*.py"), "missing")),
-            "interpreter": toolyard.sandbox.spawn.interpreter(),
+            "interpreter": sealyard.sandbox.spawn.interpreter(),
             "host_name": os.uname().nodename,
             "internet_port": self._sockets["internet"].getsockname()[1],
             "internet6_port": self._sockets["internet 6"].getsockname()[1],

@@ -1,0 +1,12 @@
+"""One MCP server in front of all your MCP servers: agents search for tools and use them from sandboxed Python.
+
+Imports run downward only: cli > examples > serve > testing > yard > config > broker | sandbox | discovery > catalog >
+store > metrics > values > errors (`make check` proves it). This module imports nothing heavy, so that
+`sealyard --help` starts at once: take the library from `sealyard.yard`.
+"""
+
+from sealyard.errors import SealyardError
+
+__all__ = ("SealyardError", "__version__")
+
+__version__ = "0.1.0"

@@ -1,0 +1,264 @@
+"""Turns the result of a `tools/call` into plain data: a value, files, and the text it came with.
+
+Everything here was written by an upstream and is hostile until it has been looked at: any field may be missing or of
+another type than the protocol says.
+"""
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from sealyard.errors import ToolFailed, UpstreamError
+
+__all__ = ("COMPLAINT_CHARACTERS", "Answer", "AnswerFile", "misfit", "renamed", "short", "to_answer")
+
+_ERROR_CHARACTERS = 4_000
+COMPLAINT_CHARACTERS = 64_000
+"""Of an error before it is looked through: what is shown is cut from its middle, far from where this cuts."""
+_MOST_BLOCKS = 10_000
+_MOST_FILES = 256
+_NAME_CHARACTERS = 80
+_EXTENSIONS = {
+    "application/gzip": ".gz",
+    "application/json": ".json",
+    "application/pdf": ".pdf",
+    "application/vnd.openxmlformats-officedocument.presentationml.presentation": ".pptx",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": ".xlsx",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": ".docx",
+    "application/xml": ".xml",
+    "application/zip": ".zip",
+    "audio/aac": ".aac",
+    "audio/flac": ".flac",
+    "audio/mp3": ".mp3",
+    "audio/mpeg": ".mp3",
+    "audio/ogg": ".ogg",
+    "audio/wav": ".wav",
+    "audio/webm": ".webm",
+    "audio/x-wav": ".wav",
+    "image/bmp": ".bmp",
+    "image/gif": ".gif",
+    "image/jpeg": ".jpg",
+    "image/jpg": ".jpg",
+    "image/png": ".png",
+    "image/svg+xml": ".svg",
+    "image/tiff": ".tiff",
+    "image/webp": ".webp",
+    "text/csv": ".csv",
+    "text/html": ".html",
+    "text/markdown": ".md",
+    "text/plain": ".txt",
+    "video/mp4": ".mp4",
+    "video/webm": ".webm",
+}
+_JSON_TYPES: dict[str, tuple[type, ...]] = {
+    "array": (list,),
+    "boolean": (bool,),
+    "integer": (int, float),
+    "null": (type(None),),
+    "number": (int, float),
+    "object": (dict,),
+    "string": (str,),
+}
+_NOT_JSON = object()
+
+
+class AnswerFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that came with an answer. `name` is a plain file name, unique in the answer."""
+
+    name: str
+    mime: str
+    content: bytes
+    title: str = ""
+    """What the server called it, letter by letter."""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tool answered.
+
+    In `value`, a file stands as `{"file": name, "mime_type": …, "bytes": …}`.
+    """
+
+    value: Any
+    files: tuple[AnswerFile, ...] = ()
+    text: str = ""
+
+
+def to_answer(result: Mapping[str, Any], *, unwrap: bool = False) -> Answer:
+    """The answer in a `tools/call` result, as it came over the wire.
+
+    The value is `structuredContent` if there is any; else the one content block, or a list of them; else `None`.
+    A text that is JSON becomes data. With `unwrap`, `{"result": x}` becomes `x`.
+
+    Raises:
+        ToolFailed: The result says that it is an error.
+        UpstreamError: It has more blocks or files than anybody could mean.
+    """
+    blocks = result.get("content")
+    blocks = blocks if isinstance(blocks, list) else []
+    if len(blocks) > _MOST_BLOCKS:
+        raise UpstreamError(f"The answer has {len(blocks)} content blocks; at most {_MOST_BLOCKS} are read.")
+    files: list[AnswerFile] = []
+    parts = [_read(block, files) for block in blocks]
+    texts = [part for part in parts if isinstance(part, str)]
+    text = "\n".join(texts)
+    structured = result.get("structuredContent")
+    if result.get("isError") is True:
+        raise ToolFailed(_complaint(text, structured))
+    if structured is not None:
+        if unwrap and isinstance(structured, dict) and structured.keys() == {"result"}:
+            structured = structured["result"]
+        return Answer(value=structured, files=tuple(files), text=text)
+    return Answer(value=_value(parts, texts), files=tuple(files), text=text)
+
+
+def short(text: str, characters: int = _ERROR_CHARACTERS) -> str:
+    """`text`, cut in its middle if it is longer than that: an error says what it is first and what to do last."""
+    if len(text) <= characters:
+        return text
+    half = characters // 2 - 10
+    return f"{text[:half]} […] {text[-half:]}"
+
+
+def renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """`value` with other names for its files."""
+    if isinstance(value, dict):
+        if isinstance(name := value.get("file"), str) and name in names:
+            return value | {"file": names[name]}
+        return {key: renamed(item, names) for key, item in value.items()}
+    return [renamed(item, names) for item in value] if isinstance(value, list) else value
+
+
+def misfit(schema: Mapping[str, Any], value: Any) -> str | None:
+    """How `value` differs from its declared shape, one level deep; `None` if it does not.
+
+    Only a warning hangs on it, so it never runs a schema that an upstream wrote: patterns and references can be made
+    to cost without end.
+    """
+    if complaint := _type_misfit(schema, value, "the answer"):
+        return complaint
+    if not isinstance(value, dict):
+        return None
+    required, properties = schema.get("required"), schema.get("properties")
+    for name in required if isinstance(required, list) else ():
+        if isinstance(name, str) and name not in value:
+            return f"{short(name, 60)!r} is missing"
+    for name, declared in properties.items() if isinstance(properties, dict) else ():
+        known = name in value and isinstance(declared, dict)
+        if known and (complaint := _type_misfit(declared, value[name], repr(short(name, 60)))):
+            return complaint
+    return None
+
+
+def _type_misfit(schema: Mapping[str, Any], value: Any, what: str) -> str | None:
+    declared = schema.get("type")
+    names = [declared] if isinstance(declared, str) else declared
+    if not isinstance(names, list) or not all(isinstance(name, str) and name in _JSON_TYPES for name in names):
+        return None
+    for name in names:
+        if isinstance(value, _JSON_TYPES[name]) and (name == "boolean" or not isinstance(value, bool)):
+            return None
+    return f"{what} is not of type {' or '.join(names)}"
+
+
+def _value(parts: list[Any], texts: list[str]) -> Any:
+    if not parts:
+        return None
+    values = [_parse(part) if isinstance(part, str) else part for part in parts]
+    if len(parts) == 1:
+        return parts[0] if values[0] is _NOT_JSON else values[0]
+    if len(texts) == len(parts) and any(value is _NOT_JSON for value in values):
+        return "\n".join(texts)
+    return [part if value is _NOT_JSON else value for part, value in zip(parts, values, strict=True)]
+
+
+def _parse(text: str) -> Any:
+    """The data in `text`, or `_NOT_JSON`. A bare number counts only if it is written as Python would write it.
+
+    So nothing is lost: `1.50` and `007` and `12e4567` may be a price, a code and a hash.
+    """
+    stripped = text.strip()
+    if stripped.startswith(("{", "[")):
+        try:
+            return msgspec.json.decode(stripped)
+        except (ValueError, RecursionError):
+            pass  # perhaps only because of NaN, which many servers write
+        try:
+            return json.loads(stripped, parse_constant=lambda _: None)
+        except (ValueError, RecursionError):
+            return _NOT_JSON
+    if stripped in {"true", "false", "null"}:
+        return {"true": True, "false": False, "null": None}[stripped]
+    if len(stripped) <= 32 and re.fullmatch(r"-?\d+(\.\d+)?", stripped, re.ASCII):
+        number = float(stripped) if "." in stripped else int(stripped)
+        return number if repr(number) == stripped else _NOT_JSON
+    return _NOT_JSON
+
+
+def _read(block: Any, files: list[AnswerFile]) -> Any:
+    """What a content block is in the value: a text, a file's place, a link, or itself if its type is unknown."""
+    if not isinstance(block, dict):
+        return block
+    kind = block.get("type")
+    if kind == "text":
+        return _text(block.get("text"))
+    if kind in {"image", "audio"}:
+        return _keep(block.get("data"), block.get("mimeType"), "", kind, files)
+    if kind == "resource" and isinstance(resource := block.get("resource"), dict):
+        if "blob" in resource:
+            name = _text(resource.get("uri")).rstrip("/").rpartition("/")[2]
+            return _keep(resource["blob"], resource.get("mimeType"), name, "resource", files)
+        return _text(resource.get("text"))
+    if kind == "resource_link":
+        keys = {"uri": "uri", "name": "name", "description": "description", "mime_type": "mimeType"}
+        return {key: block.get(wire) for key, wire in keys.items()}
+    return block
+
+
+def _keep(data: Any, mime: Any, name: str, kind: str, files: list[AnswerFile]) -> Any:
+    """Take a file out of a block; what stays is its place, or the reason why there is no file."""
+    mime = mime if isinstance(mime, str) and len(mime) <= 120 else "application/octet-stream"
+    try:
+        text = _text(data).translate(_STANDARD_ALPHABET)
+        content = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return {"file": None, "mime_type": mime, "bytes": 0, "error": "Its data is not base64."}
+    if len(files) >= _MOST_FILES:
+        raise UpstreamError(f"The answer has more than {_MOST_FILES} files.")
+    title = name
+    name = _file_name(title, mime, kind, {file.name for file in files})
+    files.append(AnswerFile(name=name, mime=mime, content=content, title=title))
+    return {"file": name, "mime_type": mime, "bytes": len(content)}
+
+
+_STANDARD_ALPHABET = {ord("-"): "+", ord("_"): "/", ord("\n"): None, ord("\r"): None, ord(" "): None}
+
+
+def _file_name(wanted: str, mime: str, kind: str, taken: set[str]) -> str:
+    extension = _EXTENSIONS.get(mime.partition(";")[0].strip().lower(), ".bin")
+    stem, dot, suffix = re.sub(r"[^A-Za-z0-9._-]+", "-", wanted).strip(".-_").rpartition(".")
+    if not dot:
+        stem, suffix = suffix, ""
+    if not re.fullmatch(r"[A-Za-z0-9]{1,8}", suffix):
+        stem, suffix = f"{stem}.{suffix}".strip("."), extension[1:]
+    stem = stem[:_NAME_CHARACTERS] or kind
+    number = 1
+    name = f"{stem}.{suffix}"
+    while name in taken:
+        number += 1
+        name = f"{stem}-{number}.{suffix}"
+    return name
+
+
+def _complaint(text: str, structured: Any) -> str:
+    if not text.strip() and structured is not None:
+        text = msgspec.json.encode(structured).decode()
+    return short(text.strip(), COMPLAINT_CHARACTERS) or "The tool failed without saying why."
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,349 @@
+"""Puts calls to people and waits for what they say.
+
+An ask is in the store before anybody is asked. It goes to every channel of its execution, and whoever has the store
+open can answer it too; the first answer holds. Nothing that agent code can call leads here but the ask itself.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from sealyard.broker.ask_text import is_about_run, options, refusal, subject
+from sealyard.broker.policy import PolicySettings
+from sealyard.errors import ApprovalRefused, InvalidRequest, StoreError, UnknownApproval
+from sealyard.store import Store
+from sealyard.values import Answered, Approval, Ask, AuditEntry
+
+__all__ = ("Approvals", "AskChannel")
+
+AskChannel = Callable[[Ask], Awaitable[Approval | None]]
+"""Asks one person. None: this channel has no answer, such as when its client is gone."""
+
+_POLL_SECONDS = 0.25
+_WAITING_PER_RUN = 20
+_WAITING_PER_PRINCIPAL = 100
+_ASKED_PER_RUN = 100
+"""So often code may disturb a person, whatever it does with the answers."""
+
+
+class Approvals:
+    """The asks of one gateway. Every method but `ask` serves other processes of the same store as well."""
+
+    def __init__(self, store: Store, settings: PolicySettings) -> None:
+        self._store = store
+        self.settings = settings
+        self._open: dict[str, _Waiting] = {}
+        self._channels: dict[str, list[AskChannel]] = {}
+        self._runs: dict[str, _Run] = {}
+        self._sessions: dict[tuple[str, str, str, str], Approval] = {}
+        self._polling: asyncio.Task[None] | None = None
+        self.on_ask: Callable[[Ask], None] = lambda ask: None
+        """Told of every ask that is put to people."""
+        self.on_answer: Callable[[Ask, Approval], None] = lambda ask, approval: None
+        """Told of what came of it."""
+
+    async def ask(self, ask: Ask) -> Approval:
+        """Wait until somebody allowed the call, or until it is certain that nobody will.
+
+        Raises:
+            ApprovalRefused: A person refused it, nobody answered in time, or nobody can be asked. It says which.
+            StoreError: The ask or its answer could not be kept.
+        """
+        run = self._runs.setdefault(ask.execution_id, _Run())
+        approval = await self._find_given(ask)
+        if approval is None:
+            self._check(ask, run)
+            approval = await self._put_to_people(ask, run)
+        self._note(ask, run, approval)
+        await self._store.flush()  # what is approved is on disk before it happens
+        if approval.decision == "refuse":
+            raise ApprovalRefused(refusal(ask, approval))
+        return approval
+
+    @contextlib.contextmanager
+    def channel(self, execution_id: str, channel: AskChannel) -> Iterator[None]:
+        """While open, asks of that execution go to `channel` too, those that wait already included."""
+        channels = self._channels.setdefault(execution_id, [])
+        channels.append(channel)
+        for waiting in self._of_run(execution_id):
+            waiting.put_to(channel)
+        try:
+            yield
+        finally:
+            channels.remove(channel)
+            if not channels:
+                self._channels.pop(execution_id, None)
+            for waiting in self._of_run(execution_id):
+                waiting.take_from(channel)
+
+    def open_asks(self, execution_id: str) -> list[Ask]:
+        """The asks of one execution of this gateway that wait."""
+        return [waiting.ask for waiting in self._of_run(execution_id)]
+
+    async def waiting(self, *, principal: str | None = None) -> list[Ask]:
+        """The asks that wait in all gateways of the store, or those of one principal; the oldest first."""
+        asks = await self._store.approvals.waiting()
+        return [ask for ask in asks if principal is None or ask.principal == principal]
+
+    async def answer(self, ask_id: str, approval: Approval) -> None:
+        """Answer an ask of any gateway of the store.
+
+        Raises:
+            UnknownApproval: No such ask waits; it says what became of it.
+            InvalidRequest: The policy lets no operator answer, or the answer is none that the ask offers.
+            StoreError: The answer could not be kept.
+        """
+        if not self.settings.operators and approval.channel in ("cli", "http"):
+            raise InvalidRequest("policy.operators is false: only the person at the client may answer.")
+        if approval.decision not in ("once", "refuse"):
+            for ask in await self.waiting():
+                if ask.id == ask_id and approval.decision not in options(ask):
+                    raise InvalidRequest(f"{ask_id!r} is about code, which is allowed once. Answer once or refuse.")
+        held = await self._store.approvals.settle(ask_id, approval)
+        if held is None:
+            raise UnknownApproval(f"No approval {ask_id!r} waits. List those that do with `sealyard approvals`.")
+        if held is not approval:
+            raise UnknownApproval(f"Approval {ask_id!r} does not wait any more: {_fate(held)}.")
+        if (waiting := self._open.get(ask_id)) is not None:
+            waiting.offer(approval)
+
+    def end_run(self, execution_id: str) -> None:
+        """Forget what was approved for the run and withdraw what still waits."""
+        self._runs.pop(execution_id, None)
+        for waiting in self._of_run(execution_id):
+            waiting.offer(_nobody("refuse", "withdrawn", "its run is over"))
+
+    def _check(self, ask: Ask, run: "_Run") -> None:
+        """Raise `ApprovalRefused` where a person shall not be asked: again, or more than anybody can answer."""
+        if (refused := run.refused.get((ask.tool, ask.arguments_sha256))) is not None:
+            raise ApprovalRefused(f"{refusal(ask, refused)} (It was asked for before in this run.)")
+        if run.is_unanswered:
+            why = "nobody answered an earlier ask of this run in time"
+        elif len(self._of_run(ask.execution_id)) >= _WAITING_PER_RUN:
+            why = f"{_WAITING_PER_RUN} asks of this run wait already. Make fewer such calls at once"
+        elif sum(each.ask.principal == ask.principal for each in self._open.values()) >= _WAITING_PER_PRINCIPAL:
+            why = f"{_WAITING_PER_PRINCIPAL} asks of {ask.principal} wait already. Wait until they are answered"
+        elif run.asked >= _ASKED_PER_RUN:
+            why = f"this run has asked {_ASKED_PER_RUN} times, which is the most"
+        else:
+            return
+        raise ApprovalRefused(f"{subject(ask)} refused without asking: {why}.")
+
+    async def _put_to_people(self, ask: Ask, run: "_Run") -> Approval:
+        if not self.settings.operators and not self._channels.get(ask.execution_id):
+            return self._fallback()
+        waiting = _Waiting(ask, None if self.settings.operators else self._fallback())
+        self._open[ask.id] = waiting
+        run.asked += 1
+        is_told = False
+        try:
+            self._store.audit(_entry("approval.ask", ask, {"arguments": ask.arguments, "reason": ask.reason}))
+            await self._store.approvals.add(ask)
+            self.on_ask(ask)
+            is_told = True
+            waiting.begin(self._channels.get(ask.execution_id, ()))
+            self._poll()
+            held = await self._store.approvals.settle(ask.id, _offered(ask, await waiting.wait()))
+            assert held is not None
+            held = _offered(ask, held)
+            self.on_answer(ask, held)
+            return held
+        except BaseException:
+            withdrawn = self._withdraw(ask)
+            if is_told:
+                self.on_answer(ask, withdrawn)
+            raise
+        finally:
+            del self._open[ask.id]
+            waiting.end()
+            if not self._open and self._polling is not None:
+                self._polling.cancel()
+                self._polling = None
+
+    def _withdraw(self, ask: Ask) -> Approval:
+        approval = _nobody("refuse", "withdrawn", "its run is over")
+        with contextlib.suppress(StoreError):  # a store that is closed withdraws it too: its gateway is gone
+            self._store.approvals.withdraw(ask.id, approval.reason)
+            self._store.audit(_entry("approval.answer", ask, msgspec.structs.asdict(approval)))
+        return approval
+
+    def _fallback(self) -> Approval:
+        fallback = self.settings.unanswerable
+        reason = f"there is no way to a person here, and policy.unanswerable is {fallback!r}"
+        return _nobody("once" if fallback == "allow" else "refuse", "fallback", reason)
+
+    async def _find_given(self, ask: Ask) -> Approval | None:
+        """What was approved before and holds for this ask too. Nothing does for code: it is another one each time."""
+        if is_about_run(ask):
+            return None
+        always = await self._store.approvals.find_always(ask)
+        return self._find_standing(ask) if always is None else _remembered(always)
+
+    def _find_standing(self, ask: Ask) -> Approval | None:
+        """What was approved for the run or the session. An ask for another reason is another question."""
+        run = self._runs.get(ask.execution_id)
+        found = None if run is None else run.approved.get((ask.tool, ask.rule))
+        found = found or self._sessions.get((ask.principal, ask.session, ask.tool, ask.rule))
+        return None if found is None else _remembered(found)
+
+    def _note(self, ask: Ask, run: "_Run", approval: Approval) -> None:
+        """Record the answer, and let it stand for as long as it is meant to."""
+        self._store.audit(_entry("approval.answer", ask, msgspec.structs.asdict(approval)))
+        if approval.channel == "remembered":
+            return
+        if approval.channel == "expired":
+            run.is_unanswered = True
+        elif approval.decision == "refuse" and approval.by != "nobody":
+            run.refused[ask.tool, ask.arguments_sha256] = approval
+        elif approval.decision == "run":
+            run.approved[ask.tool, ask.rule] = approval
+        elif approval.decision == "session":
+            self._sessions[ask.principal, ask.session, ask.tool, ask.rule] = approval
+        for waiting in self._open.values():  # what is answered with it
+            if (found := self._find_standing(waiting.ask)) is not None:
+                waiting.offer(found)
+            elif approval.decision == "always" and _is_same_call(ask, waiting.ask):
+                waiting.offer(_remembered(approval))
+
+    def _of_run(self, execution_id: str) -> "list[_Waiting]":
+        return [waiting for waiting in self._open.values() if waiting.ask.execution_id == execution_id]
+
+    def _poll(self) -> None:
+        if self._polling is None:
+            self._polling = asyncio.create_task(self._look_for_answers())
+
+    async def _look_for_answers(self) -> None:
+        """Look for what other processes answered, for as long as asks wait."""
+        while True:
+            await asyncio.sleep(_POLL_SECONDS)
+            try:
+                answers = await self._store.approvals.answers(list(self._open))
+            except StoreError as error:
+                for waiting in self._open.values():
+                    waiting.fail(error)
+                continue
+            for ask_id, approval in answers.items():
+                if ask_id in self._open:
+                    self._open[ask_id].offer(approval)
+
+
+class _Run:
+    """What one execution asked for so far."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.is_unanswered = False
+        self.approved: dict[tuple[str, str], Approval] = {}
+        self.refused: dict[tuple[str, str], Approval] = {}
+
+
+class _Waiting:
+    """One ask while people think."""
+
+    def __init__(self, ask: Ask, fallback: Approval | None) -> None:
+        """`fallback` is the answer when every channel has given up; None if others can answer without any."""
+        self.ask = ask
+        self._fallback = fallback
+        self._has_begun = False
+        self._offered: asyncio.Future[Approval] = asyncio.get_running_loop().create_future()
+        self._attempts: dict[AskChannel, asyncio.Task[None]] = {}
+
+    def begin(self, channels: "list[AskChannel] | tuple[()]") -> None:
+        """Put it to the channels there are; from now on also to those that open later."""
+        self._has_begun = True
+        for channel in channels:
+            self.put_to(channel)
+        self._despair()
+
+    def put_to(self, channel: AskChannel) -> None:
+        """Ask there too."""
+        if self._has_begun:
+            self._attempts[channel] = asyncio.create_task(self._try(channel))
+
+    def take_from(self, channel: AskChannel) -> None:
+        """Stop asking there."""
+        if (attempt := self._attempts.pop(channel, None)) is not None:
+            attempt.cancel()
+        self._despair()
+
+    def offer(self, approval: Approval) -> None:
+        """An answer. Which one holds is decided by the store."""
+        if not self._offered.done():
+            self._offered.set_result(approval)
+
+    def fail(self, error: Exception) -> None:
+        """Nobody can answer any more."""
+        if not self._offered.done():
+            self._offered.set_exception(error)
+
+    async def wait(self) -> Approval:
+        """The first answer; a refusal when the ask expires."""
+        try:
+            async with asyncio.timeout(max(0.0, self.ask.expires_at - time.time())):
+                return await self._offered
+        except TimeoutError:
+            seconds = self.ask.expires_at - self.ask.asked_at
+            return _nobody("refuse", "expired", f"nobody answered within {seconds:g} s")
+
+    def end(self) -> None:
+        """Stop asking everywhere."""
+        for attempt in self._attempts.values():
+            attempt.cancel()
+        self._offered.cancel()
+
+    async def _try(self, channel: AskChannel) -> None:
+        try:
+            approval = await channel(self.ask)
+        except Exception as error:  # noqa: BLE001 - a fault of a channel is raised where the call waits
+            self.fail(error)
+            return
+        if approval is not None:
+            self.offer(approval)
+            return
+        self._attempts.pop(channel, None)
+        self._despair()
+
+    def _despair(self) -> None:
+        """Give up if nobody is being asked any more and nobody else can answer."""
+        if self._has_begun and not self._attempts and self._fallback is not None:
+            self.offer(self._fallback)
+
+
+def _is_same_call(one: Ask, other: Ask) -> bool:
+    return (one.principal, one.tool, one.arguments_sha256) == (other.principal, other.tool, other.arguments_sha256)
+
+
+def _offered(ask: Ask, approval: Approval) -> Approval:
+    """The answer, cut down to what was offered: a client may send any, and another gateway may be an older one."""
+    is_offered = approval.decision in options(ask)
+    return approval if is_offered else msgspec.structs.replace(approval, decision="once")
+
+
+def _remembered(approval: Approval) -> Approval:
+    return msgspec.structs.replace(approval, channel="remembered")
+
+
+def _nobody(decision: Answered, channel: str, reason: str) -> Approval:
+    return Approval(decision=decision, by="nobody", channel=channel, reason=reason, answered_at=time.time())
+
+
+def _fate(approval: Approval) -> str:
+    if approval.by == "nobody":
+        return approval.reason
+    verb = "refused" if approval.decision == "refuse" else f"approved ({approval.decision})"
+    return f"it was {verb} by {approval.by} ({approval.channel})"
+
+
+def _entry(kind: str, ask: Ask, body: dict[str, Any]) -> AuditEntry:
+    about = {"id": ask.id, "number": ask.number, "tool": ask.tool, "rule": ask.rule}
+    return AuditEntry(
+        kind=kind,
+        principal=ask.principal,
+        session=ask.session,
+        execution_id=ask.execution_id,
+        body=about | body,
+    )

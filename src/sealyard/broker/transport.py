@@ -1,0 +1,440 @@
+"""Carries messages to and from an MCP server that is a child process. `upstream_http.py` does the same over HTTP.
+
+Marked for security review. The invariants: a child gets the environment its config names and the few variables without
+which no program starts; it ends with its whole process group; and no server makes the gateway hold more than
+`answer_bytes` of one message.
+
+The SDK's own stdio transport joins a line of any length in memory, copies it again for every chunk, and fails on the
+first byte that is not UTF-8, so children are started here (`loop.subprocess_exec`), and nowhere else but by the SDK.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import re
+import signal
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+import msgspec
+from mcp.client.stdio import get_default_environment
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
+
+from sealyard.broker.stderr import Tail
+from sealyard.values import UpstreamConfig
+
+__all__ = ("Inbound", "open_child", "read_leniently", "read_line", "too_large")
+
+# The SDK logs what a server does wrong; without a handler Python would print that to our standard error.
+for _name in ("mcp", "client"):
+    logging.getLogger(_name).addHandler(logging.NullHandler())
+
+_GRACE_SECONDS = 1.0
+"""How long a child may take to end by itself once its input is closed, and again once it is asked to."""
+_LAST_OUTPUT_SECONDS = 0.2
+_UNREAD_BYTES = 1 << 20
+"""When so many bytes wait to be read as messages, the child waits too."""
+_TURN = 100
+"""So many messages in a row, then everybody else on the loop has a turn."""
+_EDGE_BYTES = 1 << 10
+_MOST_REPLIES = 32
+
+_ID = rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,200}")'
+_ID_AT_START = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
+_ID_AT_END = re.compile(_ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+
+
+class _Streamed:
+    """What the SDK asks of a message stream beside `receive` and `send`; who opened it closes it."""
+
+    async def aclose(self) -> None:
+        """Does nothing."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def receive(self) -> SessionMessage:
+        raise NotImplementedError
+
+
+class Inbound(_Streamed):
+    """What a server sends, without the requests it makes of us: those are declined here.
+
+    Its replies wait in a short queue for one task, so a server that asks without end and reads no answer costs nothing.
+    """
+
+    def __init__(self, read: Any, write: Any) -> None:
+        self._read = read
+        self._write = write
+        self._replies: deque[JSONRPCMessage] = deque()
+        self._waiting = asyncio.Event()
+        self.noise = 0
+        """How much of what came was no message."""
+
+    async def receive(self) -> SessionMessage:
+        """The next response or notification."""
+        while True:
+            item = await self._read.receive()
+            if isinstance(item, Exception):
+                self.noise += 1
+            elif isinstance(item.message, JSONRPCRequest):
+                self._decline(item.message)
+            else:
+                return item  # type: ignore[no-any-return]
+
+    def _decline(self, request: JSONRPCRequest) -> None:
+        if len(self._replies) >= _MOST_REPLIES:
+            return
+        if request.method == "ping":
+            self._replies.append(JSONRPCResponse(jsonrpc="2.0", id=request.id, result={}))
+        else:
+            error = ErrorData(code=METHOD_NOT_FOUND, message="This client offers no such method.")
+            self._replies.append(JSONRPCError(jsonrpc="2.0", id=request.id, error=error))
+        self._waiting.set()
+
+    async def reply(self) -> None:
+        """Send the replies until cancelled or until the connection is over."""
+        with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            while True:
+                await self._waiting.wait()
+                self._waiting.clear()
+                while self._replies:
+                    await self._write.send(SessionMessage(self._replies.popleft()))
+
+
+# Children
+
+
+@contextlib.asynccontextmanager
+async def open_child(
+    config: UpstreamConfig, stderr: Tail, on_fault: Callable[[str], None]
+) -> "AsyncIterator[tuple[_Child, _Child]]":
+    """Start the config's command and talk to it line by line. Leaving ends it with all its descendants in its group.
+
+    `on_fault` gets the reason if the connection ends otherwise than by leaving.
+
+    Raises:
+        OSError: The command cannot be started.
+        ValueError: It, an argument or a variable holds a null byte.
+    """
+    assert config.command is not None
+    transport, child = await asyncio.get_running_loop().subprocess_exec(
+        lambda: _Child(config.answer_bytes, stderr, on_fault),
+        config.command,
+        *config.args,
+        env=get_default_environment() | config.env,
+        cwd=config.cwd,
+        start_new_session=True,
+    )
+    try:
+        yield child, child
+    finally:
+        with anyio.CancelScope(shield=True):
+            await _end(transport, child)
+
+
+async def _end(transport: asyncio.SubprocessTransport, child: "_Child") -> None:
+    """Close its input, wait; ask its group to end, wait; kill its group. Every wait is bounded."""
+    pid = transport.get_pid()
+    child.end()
+    stdin = transport.get_pipe_transport(0)
+    assert isinstance(stdin, asyncio.WriteTransport)
+    if stdin.get_write_buffer_size():
+        stdin.abort()  # it does not read: `close` would wait for it
+    else:
+        stdin.close()
+    await _within(_GRACE_SECONDS, child.exited)
+    # Also when it has ended by itself: what it started may still be there.
+    if _signal(pid, signal.SIGTERM):
+        await _gone(pid)
+        _signal(pid, signal.SIGKILL)
+        await _gone(pid)
+    await _within(_GRACE_SECONDS, child.exited)
+    transport.close()
+    await _within(_GRACE_SECONDS, child.closed)
+
+
+async def _within(seconds: float, event: asyncio.Event) -> None:
+    with anyio.move_on_after(seconds):
+        await event.wait()
+
+
+async def _gone(group: int) -> None:
+    """Wait, but not for long, until a process group is no more."""
+    with anyio.move_on_after(_GRACE_SECONDS):
+        while _signal(group, 0):  # noqa: ASYNC110 - the kernel tells nobody
+            await anyio.sleep(0.01)
+
+
+def _signal(group: int, number: int) -> bool:
+    """Signal a process group; whether there is such a group."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # a member of it is not ours to signal
+    return True
+
+
+class _Child(_Streamed, asyncio.SubprocessProtocol):
+    """A child's pipes as the two message streams the SDK asks for."""
+
+    def __init__(self, answer_bytes: int, stderr: Tail, on_fault: Callable[[str], None]) -> None:
+        self._answer_bytes = answer_bytes
+        self._stderr = stderr
+        self._on_fault = on_fault
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._lines: deque[bytes | SessionMessage] = deque()
+        self._unread_bytes = 0
+        self._paused = False
+        self._line: list[bytes] = []
+        self._line_bytes = 0
+        self._edges: tuple[bytes, bytes] | None = None
+        self._messages: deque[SessionMessage | Exception] = deque()
+        self._arrived = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._output_over = False
+        self._ended = False
+        self._turn = 0
+        self.exited = asyncio.Event()
+        self.closed = asyncio.Event()
+
+    # What the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.SubprocessTransport)
+        self._transport = transport
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 2:
+            self._stderr.write(data)
+            return
+        first, *others = data.split(b"\n")
+        self._extend(first)
+        for piece in others:
+            self._finish()
+            self._extend(piece)
+        if self._lines:
+            self._arrived.set()
+            if self._unread_bytes > _UNREAD_BYTES and not self._paused:
+                self._pause(True)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 1:
+            self._output_over = True
+        if fd != 2:
+            self._near_its_end()
+
+    def process_exited(self) -> None:
+        self.exited.set()
+        code = self._transport.get_returncode() if self._transport is not None else None
+        if not self._ended and code is not None:
+            how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+            self._on_fault(f"It {how}.")
+        self._near_its_end()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.end()
+        self.closed.set()
+
+    def _near_its_end(self) -> None:
+        """The child or one of its pipes is gone: the others follow at once, or are held open by a descendant."""
+        if self._output_over and self.exited.is_set():
+            self.end()
+        else:
+            asyncio.get_running_loop().call_later(_LAST_OUTPUT_SECONDS, self.end)
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    # What the SDK calls
+
+    async def receive(self) -> Any:
+        """The next message, or an exception for a line that is none."""
+        while not self._messages:
+            if self._lines:
+                line = self._lines.popleft()
+                if isinstance(line, SessionMessage):
+                    return line
+                self._unread_bytes -= len(line)
+                if self._paused and self._unread_bytes < _UNREAD_BYTES // 2:
+                    self._pause(False)
+                self._messages.extend(read_line(line))
+            elif self._ended:
+                raise anyio.EndOfStream
+            else:
+                self._turn = 0
+                self._arrived.clear()
+                await self._arrived.wait()
+        self._turn += 1
+        if self._turn % _TURN == 0:
+            await asyncio.sleep(0)
+        return self._messages.popleft()
+
+    async def send(self, item: SessionMessage) -> None:
+        """Write a message; waits while the child does not read."""
+        line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        stdin = self._stdin()
+        stdin.write(line)
+        if not self._writable.is_set():
+            await self._writable.wait()
+            self._stdin()
+
+    def end(self) -> None:
+        """No more messages: wake whoever waits for one, or for room to write one."""
+        self._ended = True
+        self._arrived.set()
+        self._writable.set()
+
+    def _stdin(self) -> asyncio.WriteTransport:
+        stdin = self._transport.get_pipe_transport(0) if self._transport is not None and not self._ended else None
+        if not isinstance(stdin, asyncio.WriteTransport) or stdin.is_closing():
+            raise anyio.BrokenResourceError
+        return stdin
+
+    def _pause(self, pause: bool) -> None:
+        self._paused = pause
+        stdout = self._transport.get_pipe_transport(1) if self._transport is not None else None
+        if isinstance(stdout, asyncio.ReadTransport) and not stdout.is_closing():
+            if pause:
+                stdout.pause_reading()
+            else:
+                stdout.resume_reading()
+
+    def _extend(self, piece: bytes) -> None:
+        """Add to the line that is being received; of one that is too long only both its edges are kept."""
+        if self._edges is None:
+            self._line.append(piece)
+            self._line_bytes += len(piece)
+            if self._line_bytes <= self._answer_bytes:
+                return
+            line = b"".join(self._line)
+            self._line.clear()
+            self._edges = (line[:_EDGE_BYTES], line[-_EDGE_BYTES:])
+            if found := _ID_AT_START.match(line[:_EDGE_BYTES]):
+                self._lines.append(self._refusal(found))
+                self._arrived.set()
+        else:
+            self._edges = (self._edges[0], (self._edges[1] + piece)[-_EDGE_BYTES:])
+
+    def _finish(self) -> None:
+        """The line that is being received is complete."""
+        if self._edges is not None:
+            start, end = self._edges
+            if not _ID_AT_START.match(start):
+                if found := _ID_AT_END.search(end):
+                    self._lines.append(self._refusal(found))
+                else:
+                    self._on_fault(f"It sent a message of more than {self._answer_bytes} bytes that names no call.")
+                    self.end()
+        elif self._line_bytes:
+            line = b"".join(self._line)
+            self._lines.append(line)
+            self._unread_bytes += len(line)
+        self._line.clear()
+        self._line_bytes = 0
+        self._edges = None
+
+    def _refusal(self, found: re.Match[bytes]) -> SessionMessage:
+        error = ErrorData(code=INTERNAL_ERROR, message=too_large(self._answer_bytes))
+        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=msgspec.json.decode(found[1]), error=error))
+
+
+def too_large(answer_bytes: int) -> str:
+    """What is said of a message that is not read to its end."""
+    return f"The answer is larger than {answer_bytes} bytes. Ask for less, or raise answer_bytes in the config."
+
+
+def read_line(line: bytes) -> "list[SessionMessage | Exception]":
+    """The messages in one line, as leniently as they can be told apart; an exception for what is none."""
+    if not line.strip():
+        return []
+    try:
+        data = msgspec.json.decode(line)
+    except (ValueError, RecursionError):
+        try:
+            # Not UTF-8, NaN or half a character in it: still the answer to somebody's call.
+            data = read_leniently(line) if line.lstrip().startswith((b"{", b"[")) else None
+        except (ValueError, RecursionError) as error:
+            return [ValueError(str(error))]
+    items = data if isinstance(data, list) else [data]
+    return [_message(item) for item in items]
+
+
+def read_leniently(line: bytes) -> Any:
+    """JSON as programs write it that cut a text within a character: the half becomes U+FFFD, which can be sent on.
+
+    Raises `ValueError` or `RecursionError`.
+    """
+    data = json.loads(line.decode("utf-8", "replace"))
+    text = json.dumps(data, ensure_ascii=False)
+    return json.loads(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
+
+
+def _message(data: Any) -> SessionMessage | Exception:
+    if not isinstance(data, dict):
+        return ValueError("no JSON-RPC message")
+    number, method = data.get("id"), data.get("method")
+    if isinstance(number, bool) or not isinstance(number, (int, str, type(None))):
+        return ValueError("no usable id")
+    message: JSONRPCMessage
+    if isinstance(method, str):
+        params = data.get("params")
+        params = params if isinstance(params, dict) else {}
+        if number is None:
+            message = JSONRPCNotification.model_construct(jsonrpc="2.0", method=method, params=params)
+        else:
+            message = JSONRPCRequest.model_construct(jsonrpc="2.0", id=number, method=method, params=params)
+    elif number is None:
+        return ValueError("no JSON-RPC message")
+    elif isinstance(result := data.get("result"), dict):
+        message = JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=result)
+    elif "error" in data or "result" in data:
+        message = JSONRPCError.model_construct(jsonrpc="2.0", id=number, error=_error(data.get("error")))
+    else:
+        return ValueError("no JSON-RPC message")
+    return SessionMessage(message)
+
+
+def _error(error: Any) -> ErrorData:
+    fields = error if isinstance(error, dict) else {"message": error}
+    code, text = fields.get("code"), fields.get("message")
+    return ErrorData(
+        code=code if isinstance(code, int) and not isinstance(code, bool) else INTERNAL_ERROR,
+        message=text if isinstance(text, str) else "The server's answer is neither a result nor an error.",
+        data=fields.get("data"),
+    )

@@ -1,0 +1,235 @@
+"""Checks a call's arguments against the tool's input schema before they leave, and says what is wrong with them.
+
+A schema that cannot be used, or not safely, does not make its tool unusable: then only the names are checked, and the
+upstream judges the rest.
+"""
+
+import difflib
+import itertools
+import reprlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jsonschema_rs
+from jsonschema_rs import ValidationErrorKind as Kind
+
+from sealyard.catalog.parameters import Parameter, parameter_names, parameters
+from sealyard.catalog.prose import plain
+from sealyard.catalog.shapes import shape
+from sealyard.catalog.stubs import signature
+from sealyard.catalog.validation import Check, check_of
+from sealyard.errors import InvalidArguments
+from sealyard.values import ToolSpec
+
+__all__ = ("check_arguments", "parameter_names")
+
+_ERRORS = 5
+_ALL_ERRORS = 50
+_GIVEN_CHARACTERS = 80
+_EXPECTED_CHARACTERS = 300
+_CHOICES = 12
+_KEYS = 50
+_PRIVATE = "(private)"
+
+_shortened = reprlib.Repr()
+_shortened.maxlevel, _shortened.maxstring, _shortened.maxother = 3, 60, 60
+
+
+def check_arguments(spec: ToolSpec, arguments: Any, *, shown: Any = None) -> dict[str, Any]:
+    """Return `arguments` if they fit the input schema of `spec`, or if only the upstream can tell.
+
+    `shown` are the same with tokens in the place of private values: only of those does a message speak.
+
+    Raises:
+        InvalidArguments: They do not; the message names the parameters and what they should be.
+    """
+    if not isinstance(arguments, dict):
+        raise InvalidArguments(f"The arguments of {spec.function} must be an object, not {_given(arguments)}.")
+    check = check_of(spec)
+    validator = check.choose(arguments)
+    try:
+        if validator is not None and validator.is_valid(arguments):
+            return arguments
+    except ValueError as error:
+        raise InvalidArguments(f"The arguments of {spec.function} are not JSON data: {error}.") from None
+    complaint = _Complaint(spec, arguments, arguments if shown is None else shown)
+    problems = complaint.names(judged=validator is not None)
+    if validator is not None:
+        problems += complaint.values(check, spec.input_schema, arguments, [])
+    elif not problems:
+        return arguments
+    raise InvalidArguments(complaint.message(problems))
+
+
+class _Complaint:
+    """What is wrong with one call, in sentences."""
+
+    def __init__(self, spec: ToolSpec, arguments: dict[str, Any], shown: dict[str, Any]) -> None:
+        self._spec = spec
+        self._arguments = arguments
+        self._shown = shown
+        self._known = {parameter.key: parameter for parameter in parameters(spec)}
+        self._free = [key for key in self._known if key not in arguments]
+
+    def message(self, problems: Sequence[str]) -> str:
+        """All of it, with what to write instead."""
+        distinct = list(dict.fromkeys(problems))
+        listed = "; ".join(distinct[:_ERRORS]) or "they do not fit its schema"
+        more = f"; and {len(distinct) - _ERRORS} more" if len(distinct) > _ERRORS else ""
+        return f"Wrong arguments for {self._spec.function}: {listed}{more}. Call it as {signature(self._spec)}."
+
+    def names(self, *, judged: bool) -> list[str]:
+        """What the names alone tell. One that may be allowed is worth a word only if something is wrong."""
+        problems = [self._missing(key) for key in self._free if self._known[key].required]
+        schema = self._spec.input_schema
+        closed = schema.get("additionalProperties") is False and not schema.get("patternProperties")
+        others = itertools.islice((key for key in self._arguments if key not in self._known), _ALL_ERRORS)
+        return problems + [self._unknown(key) for key in others if closed or (judged and self._nearest(key))]
+
+    def values(self, check: Check, schema: dict[str, Any], value: Any, path: list[str | int]) -> list[str]:
+        """What is wrong with `value`; in a big one, with its first parts that are wrong."""
+        validator = check.choose(value)
+        if validator is None or validator.is_valid(value):
+            return []
+        if check.is_explicable(value):
+            errors = itertools.islice(validator.iter_errors(value), _ALL_ERRORS)
+            return [sentence for error in errors for sentence in self._sentences(error, schema, path)]
+        found: list[str] = []
+        for step, inner, part, item in _inside(schema, value):
+            found += self.values(inner, part, item, [*path, step])
+            if len(found) >= _ERRORS:
+                break
+        if not found and path:
+            given = self._seen(path)[1]
+            found.append(f"{self._place(path)} is {_given(given)}; it must be {_shape(schema, schema)}")
+        return found
+
+    def _sentences(
+        self, error: jsonschema_rs.ValidationError, schema: dict[str, Any], path: list[str | int]
+    ) -> list[str]:
+        path = [*path, *error.instance_path]
+        place, given = self._place(path), _given(self._seen(path)[1])
+        match error.kind:
+            case Kind.Required(property=key):
+                return [f"{place} lacks {_given(key)}" if path else self._missing(key)]
+            case Kind.AdditionalProperties(unexpected=keys) | Kind.UnevaluatedProperties(unexpected=keys):
+                if not path:
+                    return [self._unknown(key) for key in keys[:_ALL_ERRORS]]
+                seen = [self._seen([*path, key])[0][-1] for key in keys[:_ERRORS]]
+                return [f"{place} has keys that are not allowed: {', '.join(map(_given, seen))}"]
+            case Kind.FalseSchema() if len(path) == 1:
+                return [self._unknown(str(path[0]))]
+            case Kind.Enum(options=options):
+                expected = f"one of {_choices(options)}"
+            case Kind.Type() | Kind.AnyOf() | Kind.OneOfNotValid() | Kind.Constant():
+                expected = self._expected(error, schema, path)
+            case _:
+                expected = "Any"
+        if expected == "Any":  # the shape does not tell; the validator does, in its own words
+            return [f"{place} is {given}; {plain(error.message, limit=_EXPECTED_CHARACTERS)}"]
+        return [f"{place} is {given}; it must be {expected}"]
+
+    def _expected(self, error: jsonschema_rs.ValidationError, schema: dict[str, Any], path: list[str | int]) -> str:
+        place = _at(schema, error.schema_path[:-1])
+        if isinstance(place, dict):
+            branches = place.get(str(error.schema_path[-1]))
+            return _shape(
+                {"anyOf": branches} if isinstance(branches, list) and "Of" in error.kind.name else place, schema
+            )
+        return self._known[str(path[0])].annotation if path and path[0] in self._known else "Any"
+
+    def _seen(self, path: Sequence[str | int]) -> tuple[list[Any], Any]:
+        """The path to a part, and the part, as who made the call wrote them."""
+        real: Any = self._arguments
+        shown: Any = self._shown
+        steps: list[Any] = []
+        step: Any
+        for step in path:
+            if isinstance(real, dict) and isinstance(shown, dict) and len(real) == len(shown):
+                steps.append(list(shown)[list(real).index(step)] if step in real else step)
+            elif isinstance(real, list) and isinstance(shown, list) and isinstance(step, int):
+                steps.append(step)
+            else:  # two keys were the same value
+                return [*steps, _PRIVATE], _PRIVATE
+            real = real[step] if isinstance(real, list) or step in real else None
+            shown = shown[steps[-1]] if isinstance(shown, list) or steps[-1] in shown else None
+        return steps, shown
+
+    def _place(self, path: Sequence[str | int]) -> str:
+        if not path:
+            return "the object of all arguments"
+        steps = self._seen(path)[0]
+        text = str(steps[0])
+        for step in steps[1:]:
+            text += f"[{step}]" if isinstance(step, int) else f".{step}"
+        return _called(self._known.get(str(path[0])), text)
+
+    def _missing(self, key: str) -> str:
+        parameter = self._known.get(key)
+        return f"{_called(parameter, key)} is missing; it must be {parameter.annotation if parameter else 'given'}"
+
+    def _unknown(self, key: str) -> str:
+        key = str(self._seen([key])[0][-1])
+        near = self._nearest(key)
+        nearest = f"; the nearest is {_called(self._known[near], near)}" if near else ""
+        return f"{_given(key)} is not one of its parameters{nearest}"
+
+    def _nearest(self, key: str) -> str | None:
+        return next(iter(difflib.get_close_matches(key[:100], self._free[:_KEYS], n=1)), None)
+
+
+def _inside(schema: dict[str, Any], value: Any) -> Iterator[tuple[str | int, Check, dict[str, Any], Any]]:
+    """The parts of `value` that may be wrong, with the schema for each: named ones, or the first item that is."""
+    named, items = schema.get("properties"), schema.get("items")
+    if isinstance(value, dict) and isinstance(named, dict):
+        for key in itertools.islice((key for key in value if key in named), _KEYS):
+            part = _document(named[key], schema)
+            yield key, Check(part), part, value[key]
+    elif isinstance(value, list) and isinstance(items, dict):
+        part = _document(items, schema)
+        check = Check(part)
+        for number, item in enumerate(value):
+            validator = check.choose(item)
+            if validator is not None and not validator.is_valid(item):
+                yield number, check, part, item
+                return
+
+
+def _document(part: object, whole: dict[str, Any]) -> dict[str, Any]:
+    """A part of a schema as one of its own, with the definitions it may refer to."""
+    shared: dict[str, Any] = {key: whole[key] for key in ("$schema", "$defs", "definitions") if key in whole}
+    return {**shared, **part} if isinstance(part, dict) else shared
+
+
+def _at(schema: object, path: Sequence[str | int]) -> object:
+    """What is at `path` in a schema, if it leads anywhere."""
+    for step in path:
+        if isinstance(schema, dict):
+            schema = schema.get(step)
+        elif isinstance(schema, list) and isinstance(step, int) and step < len(schema):
+            schema = schema[step]
+        else:
+            return None
+    return schema
+
+
+def _called(parameter: Parameter | None, text: str) -> str:
+    """A parameter in a message, with the name that code has for it if that is another."""
+    name = repr(plain(text, limit=_GIVEN_CHARACTERS))
+    return f"{name} ({parameter.name} in Python)" if parameter and parameter.name != parameter.key else name
+
+
+def _shape(schema: object, root: dict[str, Any]) -> str:
+    return plain(shape(schema, root), limit=_EXPECTED_CHARACTERS)
+
+
+def _choices(options: list[Any]) -> str:
+    return ", ".join(map(_given, options[:_CHOICES])) + (", …" if len(options) > _CHOICES else "")
+
+
+def _given(value: object) -> str:
+    """What was given, in at most some 80 characters."""
+    try:
+        return plain(_shortened.repr(value), limit=_GIVEN_CHARACTERS)
+    except ValueError:  # a number of thousands of digits
+        return f"a very long {type(value).__name__}"

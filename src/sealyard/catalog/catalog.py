@@ -1,0 +1,363 @@
+"""Which tools exist, under which names, at which versions, and whether each is still defined as it was.
+
+A listing becomes visible when it is on disk, as a new `Snapshot`; who holds an older one keeps it unchanged.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+import msgspec
+
+from sealyard.catalog.history import last_of, observe, read_listing, rebuild
+from sealyard.catalog.learned import LearnedShape
+from sealyard.catalog.names import assign, full_name, function_name, identifier, tool_part, upstream_part
+from sealyard.catalog.prose import one_line
+from sealyard.catalog.recent import Recent
+from sealyard.catalog.snapshot import Snapshot
+from sealyard.errors import StoreError
+from sealyard.store import Store
+from sealyard.store.releases import LastRelease, Release
+from sealyard.values import Definition, ToolSpec
+from sealyard.versioning.changes import Comparison
+
+__all__ = ("Catalog", "Change", "Subscriber")
+
+_DEFINITION_BYTES = 256 << 10
+_DEFINITION_LEVELS = 200  # how deep JSON may be to be written depends on who writes it; this is safe for all
+_WARNINGS = 100
+_RECALLED_SECONDS = 30 * 86_400
+_GONE = 1_000
+_ATTEMPTS = 20
+_DECLARED_CHARACTERS = 200
+_DEFINED = ("title", "description", "input_schema", "output_schema", "annotations")
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What a listing changed, by full names. It is false if nothing did."""
+
+    upstream: str
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    """Tools that exist as before and are defined otherwise, or are seen to answer otherwise."""
+    digests: dict[str, tuple[str | None, str | None]] = {}
+    """Before and after, for each of them."""
+
+    def __bool__(self) -> bool:
+        return bool(self.digests)
+
+
+Subscriber = Callable[[Snapshot, Change], None]
+
+
+class Catalog:
+    """The tools of all upstreams. Without a store nothing outlives the process."""
+
+    def __init__(self, store: Store | None = None) -> None:
+        self._store = store
+        self._snapshot = Snapshot({})
+        self._shapes: Mapping[str, LearnedShape] = {}
+        self._modules: dict[str, str] = {}
+        self._prefixes: dict[str, str] = {}
+        self._warnings: dict[str, deque[str]] = {}
+        self._gone: Recent[tuple[str, str], LastRelease] = Recent(_GONE)  # a store knows this and more
+        self._subscribers: list[Subscriber] = []
+        self._updating = asyncio.Lock()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """All tools as they are now."""
+        return self._snapshot
+
+    def use_shapes(self, shapes: Mapping[str, LearnedShape]) -> Snapshot:
+        """Let stubs say what was learned of answers, by full name: the tools are the same in a new snapshot.
+
+        Its `version` is the same too, so nothing is indexed again; its stubs are to be published.
+        """
+        self._shapes = dict(shapes)
+        self._snapshot = Snapshot(self._snapshot.by_upstream, self._shapes)
+        return self._snapshot
+
+    def changes_of(self, upstream: str) -> tuple[str, ...]:
+        """What happened to the definitions of an upstream that somebody should look at, newest last."""
+        return tuple(self._warnings.get(upstream, ()))
+
+    def subscribe(self, callback: Subscriber) -> Callable[[], None]:
+        """Call `callback` with each new snapshot and what changed, right after; the return value ends that."""
+        self._subscribers.append(callback)
+        return lambda: self._subscribers.remove(callback)
+
+    async def load(self, upstreams: Iterable[str] | None = None) -> Snapshot:
+        """Take over what the store knows of `upstreams`, and forget all others; `None` keeps every one."""
+        async with self._updating:
+            await self._rebuild_histories()
+            known = await self._store.load_tools() if self._store else dict(self._snapshot.by_upstream)
+            wanted = set(known) if upstreams is None else set(upstreams)
+            forgotten = known.keys() - wanted
+            if forgotten and self._store:
+                await self._store.drop_tools(sorted(forgotten))
+            kept = {upstream: tuple(specs) for upstream, specs in known.items() if upstream in wanted}
+            first = {upstream: specs[0] for upstream, specs in kept.items() if specs}
+            self._modules = {upstream: spec.module for upstream, spec in first.items()}
+            self._prefixes = {upstream: spec.full_name.split("__")[1] for upstream, spec in first.items()}
+            self._name_upstreams(wanted)
+            self._snapshot = Snapshot(kept, self._shapes)
+            await self._recall_changes()
+            return self._snapshot
+
+    async def _rebuild_histories(self) -> None:
+        """Give a history to tools from before there were any."""
+        if self._store is None:
+            return
+        names = await self._store.releases.without_history()
+        known = await self._store.load_tools() if names else {}
+        for upstream in names:
+            definitions = await self._store.releases.definitions(upstream)
+            made = partial(rebuild, definitions, known.get(upstream, ()), at=time.time())
+            await self._store.releases.backfill(upstream, *await asyncio.to_thread(made))
+
+    async def _recall_changes(self) -> None:
+        """Warn again of what changed lately: whoever looks need not be the one who was there."""
+        if self._store is None:
+            return
+        known = {(spec.upstream, spec.name, spec.digest): spec.full_name for spec in self._snapshot.tools.values()}
+        for change in await self._store.changes(since=time.time() - _RECALLED_SECONDS):
+            name = known.get((change.upstream, change.name, change.after))
+            if name is not None:
+                day = time.strftime("%Y-%m-%d", time.gmtime(change.changed_at))
+                warning = f"The definition of {name} changed on {day} ({_marks(change.before, change.after)})."
+                self._warn(change.upstream, [warning])
+
+    async def update(
+        self,
+        upstream: str,
+        definitions: Sequence[Definition],
+        *,
+        declared: str | None = None,
+        declared_tools: Mapping[str, str] | None = None,
+        source: str = "",
+    ) -> Change:
+        """Take over a whole listing of `upstream`. It is stored before it can be seen; one like the last costs little.
+
+        A definition that cannot be stored, is too deep or over 256 KiB, is left out with a warning; of two tools with
+        the same name the first counts. `declared` is the version that the upstream gives itself, `declared_tools` what
+        it gives single tools, and `source` a digest of how it is reached: they are written down beside each change.
+
+        Raises:
+            StoreError: It could not be stored; the catalog is as before.
+        """
+        async with self._updating:
+            before = {spec.name: spec for spec in self._snapshot.by_upstream.get(upstream, ())}
+            digests, listed, warnings = await asyncio.to_thread(_read, definitions)
+            same = {name: spec for name, spec in before.items() if digests.get(name) == spec.digest}
+            if len(same) == len(before) == len(digests):
+                self._warn(upstream, warnings)
+                return Change(upstream=upstream)
+            self._name_upstreams({upstream})
+            # There may be thousands of them: whatever takes long is left to a thread.
+            fresh = await asyncio.to_thread(self._specs, upstream, before, listed, digests)
+            fresh = [same.get(spec.name, spec) for spec in fresh]
+            said = {**dict.fromkeys(digests, declared or ""), **(declared_tools or {})}
+            told = {name: one_line(text, limit=_DECLARED_CHARACTERS) for name, text in said.items() if text}
+
+            def make(last: dict[str, LastRelease]) -> tuple[list[ToolSpec], list[Release]]:
+                return read_listing(fresh, last, declared=told, source=source, at=time.time())
+
+            specs, last = await self._save(upstream, digests, make)
+            change = _compare(upstream, before, {spec.name: spec for spec in specs})
+            self._warn(upstream, warnings + _suspicions(before, specs, last, source))
+            self._snapshot = Snapshot({**self._snapshot.by_upstream, upstream: specs}, self._shapes)
+        self._tell(change)
+        return change
+
+    async def observe(self, spec: ToolSpec, comparison: Comparison) -> ToolSpec | None:
+        """Give a tool the version that a change of its answers makes it. It is stored before it can be seen.
+
+        None if it is not the tool that it was when `spec` was taken from the catalog.
+
+        Raises:
+            StoreError: It could not be stored; the catalog is as before.
+        """
+        async with self._updating:
+            if self._snapshot.tools.get(spec.full_name) != spec:
+                return None
+            every = self._snapshot.by_upstream[spec.upstream]
+
+            def make(last: dict[str, LastRelease]) -> tuple[list[ToolSpec], list[Release]]:
+                was = last.get(spec.name)
+                if was is None or was.is_gone or was.digest != spec.digest:
+                    return list(every), []
+                # Another gateway of this store may have seen it first.
+                made = [observe(spec, was, comparison, at=time.time())] if was.version == spec.version else []
+                version = made[0].version if made else was.version
+                new = msgspec.structs.replace(spec, version=version)
+                return [new if each.name == spec.name else each for each in every], made
+
+            specs, _ = await self._save(spec.upstream, {each.name: each.digest for each in every}, make)
+            if spec in specs:
+                return None
+            self._warn(spec.upstream, [f"The answers of {spec.full_name} changed, and its definition did not."])
+            self._snapshot = Snapshot({**self._snapshot.by_upstream, spec.upstream: specs}, self._shapes)
+        self._tell(
+            Change(
+                upstream=spec.upstream,
+                changed=(spec.full_name,),
+                digests={spec.full_name: (spec.digest, spec.digest)},
+            )
+        )
+        return self._snapshot.tools.get(spec.full_name)
+
+    async def _save(
+        self,
+        upstream: str,
+        digests: Mapping[str, str],
+        make: Callable[[dict[str, LastRelease]], tuple[list[ToolSpec], list[Release]]],
+    ) -> tuple[list[ToolSpec], dict[str, LastRelease]]:
+        """Store what `make` makes of the history so far; again, if another gateway adds to that meanwhile."""
+        if self._store is None:
+            last = self._remembered(upstream, digests)
+            specs, releases = await asyncio.to_thread(make, last)
+            for release in releases:
+                if release.is_gone:
+                    self._gone.put((upstream, release.name), last_of(release))
+            return specs, last
+        for _ in range(_ATTEMPTS):
+            last = await self._store.releases.last(upstream, digests)
+            specs, releases = await asyncio.to_thread(make, last)
+            if await self._store.save_tools(upstream, specs, releases=releases):
+                return specs, last
+        raise StoreError(
+            f"The tools of {upstream!r} could not be stored: other gateways change them all the time."
+            " Give each gateway a store of its own, or the same servers."
+        )
+
+    def _remembered(self, upstream: str, names: Iterable[str]) -> dict[str, LastRelease]:
+        gone = {name: self._gone.find((upstream, name)) for name in names}
+        last = {name: each for name, each in gone.items() if each is not None}
+        for spec in self._snapshot.by_upstream.get(upstream, ()):
+            last[spec.name] = LastRelease(
+                number=0, version=spec.version, digest=spec.digest, source="", is_gone=False, spec=spec
+            )
+        return last
+
+    def _tell(self, change: Change) -> None:
+        for callback in tuple(self._subscribers):
+            callback(self._snapshot, change)
+
+    def _name_upstreams(self, upstreams: set[str]) -> None:
+        every = upstreams | self._modules.keys()
+        if every != self._modules.keys():
+            self._modules = assign(every, lambda name: identifier(name, fallback="server"), kept=self._modules)
+            self._prefixes = assign(every, upstream_part, kept=self._prefixes)
+
+    def _specs(
+        self, upstream: str, before: dict[str, ToolSpec], listed: dict[str, Definition], digests: dict[str, str]
+    ) -> list[ToolSpec]:
+        prefix = self._prefixes[upstream]
+        start = len(full_name(prefix, ""))
+        parts = assign(
+            listed,
+            lambda name: tool_part(name, upstream=prefix),
+            kept={name: spec.full_name[start:] for name, spec in before.items()},
+        )
+        functions = assign(listed, function_name, kept={name: spec.function for name, spec in before.items()})
+        return [
+            ToolSpec(
+                upstream=upstream,
+                name=name,
+                full_name=full_name(prefix, parts[name]),
+                module=self._modules[upstream],
+                function=functions[name],
+                digest=digests[name],
+                **{field: getattr(definition, field) for field in _DEFINED},
+            )
+            for name, definition in listed.items()
+        ]
+
+    def _warn(self, upstream: str, warnings: list[str]) -> None:
+        kept = self._warnings.setdefault(upstream, deque(maxlen=_WARNINGS))
+        kept.extend(warning for warning in warnings if warning not in kept)
+
+
+def _read(definitions: Sequence[Definition]) -> tuple[dict[str, str], dict[str, Definition], list[str]]:
+    """The digests and definitions by name, and a warning for each that cannot be used."""
+    digests: dict[str, str] = {}
+    listed: dict[str, Definition] = {}
+    warnings = []
+    for definition in definitions:
+        if definition.name in digests:
+            continue
+        try:
+            canonical = msgspec.json.encode(definition, order="sorted")
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
+            reason = f"it cannot be written as JSON ({type(error).__name__})"
+        else:
+            if len(canonical) > _DEFINITION_BYTES:
+                reason = f"its definition has {len(canonical)} bytes, more than {_DEFINITION_BYTES}"
+            elif canonical.count(b"{") + canonical.count(b"[") > _DEFINITION_LEVELS and _is_deep(definition):
+                reason = f"its schema has more than {_DEFINITION_LEVELS} levels"
+            else:
+                digests[definition.name] = hashlib.sha256(canonical).hexdigest()
+                listed[definition.name] = definition
+                continue
+        warnings.append(f"The tool {one_line(definition.name, limit=80)!r} was left out: {reason}.")
+    return digests, listed, warnings
+
+
+def _suspicions(
+    before: Mapping[str, ToolSpec], specs: list[ToolSpec], last: Mapping[str, LastRelease], source: str
+) -> list[str]:
+    """A word about each tool whose definition is not the one it had."""
+    found = []
+    for spec in specs:
+        known = before.get(spec.name)
+        was = last.get(spec.name)
+        if known is not None and known.digest != spec.digest:
+            fields = [field for field in _DEFINED if getattr(known, field) != getattr(spec, field)]
+            where = f"{', '.join(fields)}, " if fields else ""
+            found.append(f"The definition of {spec.full_name} changed ({where}{_marks(known.digest, spec.digest)}).")
+        elif known is None and was is not None and was.digest != spec.digest and was.source in ("", source):
+            marks = _marks(was.digest, spec.digest)
+            found.append(f"{spec.full_name} was taken away and came back with another definition ({marks}).")
+    return found
+
+
+def _is_deep(definition: Definition) -> bool:
+    level: list[object] = [definition.input_schema, definition.output_schema]
+    for _ in range(_DEFINITION_LEVELS):
+        level = [
+            part
+            for item in level
+            if isinstance(item, dict | list)
+            for part in (item.values() if isinstance(item, dict) else item)
+        ]
+    return bool(level)
+
+
+def _compare(upstream: str, before: dict[str, ToolSpec], after: dict[str, ToolSpec]) -> Change:
+    digests: dict[str, tuple[str | None, str | None]] = {}
+    added, removed, changed = [], [], []
+    for name, spec in after.items():
+        known = before.get(name)
+        if known is None:
+            added.append(spec.full_name)
+        elif known.digest != spec.digest:
+            changed.append(spec.full_name)
+        else:
+            continue
+        digests[spec.full_name] = (known.digest if known else None, spec.digest)
+    for name, spec in before.items():
+        if name not in after:
+            removed.append(spec.full_name)
+            digests[spec.full_name] = (spec.digest, None)
+    return Change(
+        upstream=upstream, added=tuple(added), removed=tuple(removed), changed=tuple(changed), digests=digests
+    )
+
+
+def _marks(before: str, after: str) -> str:
+    return f"{before[:12]} is now {after[:12]}"

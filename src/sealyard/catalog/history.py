@@ -1,0 +1,289 @@
+"""What a listing adds to the history of its tools: each that is new, changed, gone, back or renamed, and its version.
+
+Nothing here waits or keeps anything; a listing of thousands of changed tools is for a thread.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from sealyard.store import SeenDefinition
+from sealyard.store.releases import LastRelease, Release, ReleaseKind
+from sealyard.values import ToolSpec
+from sealyard.versioning.changes import BreakingChange, Change, Comparison, Replacement, highest
+from sealyard.versioning.compare import compare, find_renamed
+from sealyard.versioning.semver import Version
+
+__all__ = ("last_of", "observe", "read_listing", "rebuild")
+
+_FIRST_VERSION = "1.0.0"
+_MOST_CHANGES = 200
+"""Of one release: a definition may be large and change in every field."""
+_COMPARING_SECONDS = 5.0
+"""Of the thread's own time, for one listing: thousands of large tools that all change must not hold up the others."""
+
+
+class _Step(msgspec.Struct, frozen=True):
+    """Where a listing takes one tool. Without a kind it stays where it was."""
+
+    version: str
+    kind: ReleaseKind | None = None
+    comparison: Comparison = Comparison(bump="none")
+
+
+class _Judge:
+    """Compares definitions for as long as there is time; what comes later counts as changed."""
+
+    def __init__(self) -> None:
+        self._until = time.thread_time() + _COMPARING_SECONDS
+
+    def compare(self, before: ToolSpec, after: ToolSpec, answers: dict[str, Any] | None) -> Comparison:
+        if time.thread_time() <= self._until:
+            return compare(before, after, output_before=answers)
+        reason = "Too much changed at once to be compared, so it counts as changed."
+        change = Change(kind="parameter_narrowed", side="input", severity="major", reason=reason)
+        return Comparison(bump="major", changes=(change,))
+
+
+class _Rename(msgspec.Struct, frozen=True):
+    old: ToolSpec
+    answers: dict[str, Any] | None
+    """What the old one was seen to answer."""
+    replacement: Replacement
+
+
+def read_listing(
+    listed: Sequence[ToolSpec],
+    last: Mapping[str, LastRelease],
+    *,
+    declared: Mapping[str, str],
+    source: str,
+    at: float,
+    judge: _Judge | None = None,
+) -> tuple[list[ToolSpec], list[Release]]:
+    """The listed tools with their versions, and the releases that this makes.
+
+    `last` is the end of each tool's history, by the upstream's name for it, and `source` how the upstream is reached.
+    A tool that comes back continues its numbers, and one that got another name continues with the next major.
+    """
+    judge = judge or _Judge()
+    names = {spec.name for spec in listed}
+    gone = {
+        name: msgspec.structs.replace(each.spec, version=each.version)
+        for name, each in last.items()
+        if name not in names and not each.is_gone and each.spec is not None
+    }
+    renamed = _find_renamed(gone, listed, last)
+    specs: list[ToolSpec] = []
+    releases: list[Release] = []
+    became: dict[str, tuple[str, Comparison]] = {}
+    for spec in listed:
+        was, rename = last.get(spec.name), renamed.get(spec.name)
+        step = _step(spec, was, source, judge) if rename is None else _step_of_renamed(spec, was, rename, judge)
+        if spec.version != step.version:
+            spec = msgspec.structs.replace(spec, version=step.version)
+        specs.append(spec)
+        if rename is not None:
+            became[rename.old.name] = (spec.name, step.comparison)
+        if step.kind is not None:
+            releases.append(
+                _release(
+                    spec,
+                    was,
+                    kind=step.kind,
+                    comparison=step.comparison,
+                    declared=declared.get(spec.name),
+                    source=source,
+                    renamed_from=None if rename is None else rename.old.name,
+                    released_at=at,
+                )
+            )
+    for name, spec in gone.items():
+        renamed_to, comparison = became.get(name, (None, _removed(spec)))
+        releases.append(
+            _release(
+                spec,
+                last[name],
+                kind="removed" if renamed_to is None else "renamed",
+                comparison=comparison,
+                source=source,
+                renamed_to=renamed_to,
+                released_at=at,
+            )
+        )
+    return specs, releases
+
+
+def observe(spec: ToolSpec, was: LastRelease, comparison: Comparison, *, at: float) -> Release:
+    """The release of a tool whose answers changed while its definition stayed `spec`."""
+    spec = msgspec.structs.replace(spec, version=_bumped(was.version, comparison))
+    return _release(spec, was, kind="observed", comparison=comparison, source=was.source, released_at=at)
+
+
+def rebuild(
+    definitions: Mapping[str, Sequence[SeenDefinition]], current: Sequence[ToolSpec], *, at: float
+) -> tuple[list[ToolSpec], list[Release]]:
+    """The versions and the history of tools that have none, from the definitions they were seen with.
+
+    When a definition came for the first time is known, but not whether it came back later. A tool that had one and is
+    not among the `current` ones was taken away, unless nothing is known to be current.
+    """
+    judge = _Judge()
+    now = {spec.name: spec for spec in current}
+    versions: dict[str, str] = {}
+    releases: list[Release] = []
+    for name, seen in definitions.items():
+        steps = [([each.spec], each.first_seen) for each in seen]
+        if name in now and now[name].digest != seen[-1].spec.digest:
+            steps.append(([now[name]], at))
+        elif current and name not in now:
+            steps.append(([], seen[-1].last_seen))
+        last: dict[str, LastRelease] = {}
+        for listed, came_at in steps:
+            _, made = read_listing(listed, last, declared={}, source="", at=came_at, judge=judge)
+            releases += made
+            last[name] = last_of(made[-1])
+            versions[name] = made[-1].version
+    specs = [msgspec.structs.replace(spec, version=versions.get(spec.name, _FIRST_VERSION)) for spec in current]
+    return specs, releases
+
+
+def last_of(release: Release) -> LastRelease:
+    """A release as the next one of the same tool sees it."""
+    return LastRelease(
+        number=release.number,
+        version=release.version,
+        digest=release.spec.digest,
+        source=release.source,
+        is_gone=release.is_gone,
+        renamed_to=release.renamed_to,
+        spec=release.spec,
+    )
+
+
+def _find_renamed(
+    gone: Mapping[str, ToolSpec], listed: Sequence[ToolSpec], last: Mapping[str, LastRelease]
+) -> dict[str, _Rename]:
+    """By the new name. A name that was given up for another one may be taken again."""
+    new = [spec for spec in listed if spec.name not in last or last[spec.name].renamed_to is not None]
+    if not gone or not new:
+        return {}
+    names = {spec.name for spec in new}
+    kept = [spec for spec in listed if spec.name not in names]
+    return {
+        after.name: _Rename(before, last[before.name].answers, replacement)
+        for before, after, replacement in find_renamed(list(gone.values()), new, kept=kept)
+    }
+
+
+def _step(spec: ToolSpec, was: LastRelease | None, source: str, judge: _Judge) -> _Step:
+    if was is None:
+        return _Step(_FIRST_VERSION, "added", _added(spec, "It was not there before."))
+    comparison = _moved(was, source)
+    if was.spec is not None and was.digest != spec.digest:
+        comparison = _joined(comparison, judge.compare(was.spec, spec, was.answers))
+        # Definitions that differ have different versions, even if no rule knows what the difference means.
+        comparison = msgspec.structs.replace(comparison, bump=highest([comparison.bump, "patch"]))
+        return _Step(_bumped(was.version, comparison), "returned" if was.is_gone else "changed", comparison)
+    if was.is_gone:
+        comparison = _joined(comparison, _added(spec, "It came back as it was."))
+    return _Step(_bumped(was.version, comparison), "returned" if comparison.changes else None, comparison)
+
+
+def _step_of_renamed(spec: ToolSpec, was: LastRelease | None, rename: _Rename, judge: _Judge) -> _Step:
+    known = [rename.old.version] if was is None else [rename.old.version, was.version]
+    version = max(map(Version.parse, known)).bumped("major")
+    comparison = judge.compare(rename.old, spec, rename.answers)
+    changes = tuple(
+        msgspec.structs.replace(change, replacement=rename.replacement) if change.kind == "tool_renamed" else change
+        for change in comparison.changes
+    )
+    return _Step(str(version), "renamed", msgspec.structs.replace(comparison, changes=changes))
+
+
+def _release(
+    spec: ToolSpec,
+    was: LastRelease | None,
+    *,
+    kind: ReleaseKind,
+    comparison: Comparison,
+    source: str,
+    released_at: float,
+    declared: str | None = None,
+    renamed_to: str | None = None,
+    renamed_from: str | None = None,
+) -> Release:
+    return Release(
+        upstream=spec.upstream,
+        name=spec.name,
+        number=1 if was is None else was.number + 1,
+        version=spec.version,
+        kind=kind,
+        spec=spec,
+        comparison=_bounded(comparison),
+        declared=declared,
+        source=source,
+        renamed_to=renamed_to,
+        renamed_from=renamed_from,
+        released_at=released_at,
+    )
+
+
+# What happened to a tool as a whole
+
+
+def _added(spec: ToolSpec, reason: str) -> Comparison:
+    change = Change(kind="tool_added", side="tool", after=spec.full_name, severity="none", reason=reason)
+    return Comparison(bump="none", changes=(change,))
+
+
+def _removed(spec: ToolSpec) -> Comparison:
+    reason = "The server does not list it any more."
+    return Comparison(
+        bump="major",
+        changes=(Change(kind="tool_removed", side="tool", before=spec.full_name, severity="major", reason=reason),),
+        breaking=(
+            BreakingChange(
+                field="",
+                old_type=spec.full_name,
+                new_type="",
+                reason=reason,
+                migration_code="# No tool is known to take its place.",
+            ),
+        ),
+    )
+
+
+def _moved(was: LastRelease, source: str) -> Comparison:
+    """What it means that the upstream is reached in another way than at the release before: that must not go unseen."""
+    if not was.source or not source or was.source == source:
+        return Comparison(bump="none")
+    reason = "Its server is started or reached in another way than before: it may be another one."
+    change = Change(
+        kind="text", side="tool", before=was.source[:12], after=source[:12], severity="patch", reason=reason
+    )
+    return Comparison(bump="patch", changes=(change,))
+
+
+def _joined(first: Comparison, second: Comparison) -> Comparison:
+    return Comparison(
+        bump=highest([first.bump, second.bump]),
+        changes=first.changes + second.changes,
+        breaking=first.breaking + second.breaking,
+        deprecations=first.deprecations + second.deprecations,
+    )
+
+
+def _bounded(comparison: Comparison) -> Comparison:
+    return msgspec.structs.replace(
+        comparison,
+        changes=comparison.changes[:_MOST_CHANGES],
+        breaking=comparison.breaking[:_MOST_CHANGES],
+        deprecations=comparison.deprecations[:_MOST_CHANGES],
+    )
+
+
+def _bumped(version: str, comparison: Comparison) -> str:
+    return str(Version.parse(version).bumped(comparison.bump))

@@ -1,0 +1,124 @@
+"""All tools at one moment, and the ways to find one of them by name."""
+
+import difflib
+import hashlib
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from itertools import chain
+from types import MappingProxyType
+
+import msgspec
+
+from sealyard.catalog.learned import LearnedShape
+from sealyard.values import ToolSpec
+from sealyard.versioning.semver import Version
+
+__all__ = ("Snapshot",)
+
+_NEAREST_CHARACTERS = 100
+_NEAREST_COMPARED = 40
+_NEAREST_RATIO = 0.55
+_SEPARATORS = re.compile(r"[\W_]+")
+
+
+class Snapshot:
+    """The tools of every upstream; it never changes, so whoever works with it may keep it."""
+
+    def __init__(
+        self, by_upstream: Mapping[str, Iterable[ToolSpec]], shapes: Mapping[str, LearnedShape] = MappingProxyType({})
+    ) -> None:
+        self.by_upstream: Mapping[str, tuple[ToolSpec, ...]] = MappingProxyType(
+            {upstream: tuple(by_upstream[upstream]) for upstream in sorted(by_upstream)}
+        )
+        """The upstreams in the order of their names, their tools in the order they list them."""
+        self.tools: Mapping[str, ToolSpec] = MappingProxyType(
+            {spec.full_name: spec for spec in chain.from_iterable(self.by_upstream.values())}
+        )
+        """By full name."""
+        self.shapes: Mapping[str, LearnedShape] = MappingProxyType(
+            {name: shape for name, shape in shapes.items() if _is_of(shape, self.tools.get(name))}
+        )
+        """What was learned of the answers of its tools, at the versions that they have."""
+
+    @cached_property
+    def version(self) -> str:
+        """A digest of every tool's names and definition: what is made from equal versions is equal.
+
+        The semantic versions of tools are not in it: they come from history, and nothing is made from them.
+        """
+        lines = sorted(f"{spec.full_name} {spec.module}.{spec.function} {spec.digest}" for spec in self.tools.values())
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+    @cached_property
+    def stubs_version(self) -> str:
+        """The same for what was learned of answers too, as far as stubs tell it; `version` while that is nothing."""
+        if not self.shapes:
+            return self.version
+        learned = msgspec.json.encode({name: shape.schema for name, shape in self.shapes.items()}, order="sorted")
+        return hashlib.sha256(self.version.encode() + learned).hexdigest()
+
+    def find(self, name: str) -> ToolSpec | None:
+        """The tool that `name` means: its full name, or `server.tool`, `server/tool`, `servers.module.function`.
+
+        The upstream's own name will do if no other tool has it. What could mean two tools means none.
+        """
+        return self.tools.get(name) or self._aliases.get(name)
+
+    def nearest(self, name: str, n: int = 3) -> list[str]:
+        """The full names of the tools whose names are most like `name`, best first; those unlike it are left out."""
+        wanted = _squeezed(name[:_NEAREST_CHARACTERS])
+        shared = Counter(chain.from_iterable(self._grams.get(gram, ()) for gram in _grams(wanted)))
+        scored = []
+        for spec, _ in ((self._specs[number], count) for number, count in shared.most_common(_NEAREST_COMPARED)):
+            texts = (_squeezed(spec.name), _squeezed(spec.upstream + spec.name))
+            ratio = max(difflib.SequenceMatcher(None, wanted, text[:_NEAREST_CHARACTERS]).ratio() for text in texts)
+            if ratio >= _NEAREST_RATIO:
+                scored.append((-ratio, spec.full_name))
+        return [full_name for _, full_name in sorted(scored)[:n]]
+
+    @cached_property
+    def _specs(self) -> tuple[ToolSpec, ...]:
+        return tuple(self.tools.values())
+
+    @cached_property
+    def _grams(self) -> dict[str, list[int]]:
+        """Three letters in a row -> which tools have them in their names."""
+        found: defaultdict[str, list[int]] = defaultdict(list)
+        for number, spec in enumerate(self._specs):
+            for gram in _grams(_squeezed(spec.upstream + spec.name)):
+                found[gram].append(number)
+        return dict(found)
+
+    @cached_property
+    def _aliases(self) -> dict[str, ToolSpec | None]:
+        """The other spellings. Those with a server in them go first: a tool cannot take one by being called like it."""
+        own = _unambiguous((alias, spec) for spec in self._specs for alias in {spec.name, spec.function})
+        return own | _unambiguous((alias, spec) for spec in self._specs for alias in _qualified(spec))
+
+
+def _is_of(shape: LearnedShape, spec: ToolSpec | None) -> bool:
+    return spec is not None and Version.parse(spec.version).major == shape.major
+
+
+def _qualified(spec: ToolSpec) -> set[str]:
+    spellings = ((spec.upstream, spec.name), (spec.upstream, spec.function), (spec.module, spec.function))
+    names = {f"{server}{separator}{tool}" for server, tool in spellings for separator in "./"}
+    return names | {f"servers.{spec.module}.{spec.function}"}
+
+
+def _unambiguous(pairs: Iterator[tuple[str, ToolSpec]]) -> dict[str, ToolSpec | None]:
+    found: dict[str, ToolSpec | None] = {}
+    for alias, spec in pairs:
+        found[alias] = None if alias in found else spec
+    return found
+
+
+def _squeezed(name: str) -> str:
+    return _SEPARATORS.sub("", name.removeprefix("mcp__").removeprefix("servers.")).lower()
+
+
+def _grams(text: str) -> set[str]:
+    text = f"^{text}"
+    return {text[start : start + 3] for start in range(len(text) - 2)} or {text}

@@ -1,0 +1,86 @@
+"""The `sealyard` command. A command's module is imported when it runs, so `--help` costs little more than Python.
+
+Exit codes: 0 done, 1 the agent's code failed or was refused, 2 a mistake in the request or a failure of this machine,
+130 after Ctrl-C, 143 after SIGTERM.
+"""
+
+import importlib
+import io
+import sys
+
+import click
+
+from sealyard import SealyardError, __version__
+
+__all__ = ("main",)
+
+_COMMANDS = {
+    "alerts": "List, silence and resolve alerts.",
+    "analyze": "Filter, aggregate, transform, validate or describe rows without writing code.",
+    "approvals": "List and answer the calls that wait for approval.",
+    "audit": "Show who ran what and what was decided, and prove that nobody changed it.",
+    "backup": "Write everything the store holds into one file.",
+    "bench": "Measure sealyard beside a yardstick, in one run.",
+    "demo": "Show the gateway at work.",
+    "doctor": "Show what isolation this machine offers.",
+    "init": "Make a sealyard.toml from your MCP clients.",
+    "insights": "Show what was learned from experience, and forget it.",
+    "metrics": "Show what was done, how well, and what it saved.",
+    "migrate-skills": "Rewrite skills for a tool that has changed, and prove that they still work.",
+    "policy": "Show which calls are allowed, asked for or denied, and why.",
+    "privacy": "Show what is private, and what was concealed.",
+    "prompt": "Print a system prompt that teaches an agent to work through code.",
+    "rebuild-metrics": "Count all metrics again from the journal.",
+    "restore": "Bring back what a backup holds.",
+    "run": "Run Python code in the sandbox.",
+    "search": "Find tools of all configured servers by what you want to do.",
+    "serve": "Serve all configured MCP servers as one.",
+    "skills": "Look after the skills that agents have saved.",
+    "token": "Make a token for a client called NAME, and the lines of sealyard.toml that let it in.",
+    "tools": "List the tools of all configured servers.",
+}
+"""Each is the function of the same name in the module of the same name, with an underscore for a hyphen."""
+
+
+class _LazyGroup(click.Group):
+    """Lists its commands from the table above and imports one only to run it."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, placeholder, rest = super().resolve_command(ctx, args)
+        if name is None or placeholder is None:
+            return name, placeholder, rest
+        module = name.replace("-", "_")
+        return name, getattr(importlib.import_module(f"{__name__}.{module}"), module), rest
+
+
+@click.group(
+    cls=_LazyGroup,
+    commands={name: click.Command(name, help=sentence) for name, sentence in _COMMANDS.items()},
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, message="sealyard %(version)s")
+def _sealyard() -> None:
+    """One MCP server in front of all your MCP servers."""
+
+
+def main() -> None:
+    """Run the command that the arguments name and exit with its code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # agent code prints what the locale may not be able to
+    try:
+        code = _sealyard.main(prog_name="sealyard", standalone_mode=False)
+    except click.Abort:
+        code = 130
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except SealyardError as error:
+        click.echo(f"error: {error}", err=True)
+        code = 2
+    except Exception:  # noqa: BLE001 - the last frame: exit code 1 would say that the agent's code failed
+        sys.excepthook(*sys.exc_info())
+        click.echo("error: This is a fault in sealyard. Report it with the lines above.", err=True)
+        code = 2
+    sys.exit(code)

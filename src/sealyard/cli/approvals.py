@@ -1,0 +1,190 @@
+"""`sealyard approvals`: the calls that wait for a person, and the person's answers."""
+
+import asyncio
+import os
+import pwd
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from sealyard.broker.approvals import Approvals
+from sealyard.broker.ask_text import ask_lines
+from sealyard.cli.loop import run_to_end
+from sealyard.cli.terminal import errors, plain, screen, write
+from sealyard.config import load_config
+from sealyard.errors import UnknownApproval
+from sealyard.store import Store, open_store
+from sealyard.store.approvals import Remembered
+from sealyard.values import Answered, Approval, Ask, AuditEntry
+
+__all__ = ("approvals",)
+
+_WATCH_SECONDS = 0.5
+_T = TypeVar("_T")
+
+_config = click.option(
+    "--config", type=click.Path(path_type=Path), help="A sealyard.toml or a client's file such as .mcp.json."
+)
+_reason = click.option("--reason", default="", help="Told to the agent, and kept in the audit log.")
+
+
+@click.group(invoke_without_command=True)
+@_config
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
+@click.pass_context
+def approvals(ctx: click.Context, *, config: Path | None, as_json: bool) -> int:
+    """List and answer the calls that wait for approval."""
+    if ctx.invoked_subcommand is not None:
+        return 0
+    waiting, remembered = _with_store(config, _read)
+    if as_json:
+        always = [{"ask": each.ask, "approval": each.approval} for each in remembered]
+        write(msgspec.json.encode({"waiting": waiting, "always": always}).decode() + "\n")
+        return 0
+    for ask in waiting:
+        _show(ask)
+    if not waiting:
+        screen.print("Nothing waits for approval.")
+    for each in remembered:
+        screen.print(plain(f"approved always by {each.approval.by} ({each.ask.id}):", "bold"))
+        _show_lines(each.ask)
+    return 0
+
+
+@approvals.command()
+@_config
+def watch(*, config: Path | None) -> int:
+    """Show each call that waits for approval as it comes, until Ctrl-C."""
+
+    async def follow(store: Store, asked: Approvals) -> int:
+        shown: set[str] = set()
+        while True:
+            waiting = await asked.waiting()
+            for ask in waiting:
+                if ask.id not in shown:
+                    _show(ask)
+            gone = shown - {ask.id for ask in waiting}
+            if gone:
+                screen.print(plain(f"no longer waiting: {', '.join(sorted(gone))}", "dim"))
+            shown = {ask.id for ask in waiting}
+            await asyncio.sleep(_WATCH_SECONDS)
+
+    return _with_store(config, follow)
+
+
+@approvals.command()
+@click.argument("ask_id", metavar="ID")
+@click.option(
+    "--for",
+    "decision",
+    type=click.Choice(["once", "run", "session", "always"]),
+    default="once",
+    show_default=True,
+    help="run, session: this tool, until the run or the session is over. always: this tool with these arguments.",
+)
+@_reason
+@_config
+def approve(*, ask_id: str, decision: Answered, reason: str, config: Path | None) -> int:
+    """Allow the call that waits under ID, or under the one id that begins so."""
+    return _answer(config, ask_id, decision, reason)
+
+
+@approvals.command()
+@click.argument("ask_id", metavar="ID")
+@_reason
+@_config
+def refuse(*, ask_id: str, reason: str, config: Path | None) -> int:
+    """Refuse the call that waits under ID; its code gets an exception with the reason."""
+    return _answer(config, ask_id, "refuse", reason)
+
+
+@approvals.command()
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.option("--all", "all_", is_flag=True, help="Everything that is approved always.")
+@_config
+def forget(*, ids: tuple[str, ...], all_: bool, config: Path | None) -> int:
+    """Ask again for what is approved always. `sealyard approvals` lists the ids."""
+    if bool(ids) == all_:
+        raise click.UsageError("Name the ids to forget, or give --all.")
+
+    async def drop(store: Store, asked: Approvals) -> list[str]:
+        known = [each.ask for each in await store.approvals.remembered()]
+        chosen = known if all_ else [_get(known, each) for each in ids]
+        await store.approvals.forget([ask.id for ask in chosen])
+        for ask in chosen:
+            body = {"id": ask.id, "tool": ask.tool, "by": _operator()}
+            store.audit(AuditEntry(kind="approval.forget", principal=ask.principal, body=body))
+        return [ask.tool for ask in chosen]
+
+    tools = _with_store(config, drop)
+    screen.print(plain(f"forgotten: {', '.join(tools) or 'nothing'}"))
+    return 0
+
+
+def _answer(config: Path | None, ask_id: str, decision: Answered, reason: str) -> int:
+    async def answer(store: Store, asked: Approvals) -> str:
+        matching = _matching(await asked.waiting(), ask_id)
+        whole_id = matching[0].id if matching else ask_id  # who answers what does not wait is told what became of it
+        approval = Approval(decision=decision, by=_operator(), channel="cli", reason=reason, answered_at=time.time())
+        await asked.answer(whole_id, approval)
+        return f"{matching[0].tool} ({whole_id})" if matching else whole_id
+
+    told = _with_store(config, answer)
+    screen.print(plain(f"{'refused' if decision == 'refuse' else f'approved ({decision})'}: {told}"))
+    return 0
+
+
+def _get(asks: list[Ask], ask_id: str) -> Ask:
+    found = _matching(asks, ask_id)
+    if not found:
+        raise UnknownApproval(f"Nothing is approved always under {ask_id!r}. `sealyard approvals` lists what is.")
+    return found[0]
+
+
+def _matching(asks: list[Ask], ask_id: str) -> list[Ask]:
+    """The ask of this id, or the only one whose id begins so; none if there is none."""
+    found = [ask for ask in asks if ask.id == ask_id] or [ask for ask in asks if ask_id and ask.id.startswith(ask_id)]
+    if len(found) > 1:
+        ids = ", ".join(ask.id for ask in found)
+        raise UnknownApproval(f"{ask_id!r} is the beginning of several ids: {ids}. Give one of them.")
+    return found
+
+
+async def _read(store: Store, asked: Approvals) -> tuple[list[Ask], list[Remembered]]:
+    return await asked.waiting(), await store.approvals.remembered()
+
+
+def _with_store(config: Path | None, work: Callable[[Store, Approvals], Coroutine[Any, Any, _T]]) -> _T:
+    parent = click.get_current_context().parent
+    loaded = load_config(config or (None if parent is None else parent.params.get("config")))
+    for warning in loaded.warnings:
+        errors.print(plain(f"warning: {warning}", "yellow"))
+
+    async def run() -> _T:
+        async with open_store(loaded.store.path) as store:
+            return await work(store, Approvals(store, loaded.policy))
+
+    return run_to_end(run())
+
+
+def _show(ask: Ask) -> None:
+    left = max(0.0, ask.expires_at - time.time())
+    screen.print(plain(f"{ask.id} waits, {left:.0f} s left:", "bold"))
+    _show_lines(ask)
+
+
+def _show_lines(ask: Ask) -> None:
+    for line in ask_lines(ask):
+        screen.print(plain(f"  {line}"))
+
+
+def _operator() -> str:
+    """The name of the user who runs this, as the system knows it."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"user {os.getuid()}"

@@ -1,0 +1,334 @@
+"""`sealyard audit`: read the audit log, prove that it is whole, and move parts of it elsewhere."""
+
+import os
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from rich.progress import Progress
+
+from sealyard.cli.audit_view import find_code, show_entry, show_execution, show_line
+from sealyard.cli.loop import run_to_end
+from sealyard.cli.terminal import errors, plain, screen, write
+from sealyard.config import load_config
+from sealyard.errors import InvalidRequest, StoreError
+from sealyard.store import open_store
+from sealyard.store.audit import (
+    AUDIT_KINDS,
+    AuditHead,
+    AuditSegment,
+    open_log,
+    read_entries,
+    read_head,
+    read_segments,
+)
+from sealyard.store.audit_chain import AuditVerification
+from sealyard.store.audit_export import AuditExport, export_audit
+from sealyard.store.audit_key import key_path, load_key, sync_folder
+from sealyard.store.audit_verify import verify_file, verify_store
+
+__all__ = ("audit",)
+
+_PRINCIPAL = "local"
+_POLL_SECONDS = 0.5
+_PAGE = 1000
+_DIGITS = 18
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+def _of_store(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command the options that name a store, and their meaning as its first argument."""
+
+    @click.option("--store", type=_FILE, metavar="FILE", help="Another store than the configured one, such as a copy.")
+    @click.option("--config", type=click.Path(path_type=Path), help="A sealyard.toml or a file such as .mcp.json.")
+    @wraps(command)
+    def with_store(*, store: Path | None, config: Path | None, **options: Any) -> Any:
+        def find() -> Path:  # `verify FILE` needs no config
+            return (store or load_config(config).store.path).resolve()
+
+        return command(find, **options)
+
+    return with_store
+
+
+@click.group()
+def audit() -> None:
+    """Show who ran what and what was decided, and prove that nobody changed it."""
+
+
+@audit.command()
+@click.option("-n", "count", type=click.IntRange(0, 1_000_000), default=20, show_default=True, help="How many entries.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on, until Ctrl-C.")
+@click.option("--principal", metavar="NAME", help="Only entries of this principal.")
+@click.option("--kind", type=click.Choice(sorted(AUDIT_KINDS)), metavar="KIND", help="Only entries of this kind.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@_of_store
+def tail(
+    find_store: Callable[[], Path], *, count: int, follow: bool, principal: str | None, kind: str | None, as_json: bool
+) -> None:
+    """Print the newest entries, the newest last."""
+    store = find_store()
+    with open_log(store) as connection:
+        last = _last_number(connection)
+        rows = read_entries(connection, count, None, principal, kind)[::-1]
+    while True:
+        for row in rows:
+            if as_json:
+                write(msgspec.json.encode(row).decode() + "\n")
+            else:
+                show_line(row)
+        if not follow:
+            return
+        if len(rows) < _PAGE:
+            time.sleep(_POLL_SECONDS)
+        with open_log(store) as connection:
+            rows = read_entries(connection, _PAGE, None, principal, kind, after=last)
+            last = rows[-1].number if len(rows) == _PAGE else _last_number(connection)
+
+
+@audit.command()
+@click.argument("wanted", metavar="EXECUTION_ID|NUMBER")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@_of_store
+def show(find_store: Callable[[], Path], *, wanted: str, as_json: bool) -> None:
+    """Print all about one execution, with its code, or one entry by its number."""
+    with open_log(find_store()) as connection:
+        rows = read_entries(connection, sys.maxsize, execution_id=wanted, after=0)
+        is_execution = bool(rows)
+        if not rows and wanted.isascii() and wanted.isdecimal() and len(wanted) < _DIGITS:
+            rows = [row for row in read_entries(connection, 1, int(wanted) + 1) if row.number == int(wanted)]
+        code, warning = find_code(connection, rows)
+    if not rows:
+        raise InvalidRequest(f"The audit log has nothing about {wanted!r}. See `sealyard audit tail`.")
+    if as_json:
+        write(msgspec.json.encode({"code": code, "entries": rows}).decode() + "\n")
+    elif is_execution:
+        show_execution(rows, code)
+    else:
+        show_entry(rows[0])
+    if warning:
+        errors.print(plain(f"warning: {warning}", "yellow"))
+
+
+@audit.command()
+@click.argument("file", required=False, type=_FILE)
+@click.option("--head", "heads", type=_FILE, multiple=True, metavar="FILE", help="A kept `audit head`; again for more.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@_of_store
+def verify(find_store: Callable[[], Path], *, file: Path | None, heads: tuple[Path, ...], as_json: bool) -> int:
+    """Prove that no entry of the log, or of an exported FILE, was changed, removed, inserted or moved.
+
+    That a store was not put back to an older state is proved only against a head that was kept elsewhere.
+
+    Exit code 0: all is right; 1: something is not.
+    """
+    kept = [_read_document(head) for head in heads]
+    with _progress("checking") as on_progress:
+        if file is not None:
+            found = verify_file(file, heads=kept, on_progress=on_progress)
+        else:
+            found = verify_store(find_store(), heads=kept, on_progress=on_progress)
+    if as_json:
+        write(msgspec.json.encode({"ok": not found.problem} | msgspec.structs.asdict(found)).decode() + "\n")
+    else:
+        _show_verification(found, file)
+    return 1 if found.problem else 0
+
+
+@audit.command()
+@_of_store
+def head(find_store: Callable[[], Path]) -> None:
+    """Print the signed head, to be kept where nobody who can write the store can change it."""
+    with open_log(find_store()) as connection:
+        found = read_head(connection)
+    if found is None:
+        raise InvalidRequest("The audit log has no head: it is empty, or `sealyard audit verify` says why.")
+    if not found.is_signed():
+        raise StoreError("The head of the audit log is not signed by its key. Run `sealyard audit verify`.")
+    write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+
+
+@audit.command()
+@click.option("--segment", type=click.IntRange(1), metavar="N", help="Only this segment.")
+@click.option("--all", "is_all", is_flag=True, help="The whole log; so it is without --segment.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="A new file; else stdout.")
+@_of_store
+def export(find_store: Callable[[], Path], *, segment: int | None, is_all: bool, output: Path | None) -> int:
+    """Write the log as JSON lines that `sealyard audit verify FILE` can check alone.
+
+    Segments that were exported to a file may be pruned.
+    """
+    if is_all and segment is not None:
+        raise click.UsageError("--all and --segment exclude each other.")
+    store = find_store()
+    if output is None:
+        if sys.stdout.isatty():
+            raise InvalidRequest("An audit log is not for a terminal. Name a file by -o, or use `sealyard audit tail`.")
+        with _progress("exporting") as on_progress:
+            export_audit(store, sys.stdout.buffer, segment=segment, on_progress=on_progress)
+        return 0
+    return _export_to_file(store, output, segment)
+
+
+@audit.command()
+@click.option("--before", type=click.DateTime(), metavar="DATE", help="Segments that were closed before (UTC).")
+@click.option(
+    "--segment", "numbers", type=click.IntRange(1), multiple=True, metavar="N", help="This one; again for more."
+)
+@click.option("--force", is_flag=True, help="Also what was never exported. It is gone for good.")
+@_of_store
+def prune(find_store: Callable[[], Path], *, before: datetime | None, numbers: tuple[int, ...], force: bool) -> int:
+    """Remove the entries of closed segments that were exported. The log can still be verified."""
+    if (before is None) == (not numbers):
+        raise click.UsageError("Name either --before or --segment.")
+    store = find_store()
+    with _progress("checking") as on_progress:
+        found = verify_store(store, on_progress=on_progress)
+    if found.problem:
+        errors.print(plain(f"Nothing was pruned, since the log is wrong. {found.problem}", "red"))
+        return 1
+    with open_log(store) as connection:
+        segments = _choose(read_segments(connection), before, numbers, force=force)
+
+    async def remove() -> None:
+        async with open_store(store) as opened:
+            await opened.prune_audit([each.segment for each in segments], principal=_PRINCIPAL)
+
+    if segments:
+        run_to_end(remove())
+    count = sum(each.last_number - each.first_number + 1 for each in segments)
+    _say(f"{count:,} entries were pruned, and all that was signed about them is kept.")
+    return 0
+
+
+@audit.command()
+@click.option("--force", is_flag=True, help="Even if the log cannot be verified.")
+@_of_store
+def rekey(find_store: Callable[[], Path], *, force: bool) -> int:
+    """Sign the log with a new key, after the old one was lost or seen.
+
+    Heads that were kept before do not fit the new key: keep a new one.
+    """
+    store = find_store()
+    with open_log(store) as connection:
+        signed = read_head(connection)
+    if not force:
+        # Without its key a log can only be compared with the key that it names itself.
+        is_lost = load_key(key_path(store)) is None and signed is not None and signed.is_signed()
+        with _progress("checking") as on_progress:
+            found = verify_store(store, heads=[signed] if signed and is_lost else [], on_progress=on_progress)
+        if found.problem:
+            errors.print(plain(f"The key was not changed, since the log is wrong. {found.problem}", "red"))
+            return 1
+
+    async def sign() -> None:
+        async with open_store(store) as opened:
+            await opened.rekey_audit(principal=_PRINCIPAL)
+
+    run_to_end(sign())
+    _say("The log is signed by a new key. Keep a new `sealyard audit head`.")
+    return 0
+
+
+def _show_verification(found: AuditVerification, file: Path | None) -> None:
+    if found.problem:
+        _say(found.problem, "red")
+        return
+    _say(f"{found.entries:,} entries are as they were written, up to number {found.last_number:,}.", "green")
+    if found.removed_entries:
+        _say(f"{found.removed_entries:,} more were pruned; what was signed about their segments fits.")
+    if found.heads:
+        _say(f"Head documents that are part of this log: {found.heads}.")
+    else:
+        _say(f"No --head was given: this may be {'the log of another key' if file else 'an older state'}.", "yellow")
+    if found.heads_elsewhere:
+        _say(f"Head documents of entries that are not here: {found.heads_elsewhere}. Check an exported file.", "yellow")
+    if found.codes_missing:
+        _say(f"Entries that name code whose text is not kept: {found.codes_missing:,}.", "yellow")
+    if found.public_key:
+        _say(f"Signed by the key {found.public_key}.", "dim")
+
+
+def _say(text: str, style: str = "") -> None:
+    screen.print(plain(text, style), soft_wrap=True)
+
+
+def _export_to_file(store: Path, output: Path, segment: int | None) -> int:
+    if output.exists():
+        raise InvalidRequest(f"{str(output)!r} exists already. Name another file.")
+    draft = output.with_name(f"{output.name}.part")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb") as file, _progress("exporting") as on_progress:
+            done = export_audit(store, file, segment=segment, on_progress=on_progress)
+            file.flush()
+            os.fsync(descriptor)
+        with _progress("checking") as on_progress:
+            found = verify_file(draft, on_progress=on_progress)
+        draft.rename(output)
+        sync_folder(output.parent)
+    except OSError as error:
+        raise InvalidRequest(f"{str(output)!r} cannot be written: {error.strerror}. Name another file.") from error
+    finally:
+        draft.unlink(missing_ok=True)
+    if found.problem:
+        errors.print(plain(f"What was exported is wrong, and not marked as exported. {found.problem}", "red"))
+        return 1
+    run_to_end(_mark(store, done))
+    _say(f"{done.entries:,} entries were exported. The SHA-256 of the file is {done.sha256}.")
+    return 0
+
+
+async def _mark(store: Path, done: AuditExport) -> None:
+    async with open_store(store) as opened:
+        await opened.mark_audit_exported(done.segments, done.sha256)
+
+
+def _choose(
+    segments: list[AuditSegment], before: datetime | None, numbers: tuple[int, ...], *, force: bool
+) -> list[AuditSegment]:
+    kept = {each.segment: each for each in segments if not each.removed_at_microseconds}
+    for number in numbers:
+        if number not in kept:
+            raise InvalidRequest(f"Segment {number} is not closed yet, was pruned before, or does not exist.")
+    if before is None:
+        chosen = [kept[number] for number in dict.fromkeys(numbers)]
+    else:
+        limit = before.replace(tzinfo=UTC).timestamp() * 1e6
+        chosen = [each for each in kept.values() if each.closed_at_microseconds < limit]
+    missing = [str(each.segment) for each in chosen if not each.exported_sha256]
+    if missing and not force:
+        raise InvalidRequest(
+            f"Never exported: segment {', '.join(missing)}. Run `sealyard audit export -o FILE` first, or add --force"
+            " to lose the entries."
+        )
+    return chosen
+
+
+def _last_number(connection: sqlite3.Connection) -> int:
+    newest = read_entries(connection, 1)
+    return newest[0].number if newest else 0
+
+
+def _read_document(file: Path) -> AuditHead:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=AuditHead)
+    except (OSError, msgspec.DecodeError) as error:
+        raise InvalidRequest(
+            f"{str(file)!r} is no head document: {error}. Use what `sealyard audit head` prints."
+        ) from None
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, last: progress.update(task, completed=done, total=last)

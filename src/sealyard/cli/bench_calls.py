@@ -1,0 +1,140 @@
+"""Measures calls and runs through the whole gateway, interleaved with their yardsticks."""
+
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+
+from sealyard.cli.bench_sandbox import CALLS, bare, interleaved, socket_floor, summary, system_python
+from sealyard.config import Config
+from sealyard.config.settings import StoreConfig
+from sealyard.examples import demo_upstreams
+from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.testing import FakeUpstream
+from sealyard.values import UpstreamConfig
+from sealyard.yard import ExecuteRequest, Yard, open_yard
+
+__all__ = ("PROMISES", "measure")
+
+PROMISES = {
+    "in_process_ratio_to_socket_floor": "at most 4",
+    "ratio_5000_vs_50_tools": "at most 1.2",
+    "stdio_ratio_to_direct": "at most 1.3",
+    "execute_ratio_to_bare_python": "at most 0.5",
+    "in_process_calls_per_second": "shown",
+    "stdio_calls_per_second": "shown",
+}
+
+_STDIO_CALLS = 200
+
+_LOOP = """
+import time
+from servers.{server} import {tool} as call
+call({first})
+started = time.perf_counter()
+for n in range({calls}): call({argument})
+time.perf_counter() - started
+"""
+
+
+async def measure(rounds: int) -> dict[str, Any]:
+    """Every figure of `sealyard bench calls`."""
+    python = system_python()
+    load_before = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        files = place / "files"
+        files.mkdir()
+        expenses = demo_upstreams(files)["expenses"]
+        policy = msgspec.structs.replace(DEFAULT, packages=())
+        async with (
+            open_yard(_config(place / "few"), policy=policy, upstreams={"fake": _fake(50)}) as few,
+            open_yard(_config(place / "many"), policy=policy, upstreams={"fake": _fake(5_000)}) as many,
+            open_yard(_config(place / "stdio", expenses=expenses), policy=policy) as stdio,
+            Client(StdioServerParameters(command=expenses.command or "", args=list(expenses.args))) as direct,
+        ):
+            for yard in (few, many, stdio):
+                await (await yard.sandbox()).settle()
+                await yard.snapshot()
+            kinds: dict[str, tuple[int, Callable[[], Awaitable[float]]]] = {
+                "bare python": (rounds, lambda: bare(python)),
+                "execute": (rounds, lambda: _trivial(few)),
+                "socket ping-pong": (5, lambda: socket_floor(python)),
+                "calls, 50 tools": (5, lambda: _calls(few, "fake", "echo_7", "n=n", CALLS)),
+                "calls, 5000 tools": (5, lambda: _calls(many, "fake", "echo_7", "n=n", CALLS)),
+                "stdio calls": (5, lambda: _calls(stdio, "expenses", "get_budget", "'Sales'", _STDIO_CALLS)),
+                "stdio calls, direct": (5, lambda: _direct(direct)),
+            }
+            samples = await interleaved(kinds)
+            tier = (await few.sandbox()).tier
+    for name, count in (
+        ("socket ping-pong", CALLS),
+        ("calls, 50 tools", CALLS),
+        ("calls, 5000 tools", CALLS),
+        ("stdio calls", _STDIO_CALLS),
+        ("stdio calls, direct", _STDIO_CALLS),
+    ):
+        samples[name] = [seconds / count for seconds in samples[name]]
+    p50 = {name: statistics.median(values) for name, values in samples.items()}
+    return {
+        "in_process_ratio_to_socket_floor": p50["calls, 50 tools"] / p50["socket ping-pong"],
+        "ratio_5000_vs_50_tools": p50["calls, 5000 tools"] / p50["calls, 50 tools"],
+        "stdio_ratio_to_direct": p50["stdio calls"] / p50["stdio calls, direct"],
+        "execute_ratio_to_bare_python": p50["execute"] / p50["bare python"],
+        "in_process_calls_per_second": 1 / p50["calls, 50 tools"],
+        "stdio_calls_per_second": 1 / p50["stdio calls"],
+        "samples": {name: summary(values) for name, values in samples.items()},
+        "promises": PROMISES,
+        "tier": tier,
+        "load": f"{load_before:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores",
+        "bare_python": python,
+    }
+
+
+def _config(store: Path, **upstreams: UpstreamConfig) -> Config:
+    return Config(upstreams=upstreams, store=StoreConfig(path=store / "sealyard.db"))
+
+
+def _fake(count: int) -> FakeUpstream:
+    def echo(n: int) -> dict[str, int]:
+        """Say it again."""
+        return {"n": n}
+
+    return FakeUpstream("fake", **{f"echo_{number}": echo for number in range(count)})
+
+
+async def _trivial(yard: Yard) -> float:
+    """Seconds of the smallest run through the whole gateway, recorded on disk."""
+    sandbox = await yard.sandbox()
+    await sandbox.settle()
+    started = time.perf_counter()
+    result = await yard.execute(ExecuteRequest(code="1 + 1"))
+    seconds = time.perf_counter() - started
+    assert result.text == "2", result.text
+    await sandbox.settle()
+    return seconds
+
+
+async def _calls(yard: Yard, server: str, tool: str, argument: str, calls: int) -> float:
+    """Seconds for the calls alone, as the code inside sees them."""
+    await (await yard.sandbox()).settle()
+    code = _LOOP.format(server=server, tool=tool, first=argument.replace("=n", "=0"), argument=argument, calls=calls)
+    result = await yard.execute(ExecuteRequest(code=code, timeout_seconds=120))
+    assert result.outcome.ok, result.text
+    return float(result.outcome.result)
+
+
+async def _direct(client: Client) -> float:
+    """Seconds for the same calls by a client of the same SDK."""
+    await client.call_tool("get_budget", {"department": "Sales"})
+    started = time.perf_counter()
+    for _ in range(_STDIO_CALLS):
+        await client.call_tool("get_budget", {"department": "Sales"})
+    return time.perf_counter() - started

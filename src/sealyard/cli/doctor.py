@@ -1,0 +1,110 @@
+"""`sealyard doctor`: what isolation this machine offers, what is missing, and what to do about it."""
+
+import click
+import msgspec
+from rich.text import Text
+
+from sealyard.cli.loop import run_to_end
+from sealyard.cli.terminal import columns, plain, screen, write
+from sealyard.errors import InvalidRequest
+from sealyard.sandbox import IsolationPolicy
+from sealyard.sandbox.policy.levels import DEFAULT, PRESETS
+from sealyard.sandbox.probe import examine
+from sealyard.sandbox.report import Report, TierReport
+
+__all__ = ("doctor",)
+
+
+@click.command()
+@click.option("--policy", metavar="NAME", help=f"Print this policy instead: {', '.join(PRESETS)}.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
+def doctor(*, policy: str | None, as_json: bool) -> int:
+    """Show what isolation this machine offers.
+
+    Builds a sandbox in each tier and attacks it. Exit code 0: the default level is honoured; 1: it is not.
+    """
+    if policy is not None:
+        _print_policy(_find_policy(policy), as_json=as_json)
+        return 0
+    report = run_to_end(examine(DEFAULT))
+    if as_json:
+        _print_json(report)
+    else:
+        _print_report(report)
+    return 0 if report.levels[str(DEFAULT.level)].honoured else 1
+
+
+def _find_policy(name: str) -> IsolationPolicy:
+    if name not in PRESETS:
+        raise InvalidRequest(f"No policy named {name!r}. Give one of {', '.join(PRESETS)}.")
+    return PRESETS[name]
+
+
+def _print_json(value: object) -> None:
+    write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+
+
+def _print_policy(policy: IsolationPolicy, *, as_json: bool) -> None:
+    if as_json:
+        _print_json(policy)
+        return
+    table = columns("field", "value")
+    for field in policy.__struct_fields__:
+        table.add_row(plain(field), plain(_spell(getattr(policy, field))))
+    screen.print(table)
+
+
+def _spell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return ", ".join(value) or "none"
+    if isinstance(value, int | float):
+        return f"{value:,g}" if isinstance(value, float) else f"{value:,}"
+    return str(value)
+
+
+def _print_report(report: Report) -> None:
+    machine = columns()
+    machine.add_row("machine", plain(report.machine))
+    machine.add_row("kernel", plain(report.kernel))
+    machine.add_row("Python", plain(report.python))
+    machine.add_row("user", plain(report.user))
+    machine.add_row("resource control", plain(report.resource_control))
+    machine.add_row("packages", plain(", ".join(f"{name} {v}" for name, v in report.packages.items()) or "none"))
+    screen.print(machine, "")
+
+    tiers = columns("tier", "available", "attacks held", "reason")
+    for tier in report.tiers:
+        held = sum(attack.held for attack in tier.attacks)
+        tiers.add_row(plain(tier.name), _yes_no(tier.available), f"{held} of {len(tier.attacks)}", plain(tier.reason))
+    screen.print(tiers, "")
+    for tier in report.tiers:
+        _print_layers(tier)
+
+    levels = columns("level", "honoured", "tier", "reason")
+    for name, level in report.levels.items():
+        levels.add_row(plain(name), _yes_no(level.honoured), plain(level.tier or "none"), plain(level.reason))
+    screen.print(levels)
+
+
+def _print_layers(tier: TierReport) -> None:
+    for attack in tier.attacks:
+        if not attack.held:
+            screen.print(plain(f"{tier.name}: the attack {attack.name!r} got through: {attack.detail}", "bold red"))
+    if not tier.layers:
+        return
+    layers = columns(f"layer of {tier.name}", "present", "detail", "meaning", "what to do")
+    for layer in tier.layers:
+        layers.add_row(
+            plain(layer.name),
+            _yes_no(layer.present),
+            plain(layer.detail),
+            plain(layer.meaning),
+            plain("" if layer.present else layer.remedy),
+        )
+    screen.print(layers, "")
+
+
+def _yes_no(value: bool) -> Text:
+    return plain("yes", "green") if value else plain("no", "bold red")

@@ -1,0 +1,251 @@
+"""`sealyard init`: one `sealyard.toml` from what MCP clients have, and sealyard in their place if asked for."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from sealyard.cli.terminal import columns, errors, plain, screen, visible, write
+from sealyard.config import Machine, describe_upstream, load_config, read_machine
+from sealyard.config.clients import CLIENTS, Found, find_places, find_servers
+from sealyard.config.draft import Upstream, merge, render
+from sealyard.config.files import change_file, read_bytes, replace_file, restore_file
+from sealyard.config.load import read_file
+from sealyard.config.rewrite import Change, plan_apply, plan_undo
+from sealyard.config.settings import UpstreamEntry
+from sealyard.errors import InvalidConfig, InvalidRequest
+
+__all__ = ("init",)
+
+
+@click.command()
+@click.option(
+    "--output", type=click.Path(path_type=Path), default="sealyard.toml", show_default=True, help="Write here."
+)
+@click.option("--force", is_flag=True, help="Change an existing file; with --undo, one that has changed since.")
+@click.option(
+    "--apply",
+    "clients",
+    multiple=True,
+    type=click.Choice(list(CLIENTS)),
+    help="Let this client use sealyard alone. Repeatable. With --undo: undo only for this one.",
+)
+@click.option("--undo", is_flag=True, help="Put back the files that --apply changed.")
+@click.option("--yes", is_flag=True, help="Change clients' files without asking.")
+@click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
+def init(
+    *, output: Path, force: bool, clients: tuple[str, ...], undo: bool, yes: bool, dry_run: bool, as_json: bool
+) -> int:
+    """Make a sealyard.toml from your MCP clients.
+
+    Looks for the servers that Claude Code, Claude Desktop, Cursor, VS Code, Codex, Gemini CLI and Windsurf have, here
+    and in your home. Their own files are changed only with --apply, and --undo puts them back. Exit code 0: done; 1:
+    there was nothing to do it with, or you said no; 2: it could not be done.
+    """
+    if output.suffix != ".toml":
+        raise InvalidRequest(f"--output is {str(output)!r}. Give a name that ends with .toml.")
+    machine = read_machine()
+    session = _Session(yes=yes, dry_run=dry_run, as_json=as_json)
+    if (clients or undo) and not (yes or dry_run) and not session.can_ask:
+        raise InvalidRequest("There is no terminal to ask on before a client's file changes. Give --yes, or --dry-run.")
+    if undo:
+        done = _undo(clients or tuple(CLIENTS), machine, session, force=force)
+    else:
+        done = _make(machine, session, output=machine.directory / output, force=force, clients=clients)
+    session.finish()
+    return 0 if done else 1
+
+
+class _Session:
+    """Talks to a person, or gathers what a program is to read."""
+
+    def __init__(self, *, yes: bool, dry_run: bool, as_json: bool) -> None:
+        self.dry_run = dry_run
+        self.as_json = as_json
+        self.can_ask = sys.stdin is not None and sys.stdin.isatty() and not as_json
+        self._yes = yes
+        self._answer: dict[str, Any] = {
+            "dry_run": dry_run,
+            "servers": [],
+            "notes": [],
+            "diffs": [],
+            "written": None,
+            "changed": [],
+        }
+
+    def say(self, text: str, style: str = "") -> None:
+        if not self.as_json:
+            screen.print(plain(text, style), soft_wrap=True)
+
+    def note(self, text: str) -> None:
+        self._answer["notes"].append(text)
+        if not self.as_json:
+            errors.print(plain(f"note: {text}", "yellow"))
+
+    def show_servers(self, servers: list[Found]) -> None:
+        table = columns("client", "file", "server", "transport", "how it starts")
+        for each in servers:
+            row = {
+                "client": each.place.client,
+                "file": str(each.place.path),
+                "name": each.name,
+                "transport": each.entry.transport or ("stdio" if each.entry.command is not None else "http"),
+                "start": describe_upstream(each.entry) + (" (disabled)" if each.entry.disabled else ""),
+            }
+            self._answer["servers"].append(row)
+            table.add_row(*(plain(CLIENTS.get(text, text)) for text in row.values()))
+        if not self.as_json and servers:
+            screen.print(table, "")
+
+    def show_diff(self, change: Change) -> None:
+        diff = change.diff()
+        self._answer["diffs"].append({"file": str(change.path), "diff": diff})
+        if not self.as_json:
+            write(visible(diff))
+        for each in change.notes:
+            self.note(each)
+
+    def agrees_to(self, question: str) -> bool:
+        """Whether the change may be made: nothing may in a dry run, everything with --yes."""
+        if self.dry_run:
+            return False
+        return self._yes or click.confirm(visible(question), err=True)
+
+    def wrote(self, path: Path) -> None:
+        self._answer["written"] = str(path)
+        self.say(f"Wrote {path}.")
+
+    def changed(self, change: Change, backup: Path | None) -> None:
+        row = {"client": change.client, "file": str(change.path), "backup": backup and str(backup)}
+        self._answer["changed"].append(row)
+        self.say(f"Changed {change.path}." + (f" What it was is in {backup.name}." if backup else ""))
+
+    def finish(self) -> None:
+        if self.as_json:
+            write(msgspec.json.format(msgspec.json.encode(self._answer), indent=2).decode() + "\n")
+
+
+def _make(machine: Machine, session: _Session, *, output: Path, force: bool, clients: tuple[str, ...]) -> bool:
+    servers, problems = find_servers(machine)
+    session.show_servers(servers)
+    for problem in problems:
+        session.note(problem)
+    old = read_bytes(output)
+    existing = _read_existing(output, machine, force=force) if old is not None else None
+    added = merge(servers, existing=existing or {}, folder=output.parent)
+    if not added and not existing:
+        places = ", ".join(dict.fromkeys(str(place.path) for place in find_places(machine)))
+        session.say(f"No MCP server was found in {places}.")
+        session.say(f"Add one to a client, or write {output}:\n\n{_EXAMPLE}")
+        return False
+    for upstream in added:
+        for note in upstream.notes:
+            session.note(f"{upstream.name}: {note}")
+    _write_config(output, old, existing, added, session, force=force)
+    agreed = [_apply(client, machine, session, output) for client in clients]
+    if not session.dry_run:
+        for warning in load_config(output).warnings:
+            session.note(warning)
+        _say_next(session, output, clients)
+    return all(agreed)
+
+
+_EXAMPLE = """[upstreams.time]
+command = "uvx"
+args = ["mcp-server-time"]
+"""
+
+
+def _read_existing(output: Path, machine: Machine, *, force: bool) -> dict[str, UpstreamEntry] | None:
+    """What the file has already; `None` if it is to be replaced because it cannot be read."""
+    try:
+        return read_file(output, machine)[0].upstreams
+    except InvalidConfig as error:
+        if force:
+            return None
+        raise InvalidConfig(f"{error} Or give --force to replace it; a copy is kept beside it.") from None
+
+
+def _write_config(
+    output: Path,
+    old: bytes | None,
+    existing: dict[str, UpstreamEntry] | None,
+    added: list[Upstream],
+    session: _Session,
+    *,
+    force: bool,
+) -> None:
+    """Write the file, or add to it what it lacks. What is in it stays, remarks and all."""
+    if not added and existing is not None:
+        session.say(f"{output} has them all already.")
+        return
+    text = render(added, existing=None if old is None or existing is None else old.decode("utf-8-sig"))
+    change = Change(client="", path=output, old=old, new=text.encode())
+    if old is not None or session.dry_run:
+        session.show_diff(change)
+    if session.dry_run:
+        return
+    if old is None:
+        replace_file(output, text.encode())
+    elif not force:
+        names = ", ".join(repr(upstream.name) for upstream in added)
+        raise InvalidRequest(f"{str(output)!r} exists and lacks {names}. Give --force to add what the diff shows.")
+    else:
+        change_file(output, old=old, new=text.encode())
+    session.wrote(output)
+
+
+def _apply(client: str, machine: Machine, session: _Session, output: Path) -> bool:
+    command, *first = _own_command()
+    changes = plan_apply(client, machine, command=command, args=(*first, "serve", str(output)))
+    if not changes:
+        session.say(f"{CLIENTS[client]} uses sealyard alone already.")
+    agreed = True
+    for change in changes:
+        session.show_diff(change)
+        if session.agrees_to(f"Change {change.path}?"):
+            assert change.new is not None
+            backup = change_file(change.path, old=change.old, new=change.new)
+            session.changed(change, backup.path)
+        else:
+            agreed = agreed and session.dry_run
+    return agreed
+
+
+def _own_command() -> list[str]:
+    """How a client, which has another search path and folder, starts this very sealyard."""
+    script = Path(sys.executable).with_name("sealyard.exe" if sys.platform == "win32" else "sealyard")
+    return [str(script)] if script.is_file() else [sys.executable, "-m", "sealyard"]
+
+
+def _undo(clients: tuple[str, ...], machine: Machine, session: _Session, *, force: bool) -> bool:
+    restorations = plan_undo(clients, machine, force=force)
+    if not restorations:
+        session.say("There is nothing to undo: no backup of a client's file was found here or in your home.")
+        return False
+    agreed = True
+    for restoration in restorations:
+        change = restoration.change
+        session.show_diff(change)
+        if session.agrees_to(f"Put back {change.path}?"):
+            keep = change.old if restoration.is_forced else None
+            restore_file(change.path, new=change.new, backup=restoration.backup, keep=keep)
+            session.changed(change, None)
+        else:
+            agreed = agreed and session.dry_run
+    return agreed
+
+
+def _say_next(session: _Session, output: Path, clients: tuple[str, ...]) -> None:
+    session.say("")
+    session.say("Next:", "bold")
+    session.say("  sealyard tools --status     see whether each server starts")
+    if clients:
+        names = ", ".join(CLIENTS[client] for client in clients)
+        session.say(f"  Restart {names}. `sealyard init --undo` puts everything back.")
+    else:
+        session.say(f"  sealyard serve {output}     serve them all as one")
+        session.say("  sealyard init --apply CLIENT     let a client use sealyard alone, after a look at the diff")

@@ -1,0 +1,249 @@
+"""`sealyard policy`: what the rules say of a tool and why, and all rules at once."""
+
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+import msgspec
+
+from sealyard.broker.policy import UNLIMITED, Policy, PolicySettings, Preset, Rule, Step, ToolLimits, default_preset
+from sealyard.cli.loop import run_to_end
+from sealyard.cli.terminal import columns, errors, plain, screen, write
+from sealyard.config import Config, load_config
+from sealyard.errors import InvalidRequest, UnknownTool
+from sealyard.values import ToolSpec
+from sealyard.yard import open_yard
+
+__all__ = ("policy",)
+
+_STYLES = {"allow": "green", "ask": "yellow", "deny": "red"}
+_CONFIG = click.option(
+    "--config", type=click.Path(path_type=Path), help="A sealyard.toml or a client's file such as .mcp.json."
+)
+_PRINCIPAL = click.option("--principal", default="local", show_default=True, metavar="NAME", help="Who would call it.")
+_PRESET = click.option("--preset", type=click.Choice(get_args(Preset)), help="As if this preset held.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
+
+
+class _Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """The object that `--json` prints."""
+
+    tool: str
+    principal: str
+    verdict: str
+    rule: str
+    reason: str
+    depends_on_arguments: bool
+    """Without `--arguments`: another rule decides if its conditions on them hold."""
+    hidden: bool
+    effect: str
+    upstream: str
+    trusted: bool
+    preset: str
+    preset_reason: str
+    steps: list[Step]
+    limits: ToolLimits
+
+
+@click.group()
+def policy() -> None:
+    """Show which calls are allowed, asked for or denied, and why."""
+
+
+@policy.command()
+@click.argument("tool")
+@_PRINCIPAL
+@click.option("--arguments", metavar="JSON", help="What it would be called with, for rules with conditions.")
+@_PRESET
+@_CONFIG
+@_JSON
+def explain(
+    *,
+    tool: str,
+    principal: str,
+    arguments: str | None,
+    preset: Preset | None,
+    config: Path | None,
+    as_json: bool,
+) -> int:
+    """Say what becomes of calls of TOOL, by which rule and why.
+
+    TOOL is a full name such as mcp__mail__send, or mail/send.
+    """
+    given = None if arguments is None else _read_arguments(arguments)
+    loaded = _load(config)
+    rules, why_preset = _build(loaded, preset)
+    with errors.status("Asking the servers"):
+        spec = run_to_end(_find(loaded, tool))
+    explanation = _explain(rules, why_preset, spec, principal, given)
+    if as_json:
+        write(msgspec.json.encode(explanation).decode() + "\n")
+    else:
+        _show_explanation(explanation)
+    return 0
+
+
+@policy.command()
+@click.option("--tools", "with_tools", is_flag=True, help="Also what the rules say of every tool.")
+@_PRINCIPAL
+@_PRESET
+@_CONFIG
+@_JSON
+def show(*, with_tools: bool, principal: str, preset: Preset | None, config: Path | None, as_json: bool) -> int:
+    """Show all rules, all limits and the preset.
+
+    The first rule that fits decides, the first limits that name a tool are its own, and the preset holds where no rule
+    fits.
+    """
+    loaded = _load(config)
+    rules, why_preset = _build(loaded, preset)
+    specs: list[ToolSpec] = []
+    if with_tools:
+        with errors.status("Asking the servers"):
+            specs = run_to_end(_list(loaded))
+    found = [_explain(rules, why_preset, spec, principal, None) for spec in specs]
+    if as_json:
+        settings = msgspec.structs.replace(loaded.policy, preset=rules.preset)
+        shown: dict[str, Any] = {"policy": settings, "preset_reason": why_preset, "trusted": sorted(rules.trusted)}
+        write(msgspec.json.encode(shown | ({"tools": found} if with_tools else {})).decode() + "\n")
+        return 0
+    _show_rules(loaded.policy)
+    _show_limits(loaded.policy)
+    _show_tools(found)
+    screen.print(plain(f"Preset {rules.preset}: {why_preset}"))
+    screen.print(plain(f"Trusted servers: {', '.join(sorted(rules.trusted)) or 'none'}"))
+    return 0
+
+
+def _load(config: Path | None) -> Config:
+    loaded = load_config(config)
+    for warning in loaded.warnings:
+        errors.print(plain(f"warning: {warning}", "yellow"))
+    return loaded
+
+
+def _build(config: Config, preset: Preset | None) -> tuple[Policy, str]:
+    """The policy, and why its preset is the one it is."""
+    if preset is not None:
+        why = "as you ask for it with --preset."
+    elif config.policy.preset is not None:
+        preset, why = config.policy.preset, "the config says so."
+    else:
+        preset, elsewhere = default_preset(is_local=True), default_preset(is_local=False)
+        why = f"the default on stdio and loopback; served to other machines it is {elsewhere}."
+    return Policy(config.policy, preset=preset, trusted=config.trusted), why
+
+
+def _read_arguments(text: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise InvalidRequest(f'--arguments is no JSON object: {error}. Give one such as \'{{"to": "x"}}\'.') from None
+
+
+async def _find(config: Config, name: str) -> ToolSpec:
+    async with open_yard(config, with_sandbox=False) as yard:
+        snapshot = await yard.snapshot()
+    spec = snapshot.find(name)
+    if spec is None:
+        nearest = ", ".join(map(repr, snapshot.nearest(name)))
+        advice = f"Nearest: {nearest}." if nearest else "`sealyard tools` lists those there are."
+        raise UnknownTool(f"No tool named {name!r}. {advice}")
+    return spec
+
+
+async def _list(config: Config) -> list[ToolSpec]:
+    async with open_yard(config, with_sandbox=False) as yard:
+        snapshot = await yard.snapshot()
+    return sorted(snapshot.tools.values(), key=lambda spec: (spec.upstream, spec.function))
+
+
+def _explain(
+    rules: Policy, why_preset: str, spec: ToolSpec, principal: str, arguments: dict[str, Any] | None
+) -> _Explanation:
+    steps = rules.explain(spec, principal, arguments)
+    (decider,) = (step for step in steps if step.decides)
+    return _Explanation(
+        tool=spec.full_name,
+        principal=principal,
+        verdict=decider.verdict,
+        rule=decider.rule,
+        reason=decider.why,
+        depends_on_arguments=any(step.fits == "depends" for step in steps),
+        hidden=rules.is_hidden(spec, principal),
+        effect=rules.effect(spec),
+        upstream=spec.upstream,
+        trusted=spec.upstream in rules.trusted,
+        preset=rules.preset,
+        preset_reason=why_preset,
+        steps=steps,
+        limits=rules.limits(spec),
+    )
+
+
+def _show_explanation(found: _Explanation) -> None:
+    unless = ", unless a rule that depends on the arguments fits" if found.depends_on_arguments else ""
+    screen.print(plain(f"{found.verdict} {found.tool} for {found.principal}{unless}", f"bold {_STYLES[found.verdict]}"))
+    screen.print(plain(f"by {found.rule}: {found.reason}"))
+    screen.print()
+    table = columns("rule", "says", "fits", "why")
+    for step in found.steps:
+        style = _STYLES[step.verdict] if step.decides else "dim"
+        mark = "decides" if step.decides and step.fits == "yes" else step.fits
+        table.add_row(*(plain(text, style) for text in (step.rule, step.verdict, mark, step.why)))
+    screen.print(table)
+    screen.print()
+    trust = (
+        "trusted: what it says of its tools counts" if found.trusted else "not trusted: its tools' hints relax nothing"
+    )
+    facts = columns()
+    facts.add_row("server", plain(f"{found.upstream}, {trust}"))
+    facts.add_row("effect", plain(f"counts as {found.effect}"))
+    facts.add_row("preset", plain(f"{found.preset}: {found.preset_reason}"))
+    facts.add_row("hidden", plain("yes: in no search, stub or grant" if found.hidden else "no"))
+    facts.add_row("limits", plain(_spell_limits(found.limits)))
+    screen.print(facts)
+
+
+def _show_rules(settings: PolicySettings) -> None:
+    table = columns("rule", "says", "tools", "effect", "principals", "when", "reason")
+    for number, rule in enumerate(settings.rules):
+        says = plain(rule.decision, _STYLES[rule.decision])
+        cells = (", ".join(rule.tools), rule.effect, ", ".join(rule.principals), _spell_when(rule), rule.reason)
+        table.add_row(str(number), says, *map(plain, cells))
+    if settings.rules:
+        screen.print(table)
+        screen.print()
+
+
+def _show_limits(settings: PolicySettings) -> None:
+    table = columns("limits", "tools", "")
+    for number, limits in enumerate(settings.limits):
+        table.add_row(str(number), plain(", ".join(limits.tools)), plain(_spell_limits(limits)))
+    if settings.limits:
+        screen.print(table)
+        screen.print()
+
+
+def _show_tools(found: list[_Explanation]) -> None:
+    table = columns("tool", "says", "by", "hidden")
+    for each in found:
+        says = plain(f"{each.verdict} or as arguments decide" if each.depends_on_arguments else each.verdict)
+        says.stylize(_STYLES[each.verdict])
+        table.add_row(plain(each.tool), says, plain(each.rule), "yes" if each.hidden else "")
+    if found:
+        screen.print(table)
+        screen.print()
+
+
+def _spell_when(rule: Rule) -> str:
+    return msgspec.json.encode(rule.when).decode() if rule.when else ""
+
+
+def _spell_limits(limits: ToolLimits) -> str:
+    if limits is UNLIMITED:
+        return "none"
+    fields = {field: getattr(limits, field) for field in limits.__struct_fields__ if field != "tools"}
+    if limits.breaker_failures is None:
+        del fields["breaker_seconds"]
+    return ", ".join(f"{field} {value:g}" for field, value in fields.items() if value) or "none"

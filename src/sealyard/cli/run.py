@@ -1,0 +1,273 @@
+"""`sealyard run`: review code, run it in the sandbox, show what came of it."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from sealyard.analysis import GUEST
+from sealyard.cli.loop import run_to_end
+from sealyard.cli.terminal import errors, plain, write
+from sealyard.config import Config, load_config
+from sealyard.errors import InvalidRequest
+from sealyard.sandbox import IsolationLevel, IsolationPolicy, PoolOptions, open_sandbox
+from sealyard.sandbox.packages import find_packages
+from sealyard.sandbox.policy.levels import DEFAULT, LEVELS
+from sealyard.sandbox.review import Review, review
+from sealyard.sandbox.spawn import Tier
+from sealyard.values import Failure, Limits, Outcome, Usage
+from sealyard.yard import ExecuteRequest, open_yard
+
+__all__ = ("run",)
+
+
+class _Timing(msgspec.Struct, frozen=True, kw_only=True):
+    start_seconds: float = 0.0
+    """Opening the sandbox: what a gateway pays once."""
+    run_seconds: float = 0.0
+
+
+@click.command()
+@click.argument("file", required=False)
+@click.option("-c", "code", metavar="CODE", help="Run this code instead of a file.")
+@click.option("--context", metavar="JSON", help="A JSON object; its values become variables of the code.")
+@click.option(
+    "--level",
+    type=click.Choice([str(level) for level in LEVELS]),
+    default=str(DEFAULT.level),
+    show_default=True,
+    help="How much the code may use. See `sealyard doctor --policy LEVEL`.",
+)
+@click.option("--timeout", type=float, metavar="SECONDS", help="Wall time, 1 to 120. The level has its own.")
+@click.option("--tier", type=click.Choice(["namespace", "landlock"]), help="Use this tier instead of the best one.")
+@click.option("--allow-weaker", is_flag=True, help="Run even if this machine cannot honour the level.")
+@click.option("--package", "packages", multiple=True, metavar="NAME", help="Let the code import this too. Repeatable.")
+@click.option("--config", type=click.Path(path_type=Path), help="A sealyard.toml or a client's file such as .mcp.json.")
+@click.option("--no-tools", is_flag=True, help="Run without the configured servers, and without recording it.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
+def run(
+    *,
+    file: str | None,
+    code: str | None,
+    context: str | None,
+    level: str,
+    timeout: float | None,
+    tier: Tier | None,
+    allow_weaker: bool,
+    packages: tuple[str, ...],
+    config: Path | None,
+    no_tools: bool,
+    as_json: bool,
+) -> int:
+    """Run Python code in the sandbox.
+
+    The code comes from FILE, from standard input if FILE is -, or from -c. The tools of the configured servers are
+    importable in it. Its output goes to standard output as it is written, then its result as JSON. Exit code 0: it
+    ran; 1: it failed or was refused; 2: it could not be run.
+    """
+    source = _read_code(file, code)
+    variables = _read_context(context)
+    policy = _build_policy(level, timeout, packages)
+    verdict = review(source, policy)
+    output = _Output()
+    refusal = verdict.refusal()
+    if refusal is not None:
+        outcome, timing = _refused(policy, refusal), _Timing()
+    else:
+        if not as_json:
+            _show_findings(verdict, "warn")
+        job = _Job(
+            code=source,
+            context=variables,
+            policy=_without_unused_packages(policy, verdict, named=packages),
+            tier=tier,
+            allow_weaker=allow_weaker,
+            on_output=None if as_json else output.write,
+        )
+        loaded = None if no_tools else _load_servers(config)
+        outcome, timing = run_to_end(_execute(job) if loaded is None else _execute_with_tools(job, loaded))
+    if as_json:
+        _print_json(outcome, verdict, timing)
+    else:
+        output.end_line()
+        _show(outcome, verdict)
+    return 0 if outcome.ok else 1
+
+
+def _read_code(file: str | None, code: str | None) -> str:
+    if (file is None) == (code is None):
+        raise InvalidRequest("Give the code in one way: a file, - for standard input, or -c CODE.")
+    if file is not None:
+        name = "Standard input" if file == "-" else repr(file)
+        try:
+            with open(0 if file == "-" else file, "rb", closefd=file != "-") as stream:
+                code = stream.read().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise InvalidRequest(
+                f"{name} is not UTF-8 after byte {error.start}. Save the code as UTF-8 text."
+            ) from None
+        except OSError as error:
+            raise InvalidRequest(
+                f"{name} cannot be read: {error.strerror}. Check the path, or give the code with -c."
+            ) from None
+    assert code is not None
+    if not code.strip():
+        raise InvalidRequest("The code is empty. Give at least one statement.")
+    return code
+
+
+def _read_context(context: str | None) -> dict[str, Any] | None:
+    if context is None:
+        return None
+    try:
+        variables = msgspec.json.decode(context)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise InvalidRequest(f"--context is not JSON: {error}. Give an object such as '{{\"n\": 3}}'.") from None
+    if not isinstance(variables, dict):
+        raise InvalidRequest(f"--context is {context!r}, not a JSON object. Give one such as '{{\"n\": 3}}'.")
+    return variables
+
+
+def _build_policy(level: str, timeout: float | None, packages: tuple[str, ...]) -> IsolationPolicy:
+    policy = LEVELS[IsolationLevel(level)]
+    for name in packages:
+        found = find_packages((name,))
+        if not found.versions:
+            raise InvalidRequest(f"No package {name!r} is installed here. Install it beside sealyard, or leave it out.")
+        policy = msgspec.structs.replace(
+            policy, packages=(*policy.packages, name), modules=(*policy.modules, *sorted(found.modules))
+        )
+    if timeout is not None:
+        try:
+            policy = policy.with_limits(Limits(wall_seconds=timeout))
+        except InvalidRequest:
+            raise InvalidRequest(f"--timeout is {timeout:g}. Give a number of seconds from 1 to 120.") from None
+    return policy
+
+
+def _without_unused_packages(policy: IsolationPolicy, verdict: Review, *, named: tuple[str, ...]) -> IsolationPolicy:
+    """Loading a package takes a second that a single run pays for nothing when its code does not import it."""
+    used = {module.partition(".")[0] for module in verdict.estimate.imports}
+    kept = tuple(name for name in policy.packages if name in used or name in named)
+    return msgspec.structs.replace(policy, packages=kept)
+
+
+class _Job(msgspec.Struct, frozen=True, kw_only=True):
+    code: str
+    context: dict[str, Any] | None
+    policy: IsolationPolicy
+    tier: Tier | None
+    allow_weaker: bool
+    on_output: Callable[[str], None] | None
+
+
+async def _execute(job: _Job) -> tuple[Outcome, _Timing]:
+    opened = time.perf_counter()
+    pool = PoolOptions(size=1)
+    own = {"sealyard_analysis": GUEST}
+    async with open_sandbox(job.policy, tier=job.tier, allow_weaker=job.allow_weaker, pool=pool, own=own) as sandbox:
+        started = time.perf_counter()
+        outcome = await sandbox.run(job.code, context=job.context, on_output=job.on_output)
+        ended = time.perf_counter()
+    return outcome, _Timing(start_seconds=started - opened, run_seconds=ended - started)
+
+
+def _load_servers(path: Path | None) -> Config | None:
+    """The config, if there is one that names servers; a file that was asked for is read in any case."""
+    config = load_config(path)
+    if not config.upstreams and path is None:
+        return None
+    for warning in config.warnings:
+        errors.print(plain(f"warning: {warning}", "yellow"))
+    return config
+
+
+async def _execute_with_tools(job: _Job, config: Config) -> tuple[Outcome, _Timing]:
+    opened = time.perf_counter()
+    request = ExecuteRequest(code=job.code, context=job.context)
+    # A person at a terminal gets the whole value: there is no next run that could read the rest from a file.
+    async with open_yard(
+        msgspec.structs.replace(
+            config,
+            surface=msgspec.structs.replace(config.surface, result_tokens=job.policy.result_bytes),
+            sandbox=msgspec.structs.replace(
+                config.sandbox, pool_size=1, tier=job.tier or config.sandbox.tier, allow_weaker=job.allow_weaker
+            ),
+        ),
+        policy=job.policy,
+    ) as yard:
+        await yard.sandbox()
+        await yard.snapshot()
+        started = time.perf_counter()
+        result = await yard.execute(request, on_output=job.on_output)
+        ended = time.perf_counter()
+    return result.outcome, _Timing(start_seconds=started - opened, run_seconds=ended - started)
+
+
+def _refused(policy: IsolationPolicy, failure: Failure) -> Outcome:
+    """The outcome of code that was never started: no execution, no tier."""
+    return Outcome(
+        execution_id="",
+        status="failed",
+        failure=failure,
+        usage=Usage(wall_seconds=0.0),
+        tier="",
+        level=str(policy.level),
+    )
+
+
+class _Output:
+    """Streams the code's output and remembers whether its last line was ended."""
+
+    def __init__(self) -> None:
+        self._open_line = False
+
+    def write(self, text: str) -> None:
+        if text:
+            self._open_line = not text.endswith("\n")
+            write(text)
+
+    def end_line(self) -> None:
+        if self._open_line:
+            self.write("\n")
+
+
+def _print_json(outcome: Outcome, verdict: Review, timing: _Timing) -> None:
+    answer = msgspec.to_builtins(outcome)
+    answer |= {"review": msgspec.to_builtins(verdict), "timing": msgspec.to_builtins(timing)}
+    write(msgspec.json.encode(answer).decode() + "\n")
+
+
+def _show(outcome: Outcome, verdict: Review) -> None:
+    if outcome.result is not None:
+        write(msgspec.json.format(msgspec.json.encode(outcome.result), indent=2).decode() + "\n")
+    for note in outcome.notes:
+        errors.print(plain(f"note: {note}", "dim"))
+    if outcome.failure is not None:
+        _show_failure(outcome.failure)
+    _show_findings(verdict, "refuse", skip=1)  # the first one is the failure itself
+    where = f"{outcome.tier} tier, " if outcome.tier else ""
+    status = outcome.status if outcome.tier else "refused"
+    errors.print(plain(f"{status} in {outcome.usage.wall_seconds:.3f} s ({where}{outcome.level} level)", "dim"))
+
+
+def _show_failure(failure: Failure) -> None:
+    errors.print(plain(f"{failure.type}: {failure.message}", "bold red"))
+    if failure.line is not None:
+        errors.print(plain(f"  line {failure.line}: {(failure.source_line or '').strip()}"))
+    if failure.traceback:
+        errors.print(plain(failure.traceback.rstrip(), "dim"))
+    if failure.hint:
+        errors.print(plain(f"hint: {failure.hint}", "yellow"))
+
+
+def _show_findings(verdict: Review, severity: str, *, skip: int = 0) -> None:
+    for finding in [finding for finding in verdict.findings if finding.severity == severity][skip:]:
+        line = "" if finding.line is None else f"line {finding.line}: "
+        word = "warning" if severity == "warn" else "refused"
+        errors.print(plain(f"{word}: {line}{finding.message}", "yellow"))
+        if finding.hint:
+            errors.print(plain(f"hint: {finding.hint}", "yellow"))

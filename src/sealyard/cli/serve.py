@@ -1,0 +1,77 @@
+"""`sealyard serve`: the gateway for an MCP client, over standard input and output or over HTTP."""
+
+import contextlib
+import logging
+import secrets
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from mcp.server.lowlevel import Server
+
+from sealyard.cli.loop import run_to_end
+from sealyard.cli.terminal import errors, plain
+from sealyard.config import Config, load_config
+from sealyard.privacy.logs import ConcealingFilter
+from sealyard.serve import api, dashboard
+from sealyard.serve.http import default_preset, open_http, parse_address
+from sealyard.serve.mcp import build_server
+from sealyard.serve.relay import build_relay, transports
+from sealyard.serve.stdio import serve_stdio
+from sealyard.yard import open_yard
+from sealyard.yard.opening import open_border
+
+__all__ = ("serve",)
+
+
+@click.command()
+@click.argument("config", required=False, type=click.Path(path_type=Path))
+@click.option("--http", metavar="HOST:PORT", help="Serve streamable HTTP at /mcp instead, such as 127.0.0.1:8321.")
+@click.option(
+    "--mode", type=click.Choice(["code", "hybrid", "search", "proxy"]), help="What the agent sees, over the config's."
+)
+def serve(*, config: Path | None, http: str | None, mode: str | None) -> int:
+    """Serve all configured MCP servers as one.
+
+    CONFIG is a sealyard.toml or an MCP client's own file such as .mcp.json; by default the one that is found here or
+    in the user's folder for settings. Without --http an MCP client starts this command and talks to it over standard
+    input and output.
+    """
+    logging.basicConfig(level=logging.ERROR, stream=sys.stderr, format="%(name)s: %(message)s")
+    logging.getLogger("sealyard").setLevel(logging.WARNING)
+    loaded = load_config(config)
+    for warning in loaded.warnings:
+        errors.print(plain(f"warning: {warning}", "yellow"))
+    run_to_end(_serve(loaded, mode or loaded.surface.mode, None if http is None else parse_address(http)))
+    return 0
+
+
+async def _serve(config: Config, mode: str, address: tuple[str, int] | None) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        server: Server[Any]
+        sandbox = routes = key = None
+        preset = default_preset(address, config.http)
+        if mode == "proxy":
+            border = await stack.enter_async_context(open_border(config, preset=preset))
+            connect = transports(config.store.path.parent / "oauth")
+            server, guards = build_relay(config.upstreams, border, connect=connect), border.guards
+        else:
+            yard = await stack.enter_async_context(open_yard(config, preset=preset))
+            server, guards = build_server(yard, config.surface, mode=mode), yard.guards
+            yard.observer.tracing.make_global()  # then the SDK's own spans are sent too, and link ours to the client's
+            sandbox, routes = yard.opening, api.routes(yard)
+            if config.http.dashboard:
+                key, routes = secrets.token_urlsafe(24), [*routes, *dashboard.routes()]
+        log = await guards.of("log")
+        for handler in logging.getLogger().handlers:
+            handler.addFilter(ConcealingFilter(log.conceal))
+        if address is None:
+            await serve_stdio(server)
+            return
+        listening = open_http(server, config.http, address=address, sandbox=sandbox, routes=routes, operator_key=key)
+        url, http = await stack.enter_async_context(listening)
+        if key is not None:  # in the fragment, which no browser sends and no proxy logs
+            errors.print(plain(f"The dashboard, where you can answer approvals: {url.removesuffix('mcp')}#key={key}"))
+        errors.print(plain(f"sealyard serves {len(config.upstreams)} servers at {url} ({mode} mode)"))
+        await http.run_until_cancelled()

@@ -1,0 +1,202 @@
+"""Skills on a terminal, within the 80 columns that many have."""
+
+import time
+from collections.abc import Sequence
+
+from sealyard.cli.terminal import columns, plain, screen, write
+from sealyard.skills.reading import signature_of
+from sealyard.store.skills import SkillRecord
+from sealyard.values import Skill
+from sealyard.yard.compatibility import NeedCheck
+from sealyard.yard.skill_analysis import SkillAnalysis, SkillFigures, SkillSummary
+from sealyard.yard.skill_values import FoundSkill, TestedSkill
+
+__all__ = ("count", "show_analysis", "show_found", "show_history", "show_list", "show_skill", "show_tests")
+
+_STYLES = {"active": "green", "draft": "yellow", "quarantined": "red"}
+_VERDICTS = {**_STYLES, "exemplary": "green", "removable": "red"}
+_STATES = {"fits": "green", "newer": "yellow", "translated": "yellow", "broken": "red", "missing": "red"}
+
+
+def count(number: int, noun: str) -> str:
+    """Such as `1 skill` or `2 skills`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def show_list(skills: Sequence[Skill]) -> None:
+    """One line for each."""
+    if not skills:
+        screen.print(plain("No skills yet. Agents save them with save_skill, people with `sealyard skills save`."))
+        return
+    table = columns("skill", "version", "status", "modified", "description")
+    for skill in skills:
+        table.add_row(
+            plain(f"{skill.namespace}/{skill.name}"),
+            plain(skill.version),
+            plain(skill.status, _STYLES[skill.status]),
+            _day(skill.modified_at),
+            plain(skill.description.partition("\n")[0][:80], "dim"),
+        )
+    screen.print(table)
+
+
+def show_found(found: Sequence[FoundSkill]) -> None:
+    """What an agent would be told."""
+    if not found:
+        screen.print(plain("No skill fits."))
+    for each in found:
+        known = "not used yet" if each.effectiveness is None else f"effectiveness {each.effectiveness:g}"
+        status = "" if each.status == "active" else f", {each.status}"
+        screen.print(plain(f"{each.name} {each.version} ({known}{status})", "bold"))
+        screen.print(plain(f"  {each.signature}"))
+        screen.print(plain(f"  {each.description}", "dim"))
+        for warning in each.warnings:
+            screen.print(plain(f"  warning: {warning}", "yellow"))
+
+
+def show_skill(skill: Skill, checks: Sequence[NeedCheck]) -> None:
+    """All of one skill."""
+    screen.print(plain(f"{skill.namespace}/{skill.name} {skill.version}", "bold"))
+    table = columns()
+    rows = {
+        "status": f"{skill.status}. {skill.note}" if skill.note else skill.status,
+        "description": skill.description,
+        "signature": signature_of(skill),
+        "form": skill.form,
+        "tags": ", ".join(skill.tags),
+        "author": skill.author,
+        "created": _minute(skill.created_at),
+        "modified": _minute(skill.modified_at),
+        "origin": skill.origin,
+        "level": skill.level,
+        "skills": ", ".join(f"{need.name} {need.version}" for need in skill.skills),
+        "digest": skill.digest,
+    }
+    for key, value in rows.items():
+        if value:
+            table.add_row(plain(key, "dim"), plain(value))
+    screen.print(table)
+    if checks:
+        needs = columns("tool", "written for", "now", "state")
+        for check in checks:
+            state = plain(check.state, _STATES[check.state])
+            needs.add_row(plain(check.tool), plain(check.need), plain(check.current or "-"), state)
+        screen.print(needs)
+        for check in checks:
+            if check.reason:
+                screen.print(plain(f"{check.tool}: {check.reason}", "yellow"))
+    for number, example in enumerate(skill.examples, 1):
+        calls = 0 if example.trace is None else len(example.trace.calls)
+        text = "passed" if example.passed else f"did not pass: {example.problem}"
+        screen.print(plain(f"example {number}: {text} ({count(calls, 'recorded call')})", "dim"))
+    write(f"\n{skill.code}" + ("" if skill.code.endswith("\n") else "\n"))
+
+
+def show_tests(tested: Sequence[TestedSkill]) -> None:
+    """What replaying gave."""
+    if not tested:
+        screen.print(plain("There is no skill to be tested."))
+    for each in tested:
+        passed = sum(rehearsal.example.passed for rehearsal in each.rehearsals)
+        name = f"{each.skill.namespace}/{each.skill.name} {each.skill.version}"
+        if not each.rehearsals:
+            screen.print(plain(f"{name}: it has no example", "yellow"))
+            continue
+        style = "green" if each.passed else "red"
+        screen.print(plain(f"{name}: {passed} of {count(len(each.rehearsals), 'example')} passed", style))
+        for number, rehearsal in enumerate(each.rehearsals, 1):
+            if not rehearsal.example.passed:
+                screen.print(plain(f"  example {number}: {rehearsal.example.problem}"))
+
+
+def show_history(versions: Sequence[Skill], records: Sequence[SkillRecord]) -> None:
+    """A line for each version, the newest first."""
+    used = {record.version: record for record in records}
+    table = columns("version", "status", "modified", "author", "uses", "failures", "origin")
+    for skill in versions:
+        record = used.get(skill.version)
+        table.add_row(
+            plain(skill.version),
+            plain(skill.status, _STYLES[skill.status]),
+            _minute(skill.modified_at),
+            plain(skill.author),
+            str(record.uses if record else 0),
+            str(record.failures if record else 0),
+            plain(skill.origin or "saved", "dim"),
+        )
+    screen.print(table)
+
+
+def show_analysis(analysis: SkillAnalysis, *, is_full: bool) -> None:
+    """How well skills work."""
+    table = columns("skill", "uses", "failures", "last used", "effect", "verdict")
+    for each in analysis.skills:
+        table.add_row(
+            plain(f"{each.namespace}/{each.name} {each.version}"),
+            str(each.uses),
+            str(each.failures),
+            "never" if each.last_used_at is None else _day(each.last_used_at),
+            f"{each.effectiveness:.2f}",
+            plain(_verdict(each), _VERDICTS.get(_verdict(each), "")),
+        )
+    if analysis.skills:
+        screen.print(table)
+    summary = analysis.summary
+    screen.print(
+        plain(
+            f"{count(summary.skills, 'skill')}: {summary.active} active, {count(summary.drafts, 'draft')},"
+            f" {summary.quarantined} in quarantine. {count(summary.uses, 'use')}, in {summary.executions_share:.0%} of"
+            f" all executions; {count(summary.translated, 'translated call')}.",
+            "dim",
+        )
+    )
+    for each in analysis.skills:
+        if each.difficulty is not None:
+            name = f"{each.namespace}/{each.name}"
+            screen.print(plain(f"{name} needs a migration; predicted: {each.difficulty}", "yellow"))
+    for candidate in analysis.candidates:
+        called = f" ({', '.join(candidate.tools)})" if candidate.tools else ""
+        screen.print(
+            plain(
+                f"worth saving: code that {candidate.principal} ran {candidate.times} times{called}, last as"
+                f" {candidate.execution_id}"
+            )
+        )
+    if is_full:
+        _show_details(analysis.skills, summary)
+
+
+def _show_details(skills: Sequence[SkillFigures], summary: SkillSummary) -> None:
+    for each in skills:
+        screen.print(plain(f"{each.namespace}/{each.name} {each.version}", "bold"))
+        if each.calls:
+            by = count(each.principals, "client")
+            screen.print(plain(f"  {count(each.calls, 'call')} by {by}, {each.mean_seconds:.3f} s each"))
+        for text in each.details:
+            screen.print(plain(f"  {text}"))
+    for kind in summary.changes:
+        if kind.change:
+            done = f"{count(kind.migrations, 'migration')}, {kind.migrated} done, {kind.right} as predicted"
+            screen.print(plain(f"{kind.change.replace('_', ' ')}: {done}"))
+    if summary.migrations:
+        screen.print(
+            plain(
+                f"{count(summary.migrations, 'migration')}, {summary.migrated} done; the difficulty predicted was right"
+                f" in {summary.predictions_right} of them."
+            )
+        )
+
+
+def _verdict(figures: SkillFigures) -> str:
+    """What a person should know about it in one word."""
+    if figures.status != "active":
+        return figures.status
+    return "" if figures.judgement == "kept" else figures.judgement
+
+
+def _day(at: float) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(at)) if at else "-"
+
+
+def _minute(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.gmtime(at)) if at else "-"

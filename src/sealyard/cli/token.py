@@ -1,0 +1,67 @@
+"""`sealyard token`: a token for a client over HTTP, of which the config keeps only a digest."""
+
+import secrets
+
+import click
+import msgspec
+
+from sealyard.cli.terminal import errors, plain, write
+from sealyard.config.settings import HttpConfig, PrincipalEntry, hash_token
+from sealyard.config.toml import dump_toml
+
+__all__ = ("token",)
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--upstream",
+    "upstreams",
+    multiple=True,
+    metavar="NAME",
+    help="One that it sees, or a pattern; again for more. Default: all.",
+)
+@click.option(
+    "--level", type=click.Choice(["production", "hardened"]), help="A stricter isolation level than the gateway's."
+)
+@click.option("--reveal", is_flag=True, help="It may turn tokens of private values back over HTTP.")
+@click.option("--approve", is_flag=True, help="It may answer asks over HTTP. Not for the client of an agent.")
+@click.option(
+    "--observe", is_flag=True, help="It may see what all principals do: runs, metrics, alerts, the audit log."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object with both, and nothing else.")
+def token(
+    *,
+    name: str,
+    upstreams: tuple[str, ...],
+    level: str | None,
+    reveal: bool,
+    approve: bool,
+    observe: bool,
+    as_json: bool,
+) -> int:
+    """Make a token for a client called NAME, and the lines of sealyard.toml that let it in.
+
+    The lines go to standard output, so that they can be appended to the file; the token goes to standard error and is
+    kept nowhere.
+    """
+    made = f"sealyard_{secrets.token_urlsafe(32)}"
+    digest = hash_token(made)
+    HttpConfig(principals={name: PrincipalEntry(token_sha256=digest)}).clients()  # raises for a name that cannot be one
+    table = {
+        "token_sha256": digest,
+        "upstreams": upstreams or None,
+        "level": level,
+        "reveal": reveal or None,
+        "approve": approve or None,
+        "observe": observe or None,
+    }
+    lines = dump_toml({"http": {"principals": {name: table}}})
+    if as_json:
+        told = {"principal": name, "token": made, "token_sha256": digest, "toml": lines}
+        write(msgspec.json.encode(told).decode() + "\n")
+        return 0
+    write(lines)
+    errors.print(plain(f"The token of {name!r}, which is not shown again. Clients send it as Authorization: Bearer …"))
+    errors.print(plain(made, "bold"))
+    return 0

@@ -1,0 +1,126 @@
+"""How configuration is shown to people: how a server starts, what a file would become, and no secret in either."""
+
+import difflib
+import json
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from sealyard.config.expand import Hidden, has_reference
+from sealyard.config.settings import UpstreamEntry
+from sealyard.values import UpstreamConfig
+
+__all__ = ("describe_upstream", "diff", "find_literals", "hide_arguments", "looks_secret")
+
+_DOTS = "…"
+_SECRET_NAME = re.compile(
+    r"token|secret|passw|passphrase|credential|authoriz|cookie|api[-_]?key|[-_]key$|^key$|(^|[-_])(auth|pat|pwd)$",
+    re.IGNORECASE,
+)
+_SECRET_VALUE = re.compile(
+    r"""^(bearer|basic)\s+\S | \bgh[a-z]_\w{20} | \bgithub_pat_\w{20} | \bglpat-\w | \bsk-[\w-]{16} | \bxox[a-z]-\w
+    | \bAKIA[0-9A-Z]{16} | \bAIza[\w-]{30} | \bnpm_\w{30} | \beyJ[\w-]{8,}\.[\w-]+\.
+    | ://[^/\s:@]*:[^/\s@]+@ | -----BEGIN\ """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_OPEN_NAMES = frozenset({"accept", "bearer_token_env_var", "content-type", "user-agent"})
+_WHOLLY_SECRET = frozenset({"env", "headers", "http_headers", "auth"})
+"""Every value in these is hidden, whatever its name."""
+
+
+def describe_upstream(config: UpstreamConfig | UpstreamEntry) -> str:
+    """How the server starts or where it is, in one line without any value of its environment or headers."""
+    if config.command is not None:
+        arguments = " ".join(shlex.quote(each) if _DOTS not in each else each for each in hide_arguments(config.args))
+        how = f"{shlex.quote(_show(config.command))} {arguments}".rstrip()
+        named = ("env", list(config.env))
+    else:
+        how = _hide_in_url(_show(config.url or ""))
+        named = ("headers", list(config.headers) + ["Authorization"] * (config.bearer_token is not None))
+    return f"{how} ({named[0]}: {', '.join(named[1])})" if named[1] else how
+
+
+def looks_secret(name: str, value: str) -> bool:
+    """Whether a value written out under this name is likely one that should not be: by its name or by its form."""
+    if not value or has_reference(value):
+        return False
+    by_name = _SECRET_NAME.search(name) is not None and value.lower() not in ("true", "false") and not value.isdigit()
+    return by_name or _SECRET_VALUE.search(value) is not None
+
+
+def hide_arguments(arguments: Iterable[str]) -> list[str]:
+    """The arguments with dots for what looks like a secret: alone, in `--name=value`, or after a `--name`."""
+    hidden, flag = [], ""
+    for argument in map(_show, arguments):
+        name, equals, value = argument.partition("=")
+        if equals and looks_secret(name, value):
+            hidden.append(f"{name}={_DOTS}")
+        elif looks_secret(flag, argument) and not argument.startswith("-"):
+            hidden.append(_DOTS)
+        else:
+            hidden.append(argument)
+        flag = argument if argument.startswith("-") and not equals else ""
+    return hidden
+
+
+def find_literals(entry: UpstreamEntry) -> Iterator[str]:
+    """Where the entry holds a secret that is written out: the key, and never the value."""
+    yield from (f"env.{name}" for name, value in entry.env.items() if looks_secret(name, value))
+    yield from (f"headers.{name}" for name, value in entry.headers.items() if looks_secret(name, value))
+    if entry.bearer_token and looks_secret("token", entry.bearer_token):
+        yield "bearer_token"
+    if list(entry.args) != hide_arguments(entry.args):
+        yield "args"
+    if entry.url and entry.url != _hide_in_url(entry.url):
+        yield "url"
+
+
+def diff(old: str, new: str, name: str, *, values: Iterable[Any]) -> str:
+    """The unified diff of two texts, with dots for the secrets in the parsed `values` of both."""
+    secrets = sorted({secret for value in values for secret in _secrets(value)}, key=len, reverse=True)
+    old, new = _hide(old, secrets), _hide(new, secrets)
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), name, name, lineterm="")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _show(text: str) -> str:
+    return text.shown if isinstance(text, Hidden) else text
+
+
+def _hide_in_url(url: str) -> str:
+    parts = urlsplit(url)
+    query = re.sub(r"=([^&]*)", lambda match: match[0] if has_reference(match[1]) else f"={_DOTS}", parts.query)
+    host = parts.netloc.rpartition("@")
+    netloc = f"{_DOTS}@{host[2]}" if host[1] and not has_reference(host[0]) else parts.netloc
+    return parts._replace(netloc=netloc, query=query).geturl()
+
+
+def _secrets(value: Any, name: str = "", wholly: bool = False) -> Iterator[str]:
+    """Every string in parsed JSON or TOML that should not be shown."""
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _secrets(each, key, wholly or key.lower() in _WHOLLY_SECRET)
+    elif isinstance(value, list | tuple):
+        texts = [each for each in value if isinstance(each, str)]
+        for text, hidden in zip(texts, hide_arguments(texts), strict=True):
+            if text != hidden:
+                yield text[len(hidden) - len(_DOTS) :]
+        for each in value:
+            yield from _secrets(each, "", wholly)
+    elif isinstance(value, str) and value and not has_reference(value) and name.lower() not in _OPEN_NAMES:
+        in_url = name.lower().endswith("url") and value != _hide_in_url(value)
+        if wholly or in_url or looks_secret(name, value):
+            yield value
+
+
+def _hide(text: str, secrets: list[str]) -> str:
+    for secret in secrets:
+        for spelled in {json.dumps(secret), json.dumps(secret, ensure_ascii=False)}:
+            for quoted in (spelled, spelled.replace("/", "\\/")):
+                text = text.replace(quoted, f'"{_DOTS}"')
+                if len(secret) >= 6:  # a shorter one, such as a port, stands in other words too
+                    text = text.replace(quoted[1:-1], _DOTS)
+        text = text.replace(f"'{secret}'", f"'{_DOTS}'")
+    return text

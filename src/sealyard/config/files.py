@@ -1,0 +1,147 @@
+"""Writes a user's files so that a crash leaves the old one or the new one, and keeps what it replaces for an undo."""
+
+import datetime
+import hashlib
+import os
+import re
+import secrets
+import stat
+from pathlib import Path
+
+import msgspec
+
+from sealyard.errors import InvalidRequest
+
+__all__ = ("Backup", "change_file", "digest", "find_backup", "read_bytes", "replace_file", "restore_file")
+
+_NAME = re.compile(r"\.sealyard-backup-([0-9]{8}T[0-9]{12}Z)-([0-9a-f]{16})(-new)?")
+
+
+class Backup(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file was before sealyard changed it. Its name holds all that an undo must know."""
+
+    path: Path
+    digest: str
+    """Of what sealyard wrote: another one means that somebody changed the file since."""
+    was_absent: bool
+
+    def read_original(self) -> bytes | None:
+        """The file as it was; `None` if there was none."""
+        return None if self.was_absent else read_bytes(self.path)
+
+
+def digest(content: bytes | None) -> str:
+    """A short name for a file's content."""
+    return hashlib.sha256(content or b"").hexdigest()[:16]
+
+
+def read_bytes(path: Path) -> bytes | None:
+    """The file's content; `None` if there is no file.
+
+    Raises:
+        InvalidRequest: It cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InvalidRequest(f"{str(path)!r} cannot be read: {error.strerror}. Check its rights.") from None
+
+
+def change_file(path: Path, *, old: bytes | None, new: bytes) -> Backup:
+    """Write `new` where `old` is, which is on disk beside it before that.
+
+    Raises:
+        InvalidRequest: The file is not `old` any more, or cannot be written.
+    """
+    if read_bytes(path) != old:
+        raise InvalidRequest(f"{str(path)!r} was changed by somebody else just now. It is as they left it; try again.")
+    name = f"{path.name}.sealyard-backup-{_now()}-{digest(new)}{'-new' if old is None else ''}"
+    backup = Backup(path=path.with_name(name), digest=digest(new), was_absent=old is None)
+    replace_file(backup.path, old or b"", mode=_mode(path))
+    try:
+        replace_file(path, new)
+    except InvalidRequest:
+        backup.path.unlink()
+        raise
+    return backup
+
+
+def restore_file(path: Path, *, new: bytes | None, backup: Backup, keep: bytes | None) -> None:
+    """Write `new`, or remove the file if that is `None`; then the backup has served. `keep` is kept beside it.
+
+    Raises:
+        InvalidRequest: The file cannot be written.
+    """
+    if keep is not None:
+        replace_file(path.with_name(f"{path.name}.sealyard-before-undo-{_now()}"), keep, mode=_mode(path))
+    if new is not None:
+        replace_file(path, new, mode=_mode(backup.path))
+    else:
+        Path(os.path.realpath(path)).unlink(missing_ok=True)
+    backup.path.unlink()
+
+
+def find_backup(path: Path) -> Backup | None:
+    """The newest backup of the file, if there is one."""
+    found = []
+    for file in path.parent.glob("*") if path.parent.is_dir() else ():
+        match = _NAME.fullmatch(file.name.removeprefix(path.name)) if file.name.startswith(path.name) else None
+        if match:
+            found.append((match[1], Backup(path=file, digest=match[2], was_absent=match[3] is not None)))
+    return max(found, key=lambda each: each[0])[1] if found else None
+
+
+def replace_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
+    """Put `content` in place of the file in one step, with the mode and owner of the old one; links are followed.
+
+    `mode` is for a file that does not exist yet.
+
+    Raises:
+        InvalidRequest: The file is read-only or cannot be written here.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        _replace(target, content, mode)
+    except OSError as error:
+        raise InvalidRequest(
+            f"{str(path)!r} cannot be written: {error.strerror}. It is as it was; check its rights and its folder's."
+        ) from None
+
+
+def _replace(target: Path, content: bytes, mode: int) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    old = target.stat() if target.exists() else None
+    if old is not None and (not stat.S_ISREG(old.st_mode) or not old.st_mode & 0o222 or not os.access(target, os.W_OK)):
+        # A new file could take its place all the same, but somebody meant it to stay.
+        raise InvalidRequest(
+            f"{str(target)!r} is read-only or no regular file. It is as it was; make it writable first."
+        )
+    temporary = target.with_name(f".{target.name}.sealyard-{secrets.token_hex(8)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            if old is not None and (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
+                os.fchown(descriptor, old.st_uid, old.st_gid)
+            os.fchmod(descriptor, stat.S_IMODE(old.st_mode) if old is not None else mode)
+            os.fsync(descriptor)
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S%fZ")

@@ -1,0 +1,578 @@
+"""The configuration as one frozen value and as `sealyard.toml` spells it. A wrong value is named with the right one."""
+
+import difflib
+import hashlib
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn, TypeVar, get_args
+
+import msgspec
+from msgspec import Meta, inspect
+
+from sealyard.broker.policy import PolicySettings
+from sealyard.config.machine import read_machine
+from sealyard.errors import InvalidConfig
+from sealyard.values import OAuthConfig, PrincipalScope, UpstreamConfig
+
+__all__ = (
+    "AlertsConfig",
+    "Config",
+    "DiscoveryConfig",
+    "HttpConfig",
+    "LearningConfig",
+    "Level",
+    "MetricsConfig",
+    "OtelConfig",
+    "PrincipalEntry",
+    "PrivacyConfig",
+    "PrivacyMode",
+    "PrivacyRule",
+    "SandboxConfig",
+    "Settings",
+    "SkillsConfig",
+    "StoreConfig",
+    "SurfaceConfig",
+    "UpstreamEntry",
+    "hash_token",
+    "read_entry",
+    "read_settings",
+)
+
+_T = TypeVar("_T", bound=msgspec.Struct)
+_Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+Level = Literal["development", "production", "hardened"]
+"""Of isolation, the strictest last."""
+PrivacyMode = Literal["strict", "output", "off"]
+_DOMAIN = r"^[a-z][a-z0-9_-]{0,31}$"
+_PATTERNS = {_DOMAIN: "a word of up to 32 small letters, digits, '-' or '_', such as 'data'"}
+_RESERVED = ("local", "operator")
+_SECRET_KEYS = {
+    "args",
+    "bearer_token",
+    "client_secret",
+    "env",
+    "headers",
+    "token",
+    "token_sha256",
+    "tokens",
+    "webhook",
+    "webhook_secret",
+}
+
+
+class UpstreamEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One `[upstreams.NAME]` as it is written: references are not expanded yet."""
+
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    cwd: str | None = None
+    """Relative to the folder of the file, and that folder by default."""
+    env_file: str | None = None
+    """Lines such as `NAME=value`; what `env` says comes first."""
+    url: str | None = None
+    transport: Literal["stdio", "http", "streamable-http", "sse"] | None = None
+    """By default `stdio` with a command and `http` with a URL."""
+    bearer_token: str | None = None
+    oauth: bool | OAuthConfig | None = None
+    tools: tuple[str, ...] | None = None
+    without_tools: tuple[str, ...] = ()
+    start_seconds: _Seconds = 30.0
+    call_seconds: _Seconds = 60.0
+    idle_seconds: Annotated[float, Meta(ge=0, le=31_536_000)] = 600.0
+    """0: never stop."""
+    concurrent_calls: Annotated[int, Meta(ge=1, le=1000)] = 16
+    answer_bytes: Annotated[int, Meta(ge=1024, le=1 << 32)] = 64 << 20
+    disabled: bool = False
+    trusted: bool = False
+    """Whether what its tools say about their effects may relax the policy."""
+    env: dict[str, str] = {}
+    headers: dict[str, str] = {}
+
+    def __repr__(self) -> str:  # a file may hold secrets in place of references
+        return f"UpstreamEntry(command={self.command!r}, transport={self.transport!r})"
+
+
+class SurfaceConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the agent sees."""
+
+    mode: Literal["code", "hybrid", "search", "proxy"] = "code"
+    direct: tuple[str, ...] = ()
+    """Upstream tools that `hybrid` passes through, by full name; patterns with `*` are allowed."""
+    result_tokens: Annotated[int, Meta(ge=100, le=50_000)] = 2000
+    name: str = "sealyard"
+    instructions: str | None = None
+    """In place of those that sealyard gives the model."""
+
+
+class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where and how agent code runs."""
+
+    level: Level = "production"
+    tier: Literal["namespace", "landlock"] | None = None
+    allow_weaker: bool = False
+    pool_size: Annotated[int, Meta(ge=0, le=1000)] | None = None
+    packages: tuple[str, ...] = ()
+    """Installed packages that code may import beside those of the level."""
+    data_packages: bool = True
+    """Load the level's own (numpy, pandas and the like) where they are installed; without them it starts faster."""
+    running: Annotated[int, Meta(ge=1, le=10_000)] | None = None
+
+
+class StoreConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where executions, calls and tools are kept."""
+
+    path: Path = msgspec.field(default_factory=lambda: read_machine().data_folder / "sealyard.db")
+
+
+class PrincipalEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[http.principals.NAME]`: a client with a token of its own, and what it may do."""
+
+    token: str | None = None
+    token_sha256: str | None = None
+    """In place of the token, or beside it while one replaces the other. `sealyard token NAME` makes both."""
+    upstreams: tuple[str, ...] | None = None
+    """Patterns over names of upstreams. By default all."""
+    level: Level | None = None
+    """Not weaker than the sandbox's own."""
+    reveal: bool = False
+    """Whether it may turn tokens back into values over HTTP."""
+    approve: bool = False
+    """Whether it may answer asks over HTTP. Never for the client of an agent."""
+    observe: bool = False
+    """Whether it may see what all principals do: their runs, metrics, alerts and the audit log."""
+    domain: Annotated[str, Meta(pattern=_DOMAIN)] | None = None
+    """What it works on, such as `data` or `code`. By default that is told from the tools that it uses."""
+
+    def __repr__(self) -> str:  # a file may hold the token in place of a reference
+        return f"PrincipalEntry(upstreams={self.upstreams!r}, level={self.level!r})"
+
+
+class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who may come in over HTTP. Take it from `clients`, which does not let a missing token pass."""
+
+    token: str | None = None
+    """`$SEALYARD_TOKEN` unless the file says otherwise. Whoever has it is the principal `http`."""
+    tokens: dict[str, str] = {}
+    """By principal, of those without a scope."""
+    principals: dict[str, PrincipalEntry] = {}
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    max_request_bytes: Annotated[int, Meta(ge=1024, le=1 << 30)] = 4 << 20
+    requests_per_minute: Annotated[int, Meta(ge=0, le=1_000_000)] = 1_200
+    """Of one principal, at `/api/v1`. 0: as many as it likes."""
+    dashboard: bool = True
+    """Whether `/` is a page that shows what the gateway does."""
+    unset: tuple[str, ...] = ()
+    """Why a token that the file asks for is not here."""
+    digests: dict[str, str] = {}
+    """SHA-256 of a token, in hex -> its principal. What is loaded has these in place of the tokens."""
+
+    def hashed(self) -> "HttpConfig":
+        """The same with digests in place of tokens.
+
+        Raises:
+            InvalidConfig: Two principals have the same token.
+        """
+        digests = dict(self.digests)
+        texts = [("http", self.token), *self.tokens.items(), *((name, e.token) for name, e in self.principals.items())]
+        pairs = [(name, hash_token(text)) for name, text in texts if text is not None]
+        pairs += [(name, each.token_sha256.lower()) for name, each in self.principals.items() if each.token_sha256]
+        for name, digest in pairs:
+            if digests.setdefault(digest, name) != name:
+                raise InvalidConfig("two principals have the same token. Give each one of its own.")
+        bare = {
+            name: msgspec.structs.replace(each, token=None, token_sha256=None) for name, each in self.principals.items()
+        }
+        return msgspec.structs.replace(self, token=None, tokens={}, principals=bare, digests=digests)
+
+    def clients(self) -> dict[bytes, str]:
+        """The principal of every token, by the token's SHA-256. Empty if none is asked for.
+
+        Raises:
+            InvalidConfig: A token refers to a variable that is not set: to serve without it would let in anyone. Or a
+                principal could be taken for another.
+        """
+        if self.unset:
+            raise InvalidConfig(f"HTTP cannot be served: {'; '.join(self.unset)}. Set it, or take the token out.")
+        digests = self.hashed().digests
+        for principal in (*self.principals, *digests.values()):
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,39}", principal) or principal in _RESERVED:
+                raise InvalidConfig(
+                    f"http.tokens or http.principals names the principal {principal!r}. Use 1 to 40 letters, digits "
+                    "and . _ @ - beginning with a letter or digit, and not 'local' or 'operator': those are who needs "
+                    "no token, and who has the key that the gateway prints."
+                )
+        return {bytes.fromhex(digest): principal for digest, principal in digests.items()}
+
+    def scopes(self) -> dict[str, PrincipalScope]:
+        """What each principal may do that has a token."""
+        found = {name: PrincipalScope(name=name) for name in self.hashed().digests.values()}
+        for name, each in self.principals.items():
+            found[name] = PrincipalScope(
+                name=name,
+                upstreams=each.upstreams,
+                level=each.level,
+                reveal=each.reveal,
+                approve=each.approve,
+                observe=each.observe,
+                domain=each.domain,
+            )
+        return found
+
+
+class DiscoveryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How tools are found."""
+
+    semantic: bool = False
+    """Rank by meaning too. Needs the extra `semantic`."""
+
+
+class PrivacyRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[[privacy.rules]]`. The first that names a tool decides for it."""
+
+    tools: tuple[str, ...]
+    """Patterns over full names: `mcp__crm__*`."""
+    mode: PrivacyMode | None = None
+    whole: tuple[str, ...] = ()
+    """Fields of its answers that are concealed whole, whatever they hold: free text."""
+    visible: tuple[str, ...] = ()
+    """Fields of its answers that are left as they are."""
+
+
+class PrivacyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is private, and where it is replaced."""
+
+    mode: PrivacyMode = "strict"
+    scope: Literal["session", "gateway"] = "session"
+    """Within what the same value has the same token."""
+    expires_seconds: Annotated[float, Meta(ge=60, le=31_536_000)] = 604_800.0
+    """A token is forgotten so long after it was given out last."""
+    key: Literal["auto", "environment", "file", "keyring"] = "auto"
+    """Where the vault's key is. `auto`: `$SEALYARD_VAULT_KEY` if set, else the file `vault.key` beside the store."""
+    conceal: tuple[str, ...] = ()
+    """Types beside those that are concealed anyway, such as `location`."""
+    reveal: tuple[str, ...] = ()
+    """Types that are not concealed."""
+    allow: tuple[str, ...] = ()
+    """Values that are not private, such as `support@example.com`; patterns with `*` are allowed."""
+    patterns: dict[str, str] = {}
+    """Regular expressions by the type that they find."""
+    detectors: tuple[Literal["presidio"], ...] = ()
+    """Further detectors, each an extra."""
+    rules: tuple[PrivacyRule, ...] = ()
+    vault_key: str | None = None
+    """What `$SEALYARD_VAULT_KEY` holds."""
+
+
+class SkillsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[skills]`: where saved skills go, what is recorded to test them, and whose archives are trusted."""
+
+    save_to: Literal["own", "shared"] = "own"
+    """`own`: what an agent saves is for its own principal until somebody shares it. `shared`: for all of them."""
+    trace_mib: Annotated[int, Meta(ge=0, le=1 << 20)] = 256
+    """For recorded answers that are too large for the journal, compressed. 0: none are kept."""
+    trace_days: Annotated[float, Meta(gt=0, le=3650)] = 7.0
+    markets: dict[str, str] = {}
+    """Folders of skills to import from, such as git checkouts, by a name."""
+    trusted_keys: dict[str, str] = {}
+    """Public keys whose archives may be imported, by the name of who holds them."""
+
+
+class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[metrics]`: what tokens cost, and how long the journal is kept."""
+
+    input_price: Annotated[float, Meta(ge=0, le=10_000)] = 3.0
+    """Dollars for a million tokens that a model reads."""
+    output_price: Annotated[float, Meta(ge=0, le=10_000)] = 15.0
+    """Dollars for a million tokens that a model writes, such as code."""
+    keep_days: Annotated[int, Meta(ge=1, le=36_500)] = 365
+    """Executions, calls and facts that are older are removed. Their sums stay, and so does the audit log."""
+    keep_hours_days: Annotated[int, Meta(ge=1, le=36_500)] = 90
+    """For how many days sums are kept for each hour. Those of whole days stay."""
+
+
+class AlertsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[alerts]`: when somebody is told, and how."""
+
+    enabled: bool = True
+    window_seconds: Annotated[float, Meta(ge=60, le=86_400)] = 900.0
+    """What happened in so long a time is judged."""
+    for_seconds: Annotated[float, Meta(ge=0, le=86_400)] = 60.0
+    """So long something must be wrong before anybody is told."""
+    minimum: Annotated[int, Meta(ge=1, le=1_000_000)] = 20
+    """Fewer searches or runs than this are not judged."""
+    hit_rate: Annotated[float, Meta(ge=0, le=1)] = 0.8
+    """The lowest share of searches of which a found tool was then called."""
+    error_rate: Annotated[float, Meta(ge=0, le=1)] = 0.25
+    """The highest share of runs that do not end well."""
+    p95_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 10.0
+    """The longest that the slowest twentieth of runs may begin at."""
+    timeout_rate: Annotated[float, Meta(ge=0, le=1)] = 0.05
+    detection_rate: Annotated[float, Meta(ge=0, le=1)] = 0.95
+    """The lowest share of the built-in samples that the detectors find."""
+    webhook: str | None = None
+    """A URL that every change of an alert is posted to."""
+    webhook_secret: str | None = None
+    """Signs what is posted: `Sealyard-Signature: sha256=…`, the HMAC of the body."""
+
+    def __repr__(self) -> str:  # a webhook's address is often its password
+        return f"AlertsConfig(enabled={self.enabled!r}, webhook={'set' if self.webhook else None!r})"
+
+
+class LearningConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[learning]`: what is made of experience, and who shares it."""
+
+    enabled: bool = True
+    """Whether anything is learned and told. The journal is kept either way."""
+    scope: Literal["shared", "principal", "domain"] = "shared"
+    """`shared`: all learn from all. `principal`: each from itself alone. `domain`: those who work on the same."""
+    domain: Annotated[str, Meta(pattern=_DOMAIN)] | None = None
+    """What principals without one of their own work on. By default that is told from the tools that they use."""
+    half_life_days: Annotated[float, Meta(ge=1, le=3_650)] = 30.0
+    """What happened so long ago counts half."""
+    critical: Literal["warn", "ask", "refuse"] = "refuse"
+    """What happens to code that is as good as certain to fail: it is told so, a person is asked, or it is not run."""
+    limits: bool = True
+    """Whether time and memory limits follow what similar runs needed, unless the agent asks for a time itself."""
+    pool: bool = True
+    """Whether the number of waiting workers and the packages loaded in them follow what is used."""
+
+
+class OtelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[otel]`: where traces are sent. Needs the extra `otel`."""
+
+    endpoint: str | None = None
+    """An OTLP collector over HTTP, such as http://127.0.0.1:4318. None: no traces are made."""
+    headers: dict[str, str] = {}
+    service_name: str = "sealyard"
+
+    def __repr__(self) -> str:
+        return f"OtelConfig(endpoint={self.endpoint!r}, service_name={self.service_name!r})"
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything a gateway is told, references expanded."""
+
+    upstreams: dict[str, UpstreamConfig] = {}
+    surface: SurfaceConfig = SurfaceConfig()
+    sandbox: SandboxConfig = SandboxConfig()
+    store: StoreConfig = msgspec.field(default_factory=StoreConfig)
+    http: HttpConfig = HttpConfig()
+    discovery: DiscoveryConfig = DiscoveryConfig()
+    privacy: PrivacyConfig = PrivacyConfig()
+    policy: PolicySettings = PolicySettings()
+    skills: SkillsConfig = SkillsConfig()
+    metrics: MetricsConfig = MetricsConfig()
+    alerts: AlertsConfig = AlertsConfig()
+    learning: LearningConfig = LearningConfig()
+    otel: OtelConfig = OtelConfig()
+    trusted: frozenset[str] = frozenset()
+    """Upstreams whose word about their tools counts."""
+    source: Path | None = None
+    """The file it was read from."""
+    warnings: tuple[str, ...] = ()
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """A file's content, checked and not expanded."""
+
+    upstreams: dict[str, UpstreamEntry] = {}
+    surface: SurfaceConfig = SurfaceConfig()
+    sandbox: SandboxConfig = SandboxConfig()
+    store_path: str | None = None
+    http: HttpConfig = HttpConfig()
+    discovery: DiscoveryConfig = DiscoveryConfig()
+    privacy: PrivacyConfig = PrivacyConfig()
+    policy: PolicySettings = PolicySettings()
+    skills: SkillsConfig = SkillsConfig()
+    metrics: MetricsConfig = MetricsConfig()
+    alerts: AlertsConfig = AlertsConfig()
+    learning: LearningConfig = LearningConfig()
+    otel: OtelConfig = OtelConfig()
+
+
+_TABLES = set(
+    "upstreams surface sandbox store http discovery privacy policy skills metrics alerts learning otel".split()
+)
+
+
+class _StoreTable(msgspec.Struct):
+    path: str | None = None
+
+
+def hash_token(token: str) -> str:
+    """What is kept of a token: its SHA-256 in hex."""
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def read_settings(document: Mapping[str, Any], file: Path) -> Settings:
+    """What `sealyard.toml` holds, checked key by key.
+
+    Raises:
+        InvalidConfig: A key is unknown or a value is wrong.
+    """
+    reader = _Reader(file)
+    reader.check_keys(document, (), _TABLES)
+    upstreams = document.get("upstreams", {})
+    if not isinstance(upstreams, dict):
+        reader.fail(("upstreams",), upstreams, "a table for each upstream, such as [upstreams.github]")
+    http = reader.read(HttpConfig, document.get("http", {}), ("http",), without={"unset", "digests"})
+    sandbox = reader.read(SandboxConfig, document.get("sandbox", {}), ("sandbox",))
+    for name in http.principals:
+        _check_principal(name, http, sandbox, reader)
+    return Settings(
+        upstreams={name: read_entry(name, table, file) for name, table in upstreams.items()},
+        surface=reader.read(SurfaceConfig, document.get("surface", {}), ("surface",)),
+        sandbox=sandbox,
+        store_path=reader.read(_StoreTable, document.get("store", {}), ("store",)).path,
+        http=http,
+        discovery=reader.read(DiscoveryConfig, document.get("discovery", {}), ("discovery",)),
+        privacy=reader.read(PrivacyConfig, document.get("privacy", {}), ("privacy",), without={"vault_key"}),
+        policy=reader.read(PolicySettings, document.get("policy", {}), ("policy",)),
+        skills=reader.read(SkillsConfig, document.get("skills", {}), ("skills",)),
+        metrics=reader.read(MetricsConfig, document.get("metrics", {}), ("metrics",)),
+        alerts=reader.read(AlertsConfig, document.get("alerts", {}), ("alerts",)),
+        learning=reader.read(LearningConfig, document.get("learning", {}), ("learning",)),
+        otel=reader.read(OtelConfig, document.get("otel", {}), ("otel",)),
+    )
+
+
+def _check_principal(name: str, http: HttpConfig, sandbox: SandboxConfig, reader: "_Reader") -> None:
+    path, entry = ("http", "principals", name), http.principals[name]
+    digest = entry.token_sha256
+    if entry.token is None and digest is None and name not in ("http", *http.tokens):
+        reader.fail_whole(path, "has no token", f"Give it a token_sha256: `sealyard token {name}` makes one")
+    if digest is not None and not re.fullmatch(r"[0-9A-Fa-f]{64}", digest):  # which may be the token itself
+        reader.fail_whole((*path, "token_sha256"), "is no SHA-256", f"Give 64 hex digits: `sealyard token {name}`")
+    levels = get_args(Level)
+    if entry.level is not None and levels.index(entry.level) < levels.index(sandbox.level):
+        stricter = f"{sandbox.level!r}, which is sandbox.level, or a stricter one"
+        reader.fail((*path, "level"), entry.level, stricter)
+
+
+def read_entry(name: str, table: object, file: Path, *, at: tuple[str, ...] = ("upstreams",)) -> UpstreamEntry:
+    """One `[upstreams.NAME]`, checked. `at` is where the file keeps it.
+
+    Raises:
+        InvalidConfig: A key is unknown or a value is wrong.
+    """
+    reader = _Reader(file)
+    path = (*at, name)
+    if not name.strip() or not name.isprintable() or len(name) > 100:
+        reader.fail_whole(path, "has a name that cannot be used", "Give it 1 to 100 letters, digits, '-' or '_'")
+    entry = reader.read(UpstreamEntry, table, path)
+    if (entry.command is None) == (entry.url is None):
+        both = "neither" if entry.command is None else "both"
+        reader.fail_whole(path, f"has {both} of command and url", "Give one of them")
+    if entry.transport is not None and (entry.transport == "stdio") == (entry.command is None):
+        right = "'stdio'" if entry.command is not None else "'http' or 'sse'"
+        reader.fail((*path, "transport"), entry.transport, f"{right}, or leave it out")
+    if entry.command is not None and not entry.command.strip():
+        reader.fail((*path, "command"), entry.command, "the program to start")
+    if entry.url is not None and "${" not in entry.url and not re.match(r"https?://[^/\s]", entry.url):
+        reader.fail_whole((*path, "url"), "is no address of a server", "Give one that begins with https:// or http://")
+    for text in (entry.command, *entry.args, entry.cwd, *entry.env, *entry.env.values()):
+        if text is not None and ("\0" in text or any("\ud800" <= char <= "\udfff" for char in text)):
+            reader.fail_whole(path, "holds a character that no process can be given", "Take it out")
+    return entry
+
+
+class _Reader:
+    """Turns tables into structs and says what is wrong in the words of the file."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def read(self, cls: type[_T], table: object, path: tuple[str, ...], *, without: Collection[str] = ()) -> _T:
+        if not isinstance(table, dict):
+            self.fail(path, table, "a table")
+        fields = {field.name: field for field in msgspec.structs.fields(cls) if field.name not in without}
+        self.check_keys(table, path, set(fields))
+        missing = [name for name, field in fields.items() if field.required and name not in table]
+        if missing:
+            self.fail_whole(path, f"has no {missing[0]}", "Every one needs it")
+        return cls(**{key: self._convert(value, fields[key].type, (*path, key)) for key, value in table.items()})
+
+    def check_keys(self, table: Mapping[str, Any], path: tuple[str, ...], known: set[str]) -> None:
+        for key in table:
+            if key not in known:
+                near = difflib.get_close_matches(key, known, n=1)
+                advice = f"Did you mean {near[0]!r}?" if near else f"Its keys are {', '.join(sorted(known))}."
+                raise InvalidConfig(f"In {str(self._file)!r}, {_spell_path(path)} has no key {key!r}. {advice}")
+
+    def fail(self, path: tuple[str, ...], value: object, expected: str) -> NoReturn:
+        is_secret = _SECRET_KEYS & set(path[1:]) or path[:-1] == ("http", "principals")
+        given = _kind(value) if is_secret else _spell(value)
+        self.fail_whole(path, f"is {given}", f"Give {expected}")
+
+    def fail_whole(self, path: tuple[str, ...], what: str, advice: str) -> NoReturn:
+        raise InvalidConfig(f"In {str(self._file)!r}, {_spell_path(path)} {what}. {advice}.")
+
+    def _convert(self, value: Any, kind: Any, path: tuple[str, ...]) -> Any:
+        info = inspect.type_info(kind)
+        options = info.types if isinstance(info, inspect.UnionType) else (info,)
+        for option in options:
+            if isinstance(option, inspect.StructType) and isinstance(value, dict):
+                return self.read(option.cls, value, path)
+            if isinstance(option, inspect.DictType) and isinstance(value, dict):
+                return {key: self._convert(each, _type(option.value_type), (*path, key)) for key, each in value.items()}
+            if isinstance(option, inspect.VarTupleType) and isinstance(value, list):
+                item = _type(option.item_type)
+                return tuple(self._convert(each, item, (*path, str(number))) for number, each in enumerate(value))
+        try:
+            return msgspec.convert(value, kind)
+        except msgspec.ValidationError:
+            self.fail(path, value, _expected(info))
+
+
+def _type(info: inspect.Type) -> Any:
+    """The type of the items of a list or a table."""
+    match info:
+        case inspect.StructType():
+            return info.cls
+        case inspect.LiteralType():
+            return Literal[info.values]
+        case inspect.AnyType():
+            return Any
+    return str
+
+
+def _spell_path(path: tuple[str, ...]) -> str:
+    return ".".join(key if re.fullmatch(r"[\w-]+", key) else repr(key) for key in path) or "the file"
+
+
+def _spell(value: object) -> str:
+    return f"{value!r}" if isinstance(value, str | int | float) and len(str(value)) <= 200 else _kind(value)
+
+
+def _kind(value: object) -> str:
+    names = {
+        str: "a string",
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+        list: "a list",
+        dict: "a table",
+    }
+    return names.get(type(value), f"a {type(value).__name__}")
+
+
+def _expected(info: inspect.Type) -> str:
+    match info:
+        case inspect.UnionType():
+            return " or ".join(_expected(each) for each in info.types if not isinstance(each, inspect.NoneType))
+        case inspect.LiteralType():
+            *others, last = (repr(value) for value in info.values)
+            return f"{', '.join(others)} or {last}"
+        case inspect.IntType() | inspect.FloatType():
+            kind = "a whole number" if isinstance(info, inspect.IntType) else "a number"
+            low = f"from {info.ge:,}" if info.ge is not None else f"above {info.gt:,}"
+            return f"{kind} {low} to {info.le:,}"
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.StrType():
+            return _PATTERNS.get(info.pattern or "", "a string")
+        case inspect.VarTupleType():
+            return "a list of tables" if isinstance(info.item_type, inspect.StructType) else "a list of strings"
+    return "a table"

@@ -1,0 +1,377 @@
+"""Ranks tools for a query by the words they share: BM25 over weighted fields, in memory, in pure Python."""
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice, pairwise, zip_longest
+from typing import NamedTuple
+
+import msgspec
+
+from sealyard.discovery.documents import Document, analysed, with_gain
+from sealyard.discovery.learned import Learned, Lift, fused, with_text_kept
+from sealyard.discovery.words import SYNONYMS, WEAK, spelled, squashed, stem, terms
+from sealyard.values import ToolSpec
+
+__all__ = ("Index", "Ranking", "Request")
+
+# Tuned like the weights in `documents`.
+_QUERY_SATURATION = 1.2
+"""A word that the query repeats counts more, but not as often as it is there."""
+_RARITY_POWER = 1.3
+"""Above 1: rare words outweigh common ones more than BM25 has it. Long requests hold many words by chance."""
+_NAME_COVERED = 0.4
+"""How much better a tool fits whose whole name is in the query."""
+_NAME_SLACK = 1.5
+"""Keeps a tool with one common word as its name from being covered by accident."""
+_SYNONYM = 0.55
+
+_QUERY_CHARACTERS = 8_000
+_NAME_CHARACTERS = 256
+_POSTINGS_READ = 2_000
+_AHEAD = 60
+# One setting for all sets of usage, picked by the worst of them.
+_UNHEARD = 0.1
+"""What experience adds counts from this share of the best score on: a little of it for many tools is chance."""
+_LEAST_COVERED = 0.15
+"""How much of what the query says a tool's learned words must say: long queries have common words in common."""
+_RANKED = 100
+"""Of the order by text, so many places are told."""
+
+
+class Ranking(msgspec.Struct, frozen=True, kw_only=True):
+    """The tools that fit a query."""
+
+    names: list[str]
+    """Full names, best first."""
+    unmatched: list[str]
+    """Words of the query, as they were written, that are in no tool at all."""
+    text_ranks: list[int] = []
+    """Where each would have stood by text alone, 1 for the best and 0 for not at all; empty if nothing has changed."""
+
+
+class _Postings(NamedTuple):
+    """The tools with one term."""
+
+    numbers: list[int]
+    weights: list[float]
+
+
+class _Asked(NamedTuple):
+    """One term of a query."""
+
+    factor: float
+    present: list[tuple[str, float]]
+    """The term and its synonyms in the index, and how much each counts."""
+    postings: int
+    """How many there are of all of them."""
+
+
+class Request(NamedTuple):
+    """A query, read against one index."""
+
+    exact: dict[int, int]
+    """The tools whose name it is, and how well: 0 for the full name itself, 1 with the server, 2 without it."""
+    counts: dict[str, int]
+    """How often each known term is in it."""
+    unmatched: list[str]
+
+
+class Index:
+    """The tools of one catalog version, ready to be searched.
+
+    Building costs time by the words in all tools; with `earlier`, only tools that are not in that index are read.
+    """
+
+    def __init__(self, specs: Iterable[ToolSpec], *, earlier: "Index | None" = None) -> None:
+        self.specs: Sequence[ToolSpec] = sorted(specs, key=lambda spec: spec.full_name)
+        self.analysed: dict[tuple[str, str], Document] = {}
+        """By server and digest, which pins all the rest of what is read of a tool."""
+        self._documents: list[Document] = []
+        self._postings = postings = dict[str, _Postings]()
+        self._name_terms: set[str] = set()
+        self._exact: dict[str, list[int]] = {}
+        self._servers: dict[str, list[int]] = {}
+        self._numbers = {spec.full_name: number for number, spec in enumerate(self.specs)}
+        known = earlier.analysed if earlier else {}
+        for number, spec in enumerate(self.specs):
+            key = (spec.upstream, spec.digest)
+            document = self.analysed[key] = known.get(key) or analysed(spec)
+            self._documents.append(document)
+            for term, weight in document.weights.items():
+                if (entry := postings.get(term)) is None:
+                    entry = postings[term] = _Postings([], [])
+                entry[0].append(number)
+                entry[1].append(weight)
+            self._name_terms.update(document.name_terms)
+            for name in {squashed(text) for text in {spec.name, spec.function, spec.full_name}}:
+                self._exact.setdefault(name, []).append(number)
+            for name in {spec.upstream, spec.module}:
+                self._servers.setdefault(squashed(name), []).append(number)
+        self._rarity = {
+            term: math.log(1 + (len(self.specs) - len(numbers) + 0.5) / (len(numbers) + 0.5))
+            for term, (numbers, _) in self._postings.items()
+        }
+
+    def updated(self, added: Iterable[ToolSpec] = (), removed: Iterable[str] = ()) -> "Index":
+        """A new index with these tools added, or replaced by full name, and without those of the names in `removed`."""
+        gone = set(removed)
+        tools = {spec.full_name: spec for spec in self.specs if spec.full_name not in gone}
+        tools.update((spec.full_name, spec) for spec in added)
+        return Index(tools.values(), earlier=self)
+
+    def search(
+        self, query: str, *, limit: int = 5, server: str | None = None, learned: Learned | None = None
+    ) -> Ranking:
+        """The best `limit` tools for `query`, those of that exact name first; equal ones by their full name.
+
+        A name is exact whatever its case and separators, with or without its server. A query without a word to look
+        for lists tools: one of each server, then the next of each. `learned` moves tools up by words they were used by.
+        """
+        request = self.read(query)
+        among = self.among(server)
+        scores = self.scores(request, limit=limit, among=among)
+        return self.ranked(request, scores, limit=limit, among=among, learned=learned)
+
+    def among(self, server: str | None) -> frozenset[int] | None:
+        """The numbers, in `specs`, of the tools of one server; `None` stands for all."""
+        return None if server is None else frozenset(self._servers.get(squashed(server), ()))
+
+    def ranked(
+        self,
+        request: Request,
+        scores: Mapping[int, float],
+        *,
+        limit: int,
+        among: frozenset[int] | None,
+        learned: Learned | None = None,
+        scale: float = 1.0,
+    ) -> Ranking:
+        """Exact names, then the tools that have a score, best first. `scale` is of `scores` to those of `scores()`."""
+        is_asked = bool(request.counts or request.unmatched)
+        unheard = _UNHEARD * max(scores.values(), default=0.0)
+        lifts = self._lifts(learned, among, scale, unheard) if learned is not None and is_asked else {}
+        order = self._ordered(request, scores, most=_RANKED if lifts else limit, among=among)
+        ranks: list[int] = []
+        best = order[:limit]
+        if lifts and learned is not None:
+            best = self._reordered(request, scores, order, lifts, learned, limit=limit, among=among, scale=scale)
+            if best != order[:limit]:
+                places = {number: place for place, number in enumerate(order, 1)}
+                ranks = [places.get(number, 0) for number in best]
+        names = [self.specs[number].full_name for number in best]
+        return Ranking(names=names, unmatched=request.unmatched, text_ranks=ranks)
+
+    def _reordered(
+        self,
+        request: Request,
+        scores: Mapping[int, float],
+        order: list[int],
+        lifts: Mapping[int, Lift],
+        learned: Learned,
+        *,
+        limit: int,
+        among: frozenset[int] | None,
+        scale: float,
+    ) -> list[int]:
+        by_text = dict(scores)
+        if lifts.keys() - by_text.keys():
+            asked = list(self._asked(request))
+            shares = _shares(asked)
+            for number in lifts.keys() - by_text.keys():  # cut from the scores, or without a word of the query
+                by_text[number] = scale * self._score(number, 0.0, asked, shares)
+        with_words = fused(by_text, lifts, order, limit=limit)
+        return with_text_kept(
+            self._ordered(request, with_words, most=limit, among=among),
+            order,
+            limit=limit,
+            explores=learned.explores,
+            is_tried=lambda number: learned.is_tried(self.specs[number].full_name),
+        )
+
+    def _lifts(self, learned: Learned, among: frozenset[int] | None, scale: float, unheard: float) -> dict[int, Lift]:
+        """What learned words add to the tools of this index beyond `unheard`, if they say enough of the query."""
+        lifts: dict[int, Lift] = {}
+        telling = {term: scale * self._factor(term) for term in learned.telling}
+        least = _LEAST_COVERED * sum(telling.values())
+        factors = dict(telling)
+        for name, learned_words in learned.words.items():
+            number = self._numbers.get(name)
+            if number is None or (among is not None and number not in among):
+                continue
+            weights = self._documents[number].weights
+            sure = said = sure_covered = said_covered = 0.0
+            for term, gain, more in learned_words:
+                if (factor := factors.get(term)) is None:
+                    factor = factors[term] = scale * self._factor(term)
+                weight = weights.get(term, 0.0)
+                added = factor * (with_gain(weight, gain) - weight)
+                sure += added
+                said += factor * (with_gain(weight, more) - weight) if more > gain else added
+                if term in telling:
+                    said_covered += factor
+                    sure_covered += factor if gain > 0 else 0.0
+            sure = sure - unheard if sure_covered >= least else 0.0
+            said = said - unheard if said_covered >= least else 0.0
+            if said > 0:
+                lifts[number] = Lift(max(0.0, sure), said)
+        return lifts
+
+    def _factor(self, term: str) -> float:
+        """What a term counts that is once in the query, whether a tool's text has it or not."""
+        rarity = self._rarity.get(term)
+        if rarity is None:
+            rarity = math.log(2 * len(self.specs) + 2)
+        weight = WEAK.get(term, 1.0)
+        return float(rarity**_RARITY_POWER * weight / (_QUERY_SATURATION + weight))
+
+    def _ordered(
+        self, request: Request, scores: Mapping[int, float], *, most: int, among: frozenset[int] | None
+    ) -> list[int]:
+        exact = {number: way for number, way in request.exact.items() if among is None or number in among}
+        if request.counts or request.unmatched:
+            others = heapq.nsmallest(most + len(exact), scores, key=lambda number: (-scores[number], number))
+        else:
+            others = list(islice(self._one_of_each(among), most + len(exact)))
+        first = sorted(exact, key=lambda number: (exact[number], -scores.get(number, 0.0), number))
+        return [*first, *(number for number in others if number not in exact)][:most]
+
+    def _one_of_each(self, among: frozenset[int] | None) -> Iterator[int]:
+        by_server: dict[str, list[int]] = {}
+        for number in sorted(among) if among is not None else range(len(self.specs)):
+            by_server.setdefault(self.specs[number].upstream, []).append(number)
+        rows = zip_longest(*(by_server[name] for name in sorted(by_server)))
+        return (number for row in rows for number in row if number is not None)
+
+    def read(self, query: str) -> Request:
+        """The terms of a query that are in this index, how often each, and the words that are not."""
+        query = query[:_QUERY_CHARACTERS]
+        written = spelled(query)
+        found = [terms(word) for word in written]
+        counts: Counter[str] = Counter()
+        joined: set[int] = set()
+        for at, (left, right) in enumerate(pairwise(written)):  # `web hook` finds `webhook`
+            if found[at] and found[at + 1] and (term := stem((left + right).lower())) in self._postings:
+                counts[term] = 1
+                joined |= {at, at + 1}
+        unmatched: dict[str, None] = {}
+        for at, (word, stems) in enumerate(zip(written, found, strict=True)):
+            known = [term for term in stems if term in self._postings or self._synonyms(term)]
+            if not known and stems:
+                known = self._halves(word)
+            counts.update(known)
+            if stems and not known and at not in joined:
+                unmatched[word] = None
+        return Request(self._exactly(query), dict(counts), list(unmatched))
+
+    def _exactly(self, query: str) -> dict[int, int]:
+        """Without case and separators, a hostile tool can have the name of another; the better way to be named wins."""
+        asked = squashed(query)
+        if not asked or len(asked) > _NAME_CHARACTERS:
+            return {}
+        found = dict.fromkeys(self._exact.get(asked, ()), 2)
+        asked = asked.removeprefix("servers")
+        for cut in range(1, len(asked)):
+            if asked[:cut] in self._servers and asked[cut:] in self._exact:
+                found |= dict.fromkeys(set(self._servers[asked[:cut]]) & set(self._exact[asked[cut:]]), 1)
+        return {number: 0 if self.specs[number].full_name == query.strip() else way for number, way in found.items()}
+
+    def _present(self, term: str) -> list[tuple[str, float]]:
+        """The term and its synonyms as far as the index has them, each with how much it counts.
+
+        A synonym counts no more than its own rarity: asking for `film` must not make every `movie` a rare find.
+        """
+        own = [(term, 1.0)] if term in self._postings else []
+        synonyms = self._synonyms(term)
+        if not synonyms:
+            return own
+        rarity = self._rarity[term if own else synonyms[0]]
+        return own + [
+            (synonym, _SYNONYM * min(1.0, self._rarity[synonym] / rarity) ** _RARITY_POWER) for synonym in synonyms
+        ]
+
+    def _synonyms(self, term: str) -> list[str]:
+        return [synonym for synonym in SYNONYMS.get(term, ()) if synonym in self._postings]
+
+    def _halves(self, word: str) -> list[str]:
+        """Two terms of names that make up an unknown word: `workitem` finds `work_item`."""
+        for cut in range(3, len(word) - 2):
+            if (left := stem(word[:cut].lower())) in self._name_terms:
+                right = stem(word[cut:].lower())
+                if right in self._name_terms:
+                    return [left, right]
+        return []
+
+    def scores(self, request: Request, *, limit: int, among: frozenset[int] | None) -> dict[int, float]:
+        """How well tools fit, by their number in `specs`; those that cannot be among the best `limit` are left out.
+
+        Without a server, terms are read from the rarest on. What is left when enough postings have been read is so
+        common that it only decides between tools which are ahead already.
+        """
+        asked = sorted(self._asked(request), key=lambda term: term.postings)
+        shares = _shares(asked)
+        if among is None:
+            totals, asked = self._ahead(asked, limit)
+        else:
+            totals = dict.fromkeys(among, 0.0)
+        scores = {number: self._score(number, total, asked, shares) for number, total in totals.items()}
+        return {number: score for number, score in scores.items() if score > 0}
+
+    def _asked(self, request: Request) -> Iterator[_Asked]:
+        for term, count in request.counts.items():
+            present = self._present(term)
+            weight = count * WEAK.get(term, 1.0)
+            factor = self._rarity[present[0][0]] ** _RARITY_POWER * weight / (_QUERY_SATURATION + weight)
+            yield _Asked(factor, present, sum(len(self._postings[other].numbers) for other, _ in present))
+
+    def _ahead(self, asked: list[_Asked], limit: int) -> tuple[dict[int, float], list[_Asked]]:
+        """What the rarest terms add up to for the tools that are ahead by them, and the terms that were not read."""
+        totals: dict[int, float] = {}
+        read = done = 0
+        for factor, present, postings in asked:
+            read += postings
+            if read > _POSTINGS_READ and len(totals) >= limit:
+                break
+            done += 1
+            best: dict[int, float] = {}
+            for other, share in present:
+                numbers, weights = self._postings[other]
+                gain = factor * share
+                if len(present) == 1:
+                    for number, weight in zip(numbers, weights, strict=True):
+                        totals[number] = totals.get(number, 0.0) + gain * weight
+                else:
+                    for number, weight in zip(numbers, weights, strict=True):
+                        if gain * weight > best.get(number, 0.0):
+                            best[number] = gain * weight
+            for number, value in best.items():
+                totals[number] = totals.get(number, 0.0) + value
+        wanted = max(_AHEAD, 4 * limit)
+        if len(totals) > wanted:
+            least = sorted(totals.values())[-wanted]
+            totals = {number: total for number, total in totals.items() if total >= least}
+        return totals, asked[done:]
+
+    def _score(self, number: int, total: float, asked: list[_Asked], shares: Mapping[str, float]) -> float:
+        weights, name_terms = self._documents[number]
+        for factor, present, _ in asked:
+            if len(present) == 1:
+                total += factor * weights.get(present[0][0], 0.0)
+            else:
+                total += factor * max([share * weights.get(term, 0.0) for term, share in present])
+        mass, covered = _NAME_SLACK, 0.0
+        for term in name_terms:
+            rarity = self._rarity[term]
+            mass += rarity
+            covered += rarity * shares.get(term, 0.0)
+        return total * (1 + _NAME_COVERED * covered / mass)
+
+
+def _shares(asked: Iterable[_Asked]) -> dict[str, float]:
+    """How much each term counts at most in a name."""
+    shares: dict[str, float] = {}
+    for _, present, _ in asked:
+        for term, share in present:
+            shares[term] = max(share, shares.get(term, 0.0))
+    return shares

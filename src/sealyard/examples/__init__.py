@@ -1,0 +1,37 @@
+"""MCP servers to try sealyard with: `python -m sealyard.examples.expenses`, `trips`, `customers`, `mail` and `files`.
+
+Their data is made up when they start, always the same, and forgotten when they end. Only the files and the mail server
+touch the disk: inside the directory, and the file, that they are given.
+"""
+
+import sys
+from pathlib import Path
+
+from sealyard.values import UpstreamConfig
+
+__all__ = ("demo_upstreams", "outbox_of")
+
+
+def demo_upstreams(directory: Path) -> dict[str, UpstreamConfig]:
+    """How to start them, by name. The files server gets `directory` and puts its samples there if it is empty."""
+    arguments: dict[str, tuple[str, ...]] = {
+        "expenses": (),
+        "trips": (),
+        "customers": (),
+        "mail": ("--outbox", str(outbox_of(directory))),
+        "files": ("--samples", str(directory)),
+    }
+    return {
+        name: UpstreamConfig(
+            name=name,
+            transport="stdio",
+            command=sys.executable,
+            args=("-P", "-m", f"{__name__}.{name}", *more),  # -P: what lies in the current directory is not imported
+        )
+        for name, more in arguments.items()
+    }
+
+
+def outbox_of(directory: Path) -> Path:
+    """The file beside the directory to which the mail server adds what it was told to send."""
+    return directory.with_name(f"{directory.name}-outbox.jsonl")

@@ -1,0 +1,187 @@
+"""An MCP server for the files of one directory: `python -m sealyard.examples.files DIRECTORY`."""
+
+import argparse
+import mimetypes
+import struct
+import zlib
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from sealyard.examples.folder import Folder
+from sealyard.examples.toolbox import Media, Refused, Toolbox
+
+__all__ = ("build_toolbox", "write_samples")
+
+_HITS = 200
+_HIT_CHARACTERS = 400
+
+PathBelow = Annotated[str, Meta(max_length=1_000, description="Path inside the directory, such as notes/today.md.")]
+
+
+class File(msgspec.Struct, frozen=True, kw_only=True):
+    """One file or directory."""
+
+    path: str
+    is_directory: bool
+    size: Annotated[int, Meta(description="In bytes; 0 for a directory.")]
+
+
+class Text(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines of a text file."""
+
+    path: str
+    text: str
+    first_line: int
+    lines: Annotated[int, Meta(description="How many lines the whole file has.")]
+
+
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
+    """A line in which the words were found."""
+
+    path: str
+    line: int
+    text: str
+
+
+def build_toolbox(directory: Path) -> Toolbox:
+    """The server's tools, for one directory."""
+    folder = Folder(directory)
+    toolbox = Toolbox("files", instructions="Files of one directory: list, read, search and write them.")
+
+    @toolbox.tool(read_only=True)
+    def list_files(
+        path: Annotated[str, Meta(max_length=1_000, description="Which directory. The top one if left out.")] = "",
+        recursive: Annotated[bool, Meta(description="Whether to list everything below it too.")] = False,
+    ) -> list[File]:
+        """List files and directories with their sizes, by name."""
+        return [File(**entry._asdict()) for entry in folder.entries(path, recursive=recursive)]
+
+    @toolbox.tool(read_only=True)
+    def read_file(
+        path: PathBelow,
+        first_line: Annotated[int, Meta(ge=1, description="The first line to read.")] = 1,
+        max_lines: Annotated[int, Meta(ge=1, le=100_000, description="How many lines to read.")] = 2_000,
+    ) -> Text:
+        """Read lines of a text file in UTF-8."""
+        lines = _decode(folder.read(path), path).splitlines(keepends=True)
+        text = "".join(lines[first_line - 1 : first_line - 1 + max_lines])
+        return Text(path=path, text=text, first_line=first_line, lines=len(lines))
+
+    @toolbox.tool(read_only=True)
+    def read_media(path: PathBelow) -> Media:
+        """Read a file that is not text, such as an image, as it is."""
+        mime = mimetypes.guess_type(path)[0] or "application/octet-stream"
+        return Media(name=path, mime=mime, content=folder.read(path))
+
+    @toolbox.tool(read_only=True)
+    def search_files(
+        words: Annotated[str, Meta(min_length=1, max_length=200, description="What to look for, in any case.")],
+        path: Annotated[str, Meta(max_length=1_000, description="Only below this directory.")] = "",
+    ) -> list[Hit]:
+        """Find the lines of text files that contain the words, at most 200 of them."""
+        hits: list[Hit] = []
+        for entry in folder.entries(path, recursive=True):
+            if not entry.is_directory:
+                hits += _find(folder, entry.path, words.casefold())
+            if len(hits) >= _HITS:
+                break
+        return hits[:_HITS]
+
+    @toolbox.tool(destructive=True, idempotent=True)
+    def write_file(
+        path: PathBelow, text: Annotated[str, Meta(description="The whole content, written in UTF-8.")]
+    ) -> File:
+        """Write a text file, replacing what was there. Directories on the way are made."""
+        content = text.encode(errors="replace")
+        folder.write(path, content)
+        return File(path=path, is_directory=False, size=len(content))
+
+    return toolbox
+
+
+def write_samples(directory: Path) -> None:
+    """Fill the directory with a few files, unless there is something in it."""
+    if any(directory.iterdir()):
+        return
+    folder = Folder(directory)
+    for path, text in _SAMPLES.items():
+        folder.write(path, text.encode())
+    folder.write("images/sunrise.png", _png(96, 64))
+
+
+def _decode(content: bytes, path: str) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise Refused(f"{path!r} is not text in UTF-8. Read it with read_media.") from None
+
+
+def _find(folder: Folder, path: str, words: str) -> list[Hit]:
+    try:
+        lines = _decode(folder.read(path), path).splitlines()
+    except Refused:
+        return []  # not text, too large, or gone since it was listed
+    return [
+        Hit(path=path, line=number, text=line[:_HIT_CHARACTERS])
+        for number, line in enumerate(lines, 1)
+        if words in line.casefold()
+    ]
+
+
+def _png(width: int, height: int) -> bytes:
+    """A picture that fades from blue to orange."""
+    rows = b"".join(
+        b"\0"
+        + bytes(
+            (255 * y // height, 120 + 60 * x // width, 255 - 255 * y // height)[c]
+            for x in range(width)
+            for c in range(3)
+        )
+        for y in range(height)
+    )
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows, 9)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+    )
+
+
+_SAMPLES = {
+    "handbook/travel-policy.md": """\
+# Travel policy
+
+- Lodging up to 450 dollars a night needs no approval; anything above does.
+- Purchases above 500 dollars need two approvals. Do not split them.
+- Every claim above 25 dollars needs a receipt.
+""",
+    "handbook/camping.md": """\
+# The yearly camping trip
+
+- Ten people, two nights, one park with hiking and stargazing.
+- Not more than 60 dollars per person for the sites.
+- No more than 5 mm of rain on any day of the forecast.
+""",
+    "notes/todo.md": """\
+- ask finance about the double hotel bills
+- pick a park for the camping trip
+""",
+}
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m sealyard.examples.files", description=__doc__)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--samples", action="store_true", help="put a few files there if it is empty")
+    options = parser.parse_args()
+    if not options.directory.is_dir():
+        parser.error(f"{str(options.directory)!r} is not a directory. Make it, or name another.")
+    if options.samples:
+        write_samples(options.directory)
+    build_toolbox(options.directory).run()
+
+
+if __name__ == "__main__":
+    _main()

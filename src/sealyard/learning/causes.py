@@ -1,0 +1,416 @@
+"""The cause of a failed run, in words of a closed set: what kind of mistake, at which tool, about which name.
+
+Messages are matched against known forms and thrown away. What a tool says when it fails is kept as a class of its
+words and a digest; nothing that a tool or an agent wrote can be read from a cause but identifiers.
+"""
+
+import ast
+import builtins
+import hashlib
+import itertools
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from sealyard import errors
+from sealyard.learning.attempts import Attempt, attempt_of_calls, attempt_of_code
+from sealyard.learning.code import CodePrint
+from sealyard.learning.flows import major_of, prepare_flows
+from sealyard.learning.sketch import NAME_CHARACTERS, Reading, is_name, read, sent, tool_name
+from sealyard.learning.telling import is_field
+from sealyard.values import CallEvidence, RunEvidence
+
+__all__ = ("Cause", "prepare_cause")
+
+_NAMES = 400
+_FIELDS = 64
+_TOOLS = 8
+_VISITS = 2_000
+_MESSAGE_CHARACTERS = 2_000
+_PATTERN_NODES = 8
+_LIMITS = frozenset(("wall_time", "cpu_time", "memory", "output", "processes", "open_files", "workspace", "calls"))
+_ENDED = frozenset(("ok", "failed", "timeout", "limit", "broken"))
+_TOOL_ERRORS = frozenset(("ToolFailed", "UpstreamError", "UpstreamTimeout", "UpstreamUnavailable", "LimitReached"))
+_EXCEPTIONS = frozenset(
+    name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)
+) | frozenset(
+    (*errors.__all__, "JSONDecodeError", "StatisticsError", "InvalidOperation", "Refused", "ImportRefused", "ToolError")
+)
+
+_FORMS: tuple[tuple[str, str, str], ...] = (
+    ("field", "KeyError", r"^'(\w+)'$"),
+    ("field", "AttributeError", r"^'dict' object has no attribute '(\w+)'"),
+    ("dict_not_list", "KeyError", r"^-?\d+$"),
+    ("dict_not_list", "TypeError", r"^unhashable type: 'slice'"),
+    ("list_not_dict", "TypeError", r"^(?:list|tuple) indices must be integers or slices, not str"),
+    ("list_not_dict", "AttributeError", r"^'list' object has no attribute '(\w+)'"),
+    ("text_not_data", "TypeError", r"^string indices must be integers"),
+    ("text_not_data", "AttributeError", r"^'str' object has no attribute '(get|items|keys|values)'"),
+    ("await", "TypeError|AttributeError|RuntimeError", r"'?coroutine'?\b"),
+    ("loop", "RuntimeError", r"event loop"),
+    ("mixed_none", "TypeError", r"^(?:unsupported operand|'\S+' not supported between).*'NoneType'"),
+    ("none", "TypeError|AttributeError", r"\bNoneType\b"),
+    ("zone", "TypeError", r"offset-naive"),
+    ("mixed", "TypeError", r"^unsupported operand|not supported between|^can only concatenate|^must be str, not"),
+    ("keyword", "TypeError", r"unexpected keyword argument '(\w+)'"),
+    ("keyword", "LikelyToFail", r"a parameter that it does not have"),
+    ("missing", "TypeError", r"missing (?:a|\d+) required .*?'(\w+)'"),
+    ("missing", "LikelyToFail", r"without what it needs: (\w+)"),
+    ("positional", "TypeError", r"positional argument"),
+    ("data_not_text", "TypeError", r"^the JSON object must be"),
+    ("serialize", "TypeError", r"is not JSON serializable"),
+    ("unhashable", "TypeError", r"^unhashable type"),
+    ("not_callable", "TypeError", r"object is not callable"),
+    ("not_iterable", "TypeError", r"is not iterable|^cannot unpack non-iterable|has no len"),
+    ("not_subscriptable", "TypeError", r"is not subscriptable"),
+    ("join", "TypeError", r"^sequence item \d+: expected str"),
+    ("type", "TypeError", r"argument .*must be|cannot be interpreted as|expected str"),
+    ("json", "JSONDecodeError", r""),
+    ("unpack", "ValueError", r"values to unpack"),
+    ("number", "ValueError", r"^invalid literal for int|^could not convert string to float"),
+    ("number", "InvalidOperation", r""),
+    ("time", "ValueError", r"does not match format|unconverted data|isoformat"),
+    ("empty", "ValueError", r"empty"),
+    ("empty", "IndexError|ZeroDivisionError|StatisticsError|StopIteration", r""),
+    ("iteration", "RuntimeError", r"changed size during iteration"),
+    ("local", "UnboundLocalError", r"'(\w+)'"),
+    ("name", "NameError", r"^name '(\w+)' is not defined"),
+    ("module", "ModuleNotFoundError|ImportRefused|Refused", r"^(?:No module named|Importing) '([\w.]+)'"),
+    ("module", "Refused", r"^'([\w.]+)' cannot be imported"),
+    ("unknown_tool", "Refused|ImportError|UnknownTool|AttributeError", r"^No (?:tool|server) named '(\w+)'"),
+    ("import_name", "ImportError", r"^cannot import name '(\w+)'"),
+    ("attribute", "AttributeError", r"has no attribute '(\w+)'"),
+    ("file", "FileNotFoundError|IsADirectoryError|NotADirectoryError|FileExistsError", r""),
+    ("permission", "PermissionError", r""),
+    ("decode", "UnicodeDecodeError|UnicodeEncodeError", r""),
+    ("recursion", "RecursionError", r""),
+    ("syntax", "Refused", r"^(?:Syntax|Indentation|Tab)Error"),
+)
+"""Family, the exceptions it can be, and the form of the message, with a name that it is about."""
+
+_WORDS: tuple[tuple[str, str], ...] = (
+    ("rate", r"rate.?limit|too many requests|429|throttl|quota|slow down"),
+    ("busy", r"tim(?:ed|e) ?out|unavailable|try again|temporar|busy|overload|503|502|connection|circuit"),
+    ("forbidden", r"permission|forbidden|denied|unauthori[sz]ed|not allowed|401|403|access"),
+    (
+        "absent",
+        r"not found|no such|does not exist|doesn't exist|unknown|404|no \w+ (?:has|with)|cannot find|missing id",
+    ),
+    (
+        "format",
+        r"format|iso.?8601|yyyy|invalid date|parse|malformed|expected a|must be (?:a|an|in)\b|not a valid|pattern",
+    ),
+    ("size", r"too (?:large|many|long|big)|exceed|at most|maximum|limit|range|greater than|less than|between"),
+    ("required", r"required|must (?:be given|provide|specify)|missing|at least one|needs?\b"),
+    ("conflict", r"already|exists|conflict|duplicate|409|in use"),
+    ("state", r"status|state|first|before|must be \w+ed|not (?:yet )?\w+ed\b"),
+    ("invalid", r"invalid|bad request|illegal|unsupported|not supported|not one of|400"),
+)
+"""What a tool's error is about, by its words; the first that fits."""
+_ANY_TOOL = ("rate", "busy")
+"""The classes in which one tool's way out is another's too."""
+
+
+_ABOUT_VALUES = frozenset("tool argument file permission decode time number json".split())
+_NAMED = frozenset(("name", "module", "import_name"))
+_TYPED = frozenset(
+    "attribute data_not_text join mixed mixed_none none not_callable not_iterable not_subscriptable serialize type"
+    " unhashable".split()
+)
+_TYPES = (
+    r"\b(str|int|float|bool|bytes|list|dict|set|tuple|NoneType|Decimal|datetime|date|timedelta|function|module|generator"
+    r"|method|coroutine|map|filter|zip|range|slice|dict_keys|dict_values|dict_items|ndarray|int64|float64|Timestamp)\b"
+)
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a run failed, and what its code was like. A run that went well has one without a family."""
+
+    family: str = ""
+    exception: str = ""
+    template: str = ""
+    """Tells apart what is of one family: a class of words, and for a tool's error a digest of its text."""
+    tool: str = ""
+    """`module.function`, or nothing."""
+    name: str = ""
+    """The field, parameter, variable or module that it is about."""
+    pattern: str = ""
+    """How the statement that failed is built."""
+    features: dict[str, int] = {}
+    """The sketch of the run."""
+    names: tuple[str, ...] = ()
+    """Identifiers in the code, sorted: what may be said to its author anyway."""
+    fields: dict[str, tuple[str, ...]] = {}
+    """Names of fields in what tools answered to this run."""
+    forms: dict[str, str] = {}
+    """What tools answered to this run: `list`, `dict` or `text`, or the one field of a dict that holds a list."""
+    majors: dict[str, int] = {}
+    """The major versions of the tools that it called."""
+    attempt: Attempt = Attempt()
+    """What tells another attempt at the same from the next job."""
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether there is anything to repair."""
+        return bool(self.family)
+
+    @property
+    def is_about_value(self) -> bool:
+        """Whether another value may repair it."""
+        return self.family in _ABOUT_VALUES and self.template not in ("unknown", "missing")
+
+    def groups(self) -> tuple[str, ...]:
+        """What it is remembered by, the narrowest first: this name at this tool, the tool, how the code is built, all.
+
+        The first two are of no use for another tool; under the last two only what helps with any tool is remembered.
+        """
+        words = self.template.partition(":")[0]
+        general = [f"*|{self.family}|{words}"]
+        if self.family == "tool" and words not in _ANY_TOOL:
+            general = []
+        elif self.pattern:
+            general.insert(0, f"{general[0]}|{self.pattern}")
+        if not self.tool:
+            return tuple(general)
+        narrow = f"{self.tool}|{self.family}|{self.template}|{_mark(self.name)}"
+        return tuple(dict.fromkeys((narrow, f"{self.tool}|{self.family}|{words}", *general)))
+
+
+def prepare_cause(run: RunEvidence, code: CodePrint | None) -> Cause | None:
+    """What is to be known of a run, failed or not; None if nothing can be learned from it.
+
+    It needs `fact.form`, `fact.status`, `fact.failure`, `code`, `failure_type`, `failure_message`, `failure_line` and
+    `calls` with their `tool`, `version`, `arguments`, `answer`, `has_answer` and `error`.
+    """
+    if run.fact.form == "analysis" or run.fact.status not in _ENDED:
+        return None
+    reading = read(run.code) if code is not None else None
+    is_failed = run.fact.status != "ok"
+    features = _features(run, reading, is_failed=is_failed)
+    majors = {tool: major for call in run.calls if (tool := tool_name(call.tool)) and (major := major_of(call.version))}
+    if not is_failed:
+        return Cause(features=features, majors=majors, attempt=_attempt(run, reading))
+    family, template, name, exception = _classify(run)
+    if not family:
+        return None
+    place = _Place(reading, run.failure_line) if reading is not None else None
+    tool = _failed_tool(run) if family in ("tool", "argument") else ""
+    if not tool and place is not None:
+        tool = place.tool(family, name)
+    if not tool and family in _LIMITS:
+        tool = _busiest(features)
+    return Cause(
+        family=family,
+        exception=exception,
+        template=template,
+        tool=tool,
+        name=name,
+        pattern="" if place is None else place.pattern(),
+        features=features,
+        names=tuple(sorted(reading.names)[:_NAMES]) if reading is not None else (),
+        fields=_fields(run),
+        forms={tool: form for call in run.calls if (tool := tool_name(call.tool)) and (form := _form(call))},
+        majors=majors,
+        attempt=_attempt(run, reading, () if place is None else place.parts(), name),
+    )
+
+
+def _attempt(run: RunEvidence, reading: Reading | None, failed: Iterable[ast.AST] = (), name: str = "") -> Attempt:
+    return attempt_of_calls(run.calls, name) if reading is None else attempt_of_code(reading, failed, name)
+
+
+def _features(run: RunEvidence, reading: Reading | None, *, is_failed: bool) -> dict[str, int]:
+    """The code's, and what was sent in the call that failed, or in the first call of each tool that did not."""
+    found = dict(reading.features) if reading is not None else {}
+    seen: set[str] = set()
+    for call in reversed(run.calls) if is_failed else run.calls:
+        if call.tool not in seen and (is_failed or call.error is None):
+            seen.add(call.tool)
+            found.update(sent(call))
+            if not run.code:
+                found[f"call|{tool_name(call.tool)}"] = 1
+    if not is_failed and len(seen) > 1:  # told from values, where the code does not show it
+        for flow in prepare_flows(run):
+            name = flow.parameter.removesuffix("[]")
+            if is_name(name) and flow.source != flow.target:
+                found[f"flow|{tool_name(flow.source)}|{tool_name(flow.target)}|{name}"] = 1
+    return found
+
+
+def _classify(run: RunEvidence) -> tuple[str, str, str, str]:
+    """Family, template, name and exception."""
+    kind, told = run.fact.failure, run.failure_type
+    message = run.failure_message[:_MESSAGE_CHARACTERS]
+    failed = next((call for call in reversed(run.calls) if call.error), None)
+    if not run.code and failed is not None and failed.error is not None:
+        told, _, message = failed.error[:_MESSAGE_CHARACTERS].partition(": ")
+    exception = told if told in _EXCEPTIONS else "other"
+    if kind in _LIMITS:
+        return kind, "", "", exception
+    if kind == "result":
+        return "result", "", "", exception
+    if told in _TOOL_ERRORS or (failed is not None and told == "ToolError"):
+        return "tool", _words_of(message), "", exception
+    if told == "InvalidArguments":
+        return "argument", *_complaint(message), exception
+    for family, exceptions, form in _FORMS:
+        if told in exceptions.split("|") and (found := re.search(form, message)):
+            name = found[1] if found.re.groups else ""
+            name = name if name and len(name) <= NAME_CHARACTERS and all(map(is_name, name.split("."))) else ""
+            return family, _detail(family, exception, name, message), name, exception
+    if exception == "other" or kind != "exception":
+        return "", "", "", exception
+    return "other", f"{exception}-{_digest(message)}", "", exception
+
+
+def _detail(family: str, exception: str, name: str, message: str) -> str:
+    """What else must be the same for one way out to be another's: the types in the message, the exception, the name."""
+    if family in _NAMED:
+        return _mark(name)
+    if family in _TYPED:
+        return "-".join(re.findall(_TYPES, message)[:3])
+    return exception if family in ("empty", "file", "number", "decode") else ""
+
+
+def _words_of(message: str) -> str:
+    """The class of a tool's complaint, a colon, and a digest of its words without what changes from call to call."""
+    lowered = message.lower()
+    group = next((name for name, form in _WORDS if re.search(form, lowered)), "other")
+    return f"{group}:{_digest(lowered)}"
+
+
+def _digest(message: str) -> str:
+    """Of the words of a message, without what is quoted in it, numbers and the like."""
+    plain = re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", " ", message.lower())
+    kept = (word for word in plain.split() if not re.search(r"[\d@/_]", word))
+    return _mark(" ".join(itertools.islice(re.findall(r"[a-z]{2,}", " ".join(kept)), 24)))
+
+
+def _mark(text: str) -> str:
+    """What stands for a text that is nobody else's business; nothing for none."""
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=6).hexdigest() if text else ""
+
+
+def _complaint(message: str) -> tuple[str, str]:
+    """What our own check of arguments complained about first, and the parameter."""
+    found = re.search(r": '(\w+)'(?: \(\w+ in Python\))? (is missing|is not one of its parameters|is )", message)
+    if found is None:
+        return "value", ""
+    kind = {"is missing": "missing", "is not one of its parameters": "unknown"}.get(found[2], "value")
+    return kind, found[1] if is_name(found[1]) else ""
+
+
+def _failed_tool(run: RunEvidence) -> str:
+    return next((tool_name(call.tool) for call in reversed(run.calls) if call.error), "")
+
+
+def _busiest(features: dict[str, int]) -> str:
+    """The tool that is called in a loop, or else any."""
+    for mark in ("looped|", "call|"):
+        found = [key.removeprefix(mark) for key in features if key.startswith(mark)]
+        if found:
+            return found[0]
+    return ""
+
+
+def _fields(run: RunEvidence) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for call in run.calls:
+        tool = tool_name(call.tool)
+        if tool and call.has_answer and (tool in found or len(found) < _TOOLS):
+            names = dict.fromkeys((*found.get(tool, ()), *_names_in(call.answer)))
+            found[tool] = tuple(names)[:_FIELDS]
+    return found
+
+
+def _form(call: CallEvidence) -> str:
+    match call.answer if call.has_answer else None:
+        case list():
+            return "list"
+        case str():
+            return "text"
+        case dict() as answer:
+            lists = [key for key, value in list(answer.items())[:_FIELDS] if isinstance(value, list)]
+            return lists[0] if len(lists) == 1 and is_name(lists[0]) and is_field(lists[0]) else "dict"
+    return ""
+
+
+def _names_in(answer: object) -> Iterator[str]:
+    """Names of fields, those nearest to the top first."""
+    waiting = [answer]
+    for place in range(_VISITS):
+        if place >= len(waiting):
+            return
+        value = waiting[place]
+        if isinstance(value, dict):
+            yield from (key for key in list(value)[:_FIELDS] if is_name(key) and is_field(key))
+            waiting += list(value.values())[:_FIELDS]
+        elif isinstance(value, list):
+            waiting += value[:3]
+
+
+class _Place:
+    """The statement that failed."""
+
+    def __init__(self, reading: Reading, line: int | None) -> None:
+        self._reading = reading
+        inside = [
+            node
+            for node in reading.nodes
+            if isinstance(node, ast.stmt | ast.expr | ast.keyword)
+            and line is not None
+            and node.lineno <= line <= (node.end_lineno or node.lineno)
+        ]
+        statements = [node for node in inside if isinstance(node, ast.stmt)]
+        self._statement = statements[-1] if statements else None
+        own = [node for node in inside if node.lineno == line or node.end_lineno == line]
+        first = set(map(id, own))
+        self._nodes: list[ast.AST] = [*own, *(node for node in inside if id(node) not in first)]
+
+    def tool(self, family: str, name: str) -> str:
+        """The tool whose answer or call it is about."""
+        calls = [node for node in self._nodes if isinstance(node, ast.Call)]
+        if family in ("keyword", "missing", "positional"):
+            return next(filter(None, (self._reading.tool_of(node) for node in calls)), "")
+        if family == "field":
+            for node in self._nodes:
+                if _reads(node, name) and (found := self._reading.origin(node)):
+                    return found
+        readings = [node for node in self._nodes if isinstance(node, ast.Subscript | ast.Attribute)]
+        others = [node for node in self._nodes if isinstance(node, ast.Name)]
+        return next(filter(None, map(self._reading.origin, (*readings, *calls, *others))), "")
+
+    def parts(self) -> Iterator[ast.AST]:
+        """It and its expressions."""
+        return iter(()) if self._statement is None else _shallow(self._statement)
+
+    def pattern(self) -> str:
+        """The kinds of its parts."""
+        kinds = (
+            type(node).__name__
+            for node in self.parts()
+            if not isinstance(node, ast.expr_context | ast.Name | ast.Constant | ast.operator | ast.cmpop)
+        )
+        return ".".join(itertools.islice(kinds, _PATTERN_NODES))
+
+
+def _reads(node: ast.AST, name: str) -> bool:
+    match node:
+        case ast.Subscript(slice=ast.Constant(value=str(key))):
+            return key == name
+        case ast.Attribute(attr=key):
+            return key == name
+        case ast.Call(func=ast.Attribute(), args=[ast.Constant(value=str(key)), *_]):
+            return key == name
+    return False
+
+
+def _shallow(statement: ast.stmt) -> Iterator[ast.AST]:
+    """A statement and its expressions, without the statements in it."""
+    waiting: deque[ast.AST] = deque([statement])
+    while waiting:
+        node = waiting.popleft()
+        yield node
+        waiting += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt)]

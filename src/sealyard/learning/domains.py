@@ -1,0 +1,170 @@
+"""What somebody works on, told from the tools they use: one of a closed list of domains.
+
+Told by our own list of words from the names and descriptions of tools. What a description says can only move its tool
+from one domain of the list to another.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+import msgspec
+
+from sealyard.learning.insights import Insight, PartInsights, part_insights
+from sealyard.learning.votes import CAP, faded
+from sealyard.values import RunEvidence, ToolSpec
+
+__all__ = ("DOMAINS", "Domains", "infer")
+
+_LEXICON = {
+    "data": "aggregate analytics bigquery chart clickhouse column csv dashboard dataframe dataset database databricks"
+    " duckdb elastic elasticsearch etl histogram metric mongo mongodb mysql pandas parquet pivot plot postgres"
+    " postgresql query redis redshift regression schema snowflake spreadsheet sql sqlite statistics statistic table"
+    " timeseries warehouse",
+    "code": "branch build ci commit compile debugger diff git github gitlab bitbucket issue jenkins linter lint merge"
+    " npm package pipeline pr pull pypi refactor release repo repos repository repositories sentry snippet sonar symbol"
+    " typescript unittest workflow",
+    "communication": "chat channel channels conversation discord email emails gmail inbox mail mails mailbox message"
+    " messages messaging notification outlook phone recipient reply slack sms telegram thread twilio voicemail whatsapp"
+    " zoom meeting calendar attendee invite",
+    "files": "archive directory directories disk document documents download drive dropbox file files filename"
+    " filesystem folder folders fs onedrive path pdf rename sharepoint storage upload zip s3 bucket",
+    "web": "brave browse browser click crawl crawler dom fetch google html http link navigate page playwright"
+    " puppeteer rss scrape scraper screenshot selenium selector serp sitemap tab tavily url urls web webpage website",
+    "travel": "airbnb airline airport arrival book booking bookings campground campgrounds campsite car checkin cruise"
+    " departure destination flight flights forecast hike hotel hotels itinerary lodging map maps park parks passenger"
+    " places reservation restaurant route routes taxi train trip trips travel weather",
+    "finance": "account accounting accounts balance bank banking bitcoin bond budget card coin crypto currency"
+    " dividend equity exchange expense expenses fx invoice invoices ledger loan money payment payments payroll"
+    " portfolio price quickbooks quote receipt refund stock stocks stripe tax ticker trade transaction transactions"
+    " transfer wallet xero",
+    "commerce": "amazon cart catalog checkout coupon crm customer customers delivery discount ebay hubspot inventory"
+    " lead listing merchant order orders product products purchase salesforce seller shipment shipping shop shopify"
+    " sku store subscription vendor warehouse woocommerce",
+    "knowledge": "answer arxiv article articles book books citation confluence dictionary documentation encyclopedia"
+    " entity graph knowledge library memory news notes note notion ontology page paper papers pubmed recall research"
+    " semantic summary translate translation wiki wikipedia",
+    "operations": "alert alerts alarm aws azure backup cloud cloudflare cluster container containers cpu datadog deploy"
+    " deployment dns docker ec2 gcp grafana incident incidents instance k8s kubernetes lambda log logs monitor"
+    " monitoring namespace network node nodes pagerduty pod pods prometheus restart rollback server servers service"
+    " services ssh terraform uptime vm",
+}
+DOMAINS = (*_LEXICON, "general")
+"""All there are, the last for what is none of the others."""
+
+PRINCIPALS = 1_000
+"""Those who were heard last are remembered."""
+
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+[0-9]?[a-z]*|[a-z0-9]+")
+_DESCRIPTION_CHARACTERS = 300
+_NAME_CHARACTERS = 256
+_NAME_WEIGHT = 3.0
+_LEAST = 2.0
+_MOST_TOOLS = 40
+_SURE = 2.0
+_MOSTLY = 0.5
+_BY_WORD: dict[str, tuple[str, ...]] = {}
+for _domain, _words in _LEXICON.items():
+    for _word in _words.split():
+        _BY_WORD[_word] = (*_BY_WORD.get(_word, ()), _domain)
+
+
+def infer(tools: Iterable[ToolSpec | str]) -> str:
+    """The domain that most of the tools belong to, given as specs or by their full names; `general` if none does."""
+    scores: defaultdict[str, float] = defaultdict(float)
+    for _, tool in zip(range(_MOST_TOOLS), tools, strict=False):
+        if isinstance(tool, str):
+            domain = _domain_of(tool[:_NAME_CHARACTERS], "")
+        else:
+            name = f"{tool.upstream} {tool.name}"[:_NAME_CHARACTERS]
+            domain = _domain_of(name, tool.description[:_DESCRIPTION_CHARACTERS])
+        scores[domain] += 0.5 if domain == "general" else 1.0  # tools that fit nowhere say little
+    return max(DOMAINS, key=lambda domain: scores[domain]) if scores else "general"
+
+
+@lru_cache(maxsize=8_192)
+def _domain_of(name: str, description: str) -> str:
+    scores: defaultdict[str, float] = defaultdict(float)
+    for text, weight in ((name, _NAME_WEIGHT), (description, 1.0)):
+        for word in dict.fromkeys(_words_of(text)):
+            domains = _BY_WORD.get(word, ())
+            for domain in domains:
+                scores[domain] += weight / len(domains)
+    best = max(_LEXICON, key=lambda domain: scores[domain])
+    return best if scores[best] >= _LEAST else "general"
+
+
+def _words_of(text: str) -> Iterator[str]:
+    for word in _WORDS.findall(text):
+        yield word.lower()
+
+
+class Work(msgspec.Struct, array_like=True):
+    """What one principal works on."""
+
+    weights: dict[str, float] = {}
+    at: float = 0.0
+
+
+class Domains(msgspec.Struct, kw_only=True):
+    """What each principal mostly works on."""
+
+    principals: dict[str, Work] = {}
+    runs: int = 0
+    told: int = 0
+    """Runs of principals whose domain was known before."""
+    right: int = 0
+    """Those that were of that domain."""
+
+    def learn(self, run: RunEvidence, half_life: float) -> None:
+        """Count a run that called tools, for the domain that it says it is of or else for that of its tools."""
+        domain = run.fact.domain or (infer(run.fact.tools) if run.fact.tools else "")
+        if not domain:
+            return
+        at, principal = run.fact.at, run.fact.principal
+        expected = self.of(principal, now=at, half_life=half_life)
+        self.runs += 1
+        self.told += expected is not None
+        self.right += expected == domain
+        work = self.principals[principal] = self.principals.pop(principal, Work(at=at))
+        share = faded(at - work.at, half_life)
+        work.weights = {name: weight * share for name, weight in work.weights.items()}
+        work.weights[domain] = work.weights.get(domain, 0.0) + 1.0
+        whole, work.at = sum(work.weights.values()), max(at, work.at)
+        # What somebody does now is told from their last runs, however many they have made.
+        scale = min(1.0, 2 * CAP / whole)
+        kept = sorted(work.weights.items(), key=lambda item: (-item[1], item[0]))[: len(DOMAINS)]
+        work.weights = {name: weight * scale for name, weight in sorted(kept)}
+        while len(self.principals) > PRINCIPALS:
+            del self.principals[next(iter(self.principals))]
+
+    def of(self, principal: str, *, now: float, half_life: float) -> str | None:
+        """What a principal mostly works on; None if that cannot be told."""
+        work = self.principals.get(principal)
+        if work is None or not work.weights:
+            return None
+        best = max(sorted(work.weights), key=lambda name: work.weights[name])
+        whole = sum(work.weights.values())
+        is_sure = whole * faded(now - work.at, half_life) >= _SURE and work.weights[best] >= _MOSTLY * whole
+        return best if is_sure else None
+
+    def insights(self, now: float, half_life: float) -> PartInsights:
+        """How many principals work on what. None of them is named, nor is a domain that is not of our list."""
+        found: dict[str, list[Work]] = {}
+        for principal, work in self.principals.items():
+            domain = self.of(principal, now=now, half_life=half_life)
+            if domain is not None:
+                found.setdefault(domain if domain in DOMAINS else "another domain", []).append(work)
+        items = [
+            Insight(
+                kind="domain",
+                subject=domain,
+                text=f"{len(works)} {'principal works' if len(works) == 1 else 'principals work'} mostly on {domain}.",
+                evidence=sum(sum(work.weights.values()) * faded(now - work.at, half_life) for work in works),
+                principals=len(works),
+                last_at=max(work.at for work in works),
+            )
+            for domain, works in found.items()
+        ]
+        return part_insights("domains", items, learned=len(items), evidence=self.runs, told=self.told, right=self.right)

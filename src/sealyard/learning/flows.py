@@ -1,0 +1,233 @@
+"""Argument flow: which field of one tool's answer became which parameter of a later call of the same run.
+
+Told from values that are equal and that hardly are by chance. A value that the code or an earlier call had already was
+not taken from an answer. What is remembered are the names of tools, fields and parameters; no value leaves here.
+"""
+
+import ast
+import itertools
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from sealyard.errors import InvalidSkill
+from sealyard.learning.fields import UNPLACED, agree, joined
+from sealyard.learning.telling import is_field
+from sealyard.values import CallEvidence, RunEvidence
+from sealyard.versioning.scopes import parse
+
+__all__ = ("Flow", "major_of", "prepare_flows")
+
+_CALLS = 100
+_FLOWS = 24
+_VISITS = 8_000
+_ALL_VISITS = 40_000
+_DEPTH = 8
+_KEYS = 64
+_ITEMS = 1_000
+_PLACES = 4
+_PARAMETERS = 40
+_LISTED = 200
+_CODE_BYTES = 32 << 10
+_NODES = 20_000
+_FIELD_CHARACTERS = 120
+_PARAMETER_CHARACTERS = 64
+
+_LEAST_NUMBER = 1_000
+_YEARS = range(1_900, 2_101)
+_ROUND = 100
+_FRACTION_CHARACTERS = 5
+_ID_CHARACTERS = 3
+_WORD_CHARACTERS = 6
+_DAY = re.compile(r"\d{4}-\d{2}(-\d{2})?")
+_IDS = re.compile(r"(?i:(^|_|-)(ids?|keys?|numbers?|no|uuid|cursor|token)$)|[a-z](Ids?|Keys?)$")
+_COMMON = frozenset(
+    "active approved archived canceled cancelled closed completed created default deleted disabled enabled english"
+    " error failed failure global inactive medium normal number object open pending private public ready rejected"
+    " resolved running string success unknown updated user warning".split()
+)
+
+
+class Flow(msgspec.Struct, frozen=True, kw_only=True):
+    """A field of one tool's answer became a parameter of another, or of the same tool's next call."""
+
+    source: str
+    source_major: int
+    field: str
+    """As `fields` has it, or `UNPLACED` and its name."""
+    target: str
+    target_major: int
+    parameter: str
+    """The schema's own name; with `[]` if the value was an item of a list."""
+
+
+def major_of(version: str) -> int:
+    """The major part of a tool's version; 0 for what is none."""
+    text = version.partition(".")[0]
+    return int(text) if text.isdecimal() and len(text) < 8 else 0
+
+
+def prepare_flows(run: RunEvidence) -> tuple[Flow, ...]:
+    """The flows of a run. The cost is bounded whatever was answered; at most 24 are told."""
+    if len(run.calls) < 2:
+        return ()
+    return _Reading(run).flows()
+
+
+class _Reading:
+    """One walk through a run's calls, in their order."""
+
+    def __init__(self, run: RunEvidence) -> None:
+        self._calls = run.calls[:_CALLS]
+        self._visits = _ALL_VISITS
+        self._written, self._read = _words_of(run.code)
+        self._first: dict[str | float, list[tuple[int, str]]] = {}
+        """Where a value was seen first: at which fields of which call's answer. Nowhere, if a call was given it."""
+        self._found: dict[tuple[str, str], Counter[tuple[str, int, str]]] = defaultdict(Counter)
+        """By target and parameter: how often it got what was at a tool's field."""
+        self._asked: Counter[tuple[str, str]] = Counter()
+        """How often a target was given different values for a parameter."""
+        self._majors: dict[str, int] = {}
+        self._silent: dict[str, int] = {}
+        """Tools whose answers were too large for the journal, with their major versions."""
+        self._seen: set[tuple[str, str, str | float]] = set()
+        self._named: dict[object, bool] = {}
+        """Whether a key is the name of a field; rows have the same ones."""
+
+    def flows(self) -> tuple[Flow, ...]:
+        for number, call in enumerate(self._calls):
+            arguments = call.arguments if isinstance(call.arguments, dict) else {}
+            if call.error is None:
+                self._majors[call.tool] = major_of(call.version)
+                for parameter, value in _given(arguments):
+                    self._trace(call, parameter, value)
+            for value, _ in self._values(arguments):
+                self._first.setdefault(value, [])
+            if call.has_answer and call.error is None:
+                self._note(number, call.answer)
+            elif call.error is None:
+                self._silent[call.tool] = major_of(call.version)
+        return tuple(itertools.islice(self._decide(), _FLOWS))
+
+    def _trace(self, call: CallEvidence, parameter: str, value: str | float) -> None:
+        """Find where the value of a parameter came from."""
+        key = (call.tool, parameter)
+        if (*key, value) in self._seen or value in self._written:
+            return
+        self._seen.add((*key, value))
+        self._asked[key] += 1
+        places = self._first.get(value)
+        if places is None:
+            self._trace_silent(key, value)
+            return
+        for number, field in places:
+            if _tells(value, field, parameter):
+                source = self._calls[number]
+                self._found[key][source.tool, major_of(source.version), field] += 1
+
+    def _trace_silent(self, key: tuple[str, str], value: str | float) -> None:
+        """It was in no answer that the journal has: the code says which field it read, if just one can be meant."""
+        if len(self._silent) != 1:
+            return
+        ((source, major),) = self._silent.items()
+        for name in sorted(self._read, key=lambda name: (name != key[1], name)):
+            if agree(name, key[1]) and _tells(value, name, key[1]):
+                self._found[key][source, major, UNPLACED + name] += 1
+                return
+
+    def _note(self, number: int, answer: Any) -> None:
+        for value, field in self._values(answer):
+            places = self._first.setdefault(value, [(number, field)])
+            if places and places[0][0] == number and len(places) < _PLACES and (number, field) not in places:
+                places.append((number, field))
+
+    def _values(self, value: Any) -> Iterator[tuple[str | int | float, str]]:
+        """What is in an answer, with its field. Without recursion; only so much of it is looked at."""
+        waiting = [(value, "", 0)]
+        for _ in range(min(_VISITS, self._visits)):
+            if not waiting:
+                break
+            self._visits -= 1
+            value, field, depth = waiting.pop()
+            if isinstance(value, str | int | float) and not isinstance(value, bool):
+                yield value, field
+            elif depth < _DEPTH and len(field) <= _FIELD_CHARACTERS:
+                inside = [(inner, place, depth + 1) for inner, place in self._inside(value, field)]
+                waiting.extend(reversed(inside))
+
+    def _inside(self, value: Any, field: str) -> Iterator[tuple[Any, str]]:
+        if isinstance(value, list):
+            yield from ((item, f"{field}[]") for item in value[:_ITEMS])
+        elif isinstance(value, dict) and len(value) <= _KEYS:  # one with more is a mapping: its keys are data
+            for key, inner in value.items():
+                if key not in self._named:
+                    self._named[key] = is_field(key)
+                if self._named[key]:
+                    yield inner, joined(field, key)
+
+    def _decide(self) -> Iterator[Flow]:
+        for (target, parameter), counts in self._found.items():
+            best: dict[str, tuple[tuple[int, bool, int], int, str]] = {}
+            for (source, major, field), count in counts.items():
+                rank = (count, agree(field, parameter), -len(field))
+                # What fits few of the values that the parameter was given is a chance.
+                if count * 2 >= self._asked[target, parameter] and (source not in best or best[source][0] < rank):
+                    best[source] = rank, major, field
+            for source, (_, major, field) in best.items():
+                yield Flow(
+                    source=source,
+                    source_major=major,
+                    field=field,
+                    target=target,
+                    target_major=self._majors[target],
+                    parameter=parameter,
+                )
+
+
+def _given(arguments: dict[str, Any]) -> Iterator[tuple[str, str | float]]:
+    """The parameters of a call with their values; those of a list are told one by one."""
+    for parameter, value in itertools.islice(arguments.items(), _PARAMETERS):
+        if len(parameter) > _PARAMETER_CHARACTERS or " " in parameter:
+            continue
+        items, name = (value[:_LISTED], f"{parameter}[]") if isinstance(value, list) else ([value], parameter)
+        for item in items:
+            if isinstance(item, str | int | float) and not isinstance(item, bool):
+                yield name, item
+
+
+def _tells(value: str | float, field: str, parameter: str) -> bool:
+    """Whether a value that was answered and then given is the same one, and not just an equal one."""
+    if isinstance(value, str):
+        if agree(field, parameter):
+            return bool(value)
+        if _DAY.fullmatch(value) or value.lower() in _COMMON:
+            return False
+        has_digit, has_other = any(map(str.isdecimal, value)), not value.isdecimal()
+        return len(value) >= (_ID_CHARACTERS if has_digit and has_other else 4 if has_digit else _WORD_CHARACTERS)
+    if _IDS.search(parameter.removesuffix("[]")) and agree(field, parameter):
+        return True
+    if isinstance(value, int):
+        return abs(value) >= _LEAST_NUMBER and value not in _YEARS and value % _ROUND != 0
+    return not value.is_integer() and len(repr(value)) >= _FRACTION_CHARACTERS
+
+
+def _words_of(code: str) -> tuple[set[Any], set[str]]:
+    """The values that code writes out, and the names of the fields that it reads."""
+    try:
+        tree = parse(code, most_bytes=_CODE_BYTES)
+    except InvalidSkill:
+        return set(), set()
+    written: set[Any] = set()
+    read: set[str] = set()
+    for node in itertools.islice(ast.walk(tree), _NODES):
+        match node:
+            case ast.Subscript(slice=ast.Constant(value=str(name)), ctx=ast.Load()):
+                read.add(name)
+            case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(name)), *_]):
+                read.add(name)
+            case ast.Constant(value=str() | int() | float() as value) if not isinstance(value, bool):
+                written.add(value)
+    return written, set(filter(is_field, read))

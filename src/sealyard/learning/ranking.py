@@ -1,0 +1,403 @@
+"""Which tools were used with success after searches for words like these.
+
+A search stays open for half an hour of its visit. A tool that it found and that then worked has been found by the words
+of the query; one that it did not find and that then worked was what it should have found, and so was one that was found
+when the same was asked in other words. Text that was right already teaches little. What is known is held by word, tool
+and principal: fading, capped and bounded.
+"""
+
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+from sealyard.discovery import Learned, LearnedWord
+from sealyard.discovery.words import WEAK
+from sealyard.learning.insights import Insight, PartInsights, part_insights
+from sealyard.learning.ranking_record import Trust, record_change
+from sealyard.learning.ranking_words import EVIDENCE, learnable, least_terms, length_of, mark_of, weigh, worth_of
+from sealyard.learning.votes import CAP, Votes
+from sealyard.values import RunEvidence, Searched, Used
+
+__all__ = ("PAIRS", "TERMS", "TOOLS", "VISITS", "Ranking")
+
+TERMS = 10_000
+PAIRS = 60_000
+"""Of a term and a tool. Those that were learned longest ago go first."""
+TOOLS = 5_000
+VISITS = 500
+"""Whose searches are open."""
+
+_TOOLS_OF_TERM = 32
+"""A word that goes with so many tools says nothing about any of them."""
+_PAIRS_READ = 200
+"""For one query, from the word with the fewest tools on. What is left says next to nothing."""
+_RECALLED = 24
+"""Tools for one query, those with the most to say for them."""
+_PARTNERS = 12
+_SEARCHES = 8
+_FOUND = 50
+_CALLED = 12
+_OPEN_SECONDS = 1_800.0
+_MISSED_SECONDS = 600.0
+
+_TEXT_WAS_RIGHT = 0.3
+"""What a use counts if text has the tool first anyway."""
+_MISSED = 0.5
+"""What it counts if the search did not find the tool."""
+_FAILED = 0.5
+_PASSED_OVER = 0.25
+"""What it counts against a tool that was moved up, when one below it was wanted."""
+_TOGETHER = 0.5
+"""How much more a word counts at most for a tool that goes with those already used in the visit."""
+_EXPLORES = 4
+"""One in so many searches shows a tool that nobody has tried, if experience would push it out of sight."""
+_CLEAR = 1.25
+"""How much more experience must say for one tool than for another to be held against it, or for it."""
+_NO_FAULT = ("PolicyRefused", "ApprovalRefused", "LimitReached", "Cancelled")
+_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,128}")
+
+
+class _Open(msgspec.Struct, array_like=True):
+    """A search whose visit is not over."""
+
+    id: str
+    principal: str
+    at: float
+    terms: list[str]
+    found: list[str]
+    text_ranks: list[int]
+    """As in `Searched`."""
+    first: str = ""
+    """The tool that was called first of those it found."""
+    counted: dict[str, bool] = {}
+    """The tools that taught something, and whether they worked."""
+
+    def text_rank(self, tool: str) -> int:
+        """Where text has a tool that it found: 1 for the best, 0 for not at all."""
+        place = self.found.index(tool)
+        return self.text_ranks[place] if self.text_ranks else place + 1
+
+
+class Ranking(msgspec.Struct, kw_only=True):
+    """What searches and runs taught about words and tools."""
+
+    words: dict[str, dict[str, Votes]] = {}
+    """By what stands for a term, and tool; what was learned last is at the end."""
+    pairs: int = 0
+    tools: dict[str, Votes] = {}
+    """How calls of each tool went."""
+    together: dict[str, dict[str, Votes]] = {}
+    """By tool: those that worked in the same visit."""
+    open: dict[str, list[_Open]] = {}
+    """Searches by visit."""
+    visits: dict[str, list[str]] = {}
+    """By visit, the tools that worked in it."""
+    trust: Trust = msgspec.field(default_factory=Trust)
+    searches: int = 0
+    taught: int = 0
+    """Searches after which something worked."""
+    told: int = 0
+    """Orders that were changed, and after which a tool was called."""
+    right: int = 0
+    """Those in which that tool stood no lower than by text alone."""
+
+    # Learning
+
+    def searched(self, event: Searched) -> None:
+        """Open a search."""
+        self.searches += 1
+        terms = list(map(mark_of, learnable(event.query)))
+        ranks = list(event.text_ranks[:_FOUND])
+        if terms and event.session and (not ranks or len(ranks) == len(event.found[:_FOUND])):
+            found = list(event.found[:_FOUND])
+            search = _Open(event.search_id, event.principal, event.at, terms, found, ranks)
+            self.open[event.session] = [*self.open.pop(event.session, [])[1 - _SEARCHES :], search]
+            _keep_last(self.open, VISITS)
+
+    def used(self, event: Used) -> None:
+        """Remember which of the tools that a search found was called first."""
+        for search in self.open.get(event.session, ()):
+            if search.id == event.search_id and not search.first and event.tool in search.found:
+                search.first = event.tool
+
+    def ran(self, run: RunEvidence, half_life: float) -> None:
+        """Learn from how the calls of a run went."""
+        fact = run.fact
+        outcomes = _outcomes(run)
+        for tool, is_ok in outcomes.items():
+            votes = self.tools.pop(tool, None) or Votes()
+            votes.add(fact.principal, fact.at, half_life, yes=float(is_ok), no=float(not is_ok))
+            self.tools[tool] = votes
+        _keep_last(self.tools, TOOLS)
+        searches = [
+            search
+            for search in self.open.get(fact.session, ())
+            if search.principal == fact.principal and 0 <= fact.at - search.at <= _OPEN_SECONDS
+        ]
+        for search in searches:
+            self._learn_found(search, outcomes, fact.at, half_life)
+        if searches:
+            self._learn_missed(searches, outcomes, run, half_life)
+            self._learn_repeated(searches, outcomes, fact.at, half_life)
+        if fact.session:
+            self._learn_together(run, [tool for tool, is_ok in outcomes.items() if is_ok], half_life)
+
+    def _learn_found(self, search: _Open, outcomes: Mapping[str, bool], at: float, half_life: float) -> None:
+        """Of the tools that a search found: each counts once if it works, and once against it before that."""
+        first = search.first
+        if outcomes.get(first) and not search.counted.get(first):
+            self._score(search, at, half_life)
+        for tool, is_ok in outcomes.items():
+            if tool in search.found and (tool not in search.counted or (is_ok and not search.counted[tool])):
+                self.taught += is_ok and not any(search.counted.values())
+                search.counted[tool] = is_ok
+                worth = _TEXT_WAS_RIGHT if search.text_rank(tool) == 1 else 1.0
+                self._vote(search, tool, at, half_life, **({"yes": worth} if is_ok else {"no": _FAILED}))
+
+    def _learn_missed(
+        self, searches: Sequence[_Open], outcomes: Mapping[str, bool], run: RunEvidence, half_life: float
+    ) -> None:
+        """Of the tools that worked and that no search found: the last search should have."""
+        last = searches[-1]
+        if run.started_at - last.at > _MISSED_SECONDS:
+            return
+        known = {tool for search in searches for tool in (*search.found, *search.counted)}
+        for tool, is_ok in outcomes.items():
+            if is_ok and tool not in known and len(last.counted) < _CALLED:
+                self.taught += not any(last.counted.values())
+                last.counted[tool] = True
+                self._vote(last, tool, run.fact.at, half_life, yes=_MISSED)
+
+    def _learn_repeated(
+        self, searches: Sequence[_Open], outcomes: Mapping[str, bool], at: float, half_life: float
+    ) -> None:
+        """Of the tools that a search found after the one before it, which meant the same, had led to nothing.
+
+        It did if it has a word in common with it, or found nothing at all.
+        """
+        for before, search in pairwise(searches):
+            is_same_want = not before.found or any(term in search.terms and term not in WEAK for term in before.terms)
+            if before.counted or not is_same_want or search.at - before.at > _MISSED_SECONDS:
+                continue
+            for tool, is_ok in outcomes.items():
+                if is_ok and tool in search.found and len(before.counted) < _CALLED:
+                    before.counted[tool] = True
+                    self._vote(before, tool, at, half_life, yes=_MISSED)
+
+    def _learn_together(self, run: RunEvidence, worked: Sequence[str], half_life: float) -> None:
+        fact = run.fact
+        before = self.visits.pop(fact.session, [])
+        new = [tool for tool in worked if tool not in before]
+        for at, tool in enumerate(new):
+            for other in (*before, *new[:at]):
+                for one, two in ((tool, other), (other, tool)):
+                    partners = self.together.pop(one, {})
+                    votes = partners.pop(two, None) or Votes()
+                    votes.add(fact.principal, fact.at, half_life, yes=1.0)
+                    partners[two] = votes
+                    _keep_last(partners, _PARTNERS)
+                    self.together[one] = partners
+        _keep_last(self.together, TOOLS)
+        if before or new:
+            self.visits[fact.session] = [*before, *new][-_SEARCHES:]
+            _keep_last(self.visits, VISITS)
+
+    def _score(self, search: _Open, at: float, half_life: float) -> None:
+        """Hold an order against the one by text, now that it is known what was wanted."""
+        tool, principal = search.first, search.principal
+        place = search.found.index(tool)
+        if search.text_ranks:
+            better, worse = record_change(place + 1, search.text_ranks[place])
+            self.told += 1
+            self.right += not worse
+            for above in range(place):  # moved up, seen, and passed over
+                if not 0 < search.text_ranks[above] <= above + 1:
+                    self._vote(search, search.found[above], at, half_life, no=_PASSED_OVER)
+        elif self.trust.share(principal, at, half_life) < 1:
+            better, worse = self._rehearse(search, place, at, half_life)
+        else:
+            return
+        if better or worse:
+            self.trust.add(principal, at, half_life, better=better, worse=worse)
+
+    def _rehearse(self, search: _Open, place: int, at: float, half_life: float) -> tuple[float, float]:
+        """Whether experience would have helped where it was not asked: so it can come back."""
+        words = self._recall(search.terms, search.principal, (), at, half_life, 1.0)
+        weights = {tool: sum(word.gain for word in words.get(tool, ())) for tool in search.found}
+        wanted = weights[search.first]
+        if any(weight > wanted + _CLEAR for weight in weights.values()):
+            return 0.0, 1.0
+        above = max((weights[tool] for tool in search.found[:place]), default=wanted)
+        return (1.0, 0.0) if wanted > above + _CLEAR else (0.0, 0.0)
+
+    def _vote(self, search: _Open, tool: str, at: float, half_life: float, *, yes: float = 0, no: float = 0) -> None:
+        length = length_of(search.terms)
+        for term in search.terms:
+            tools = self.words.pop(term, {})
+            votes = tools.pop(tool, None)
+            if votes is None:
+                self.pairs += 1
+                votes = Votes()
+            votes.add(search.principal, at, half_life, yes=yes / length, no=no / length)
+            tools[tool] = votes
+            self.words[term] = tools
+            if len(tools) > _TOOLS_OF_TERM:
+                del tools[_least(tools, search.principal)]
+                self.pairs -= 1
+        while self.pairs > PAIRS or len(self.words) > TERMS:
+            self.pairs -= len(self.words.pop(next(iter(self.words))))
+
+    # Looking up
+
+    def recall(
+        self, query: str, *, principal: str, used: Iterable[str] = (), now: float, half_life: float
+    ) -> Learned | None:
+        """What is known of the words of a query, None if that is too little to go by. `used` are tools of the visit."""
+        plain = {mark_of(term): term for term in learnable(query)}
+        trust = self.trust.share(principal, now, half_life)
+        if not plain or not trust:
+            return None
+        found = self._recall(list(plain), principal, tuple(used), now, half_life, trust)
+        if not found:
+            return None
+        words = {tool: [each._replace(term=plain[each.term]) for each in some] for tool, some in found.items()}
+        turn = zlib.crc32(" ".join(plain).encode()) + self.searches
+        telling = [term for term in plain.values() if term not in WEAK]
+        return Learned(words=words, telling=telling, explores=turn % _EXPLORES == 0, is_tried=self.tools.__contains__)
+
+    def _recall(
+        self, terms: list[str], principal: str, used: tuple[str, ...], now: float, half_life: float, trust: float
+    ) -> dict[str, list[LearnedWord]]:
+        known = self._known(terms, principal)
+        telling: Counter[str] = Counter()
+        for term, tools in known:
+            if term not in WEAK:
+                telling.update(tools.keys())
+        least = least_terms(terms)
+        found: dict[str, list[LearnedWord]] = {tool: [] for tool, count in telling.items() if count >= least}
+        for term, tools in known:
+            some = [(tool, votes) for tool, votes in tools.items() if tool in found]
+            if not some:
+                continue
+            # Counted apart: who alone names many tools makes a word say less in what they say, and in nothing else.
+            proven = _proven(tools, principal)
+            sure_worth = trust * self._worth(proven)
+            said_worth = sure_worth if proven == len(tools) else trust * self._worth(len(tools))
+            for tool, votes in some:
+                sure, said = weigh(votes, principal, now, half_life)
+                gain = sure_worth * sure / (sure + EVIDENCE)
+                more = gain if said == sure else max(gain, said_worth * said / (said + EVIDENCE))
+                if more > 0:
+                    found[tool].append(LearnedWord(term, gain, more))
+        strong = {tool: sum(word.said for word in words) for tool, words in found.items() if len(words) >= least}
+        strongest = sorted(strong, key=lambda tool: (-strong[tool], tool))[:_RECALLED]
+        return {tool: self._scaled(tool, found[tool], principal, used, now, half_life) for tool in strongest}
+
+    def _known(self, terms: list[str], principal: str) -> list[tuple[str, dict[str, Votes]]]:
+        """The words that say something, those with the fewest tools first."""
+        known = [(term, tools) for term in terms if (tools := self.words.get(term)) is not None]
+        known.sort(key=lambda each: len(each[1]))
+        found = []
+        read = 0
+        for term, tools in known:
+            read += len(tools)
+            if read > _PAIRS_READ:
+                break
+            if len(tools) < _TOOLS_OF_TERM or _proven(tools, principal) < _TOOLS_OF_TERM:
+                found.append((term, tools))
+        return found
+
+    def _worth(self, tools: int) -> float:
+        """What a word counts at most that goes with so many tools."""
+        return worth_of(tools, len(self.tools)) if tools < _TOOLS_OF_TERM else 0.0
+
+    def _scaled(
+        self,
+        tool: str,
+        words: list[LearnedWord],
+        principal: str,
+        used: tuple[str, ...],
+        now: float,
+        half_life: float,
+    ) -> list[LearnedWord]:
+        """Learned words by how often the tool's calls work, and by what else was used."""
+        scale = self._success(tool, now, half_life) * self._companionship(tool, used, principal, now, half_life)
+        if scale == 1.0:
+            return words
+        return [LearnedWord(term, gain * scale, said * scale) for term, gain, said in words]
+
+    def _success(self, tool: str, now: float, half_life: float) -> float:
+        """The share of its calls that worked; 1 while nothing is said against it."""
+        votes = self.tools.get(tool)
+        if votes is None:
+            return 1.0
+        tally = votes.tally(now, half_life)
+        return (tally.yes + 1) / (tally.total + 1)
+
+    def _companionship(self, tool: str, used: tuple[str, ...], principal: str, now: float, half_life: float) -> float:
+        """1, or more for a tool that worked in visits in which the same tools were used."""
+        most = 0.0
+        for other in used:
+            votes = self.together.get(other, {}).get(tool)
+            if votes is not None:
+                most = max(most, weigh(votes, principal, now, half_life)[0])
+        return 1 + _TOGETHER * min(1.0, most / CAP)
+
+    def insights(self, now: float, half_life: float) -> PartInsights:
+        """The tools that were found and used most."""
+        by_tool: dict[str, int] = {}
+        for tools in self.words.values():
+            for tool in tools:
+                by_tool[tool] = by_tool.get(tool, 0) + 1
+        items = []
+        for tool, count in by_tool.items():
+            votes = self.tools.get(tool)
+            if votes is None or not _NAME.fullmatch(tool):
+                continue
+            tally = votes.tally(now, half_life)
+            items.append(
+                Insight(
+                    kind="ranking",
+                    subject=tool,
+                    text=f"Found by {count} words; {tally.share:.0%} of its calls are expected to work.",
+                    evidence=tally.total,
+                    principals=tally.principals,
+                    last_at=max(at for _, _, at in votes.by.values()),
+                )
+            )
+        return part_insights(
+            "ranking", items, learned=len(by_tool), evidence=self.taught, told=self.told, right=self.right
+        )
+
+
+def _outcomes(run: RunEvidence) -> dict[str, bool]:
+    """The tools of a run, and whether any call of theirs worked. What was refused says nothing."""
+    found: dict[str, bool] = {}
+    for call in run.calls:
+        if call.error is None:
+            found[call.tool] = True
+        elif call.error.partition(":")[0] not in _NO_FAULT:
+            found.setdefault(call.tool, False)
+        if len(found) >= _CALLED:
+            break
+    return found
+
+
+def _proven(tools: Mapping[str, Votes], principal: str) -> int:
+    """Of how many tools not just one other principal speaks."""
+    return len([None for votes in tools.values() if principal in votes.by or len(votes.by) > 1])
+
+
+def _least(tools: Mapping[str, Votes], principal: str) -> str:
+    """The tool to forget when `principal` adds one: the oldest that it alone speaks for, so that it takes nobody's."""
+    return next((tool for tool, votes in tools.items() if votes.by.keys() == {principal}), next(iter(tools)))
+
+
+def _keep_last(some: dict[str, Any], most: int) -> None:
+    while len(some) > most:
+        del some[next(iter(some))]

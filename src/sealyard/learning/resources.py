@@ -1,0 +1,360 @@
+"""What time and memory runs of the same or similar code needed, and which limits fit that.
+
+More time than usual is given if runs like it needed it; less time or memory only to the very same text, with a wide
+margin, after it has ended well several times: what is too little costs a run, what is too much costs nearly nothing.
+What one principal's runs needed never changes the limits of another's; what two others' runs needed may.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from sealyard.learning.code import IDENTIFIER, CodePrint
+from sealyard.learning.demand import Demand
+from sealyard.learning.insights import Insight, PartInsights, part_insights
+from sealyard.learning.votes import faded
+from sealyard.sandbox.policy.levels import IsolationPolicy
+from sealyard.values import Assessed, Executed, RunEvidence
+
+__all__ = ("Fitted", "Prediction", "Resources", "fit")
+
+_CODES, _SETS = 2_000, 500
+_SAMPLES = 32  # of one record
+_TEXT = 16  # characters of a digest
+_LEAST_WEIGHT = 0.25  # what is older than two half-lives says nothing
+
+_ENOUGH = 4.5  # five runs, faded a little
+_EACH = 3.0  # of which one principal can give so many, where others' are asked
+_FEW = 3  # runs that are only alike, before they say anything
+_QUANTILE = 0.95
+
+_FLOOR_SECONDS, _FLOOR_MIB = 10.0, 128
+_MORE_TIMES, _MORE_SECONDS = 2.0, 5.0
+_LESS_TIMES = 10.0
+_MEMORY_TIMES = 2
+_MEMORY_STEP = 16
+
+_End = Literal["", "time", "memory"]
+
+
+class Sample(msgspec.Struct, frozen=True, array_like=True):
+    """What one run needed; if it was ended for a limit, that limit."""
+
+    at: float
+    principal: str
+    text: str
+    """The beginning of the digest of its text."""
+    seconds: float
+    mib: int
+    """0 if nobody knows."""
+    ended: _End = ""
+
+
+class Record(msgspec.Struct, array_like=True):
+    """The last runs of one code or of one set of tools and imports, in the order in which they ended."""
+
+    owner: str
+    """Who ran the first."""
+    tools: tuple[str, ...] = ()
+    samples: list[Sample] = []
+    unsettled: int = 0
+    """Runs that less time or memory than usual has ended, until it is known whether more would have helped."""
+    unsettled_seconds: float = 0.0
+    """By which less time has ended them sooner."""
+
+    def add(self, sample: Sample) -> None:
+        """Remember a run. Who has the most of them here makes room."""
+        self.samples.append(sample)
+        if len(self.samples) > _SAMPLES:
+            [(most, _)] = Counter(each.principal for each in self.samples).most_common(1)
+            del self.samples[next(n for n, each in enumerate(self.samples) if each.principal == most)]
+
+
+class Prediction(msgspec.Struct, frozen=True, kw_only=True):
+    """What a piece of code will need."""
+
+    seconds: float
+    """The longest of the same code, or what 95 of 100 similar runs stayed within; 0 if none ended well."""
+    memory_mib: int
+    """The same; 0 if nobody knows."""
+    runs: int
+    """That ended well."""
+    is_same_code: bool
+    is_binding: bool = False
+    """Whether limits may follow it: it is the principal's own experience, or that of two others."""
+    is_firm: bool = False
+    """Whether the very same text has ended well so often that less than usual may be given."""
+    timed_out_seconds: float = 0.0
+    """The last limit at which a run was ended since one ended well; 0 if none was."""
+    most_timed_out_seconds: float = 0.0
+    """The longest of these."""
+    is_out_of_memory: bool = False
+    """Whether one was ended for its memory since one ended well."""
+
+
+class Fitted(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits for a run."""
+
+    wall_seconds: float
+    memory_mib: int
+
+
+class Resources(msgspec.Struct, kw_only=True):
+    """What runs needed: at most 2,000 codes and 500 sets of tools and imports with 32 runs each."""
+
+    codes: dict[str, Record] = {}
+    """By `CodePrint.digest`: code that differs only in values lies together, the last that ran at the end."""
+    sets: dict[str, Record] = {}
+    demand: Demand = msgspec.field(default_factory=Demand)
+    runs: int = 0
+    told: int = 0
+    right: int = 0
+    avoided: int = 0
+    """Good runs that took longer than the usual limit, within the one they were given."""
+    spared_seconds: float = 0.0
+    """By which runs that hung were ended sooner."""
+    held: int = 0
+    """Runs that had less memory than usual, and enough."""
+    held_mib: int = 0
+    """How much less, all of them together."""
+    last_at: float = 0.0
+
+    def learn(self, run: RunEvidence, code: CodePrint | None, half_life: float) -> None:
+        """Take note of a run that is over. Analyses and single calls say nothing about code."""
+        fact = run.fact
+        if fact.form == "call" or fact.failure in ("refused", "syntax"):
+            return
+        self.demand.ran(run.started_at, fact.principal, _imports(run, code))
+        ended = _end_of(fact)
+        if fact.form != "code" or code is None or ended is None:
+            return
+        self.runs += 1
+        given = fact.assessed
+        sample = _sample(fact, code, ended, given)
+        record = _record(self.codes, code.digest, fact.principal, (), _CODES)
+        if given is not None:
+            self._score(record, given, ended, fact)
+        record.add(sample)
+        _record(self.sets, _set_key(fact.tools, code), fact.principal, fact.tools, _SETS).add(sample)
+
+    def _score(self, record: Record, given: Assessed, ended: _End, fact: Executed) -> None:
+        """Count whether limits that were not the usual ones were right, and what came of them."""
+        is_shorter = given.wall_seconds < given.usual_seconds
+        is_less = given.memory_mib < given.usual_mib
+        if (ended == "time" and is_shorter) or (ended == "memory" and is_less):
+            record.unsettled += 1  # a run that hangs, or one that needed more: the next one tells
+            record.unsettled_seconds += given.usual_seconds - given.wall_seconds if ended == "time" else 0.0
+            return
+        if record.unsettled:
+            self.told += record.unsettled
+            self.right += record.unsettled if ended else 0
+            self.spared_seconds += record.unsettled_seconds if ended == "time" else 0.0
+            record.unsettled, record.unsettled_seconds = 0, 0.0
+        self.last_at = max(self.last_at, fact.at)
+        self.avoided += not ended and given.usual_seconds < fact.seconds <= given.wall_seconds
+        self.held += not ended and is_less
+        self.held_mib += given.usual_mib - given.memory_mib if not ended and is_less else 0
+        if is_shorter or is_less or given.wall_seconds > given.usual_seconds:
+            self.told += 1
+            self.right += not ended
+
+    def predict(
+        self, code: CodePrint, tools: Sequence[str], *, principal: str, now: float, half_life: float
+    ) -> Prediction | None:
+        """What code will need that calls `tools` (full names); `None` if nothing like it has run."""
+        record = self.codes.get(code.digest)
+        if record is not None:
+            text = code.exact[:_TEXT]
+            same = _Evidence([each for each in record.samples if each.text == text], principal, now, half_life)
+            if same.is_enough:
+                return same.prediction(is_same_code=True, is_firm=True)
+            alike = _Evidence(record.samples, principal, now, half_life)
+            if alike.heard:
+                return alike.prediction(is_same_code=True)
+        record = self.sets.get(_set_key(tuple(sorted(tools))[:20], code))
+        if record is None:
+            return None
+        alike = _Evidence(record.samples, principal, now, half_life)
+        return alike.prediction(is_same_code=False) if len(alike.good) >= _FEW else None
+
+    def _effect(self) -> Insight:
+        """What limits that followed experience have changed."""
+        return Insight(
+            kind="effect",
+            subject="limits",
+            text=(
+                f"Limits that fit: {self.avoided:,} time-outs avoided, hanging runs ended {self.spared_seconds:,.0f} s"
+                f" sooner, {self.held:,} of the runs held to {_mean(self.held_mib, self.held):,} MiB less each."
+            ),
+            evidence=float(self.told),
+            principals=0,
+            told=self.told,
+            right=self.right,
+            last_at=self.last_at,
+        )
+
+    def insights(self, now: float, half_life: float) -> PartInsights:
+        """What is known of tools that were used alone, and how often limits that followed it were right."""
+        items = []
+        for record in self.sets.values():
+            if len(record.tools) != 1 or not all(map(IDENTIFIER.fullmatch, record.tools[0].split("."))):
+                continue
+            good = [each for each in record.samples if not each.ended]
+            weights = [faded(now - each.at, half_life) for each in good]
+            if len(good) < _FEW or sum(weights) < 1:
+                continue
+            seconds = _quantile([each.seconds for each in good], weights)
+            mib = _quantile([float(each.mib) for each in good], weights)
+            items.append(
+                Insight(
+                    kind="resources",
+                    subject=record.tools[0],
+                    text=f"Runs that call this tool alone need up to {seconds:.1f} s and {mib:.0f} MiB.",
+                    evidence=sum(weights),
+                    principals=len({each.principal for each in good}),
+                    last_at=max(each.at for each in good),
+                )
+            )
+        if self.told:
+            items.append(self._effect())
+        return part_insights(
+            "resources", items, learned=len(self.codes), evidence=self.runs, told=self.told, right=self.right
+        )
+
+
+def _mean(total: int, count: int) -> int:
+    return round(total / count) if count else 0
+
+
+def fit(
+    prediction: Prediction | None, policy: IsolationPolicy, *, max_seconds: float, is_memory_exact: bool = False
+) -> Fitted:
+    """The limits of a run for which nobody asked for others.
+
+    `is_memory_exact` says that memory itself is limited and not address space (`Sandbox.resource_control` is not
+    `rlimits`): libraries map far more than they use, so address space is never made less.
+    """
+    seconds, mib = policy.wall_seconds, policy.memory_mib
+    if prediction is None or not prediction.is_binding:
+        return Fitted(wall_seconds=seconds, memory_mib=mib)
+    if is_memory_exact and policy.processes == 1 and prediction.is_firm and not prediction.is_out_of_memory:
+        mib = _fit_memory(prediction, policy)
+    return Fitted(wall_seconds=_fit_seconds(prediction, policy.wall_seconds, max_seconds), memory_mib=mib)
+
+
+def _fit_seconds(prediction: Prediction, usual: float, most: float) -> float:
+    needed = prediction.seconds * _MORE_TIMES + _MORE_SECONDS
+    if needed > usual and prediction.runs:
+        usual = max(usual, min(most, round(needed, 1)))
+    longest = prediction.most_timed_out_seconds
+    wide = prediction.seconds * _LESS_TIMES
+    if longest and not (prediction.is_firm and longest >= wide):
+        # What did not end in the longest time that there is will not end in it now.
+        return usual if longest >= most else max(usual, min(most, round(longest * 2, 1)))
+    if prediction.is_firm and not 0 < prediction.timed_out_seconds < usual:
+        return min(usual, max(_FLOOR_SECONDS, round(wide, 1)))
+    return usual
+
+
+def _fit_memory(prediction: Prediction, policy: IsolationPolicy) -> int:
+    if not prediction.memory_mib:
+        return policy.memory_mib
+    # Files in the workspace are memory too, but not of the process, so they are not in what was measured.
+    files = policy.workspace_mib + policy.temp_mib
+    needed = max(_FLOOR_MIB, prediction.memory_mib * _MEMORY_TIMES + files)
+    return min(policy.memory_mib, -(-needed // _MEMORY_STEP) * _MEMORY_STEP)
+
+
+class _Evidence:
+    """What samples say to one principal: its own, and those of others if there are two of them."""
+
+    def __init__(self, samples: Sequence[Sample], principal: str, now: float, half_life: float) -> None:
+        weighed = ((each, faded(now - each.at, half_life)) for each in samples)
+        recent = [pair for pair in weighed if pair[1] >= _LEAST_WEIGHT]
+        others = {each.principal for each, _ in recent} - {principal}
+        binding = [pair for pair in recent if pair[0].principal == principal] if len(others) == 1 else recent
+        self.is_binding = bool(binding)
+        heard = binding or recent
+        self.heard = [each for each, _ in heard]
+        self.good = [each for each in self.heard if not each.ended]
+        self._weights = [weight for each, weight in heard if not each.ended]
+        counts: dict[str, float] = {}
+        for each, weight in zip(self.good, self._weights, strict=True):
+            counts[each.principal] = counts.get(each.principal, 0.0) + weight
+        shared = sum(min(_EACH, count) for count in counts.values())
+        self.is_enough = self.is_binding and (counts.get(principal, 0.0) >= _ENOUGH or shared >= _ENOUGH)
+
+    def prediction(self, *, is_same_code: bool, is_firm: bool = False) -> Prediction:
+        """What follows from it."""
+        # Since one ended well, the newest first.
+        since = list(itertools.takewhile(lambda each: each.ended, reversed(self.heard))) if is_same_code else []
+        times = [each.seconds for each in since if each.ended == "time"]
+        return Prediction(
+            seconds=self._most([each.seconds for each in self.good], is_same_code),
+            memory_mib=int(self._most([float(each.mib) for each in self.good], is_same_code))
+            if all(each.mib for each in self.good)
+            else 0,
+            runs=len(self.good),
+            is_same_code=is_same_code,
+            is_binding=self.is_binding,
+            is_firm=is_firm,
+            timed_out_seconds=times[0] if times else 0.0,
+            most_timed_out_seconds=max(times, default=0.0),
+            is_out_of_memory=any(each.ended == "memory" for each in since),
+        )
+
+    def _most(self, values: Sequence[float], is_same_code: bool) -> float:
+        if not values:
+            return 0.0
+        return max(values) if is_same_code else _quantile(values, self._weights)
+
+
+def _quantile(values: Sequence[float], weights: Sequence[float]) -> float:
+    """What 95 of 100 stay within, as much as each counts."""
+    left = _QUANTILE * sum(weights)
+    ordered = sorted(zip(values, weights, strict=True))
+    for value, weight in ordered:
+        left -= weight
+        if left <= 1e-9:
+            return value
+    return ordered[-1][0]
+
+
+def _end_of(fact: Executed) -> _End | None:
+    """How a run ended, as far as its limits are concerned; `None` if that says nothing about them."""
+    if fact.status == "ok":
+        return ""
+    if fact.failure in ("wall_time", "cpu_time"):
+        return "time"
+    return "memory" if fact.failure == "memory" or fact.error_type == "MemoryError" else None
+
+
+def _sample(fact: Executed, code: CodePrint, ended: _End, given: Assessed | None) -> Sample:
+    seconds, mib = fact.seconds, -(-(fact.memory_bytes or 0) >> 20)
+    if ended == "time" and given is not None:
+        seconds = given.wall_seconds  # what it took was a little more, and is not what it would have needed
+    return Sample(fact.at, fact.principal, code.exact[:_TEXT], round(seconds, 3), mib, ended)
+
+
+def _imports(run: RunEvidence, code: CodePrint | None) -> tuple[str, ...] | None:
+    """What a run imported; `None` if it cannot be told: its code was too long, or a skill's code imports too."""
+    if run.fact.form == "analysis":
+        return ()
+    return None if code is None or code.skills or run.skills else code.imports
+
+
+def _set_key(tools: tuple[str, ...], code: CodePrint) -> str:
+    return "\n".join((" ".join(tools), " ".join(code.imports)))
+
+
+def _record(table: dict[str, Record], key: str, principal: str, tools: tuple[str, ...], most: int) -> Record:
+    """The record under `key`, at the end of `table`. In a full one, who owns most of it makes room."""
+    record = table.pop(key) if key in table else Record(principal, tools)
+    table[key] = record
+    if len(table) > most:
+        [(owner, _)] = Counter(each.owner for each in table.values()).most_common(1)
+        del table[next(name for name, each in table.items() if each.owner == owner and name != key)]
+    return record

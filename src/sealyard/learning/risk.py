@@ -1,0 +1,380 @@
+"""How likely a piece of code is to fail, told before it runs.
+
+The estimate goes from what is known of all runs to what is known of this very code, each step moved only as far as
+there were runs: all runs, runs with its tools, code like it, code of its form, the same text. What the review, the
+arguments and the predicted cost say comes on top. Then it is corrected by what became of earlier estimates.
+
+`critical` is not an estimate: it is said only of what is as good as certain, from the principal's own runs or from the
+text alone. What others did can raise the risk to `high`, and what one other principal did to `medium`.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from sealyard.learning.code import CodePrint
+from sealyard.learning.insights import PartInsights, part_insights
+from sealyard.learning.resources import Prediction
+from sealyard.learning.risk_arguments import WrongCall
+from sealyard.learning.risk_calibration import Calibration
+from sealyard.learning.risk_evidence import Known, Record, shrunk
+from sealyard.learning.risk_insights import insights_of, score
+from sealyard.learning.risk_patterns import Patterns
+from sealyard.learning.risk_repeats import Repeat, Repeats, is_own_failure
+from sealyard.learning.risk_words import (
+    FIRM_RULES,
+    about_all,
+    about_certain_repeat,
+    about_cost,
+    about_form,
+    about_new_tool,
+    about_repeat,
+    about_rule,
+    about_similar,
+    about_tool,
+    about_wrong_call,
+)
+from sealyard.sandbox.review import Review
+from sealyard.values import Risk, RiskReason, RunEvidence, ToolSpec
+
+__all__ = ("HIGH", "MEDIUM", "Assessment", "Dangers")
+
+MEDIUM, HIGH = 0.3, 0.6
+"""The chances from which on a run is told so."""
+
+_BASE, _BASE_WEIGHT = 0.1, 16.0
+_TOOL_WEIGHT, _SIMILAR_WEIGHT, _FORM_WEIGHT, _TEXT_WEIGHT = 6.0, 4.0, 2.0, 1.0
+"""So many runs each step needs to move halfway from the one before."""
+_ADDED: dict[RiskReason, float] = {"review": 0.5, "arguments": 0.75, "cost": 0.6}
+"""What is believed of these at first; what becomes of runs that were told so corrects it."""
+_ADDED_WEIGHT = 4.0
+_CERTAIN, _CERTAIN_WEIGHT, _CERTAIN_LEAST = 0.98, 20.0, 0.8
+"""How often what is called certain comes true; if it turns out to be less than the last, nothing is called so."""
+_ENOUGH = 1.5
+"""Less than about two runs say nothing: what failed once is most often put right the next time."""
+_RISE = 0.05
+"""What moves the estimate by less is no reason."""
+_TOOLS = 2_000
+_TOOLS_READ = 8
+_LOOSE = re.compile(r"[\W_]+")
+_ENDED = frozenset(("failed", "timeout", "limit", "broken"))
+
+
+class Assessment(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be expected of a run."""
+
+    risk: Risk
+    chance: float
+    """That it fails: of all that are told the same, about so many do."""
+    reasons: tuple[RiskReason, ...] = ()
+    """What moved the chance, the gravest first."""
+    text: str = ""
+    """What the agent should do instead of running it as it is, in our own words; nothing for `low`."""
+    line: int | None = None
+    """Of the code, if the gravest reason has one."""
+
+
+class ToolRecord(msgspec.Struct, array_like=True):
+    """How runs with one tool ended."""
+
+    name: str = ""
+    """The full name, once it was called."""
+    version: str = ""
+    """As it was called last."""
+    record: Record = msgspec.field(default_factory=Record)
+
+
+class _Step(msgspec.Struct, frozen=True):
+    """A reason, by how much it moved the estimate, and what to say of it."""
+
+    reason: RiskReason
+    rise: float
+    text: str
+    line: int | None = None
+    share: float = 0.0
+    """Of such runs that failed."""
+
+    @property
+    def is_reason(self) -> bool:
+        """Whether it is worth a word."""
+        return self.rise >= _RISE or self.share >= MEDIUM
+
+
+class _View(msgspec.Struct, frozen=True):
+    """Who asks, when, and about what."""
+
+    principal: str
+    now: float
+    half_life: float
+    specs: Mapping[str, ToolSpec] = {}
+    """By the names that the code has for them."""
+
+
+class Dangers(msgspec.Struct, kw_only=True):
+    """What is known of how runs end."""
+
+    runs: int = 0
+    all: Record = msgspec.field(default_factory=Record)
+    firsts: Record = msgspec.field(default_factory=Record)
+    """Runs with a tool that nobody had called before."""
+    tools: dict[str, ToolRecord] = {}
+    """By a spelling that is the same for all ways to write a tool's name. What was used last is at the end."""
+    patterns: Patterns = msgspec.field(default_factory=Patterns)
+    repeats: Repeats = msgspec.field(default_factory=Repeats)
+    reasons: dict[str, Record] = {}
+    calibration: Calibration = msgspec.field(default_factory=Calibration)
+
+    # Learning
+
+    def learn(self, run: RunEvidence, print_: CodePrint | None, half_life: float) -> None:
+        """A run is over. One that was never begun teaches nothing: else a refusal would be the reason for the next."""
+        if run.fact.status not in _ENDED and run.fact.status != "ok":
+            return
+        if _is_never_run(run):
+            return
+        if run.fact.form == "code":
+            self._learn_code(run, print_, half_life)
+        self.repeats.note(run, print_ if run.fact.form == "code" else None, self._versions(print_))
+
+    def _learn_code(self, run: RunEvidence, print_: CodePrint | None, half_life: float) -> None:
+        who, at, failed = run.fact.principal, run.fact.at, run.fact.status != "ok"
+        told = run.fact.assessed  # what became of it says whether that was right
+        self.runs += 1
+        if told is not None:
+            self.calibration.add_told(told.risk, told.chance, who, at, half_life, failed=failed)
+            for reason in told.reasons:
+                self.reasons.setdefault(reason, Record()).add(who, at, half_life, failed=failed)
+        if print_ is not None and (told is None or told.risk != "critical"):
+            repeat = self.repeats.find(who, run.session, print_.exact, run.context_digest)
+            steps = self._steps(print_, repeat, _View(who, at, half_life))
+            added = tuple(reason for reason in ("review", "arguments", "cost") if told and reason in told.reasons)
+            estimate = self._with_added(steps[0], added, _View(who, at, half_life))[0]
+            self.calibration.add(estimate, who, at, half_life, failed=failed)
+        self.all.add(who, at, half_life, failed=failed)
+        self._learn_tools(run, print_, half_life, failed=failed)
+        if print_ is not None and (not failed or is_own_failure(run)):
+            majors = {call.tool: _major(call.version) for call in run.calls}
+            self.patterns.add(print_, majors, who, at, half_life, failed=failed)
+
+    def _learn_tools(self, run: RunEvidence, print_: CodePrint | None, half_life: float, *, failed: bool) -> None:
+        who, at = run.fact.principal, run.fact.at
+        called = {_loose(call.tool): call for call in run.calls}
+        names = dict.fromkeys([*called, *(_loose(name) for name in (() if print_ is None else print_.tools))])
+        if any(name not in self.tools for name in names):
+            self.firsts.add(who, at, half_life, failed=failed)
+        # The last call of a tool that did not answer is what the run failed by; then the others are not to blame.
+        blamed = {name for name, call in called.items() if call.error is not None} if failed else set()
+        for name in names:
+            known = self.tools.pop(name, None) or ToolRecord()
+            call = called.get(name)
+            if call is not None:
+                if known.version and _major(known.version) != _major(call.version):
+                    known = ToolRecord()
+                known.name, known.version = call.tool, call.version
+            if not blamed or name in blamed:
+                known.record.add(who, at, half_life, failed=failed)
+            if known.name:  # a name that only code wrote may be any text
+                self.tools[name] = known
+        while len(self.tools) > _TOOLS:
+            del self.tools[next(iter(self.tools))]
+
+    def _versions(self, print_: CodePrint | None) -> dict[str, str]:
+        """The last known versions of the tools that code names; one that is not known can never be the same."""
+        found: dict[str, str] = {}
+        for name in () if print_ is None else print_.tools:
+            known = self.tools.get(_loose(name))
+            found[known.name if known is not None else name] = known.version if known is not None else ""
+        return found
+
+    # Telling
+
+    def assess(
+        self,
+        print_: CodePrint | None,
+        review: Review,
+        *,
+        principal: str,
+        specs: Mapping[str, ToolSpec],
+        context_digest: str,
+        session: str,
+        now: float,
+        half_life: float,
+        predicted: Prediction | None = None,
+        wall_seconds: float | None = None,
+        memory_mib: int | None = None,
+        wrong: Sequence[WrongCall] = (),
+    ) -> Assessment:
+        """What is to be expected of code before it runs. It changes nothing.
+
+        `specs` are the tools that it names, by the names of `print_.tools`. `session` is the workspace. The limits are
+        those that it will get; without them its cost is no reason. `wrong` is what `wrong_calls` found in it.
+        """
+        view = _View(principal, now, half_life, specs)
+        repeat = None if print_ is None else self.repeats.find(principal, session, print_.exact, context_digest)
+        certain = self._certain(repeat, wrong, view)
+        if certain is not None:
+            return certain
+        estimate, steps, known = self._steps(print_, repeat, view)
+        added = _added(review, wrong, predicted, wall_seconds, memory_mib)
+        estimate, rises = self._with_added(estimate, [step.reason for step in added], view)
+        steps += [msgspec.structs.replace(step, rise=rise) for step, rise in zip(added, rises, strict=True)]
+        chance = round(self.calibration.corrected(estimate, principal, now, half_life), 4)
+        if not added and known.own_failed < 1 and known.accusers < 2:
+            chance = min(chance, HIGH - 0.01)  # one other principal may suggest, and no more
+        reasons = [step for step in sorted(steps, key=lambda step: -step.rise) if step.is_reason]
+        told = tuple(dict.fromkeys(step.reason for step in reasons))
+        if chance < MEDIUM:
+            return Assessment(risk="low", chance=chance, reasons=told)
+        text = next((step.text for step in reasons if step.text), about_all(chance))
+        line = reasons[0].line if reasons else None
+        return Assessment(
+            risk="high" if chance >= HIGH else "medium", chance=chance, reasons=told, text=text, line=line
+        )
+
+    def insights(self, now: float, half_life: float) -> PartInsights:
+        """How often what was told came true, and which tools' runs fail."""
+        tools = [(known.name, known.record) for known in self.tools.values()]
+        told, right = score(self.calibration)
+        return part_insights(
+            "risk",
+            insights_of(self.calibration, tools, now, half_life),
+            learned=len(self.patterns.by_digest) + len(self.tools),
+            evidence=self.runs,
+            told=told,
+            right=right,
+        )
+
+    def _certain(self, repeat: Repeat | None, wrong: Sequence[WrongCall], view: _View) -> Assessment | None:
+        """The assessment of what is as good as certain to fail."""
+        level = self.calibration.levels.get("critical")
+        known = Known() if level is None else level.record.known(view.principal, view.now, view.half_life)
+        chance = round(shrunk(_CERTAIN, _CERTAIN_WEIGHT, known), 4)
+        if chance < _CERTAIN_LEAST:
+            return None
+        reason: RiskReason
+        line: int | None
+        if (call := next((each for each in wrong if each.is_certain), None)) is not None:
+            reason, text, line = "arguments", about_wrong_call(call), call.line
+        elif repeat is not None and repeat.is_certain(view.specs, view.now):
+            reason, text, line = "same_failures", about_certain_repeat(repeat, view.now), repeat.line
+        else:
+            return None
+        return Assessment(risk="critical", chance=chance, reasons=(reason,), text=text, line=line)
+
+    def _steps(self, print_: CodePrint | None, repeat: Repeat | None, view: _View) -> tuple[float, list[_Step], Known]:
+        """The estimate from runs before, by which steps it came about, and who stands behind it."""
+        who, now, half_life = view.principal, view.now, view.half_life
+        estimate = shrunk(_BASE, _BASE_WEIGHT, self.all.known(who, now, half_life))
+        if print_ is None:
+            return estimate, [], Known()
+        found: list[_Step] = []
+        behind: list[Known] = []
+        estimate = self._step_tools(print_, estimate, view, found, behind)
+        majors = {spec.full_name: _major(spec.version) for spec in view.specs.values()}
+        same, likes = self.patterns.find(print_, majors)
+        before, near, weights = estimate, 0.0, 0.0
+        for like in likes:
+            known = like.pattern.record.known(who, now, half_life)
+            near, weights = near + like.weight * known.failed, weights + like.weight * known.total
+            behind.append(known)
+        if weights >= _ENOUGH:
+            estimate = (before * _SIMILAR_WEIGHT + near) / (_SIMILAR_WEIGHT + weights)
+            share = near / weights
+            found.append(_Step("similar_failures", estimate - before, about_similar(share), share=share))
+        if same is not None and (known := same.record.known(who, now, half_life)).total >= _ENOUGH:
+            before = estimate
+            estimate = shrunk(before, _FORM_WEIGHT, known)
+            found.append(_Step("same_failures", estimate - before, about_form(known.share), share=known.share))
+            behind.append(known)
+        if repeat is not None and (times := repeat.recent(now)) >= _ENOUGH:
+            known = Known(times, times, times)
+            estimate = shrunk(estimate, _TEXT_WEIGHT, known)
+            found.append(_Step("same_failures", 1.0, about_repeat(repeat, now), repeat.line))  # nothing tells more
+            behind.append(known)
+        own, accusers = sum(known.own_failed for known in behind), max((known.accusers for known in behind), default=0)
+        return estimate, found, Known(own_failed=own, accusers=accusers)
+
+    def _step_tools(
+        self, print_: CodePrint, base: float, view: _View, found: list[_Step], behind: list[Known]
+    ) -> float:
+        """The estimate after the tools that the code names: the one that fails most, or all if none is worse."""
+        who, now, half_life = view.principal, view.now, view.half_life
+        shares: list[float] = []
+        worst: tuple[float, _Step | None] = (0.0, None)
+        for name in print_.tools[:_TOOLS_READ]:
+            spec, known = view.specs.get(name), self.tools.get(_loose(name))
+            is_new = known is None or (spec is not None and _major(spec.version) != _major(known.version))
+            record = self.firsts if is_new or known is None else known.record
+            seen = record.known(who, now, half_life)
+            seen = seen if seen.total >= _ENOUGH else Known()
+            share = shrunk(base, _TOOL_WEIGHT, seen)
+            shares.append(share)
+            behind.append(seen)
+            if share > worst[0]:
+                text = "" if spec is None else (about_new_tool if is_new else about_tool)(spec, seen.share)
+                worst = share, _Step("new_tool" if is_new else "tools", share - base, text, share=seen.share)
+        if worst[1] is None:
+            return base
+        found.append(worst[1])
+        return worst[0] if worst[0] > base else sum(shares) / len(shares)
+
+    def _with_added(self, estimate: float, reasons: Sequence[RiskReason], view: _View) -> tuple[float, list[float]]:
+        """The estimate with what else speaks against the code, and by how much each raised it."""
+        rises: list[float] = []
+        for reason in reasons:
+            record = self.reasons.get(reason, Record()).known(view.principal, view.now, view.half_life)
+            share = shrunk(_ADDED[reason], _ADDED_WEIGHT, record)
+            rises.append((1 - estimate) * share)
+            estimate += rises[-1]
+        return estimate, rises
+
+
+def _added(
+    review: Review,
+    wrong: Sequence[WrongCall],
+    predicted: Prediction | None,
+    wall_seconds: float | None,
+    memory_mib: int | None,
+) -> list[_Step]:
+    """What the text and the limits say, each reason once."""
+    found: list[_Step] = []
+    finding = next((each for each in review.findings if each.rule in FIRM_RULES), None)
+    if finding is not None:
+        found.append(_Step("review", 0.0, about_rule(finding), finding.line))
+    if wrong:
+        found.append(_Step("arguments", 0.0, about_wrong_call(wrong[0]), wrong[0].line))
+    if predicted is not None and predicted.is_binding and (text := _cost(predicted, wall_seconds, memory_mib)):
+        found.append(_Step("cost", 0.0, text))
+    return found
+
+
+def _cost(predicted: Prediction, wall_seconds: float | None, memory_mib: int | None) -> str:
+    """What to say of a run that needs more than it has; nothing if it does not."""
+    seconds = max(predicted.seconds, predicted.timed_out_seconds)
+    if wall_seconds is not None and (predicted.seconds > wall_seconds or predicted.timed_out_seconds >= wall_seconds):
+        return about_cost(seconds, wall_seconds, "s")
+    if memory_mib is not None and (predicted.is_out_of_memory or predicted.memory_mib > memory_mib):
+        return about_cost(max(predicted.memory_mib, memory_mib), memory_mib, "MiB")
+    return ""
+
+
+def _is_never_run(run: RunEvidence) -> bool:
+    """Whether the review, the risk or a person kept it from running."""
+    fact = run.fact
+    if fact.status == "ok":
+        return False
+    if (fact.assessed is not None and fact.assessed.decision == "refused") or fact.failure == "refused":
+        return True
+    if fact.error_type == "ApprovalRefused" and not run.calls:
+        return True
+    return not fact.tier and fact.failure in ("syntax", "import")
+
+
+def _loose(name: str) -> str:
+    """The same for `expenses.list_expenses` and `mcp__expenses__list_expenses`."""
+    return _LOOSE.sub("", name.removeprefix("mcp__")).lower()
+
+
+def _major(version: str) -> str:
+    return version.partition(".")[0]

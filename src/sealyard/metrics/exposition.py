@@ -1,0 +1,94 @@
+"""Sums and gauges as Prometheus reads them, in its own text format or in OpenMetrics.
+
+Counters with one closed label are there from the beginning with 0, so that `increase()` sees their first event; others
+appear with it.
+"""
+
+import importlib
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import Any
+
+from sealyard.metrics.gauges import GAUGES, Gauge
+from sealyard.metrics.names import METRICS, OPERATOR, Metric
+from sealyard.metrics.sums import Sum, Sums
+
+__all__ = ("render",)
+
+_FEW_VALUES = 40
+"""A label with more than these is not written out with zeros."""
+
+
+def render(sums: Sums, gauges: Iterable[Gauge], *, openmetrics: bool = False) -> tuple[bytes, str]:
+    """The text, and its content type. Of two gauges with the same name and labels the first is taken."""
+    # Loaded when it is needed: it takes longer than all the rest of a command.
+    module = importlib.import_module("prometheus_client.openmetrics.exposition" if openmetrics else _PLAIN)
+    text: bytes = module.generate_latest(_Families(sums, gauges))
+    content_type: str = module.CONTENT_TYPE_LATEST if openmetrics else _PLAIN_TYPE
+    return text, content_type
+
+
+_PLAIN = "prometheus_client.exposition"
+_PLAIN_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""The oldest that every scraper reads; names and labels need nothing newer."""
+
+
+class _Families:
+    """What `prometheus_client` takes for a registry."""
+
+    def __init__(self, sums: Sums, gauges: Iterable[Gauge]) -> None:
+        self._sums: dict[str, dict[tuple[str, ...], Sum]] = {}
+        for (name, labels), amount in sums.items():
+            self._sums.setdefault(name, {})[labels] = amount
+        self._gauges: dict[str, dict[tuple[str, ...], float]] = {}
+        for gauge in gauges:
+            labels = tuple(gauge.labels[label] for label in GAUGES[gauge.name].labels)
+            self._gauges.setdefault(gauge.name, {}).setdefault(labels, gauge.value)
+        self._core = importlib.import_module("prometheus_client.metrics_core")
+
+    def collect(self) -> Iterator[Any]:
+        """Every family that has something to say, in the order in which they are defined."""
+        for name, values in self._gauges.items():
+            yield self._gauge(name, values)
+        for name, metric in METRICS.items():
+            found = _with_zeros(metric, self._sums.get(name, {}))
+            if found:
+                yield self._counter(metric, found) if metric.kind == "counter" else self._histogram(metric, found)
+
+    def _gauge(self, name: str, values: Mapping[tuple[str, ...], float]) -> Any:
+        info = GAUGES[name]
+        if name.endswith("_info"):
+            family = self._core.InfoMetricFamily(name.removesuffix("_info"), info.help)
+            for labels in values:
+                family.add_metric((), dict(zip(info.labels, labels, strict=True)))
+            return family
+        family = self._core.GaugeMetricFamily(name, info.help, labels=info.labels)
+        for labels, value in sorted(values.items()):
+            family.add_metric(labels, value)
+        return family
+
+    def _counter(self, metric: Metric, found: Mapping[tuple[str, ...], Sum]) -> Any:
+        family = self._core.CounterMetricFamily(metric.name, metric.help, labels=tuple(metric.labels))
+        for labels, amount in sorted(found.items()):
+            family.add_metric(labels, amount.total)
+        return family
+
+    def _histogram(self, metric: Metric, found: Mapping[tuple[str, ...], Sum]) -> Any:
+        unit = metric.unit if metric.name.endswith(f"_{metric.unit}") else ""
+        family = self._core.HistogramMetricFamily(metric.name, metric.help, labels=tuple(metric.labels), unit=unit)
+        borders = (*(str(border) for border in metric.buckets), "+Inf")
+        for labels, amount in sorted(found.items()):
+            below = accumulate(amount.buckets)
+            family.add_metric(labels, list(zip(borders, below, strict=True)), amount.total / metric.scale)
+        return family
+
+
+def _with_zeros(metric: Metric, found: Mapping[tuple[str, ...], Sum]) -> Mapping[tuple[str, ...], Sum]:
+    if metric.kind != "counter" or len(metric.labels) > 1:
+        return found
+    values = next(iter(metric.labels.values()), None)
+    if values is None:
+        return found or {(): Sum(0, 0)}
+    if values == OPERATOR or len(values) > _FEW_VALUES:
+        return found
+    return {**{(value,): Sum(0, 0) for value in values}, **found}

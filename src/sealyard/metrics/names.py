@@ -1,0 +1,244 @@
+"""Every metric that is added up: its name, what it means, and what its labels can be.
+
+Label values are closed sets, so that nothing a guest, an upstream or a model writes becomes one: what is not in its set
+counts as `other`. Names of upstreams come from the configuration (`OPERATOR`), and there are at most `OPERATOR_NAMES`.
+
+Amounts are kept as whole numbers of `1 / scale` of the unit. The borders of the buckets are dense enough to read
+percentiles off them: two neighbours differ by a factor of 5/3 at most, and so does a percentile from its true value.
+"""
+
+import builtins
+from typing import Literal, get_args
+
+import msgspec
+
+from sealyard import errors
+from sealyard.values import DetailLevel, FailureKind, HintKind, RecordStatus, Risk, UseCase
+
+__all__ = ("METRICS", "OPERATOR", "OPERATOR_NAMES", "OTHER", "Metric")
+
+OTHER = "other"
+"""What a label becomes that is not in its set."""
+
+OPERATOR: tuple[str, ...] = ()
+"""In the place of a closed set: names that the configuration gives."""
+
+OPERATOR_NAMES = 200
+"""So many different ones are told apart; those that come later are `other`."""
+
+
+class Metric(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric. Its labels are in the order in which `Sums` keeps their values."""
+
+    name: str
+    kind: Literal["counter", "histogram"]
+    help: str
+    labels: dict[str, tuple[str, ...]] = {}
+    """Label -> its values beside `other`, or `OPERATOR`."""
+    unit: str = ""
+    buckets: tuple[float, ...] = ()
+    """The upper borders of a histogram, in its unit and inclusive; above the last one there is one bucket more."""
+    scale: int = 1
+    """So many whole numbers are one of the unit: seconds are kept as microseconds."""
+
+
+_FORM = ("code", "analysis", "call")
+_LEVEL = ("development", "production", "hardened", "none")
+_TIER = ("namespace", "landlock", "none")
+_STATUS = tuple(status for status in get_args(RecordStatus) if status != "running")
+_ENDINGS = (
+    "AnalysisError",
+    "CallsExceeded",
+    "CpuTimeExceeded",
+    "ForbiddenSystemCall",
+    "InterpreterCrashed",
+    "InterpreterExited",
+    "LikelyToFail",
+    "MemoryExceeded",
+    "OpenFilesExceeded",
+    "OutputExceeded",
+    "ProcessesExceeded",
+    "ProtocolBroken",
+    "Refused",
+    "WallTimeExceeded",
+    "WorkspaceExceeded",
+)
+_ERROR_TYPE = (
+    *sorted(name for name, each in vars(builtins).items() if isinstance(each, type) and issubclass(each, Exception)),
+    "KeyboardInterrupt",
+    "SystemExit",
+    *errors.__all__,
+    *_ENDINGS,
+)
+_PRIVATE_TYPE = (
+    "person",
+    "email",
+    "phone",
+    "address",
+    "date_of_birth",
+    "username",
+    "ssn",
+    "national_id",
+    "tax_id",
+    "passport",
+    "driver_license",
+    "medical_id",
+    "credit_card",
+    "iban",
+    "bank_account",
+    "wallet",
+    "ip",
+    "mac",
+    "url",
+    "api_key",
+    "auth_token",
+    "private_key",
+    "password",
+    "text",
+    "literal",
+    "location",
+    "organization",
+    "custom",
+)
+_SECURITY_EVENT = (
+    "review_refused",
+    "policy_denied",
+    "asked",
+    "approved",
+    "refused",
+    "expired",
+    "revealed",
+    "limited",
+)
+_OUTCOME = ("ok", "tool_failed", "timeout", "unavailable", "invalid", "refused", "limited", "cancelled")
+
+
+def _decades(first: int, last: int) -> tuple[float, ...]:
+    """Six borders for each power of ten. Divided, not multiplied: 0.0003 is written as it is meant."""
+    steps = (10, 15, 20, 30, 50, 70)
+    return tuple(
+        float(step * 10 ** (power - 1)) if power > 0 else step / 10 ** (1 - power)
+        for power in range(first, last)
+        for step in steps
+    )
+
+
+_SECONDS = (*_decades(-4, 2), 100.0, 150.0, 200.0, 300.0, 500.0)
+_WAIT_SECONDS = (*_decades(-1, 5), 100_000.0)
+_MEMORY_BYTES = tuple(float(part << power) for power in range(20, 34) for part in (2, 3))
+_COUNTS = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 7.0, *_decades(1, 4), 10_000.0)
+_CHARACTERS = (*_decades(1, 6), 1_000_000.0)
+
+
+def _counter(name: str, text: str, **labels: tuple[str, ...]) -> Metric:
+    return Metric(name=f"sealyard_{name}", kind="counter", help=text, labels=labels)
+
+
+def _seconds(name: str, text: str, *, buckets: tuple[float, ...] = _SECONDS, **labels: tuple[str, ...]) -> Metric:
+    return Metric(
+        name=f"sealyard_{name}",
+        kind="histogram",
+        help=text,
+        labels=labels,
+        unit="seconds",
+        buckets=buckets,
+        scale=1_000_000,
+    )
+
+
+def _histogram(name: str, unit: str, text: str, buckets: tuple[float, ...], **labels: tuple[str, ...]) -> Metric:
+    return Metric(name=f"sealyard_{name}", kind="histogram", help=text, labels=labels, unit=unit, buckets=buckets)
+
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        _counter("sessions_total", "Visits that began, and visits that ran code.", event=("begin", "code")),
+        # Discovery
+        _counter(
+            "discovery_queries_total",
+            "Searches for tools.",
+            place=("agent", "code"),
+            detail_level=get_args(DetailLevel),
+        ),
+        _counter("discovery_hits_total", "Searches of which a found tool was then called."),
+        _counter("discovery_continued_total", "Searches after one in the same visit that had led to no call."),
+        _counter("discovery_cache_total", "Searches that found the index there, or built it.", result=("hit", "miss")),
+        _seconds("discovery_duration_seconds", "How long searches took.", place=("agent", "code")),
+        # Execution
+        _counter(
+            "execution_total",
+            "Executions that are over.",
+            form=_FORM,
+            status=_STATUS,
+            level=_LEVEL,
+            tier=_TIER,
+        ),
+        _counter("execution_errors_total", "Executions that failed, by exception.", error_type=_ERROR_TYPE),
+        _counter("execution_failures_total", "Executions that failed, by cause.", failure=get_args(FailureKind)),
+        _seconds("execution_duration_seconds", "How long executions took.", form=_FORM, level=_LEVEL),
+        _seconds("execution_cpu_seconds", "CPU time of executions.", form=_FORM),
+        _histogram("execution_memory_bytes", "bytes", "Peak memory of executions.", _MEMORY_BYTES, level=_LEVEL),
+        _histogram("execution_code_characters", "characters", "Length of the code that was run.", _CHARACTERS),
+        _histogram("execution_calls", "calls", "Tool calls of one execution.", _COUNTS),
+        _counter("execution_use_cases_total", "Executions by what they were for.", use_case=get_args(UseCase)),
+        _counter("execution_background_total", "Executions in the background."),
+        # Stubs
+        _seconds("sdk_generation_seconds", "How long it took to write the stubs of a catalog."),
+        _counter("sdk_tools_generated_total", "Tools for which stubs were written."),
+        # What passed through
+        _counter("filtering_bytes_in_total", "Bytes that tools answered to executions.", form=_FORM),
+        _counter("filtering_bytes_out_total", "Bytes that agents were sent of executions.", form=_FORM),
+        # Tokens
+        _counter(
+            "tokens_baseline_total",
+            "Tokens it would have taken with every tool and answer in the context.",
+            part=("definitions", "data"),
+            use_case=get_args(UseCase),
+        ),
+        _counter(
+            "tokens_actual_total",
+            "Tokens it took.",
+            part=("surface", "searches", "code", "results"),
+            use_case=get_args(UseCase),
+        ),
+        _counter("tokens_uncounted_bytes_total", "Bytes of answers whose tokens were not counted."),
+        # Skills
+        _counter(
+            "skill_events_total",
+            "What happened to skills.",
+            event=("saved", "draft", "rejected", "reused", "failed", "migrated", "migration_refused"),
+        ),
+        _counter("skill_runs_total", "Executions that imported a saved skill."),
+        # Guarding
+        _counter("privacy_hidden_total", "Private values that were replaced by tokens.", type=_PRIVATE_TYPE),
+        _counter("privacy_failures_total", "Values that could not be looked through and were withheld."),
+        _counter("security_events_total", "What was refused, asked, answered or shown.", event=_SECURITY_EVENT),
+        _seconds("approval_wait_seconds", "How long people took to answer.", buckets=_WAIT_SECONDS),
+        # Learning
+        _counter(
+            "learning_assessments_total",
+            "Runs whose risk was told before they began.",
+            risk=get_args(Risk),
+            decision=("ran", "refused", "asked"),
+        ),
+        _counter("learning_hints_total", "Hints that agents were given from experience.", hint=get_args(HintKind)),
+        _counter(
+            "learning_fitted_total",
+            "Limits of runs that followed what similar runs needed.",
+            limit=("more_time", "less_time", "less_memory"),
+        ),
+        _counter("learning_searches_total", "Searches whose order experience changed."),
+        # Upstreams
+        _counter("upstream_calls_total", "Calls of tools.", upstream=OPERATOR, outcome=_OUTCOME),
+        _seconds("upstream_call_duration_seconds", "How long calls took that reached the upstream.", upstream=OPERATOR),
+        _counter("upstream_answer_bytes_total", "Bytes that upstreams answered.", upstream=OPERATOR),
+        _counter(
+            "upstream_events_total",
+            "Changes of the state of upstreams.",
+            upstream=OPERATOR,
+            event=("started", "restarted", "failed", "stopped", "circuit_opened", "circuit_closed"),
+        ),
+    )
+}
+"""By name."""

@@ -1,0 +1,214 @@
+"""Traces for OpenTelemetry: a span for every run and one for every call that it makes.
+
+Names and attributes follow the conventions for generative AI and for MCP, and stand here and nowhere else. The MCP SDK
+makes spans of its own around requests; those are let out with what is known of them and with none of their words.
+"""
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from typing import Any
+
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
+
+from sealyard.errors import InvalidConfig
+
+__all__ = ("CALL", "EXECUTION", "NoTracing", "SpanHandle", "Tracing", "open_tracing")
+
+_log = logging.getLogger(__name__)
+
+_SCOPE = "sealyard"
+_PATH = "/v1/traces"
+_CLOSE_MILLISECONDS = 3_000
+
+EXECUTION = {
+    "operation": "gen_ai.operation.name",
+    "tool": "gen_ai.tool.name",
+    "tool_type": "gen_ai.tool.type",
+    "visit": "gen_ai.conversation.id",
+    "execution_id": "sealyard.execution.id",
+    "principal": "sealyard.principal",
+    "status": "sealyard.execution.status",
+    "level": "sealyard.sandbox.level",
+    "tier": "sealyard.sandbox.tier",
+    "use_case": "sealyard.use_case",
+    "calls": "sealyard.execution.calls",
+    "bytes_in": "sealyard.execution.bytes_in",
+    "bytes_out": "sealyard.execution.bytes_out",
+    "error": "error.type",
+}
+"""What is said of a run -> the attribute that says it."""
+
+CALL = {
+    "operation": "gen_ai.operation.name",
+    "method": "mcp.method.name",
+    "tool": "gen_ai.tool.name",
+    "call_id": "gen_ai.tool.call.id",
+    "upstream": "sealyard.upstream",
+    "version": "sealyard.tool.version",
+    "bytes": "sealyard.call.answer_bytes",
+    "error": "error.type",
+}
+"""The same for a call."""
+
+_FOREIGN = frozenset(
+    (
+        "error.type",
+        "gen_ai.operation.name",
+        "gen_ai.tool.name",
+        "jsonrpc.request.id",
+        "mcp.method.name",
+        "mcp.protocol.version",
+        "mcp.session.id",
+        "network.transport",
+        "rpc.response.status_code",
+    )
+)
+"""Attributes of other scopes that are let out."""
+
+_TOOLS = {"code": "execute_code", "analysis": "execute_analysis", "call": "call_tool"}
+
+
+class SpanHandle:
+    """A span that is current until it is ended, by whom it was begun."""
+
+    def __init__(self, span: Span, names: dict[str, str]) -> None:
+        self._span = span
+        self._names = names
+        self.context = trace.set_span_in_context(span)
+        self._token = otel_context.attach(self.context)
+
+    def end(self, *, error: str | None = None, **said: Any) -> None:
+        """It is over, with what is known of it by now."""
+        otel_context.detach(self._token)
+        _set(self._span, self._names, said)
+        if error is not None:
+            self._span.set_attribute(self._names["error"], error)
+            self._span.set_status(Status(StatusCode.ERROR))
+        self._span.end()
+
+
+class NoTracing:
+    """Nobody asked for traces."""
+
+    def make_global(self) -> None:
+        """Have the spans of all libraries of this process sent. For a process that is nothing but a gateway."""
+
+    def begin_run(self, form: str, **said: Any) -> SpanHandle | None:
+        """A run begins."""
+        return None
+
+    def begin_call(self, run: SpanHandle | None, tool: str, **said: Any) -> SpanHandle | None:
+        """A call of a run begins."""
+        return None
+
+
+class Tracing(NoTracing):
+    """Makes spans and sends them. Make one with `open_tracing`."""
+
+    def __init__(self, provider: Any) -> None:
+        self.provider = provider
+        self._tracer: Tracer = provider.get_tracer(_SCOPE)
+
+    def make_global(self) -> None:
+        """Have the spans of all libraries of this process sent. For a process that is nothing but a gateway."""
+        trace.set_tracer_provider(self.provider)
+
+    def begin_run(self, form: str, **said: Any) -> SpanHandle | None:
+        """A run begins, and is the parent of all that is traced until it ends."""
+        tool = _TOOLS[form]
+        span = self._tracer.start_span(f"execute_tool {tool}", kind=SpanKind.INTERNAL)
+        _set(span, EXECUTION, {"operation": "execute_tool", "tool": tool, "tool_type": "function", **said})
+        return SpanHandle(span, EXECUTION)
+
+    def begin_call(self, run: SpanHandle | None, tool: str, **said: Any) -> SpanHandle | None:
+        """A call of a run begins. What carries it may know nothing of the run but this."""
+        within = None if run is None else run.context
+        span = self._tracer.start_span(f"tools/call {tool}", context=within, kind=SpanKind.INTERNAL)
+        _set(span, CALL, {"operation": "execute_tool", "method": "tools/call", "tool": tool, **said})
+        return SpanHandle(span, CALL)
+
+
+@contextlib.contextmanager
+def open_tracing(
+    endpoint: str, *, headers: dict[str, str], service_name: str, version: str, conceal: Callable[[str], str]
+) -> Iterator[Tracing]:
+    """Sends spans to an OTLP collector until it is closed, which waits a moment for what has not been sent.
+
+    `conceal` is applied to what others wrote into a span.
+
+    Raises:
+        InvalidConfig: The extra `otel` is not installed, or the endpoint is no URL.
+    """
+    if not endpoint.startswith(("http://", "https://")):
+        raise InvalidConfig(
+            f"otel.endpoint is {endpoint!r}. Give the URL of a collector, such as http://127.0.0.1:4318."
+        )
+    try:
+        sdk = import_module("opentelemetry.sdk.trace")
+        export = import_module("opentelemetry.sdk.trace.export")
+        resources = import_module("opentelemetry.sdk.resources")
+        exporter = import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
+    except ImportError as error:
+        raise InvalidConfig(
+            f"otel.endpoint is set, and {error.name!r} is not installed. Install it: pip install 'sealyard[otel]'."
+        ) from None
+    url = endpoint.rstrip("/")
+    sending = exporter.OTLPSpanExporter(endpoint=url if url.endswith(_PATH) else url + _PATH, headers=headers)
+    resource = resources.Resource.create({"service.name": service_name, "service.version": version})
+    provider = sdk.TracerProvider(resource=resource, shutdown_on_exit=False)
+    provider.add_span_processor(export.BatchSpanProcessor(_Discreet(sending, sdk.ReadableSpan, conceal)))
+    try:
+        yield Tracing(provider)
+    finally:
+        provider.force_flush(_CLOSE_MILLISECONDS)
+        provider.shutdown()
+
+
+def _set(span: Span, names: dict[str, str], said: dict[str, Any]) -> None:
+    span.set_attributes({names[key]: value for key, value in said.items() if value is not None})
+
+
+class _Discreet:
+    """An exporter that lets out ours as they are, and of the spans of others only what is surely no one's secret."""
+
+    def __init__(self, exporter: Any, span_type: Any, conceal: Callable[[str], str]) -> None:
+        self._exporter = exporter
+        self._span_type = span_type
+        self._conceal = conceal
+
+    def export(self, spans: Sequence[Any]) -> Any:
+        """Send."""
+        return self._exporter.export([self._discreet(span) for span in spans])
+
+    def shutdown(self) -> None:
+        """Send nothing more."""
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Send what waits."""
+        return bool(self._exporter.force_flush(timeout_millis))
+
+    def _discreet(self, span: Any) -> Any:
+        if span.instrumentation_scope is not None and span.instrumentation_scope.name == _SCOPE:
+            return span
+        attributes = {
+            key: self._conceal(value) if isinstance(value, str) else value
+            for key, value in (span.attributes or {}).items()
+            if key in _FOREIGN
+        }
+        return self._span_type(
+            name=self._conceal(span.name),
+            context=span.context,
+            parent=span.parent,
+            resource=span.resource,
+            attributes=attributes,
+            kind=span.kind,
+            status=Status(span.status.status_code),
+            start_time=span.start_time,
+            end_time=span.end_time,
+            instrumentation_scope=span.instrumentation_scope,
+        )

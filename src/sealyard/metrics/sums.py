@@ -1,0 +1,356 @@
+"""Facts and calls added up. Whole numbers only, so that adding in another order gives the same sums."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from sealyard.metrics.names import METRICS, OPERATOR, OPERATOR_NAMES, OTHER, Metric
+from sealyard.values import (
+    Assessed,
+    Executed,
+    Fact,
+    Hidden,
+    Hinted,
+    Published,
+    Saw,
+    Searched,
+    SecurityEvent,
+    SkillEvent,
+    Tokens,
+    UpstreamEvent,
+    Used,
+)
+
+__all__ = ("OUTCOMES_OUTSIDE", "AnyFact", "CallRow", "Key", "Sum", "Sums", "percentile")
+
+AnyFact = (
+    Saw | Searched | Used | Executed | Hinted | Tokens | Hidden | SecurityEvent | SkillEvent | Published | UpstreamEvent
+)
+"""What the journal's text of a fact is read as."""
+
+Key = tuple[str, tuple[str, ...]]
+"""The name of a metric and the values of its labels, in the order of its definition."""
+
+OUTCOMES_OUTSIDE = frozenset(("ok", "tool_failed", "timeout", "unavailable", OTHER))
+"""Of calls that were meant to reach the upstream. The others ended in the gateway and say nothing about it."""
+
+_MOST = 1 << 50
+"""Of one fact: a petabyte, 35 years. More is not meant, and enough of it would not fit the database."""
+_NAME_CHARACTERS = 100
+"""The longest that the configuration allows."""
+
+_OUTCOMES = {
+    "ToolFailed": "tool_failed",
+    "UpstreamTimeout": "timeout",
+    "UpstreamUnavailable": "unavailable",
+    "InvalidArguments": "invalid",
+    "InvalidRequest": "invalid",
+    "UnknownTool": "invalid",
+    "UnknownToken": "invalid",
+    "CallRefused": "refused",
+    "PolicyRefused": "refused",
+    "ApprovalRefused": "refused",
+    "LimitReached": "limited",
+    "The call was cancelled.": "cancelled",
+}
+_SETS = {
+    name: tuple(None if values == OPERATOR else frozenset(values) for values in metric.labels.values())
+    for name, metric in METRICS.items()
+}
+_BORDERS = {name: tuple(round(border * each.scale) for border in each.buckets) for name, each in METRICS.items()}
+
+
+class Sum(msgspec.Struct):
+    """What one metric with one set of labels adds up to. What is read from `Sums` is not to be changed."""
+
+    count: int
+    """How often something was added."""
+    total: int
+    """All of it, in `1 / scale` of the metric's unit."""
+    buckets: list[int] = []
+    """How many fell into each bucket of a histogram, the last above its highest border; not cumulative."""
+
+    def plus(self, other: "Sum") -> "Sum":
+        """Both of them."""
+        buckets = [a + b for a, b in zip(self.buckets, other.buckets, strict=True)]
+        return Sum(self.count + other.count, self.total + other.total, buckets)
+
+
+class CallRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What is counted of a call in the journal."""
+
+    tool: str
+    upstream: str = ""
+    """Its name in the configuration; of an old call it is read from the tool's."""
+    error: str | None = None
+    seconds: float
+    answer_bytes: int = 0
+
+
+class Sums(Mapping[Key, Sum]):
+    """Sums by metric and labels.
+
+    `operator_names` are the names of upstreams that are told apart so far. It is added to, and may be shared.
+    """
+
+    def __init__(self, operator_names: set[str] | None = None) -> None:
+        self._names: set[str] = set() if operator_names is None else operator_names
+        self._sums: dict[str, dict[tuple[str, ...], Sum]] = {}
+
+    def __getitem__(self, key: Key) -> Sum:
+        return self._sums[key[0]][key[1]]
+
+    def __iter__(self) -> Iterator[Key]:
+        return ((name, labels) for name, found in self._sums.items() for labels in found)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._sums.values()))
+
+    def __repr__(self) -> str:
+        return f"Sums({dict(self)!r})"
+
+    # Adding
+
+    def add_fact(self, fact: Fact) -> None:
+        """Count a fact. Raises `TypeError` for one of no known kind."""
+        add = _ADDITIONS.get(type(fact))
+        if add is None:
+            raise TypeError(f"{type(fact).__name__!r} is no kind of fact. Use one of `AnyFact`.")
+        add(self, fact)
+
+    def add_call(self, call: CallRow) -> None:
+        """Count a call."""
+        outcome = "ok" if call.error is None else _OUTCOMES.get(call.error.partition(": ")[0], OTHER)
+        # Before calls had it: `mcp__<upstream>__<tool>`, of which the upstream's part has no `__` in it.
+        upstream = call.upstream or call.tool.removeprefix("mcp__").partition("__")[0]
+        self.count("sealyard_upstream_calls_total", upstream, outcome)
+        if outcome in OUTCOMES_OUTSIDE:
+            self.observe("sealyard_upstream_call_duration_seconds", call.seconds, upstream)
+        self.count("sealyard_upstream_answer_bytes_total", upstream, amount=call.answer_bytes)
+
+    def count(self, name: str, *labels: str, amount: int = 1) -> None:
+        """Add to a counter."""
+        if amount > 0:
+            found = self._find(name, labels)
+            found.count += 1
+            found.total += min(amount, _MOST)
+
+    def observe(self, name: str, amount: float, *labels: str) -> None:
+        """Add to a histogram an amount in its unit."""
+        # Not a number is not above zero, and infinity is more than the most.
+        whole = round(min(amount * METRICS[name].scale, _MOST)) if amount > 0 else 0
+        found = self._find(name, labels)
+        found.count += 1
+        found.total += whole
+        found.buckets[bisect_left(_BORDERS[name], whole)] += 1
+
+    def add(self, key: Key, amount: Sum) -> None:
+        """Add to one of the sums."""
+        found = self._sums.setdefault(key[0], {})
+        before = found.get(key[1])
+        # A copy: what is added to this one later is not added to the other.
+        found[key[1]] = (
+            Sum(amount.count, amount.total, amount.buckets.copy()) if before is None else before.plus(amount)
+        )
+
+    def merge(self, other: "Sums") -> None:
+        """Add all that is in `other`."""
+        for key, amount in other.items():
+            self.add(key, amount)
+
+    # Reading
+
+    def value(self, name: str, **labels: str) -> int:
+        """The sum of a counter, or how often something was observed, over all that has these labels."""
+        is_counter = METRICS[name].kind == "counter"
+        return sum(each.total if is_counter else each.count for each in self._matching(name, labels))
+
+    def amount(self, name: str, **labels: str) -> float:
+        """All that was observed together, in the metric's unit."""
+        return sum(each.total for each in self._matching(name, labels)) / METRICS[name].scale
+
+    def by(self, name: str, label: str, **labels: str) -> dict[str, int]:
+        """`value` for each value of one label, the largest first."""
+        is_counter = METRICS[name].kind == "counter"
+        found = {
+            key: each.total if is_counter else each.count for key, each in self.split(name, label, **labels).items()
+        }
+        return dict(sorted(found.items(), key=lambda each: (-each[1], each[0])))
+
+    def split(self, name: str, label: str, **labels: str) -> dict[str, Sum]:
+        """One sum for each value of one label, in the order of the alphabet."""
+        place = list(METRICS[name].labels).index(label)
+        wanted = _places(name, labels)
+        found: dict[str, Sum] = {}
+        for values, each in self._sums.get(name, {}).items():
+            if all(values[at] == value for at, value in wanted):
+                before = found.get(values[place])
+                found[values[place]] = each if before is None else before.plus(each)
+        return dict(sorted(found.items()))
+
+    def percentile(self, name: str, q: float, **labels: str) -> float | None:
+        """Where a share `q` of what was observed lies below; None if nothing was. See `percentile`."""
+        whole: Sum | None = None
+        for each in self._matching(name, labels):
+            whole = each if whole is None else whole.plus(each)
+        return None if whole is None else percentile(METRICS[name], whole, q)
+
+    def _matching(self, name: str, labels: dict[str, str]) -> list[Sum]:
+        found = self._sums.get(name, {})
+        if not labels:
+            return list(found.values())
+        wanted = _places(name, labels)
+        return [each for values, each in found.items() if all(values[at] == value for at, value in wanted)]
+
+    def _find(self, name: str, labels: tuple[str, ...]) -> Sum:
+        """The sum to add to, with `other` in the place of each label that is not in its set."""
+        found = self._sums.setdefault(name, {})
+        if labels not in found:  # else they fit
+            labels = tuple(
+                (label if label in allowed else OTHER) if allowed is not None else self._told_apart(label)
+                for label, allowed in zip(labels, _SETS[name], strict=True)
+            )
+        if labels not in found:
+            borders = _BORDERS[name]
+            found[labels] = Sum(0, 0, [0] * (len(borders) + 1) if borders else [])
+        return found[labels]
+
+    def _told_apart(self, label: str) -> str:
+        if label not in self._names:
+            if len(self._names) >= OPERATOR_NAMES or not 0 < len(label) <= _NAME_CHARACTERS or not label.isprintable():
+                return OTHER
+            self._names.add(label)
+        return label
+
+
+def percentile(metric: Metric, amount: Sum, q: float) -> float | None:
+    """Where a share `q` of a histogram lies below, in its unit; None if it is empty.
+
+    It lies in the same bucket as the true value, as if all of a bucket's were spread evenly over it. So it is off by a
+    factor of 5/3 at most between the lowest and the highest border, and above that it is the highest border.
+    """
+    rank = q * amount.count
+    below = 0
+    for place, count in enumerate(amount.buckets):
+        if count and below + count >= rank:
+            if place == len(metric.buckets):
+                break
+            lower = metric.buckets[place - 1] if place else 0.0
+            return lower + (metric.buckets[place] - lower) * max(0.0, rank - below) / count
+        below += count
+    return metric.buckets[-1] if amount.count else None
+
+
+def _places(name: str, labels: dict[str, str]) -> list[tuple[int, str]]:
+    order = list(METRICS[name].labels)
+    return [(order.index(label), value) for label, value in labels.items()]
+
+
+# What each kind of fact adds
+
+
+def _add_saw(sums: Sums, fact: Saw) -> None:
+    sums.count("sealyard_sessions_total", fact.event)
+
+
+def _add_searched(sums: Sums, fact: Searched) -> None:
+    sums.count("sealyard_discovery_queries_total", fact.place, fact.detail_level)
+    sums.count("sealyard_discovery_cache_total", "hit" if fact.is_cached else "miss")
+    sums.observe("sealyard_discovery_duration_seconds", fact.seconds, fact.place)
+    if fact.is_continued:
+        sums.count("sealyard_discovery_continued_total")
+    if fact.text_ranks:
+        sums.count("sealyard_learning_searches_total")
+
+
+def _add_used(sums: Sums, fact: Used) -> None:
+    sums.count("sealyard_discovery_hits_total")
+
+
+def _add_executed(sums: Sums, fact: Executed) -> None:
+    level = fact.level or "none"
+    sums.count("sealyard_execution_total", fact.form, fact.status, level, fact.tier or "none")
+    sums.observe("sealyard_execution_duration_seconds", fact.seconds, fact.form, level)
+    sums.observe("sealyard_execution_calls", fact.calls)
+    sums.count("sealyard_execution_use_cases_total", fact.use_case)
+    sums.count("sealyard_filtering_bytes_in_total", fact.form, amount=fact.bytes_in)
+    sums.count("sealyard_filtering_bytes_out_total", fact.form, amount=fact.bytes_out)
+    if fact.error_type:
+        sums.count("sealyard_execution_errors_total", fact.error_type)
+    if fact.failure:
+        sums.count("sealyard_execution_failures_total", fact.failure)
+    if fact.cpu_seconds is not None:
+        sums.observe("sealyard_execution_cpu_seconds", fact.cpu_seconds, fact.form)
+    if fact.memory_bytes is not None:
+        sums.observe("sealyard_execution_memory_bytes", fact.memory_bytes, level)
+    if fact.code_characters:
+        sums.observe("sealyard_execution_code_characters", fact.code_characters)
+    if fact.is_background:
+        sums.count("sealyard_execution_background_total")
+    if fact.skills:
+        sums.count("sealyard_skill_runs_total")
+    if fact.assessed is not None:
+        _add_assessed(sums, fact.assessed)
+
+
+def _add_assessed(sums: Sums, fact: Assessed) -> None:
+    sums.count("sealyard_learning_assessments_total", fact.risk, fact.decision)
+    if fact.wall_seconds != fact.usual_seconds:
+        is_more = fact.wall_seconds > fact.usual_seconds
+        sums.count("sealyard_learning_fitted_total", "more_time" if is_more else "less_time")
+    if fact.memory_mib < fact.usual_mib:
+        sums.count("sealyard_learning_fitted_total", "less_memory")
+
+
+def _add_hinted(sums: Sums, fact: Hinted) -> None:
+    sums.count("sealyard_learning_hints_total", fact.hint)
+
+
+def _add_tokens(sums: Sums, fact: Tokens) -> None:
+    for part in ("definitions", "data"):
+        sums.count("sealyard_tokens_baseline_total", part, fact.use_case, amount=getattr(fact, part))
+    for part in ("surface", "searches", "code", "results"):
+        sums.count("sealyard_tokens_actual_total", part, fact.use_case, amount=getattr(fact, part))
+    sums.count("sealyard_tokens_uncounted_bytes_total", amount=fact.uncounted_bytes)
+
+
+def _add_hidden(sums: Sums, fact: Hidden) -> None:
+    for kind, count in fact.values.items():
+        sums.count("sealyard_privacy_hidden_total", kind, amount=count)
+    sums.count("sealyard_privacy_failures_total", amount=fact.failures)
+
+
+def _add_security(sums: Sums, fact: SecurityEvent) -> None:
+    sums.count("sealyard_security_events_total", fact.event)
+    if fact.seconds is not None:
+        sums.observe("sealyard_approval_wait_seconds", fact.seconds)
+
+
+def _add_skill(sums: Sums, fact: SkillEvent) -> None:
+    sums.count("sealyard_skill_events_total", fact.event)
+
+
+def _add_published(sums: Sums, fact: Published) -> None:
+    sums.observe("sealyard_sdk_generation_seconds", fact.seconds)
+    sums.count("sealyard_sdk_tools_generated_total", amount=fact.tools)
+
+
+def _add_upstream(sums: Sums, fact: UpstreamEvent) -> None:
+    sums.count("sealyard_upstream_events_total", fact.upstream, fact.event)
+
+
+_ADDITIONS: dict[type[Fact], Callable[[Sums, Any], None]] = {
+    Saw: _add_saw,
+    Searched: _add_searched,
+    Used: _add_used,
+    Executed: _add_executed,
+    Hinted: _add_hinted,
+    Tokens: _add_tokens,
+    Hidden: _add_hidden,
+    SecurityEvent: _add_security,
+    SkillEvent: _add_skill,
+    Published: _add_published,
+    UpstreamEvent: _add_upstream,
+}

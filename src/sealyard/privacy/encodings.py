@@ -1,0 +1,349 @@
+"""Finds private values that were encoded before they were printed.
+
+Covered: base64 (both alphabets, with or without padding and line breaks, after junk), base32, hex, lists of character
+codes, percent-, backslash-, HTML- and quoted-printable escapes, invisible and full-width characters, letters set apart,
+reversed and rot13 text, gzip or zlib inside base64, base32 or hex; two of them on top of each other as a rule. Digits
+that are only reversed count as card, account and register numbers, not as telephone numbers or dates.
+
+Not covered, because nothing can: encryption, slices, hashes, arithmetic on characters, an alphabet of the code's own.
+In mode `output` code holds real values, and code that wants to smuggle one out can. Mode `strict` is the answer to
+that: there it holds none.
+"""
+
+import base64
+import binascii
+import codecs
+import html
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from sealyard.privacy.span import Span
+from sealyard.privacy.view import plain, rewritten, united, without_tokens
+
+__all__ = ("find_encoded",)
+
+_DEPTH = 2
+_UNPACKED_BYTES = 1 << 20
+"""What compressed data may unpack to in one call, besides eight times the text. More than that is concealed unread."""
+_BLOCK_CHARACTERS = 4096
+_SHORTEST = 4
+"""What decodes to fewer characters is chance, or too little to tell anything."""
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}|[A-Za-z0-9+/_-]{6,7}={1,2}")
+_BASE64_PART = re.compile(r"[A-Za-z0-9]{8,}={0,2}|[A-Za-z0-9]{6,7}={1,2}")
+_BASE64_LINES = re.compile(
+    r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{4,}[ \t]*(?:\r?\n[ \t>]*[A-Za-z0-9+/_-]{2,}={0,2}(?![A-Za-z0-9+/_-])[ \t]*)+"
+)
+_WORD = r"(?:[A-Z]?[a-z]+|[A-Z]+|[0-9]+)"
+_WORDS = re.compile(rf"[-_/+]*{_WORD}(?:[-_/+>\s]+{_WORD})*[-_/+]*")
+_WORDS_CHARACTERS = 256
+_URL_ALPHABET = str.maketrans("-_", "+/", " \t\r\n>=")
+_BASE32 = re.compile(r"(?:[A-Z2-7]{8,}|[a-z2-7]{8,})={0,6}")
+_SAMPLE_CHARACTERS = 1024
+"""What of a long run is looked at first: base32 is decoded slowly."""
+_HEX = re.compile(r"[0-9A-Fa-f]{6,}")
+_CODE = r"(?:0[xX][0-9A-Fa-f]{1,5}|0[oO][0-7]{1,6}|0[bB][01]{6,8}|[01]{7,8}|[0-9A-Fa-f]{2}|[0-9]{2,6})(?![0-9A-Za-z])"
+_CODES = re.compile(rf"(?<![0-9A-Za-z]){_CODE}(?:[\s,;:|/\\.+\-'\"]{{1,4}}{_CODE}){{3,}}")
+_NUMBER = re.compile(r"[0-9A-Za-z]+")
+_BASES = {"0x": (16,), "0o": (8,), "0b": (2,)}
+_APART = re.compile(r"(?<![^\W_])[^\n](?P<by>[^\w\n]{1,4}|_|\n)[^\n](?:(?P=by)[^\n](?![^\W_])){3,}")
+_DIGITS = re.compile(r"[\d\s.-]*")
+_LETTER = re.compile(r"[^\W\d_]")
+_FLAT = str.maketrans(dict.fromkeys("|,;:=\"'{}[]<>\t", " "))
+_CHECKED = frozenset({"credit_card", "iban", "ssn", "national_id", "tax_id"})
+"""What is found in digits alone that were turned: any date read backwards could be a telephone number."""
+
+_PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
+_BACKSLASH = re.compile(
+    r"(?:\\x[0-9A-Fa-f]{2})+|(?:\\u[0-9A-Fa-f]{4})+|\\u\{[0-9A-Fa-f]{1,6}\}|\\U[0-9A-Fa-f]{8}|(?:\\[0-3][0-7]{2})+"
+    r"|\\[\\/\"'abfnrtv]"
+)
+_SIGNS = str.maketrans("abfnrtv", "  \f\n\r\t ")
+_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,10});")
+_QUOTED = re.compile(r"(?:=[0-9A-Fa-f]{2})+|=\r?\n")
+_LINES = re.compile(r"[^\n]*\n|[^\n]+")
+_NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
+_PRINTABLE = bytes([9, 10, 13, *range(32, 127)])
+
+
+def find_encoded(text: str, find: Callable[[str], list[Span]]) -> list[Span]:
+    """The runs of the text that decode to something in which `find` finds something, each with the finding's type.
+
+    A run counts whole, since part of one tells the rest. `find` is called on the text a few times over (reversed and
+    rot13 at the least) and on every run that decodes to text; what decodes to anything else, such as an image, is
+    passed over. The time is linear in the text for a linear `find`.
+    """
+    return united(_Search(find, _UNPACKED_BYTES + 8 * len(text)).encoded(without_tokens(text), _DEPTH))
+
+
+class _Reading(NamedTuple):
+    """A text as it reads decoded, and the way back to the offsets of the encoded one."""
+
+    text: str
+    source: Callable[[int, int], tuple[int, int]]
+
+
+_Decode = Callable[[str], Iterator[bytes | str]]
+
+
+class _Run(NamedTuple):
+    start: int
+    end: int
+    content: str
+    decode: _Decode
+
+
+def _reverse(text: str) -> _Reading:
+    return _Reading(text[::-1], lambda start, end: (len(text) - end, len(text) - start))
+
+
+def _rotate(text: str) -> _Reading:
+    return _Reading(codecs.encode(text, "rot13"), lambda start, end: (start, end))
+
+
+_Turns = tuple[Callable[[str], _Reading], ...]
+_TURNS: _Turns = (_reverse, _rotate)
+
+
+class _Search:
+    """One call: what to look for, how much may still be unpacked, and what was found of each run."""
+
+    def __init__(self, find: Callable[[str], list[Span]], unpacked_bytes: int) -> None:
+        self._find = find
+        self._unpacked_bytes = unpacked_bytes
+        self._types: dict[tuple[_Decode, str, int], str | None] = {}
+
+    def encoded(self, text: str, depth: int, turns: _Turns = _TURNS) -> Iterator[Span]:
+        """The encoded findings in a text that was not turned yet in the ways given."""
+        if depth == 0 or len(text) < 4:
+            return
+        for reading in _escaped(text):
+            yield from self._read(text, reading, depth, turns)
+        # A turned table has no header and a turned field no name: what stands there must not be taken for one.
+        flat = text.translate(_FLAT) if turns else ""
+        for number, turn in enumerate(turns):
+            # Turning twice in either order is the same: each pair is tried once.
+            for span in self._read(flat, turn(flat), depth, turns[number + 1 :]):
+                if _LETTER.search(flat, span.start, span.end) or span.type in _CHECKED:
+                    yield span
+        # The runs of a turned text are those of the text: `_type` turns each.
+        for run in _runs(text) if turns == _TURNS else ():
+            of_type = self._type(run.decode, run.content, depth)
+            if of_type is not None:
+                yield Span(run.start, run.end, of_type)
+
+    def _found(self, text: str, depth: int, turns: _Turns = _TURNS) -> list[Span]:
+        return [*self._find(text), *self.encoded(text, depth, turns)]
+
+    def _read(self, text: str, reading: _Reading, depth: int, turns: _Turns) -> Iterator[Span]:
+        for span in self._found(reading.text, depth - 1, turns):
+            start, end = reading.source(span.start, span.end)
+            # What reads the same decoded is not encoded: it is found in the text itself.
+            if text[start:end] != reading.text[span.start : span.end]:
+                yield Span(start, end, span.type)
+
+    def _type(self, decode: _Decode, content: str, depth: int) -> str | None:
+        """The type of what a run decodes to."""
+        key = (decode, content, depth)
+        if key not in self._types:
+            self._types[key] = self._decoded_type(decode, content, depth)
+            if self._types[key] is None and depth > 1:
+                turned = (self._type(decode, turn(content).text, depth - 1) for turn in _TURNS)
+                self._types[key] = next((of_type for of_type in turned if of_type is not None), None)
+        return self._types[key]
+
+    def _decoded_type(self, decode: _Decode, content: str, depth: int) -> str | None:
+        for decoded in decode(content):
+            try:
+                read = decoded if isinstance(decoded, str) else _readable(self._unpacked(decoded))
+            except _TooLarge:
+                return "text"
+            if read is not None and len(read.strip()) >= _SHORTEST and (spans := self._found(read, depth - 1)):
+                return max(spans, key=lambda span: span.end - span.start).type
+        return None
+
+    def _unpacked(self, data: bytes) -> bytes:
+        """The data, unpacked if it is in the format of gzip or zlib, twice at most."""
+        for _ in range(_DEPTH):
+            if data[:2] not in _PACKED:
+                break
+            if self._unpacked_bytes < 0:
+                raise _TooLarge
+            try:
+                data = zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(data, self._unpacked_bytes + 1)
+            except zlib.error:
+                break
+            self._unpacked_bytes -= len(data)
+            if self._unpacked_bytes < 0:
+                raise _TooLarge
+        return data
+
+
+_PACKED = frozenset([b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"])
+
+
+class _TooLarge(Exception):
+    """Data that unpacks to more than may be read."""
+
+
+def _escaped(text: str) -> Iterator[_Reading]:
+    """The text without its escapes, as far as it has any: block by block, so that one escape does not cost it all."""
+    start = 0
+    blocks = []
+    for line in _LINES.finditer(text):
+        if line.end() - start >= _BLOCK_CHARACTERS or line.end() == len(text):
+            blocks.append((start, text[start : line.end()]))
+            start = line.end()
+    for start, block in blocks:
+        views = [rewritten(block, pattern, decode) for sign, pattern, decode in _ESCAPES if sign in block]
+        views.append(plain(block))
+        for view in views:
+            if view is not None:
+                yield _Reading(view.text, _shifted(view.source, start))
+
+
+def _shifted(source: Callable[[int, int], tuple[int, int]], by: int) -> Callable[[int, int], tuple[int, int]]:
+    def shifted(start: int, end: int) -> tuple[int, int]:
+        start, end = source(start, end)
+        return start + by, end + by
+
+    return shifted
+
+
+def _decoded_bytes(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+def _unescaped(run: str) -> str:
+    kind = run[1]
+    if kind == "x":
+        return _decoded_bytes(bytes.fromhex(run.replace("\\x", "")))
+    if kind == "u" and run[2] != "{":
+        return bytes.fromhex(run.replace("\\u", "")).decode("utf-16-be", "replace")
+    if kind in "uU":
+        code = int(run.strip("\\uU{}"), 16)
+        return chr(code) if code < 0x110000 else "\ufffd"
+    if kind.isdigit():
+        return _decoded_bytes(bytes(int(code, 8) for code in run.split("\\")[1:]))
+    return kind.translate(_SIGNS)
+
+
+def _unquoted(run: str) -> str:
+    return "" if run.endswith("\n") else _decoded_bytes(bytes.fromhex(run.replace("=", "")))
+
+
+_ESCAPES: tuple[tuple[str, re.Pattern[str], Callable[[str], str]], ...] = (
+    ("%", _PERCENT, lambda run: _decoded_bytes(bytes.fromhex(run.replace("%", "")))),
+    ("\\", _BACKSLASH, _unescaped),
+    ("&", _ENTITY, html.unescape),
+    ("=", _QUOTED, _unquoted),
+)
+
+
+def _runs(text: str) -> Iterator[_Run]:
+    """The parts of the text that are made of an encoding's characters only."""
+    for pattern, decode in _RUNS:
+        for match in pattern.finditer(text):
+            content = match.group()
+            yield _Run(*match.span(), content, decode)
+            if pattern is _BASE64 and len(content) < _WORDS_CHARACTERS and not content.isalnum():
+                # A path or a name with underscores: what is encoded may begin at one of its parts.
+                for part in _BASE64_PART.finditer(content):
+                    yield _Run(match.start() + part.start(), match.end(), part.group(), decode)
+
+
+def _base64(run: str) -> Iterator[bytes]:
+    # Of a hundred runs ninety are words, and a text of two words or more does not encode to such.
+    if len(run) < _WORDS_CHARACTERS and _WORDS.fullmatch(run):
+        return
+    characters = run.translate(_URL_ALPHABET)
+    # Junk in front shifts where groups of four begin.
+    for offset in range(4):
+        part = characters[offset:]
+        if len(part) >= 6:
+            yield binascii.a2b_base64(part[: len(part) - (len(part) % 4 == 1)] + "==")
+    if "\n" in run:
+        # A word at the end of the line before is no part of it.
+        yield from _base64("".join(run.split("\n")[1:]))
+
+
+def _base32(run: str) -> Iterator[bytes]:
+    characters = run.strip("=").upper()
+    if len(characters) < 16 and run.islower() and run.isalpha():
+        return
+    for offset in range(8 if len(characters) >= 16 else 1):
+        part = characters[offset:]
+        part = part[: len(part) - (len(part) % 8 in (1, 3, 6))]
+        sample = part[:_SAMPLE_CHARACTERS]
+        if len(part) == len(sample) or _readable(_unpadded32(sample)) is not None:
+            yield _unpadded32(part)
+
+
+def _unpadded32(characters: str) -> bytes:
+    return base64.b32decode(characters + "=" * (-len(characters) % 8))
+
+
+def _hex(run: str) -> Iterator[bytes]:
+    for offset in range(2) if _HEX.fullmatch(run) else ():
+        part = run[offset:]
+        yield bytes.fromhex(part[: len(part) - len(part) % 2])
+
+
+def _codes(run: str) -> Iterator[str]:
+    """The list of numbers as characters, in every base that all of them are written in."""
+    numbers = _NUMBER.findall(run)
+    prefix = numbers[0][:2].lower()
+    for base in _BASES.get(prefix, (10, 16, 8, 2)):
+        try:
+            codes = [int(number, base) for number in numbers]
+        except ValueError:
+            continue
+        if min(codes) < 9 or max(codes) >= 0x110000:
+            continue
+        read = _decoded_bytes(bytes(codes)) if max(codes) < 256 else "".join(map(chr, codes))
+        if not _NO_TEXT.search(read):
+            yield read
+
+
+def _apart(run: str) -> Iterator[str]:
+    match = _APART.fullmatch(run)
+    letters = run[:: 1 + len(match["by"])] if match else ""
+    # Digits set apart are a row of a table far more often than a number in disguise.
+    if not _DIGITS.fullmatch(letters):
+        yield letters
+
+
+_RUNS: tuple[tuple[re.Pattern[str], _Decode], ...] = (
+    (_BASE64_LINES, _base64),
+    (_BASE64, _base64),
+    (_BASE32, _base32),
+    (_HEX, _hex),
+    (_CODES, _codes),
+    (_APART, _apart),
+)
+
+
+def _readable(data: bytes) -> str | None:
+    """The text that the data is, mostly: `None` for an image, a hash or a word that only looked encoded."""
+    odd = len(data.translate(None, _PRINTABLE))
+    if not odd:
+        return data.decode("ascii")
+    if len(data) >= 8 and 5 * data.count(0) >= 2 * len(data):
+        return _mostly(data.decode("utf-16-le" if data[0] else "utf-16-be", "replace"))
+    try:
+        return _mostly(data.decode())
+    except UnicodeDecodeError as error:
+        if 0 < error.start >= len(data) - 3:
+            return _mostly(data[: error.start].decode())
+    # Not UTF-8 throughout: an old character set, or junk before or behind a text.
+    return _mostly(data.decode("latin-1")) if 3 * odd < len(data) else None
+
+
+def _mostly(read: str) -> str | None:
+    clean, count = _NO_TEXT.subn(" ", read)
+    return clean if 4 * count <= len(read) else None

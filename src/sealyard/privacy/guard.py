@@ -1,0 +1,488 @@
+"""The border between real values and tokens, for one session.
+
+A real value passes it in one direction only: out to a tool, in `Guard.reveal`. Everything bound for the model, the
+journal, the audit log or a log file goes through `Guard.conceal`, and through nothing else.
+"""
+
+import codecs
+import re
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from sealyard.errors import ApprovalRefused, SealyardError, UnknownToken, UpstreamError
+from sealyard.privacy.encodings import find_encoded
+from sealyard.privacy.known import KnownValues
+from sealyard.privacy.names import Meaning, read_name
+from sealyard.privacy.scanner import Scanner, ScanRules
+from sealyard.privacy.span import TOKEN, TYPES, Detector, Span, merge
+from sealyard.privacy.stream import ConcealedStream
+from sealyard.privacy.vault import Scope
+from sealyard.values import ToolSpec
+
+__all__ = ("Guard", "Handling", "Mode", "Privacy")
+
+Mode = Literal["strict", "output", "off"]
+
+_E = TypeVar("_E", bound=SealyardError)
+
+_BY_PLACE = frozenset(
+    "person address username password national_id tax_id passport driver_license medical_id bank_account text".split()
+)
+"""Types that are told by where a value stands. To be found again elsewhere, such as in prose, they are remembered."""
+
+
+class Handling(msgspec.Struct, frozen=True, kw_only=True):
+    """How one tool's answers are handled."""
+
+    mode: Mode
+    whole: tuple[str, ...] = ()
+    """Fields that are concealed whole."""
+    visible: tuple[str, ...] = ()
+    """Fields that are left as they are."""
+
+
+class Privacy:
+    """The gateway's detectors and rules; a `Guard` applies them to one session."""
+
+    def __init__(
+        self, scanner: Scanner, *, mode: Mode = "strict", rules: Iterable[tuple[Collection[str], Handling]] = ()
+    ) -> None:
+        self.scanner = scanner
+        self.mode: Mode = mode
+        self._rules = tuple(rules)
+        self._handling: dict[str, Handling] = {}
+        self.is_relaxed = mode != "strict" or any(handling.mode != "strict" for _, handling in self._rules)
+        """Whether some tool's answers reach the code as they are."""
+        self.is_off = mode == "off" and all(handling.mode == "off" for _, handling in self._rules)
+        """Whether no tool's answers are concealed."""
+
+    def handling(self, tool: str) -> Handling:
+        """How the answers of a tool are handled: as the first rule says whose patterns fit its full name."""
+        found = self._handling.get(tool)
+        if found is None:
+            fits = (each for patterns, each in self._rules if any(fnmatchcase(tool, pattern) for pattern in patterns))
+            found = self._handling[tool] = next(fits, Handling(mode=self.mode))
+        return found
+
+
+class Guard:
+    """Conceals and reveals for one session. Its methods may run in any thread."""
+
+    def __init__(
+        self, privacy: Privacy, scope: Scope | None, *, refresh: Callable[[], Awaitable[object]] | None = None
+    ) -> None:
+        """`refresh` brings the scope up to date with what other processes added to it."""
+        self._privacy = privacy
+        self._refresh = refresh
+        self.scope = scope
+        """None when nothing is concealed."""
+        self._known = _Memory()
+        """What was hidden: looked for in what enters."""
+        self._held = _Memory()
+        """What code may hold as it is: looked for in what leaves. Code that prints a guess at anything else must not
+        learn whether it is right."""
+        self._public: set[str] = set()
+        self._counting = threading.Lock()
+        self._hidden: Counter[str] = Counter()
+        self._failures = 0
+        scanner = privacy.scanner
+        self._entry = scanner.with_detectors([self._known.values, _Encoded(scanner.find)])
+        self._repeated = _only(self._known.values)
+        if privacy.mode == "off":
+            self._exit = _only(self._held.values, _Encoded(self._held.values.find, is_thorough=True))
+        elif privacy.is_relaxed:
+            self._exit = scanner.with_detectors([self._held.values, _Encoded(self._find_plain, is_thorough=True)])
+        else:
+            # Code holds nothing real, and must not learn by printing guesses which of them a tool has sent.
+            self._exit = scanner.with_detectors([_Encoded(scanner.find)])
+
+    @property
+    def is_off(self) -> bool:
+        """Whether nothing is concealed, whatever it is."""
+        return self.scope is None
+
+    @property
+    def is_holding_values(self) -> bool:
+        """Whether code may hold real values: the gateway's mode, or that of one of its tools, is not `strict`."""
+        return self._privacy.is_relaxed
+
+    @property
+    def is_remembering(self) -> bool:
+        """Whether something would be lost with this guard."""
+        return bool(self._known.texts or self._held.texts or self._public)
+
+    def take_counts(self) -> tuple[dict[str, int], int]:
+        """How many values became tokens, by type, and how often something was withheld whole; both since last time."""
+        with self._counting:
+            hidden, failures = self._hidden, self._failures
+            self._hidden, self._failures = Counter(), 0
+        return dict(hidden), failures
+
+    # To tools
+
+    def reveal(self, spec: ToolSpec, arguments: dict[str, Any], sent: dict[str, str] | None = None) -> dict[str, Any]:
+        """The arguments as the tool gets them. The text and the type of each value in them is added to `sent`.
+
+        Raises:
+            UnknownToken: They hold something that looks like a token and is none of this session.
+        """
+        if self.scope is None:
+            return arguments
+        is_strict = self._privacy.handling(spec.full_name).mode == "strict"
+
+        def note(kind: str, value: str | float) -> None:
+            self._known.add(kind, value)
+            if not is_strict:  # the answer may repeat it, and goes to the code as it is
+                self._held.add(kind, value)
+            if sent is not None:
+                sent[str(value)] = kind
+
+        revealed: dict[str, Any] = self.scope.reveal(arguments, schema=spec.input_schema, on_value=note)
+        return revealed
+
+    async def reveal_latest(
+        self, spec: ToolSpec, arguments: dict[str, Any], sent: dict[str, str] | None = None
+    ) -> dict[str, Any]:
+        """The same, with what another gateway has given out in the meantime. Raises as `reveal` does."""
+        try:
+            return self.reveal(spec, arguments, sent)
+        except UnknownToken:
+            if self._refresh is None:
+                raise
+        await self._refresh()
+        return self.reveal(spec, arguments, sent)
+
+    # From tools
+
+    def admit(self, spec: ToolSpec, value: Any, *, sent: Mapping[str, str] = {}) -> Any:
+        """An upstream's answer as the code may see it; `sent` are the private values that the call handed over.
+
+        In `strict` everything private is a token from here on. In the other modes it stays, and what was found is
+        remembered: to be concealed when it leaves, or never to be if the tool's mode is `off`.
+
+        Raises:
+            UpstreamError: It cannot be looked through, so nobody gets it.
+            LimitReached: There are more private values than the session can have.
+        """
+        if self.scope is None:
+            return value
+        try:
+            return self._admit(spec, value, sent)
+        except SealyardError:
+            raise
+        except Exception as error:  # noqa: BLE001 - its message may hold what it was to hide
+            self._count_failure()
+            raise UpstreamError(f"The answer of {spec.full_name!r} is withheld: {_blame(error)}.") from None
+
+    def _admit(self, spec: ToolSpec, value: Any, sent: Mapping[str, str]) -> Any:
+        handling = self._privacy.handling(spec.full_name)
+        if not handling.whole and not sent and self._is_harmless(value):
+            return value
+        found: dict[str, Any] = {"schema": spec.output_schema, "whole": handling.whole, "visible": handling.visible}
+        if handling.mode == "off":
+            # What another tool's mode hid stays hidden, whichever tool repeats it.
+            value = self._repeated.conceal(value, self._replace_entering, foreign_tokens=True)
+            value = self._conceal_sent(value, sent)
+            self._publish(value, schema=spec.output_schema)
+            return value
+        if handling.visible:
+            hidden = {str(each) for _, each in self._privacy.scanner.find_values(value, **found)}
+            self._publish(value, schema=spec.output_schema, but=hidden)
+        if handling.mode == "strict":
+            value = self._entry.conceal(value, self._replace_entering, foreign_tokens=True, **found)
+            return self._conceal_sent(value, sent)
+        for kind, each in self._privacy.scanner.find_values(value, **found):
+            self._known.add(kind, each)
+            self._held.add(kind, each)
+        return value
+
+    def admit_file(self, spec: ToolSpec, content: bytes, *, sent: Mapping[str, str] = {}) -> bytes:
+        """A file of an answer as the code may see it: text is treated like the answer, anything else is left alone."""
+        encoding = None if self.scope is None else _text_encoding(content)
+        if encoding is None:
+            return content
+        text = content.decode(encoding)
+        admitted = self.admit(spec, text, sent=sent)
+        return content if admitted is text else str(admitted).encode(encoding, "replace")
+
+    def admit_text(self, text: str, *, sent: Mapping[str, str] = {}) -> str:
+        """What an upstream says beside its answers, such as progress, as anybody may see it."""
+        if self.scope is None:
+            return text
+        try:
+            return str(self._conceal_sent(self._entry.conceal(text, self._replace_entering), sent))
+        except SealyardError:
+            raise
+        except Exception as error:  # noqa: BLE001 - as in `admit`
+            self._count_failure()
+            return f"(Withheld: {_blame(error)}.)"
+
+    def admit_error(self, error: _E, *, sent: Mapping[str, str] = {}) -> _E:
+        """The same error as code may see it. Words of a server or a person are looked through.
+
+        Ours hold nothing that the code did not write itself. To conceal that would show it which of its guesses are
+        right.
+        """
+        if self.scope is None or not isinstance(error, UpstreamError | ApprovalRefused):
+            return error
+        message = self.admit_text(str(error), sent=sent)
+        return error if message == str(error) else type(error)(message)
+
+    # To everybody else
+
+    def conceal(self, value: Any) -> Any:
+        """The one way out: `value`, any JSON data, with a token in the place of everything private.
+
+        Raises:
+            SealyardError: It cannot be looked through, so it cannot be shown.
+        """
+        if self.scope is None:
+            return value
+        try:
+            return self._conceal(value)
+        except SealyardError:
+            raise
+        except Exception as error:  # noqa: BLE001 - as in `admit`
+            self._count_failure()
+            raise SealyardError(f"What was to be shown is withheld: {_blame(error)}.") from None
+
+    def _conceal(self, value: Any) -> Any:
+        if self._privacy.is_relaxed and _has_pieces(value):
+            # A value in pieces: a list of its characters or of their codes. Only as one text they can be read.
+            text = msgspec.json.encode(value).decode()
+            spans = merge(find_encoded(text, self._find_plain))
+            for span in reversed(spans):
+                token = self._replace_leaving(span.type, text[span.start : span.end])
+                text = f"{text[: span.start]}{token}{text[span.end :]}"
+            if spans:
+                return self._exit.conceal(text, self._replace_leaving)
+        return value if self._is_harmless(value) else self._exit.conceal(value, self._replace_leaving)
+
+    def conceal_admitted(self, spec: ToolSpec, value: Any) -> Any:
+        """The same for an admitted answer: one that is concealed already is not looked through again."""
+        return value if self.is_admitted_concealed(spec) else self.conceal(value)
+
+    def is_admitted_concealed(self, spec: ToolSpec) -> bool:
+        """Whether nothing private is left in an admitted answer of this tool, or nothing is private at all."""
+        return self.is_off or self._privacy.handling(spec.full_name).mode == "strict"
+
+    def stream(self) -> ConcealedStream:
+        """The same for output that leaves in pieces."""
+        return ConcealedStream(self._exit.find, self._replace_leaving)
+
+    def _is_harmless(self, value: Any) -> bool:
+        return not self._privacy.scanner.rules.patterns and _is_harmless(value)  # a pattern may mean anything
+
+    def _find_plain(self, text: str) -> list[Span]:
+        found = self._held.values.find(text)
+        return found if self._privacy.mode == "off" else [*self._privacy.scanner.find(text), *found]
+
+    def _conceal_sent(self, value: Any, sent: Mapping[str, str]) -> Any:
+        """`value` without what this very call handed over, however little it says: a PIN, a house number, `May`."""
+        if not sent:
+            return value
+        known = KnownValues(is_thorough=True)
+        for text, kind in sent.items():
+            known.add(text, kind)
+        value = _only(known).conceal(value, self._replace_entering)
+        return _without_numbers(value, sent, self._replace_entering)
+
+    def _replace_entering(self, kind: str, value: str | float) -> str:
+        assert self.scope is not None
+        # Where some tool shows what it has, all that others hide is remembered: it must not show that.
+        if self._privacy.is_relaxed or kind in _BY_PLACE or kind not in TYPES:
+            text = str(value)
+            # A single word of an address is a city or a number: others speak of it without meaning the person.
+            if kind != "address" or " " in text.strip():
+                self._known.add(kind, text)
+        self._count(kind)
+        return self.scope.token(kind, value)
+
+    def _replace_leaving(self, kind: str, value: str | float) -> str:
+        assert self.scope is not None
+        text = str(value)
+        if text in self._public:
+            return text
+        self._count(kind)
+        # What code cannot hold is its own guess: the token must not tell whether a tool has sent the same.
+        return self.scope.token(kind, value, origin="tool" if text in self._held.texts else "code")
+
+    def _count(self, kind: str) -> None:
+        with self._counting:
+            self._hidden[kind if kind in TYPES else "custom"] += 1
+
+    def _count_failure(self) -> None:
+        with self._counting:
+            self._failures += 1
+
+    def _publish(self, value: Any, *, schema: Any, but: Collection[str] = ()) -> None:
+        """Let pass what the config declares to be no secret: what is found in `value`, without `but`."""
+        found = {str(each) for _, each in self._privacy.scanner.find_values(value, schema=schema)}
+        self._public |= found.difference(but)
+
+
+class _Memory:
+    """Values that were seen, to be found again. Safe to add to from any thread."""
+
+    def __init__(self) -> None:
+        self.texts: set[str] = set()
+        self.values = KnownValues()
+
+    def add(self, kind: str, value: str | float) -> None:
+        """Remember it. Raises `LimitReached`."""
+        text = str(value)
+        if text not in self.texts:
+            self.values.add(text, kind)
+            self.texts.add(text)
+
+
+def _only(*detectors: Detector) -> Scanner:
+    """Finds what these find and nothing else, as a type that no rule can leave out: what has a token keeps that."""
+    return Scanner(ScanRules(types=frozenset()), [_AnyType(each) for each in detectors])
+
+
+def _without_numbers(value: Any, sent: Mapping[str, str], replace: Callable[[str, str | float], str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_numbers(item, sent, replace) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_numbers(item, sent, replace) for item in value]
+    if isinstance(value, int | float) and not isinstance(value, bool) and str(value) in sent:
+        return replace(sent[str(value)], value)
+    return value
+
+
+def _blame(error: Exception) -> str:
+    """Why something could not be looked through, without the error's words: they may quote it."""
+    return f"it could not be looked through for private values ({type(error).__name__})"
+
+
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_SAMPLE_BYTES = 4096
+
+
+def _text_encoding(content: bytes) -> str | None:
+    """The encoding if it is text: Unicode, or without a control character in it, as an older program writes it."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        guesses = ["utf-16"]
+    else:
+        sample = content[:_SAMPLE_BYTES]
+        guesses = ["utf-8-sig" if content.startswith(codecs.BOM_UTF8) else "utf-8"]
+        guesses += [
+            name
+            for name, zeros in (("utf-16-le", sample[1::2]), ("utf-16-be", sample[::2]))
+            if zeros and zeros.count(0) > len(zeros) // 2
+        ]
+        guesses = guesses[1:] or guesses  # text in UTF-16 can be read as UTF-8 too, with a NUL in it
+        if _CONTROL.search(content) is None:
+            guesses += ["cp1252", "latin-1"]
+    for name in guesses:
+        try:
+            content.decode(name)
+        except UnicodeDecodeError:
+            continue
+        return name
+    return None
+
+
+_SMALL = 64
+_PIECES = 6
+
+
+def _is_harmless(value: Any) -> bool:
+    """Whether it is so small and plain that nothing private can be in it: flags, counts, and names that mean nothing.
+
+    Most calls are like that, and a look at each takes a microsecond instead of fifty.
+    """
+    waiting = [value]
+    seen = 0
+    while waiting:
+        each = waiting.pop()
+        seen += 1
+        if seen > _SMALL:
+            return False
+        if isinstance(each, dict):
+            for key in each:
+                if not isinstance(key, str) or not _is_meaningless(key):
+                    return False
+            waiting += each.values()
+        elif isinstance(each, list):
+            waiting += each
+        elif isinstance(each, str):
+            if each:
+                return False
+        elif isinstance(each, int | float) and not isinstance(each, bool) and not -1e5 < each < 1e5:
+            return False
+    return True
+
+
+def _has_pieces(value: Any) -> bool:
+    """Whether there is a list of numbers or of single characters in it that is long enough to spell something."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            waiting += each.values()
+        elif isinstance(each, list):
+            if len(each) >= _PIECES and all(_is_piece(item) for item in each[:_PIECES]):
+                return True
+            waiting += each
+    return False
+
+
+def _is_piece(item: Any) -> bool:
+    return len(item) == 1 if isinstance(item, str) else type(item) is int and 8 < item < 0x110000
+
+
+@lru_cache(maxsize=4096)
+def _is_meaningless(name: str) -> bool:
+    return read_name(name) == Meaning(is_number=read_name(name).is_number)
+
+
+_ENCODED_RUN = re.compile(
+    r"(?<![\w.+-])[\w.+-]*+(?:&#?\w{2,8}+;|%[0-9A-Fa-f]{2})[\w.+%&#;-]++|[A-Za-z0-9+/=_%&#;\\-]{16,}", re.ASCII
+)
+"""A word with entities or percent signs in it, such as an address, or a long word of one of the alphabets."""
+
+
+class _AnyType:
+    """The same findings under a type that no rule can leave out."""
+
+    def __init__(self, detector: Detector) -> None:
+        self._detector = detector
+
+    def find(self, text: str) -> Iterable[Span]:
+        """What the detector finds."""
+        return [Span(span.start, span.end, "text") for span in self._detector.find(text)]
+
+
+class _Encoded:
+    """Finds private values behind a common encoding.
+
+    The thorough one looks at a text in every way there is, as code that wants to get something out might write it. The
+    other one looks at single long words only, as a server might send them, and costs next to nothing where none are.
+    """
+
+    def __init__(self, find: Callable[[str], list[Span]], *, is_thorough: bool = False) -> None:
+        self._find = find
+        self._is_thorough = is_thorough
+
+    def find(self, text: str) -> Iterator[Span]:
+        """The encoded words and runs of words in which something private is."""
+        if self._is_thorough:
+            yield from find_encoded(text, self._find)
+            return
+        seen: dict[str, list[Span]] = {}
+        for run in _ENCODED_RUN.finditer(text):
+            word = run[0]
+            if word.isdigit() or (word.isalpha() and word.islower()):
+                continue
+            if word not in seen:
+                seen[word] = [] if TOKEN.search(word) else find_encoded(word, self._find)
+            for span in seen[word]:
+                yield Span(run.start() + span.start, run.start() + span.end, span.type)

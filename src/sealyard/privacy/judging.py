@@ -1,0 +1,219 @@
+"""Decides which values are private: a column at a time by name, then all that is left together by value."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from sealyard.privacy.deciding import applies, decide
+from sealyard.privacy.fields import Field, Leaf, Value
+from sealyard.privacy.prose import find_in_prose
+from sealyard.privacy.shapes import is_blank
+from sealyard.privacy.span import TOKEN, Detector, Span, merge
+from sealyard.privacy.values import find_values
+
+__all__ = ("Criteria", "Finding", "Judge", "Verdict")
+
+
+class Finding(msgspec.Struct, gc=False):
+    """A private value in a text."""
+
+    start: int
+    end: int
+    type: str
+    value: Value
+    quote: str = ""
+    """What must stand around its token where the value itself had no quotation marks."""
+
+
+Verdict: TypeAlias = str | list[Finding]
+"""The type of a value that is private as a whole, or what is private in it by offsets."""
+
+
+class Criteria(msgspec.Struct, frozen=True):
+    """What the scanner's rules come to."""
+
+    types: frozenset[str]
+    patterns: tuple[tuple[str, re.Pattern[str]], ...]
+    allow: re.Pattern[str] | None
+    detectors: tuple[Detector, ...]
+
+    def is_allowed(self, value: str) -> bool:
+        """Whether the rules say that this value is never concealed."""
+        return self.allow is not None and self.allow.match(value) is not None
+
+
+_BETWEEN = "\n\x00\n"
+"""Stands between values that are searched together: no pattern crosses it."""
+_COVER = "\ue000"
+_EMAIL = re.compile(r"[^@\s,;<>()]{1,64}@[^@\s,;<>()]+\.[^@\s,;<>().]{2,}")
+_ENTRY = re.compile(r"[^,;\n]+")
+_UNSEARCHED_NUMBER = 10**11
+_LEAST_SEARCHED = 16
+_SEARCHED = re.compile(r"[\d@:=<]|__")
+"""A value shorter than that and without one of these is a word or two."""
+
+
+class Judge:
+    """Applies the criteria to the fields of one value."""
+
+    def __init__(self, criteria: Criteria, *, foreign_tokens: bool) -> None:
+        self._criteria = criteria
+        self._foreign = foreign_tokens
+        # Even the shortest value must be searched if somebody else's detector may know it.
+        self._searches_all = bool(criteria.patterns or criteria.detectors)
+
+    def by_name(self, fields: Iterable[Field], undecided: list[Leaf]) -> Iterator[tuple[Leaf, Verdict]]:
+        """Every value of a private field; all others are added to `undecided`."""
+        for field in fields:
+            if not field.leaves or field.treatment == "visible":
+                continue
+            kind = decide(field)
+            if not kind or kind.removesuffix("?") not in self._criteria.types:
+                undecided += field.leaves
+                continue
+            is_simple = kind not in ("person?", "text") and self._criteria.allow is None
+            for leaf in field.leaves:
+                value = leaf[0]
+                if is_simple and isinstance(value, str) and "@" not in value and "__" not in value:
+                    if len(value) > 24 or not is_blank(value):
+                        yield leaf, kind
+                elif not applies(kind, value):
+                    undecided.append(leaf)
+                else:
+                    verdict = self._whole(kind.removesuffix("?"), value)
+                    if verdict:
+                        yield leaf, verdict
+
+    def by_value(self, leaves: Sequence[Leaf]) -> Iterator[tuple[Leaf, Verdict]]:
+        """Every value that holds something private, searched as one text."""
+        if not leaves:
+            return
+        texts = [leaf[0] if isinstance(leaf[0], str) else str(leaf[0]) for leaf in leaves]
+        joined = _BETWEEN.join(texts)
+        spans = iter(self._search(joined))
+        span = next(spans, None)
+        start = 0
+        for leaf, text in zip(leaves, texts, strict=True):
+            if span is None:
+                return
+            end = start + len(text)
+            findings = []
+            while span is not None and span.start < end:
+                if span.start >= start and span.end <= end:
+                    findings.append(
+                        Finding(span.start - start, span.end - start, span.type, joined[span.start : span.end])
+                    )
+                span = next(spans, None)
+            if findings and not isinstance(leaf[0], str):
+                if len(findings) == 1 and findings[0].end == len(text):
+                    yield leaf, findings[0].type
+            elif findings:
+                yield leaf, findings
+            start = end + len(_BETWEEN)
+
+    def is_searched(self, value: Value) -> bool:
+        """Whether a value can hold something private by value at all."""
+        if self._searches_all:
+            return True
+        if isinstance(value, str):
+            return len(value) >= _LEAST_SEARCHED or _SEARCHED.search(value) is not None
+        return isinstance(value, int) and abs(value) >= _UNSEARCHED_NUMBER
+
+    def private_names(self, fields: Sequence[Field], searched: list[str]) -> dict[str, list[Finding]]:
+        """The names of fields that are private themselves; those that may be by value are added to `searched`."""
+        found: dict[str, list[Finding]] = {}
+        candidates: dict[str, None] = {}
+        for field in fields:
+            name = field.name
+            if not name or field.treatment == "visible":
+                continue
+            kind = field.parent.meaning.keys if field.parent is not None else ""
+            if kind and kind in self._criteria.types:
+                verdict = self._whole(kind, name) if applies(kind, name) else []
+                if verdict:
+                    found[name] = verdict
+            elif self._searches_all or field.meaning.may_be_private:
+                candidates[name] = None
+        searched += (name for name in candidates if name not in found)
+        return found
+
+    def _whole(self, kind: str, value: Value) -> list[Finding]:
+        """A value that is private as it stands, but for the tokens in it."""
+        if not isinstance(value, str):
+            return [] if self._criteria.is_allowed(str(value)) else [Finding(0, len(str(value)), kind, value)]
+        kept = value.strip()
+        if self._criteria.is_allowed(kept):
+            return []
+        if kind not in ("email", "text") and _EMAIL.fullmatch(kept) and "email" in self._criteria.types:
+            kind = "email"  # the same token wherever the address stands
+        elif kind == "email" and not _EMAIL.fullmatch(kept) and _EMAIL.search(kept) and TOKEN.search(kept) is None:
+            types = self._criteria.types
+            return [
+                each
+                for each in _mailboxes(value)
+                if each.type in types and not self._criteria.is_allowed(str(each.value))
+            ]
+        tokens = [] if self._foreign or "__" not in value else [match.span() for match in TOKEN.finditer(value)]
+        if not tokens:
+            start = len(value) - len(value.lstrip())
+            return [Finding(start, start + len(kept), kind, kept)]
+        findings = []
+        for begin, stop in zip(
+            [0, *(end for _, end in tokens)], [*(start for start, _ in tokens), len(value)], strict=True
+        ):
+            findings += _rest(value, begin, stop, kind)
+        return findings
+
+    def _search(self, text: str) -> list[Span]:
+        """What is private in a text by value alone, sorted and without overlap."""
+        criteria = self._criteria
+        found: list[Span] = []
+        covered = text
+        if "__" in text and TOKEN.search(text):
+            covered = TOKEN.sub(lambda match: _COVER * len(match.group()), text)
+            if self._foreign:
+                found += [Span(*match.span(), "literal") for match in TOKEN.finditer(text)]
+        found += find_values(covered)
+        found += find_in_prose(covered)
+        for name, pattern in criteria.patterns:
+            found += _matches(name, pattern, covered)
+        for detector in criteria.detectors:
+            found += detector.find(covered)
+        kept = [
+            span
+            for span in found
+            if span.type in criteria.types
+            and not criteria.is_allowed(text[span.start : span.end])
+            and (span.type == "literal" or _COVER not in covered[span.start : span.end])
+        ]
+        return merge(kept)
+
+
+def _mailboxes(value: str) -> Iterator[Finding]:
+    """Each address in a list of them, and the name beside it: `Ann Lee <ann@lee.example>, bo@lee.example`."""
+    for entry in _ENTRY.finditer(value):
+        last = entry.start()
+        for match in _EMAIL.finditer(value, *entry.span()):
+            yield from _rest(value, last, match.start(), "person")
+            yield Finding(*match.span(), "email", match.group())
+            last = match.end()
+        yield from _rest(value, last, entry.end(), "email" if last == entry.start() else "person")
+
+
+def _rest(value: str, start: int, end: int, kind: str) -> list[Finding]:
+    """What stands between two tokens, if there is a letter or digit in it."""
+    while start < end and not value[start].isalnum():
+        start += 1
+    while end > start and not value[end - 1].isalnum():
+        end -= 1
+    return [Finding(start, end, kind, value[start:end])] if end > start else []
+
+
+def _matches(name: str, pattern: re.Pattern[str], text: str) -> Iterator[Span]:
+    group: int | str = "value" if "value" in pattern.groupindex else min(1, pattern.groups)
+    for match in pattern.finditer(text):
+        start, end = match.span(group)
+        if end > start:
+            yield Span(start, end, name)

@@ -1,0 +1,259 @@
+"""What a field's name says about what it holds.
+
+A name is split at case, underscores, hyphens and spaces; accents are dropped; the longest known phrase at its end
+decides, since what comes before only says whose it is (`customer_first_name`) and what may follow is a short list
+(`phone_home`, `telefono_movil`, `address_2`). Any other word after it makes it something else: `email_template`.
+"""
+
+import re
+import unicodedata
+from functools import lru_cache
+
+import msgspec
+
+from sealyard.privacy.lexicon import ALIASES, FILLERS, PHRASES, QUALIFIERS, ROLES, THINGS
+from sealyard.privacy.span import TOKEN
+
+__all__ = ("Meaning", "fold", "read_name", "split_name")
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
+_UNDECOMPOSED = str.maketrans(
+    {
+        "ß": "ss",
+        "ø": "o",
+        "Ø": "O",
+        "æ": "ae",
+        "Æ": "AE",
+        "œ": "oe",
+        "ł": "l",
+        "Ł": "L",
+        "đ": "d",
+        "Đ": "D",
+        "\u0131": "i",
+    }
+)
+_LONGEST_NAME = 80
+_LONGEST_PHRASE = 6
+_CLAIMS = frozenset(
+    """is has have had should can could may must allow allows allowed show shows hide send sends use uses enable enabled
+    disable require requires required need needs was were will accept accepts include includes exclude want wants
+    validate count max min total avg sum""".split()
+)
+"""A name that begins so holds a flag or a count."""
+_ELSEWHERE = frozenset(
+    """ip mac email mail web url uri server host bind listen node peer remote contract memory bit register virtual
+    physical broadcast gateway dns proxy source dest destination start end base load return from to hex token""".split()
+)
+"""An address after one of these is none of a house."""
+_PAGES = frozenset(
+    "page next previous prev continuation cursor sync resume max total prompt completion input output".split()
+)
+"""A token after one of these opens nothing."""
+_UNRELATED = frozenset("company vendor supplier merchant".split())
+
+
+_VALUE = re.compile(r"@|(?:\d\D?){6}|[0-9a-fA-F]{2}[:-][0-9a-fA-F]{2}|__|(?=.*\d).{20}|://", re.DOTALL)
+
+
+class Meaning(msgspec.Struct, frozen=True):
+    """What a name says. `kind` is a type of `TYPES`, one of the lexicon's other kinds, or empty."""
+
+    kind: str = ""
+    is_sure: bool = False
+    """Whether the name alone is enough."""
+    is_role: bool = False
+    """Whether it names a person: what a `name` below it belongs to."""
+    is_thing: bool = False
+    """Whether it names something that is no person."""
+    is_number: bool = False
+    """Whether it only numbers its field: `k1`, `col_2`, `Unnamed: 3`."""
+    may_be_private: bool = False
+    """Whether the name has what a private value may have: an address, a number, a key."""
+    keys: str = ""
+    """What the keys below it are: `person` for `salary_by_name`."""
+
+
+NOTHING = Meaning()
+_VALUE_AS_NAME = Meaning(may_be_private=True)
+
+
+def fold(text: str) -> str:
+    """The text without accents, its case kept."""
+    decomposed = unicodedata.normalize("NFKD", text.translate(_UNDECOMPOSED))
+    return unicodedata.normalize("NFC", "".join(each for each in decomposed if not unicodedata.combining(each)))
+
+
+def split_name(name: str) -> list[str]:
+    """The words of a name in small letters: `GivenName`, `given-name` and `given name` give the same."""
+    words = [word.casefold() for word in _WORD.findall(name if name.isascii() else fold(name))]
+    for index in range(len(words) - 1):
+        if words[index] == "e" and words[index + 1].startswith(("mail", "post")):
+            words[index : index + 2] = ["e" + words[index + 1]]
+            break
+    return [ALIASES.get(word, word) for word in words]
+
+
+def _phrases() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for kind, listed in PHRASES.items():
+        for phrase in listed.split():
+            words = split_name(phrase)
+            found.setdefault("".join(words), kind)
+            found.setdefault("".join(fold(phrase).casefold().split("_")), kind)
+            kept = [word for word in words if word not in FILLERS]
+            if len(kept) > 1:
+                found.setdefault("".join(kept), kind)
+    return found
+
+
+_PHRASES = _phrases()
+_ENDINGS = {phrase: kind for phrase, kind in _PHRASES.items() if len(phrase) > 6 and not kind.endswith("?")}
+"""Long enough to be recognised at the end of a name that is written in one word."""
+_ROLES = frozenset("".join(split_name(role)) for role in ROLES)
+_THINGS = frozenset("".join(split_name(thing)) for thing in THINGS)
+_NEUTRAL = frozenset(
+    "info details detail data record records list profile results result entity object dto row rows response items set "
+    "information entry entries collection table".split()
+)
+
+
+def read_name(name: str) -> Meaning:
+    """What the name of a field, a column or a property says. A name is short: anything else is a value."""
+    return _read_short(name) if len(name) <= _LONGEST_NAME else _VALUE_AS_NAME
+
+
+@lru_cache(maxsize=20_000)
+def _read_short(name: str) -> Meaning:
+    if "__" in name and TOKEN.search(name):
+        return _VALUE_AS_NAME
+    words = split_name(name)
+    meaning = _read(words) if words else NOTHING
+    is_number = not words or (len(words) < 3 and (len(words[-1]) == 1 or words[-1].isdigit()) and len(words[0]) < 8)
+    return msgspec.structs.replace(
+        meaning, is_number=is_number, may_be_private=_VALUE.search(name) is not None, keys=_read_keys(words)
+    )
+
+
+def _read(words: list[str]) -> Meaning:
+    if len(words) > 1 and words[0] in _CLAIMS:
+        return NOTHING
+    found = _match(words)
+    if found is None:
+        kept = [word for word in words if word not in FILLERS]
+        found = _match(kept) if kept and kept != words else None
+    if found is None and len(words) == 1:
+        found = _match_ending(words[0])
+    return _context(words) if found is None else _settle(*found, words)
+
+
+def _read_keys(words: list[str]) -> str:
+    if "by" not in words[:-1]:
+        return ""
+    meaning = _read(words[len(words) - words[::-1].index("by") :])
+    return "person" if meaning.kind in ("name?", "role?") else meaning.kind if meaning.is_sure else ""
+
+
+def _match(words: list[str]) -> tuple[str, list[str]] | None:
+    """The kind of the longest known phrase that ends the name, and the words before it."""
+    best: tuple[int, str, list[str]] = (0, "", [])
+    for end in range(len(words), 0, -1):
+        for start in range(max(0, end - _LONGEST_PHRASE), end):
+            for last in _singulars(words[end - 1]):
+                phrase = "".join(words[start : end - 1]) + last
+                kind = _PHRASES.get(phrase)
+                if kind is not None and len(phrase) > best[0] and _fits(kind, words[end:]):
+                    best = (len(phrase), kind, words[:start])
+        if words[end - 1] not in QUALIFIERS and not words[end - 1].isdigit():
+            break
+    return best[1:] if best[0] else None
+
+
+def _fits(kind: str, after: list[str]) -> bool:
+    """A name is no longer one with just any word after it: `name_original`, `first_line`."""
+    if kind == "part?":
+        return not after
+    return kind != "name?" or all(
+        word.isdigit() or _role(word) or word in ("full", "complete", "completo", "kana", "latin") for word in after
+    )
+
+
+def _match_ending(word: str) -> tuple[str, list[str]] | None:
+    """The same for a name in one word: `customerfirstname`, `kundentelefonnummer`, お客様氏名."""
+    for start in range(1, len(word) - 1):
+        ending = word[start:]
+        if ending in _ENDINGS or (not word.isascii() and ending in _PHRASES):
+            return _PHRASES[ending], [word[:start]]
+    for ending in ("name", "namn", "navn", "naam", "nimi"):
+        if word.endswith(ending) and len(word) > len(ending):
+            return "name?", [word.removesuffix(ending)]
+    return None
+
+
+def _singulars(word: str) -> tuple[str, ...]:
+    if len(word) < 4 or not word.endswith("s") or word.endswith("ss"):
+        return (word,)
+    if word.endswith("ies"):
+        return word, word[:-3] + "y"
+    if word.endswith(("sses", "xes", "ches", "shes")):
+        return word, word[:-2]
+    return word, word[:-1]
+
+
+def _role(word: str) -> bool:
+    return any(each in _ROLES for each in _singulars(word)) or (word.endswith("n") and word[:-1] in _ROLES)
+
+
+def _thing(word: str) -> bool:
+    return any(each in _THINGS for each in _singulars(word))
+
+
+def _context(words: list[str]) -> Meaning:
+    """For a name that is no field of its own: whether it names a person or a thing."""
+    while len(words) > 1 and (words[-1] in _NEUTRAL or words[-1].isdigit()):
+        words = words[:-1]
+    joined = "".join(words[-3:])
+    if words[-2:] == ["user", "agent"]:
+        return NOTHING
+    if joined in _ROLES or "".join(words[-2:]) in _ROLES or _role(words[-1]):
+        return Meaning("role?", is_role=True)
+    if _thing(words[-1]):
+        return Meaning(is_thing=True)
+    return NOTHING
+
+
+def _settle(kind: str, before: list[str], words: list[str]) -> Meaning:
+    """The meaning of a phrase with these words before it."""
+    if kind == "name?":
+        return _settle_name(before, words)
+    if kind == "address?" and before and before[-1] in _ELSEWHERE:
+        return NOTHING
+    if kind in ("place?", "region?", "org?") and any(
+        not (
+            word in QUALIFIERS
+            or word in FILLERS
+            or _role(word)
+            or word in ("birth", "residence", "ship", "bill")
+            or word in _UNRELATED
+        )
+        for word in before
+    ):
+        return Meaning(is_thing=kind == "org?")
+    if kind == "org?":
+        return Meaning(kind, is_thing=True)
+    if (kind == "part?" and before) or (kind == "auth_token?" and not _PAGES.isdisjoint(before)):
+        return NOTHING
+    return Meaning(kind, is_sure=not kind.endswith("?"))
+
+
+def _settle_name(before: list[str], words: list[str]) -> Meaning:
+    """A name is a person's if a word before it names one, or after it: `nombre_cliente`."""
+    if "".join(before[-2:]) in _ROLES:
+        return Meaning("person?", is_role=True)
+    for word in [*reversed(before), *reversed(words)]:
+        if _thing(word) and not _role(word):
+            return Meaning("org?" if word in _UNRELATED else "", is_thing=True)
+        if _role(word):
+            return Meaning("person?", is_role=True)
+    if not before or all(word in QUALIFIERS or word in FILLERS for word in before):
+        return Meaning("name?")
+    return Meaning("named?")

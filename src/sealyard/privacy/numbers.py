@@ -1,0 +1,251 @@
+"""Private values that are numbers: addresses of machines, cards, accounts, telephone and register numbers.
+
+One pass over the text finds runs of digits and what separates digits. Everything else looks only at such a run and at
+the few characters around it, so the cost is that of the pass plus a bounded amount per run.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+
+from sealyard.privacy.checks import digits_of, iban_length, is_card, is_iban, is_ipv4, is_plausible, is_ssn, luhn
+from sealyard.privacy.labels import Label, label_before
+from sealyard.privacy.national import FORMATS, shape_of
+from sealyard.privacy.national_checks import is_ean13
+from sealyard.privacy.phones import EXTENSION, INTERNATIONAL, NATIONAL, is_international, is_national
+from sealyard.privacy.span import Span
+
+__all__ = ("find_iban", "find_numbers", "find_registered", "without")
+
+_RUN = re.compile(
+    r"[0-9](?:[0-9 ().\-/]{5,}"
+    r"|[0-9]{3}[A-Z](?![A-Za-z0-9])"  # the end of an Indian PAN
+    r"|(?<=[A-Za-z]{2}[0-9])[0-9][ \-]?[A-Za-z0-9]{4})"  # the start of an IBAN with a bank's letters
+)
+_GLUED = re.compile(r"[A-Za-z0-9_\-]{0,24}")
+_GLUED_BEFORE = re.compile(r"[A-Za-z0-9_\-]{1,24}|[+(]{1,2}")
+_WIDE = re.compile(r" {2,}")
+_MONEY = frozenset("$€£¥₹₽₩")
+
+# What may not stand beside a number that is one by itself: letters, or further digits behind a separator.
+_BEFORE = r"(?<![A-Za-z0-9_])(?<![A-Za-z0-9][.\-/])"
+_AFTER = r"(?![A-Za-z0-9_])(?![.\-/][A-Za-z0-9])"
+
+_DATE = re.compile(
+    rf"{_BEFORE}(?:(?:19|20)[0-9]{{2}}([.\-/])(?:0?[1-9]|1[0-2])\1[0-3]?[0-9]"
+    rf"|[0-3]?[0-9]([.\-/])[0-3]?[0-9]\2(?:(?:19|20)[0-9]{{2}}|[0-9]{{2}})){_AFTER}"
+)
+_IPV4 = re.compile(rf"{_BEFORE}[0-9]{{1,3}}(?:\.[0-9]{{1,3}}){{3}}(?![A-Za-z0-9_])(?!\.[0-9])")
+_VERSION = re.compile(
+    r"(?:\b(?:v|ver|version|release|build|firmware|revision|update|upgrade|package)s?[ :=\"'.]*|[A-Za-z][/\-_@]v?)$",
+    re.IGNORECASE,
+)
+_SSN = re.compile(rf"{_BEFORE}[0-9]{{3}}-[0-9]{{2}}-[0-9]{{4}}{_AFTER}")
+_CARD = re.compile(
+    rf"{_BEFORE}(?:[0-9]{{13,19}}|[0-9]{{4}}([ \-.])[0-9]{{4}}\1[0-9]{{4}}\1[0-9]{{1,4}}(?:\1[0-9]{{1,3}})?"
+    rf"|[0-9]{{4}}([ \-])[0-9]{{6}}\2[0-9]{{4,5}}|[0-9]{{6}}[ \-][0-9]{{7,13}}|[0-9]{{4}}[ \-][0-9]{{9,12}}"
+    rf"|[0-9]{{8}}[ \-][0-9]{{8}}){_AFTER}"
+)
+_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-/+()]*(?<=[A-Za-z0-9)])")
+_IBAN = re.compile(r"[A-Za-z]{2}[0-9]{2}(?:[ \-]?[A-Za-z0-9]){11,30}")
+_NINO = re.compile(r"[A-Za-z]{2} [0-9]{2} ?[0-9]{2} ?[0-9]{2} ?[A-Da-d](?![A-Za-z0-9])")
+_SEPARATORS = frozenset(" ()./")
+_NO_NUMBER = frozenset(
+    date + time
+    for date in (
+        "9999-99-99 9999-9-9 9999-9-99 9999-99-9 9999/99/99 9999.99.99 99/99/9999 9/9/9999 99/9/9999 9/99/9999"
+        " 99-99-9999 99.99.9999 9.9.9999 9.99.9999 99.9.9999 99/99/99 99-99-99 99.99.99".split()
+    )
+    for time in ("", " 99", " 9", "A99", "A9")
+)
+"""The shapes of days, alone or with an hour. Answers are full of them."""
+_WORD_BEHIND = re.compile(r"-[A-Za-z]{3,}$")
+_NUMBER_CHARACTERS = 40
+"""No number of a register is longer."""
+
+
+def find_numbers(plain: str, text: str) -> list[Span]:
+    """The private numbers of the text. `plain` is the text in ASCII, of the same length."""
+    spans: list[Span] = []
+    done = 0
+    for run in _RUN.finditer(plain):
+        left, right = run.span()
+        if right <= done:
+            continue
+        if left > done and (plain[left - 1].isalnum() or plain[left - 1] in "_-+("):
+            glued = _GLUED_BEFORE.match(plain[max(done, left - 24) : left][::-1])
+            left -= glued.end() if glued else 0
+            if plain[left].isalpha() and (iban := find_iban(plain, left)):
+                spans.append(iban)
+                done = left = iban.end
+        if plain[right - 1] not in _SEPARATORS:
+            glued = _GLUED.match(plain, right, right + 24)
+            right = glued.end() if glued else right
+        done = max(done, right)
+        piece = plain[left:right]
+        if "  " in piece:
+            for start, end in _without_wide_gaps(plain, left, right):
+                spans += _in_piece(plain[start:end], start, plain, text)
+        elif "_" not in piece:
+            spans += _in_piece(piece, left, plain, text)
+    return spans
+
+
+def _without_wide_gaps(plain: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The parts of a run between two or more spaces: the columns of a table."""
+    for gap in _WIDE.finditer(plain, start, end):
+        yield start, gap.start()
+        start = gap.end()
+    yield start, end
+
+
+def find_iban(plain: str, start: int) -> Span | None:
+    """The account number that starts at the place, in one piece or in groups."""
+    length = iban_length(plain[start : start + 2])
+    if not length or not (found := _IBAN.match(plain, start)):
+        return None
+    left = length
+    for place in range(start, found.end()):
+        left -= plain[place].isalnum()
+        if not left:
+            value = plain[start : place + 1]
+            is_whole = not plain[place + 1 : place + 2].isalnum()
+            return Span(start, place + 1, "iban") if is_whole and is_iban(value) else None
+    return None
+
+
+def _in_piece(piece: str, offset: int, plain: str, text: str) -> list[Span]:
+    """What stands in one run of digits and separators, with the letters that touch it."""
+    value = piece.strip(" .-/").rstrip(" (")
+    if value[-1:].isalpha():
+        value = _WORD_BEHIND.sub("", value)
+    shape = shape_of(value)
+    if (
+        len(value) < 6
+        or shape in _NO_NUMBER
+        or "_" in shape
+        or (shape.count(".") == 1 and value.replace(".", "").isdigit())
+    ):
+        return []
+    offset += piece.index(value)
+    if offset and (text[offset - 1] in _MONEY or (text[offset - 1] == " " and text[offset - 2] in _MONEY)):
+        return []
+    if name := _registered(value, shape):
+        return [Span(offset, offset + len(value), name)]
+    is_word = "A" in shape and " " not in shape and "x" not in value
+    found = [] if is_word or (value.isdigit() and len(value) < 13) else _forms(value, shape, offset, plain)
+    if not found and (labelled := _labelled(value, shape, offset, text)):
+        found.append(labelled)
+    return found
+
+
+def _forms(value: str, shape: str, offset: int, plain: str) -> list[Span]:
+    """Numbers that are told by their form, the surest first."""
+    if len(value) > 10 and _DATE.search(value):
+        # A date is nobody's number, and what stands beside it is read without it.
+        value = _DATE.sub(lambda date: "#" * len(date[0]), value)
+    found: list[Span] = []
+    if " " in shape:
+        tokens = ((token, _registered(token[0], shape_of(token[0]))) for token in _TOKEN.finditer(value))
+        found += (Span(offset + token.start(), offset + token.end(), name) for token, name in tokens if name)
+        value = without(value, found, offset=offset)
+    for name, pattern, check in _worth_trying(value, shape):
+        accepted: list[Span] = []
+        for match in pattern.finditer(value):
+            start, end = offset + match.start(), offset + match.end()
+            if not check(match[0]) or (name == "ip" and _VERSION.search(plain[max(0, start - 16) : start])):
+                continue
+            if name == "phone" and (extension := EXTENSION.match(plain, end)):
+                end = extension.end()
+            accepted.append(Span(start, end, name))
+        if accepted:
+            value = without(value, accepted, offset=offset)
+            found += accepted
+    return found
+
+
+def without(text: str, spans: list[Span], *, offset: int = 0) -> str:
+    """The text with marks in place of what has been found, so that nothing is read twice. Spans must be in order."""
+    parts: list[str] = []
+    done = 0
+    for span in spans:
+        parts += (text[done : span.start - offset], "#" * (span.end - span.start))
+        done = span.end - offset
+    return "".join((*parts, text[done:])) if spans else text
+
+
+def find_registered(value: str) -> str | None:
+    """The type of a register's number that is told by its form alone."""
+    return _registered(value, shape_of(value)) if len(value) <= _NUMBER_CHARACTERS else None
+
+
+def _registered(value: str, shape: str) -> str | None:
+    for form in FORMATS.get(shape, ()):
+        if form.alone and form.check(value):
+            return form.type
+    return None
+
+
+def _is_card_number(value: str) -> bool:
+    """A card, unless thirteen bare digits are also the number of an article."""
+    return is_card(value) and not (len(value) == 13 and is_ean13(value))
+
+
+_Form = tuple[str, re.Pattern[str], Callable[[str], bool]]
+_ADDRESS: _Form = ("ip", _IPV4, is_ipv4)
+_SECURITY: _Form = ("ssn", _SSN, is_ssn)
+_PAYMENT: _Form = ("credit_card", _CARD, _is_card_number)
+_ABROAD: _Form = ("phone", INTERNATIONAL, is_international)
+_AT_HOME: _Form = ("phone", NATIONAL, is_national)
+
+
+def _worth_trying(value: str, shape: str) -> list[_Form]:
+    """The forms that a value of the shape can have, the surest first."""
+    forms = []
+    if shape.count(".") >= 3:
+        forms.append(_ADDRESS)
+    if "999-99-9999" in shape:
+        forms.append(_SECURITY)
+    if shape.count("9") >= 13:
+        forms.append(_PAYMENT)
+    if "+" in value or "00" in value:
+        forms.append(_ABROAD)
+    if len(value) >= 10:
+        forms.append(_AT_HOME)
+    return forms
+
+
+_USE = re.compile(
+    r"[ \-]{0,2}\(?(?:office|mobile|cell|fax|home|work|direct|phone|tel|büro|mobil|handy|privat|domicile)\b",
+    re.IGNORECASE,
+)
+"""What a business card puts behind a telephone number."""
+_COUNTRY_BEFORE = re.compile(r"\b[A-Z]{2} ")
+
+
+def _labelled(value: str, shape: str, offset: int, text: str) -> Span | None:
+    """The number that the words before it say what it is."""
+    digits = shape.count("9")
+    if not (5 if digits == len(shape) else 4) <= digits <= 34:
+        return None
+    if digits >= 7 and _USE.match(text, offset + len(value)) and is_plausible("phone", value):
+        return Span(offset, offset + len(value), "phone")
+    label = label_before(text, offset)
+    if label is None or not _fits(label, value, shape):
+        return None
+    country = _COUNTRY_BEFORE.search(text, max(0, offset - 3), offset) if label.type == "tax_id" else None
+    return Span(country.start() if country else offset, offset + len(value), label.type)
+
+
+def _fits(label: Label, value: str, shape: str) -> bool:
+    """Whether the value can be what the label says."""
+    digits = digits_of(value)
+    if label.type == "credit_card":
+        return len(digits) >= 12 and is_plausible(label.type, value) and (label.is_exact or luhn(digits))
+    if not label.is_exact:
+        return any(form.check(value) for form in FORMATS.get(shape, ()))
+    if label.type == "phone":
+        return len(digits) >= 6 and is_plausible(label.type, value)
+    if label.type == "ssn":
+        # Numbers of the 900s are not issued, but written on many a form.
+        return len(digits) == 9 and is_ssn("1" + digits[1:] if digits[0] == "9" else digits)
+    return is_plausible(label.type, value)

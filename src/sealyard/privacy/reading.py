@@ -1,0 +1,155 @@
+"""Any text taken apart: data in brackets, tables, named lines, tags, and the prose in between. Nothing is lost."""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from sealyard.privacy.fields import Field, Leaf, Value
+from sealyard.privacy.json_text import JsonIndex, read_json
+from sealyard.privacy.lines import read_inserts, read_lines, read_pairs, read_tags
+from sealyard.privacy.literals import OPENING, read_literal
+from sealyard.privacy.placed import PlacedFloat, PlacedInt, PlacedText, place
+from sealyard.privacy.records import Container
+from sealyard.privacy.tables import Line, read_table
+
+__all__ = ("Reading", "read_text")
+
+_BRACKET = re.compile(r"[{\[(]")
+_TABULAR = re.compile(r"[|│┃\t;,]|\S {2,}\S")
+_INSERT = re.compile(r"\binsert\s+into\b", re.IGNORECASE)
+_SEPARATING = re.compile(r"[\s,;]*")
+
+
+class Reading:
+    """What a text holds. Every character that is not punctuation is in one of these."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._documents = read_json(text)
+        self._index: JsonIndex | None = None
+        self.data: list[Any] = [] if self._documents is None else [self._documents]
+        """Read from brackets. Values and keys are placed, unless all of the text is JSON."""
+        self.tables: list[Field] = []
+        self.named: list[Field] = []
+        """Fields of lines and tags: what they hold is part of `prose` too."""
+        self.prose: list[PlacedText] = []
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the text is JSON from end to end."""
+        return self._documents is not None
+
+    def place(self, leaf: Leaf, containers: Sequence[Container]) -> Value:
+        """The value of a leaf with its offsets."""
+        value, index, key = leaf
+        if isinstance(value, (PlacedText, PlacedInt, PlacedFloat)):
+            return value
+        if key is None and isinstance(value, str):
+            return place(value, index, index + len(value))
+        return self._indexed().value(containers[index][0], key)
+
+    def stretch(self, leaf: Leaf, containers: Sequence[Container]) -> tuple[int, int] | None:
+        """Where a plain text stands that is written as it is, if that is all there is to say."""
+        value, index, key = leaf
+        if type(value) is not str or not value or value[0].isspace() or value[-1].isspace():
+            return None
+        if key is None:
+            return index, index + len(value)
+        return self._indexed().stretch(containers[index][0], key, len(value))
+
+    def place_names(
+        self, names: Collection[str], containers: Sequence[Container], fields: Sequence[Field]
+    ) -> Iterator[str]:
+        """Everywhere that one of the names stands, with its offsets."""
+        for each, _, _ in containers:
+            if isinstance(each, dict):
+                found = [key for key in each if key in names]
+                yield from (self._indexed().name(each, key) for key in found) if self.is_json else found
+        yield from (cell for field in fields for cell in field.header if cell in names)
+
+    def _indexed(self) -> JsonIndex:
+        if self._index is None:
+            assert self._documents is not None
+            self._index = JsonIndex(self._text, self._documents)
+        return self._index
+
+
+def read_text(text: str) -> Reading:
+    """Takes a text apart. Reads each character a fixed number of times."""
+    reading = Reading(text)
+    if reading.is_json:
+        return reading
+    position = 0
+    start = -1
+    while True:
+        bracket = _BRACKET.search(text, max(position, start + 1))
+        if bracket is None:
+            break
+        start = bracket.start()
+        if OPENING.match(text, start) is None:
+            continue
+        data, end = read_literal(text, start)
+        _read_plain(text, position, start, reading)
+        reading.data.append(data)
+        separating = _SEPARATING.match(text, end)
+        assert separating is not None
+        position = end if separating.end() == len(text) else separating.end()
+        if separating.end() == len(text):
+            position = len(text)
+            break
+    _read_plain(text, position, len(text), reading)
+    return reading
+
+
+def _read_plain(text: str, start: int, end: int, reading: Reading) -> None:
+    """Tables, then what is left of the text between them."""
+    if start >= end or not text[start:end].strip():
+        return
+    if _TABULAR.search(text, start, end) is None or text.find("\n", start, end) < 0:
+        _read_prose(text, start, end, reading)
+        return
+    lines = _lines(text, start, end)
+    plain = start
+    index = 0
+    while index < len(lines):
+        found = read_table(text, lines, index) if _may_begin(text, lines, index) else None
+        if found is None:
+            index += 1
+            continue
+        table, after = found
+        _read_prose(text, plain, lines[index][0], reading)
+        reading.tables.append(table)
+        plain = lines[after - 1][1]
+        index = after
+    _read_prose(text, plain, end, reading)
+
+
+def _may_begin(text: str, lines: list[Line], index: int) -> bool:
+    return index + 1 < len(lines) and _TABULAR.search(text, *lines[index]) is not None
+
+
+def _lines(text: str, start: int, end: int) -> list[Line]:
+    lines = []
+    while start < end:
+        stop = text.find("\n", start, end)
+        stop = end if stop < 0 else stop
+        lines.append((start, stop - 1 if stop > start and text[stop - 1] == "\r" else stop))
+        start = stop + 1
+    return lines
+
+
+def _read_prose(text: str, start: int, end: int, reading: Reading) -> None:
+    written = text[start:end]
+    if not written.strip():
+        return
+    reading.prose.append(place(written, start, end))
+    if ":" in written or "=" in written or "\t" in written:
+        reading.named.extend(read_lines(text, start, end))
+    if "=" in written:
+        reading.named.extend(read_pairs(text, start, end))
+    if _INSERT.search(written) is not None:
+        reading.named.extend(read_inserts(text, start, end))
+    if "</" in written or "/>" in written:
+        tree = read_tags(text, start, end)
+        if tree is not None:
+            reading.named.append(tree)

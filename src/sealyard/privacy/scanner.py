@@ -1,0 +1,272 @@
+"""Finds what is private in any data or text, and puts something else in its place.
+
+Structure first: a field that is private by its name is private whatever it holds. What is left is searched by value,
+once over all of it together. The two ways in, `find` for text and `conceal` for data, end in the same decisions.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from fnmatch import translate
+from typing import Any, TypeAlias
+
+import msgspec
+
+from sealyard.errors import InvalidConfig
+from sealyard.privacy.fields import Field, Leaf, Value, gather
+from sealyard.privacy.judging import Criteria, Finding, Judge, Verdict
+from sealyard.privacy.placed import PlacedFloat, PlacedInt, PlacedText
+from sealyard.privacy.reading import read_text
+from sealyard.privacy.records import Container, Treatments, collect
+from sealyard.privacy.span import TYPES, Detector, Span
+
+__all__ = ("Replace", "ScanRules", "Scanner")
+
+Replace: TypeAlias = Callable[[str, Value], str]
+"""Turns a type and a value into the text that takes its place."""
+
+_DEFAULT = frozenset(name for name, info in TYPES.items() if info.default)
+_STRUCTURED = re.compile(r"""[{\[\n\t=|<:](?:(?<=[\n\t=|])|(?<=[{\[])\s*["'{\[]|(?<=<)/|(?<=:)\s)""")
+"""What a value holds that may be data or a table itself."""
+_MOST_NESTED = 6
+_IS_NAME = object()
+_TYPE_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+
+
+class ScanRules(msgspec.Struct, frozen=True):
+    """What is private beyond the built-in detectors' opinion, and what is not."""
+
+    types: frozenset[str] = _DEFAULT
+    patterns: dict[str, str] = {}
+    """Regular expressions by the type they give. A group named `value`, or the first, is the value."""
+    allow: tuple[str, ...] = ()
+    """Values that are never concealed: globs, case-insensitive."""
+
+
+_RULES = ScanRules()
+
+
+class Scanner:
+    """Finds private values by rules that never change. Safe to share between threads.
+
+    Raises:
+        InvalidConfig: A pattern is no regular expression, or a type is unknown.
+    """
+
+    def __init__(self, rules: ScanRules = _RULES, detectors: Sequence[Detector] = ()) -> None:
+        self.rules = rules
+        unknown = sorted(rules.types - TYPES.keys() - rules.patterns.keys())
+        if unknown:
+            raise InvalidConfig(f"No type of private value is named {unknown[0]!r}. Name one of {', '.join(TYPES)}.")
+        self._criteria = Criteria(
+            types=rules.types | rules.patterns.keys() | {"text", "literal"},
+            patterns=tuple((name, _compile(name, pattern)) for name, pattern in rules.patterns.items()),
+            allow=re.compile("|".join(map(translate, rules.allow)), re.IGNORECASE) if rules.allow else None,
+            detectors=tuple(detectors),
+        )
+
+    def with_detectors(self, detectors: Sequence[Detector]) -> "Scanner":
+        """A scanner with the same rules and these detectors besides its own."""
+        return Scanner(self.rules, (*self._criteria.detectors, *detectors))
+
+    def find(self, text: str) -> list[Span]:
+        """Where the text holds something private: sorted, without overlap. Tokens are left out."""
+        found = _Pass(self._criteria, {}, foreign_tokens=False).find(text)
+        return [Span(each.start, each.end, each.type) for each in found]
+
+    def find_values(
+        self,
+        value: Any,
+        *,
+        schema: Mapping[str, Any] | None = None,
+        whole: Collection[str] = (),
+        visible: Collection[str] = (),
+    ) -> Iterator[tuple[str, Value]]:
+        """The type and value of everything that `conceal` would replace."""
+        found: list[tuple[str, Value]] = []
+
+        def note(kind: str, each: Value) -> str:
+            found.append((kind, each))
+            return ""
+
+        self.conceal(value, note, schema=schema, whole=whole, visible=visible)
+        yield from found
+
+    def conceal(
+        self,
+        value: Any,
+        replace: Replace,
+        *,
+        schema: Mapping[str, Any] | None = None,
+        whole: Collection[str] = (),
+        visible: Collection[str] = (),
+        foreign_tokens: bool = False,
+    ) -> Any:
+        """The data with `replace` of everything private in its place, the data itself if nothing is.
+
+        A private number becomes a text. Dictionary keys are concealed too. Tokens stay as they are, unless
+        `foreign_tokens` says that who sent them has no business sending any.
+        """
+        treatments = {name.casefold(): "visible" for name in visible} | {name.casefold(): "whole" for name in whole}
+        return _Pass(self._criteria, treatments, foreign_tokens=foreign_tokens).conceal(value, replace, schema)
+
+
+class _Pass:
+    """One look at one value."""
+
+    def __init__(self, criteria: Criteria, treatments: Treatments, *, foreign_tokens: bool) -> None:
+        self._treatments = treatments
+        self._judge = Judge(criteria, foreign_tokens=foreign_tokens)
+
+    def conceal(self, value: Any, replace: Replace, schema: Mapping[str, Any] | None) -> Any:
+        if isinstance(value, str):
+            findings = self.find(value)
+            return _replaced(value, findings, replace) if findings else value
+        root = Field("")
+        containers = collect(value, root, self._treatments, schema)
+        fields = gather(root)
+        changed: dict[int, Any] = {}
+        names: dict[str, list[Finding]] = {}
+        for (each, index, key), verdict in self._verdicts(fields, 0, names):
+            holder = changed.get(index)
+            if holder is None:
+                holder = changed[index] = _copy(containers[index][0])
+            holder[key] = _replaced(each, verdict, replace)
+        renamed = {name: _replaced(name, each, replace) for name, each in names.items()}
+        return _rebuild(value, containers, changed, renamed)
+
+    def find(self, text: str, depth: int = 0) -> list[Finding]:
+        """What is private in a text, by offsets in it."""
+        reading = read_text(text)
+        root = Field("")
+        containers: list[Container] = []
+        for data in reading.data:
+            containers += collect(data, root, self._treatments)
+        fields = gather(root)
+        for table in reading.tables:
+            fields += gather(table)
+        found: list[Finding] = []
+        names: dict[str, list[Finding]] = {}
+        for leaf, verdict in self._verdicts(fields, depth, names, reading.prose):
+            stretch = reading.stretch(leaf, containers) if isinstance(verdict, str) else None
+            if stretch is not None and isinstance(verdict, str):
+                found.append(Finding(*stretch, verdict, leaf[0]))
+            else:
+                found += _placed(reading.place(leaf, containers), verdict)
+        for named in reading.named:
+            for leaf, verdict in self._judge.by_name(gather(named), []):
+                found += _placed(reading.place(leaf, ()), verdict)
+        if names:
+            for name in reading.place_names(names, containers, fields):
+                found += _placed(name, names[name])
+        return _settle(text, found)
+
+    def _verdicts(
+        self, fields: Sequence[Field], depth: int, names: dict[str, list[Finding]], prose: Sequence[PlacedText] = ()
+    ) -> Iterator[tuple[Leaf, Verdict]]:
+        """Every value that holds something private. What is private in the names of fields is added to `names`."""
+        undecided: list[Leaf] = []
+        judge = self._judge
+        yield from judge.by_name(fields, undecided)
+        searched: list[str] = []
+        names |= judge.private_names(fields, searched)
+        together: list[Leaf] = [(each, -1, _IS_NAME) for each in searched]
+        together += ((each, each.start, None) for each in prose)
+        for leaf in undecided:
+            value = leaf[0]
+            if isinstance(value, str) and len(value) > 5 and depth < _MOST_NESTED and _STRUCTURED.search(value):
+                findings = self.find(value, depth + 1)
+                if findings:
+                    yield leaf, findings
+            elif judge.is_searched(value):
+                together.append(leaf)
+        for leaf, verdict in judge.by_value(together):
+            if leaf[2] is not _IS_NAME:
+                yield leaf, verdict
+            elif isinstance(verdict, list):
+                names[str(leaf[0])] = verdict
+
+
+def _compile(name: str, pattern: str) -> re.Pattern[str]:
+    if not _TYPE_NAME.fullmatch(name):
+        raise InvalidConfig(f"The pattern {name!r} has no name of small letters, digits and underscores. Rename it.")
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise InvalidConfig(f"The pattern {name!r} is no regular expression: {error}. Correct it.") from None
+
+
+def _settle(text: str, found: list[Finding]) -> list[Finding]:
+    """Sorted, without overlap: of two the first stays, and the other covers the rest. Of equal ones the first given."""
+    found.sort(key=lambda each: (each.start, -each.end))
+    kept: list[Finding] = []
+    last = 0
+    for each in found:
+        if each.start >= last:
+            kept.append(each)
+            last = each.end
+        elif each.end > last:
+            kept.append(Finding(last, each.end, each.type, text[last : each.end]))
+            last = each.end
+    return kept
+
+
+def _placed(value: Value, verdict: Verdict) -> list[Finding]:
+    """What is private in a value, by offsets in the text that it was read from."""
+    if isinstance(value, PlacedText):
+        if isinstance(verdict, str):
+            kept = value.strip()
+            start = 0 if len(kept) == len(value) else len(value) - len(value.lstrip())
+            return [Finding(value.raw(start), value.raw(start + len(kept)), verdict, kept)]
+        return [_placed_part(value, each) for each in verdict]
+    if isinstance(value, (PlacedInt, PlacedFloat)):
+        plain = float(value) if isinstance(value, PlacedFloat) else int(value)
+        kind = verdict if isinstance(verdict, str) else verdict[0].type
+        return [Finding(value.start, value.end, kind, plain, '"')]
+    return []
+
+
+def _placed_part(value: PlacedText, part: Finding) -> Finding:
+    quote = part.quote
+    if quote and value.escape:
+        quote = quote.replace("\\", "\\\\").replace('"', value.escape + '"')
+    return Finding(value.raw(part.start), value.raw(part.end), part.type, part.value, quote)
+
+
+def _replaced(value: Value, verdict: Verdict, replace: Replace) -> str:
+    if not isinstance(value, str):
+        return replace(verdict if isinstance(verdict, str) else verdict[0].type, value)
+    if isinstance(verdict, str):
+        if not (value[0].isspace() or value[-1].isspace()) and type(value) is str:
+            return replace(verdict, value)
+        kept = value.strip()
+        start = len(value) - len(value.lstrip())
+        return value[:start] + replace(verdict, kept) + value[start + len(kept) :]
+    parts: list[str] = []
+    last = 0
+    for each in verdict:
+        parts += (value[last : each.start], each.quote, replace(each.type, each.value), each.quote)
+        last = each.end
+    parts.append(value[last:])
+    return "".join(parts)
+
+
+def _copy(container: Any) -> Any:
+    return dict(container) if isinstance(container, dict) else list(container)
+
+
+def _rebuild(value: Any, containers: list[Container], changed: dict[int, Any], names: Mapping[str, str]) -> Any:
+    """The data with changed containers in place; those that hold one are copied, all others are the same objects."""
+    if not changed and not names:
+        return value
+    for index in range(len(containers) - 1, 0, -1):  # what is held comes after what holds it
+        each, holder, key = containers[index]
+        if names and isinstance(each, dict) and not names.keys().isdisjoint(each):
+            held = changed.get(index, each)
+            changed[index] = {
+                names.get(name, name) if isinstance(name, str) else name: item for name, item in held.items()
+            }
+        if index in changed:
+            if holder not in changed:
+                changed[holder] = _copy(containers[holder][0])
+            changed[holder][key] = changed[index]
+    return changed[0][0] if changed else value

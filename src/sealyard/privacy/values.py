@@ -1,0 +1,312 @@
+"""Private values by their own form, with checks: what needs no field name to be known for what it is.
+
+`find_values` reads the text a few times with patterns that start at a rare character or a rare word, then looks closer
+only there. All of it is linear in the length of the text: every pattern is bounded, and nothing is read twice.
+
+What is left alone on purpose: netmasks, `::` and version numbers are no address; a bare run of digits is nobody's
+number without a word that says so; a URL is private only with a password or key in it. Every other address of a machine
+counts, `127.0.0.1` too, but not `::1`, which is a slice as well: an allow-list is the place to let one through.
+"""
+
+import re
+from collections.abc import Iterator
+
+from sealyard.privacy.assignments import find_assigned, is_random, kinds_of_characters
+from sealyard.privacy.checks import is_ipv6
+from sealyard.privacy.key_formats import find_keys
+from sealyard.privacy.numbers import find_iban, find_numbers, find_registered, without
+from sealyard.privacy.span import Span, merge
+from sealyard.privacy.wallets import WALLET, is_wallet
+
+__all__ = ("find_values",)
+
+_ANYTHING = re.compile(r"[0-9@:=]|pass|pwd|bearer|token|key|secret|[A-Za-z0-9_\-]{16}", re.IGNORECASE)
+"""Most cells of a table are words. Without one of these there is nothing to find."""
+
+_ASSIGNS = re.compile(r"[ :=>\t\n]")
+_LEAST_KEY = 14
+
+
+def find_values(text: str) -> list[Span]:
+    """The private values of any text: prose, code, logs, JSON, tables. Sorted, none overlaps another."""
+    if len(text) < 5 or not (_ANYTHING.search(text) or not text.isascii()):
+        return []
+    wide = _with_plain_marks(text)
+    plain = wide if wide.isascii() else wide.encode("ascii", "replace").decode("ascii")
+    spans: list[Span] = []
+    unread = plain
+    if "@" in plain or "%40" in plain:
+        spans += merge(_emails(wide, plain))
+        unread = without(plain, spans)
+    spans += find_numbers(unread, wide)
+    if len(plain) >= _LEAST_KEY:
+        spans += _keys(plain)
+    if ":" in plain or len(plain) >= _LEAST_KEY:
+        spans += _colons(plain)
+    if ":/" in plain or ":\\/" in plain:
+        spans += _urls(plain)
+    if "XX-" in plain or "**-" in plain:
+        spans += (Span(*masked.span(), "ssn") for masked in _MASKED_SSN.finditer(plain))
+    if "$" in plain:
+        spans += (Span(*hashed.span(), "password") for hashed in _PASSWORD_HASH.finditer(plain))
+    if "PRIVATE KEY" in plain or "PuTTY-User-Key" in plain:
+        spans += _private_keys(plain)
+    if _ASSIGNS.search(plain):
+        spans += find_assigned(plain, wide)
+    return merge(spans) if spans else spans
+
+
+_MARKS = {
+    "\u00a0": " ",
+    "\u2000": " ",
+    "\u2001": " ",
+    "\u2002": " ",
+    "\u2003": " ",
+    "\u2004": " ",
+    "\u2005": " ",
+    "\u2006": " ",
+    "\u2007": " ",
+    "\u2008": " ",
+    "\u2009": " ",
+    "\u200a": " ",
+    "\u202f": " ",
+    "\u205f": " ",
+    "\u3000": " ",
+    "\u2018": "'",
+    "\u2019": "'",
+    "\u2010": "-",
+    "\u2011": "-",
+    "\u2012": "-",
+    "\u2013": "-",
+    "\u2014": "-",
+    "\u2212": "-",
+    "\ufe63": "-",
+    "\uff0d": "-",
+}
+_FOREIGN_DIGITS = re.compile("[\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\uff01-\uff5e]")
+_TO_ASCII = {
+    **{first + number: 48 + number for first in (0x660, 0x6F0, 0x966) for number in range(10)},
+    **{0xFEE0 + code: code for code in range(0x21, 0x7F)},
+}
+
+
+def _with_plain_marks(text: str) -> str:
+    """The text, of the same length, with ASCII for typographic spaces, dashes and digits, and blanks for escapes."""
+    if not text.isascii():
+        for mark, plain in _MARKS.items():
+            if mark in text:
+                text = text.replace(mark, plain)
+        if _FOREIGN_DIGITS.search(text):
+            text = text.translate(_TO_ASCII)
+    if "\\" in text:
+        # A value in JSON or in source text often follows an escaped line end or quote.
+        for escape, plain in (("\\n", "  "), ("\\r", "  "), ("\\t", "  "), ('\\"', ' "')):
+            text = text.replace(escape, plain)
+    return text
+
+
+_DOMAIN = re.compile(
+    r"@(?:(?:[\w\-]{1,63}\.){1,8}(?:xn--[a-z0-9\-]{2,59}|[^\W\d_]{2,24})(?![^\W\d]|[(\-])|\[[0-9a-f.:]{3,45}\])",
+    re.IGNORECASE,
+)
+_LOCAL = re.compile(r"\"[^\"\n]{1,64}\"|[\w.!#$%&'*+/=?^`{|}~\-]{1,64}")
+"""What may stand before the sign, read backwards."""
+_BINDS_AND_ENDS = re.compile(r".*[=/`|{}?&]")
+_PICTURE = re.compile(r"@[0-9]x\.(?:png|jpe?g|gif|webp|svg|avif)$", re.IGNORECASE)
+_PAYMENT_HANDLE = re.compile(
+    r"@(?:ok(?:sbi|axis|hdfcbank|icici)|ybl|ibl|axl|apl|yapl|paytm|upi|sbi|hdfcbank|icici|axisbank"
+    r"|kotak|fbl|freecharge|airtel|pt(?:hdfc|yes|sbi|axis))(?![\w.\-])"
+)
+_HANDLE_LOCAL = re.compile(r"[\w.\-]{2,64}")
+_BESIDE = re.compile(r" ?[/|:;] ?([^\s\"'<>,;|]{6,64})")
+
+
+def _emails(text: str, plain: str) -> Iterator[Span]:
+    """Addresses, the accounts of Indian payments, and the password beside an address as leaked lists have it."""
+    done = 0
+    for domain in _DOMAIN.finditer(text.replace("%40", "@40")):
+        at = domain.start()
+        local = _LOCAL.match(text[max(done, at - 66) : at][::-1])
+        if not local or _PICTURE.search(domain[0]):
+            continue
+        # What binds in an address also assigns, quotes and lists: `to='a@b.de'`, `x=a@b.de`, `a@b.de/c@d.de`.
+        name = _BINDS_AND_ENDS.sub("", local[0][::-1]).lstrip("!#$%&'*^~.-")
+        if not name or name == "git":
+            continue
+        done = domain.end()
+        yield Span(at - len(name), done, "email")
+        beside = _BESIDE.match(plain, done)
+        if beside and kinds_of_characters(beside[1]) >= 3 and "://" not in beside[1]:
+            yield Span(beside.start(1), beside.start(1) + len(beside[1].rstrip(".")), "password")
+    for handle in _PAYMENT_HANDLE.finditer(plain):
+        if local := _HANDLE_LOCAL.match(plain[max(0, handle.start() - 64) : handle.start()][::-1]):
+            yield Span(handle.start() - local.end(), handle.end(), "bank_account")
+
+
+_LONG = re.compile(
+    r"[0-9_\-.](?:[A-Za-z0-9_\-]{13,}+|(?<=[A-Za-z0-9_\-]{12}[A-Za-z][0-9])|(?<=[A-Za-z0-9_\-]{13}[0-9])(?=[A-Za-z]))"
+    r"|A(?:KIA|SIA|BIA|CCA|3T|Iza)[A-Za-z0-9]{16}"
+)
+"""A place in a long word: behind a mark in its first part, or where a letter meets a digit in its last.
+
+A key of twenty characters hardly ever lacks both; names, dates and running numbers mostly do.
+"""
+_REGION_BEFORE = re.compile(r"[A-Za-z0-9_.:/~$+=!\-]{0,96}")
+_REGION = re.compile(r"[A-Za-z0-9_.:/~$+=!*%\-]{0,2000}")
+_WORD_REST = re.compile(r"[A-Za-z0-9_\-+/=]*")
+_WORD = re.compile(r"[A-Za-z0-9]{15,}")
+_LEAST_WALLET = 25
+
+
+def _keys(plain: str) -> Iterator[Span]:
+    """Keys, tokens, wallets, account numbers: all that is one long word."""
+    done = 0
+    for hit in _LONG.finditer(plain):
+        if hit.start() < done:
+            continue
+        before = _REGION_BEFORE.match(plain[max(done, hit.start() - 96) : hit.start()][::-1])
+        left = hit.start() - (before.end() if before else 0)
+        ahead = _REGION.match(plain, hit.start())
+        right = ahead.end() if ahead else hit.end()
+        done = max(right, hit.end())
+        for key in find_keys(plain, left, right):
+            if key.end == right and (rest := _WORD_REST.match(plain, right)):
+                # The region was cut: a long token goes on.
+                done = max(done, rest.end())
+                key = Span(key.start, rest.end(), key.type)
+            yield key
+        for word in _WORD.finditer(plain, left, right):
+            if len(word[0]) >= _LEAST_WALLET and (wallet := WALLET.match(plain, word.start())):
+                if is_wallet(wallet.lastgroup or "", wallet[0]):
+                    yield Span(*wallet.span(), "wallet")
+            elif name := find_registered(word[0]):
+                yield Span(*word.span(), name)
+            elif iban := find_iban(plain, word.start()):
+                yield iban
+
+
+_COLON = re.compile(
+    r":(?:[0-9a-fA-F]{1,4}:|:)|-[0-9a-fA-F]{2}-[0-9a-fA-F]{2}-|\.[0-9a-fA-F]{4}\.[0-9a-fA-F]{4}(?![0-9a-zA-Z]|\.[0-9a-zA-Z])"
+)
+_MAC = re.compile(
+    r"(?<![0-9A-Za-z:\-.])(?:[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){5}|[0-9a-fA-F]{2}(?:-[0-9a-fA-F]{2}){5}"
+    r"|[0-9a-fA-F]{4}\.[0-9a-fA-F]{4}\.[0-9a-fA-F]{4})(?![0-9A-Za-z]|[:\-.][0-9A-Za-z])"
+)
+_ADDRESS_BEFORE = re.compile(r"[0-9a-fA-F:.\-]{0,40}")
+_ADDRESS = re.compile(r"[0-9a-fA-F:.\-]{0,48}")
+_USUAL_IPV6 = re.compile(
+    r"[23][0-9a-f]{3}:|f[cd][0-9a-f]{2}:|fe[89a-f][0-9a-f]:|ff[0-9a-f]{2}:|64:ff9b:|::ffff:[0-9a-f]", re.IGNORECASE
+)
+_HEXTETS = re.compile(r"[0-9a-fA-F]+")
+
+
+def _colons(plain: str) -> Iterator[Span]:
+    """Hardware addresses and IPv6."""
+    done = 0
+    for hit in _COLON.finditer(plain):
+        if hit.start() < done:
+            continue
+        before = _ADDRESS_BEFORE.match(plain[max(done, hit.start() - 40) : hit.start()][::-1])
+        left = hit.start() - (before.end() if before else 0)
+        ahead = _ADDRESS.match(plain, hit.start())
+        right = ahead.end() if ahead else hit.end()
+        done = max(right, hit.end())
+        mac = _MAC.search(plain, left, right)
+        if mac and len(set(mac[0].lower())) > 2 and not plain[right : right + 1].isalnum():
+            yield Span(*mac.span(), "mac")
+            continue
+        value = plain[left:right]
+        stripped = value.strip("-.")
+        if not stripped.startswith("::"):
+            stripped = stripped.lstrip(":")
+        if not stripped.endswith("::"):
+            stripped = stripped.rstrip(":")
+        start = left + value.index(stripped)
+        end = start + len(stripped)
+        is_word = (start and (plain[start - 1].isalnum() or plain[start - 1] in "_:")) or plain[end : end + 1].isalnum()
+        if not is_word and _is_ipv6(stripped):
+            yield Span(start, end, "ip")
+
+
+def _is_ipv6(value: str) -> bool:
+    """An IPv6 address, and not `std::a` or the slice `[::1]`: short ones have a usual start or three groups."""
+    if not is_ipv6(value):
+        return False
+    if "::" not in value:
+        return True
+    has_digit = any(character.isdigit() for character in value)
+    return has_digit and (_USUAL_IPV6.match(value) is not None or len(_HEXTETS.findall(value)) >= 3)
+
+
+_SLASHES = re.compile(r":(?:\\?/){2}")
+_SCHEME_BEFORE = re.compile(r"[A-Za-z0-9+.\-]{1,20}")
+_URL = re.compile(
+    r"(?:(?P<user>[^\s/?#@\"'<>\\]{0,256}:[^\s/?#@\"'<>]{1,256}|[A-Za-z0-9_\-]{20,256})@)?[^\s\"'<>`\\,]{1,4096}"
+)
+_QUERY = re.compile(
+    r"[?&#;](?:(?P<sure>[a-z_\-]{0,24}(?:token|secret|password|passwd|pwd|api[_\-]?key|apikey|signature|credential)|sig|jwt)"
+    r"|(?P<maybe>key|auth|code|sid|session|hash|access|k|t))=(?P<value>[^&#\s\"'<>]{6,2048})",
+    re.IGNORECASE,
+)
+_WEBHOOK = re.compile(
+    r"(?:hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/(?:v[0-9]+/)?webhooks/"
+    r"|[a-z0-9.\-]+\.webhook\.office\.com/|outlook\.office\.com/webhook|hooks\.zapier\.com/hooks/catch/"
+    r"|chat\.googleapis\.com/v1/spaces/|maker\.ifttt\.com/trigger/)[^\s\"'<>]{10,}",
+    re.IGNORECASE,
+)
+
+
+def _urls(plain: str) -> Iterator[Span]:
+    """URLs with a password in front of the host or a key behind the question mark: the whole of it."""
+    done = 0
+    for slashes in _SLASHES.finditer(plain):
+        if slashes.start() < done:
+            continue
+        scheme = _SCHEME_BEFORE.match(plain[max(0, slashes.start() - 20) : slashes.start()][::-1])
+        url = _URL.match(plain, slashes.end()) if scheme else None
+        if not scheme or not url:
+            continue
+        done = url.end()
+        start, end = slashes.start() - scheme.end(), slashes.end() + len(url[0].rstrip(".,;:!?)]}"))
+        if url["user"] or _WEBHOOK.match(plain, slashes.end(), end) or _has_key(plain, slashes.end(), end):
+            yield Span(start, end, "url")
+
+
+def _has_key(plain: str, start: int, end: int) -> bool:
+    for query in _QUERY.finditer(plain, start, end):
+        if query["sure"] and not query["value"].startswith("__PII_"):
+            return True
+        if query["maybe"] and is_random(query["value"], least=16):
+            return True
+    return False
+
+
+_MASKED_SSN = re.compile(r"(?:XXX|\*{3})-(?:XX|\*{2})-[0-9]{4}(?![0-9])")
+"""The last four digits are what a bank asks for."""
+_PASSWORD_HASH = re.compile(
+    r"\$(?:2[abxy]?\$[0-9]{2}\$[./A-Za-z0-9]{53}|argon2(?:id|i|d)\$[^\s\"'$]{1,20}\$[^\s\"']{20,300}"
+    r"|krb5[a-z]{2,6}\$[^\s\"']{20,600}|[15689y]\$(?:rounds=[0-9]{1,9}\$)?[^\s$\"']{1,32}\$[./A-Za-z0-9]{22,86}|apr1\$[^\s$\"']{1,8}\$[./A-Za-z0-9]{22})"
+)
+_KEY_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File-[0-9]:")
+_KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|Private-MAC: [0-9a-fA-F]{20,128}")
+_KEY_CHARACTERS = 65_536
+_KEY_BODY = re.compile(
+    r"(?:\s{1,4}(?:Proc-Type|DEK-Info|Version|Comment):[^\n]{0,100})*(?:\s{1,4}[A-Za-z0-9+/=]{20,})*"
+    r"(?:\s{1,4}[A-Za-z0-9+/=]{4,76}(?=\s|$))?"
+)
+"""Lines of base 64, as far as they go."""
+
+
+def _private_keys(plain: str) -> Iterator[Span]:
+    """Private keys from their first line to their last; one that was cut off, as far as it goes."""
+    done = 0
+    end = _KEY_END.search(plain)
+    for begin in _KEY_BEGIN.finditer(plain):
+        if begin.start() < done:
+            continue
+        if end and end.start() < begin.end():
+            end = _KEY_END.search(plain, begin.end())
+        body = _KEY_BODY.match(plain, begin.end())
+        is_whole = end and end.end() - begin.start() < _KEY_CHARACTERS
+        done = end.end() if end and is_whole else body.end() if body else begin.end()
+        yield Span(begin.start(), done, "private_key")

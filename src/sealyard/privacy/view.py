@@ -1,0 +1,138 @@
+"""A text read another way, with the way back: a finding in the reading is told in offsets of the text itself.
+
+`KnownValues` reads texts without case and accents, `find_encoded` reads them decoded; both tell spans of the original.
+"""
+
+import re
+import unicodedata
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+
+from sealyard.privacy.span import TOKEN, Span
+
+_FEW = 48
+
+__all__ = ("View", "folded", "plain", "rewritten", "united", "without_tokens")
+
+
+class View:
+    """What a text reads as after pieces of it were replaced."""
+
+    def __init__(self, text: str, pieces: Sequence[Sequence[int]] = ((), (), (), ())) -> None:
+        """Pieces are four columns in order: start and end in the text read, start and end in the original."""
+        self.text = text
+        # Flat arrays: a hostile text may be all pieces, and a tuple each would cost ten times its size.
+        self._starts, self._ends, self._source_starts, self._source_ends = (array("q", column) for column in pieces)
+
+    def source(self, start: int, end: int) -> tuple[int, int]:
+        """Where the original holds what is read between these offsets. A piece counts whole."""
+        if not self._starts:
+            return start, end
+        last = bisect_right(self._starts, end - 1) - 1
+        source_end = end if last < 0 else self._source_ends[last] + max(0, end - self._ends[last])
+        first = bisect_right(self._starts, start) - 1
+        if first < 0:
+            return start, source_end
+        if start < self._ends[first]:
+            return self._source_starts[first], source_end
+        return self._source_ends[first] + start - self._ends[first], source_end
+
+
+def rewritten(text: str, pattern: re.Pattern[str], replacement: Callable[[str], str | None]) -> View | None:
+    """The text with each match replaced; `None` if none was. A replacement of `None` leaves its match as it is."""
+    parts: list[str] = []
+    pieces = tuple(array("q") for _ in range(4))
+    done = length = 0
+    for match in pattern.finditer(text):
+        new = replacement(match.group())
+        if new is None:
+            continue
+        start, end = match.span()
+        parts += (text[done:start], new)
+        length += start - done
+        for column, offset in zip(pieces, (length, length + len(new), start, end), strict=True):
+            column.append(offset)
+        length += len(new)
+        done = end
+    if not done:
+        return None
+    parts.append(text[done:])
+    return View("".join(parts), pieces)
+
+
+def folded(text: str) -> View:
+    """The text without case, accents, width and invisible characters."""
+    view = View(text) if text.isascii() else _translated(text, _fold)
+    view.text = view.text.lower()
+    return view
+
+
+def plain(text: str) -> View | None:
+    """The text in its compatibility form without invisible characters; `None` if it is that already."""
+    if text.isascii():
+        return None
+    view = _translated(text, _simplify)
+    return None if view.text == text else view
+
+
+def without_tokens(text: str) -> str:
+    """The text with every token blanked out, so that nothing is found in one. Offsets stay."""
+    return TOKEN.sub(lambda match: "\0" * len(match.group()), text) if "__" in text else text
+
+
+def united(spans: Iterable[Span]) -> list[Span]:
+    """The spans in order, those that overlap as one, of the longest one's type: no rest of any is left uncovered."""
+    kept: list[Span] = []
+    longest = 0
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        length = span.end - span.start
+        if kept and span.start < kept[-1].end:
+            of_type = span.type if length > longest else kept[-1].type
+            kept[-1] = Span(kept[-1].start, max(kept[-1].end, span.end), of_type)
+            longest = max(longest, length)
+        else:
+            kept.append(span)
+            longest = length
+    return kept
+
+
+def _translated(text: str, replacement: Callable[[str], str]) -> View:
+    table = {character: replacement(character) for character in set(text) if character > "\x7f"}
+    uneven = "".join(character for character, new in table.items() if len(new) != 1)
+    view = rewritten(text, re.compile(f"[{re.escape(uneven)}]"), table.__getitem__) if uneven else None
+    view = view or View(text)
+    even = {character: new for character, new in table.items() if len(new) == 1 and new != character}
+    # A few characters are replaced faster one by one than by looking up each character of the text.
+    if len(even) > _FEW:
+        view.text = view.text.translate({ord(character): new for character, new in even.items()})
+    elif even:
+        for character, new in even.items():
+            view.text = view.text.replace(character, new)
+    return view
+
+
+@lru_cache(maxsize=8192)
+def _fold(character: str) -> str:
+    """A letter in its plainest form; nothing for what is not seen; a space for any other sign, which only separates."""
+    base = unicodedata.normalize("NFKD", character.casefold()).casefold()
+    read = unicodedata.normalize("NFKC", "".join(part for part in base if not _is_silent(part)))
+    return read if not read or any(map(str.isalnum, read)) else " "
+
+
+@lru_cache(maxsize=8192)
+def _simplify(character: str) -> str:
+    return "" if _is_invisible(character) else unicodedata.normalize("NFKC", character)
+
+
+def _is_silent(character: str) -> bool:
+    return unicodedata.category(character) == "Mn" or _is_invisible(character)
+
+
+def _is_invisible(character: str) -> bool:
+    # Format characters are zero-width spaces, joiners, soft hyphens and marks of direction; the others draw nothing.
+    return unicodedata.category(character) == "Cf" or character in _BLANK or "\ufe00" <= character <= "\ufe0f"
+
+
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0")

@@ -1,0 +1,201 @@
+"""Runs the agent's code on the real interpreter and reports how it ended.
+
+By the time `run` is called the process is sealed, so nothing here protects anybody: the code can rewrite every
+function of this file, and then it has only lied about its own result. Standard library only.
+"""
+
+import asyncio
+import builtins
+import inspect
+import io
+import json
+import os
+import resource
+import site
+import sys
+import threading
+import traceback
+import types
+from typing import Any
+
+import encode
+import failures
+import imports
+import outline
+import replay
+import skills
+import tools
+import transform
+import wire
+import words
+
+_WARM_CODE = """
+class Point:
+    def __init__(self, x): self.x = x
+total = sum(point.x for point in [Point(n) for n in range(9)])
+text = f"{total:>8}"
+{"total": total, "text": text, "rows": [{"a": 1.5, "b": None}]}
+"""
+_WARM_JOB: dict[str, Any] = {
+    "code": _WARM_CODE,
+    "context": {},
+    "call_bytes": 1 << 20,
+    "result_bytes": 1 << 20,
+    "inline_bytes": 1 << 20,
+    "spill": None,
+    "stubs": None,
+}
+_RESERVE_BYTES = 4 << 20
+_builtins: dict[str, Any] = dict(vars(builtins))
+
+
+def set_import_rule(allowed: list[str] | None, refused: list[str], level: str) -> None:
+    """Take the rule for the agent's own imports; once, in the zygote. A run may bring a stricter one."""
+    site.setquit()  # `exit` and `quit`, which an interpreter without site-packages lacks
+    _builtins.update(imports.guarded_builtins(allowed, refused, level))
+
+
+def run(job: dict[str, Any], channel: wire.Channel) -> None:
+    """Execute the job's code and send the one `done` frame."""
+    if job["imports"] is not None:
+        _builtins.update(imports.guarded_builtins(**job["imports"]))
+    if job["replay"] is not None:
+        replay.install(**job["replay"])
+    source = failures.remember(failures.AGENT_FILE, job["code"])
+    names: dict[str, Any] = {}
+    reserve = bytes(_RESERVE_BYTES)  # zeros that nothing touches: they cost an address range and no memory
+    try:
+        names = _namespace(job, channel)
+        value = _execute(job["code"], names)
+        _join_threads()
+        body = _success(job, value)
+    except BaseException as error:  # whatever the code raised is its result
+        del reserve
+        try:
+            body = _failure(error, source)
+        except MemoryError:
+            # What filled the memory must go, or there is none left to say so.
+            traceback.clear_frames(error.__traceback__)
+            names.clear()
+            body = _failure(error, source)
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError, AttributeError):
+        pass  # the code closed or replaced its own output; the report matters more
+    channel.send(body)
+
+
+def warm() -> None:
+    """Exercise the whole path once, in the zygote."""
+    value = _execute(_WARM_CODE, _namespace(_WARM_JOB, wire.Channel(None)))
+    _success(_WARM_JOB, value)
+    _failure(ValueError("x"), failures.remember(failures.AGENT_FILE, _WARM_CODE))
+    pandas = sys.modules.get("pandas")
+    if pandas is not None:
+        frame = pandas.DataFrame({"k": ["a", "b", "a"], "v": [1, 2, 3], "w": [0.5, 1.5, 2.5]})
+        frame.groupby("k").agg({"v": "sum", "w": "mean"}).sort_values("v").reset_index().to_dict("records")
+
+
+def prewarm() -> None:
+    """Do the same in a waiting worker, so that its own copies of the pages exist before it gets a run."""
+    json.loads(json.dumps(_WARM_JOB))
+    for limit in (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_NPROC):
+        resource.getrlimit(limit)
+    warm()
+
+
+def prepare_streams() -> None:
+    """Point the standard streams at whatever is descriptor 1 later, unbuffered; in the zygote, for every worker."""
+    for stream in ("stdout", "stderr"):
+        raw = io.FileIO(1, "w", closefd=False)
+        text = io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", write_through=True)
+        setattr(sys, stream, text)
+        setattr(sys, f"__{stream}__", text)
+    if "tempfile" in sys.modules:
+        sys.modules["tempfile"]._name_sequence = None  # type: ignore[attr-defined]  # told apart by pid, and all are 1
+
+
+def reseed() -> None:
+    """Give this worker randomness of its own where a library does not do so itself after a fork."""
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed()
+
+
+def _namespace(job: dict[str, Any], channel: wire.Channel) -> dict[str, Any]:
+    module = types.ModuleType("__main__")
+    sys.modules["__main__"] = module
+    names = module.__dict__
+    names["__builtins__"] = _builtins
+    call_tool = names["call_tool"] = _tool_caller(channel, job["call_bytes"])
+    tools.connect(job["stubs"], (call_tool, call_tool.__sealyard_async__))
+    skills.connect(call_tool, _builtins)
+    names["ToolError"] = wire.ToolError
+    names.update(transform.names())
+    skills.provide(names, job["context"])
+    return names
+
+
+def _tool_caller(channel: wire.Channel, max_bytes: int) -> Any:
+    def call_tool(name: str, arguments: dict[str, Any] | None = None) -> Any:
+        """Call a tool by its full name and return its answer; also awaitable."""
+        return channel.call(name, _arguments(name, arguments, max_bytes))
+
+    async def call_tool_async(name: str, arguments: dict[str, Any] | None = None) -> Any:
+        return await channel.call_async(name, _arguments(name, arguments, max_bytes))
+
+    call_tool.__sealyard_async__ = call_tool_async  # type: ignore[attr-defined]
+    return call_tool
+
+
+def _arguments(name: str, arguments: dict[str, Any] | None, max_bytes: int) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"A tool's name is text, not {type(name).__name__}.")
+    if arguments is None:
+        return "{}"
+    if not isinstance(arguments, dict):
+        raise TypeError(f"Arguments of {name!r} are a dict of names and values, not {type(arguments).__name__}.")
+    return encode.encode(arguments, max_bytes=max_bytes, root="arguments")[0]
+
+
+def _execute(code: str, names: dict[str, Any]) -> Any:
+    """Run `code` in `names`; its value is `result` if it set that, else its last expression."""
+    compiled = transform.compiled(code, failures.AGENT_FILE)
+    with transform.leaving():
+        if compiled.co_flags & inspect.CO_COROUTINE:
+            asyncio.run(eval(compiled, names))
+        else:
+            exec(compiled, names)
+    return transform.value(names)
+
+
+def _join_threads() -> None:
+    """Wait for threads the code started, as the interpreter does at its end."""
+    # Idle threads of an executor wait for this signal to end, so joining them without it would wait for ever.
+    threading._shutdown()  # type: ignore[attr-defined]
+
+
+def _success(job: dict[str, Any], value: Any) -> str:
+    text, notes = encode.encode(value, max_bytes=job["result_bytes"])
+    spill = None
+    size = len(text.encode())
+    if job["spill"] and size > job["inline_bytes"]:
+        os.makedirs(os.path.dirname(job["spill"]), exist_ok=True)
+        with open(job["spill"], "w", encoding="utf-8") as file:
+            file.write(text)
+        plain = json.loads(text)
+        spill = {"path": job["spill"], "bytes": size, "shape": outline.describe(plain)}
+        text = words.dumps(outline.preview(plain, max_bytes=job["inline_bytes"]))
+    return (
+        f'{{"t":"done","ok":true,"result":{text},"notes":{json.dumps(notes)},"spill":{json.dumps(spill)},{_usage()}}}'
+    )
+
+
+def _failure(error: BaseException, source: list[str]) -> str:
+    failure = failures.describe(error, source)
+    return f'{{"t":"done","ok":false,"failure":{json.dumps(failure)},{_usage()}}}'
+
+
+def _usage() -> str:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return f'"cpu_seconds":{used.ru_utime + used.ru_stime:.6f},"memory_peak_bytes":{used.ru_maxrss * 1024}'

@@ -1,0 +1,339 @@
+"""Saved skills as importable functions: `from skills import monthly_total`.
+
+A skill is asked for when its name is first used. Its code runs by the rules of the agent's own: the same imports, the
+same rewrites, its own lines in tracebacks. Around it a function checks the inputs and tells the gateway how each use
+ended; by then hostile code may have changed all of this, and has lied only about itself. Standard library only.
+"""
+
+import asyncio
+import concurrent.futures
+import contextvars
+import functools
+import importlib
+import importlib.abc
+import importlib.machinery
+import inspect
+import itertools
+import keyword
+import re
+import sys
+import types
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from time import perf_counter  # the real one, whatever a replay does to the clock
+from typing import Any
+
+import failures
+import transform
+from inputs import FunctionInputs, ScriptInputs, SkillInputError
+from shims import Shims
+from wire import ToolError
+from words import cut
+
+ROOT = "skills"
+
+_NAME_CHARACTERS = 100
+_ERROR_CHARACTERS = 500
+_REPORTS = 200
+_PIN = re.compile(r"\d{1,9}(\.\d{1,9}){0,2}")
+
+_call: Any = None
+_builtins: dict[str, Any] = {}
+_answers: dict[tuple[str, str | None], dict[str, Any]] = {}
+"""What the gateway has under a name and a version."""
+_refusals: dict[tuple[str, str | None], str] = {}
+"""Why it has nothing there."""
+_uses = itertools.count()
+_loading: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar("loading", default=())
+_running: contextvars.ContextVar[frozenset[str]] = contextvars.ContextVar("running", default=frozenset())
+
+
+def connect(call_tool: Any, builtins: dict[str, Any]) -> None:
+    """Say what carries a call to the gateway, and the built-ins with the rule for imports."""
+    global _call, _builtins, _uses
+    _call, _builtins, _uses = call_tool, builtins, itertools.count()
+    _answers.clear()
+    _refusals.clear()
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
+
+
+def load(reference: str) -> Any:
+    """The function of the skill `name`, or with `name@1.2` that of its newest version 1.2.
+
+    Raises:
+        ImportError: There is no such skill, or it cannot be used here; the message is the gateway's.
+    """
+    name, at, pin = reference.partition("@")
+    if not _is_name(name) or (at and not _PIN.fullmatch(pin)):
+        raise ImportError(f"{cut(reference, 60)!r} names no skill. Write its name, or name@1.2 for a version.")
+    if not at:
+        return getattr(importlib.import_module(f"{ROOT}.{name}"), name)
+    answer = _ask(name, pin)
+    newest = sys.modules.get(f"{ROOT}.{name}")
+    if newest is not None and getattr(newest, "__version__", None) == answer["version"]:
+        return getattr(newest, name)
+    full_name = f"{ROOT}.{name}@{answer['version']}"
+    if full_name not in sys.modules:
+        module = sys.modules[full_name] = _SkillModule(full_name, name)
+        try:
+            _fill(module, answer)
+        except BaseException:
+            del sys.modules[full_name]
+            raise
+    return getattr(sys.modules[full_name], name)
+
+
+def provide(names: dict[str, Any], inputs: Mapping[str, Any]) -> None:
+    """Put the inputs into a namespace, as `context` and as variables where a name can be one and is free."""
+    names["context"] = inputs
+    for name, value in inputs.items():
+        if name.isidentifier() and not keyword.iskeyword(name) and name != "result":
+            names.setdefault(name, value)
+
+
+# --- Importing --------------------------------------------------------------------------------------------------------
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds `skills` and the skills below it."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
+        root, _, skill = name.partition(".")
+        if root != ROOT or "." in skill:
+            return None
+        if not skill:
+            return importlib.machinery.ModuleSpec(name, _PackageLoader(), is_package=True)
+        if not _is_name(skill):
+            raise ImportError(f"{cut(skill, 60)!r} names no skill.", name=name)
+        return importlib.machinery.ModuleSpec(name, _SkillLoader(), origin=_file(skill))
+
+
+class _Package(types.ModuleType):
+    """`skills`: a function of it is asked for when it is named."""
+
+    def __getattr__(self, name: str) -> Any:
+        if not _is_name(name):
+            raise AttributeError(f"module {ROOT!r} has no attribute {cut(name, 60)!r}")
+        try:
+            _ask(name, None)
+        except ImportError as error:
+            # `from skills import x` then imports the module, which says the same as an ImportError.
+            raise AttributeError(str(error)) from None
+        function = getattr(importlib.import_module(f"{ROOT}.{name}"), name)
+        setattr(self, name, function)  # instead of the module of the same name
+        return function
+
+    def __dir__(self) -> list[str]:
+        return sorted(name for name in vars(self) if not name.startswith("_"))
+
+
+class _PackageLoader(importlib.abc.Loader):
+    def create_module(self, spec: Any) -> types.ModuleType:
+        return _Package(spec.name, "Saved skills: each is a function of its name.")
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        vars(module).update(load=load, SkillInputError=SkillInputError, __all__=[])
+
+
+class _SkillModule(types.ModuleType):
+    """A skill's module, which can be called like its function where somebody imported one for the other."""
+
+    def __init__(self, full_name: str, skill: str) -> None:
+        super().__init__(full_name)
+        self.__skill__ = skill
+
+    @property
+    def __call__(self) -> Any:
+        return getattr(self, self.__skill__)
+
+    def __getattr__(self, name: str) -> Any:
+        if name != vars(self)["__skill__"]:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        chain = _loading.get()  # its function is missing only as long as it is being loaded
+        circle = " -> ".join((*chain[chain.index(name) if name in chain else 0 :], name))
+        raise ImportError(f"Skills import each other in a circle: {circle}. Save one of them without that import.")
+
+
+class _SkillLoader(importlib.abc.Loader):
+    def create_module(self, spec: Any) -> types.ModuleType:
+        return _SkillModule(spec.name, spec.name.rpartition(".")[2])
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        assert isinstance(module, _SkillModule)
+        _fill(module, _ask(module.__skill__, None))
+
+
+_finder = _Finder()
+
+
+def _ask(name: str, version: str | None) -> dict[str, Any]:
+    """What the gateway has under this name; asked once, also for what it has not."""
+    key = (name, version)
+    if key not in _answers and key not in _refusals:
+        try:
+            _answers[key] = _call("load_skill", {"name": name, "version": version})
+        except ToolError as error:
+            _refusals[key] = str(error)
+    if key in _refusals:
+        # Not a ModuleNotFoundError: `from skills import x` would replace its message.
+        raise ImportError(_refusals[key], name=f"{ROOT}.{name}")
+    return _answers[key]
+
+
+def _is_name(name: str) -> bool:
+    return len(name) <= _NAME_CHARACTERS and name.isidentifier() and not name.startswith("_")
+
+
+def _file(skill: str) -> str:
+    return f"{failures.SKILL_FOLDER}{skill}.py"
+
+
+# --- Running ----------------------------------------------------------------------------------------------------------
+
+
+def _fill(module: _SkillModule, answer: dict[str, Any]) -> None:
+    """Execute a skill's code in its module and put the checked and reported function in the place of its own."""
+    name, version, code = module.__skill__, answer["version"], answer["code"]
+    file = _file(module.__name__.partition(".")[2])
+    failures.remember(file, code)
+    names = vars(module)
+    names.update(_surroundings(answer), __file__=file, __version__=version)
+    compiled = transform.compiled(code, file)
+    if answer["form"] == "script":
+        inputs: FunctionInputs | ScriptInputs = ScriptInputs(name, answer["inputs"])
+        function = _script(compiled, names | {"__name__": "__main__"})
+        function.__name__ = function.__qualname__ = name
+        function.__signature__ = inputs.signature
+    else:
+        before = _loading.set((*_loading.get(), name))
+        try:
+            _execute(compiled, names)
+        finally:
+            _loading.reset(before)
+        function = names.get(name)
+        if not callable(function):
+            raise ImportError(f"The code of skill {name!r} defines no function {name!r}.", name=module.__name__)
+        inputs = FunctionInputs(name, answer["inputs"], function)
+    names[name] = _offered(function, inputs, f"{name}@{version}", has_loop="asyncio.run(" in code)
+
+
+def _surroundings(answer: dict[str, Any]) -> dict[str, Any]:
+    """What the code of a skill finds in its namespace: what the agent's does, or older tools in their place."""
+    names = {"__builtins__": _builtins, "call_tool": _call, "ToolError": ToolError, **transform.names()}
+    if answer["shims"]:
+        shims = Shims(answer, _builtins["__import__"], _call)
+        names.update(__builtins__=_builtins | {"__import__": shims.import_}, call_tool=shims.call_tool)
+    return names
+
+
+def _execute(compiled: types.CodeType, names: dict[str, Any]) -> None:
+    if compiled.co_flags & inspect.CO_COROUTINE:
+        _finish(eval(compiled, names))
+    else:
+        exec(compiled, names)
+
+
+def _script(compiled: types.CodeType, surroundings: dict[str, Any]) -> Any:
+    """A function of the inputs that runs the code anew for each call."""
+
+    def prepared(inputs: dict[str, Any]) -> dict[str, Any]:
+        names = dict(surroundings)
+        provide(names, inputs)
+        return names
+
+    def run(inputs: dict[str, Any]) -> Any:
+        names = prepared(inputs)
+        with transform.leaving():
+            exec(compiled, names)
+        return transform.value(names)
+
+    async def run_later(inputs: dict[str, Any]) -> Any:
+        names = prepared(inputs)
+        with transform.leaving():
+            await eval(compiled, names)
+        return transform.value(names)
+
+    return run_later if compiled.co_flags & inspect.CO_COROUTINE else run
+
+
+def _offered(function: Any, inputs: FunctionInputs | ScriptInputs, skill: str, *, has_loop: bool) -> Any:
+    """The function that others get: with its inputs checked and its use reported."""
+    is_awaited = inspect.iscoroutinefunction(function)
+
+    @functools.wraps(function)
+    def call(*given: Any, **named: Any) -> Any:
+        if is_awaited:
+            return _finish(call_later(*given, **named))
+        arguments, keywords = inputs.bind(given, named)
+        with _Use(skill):
+            if has_loop and _in_loop():
+                return _beside(functools.partial(function, *arguments, **keywords))
+            return function(*arguments, **keywords)
+
+    async def call_later(*given: Any, **named: Any) -> Any:
+        if not is_awaited:
+            return call(*given, **named)
+        arguments, keywords = inputs.bind(given, named)
+        with _Use(skill):
+            return await function(*arguments, **keywords)
+
+    call.__sealyard_async__ = call_later  # type: ignore[attr-defined]
+    return call
+
+
+def _finish(work: Coroutine[Any, Any, Any]) -> Any:
+    """The value of a coroutine for code that does not await it, in a loop or not."""
+    try:
+        return _beside(functools.partial(asyncio.run, work)) if _in_loop() else asyncio.run(work)
+    finally:
+        work.close()
+
+
+def _in_loop() -> bool:
+    return asyncio._get_running_loop() is not None
+
+
+def _beside(work: Callable[[], Any]) -> Any:
+    """Do the work in a thread, which can have a loop of its own beside the one that runs here."""
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        return thread.submit(contextvars.copy_context().run, work).result()
+
+
+# --- Reporting --------------------------------------------------------------------------------------------------------
+
+
+class _Use:
+    """One outermost use of a skill, told to the gateway when it begins and when it ends."""
+
+    def __init__(self, skill: str) -> None:
+        self._skill = skill
+        self._is_told = False
+        self._began: float | None = None
+
+    def __enter__(self) -> None:
+        if self._skill in _running.get():
+            return  # it calls itself: the same use
+        _running.set(_running.get() | {self._skill})
+        self._is_told = next(_uses) < _REPORTS // 2
+        if self._is_told:
+            self._tell("skill_began")
+        self._began = perf_counter()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if self._began is None:
+            return
+        seconds = perf_counter() - self._began
+        _running.set(_running.get() - {self._skill})
+        # A coroutine that nobody awaits to its end is closed in the middle of anything, such as another report.
+        if self._is_told and kind is not GeneratorExit:
+            text = None
+            if error is not None:
+                text = f"{failures.type_name(error)}: {cut(failures.text_of(error), _ERROR_CHARACTERS)}"
+            self._tell("skill_ended", seconds=seconds, error=text)
+
+    def _tell(self, what: str, **told: Any) -> None:
+        name, _, version = self._skill.partition("@")
+        try:
+            _call(what, {"name": name, "version": version, **told})
+        except ToolError:
+            pass  # the gateway keeps no record, such as past a limit; whether the skill works is another matter

@@ -1,0 +1,197 @@
+"""Upstream tools as importable functions: `servers.<server>` and `tool_discovery`, loaded from stub files on demand.
+
+Only what the code imports is read. A stub file is a decorated function without a body; the decorator turns it into
+one that calls the gateway. Standard library only.
+"""
+
+import difflib
+import functools
+import importlib
+import importlib.abc
+import importlib.machinery
+import inspect
+import keyword
+import os
+import sys
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+ROOT = "servers"
+
+_folder: str | None = None
+_call: Any = None
+"""A pair of functions (tool, arguments) -> answer: one that waits and one that is awaited."""
+
+
+def connect(folder: str | None, call: Any) -> None:
+    """Say where the stub files lie and what carries a call to the gateway."""
+    global _folder, _call
+    _folder, _call = folder, call
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)  # before the one that would find the files without loading them lazily
+
+
+def tool(name: str, spelled: dict[str, str] | None = None) -> Callable[[Any], Any]:
+    """Decorate a stub. Its arguments go to tool `name`; `spelled` gives a parameter's name where Python's differs."""
+
+    def decorate(stub: Any) -> Any:
+        signature = inspect.signature(stub)
+        rest = next((p.name for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD), None)
+
+        def bound(given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+            try:
+                arguments = signature.bind(*given, **named).arguments
+            except TypeError as error:
+                raise TypeError(f"{stub.__name__}(): {error}. Its signature: {stub.__name__}{signature}") from None
+            if rest is not None:
+                arguments.update(arguments.pop(rest, {}))
+            if spelled:
+                return {spelled.get(key, key): value for key, value in arguments.items()}
+            return arguments
+
+        @functools.wraps(stub)
+        def call(*given: Any, **named: Any) -> Any:
+            return _call[0](name, bound(given, named))
+
+        async def call_later(*given: Any, **named: Any) -> Any:
+            return await _call[1](name, bound(given, named))
+
+        call.__sealyard_async__ = call_later  # type: ignore[attr-defined]
+        return call
+
+    return decorate
+
+
+def search_tools(
+    query: str = "",
+    detail_level: str = "with_description",
+    server: str | None = None,
+    limit: int = 5,
+    keyword: str | None = None,
+) -> Any:
+    """Find tools: a list of dicts with name, use, and what the detail level adds.
+
+    `detail_level` is `name_only`, `with_description` or `full`.
+    """
+    arguments = {"query": query or keyword or "", "detail_level": detail_level, "server": server, "limit": limit}
+    return _call[0]("search_tools", arguments)
+
+
+def homes(name: str) -> list[str]:
+    """The servers that have a tool whose function has this name."""
+    if _folder is None or not name.isidentifier():
+        return []
+    return [server for server in _names(_folder) if os.path.isfile(os.path.join(_folder, server, f"{name}.py"))]
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds `servers` and what is below it, and the two modules that belong to it."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
+        if name == "tool_discovery":
+            return importlib.machinery.ModuleSpec(name, _Given(search_tools=search_tools))
+        if name == "sealyard_guest":
+            return importlib.machinery.ModuleSpec(name, _Given(tool=tool))
+        parts = name.split(".")
+        if parts[0] != ROOT or len(parts) > 3:
+            return None
+        if _folder is None:
+            raise ImportError("This run has no tools: no MCP server is configured.", name=name)
+        place = os.path.join(_folder, *parts[1:])
+        if len(parts) == 3:
+            if not os.path.isfile(f"{place}.py"):
+                # Not a ModuleNotFoundError: `from servers.x import y` would replace its message.
+                raise ImportError(_unknown("tool", parts[2], _names(_folder, parts[1]), parts[1]), name=name)
+            return importlib.machinery.ModuleSpec(name, _Stub(), origin=f"{place}.py")
+        if len(parts) == 2 and not os.path.isdir(place):
+            raise ImportError(_unknown("server", parts[1], _names(_folder)), name=name)
+        spec = importlib.machinery.ModuleSpec(
+            name, _Package(), origin=os.path.join(place, "__init__.py"), is_package=True
+        )
+        spec.submodule_search_locations = [place]
+        return spec
+
+
+class _Given(importlib.abc.Loader):
+    """A module with just these names."""
+
+    def __init__(self, **names: Any) -> None:
+        self._names = names
+
+    def create_module(self, spec: Any) -> None:
+        return None
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        vars(module).update(self._names)
+        module.__all__ = sorted(self._names)  # type: ignore[attr-defined]
+
+
+class _Package(importlib.abc.Loader):
+    """`servers` or one server: its functions are loaded when they are asked for."""
+
+    def create_module(self, spec: Any) -> None:
+        return None
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        _run_file(module)
+        path = module.__name__.split(".")[1:]
+
+        def get(name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            if not path:
+                return importlib.import_module(f"{ROOT}.{name}")
+            try:
+                function = importlib.import_module(f"{module.__name__}.{name}").__call__
+            except ImportError as error:
+                raise AttributeError(str(error)) from None
+            setattr(module, name, function)  # instead of the module of the same name
+            return function
+
+        assert _folder is not None
+        module.__getattr__ = get  # type: ignore[method-assign]
+        module.__dir__ = lambda: _names(_folder, *path)  # type: ignore[method-assign]
+
+
+_finder = _Finder()
+
+
+class _CallableModule(types.ModuleType):
+    """A stub's module, which can be called like its function where somebody imported one for the other."""
+
+    @property
+    def __call__(self) -> Any:
+        return vars(self)[self.__name__.rpartition(".")[2]]
+
+
+class _Stub(importlib.abc.Loader):
+    def create_module(self, spec: Any) -> types.ModuleType:
+        return _CallableModule(spec.name)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        _run_file(module)
+
+
+def _run_file(module: types.ModuleType) -> None:
+    spec = module.__spec__
+    assert spec is not None
+    assert spec.origin is not None
+    module.__file__ = spec.origin
+    with open(spec.origin, encoding="utf-8") as file:
+        exec(compile(file.read(), spec.origin, "exec", dont_inherit=True), vars(module))
+
+
+def _names(*path: str | None) -> list[str]:
+    folder = os.path.join(*(part for part in path if part is not None))
+    names = (name.removesuffix(".py") for name in os.listdir(folder))
+    return sorted(name for name in names if not name.startswith(("_", ".")) and name.isidentifier())
+
+
+def _unknown(kind: str, name: str, known: list[str], server: str | None = None) -> str:
+    where = f" on server {server!r}" if server else ""
+    if keyword.iskeyword(name):
+        return f"No {kind} named {name!r}{where}."
+    nearest = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    hint = f"Nearest: {', '.join(nearest)}." if nearest else "Call search_tools to find one that exists."
+    return f"No {kind} named {name!r}{where}. {hint}"

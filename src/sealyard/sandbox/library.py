@@ -1,0 +1,129 @@
+"""The library: the stub files that sandboxed code imports and browses, one folder per version.
+
+A version is the whole catalog or what one principal may see of it; several can be there at once. The library lies on
+the host. A worker sees the one folder that its run was given, read-only, and cannot tell what others there are.
+"""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from sealyard.errors import InvalidRequest, SandboxBroken
+from sealyard.sandbox.pool import open_directory
+
+__all__ = ("Library", "open_library")
+
+
+class Library:
+    """Versions of the stub files. Make one with `open_library`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.version: str | None = None
+        """What a run gets that names no version: the catalog that was published last, as a whole."""
+        self._folders: dict[str, str] = {}
+        """Version -> its folder, whose name nobody can guess."""
+        self._catalogs: dict[str, str] = {}
+        """Version -> the version of the catalog that it shows, wholly or in part."""
+        self._uses: Counter[str] = Counter()
+        self._last: str | None = None
+        self._publishing = asyncio.Lock()
+
+    def has(self, version: str) -> bool:
+        """Whether it is there to be used."""
+        return version in self._folders
+
+    async def publish(self, version: str, files: Mapping[str, str], *, catalog: str | None = None) -> None:
+        """Make `files`, text by relative path, what runs of this version import. One that is there costs nothing.
+
+        `catalog` is the version of the catalog that it is a part of; without it, it is the whole. What shows another
+        catalog is then out of date and goes as soon as nobody uses it.
+
+        Raises:
+            InvalidRequest: A path leads out of the library.
+        """
+        async with self._publishing:
+            if not self.has(version):
+                self._folders[version] = await asyncio.to_thread(self._write, files)
+            self._catalogs[version] = catalog or version
+            if catalog in (None, version):
+                self.version = self._last = version
+            # Forgotten before it is deleted, so that nobody begins to use it meanwhile.
+            stale = [each for each, shown in self._catalogs.items() if shown != self._catalogs[version]]
+            gone = [self._forget(each) for each in stale if not self._uses[each]]
+            await asyncio.to_thread(self._delete, gone)
+
+    def likely(self) -> str | None:
+        """The folder that the next run will most likely use: that of the last run, or what was published since."""
+        return None if self._last is None else self._folders.get(self._last)
+
+    @contextlib.contextmanager
+    def in_use(self, version: str | None = None) -> Iterator[str | None]:
+        """The folder of a version, which stays as long as it is used; None if nothing was published yet.
+
+        Raises:
+            SandboxBroken: The version is not there.
+        """
+        version = version or self.version
+        if version is None:
+            yield None
+            return
+        if not self.has(version):
+            raise SandboxBroken("The tools that this run was to import have changed meanwhile. Run it again.")
+        self._last = version
+        self._uses[version] += 1
+        try:
+            yield self._folders[version]
+        finally:
+            self._uses[version] -= 1
+
+    def _forget(self, version: str) -> str:
+        del self._catalogs[version], self._uses[version]
+        return self._folders.pop(version)
+
+    def _write(self, files: Mapping[str, str]) -> str:
+        folder = self.path / secrets.token_hex(16)
+        _make_folder(folder)
+        try:
+            for name, text in files.items():
+                path = PurePosixPath(name)
+                if path.is_absolute() or ".." in path.parts or "\0" in name:
+                    raise InvalidRequest(f"{name!r} is no path inside the library.")
+                place = folder / path
+                if not place.parent.exists():
+                    _make_folder(place.parent)
+                with place.open("w", encoding="utf-8", errors="replace") as file:
+                    os.fchmod(file.fileno(), 0o644)
+                    file.write(text)
+        except BaseException:
+            self._delete([folder.name])
+            raise
+        return folder.name
+
+    def _delete(self, folders: list[str]) -> None:
+        for folder in folders:
+            shutil.rmtree(self.path / folder, ignore_errors=True)
+
+
+@contextlib.asynccontextmanager
+async def open_library() -> AsyncIterator[Library]:
+    """An empty library in a directory of its own, which is deleted at the end."""
+    directory = open_directory(secrets.token_hex(4))
+    place = directory / "library"
+    _make_folder(place)
+    place.chmod(0o711)  # a worker finds its own folder by name; it cannot list the others
+    try:
+        yield Library(place)
+    finally:
+        await asyncio.to_thread(shutil.rmtree, directory)
+
+
+def _make_folder(path: Path) -> None:
+    """A folder that the workers' users can read, whatever this process's umask is."""
+    path.mkdir()
+    path.chmod(0o755)

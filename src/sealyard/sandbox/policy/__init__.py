@@ -1,0 +1,26 @@
+"""What a worker may do, as data: isolation levels, policies and presets.
+
+Marked for security review: a change here changes what hostile code may use.
+"""
+
+from sealyard.sandbox.policy.levels import (
+    ANALYSIS,
+    DATABASE_READONLY,
+    DEFAULT,
+    FILTERING,
+    LEVELS,
+    PRESETS,
+    IsolationLevel,
+    IsolationPolicy,
+)
+
+__all__ = (
+    "ANALYSIS",
+    "DATABASE_READONLY",
+    "DEFAULT",
+    "FILTERING",
+    "LEVELS",
+    "PRESETS",
+    "IsolationLevel",
+    "IsolationPolicy",
+)

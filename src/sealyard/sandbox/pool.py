@@ -1,0 +1,496 @@
+"""The pool: workers that wait warm for a run, the zygote they are forked from, and what each of them holds."""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import os
+import secrets
+import tempfile
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from sealyard.errors import InvalidRequest, SandboxBroken, SandboxClosed, SandboxUnavailable
+from sealyard.sandbox import spawn
+from sealyard.sandbox.cgroup import ControlGroup, Leaf, open_control_group, owner_is_alive, owner_mark
+from sealyard.sandbox.packages import GuestPackages
+from sealyard.sandbox.policy.levels import IsolationPolicy
+from sealyard.sandbox.worker import Worker
+from sealyard.sandbox.workspace import remove_directory
+from sealyard.sandbox.zygote import Zygote
+
+__all__ = ("Lease", "Pool", "PoolOptions", "open_directory")
+
+_log = logging.getLogger(__name__)
+
+_REMOVE_ATTEMPTS = 500
+_MOST_WAITING = 8  # however many are asked for; fewer on a machine with fewer than four processors
+_RENEW_SECONDS = 600.0  # between zygotes that differ only in what they have imported
+_QUIET_SECONDS = 5.0
+_SESSION_USERS, _RUN_USERS = 1_000, 33_000  # users of sessions and of single runs, inside the workers' range
+_USERS_EACH = 32_000
+
+_T = TypeVar("_T")
+
+
+class PoolOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How many workers wait, run and live."""
+
+    size: int = 2
+    """Workers kept waiting."""
+    refill_below: int | None = None
+    """Refill when fewer wait; by default as soon as one is used."""
+    running: int = 32
+    """Runs at once; more wait their turn, before their deadline starts."""
+    recycle_after: int = 10_000
+    """Forks after which the zygote is executed afresh."""
+    sessions: int = 64
+    """Sessions that may keep a workspace at once."""
+    session_idle_seconds: float = 3_600.0
+    """A session that was unused for so long makes room when another one needs it; its files are then gone."""
+
+    def __post_init__(self) -> None:
+        for field, low in (("size", 0), ("running", 1), ("recycle_after", 1), ("sessions", 0)):
+            if getattr(self, field) < low:
+                raise InvalidRequest(f"{field} of the pool is {getattr(self, field)!r}. Give at least {low}.")
+
+
+class _Generation:
+    """A zygote and the count of its workers that are in use."""
+
+    def __init__(self, zygote: Zygote, imports: tuple[str, ...]) -> None:
+        self.zygote = zygote
+        self.imports = imports
+        self.in_use = 0
+        self.idle = asyncio.Event()
+        self.idle.set()
+
+
+class Lease(msgspec.Struct, kw_only=True):
+    """A worker for one run, and the generation it counts against."""
+
+    worker: Worker
+    generation: _Generation
+
+    @property
+    def zygote(self) -> Zygote:
+        """The zygote this worker was forked from."""
+        return self.generation.zygote
+
+
+class Pool:
+    """Forks workers ahead of need, replaces the zygote when it is due or dead, and sees every worker to its end."""
+
+    def __init__(
+        self,
+        policy: IsolationPolicy,
+        *,
+        tier: spawn.Tier,
+        privileged: bool,
+        packages: GuestPackages,
+        options: PoolOptions,
+        library: Path | None,
+        likely_stubs: Callable[[], str | None],
+        hand_over: Callable[[Zygote], Awaitable[None]],
+    ) -> None:
+        self.policy = policy
+        self.tier = tier
+        self.options = options
+        self.packages = packages
+        self.size = options.size
+        """Workers kept waiting now."""
+        self.directory: Path | None = None
+        """Where the `landlock` tier keeps its files."""
+        self.renewing = asyncio.Lock()
+        """Held while a zygote is replaced: what must not fall between the two takes it."""
+        self._privileged = privileged
+        self._hand_over = hand_over
+        self._library = library
+        self._imports = packages.imports
+        self._loop = asyncio.get_running_loop()
+        self._renewed_at = self._taken_at = self._loop.time()
+        self._likely_stubs = likely_stubs
+        self._group: ControlGroup | None = None
+        self._generation: _Generation | None = None
+        self._retiring: set[_Generation] = set()
+        self._waiting: deque[Lease] = deque()
+        self._refilling: asyncio.Task[None] | None = None
+        self._chores: set[asyncio.Task[Any]] = set()
+        self._forks = 0
+        # Not the zygote's own: workers of an old one may still run, and their groups, folders and users are by slot.
+        self._slots = itertools.count(1)
+        self._prepared: list[tuple[int, Leaf | None]] = []
+        self._cpus = sorted(os.sched_getaffinity(0))
+        self._next_cpu = itertools.count()
+        self.has_own_users = spawn.can_change_user() if tier == "landlock" else privileged
+        """Whether each worker runs as a user of its own."""
+        self.is_closed = False
+
+    async def start(self) -> None:
+        """Build the first zygote. Raises `SandboxUnavailable` when this tier cannot be built here."""
+        name = secrets.token_hex(4)
+        self._group = open_control_group(name)
+        if self.tier == "landlock":
+            self.directory = open_directory(name)
+            self.has_own_users = (
+                self.has_own_users
+                and _is_open_to_all(spawn.interpreter(), os.__file__)
+                and _can_give_away(self.directory)
+            )
+        self._generation = await self._start_generation()
+
+    @property
+    def resource_control(self) -> str:
+        """What holds memory down: `cgroup v2`, `cgroup v1` or `rlimits`."""
+        return self._group.name if self._group is not None else "rlimits"
+
+    @property
+    def zygote(self) -> Zygote:
+        """The zygote that new workers are forked from. Raises `SandboxClosed`."""
+        if self._generation is None:
+            raise SandboxClosed("The sandbox is closed.")
+        return self._generation.zygote
+
+    # Workers.
+
+    async def take(self) -> Lease:
+        """A worker for one run: a waiting one if there is any. Give it back with `discard`."""
+        if self.is_closed:
+            raise SandboxClosed("The sandbox is closed.")
+        self._taken_at = self._loop.time()
+        while self._waiting:
+            lease = self._waiting.popleft()
+            # One that was forked while its zygote was replaced knows nothing of the sessions made since.
+            if lease.worker.is_waiting and lease.zygote.is_alive and lease.generation is self._generation:
+                return lease
+            self.discard(lease)
+        return await self._fork(waits=False)
+
+    def discard(self, lease: Lease) -> "asyncio.Task[None]":
+        """Kill a worker and, in the background, give back what it held; the task ends when it is gone.
+
+        Await it shielded: a caller that gives up must not stop it.
+        """
+        return self.do_later(self._discard(lease))
+
+    def user_of(self, slot: int, session: int | None) -> int | None:
+        """A session's files need the same user in each run; every other worker gets one of its own."""
+        if not self.has_own_users:
+            return None
+        user = _RUN_USERS + slot % _USERS_EACH if session is None else _SESSION_USERS + session % _USERS_EACH
+        return user + spawn.FIRST_USER if self.tier == "landlock" else user
+
+    def pick_cores(self, cores: int) -> list[int]:
+        """The next `cores` processors in turn, or all that there are."""
+        first = next(self._next_cpu)
+        return [self._cpus[(first + offset) % len(self._cpus)] for offset in range(min(cores, len(self._cpus)))]
+
+    def folder_of(self, slot: int) -> Path:
+        """Where a worker of the `landlock` tier has its own directories."""
+        assert self.directory is not None
+        return self.directory / f"run-{slot}"
+
+    async def _fork(self, *, waits: bool) -> Lease:
+        generation = self._generation
+        if generation is None:
+            raise SandboxClosed("The sandbox is closed.")
+        if not generation.zygote.is_alive:
+            await self.renew(generation)
+            return await self._fork(waits=waits)
+        generation.in_use += 1
+        generation.idle.clear()
+        try:
+            worker = await self._fork_worker(generation.zygote, waits=waits)
+        except BaseException:
+            self._release(generation)
+            raise
+        self._forks += 1
+        if self._forks % self.options.recycle_after == 0:
+            self.do_later(self._renew_quietly(generation))
+        return Lease(worker=worker, generation=generation)
+
+    async def _fork_worker(self, zygote: Zygote, *, waits: bool) -> Worker:
+        slot, leaf = self._prepared.pop() if self._prepared else self._prepare()
+        try:
+            fork = await zygote.fork(
+                slot,
+                user=self.user_of(slot, None),
+                cores=self.pick_cores(self.policy.cores),
+                waits=waits,
+                entrance=None if leaf is None else leaf.open_entrance(),
+                library=self._likely_stubs() if waits else None,
+            )
+            worker = Worker(fork, leaf=leaf)
+            try:
+                await worker.connect()
+            except BaseException:
+                fork.abandon()
+                raise
+            if not self._prepared and not self.is_closed:
+                self._prepared.append(self._prepare())
+        except BaseException as error:
+            if leaf is not None and self._group is not None:
+                self._group.discard(leaf)
+            if isinstance(error, OSError):
+                raise SandboxBroken(f"A worker could not be made: {error}.") from error
+            raise
+        return worker
+
+    def _prepare(self) -> tuple[int, Leaf | None]:
+        """A slot and its control group, made ahead so that no run waits for it."""
+        slot = next(self._slots)
+        if self._group is None:
+            return slot, None
+        return slot, self._group.add(slot, memory_bytes=self.policy.memory_mib << 20)
+
+    async def _discard(self, lease: Lease) -> None:
+        worker = lease.worker
+        try:
+            await worker.discard()
+        finally:
+            if self._group is not None and worker.leaf is not None:
+                self._group.discard(worker.leaf)
+            if self.directory is not None:
+                await asyncio.to_thread(remove_directory, self.folder_of(worker.fork.slot))
+            self._release(lease.generation)
+
+    def _release(self, generation: _Generation) -> None:
+        generation.in_use -= 1
+        if generation.in_use == 0:
+            generation.idle.set()
+
+    # The pool itself.
+
+    def follow(self, size: int, imports: Collection[str]) -> None:
+        """Keep `size` workers waiting, and let the next zygote import only `imports` of the packages that there are.
+
+        Never fewer than the options say, nor more than 8 or twice the processors; where they say none, none. A zygote
+        is replaced for its imports alone when nothing runs, and at most every ten minutes. What code may import does
+        not depend on it.
+        """
+        generation = self._generation
+        if self.is_closed or generation is None:
+            return
+        least = self.options.size
+        self.size = max(least, min(size, _MOST_WAITING, 2 * len(self._cpus))) if least else 0
+        while len(self._waiting) > self.size:
+            self.discard(self._waiting.pop())
+        if self.size > least:
+            self._begin_refill()
+        own = {name for _, name in self.packages.own}
+        self._imports = tuple(name for name in self.packages.imports if name in imports or name in own)
+        if self._imports != generation.imports and self._is_quiet(generation):
+            self._renewed_at = self._loop.time()
+            self.do_later(self._renew_quietly(generation))
+
+    def _is_quiet(self, generation: _Generation) -> bool:
+        """Whether no run is under way or has just begun, and the zygote is not a new one."""
+        now = self._loop.time()
+        is_idle = generation.in_use == len(self._waiting) and not self._retiring and not self.renewing.locked()
+        return is_idle and now - self._taken_at > _QUIET_SECONDS and now - self._renewed_at > _RENEW_SECONDS
+
+    def refill(self) -> None:
+        """See to it, in the background, that enough workers wait."""
+        threshold = self.size if self.options.refill_below is None else self.options.refill_below
+        if len(self._waiting) < threshold:
+            self._begin_refill()
+
+    def _begin_refill(self) -> None:
+        if self.is_closed or len(self._waiting) >= self.size:
+            return
+        if self._refilling is None or self._refilling.done():
+            self._refilling = self.do_later(self._refill_now())
+
+    async def fill(self) -> None:
+        """Wait until the pool is full."""
+        self.refill()
+        if self._refilling is not None:
+            await asyncio.shield(self._refilling)
+
+    async def settle(self) -> None:
+        """Wait until the pool is full and every used worker is gone."""
+        await self.fill()
+        await self._finish_chores()
+
+    async def drain(self) -> None:
+        """Empty the pool, so that the next run forks."""
+        if self._refilling is not None:
+            await asyncio.shield(self._refilling)
+        while self._waiting:
+            await asyncio.shield(self.discard(self._waiting.popleft()))
+
+    async def _refill_now(self) -> None:
+        while len(self._waiting) < self.size:
+            try:
+                lease = await self._fork(waits=True)
+            except (SandboxBroken, SandboxClosed, OSError):
+                return  # the next run forks for itself and reports what is wrong
+            if self.is_closed or len(self._waiting) >= self.size:  # meanwhile; nobody asks for this one any more
+                self.discard(lease)
+                return
+            self._waiting.append(lease)
+
+    # The zygote.
+
+    async def renew(self, old: "_Generation | None" = None) -> None:
+        """Execute a fresh zygote for all further runs; runs under way finish on the old one.
+
+        With `old`, only if that is still the one in use. A caller that gives up does not stop it: workspaces are on
+        their way from one zygote to the other, and other callers wait for the same.
+        """
+        await asyncio.shield(self.do_later(self._renew(old)))
+
+    async def _renew(self, old: "_Generation | None") -> None:
+        async with self.renewing:
+            if self.is_closed:
+                raise SandboxClosed("The sandbox is closed.")
+            current = self._generation
+            if old is not None and current is not old:
+                return
+            fresh = await self._start_generation()
+            try:
+                await self._hand_over(fresh.zygote)
+            except BaseException:
+                await fresh.zygote.close()
+                raise
+            self._generation = fresh
+            self._renewed_at = self._loop.time()
+            while self._waiting:
+                self.discard(self._waiting.popleft())
+            if current is not None:
+                self._retiring.add(current)
+                self.do_later(self._retire(current))
+            self.refill()
+
+    async def _start_generation(self) -> _Generation:
+        directory = None if self.directory is None else str(self.directory)
+        package_path = "/packages" if directory is None else f"{directory}/packages"
+        if directory is not None:
+            _link_packages(Path(package_path), self.packages)
+        imports = self._imports
+        zygote = await Zygote.start(
+            self.policy,
+            tier=self.tier,
+            privileged=self._privileged,
+            packages=msgspec.structs.replace(self.packages, imports=imports),
+            package_path=package_path,
+            workspaces=directory,
+            library=None if self._library is None else str(self._library),
+        )
+        return _Generation(zygote, imports)
+
+    async def _renew_quietly(self, old: _Generation) -> None:
+        try:
+            await self.renew(old)
+        except SandboxClosed:
+            return
+        except (SandboxBroken, SandboxUnavailable) as error:
+            _log.warning("No fresh zygote could be started, and the old one goes on: %s", error)
+
+    async def _retire(self, generation: _Generation) -> None:
+        await generation.idle.wait()
+        await generation.zygote.close()
+        self._retiring.discard(generation)
+
+    # The end.
+
+    async def close(self) -> None:
+        """Kill every worker, end the zygotes, and leave nothing behind but the directory; see `remove_files`."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        async with self.renewing:
+            if self._generation is not None:
+                self._retiring.add(self._generation)
+                self.do_later(self._retire(self._generation))
+            self._generation = None
+        for generation in self._retiring:
+            generation.zygote.hang_up()  # its workers die with it, and runs under way end
+        while self._waiting:
+            self.discard(self._waiting.popleft())
+        await self._finish_chores()
+        if self._group is not None:
+            for _, leaf in self._prepared:
+                if leaf is not None:
+                    self._group.discard(leaf)
+            await self._remove(self._group)
+
+    async def _remove(self, group: ControlGroup) -> None:
+        """Remove the group, although the kernel may count a process for a moment after its end."""
+        for _ in range(_REMOVE_ATTEMPTS):  # what is still left then is swept by the next gateway
+            if group.close():
+                return
+            await asyncio.sleep(0.01)
+
+    async def remove_files(self) -> None:
+        """Delete what the `landlock` tier kept on disk."""
+        if self.directory is not None:
+            await asyncio.to_thread(remove_directory, self.directory)
+
+    async def _finish_chores(self) -> None:
+        while self._chores:
+            await asyncio.wait(self._chores)
+            await asyncio.sleep(0)  # the callbacks that take finished ones off the list run now
+
+    def do_later(self, work: Coroutine[Any, Any, _T]) -> "asyncio.Task[_T]":
+        """Do a chore in the background; `settle` and `close` wait for it."""
+        task = asyncio.create_task(work)
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
+        return task
+
+
+def open_directory(name: str) -> Path:
+    """A directory for files that workers can reach, after sweeping those of gateways that are gone."""
+    try:
+        base = Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        raise SandboxUnavailable(f"The sandbox needs a temporary directory: {error.strerror}.") from error
+    for left in base.glob("sealyard-*.*-*"):
+        mark = left.name.removeprefix("sealyard-").rpartition("-")[0]
+        with contextlib.suppress(OSError):  # somebody else's, or swept by another gateway just now
+            if left.lstat().st_uid == os.geteuid() and not left.is_symlink() and not owner_is_alive(mark):
+                remove_directory(left)
+    directory = base / f"sealyard-{owner_mark()}-{name}"
+    directory.mkdir(mode=0o711)
+    return directory
+
+
+def _link_packages(folder: Path, packages: GuestPackages) -> None:
+    """A folder that holds just the packages' entries, for an import path that shows nothing else."""
+    if folder.exists():
+        return
+    folder.mkdir(mode=0o755)
+    for source, name in packages.entries:
+        (folder / name).symlink_to(source)
+    for source, name in packages.own:
+        place = folder / name
+        place.mkdir()
+        place.chmod(0o755)  # whatever the umask is: a worker may be another user
+        for file in sorted(Path(source).glob("*.py")):
+            copy = place / file.name
+            copy.write_bytes(file.read_bytes())
+            copy.chmod(0o644)
+
+
+def _is_open_to_all(*paths: str) -> bool:
+    """Whether every user can reach these files, so that a worker with a user of its own still can."""
+    places = [place for path in paths for place in Path(os.path.realpath(path)).parents]
+    return all(place.stat().st_mode & 0o001 for place in places)
+
+
+def _can_give_away(directory: Path) -> bool:
+    """Whether files can be given to the workers' users: inside a user namespace those may not exist."""
+    sample = directory / "sample"
+    sample.mkdir()
+    try:
+        os.chown(sample, spawn.FIRST_USER, spawn.FIRST_USER)
+    except OSError:
+        return False
+    finally:
+        sample.rmdir()
+    return True

@@ -1,0 +1,259 @@
+"""Which tier of isolation this machine offers: each is built whole and attacked from inside before it is trusted.
+
+Nothing is concluded from a distribution's name or a kernel's version. A control that fails means that the set-up does
+not work, an attack that succeeds means that it does not protect; either rules the tier out.
+"""
+
+import contextlib
+import os
+import platform
+import pwd
+import socket
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+from sealyard.errors import InvalidRequest, LevelUnavailable, SandboxBroken, SandboxUnavailable
+from sealyard.sandbox import spawn
+from sealyard.sandbox.library import Library
+from sealyard.sandbox.packages import add_own, find_packages
+from sealyard.sandbox.policy.levels import DEFAULT, LEVELS, IsolationLevel, IsolationPolicy
+from sealyard.sandbox.pool import PoolOptions
+from sealyard.sandbox.report import Attack, Layer, LevelReport, Report, TierReport
+from sealyard.sandbox.run import Sandbox
+
+__all__ = ("examine", "open_sandbox")
+
+_OWN_FILE = os.path.abspath(__file__)
+_HOST_SETTING = "/etc/hosts"  # beside files that a worker may read
+
+TIERS: tuple[spawn.Tier, ...] = ("namespace", "landlock")
+
+
+@contextlib.asynccontextmanager
+async def open_sandbox(
+    policy: IsolationPolicy | IsolationLevel = DEFAULT,
+    *,
+    tier: spawn.Tier | None = None,
+    allow_weaker: bool = False,
+    pool: PoolOptions | None = None,
+    environment: Path | None = None,
+    library: Library | None = None,
+    own: Mapping[str, Path] | None = None,
+) -> AsyncIterator[Sandbox]:
+    """A sandbox of the strongest tier that this machine has proven to offer.
+
+    `environment` is the `site-packages` folder that holds the data packages; by default the gateway's own, of which
+    only the packages that the policy names are shown to the code. `library` holds the tools that code can import.
+    `own` are folders of the gateway's Python files by the name under which code imports them at every level; they are
+    shown read-only and imported before any run.
+
+    Raises:
+        LevelUnavailable: The machine cannot honour the policy's level and `allow_weaker` is not set.
+        SandboxUnavailable: No tier works here.
+    """
+    if isinstance(policy, IsolationLevel):
+        policy = LEVELS[policy]
+    sandbox, report = await _open_best(policy, tier, pool or PoolOptions(), environment, library, own or {})
+
+    def check(policy: IsolationPolicy) -> None:
+        reason = _unhonoured(policy, report)
+        if reason is not None and not allow_weaker:
+            raise LevelUnavailable(
+                f"Level {str(policy.level)!r} cannot be honoured here: {reason} Run `sealyard doctor` for what to do, "
+                "or set allow_weaker to accept it."
+            )
+
+    try:
+        check(policy)
+        sandbox.check, sandbox.report = check, report
+        await sandbox.fill()
+        yield sandbox
+    finally:
+        await sandbox.close()
+
+
+async def examine(policy: IsolationPolicy = DEFAULT, *, environment: Path | None = None) -> Report:
+    """Build and attack every tier, and say which levels follow from that."""
+    tiers: list[TierReport] = []
+    control = "none"
+    for tier in TIERS:
+        try:
+            sandbox, report = await _open_tier(policy, tier, PoolOptions(size=0), environment)
+        except SandboxUnavailable as error:
+            tiers.append(TierReport(name=tier, available=False, reason=str(error)))
+            continue
+        if control == "none":
+            control = sandbox.resource_control
+        await sandbox.close()
+        tiers.append(report)
+    levels = {str(level): _level_report(LEVELS[level], tiers) for level in IsolationLevel}
+    return Report(
+        machine=platform.machine(),
+        kernel=platform.release(),
+        python=f"{platform.python_version()} ({spawn.interpreter()})",
+        user=f"{_user_name()} ({'root' if spawn.is_privileged() else 'unprivileged'})",
+        resource_control=control,
+        tiers=tuple(tiers),
+        levels=levels,
+        packages=find_packages(policy.packages, environment=environment).versions,
+    )
+
+
+def _level_report(policy: IsolationPolicy, tiers: list[TierReport]) -> LevelReport:
+    for report in tiers:
+        if report.available:
+            reason = _unhonoured(policy, report)
+            return LevelReport(
+                honoured=reason is None, tier=report.name, reason=reason or "Every wall it needs stands."
+            )
+    return LevelReport(honoured=False, tier=None, reason="No tier of isolation works on this machine.")
+
+
+def _unhonoured(policy: IsolationPolicy, report: TierReport) -> str | None:
+    """Why `report`'s tier is less than the policy's level promises; None when it is not."""
+    if report.name != "namespace":
+        return f"only the {report.name!r} tier works, which has no namespaces."
+    if policy.every_layer and report.missing:
+        return f"it needs every layer, and these are missing: {', '.join(report.missing)}."
+    return None
+
+
+async def _open_best(
+    policy: IsolationPolicy,
+    tier: spawn.Tier | None,
+    options: PoolOptions,
+    environment: Path | None,
+    library: Library | None,
+    own: Mapping[str, Path],
+) -> tuple[Sandbox, TierReport]:
+    if tier is not None and tier not in TIERS:
+        raise InvalidRequest(f"No tier is called {tier!r}. There are: {', '.join(TIERS)}.")
+    reasons = []
+    for candidate in TIERS if tier is None else (tier,):
+        try:
+            return await _open_tier(policy, candidate, options, environment, library, own)
+        except SandboxUnavailable as error:
+            reasons.append(f"{candidate}: {error}")
+    raise SandboxUnavailable("No sandbox can be built here. " + " ".join(reasons))
+
+
+async def _open_tier(
+    policy: IsolationPolicy,
+    tier: spawn.Tier,
+    options: PoolOptions,
+    environment: Path | None,
+    library: Library | None = None,
+    own: Mapping[str, Path] | None = None,
+) -> tuple[Sandbox, TierReport]:
+    """Build one tier and prove it. Raises `SandboxUnavailable` with the reason."""
+    packages = add_own(find_packages(policy.packages, environment=environment), own or {})
+    # Root in a container may lack what building as root takes, and can then still do what any user can.
+    routes = [True, False] if tier == "namespace" and spawn.is_privileged() else [False]
+    failures: list[str] = []
+    for privileged in routes:
+        sandbox = Sandbox(policy, tier=tier, privileged=privileged, packages=packages, options=options, library=library)
+        try:
+            await sandbox.start()
+            return sandbox, await _prove(sandbox)
+        except (SandboxUnavailable, SandboxBroken) as error:
+            failures.append(str(error))
+            await sandbox.close()
+        except BaseException:
+            await sandbox.close()
+            raise
+    raise SandboxUnavailable(" Then, as an ordinary user: ".join(failures))
+
+
+async def _prove(sandbox: Sandbox) -> TierReport:
+    """Attack the sandbox from inside. Raises `SandboxUnavailable` if a control fails or an attack succeeds."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        findings = await sandbox.attack(
+            {
+                "kind": "attacks",
+                "host_file": _OWN_FILE,
+                "host_setting": _HOST_SETTING,
+                "outside": f"{_OWN_FILE}.probe",
+                "port": listener.getsockname()[1],
+                "gateway_pid": os.getpid(),
+            }
+        )
+    attacks = tuple(
+        Attack(
+            name=finding.name,
+            held=finding.done if finding.kind == "control" else not finding.done,
+            detail=finding.detail,
+        )
+        for finding in findings
+    )
+    wrong = [attack for attack in attacks if not attack.held]
+    if wrong or not attacks:
+        told = "; ".join(f"{attack.name} ({attack.detail})" for attack in wrong) or "the probe said nothing"
+        raise SandboxUnavailable(f"The walls were built but did not prove themselves: {told}.")
+    return TierReport(
+        name=sandbox.tier,
+        available=True,
+        reason=f"Built and attacked: {len(attacks)} attempts ended as they must.",
+        layers=_layers(sandbox),
+        attacks=attacks,
+    )
+
+
+def _layers(sandbox: Sandbox) -> tuple[Layer, ...]:
+    zygote = sandbox.zygote
+    namespaces = sandbox.tier == "namespace"
+    gone = set(zygote.missing_layers)
+    userns = "docs/howto/user-namespaces.md says how to allow user namespaces."
+    layers = [
+        Layer(
+            name=name,
+            present=namespaces,
+            detail="one per worker" if namespaces and name in ("mount", "pid", "network", "ipc") else "",
+            meaning=meaning,
+            remedy=userns,
+        )
+        for name, meaning in (
+            ("user namespace", "Powers inside the sandbox are none outside."),
+            ("mount namespace", "The host's files do not exist inside."),
+            ("pid namespace", "No other process can be seen, and killing the worker kills all it started."),
+            ("network namespace", "There is no network device but a loopback that is down."),
+            ("ipc namespace", "No shared memory or queue of the host can be reached."),
+        )
+    ]
+    layers += [
+        Layer(
+            name="no nested user namespaces",
+            present=namespaces and "no nested user namespaces" not in gone,
+            detail="",
+            meaning="The kernel itself refuses a worker a namespace in which it would be root.",
+            remedy="Make /proc/sys writable for the gateway, or rely on seccomp, which forbids it too.",
+        ),
+        Layer(
+            name="landlock",
+            present=zygote.landlock_abi > 0,
+            detail=f"ABI {zygote.landlock_abi}" if zygote.landlock_abi else "",
+            meaning="Files outside the allowed folders cannot be opened even where they are visible.",
+            remedy="Use a kernel of 5.13 or newer with landlock in its list of security modules.",
+        ),
+        Layer(
+            name="seccomp",
+            present=True,
+            detail="two stages",
+            meaning="System calls that ordinary Python does not need are refused.",
+            remedy="",
+        ),
+        Layer(
+            name="capabilities dropped",
+            present=True,
+            detail="",
+            meaning="The worker has no special power of the kernel, even in its own namespaces.",
+            remedy="",
+        ),
+    ]
+    return tuple(layers)
+
+
+def _user_name() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())

@@ -1,0 +1,59 @@
+"""What the probe found, as data: for `sealyard doctor`, and kept by every sandbox as the proof it passed."""
+
+import msgspec
+
+__all__ = ("Attack", "Layer", "LevelReport", "Report", "TierReport")
+
+
+class Layer(msgspec.Struct, frozen=True, kw_only=True):
+    """One wall: whether it is there, what it is for, and what to do if it is not."""
+
+    name: str
+    present: bool
+    detail: str
+    meaning: str
+    remedy: str
+
+
+class Attack(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt of the probe; `held` says that it ended as it must, for a control that it succeeded."""
+
+    name: str
+    held: bool
+    detail: str
+
+
+class TierReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What one tier came to on this machine."""
+
+    name: str
+    available: bool
+    reason: str
+    layers: tuple[Layer, ...] = ()
+    attacks: tuple[Attack, ...] = ()
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Names of the layers that are not there."""
+        return tuple(layer.name for layer in self.layers if not layer.present)
+
+
+class LevelReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a level can be honoured here, and by which tier."""
+
+    honoured: bool
+    tier: str | None
+    reason: str
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything `sealyard doctor` knows."""
+
+    machine: str
+    kernel: str
+    python: str
+    user: str
+    resource_control: str
+    tiers: tuple[TierReport, ...]
+    levels: dict[str, LevelReport]
+    packages: dict[str, str]

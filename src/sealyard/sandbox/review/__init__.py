@@ -1,0 +1,548 @@
+"""Reading agent code before it runs: what could not work, what is plainly hostile, and how much it seems to do.
+
+This is advice and good error messages, never the boundary. Code that fools it meets the kernel, so it refuses only
+what has no chance or no honest purpose at its level, and warns about the rest.
+
+The code is parsed, never compiled: compiling 700 bytes of nested `finally` takes seconds, and the gateway would stand
+still meanwhile. The few errors that only the compiler finds are reported by the guest. Cost is linear in the code.
+"""
+
+import ast
+import difflib
+import functools
+import heapq
+import posixpath
+import re
+import sys
+import warnings
+from collections.abc import Callable, Collection, Mapping
+from typing import Literal
+
+import msgspec
+
+from sealyard.sandbox.policy.levels import IsolationLevel, IsolationPolicy
+from sealyard.sandbox.review import advice
+from sealyard.sandbox.review.survey import DEPTH, Arithmetic, Noted, Place, Survey, text_of
+from sealyard.values import Failure, FailureKind
+from sealyard.versioning.scopes import parser_lock
+
+__all__ = ("MAX_CODE_BYTES", "Estimate", "Finding", "Review", "ToolNames", "review")
+
+MAX_CODE_BYTES = 256 << 10
+"""Parsing this much holds the interpreter for up to a second. Larger data belongs into `context` or a file."""
+MAX_FINDINGS = 50
+MAX_IMPORTS = 100
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing the code should not do, where it does it, and what to do instead."""
+
+    severity: advice.Severity
+    rule: str
+    """A short stable name, such as `import` or `endless-loop`."""
+    line: int | None = None
+    """1-based; `None` when the finding is about the code as a whole."""
+    column: int | None = None
+    """1-based, in characters."""
+    source_line: str | None = None
+    message: str
+    hint: str | None = None
+
+
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    """How much the code seems to do; all zero when it cannot be parsed."""
+
+    loops: int = 0
+    """Loops in the text, those of comprehensions included."""
+    deepest_loop: int = 0
+    calls: int = 0
+    """Calls in the text, of anything."""
+    tool_calls: int | None = 0
+    """Tool calls at run time, at most; `None` when some are in loops or functions, so that it depends on data."""
+    tool_calls_in_loops: int = 0
+    """Tool calls in the text that are inside a loop."""
+    imports: tuple[str, ...] = ()
+    """Modules that the text imports, sorted; at most 100."""
+
+
+class Review(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict over a piece of code: its gravest finding, or `allow`."""
+
+    verdict: Literal["allow", "warn", "refuse"]
+    findings: tuple[Finding, ...] = ()
+    """In the order of the text; of more than 50, refusals are kept before warnings."""
+    estimate: Estimate = Estimate()
+
+    def refusal(self) -> Failure | None:
+        """Why the code is not to be run, as the failure that it ends with; None when it may run."""
+        if self.verdict != "refuse":
+            return None
+        first = next(finding for finding in self.findings if finding.severity == "refuse")
+        kinds: dict[str, FailureKind] = {"syntax": "syntax", "import": "import"}
+        return Failure(
+            kind=kinds.get(first.rule, "refused"),
+            type="Refused",
+            message=first.message,
+            line=first.line,
+            source_line=first.source_line,
+            hint=first.hint,
+        )
+
+
+_STDLIB = frozenset(sys.stdlib_module_names)
+_WORKING_DIRECTORY = "/workspace"
+_REACHABLE = (_WORKING_DIRECTORY, "/tmp", "/servers")  # noqa: S108 - inside the sandbox
+_DEVICES = ("/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero")
+_PATH_METHODS = frozenset(("open", "read_bytes", "read_text", "write_bytes", "write_text"))
+_IMPORTERS = frozenset(("builtins.__import__", "importlib.import_module", "importlib.__import__"))
+_TOOL_CALLERS = frozenset(("builtins.call_tool", "servers.call_tool", "tool_discovery.call_tool"))
+_SLEEPS = frozenset(("time.sleep", "asyncio.sleep"))
+_WALKS = advice.WALKS | advice.PARENTS
+
+
+class ToolNames:
+    """The names that may be called, as tools and as functions of `servers`.
+
+    `functions` gives the module and the function of each full name; without it they are guessed from the name.
+    `is_known` says whether another spelling means one of them too.
+    """
+
+    def __init__(
+        self,
+        names: Collection[str],
+        functions: Mapping[str, tuple[str, str]] | None = None,
+        is_known: Callable[[str], bool] = lambda name: False,
+    ) -> None:
+        self.names = names if isinstance(names, frozenset) else frozenset(names)
+        self.is_known = is_known
+        self._functions = functions
+
+    @functools.cached_property
+    def servers(self) -> Mapping[str, Mapping[str, str]]:
+        """Functions by server, both under loose keys: how a name becomes an identifier is the catalog's business."""
+        found: dict[str, dict[str, str]] = {}
+        if self._functions is not None:
+            for module, function in self._functions.values():
+                found.setdefault(_key(module), {})[_key(function)] = function
+            return found
+        for name in self.names:
+            parts = name.removeprefix("mcp__").split("__")
+            for cut in range(1, len(parts)):  # a server's own name may hold the separator
+                tool = "__".join(parts[cut:])
+                found.setdefault(_key("__".join(parts[:cut])), {})[_key(tool)] = re.sub(r"\W", "_", tool)
+        return found
+
+    @functools.cached_property
+    def server_names(self) -> frozenset[str]:
+        """How the servers are spelled in `servers`."""
+        if self._functions is not None:
+            return frozenset(module for module, _ in self._functions.values())
+        return frozenset(re.sub(r"\W", "_", name.removeprefix("mcp__").partition("__")[0]) for name in self.names)
+
+
+def review(
+    code: str,
+    policy: IsolationPolicy,
+    *,
+    filename: str = "<agent>",
+    tools: Collection[str] | ToolNames | None = None,
+    packages: Collection[str] = (),
+) -> Review:
+    """Judge `code` under `policy` without running it.
+
+    `tools` are the full names that may be called, such as `mcp__expenses__list_expenses`; without them no tool's name
+    is checked. Who reviews often makes them `ToolNames` once. `packages` are the importable names that the guest
+    environment has; without them the policy's own are taken to be there.
+    """
+    tree = _parse(code, filename)
+    if isinstance(tree, Finding):
+        return Review(verdict="refuse", findings=(tree,))
+    notes = _Notes(code, policy)
+    survey = Survey(tree)
+    for node, words in survey.misplaced:
+        message = f"SyntaxError: {words}."
+        notes.add("syntax", node, message, _SYNTAX_HINTS.get(message))
+    for loop in survey.endless_loops():
+        notes.add("endless-loop", loop, "Nothing in this loop ends it.", "Add a `break`.")
+    rules = _Rules(survey, notes, policy, tools=tools, packages=packages)
+    for noted, place in survey.noted:
+        rules.check(noted, place)
+    return notes.review(rules.estimate())
+
+
+_SYNTAX_HINTS = {
+    "SyntaxError: 'return' outside function.": "End with the value as an expression, or set `result`.",
+    "SyntaxError: 'await' outside async function.": "Write `async def`, or leave out `await`: tools answer either way.",
+    "The code is nested too deeply for Python's parser.": "Split the expression, or pass the data in by `context`.",
+}
+
+
+def _parse(code: str, filename: str) -> ast.Module | Finding:
+    """The syntax tree, or why there is none."""
+    try:
+        size = len(code) if len(code) > MAX_CODE_BYTES else len(code.encode())
+    except UnicodeEncodeError as error:
+        return _syntax_finding(code, *_position(code, error.start), "The code holds half of a surrogate pair.")
+    if size > MAX_CODE_BYTES:
+        message = f"The code is larger than {MAX_CODE_BYTES:,} bytes."
+        hint = "Pass data in through `context` or a file in the workspace."
+        return Finding(severity="refuse", rule="size", message=message, hint=hint)
+    if "\0" in code:
+        return _syntax_finding(code, *_position(code, code.index("\0")), "The code holds a null byte.")
+    flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    try:
+        with parser_lock, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the agent's literals: nothing for the gateway's log
+            tree = compile(code, filename, "exec", flags, dont_inherit=True)
+    except SyntaxError as error:
+        words = _shorten(str(error.msg), 300).rstrip(".")
+        message = f"{type(error).__name__}: {words}{'' if words.endswith('?') else '.'}"
+        return _syntax_finding(code, error.lineno, error.offset, message)
+    except (RecursionError, MemoryError):
+        return _syntax_finding(code, None, None, "The code is nested too deeply for Python's parser.")
+    except (ValueError, OverflowError, SystemError) as error:  # Python 3.12.1 fails so on some damaged f-strings
+        return _syntax_finding(code, None, None, f"Python's parser fails on this code: {_shorten(str(error), 300)}.")
+    assert isinstance(tree, ast.Module)
+    return tree
+
+
+def _syntax_finding(code: str, line: int | None, column: int | None, message: str) -> Finding:
+    source = _source_line(_split_lines(code), line)
+    start = (source or "").lstrip()
+    hint = _SYNTAX_HINTS.get(message)
+    if start.startswith("```"):
+        hint = "Send the code alone, without the ``` fence around it."
+    elif start.startswith(("!", "%")):
+        hint = "Leave out notebook commands: this is plain Python."
+    return Finding(
+        severity="refuse",
+        rule="syntax",
+        line=line if source is not None else None,
+        column=column if column and column > 0 else None,  # Python 3.11 counts backwards in some f-strings
+        source_line=source,
+        message=message,
+        hint=hint,
+    )
+
+
+class _Notes:
+    """Collects findings cheaply; writes them out, ordered and bounded, at the end."""
+
+    def __init__(self, code: str, policy: IsolationPolicy) -> None:
+        self._code = code
+        self._level = tuple(IsolationLevel).index(policy.level)
+        self._found: dict[tuple[int, int, str, str], tuple[advice.Severity, str | None]] = {}
+
+    def add(self, rule: str, node: ast.expr | ast.stmt | ast.alias, message: str, hint: str | None) -> None:
+        """Note something about `node`, unless the level is silent about it."""
+        severity = advice.SEVERITIES[rule][self._level]
+        if severity is not None:
+            self._found.setdefault((node.lineno, node.col_offset, rule, message), (severity, hint))
+
+    def review(self, estimate: Estimate) -> Review:
+        """The verdict, and the findings that explain it."""
+        ranked = sorted(self._found.items(), key=lambda item: (item[1][0], item[0]))  # "refuse" sorts before "warn"
+        lines = _split_lines(self._code) if ranked else []
+        findings = tuple(
+            Finding(
+                severity=severity,
+                rule=rule,
+                line=line,
+                column=_column(lines, line, offset),
+                source_line=_source_line(lines, line),
+                message=message,
+                hint=hint,
+            )
+            for (line, offset, rule, message), (severity, hint) in sorted(ranked[:MAX_FINDINGS])
+        )
+        return Review(verdict=ranked[0][1][0] if ranked else "allow", findings=findings, estimate=estimate)
+
+
+class _Rules:
+    """The second pass: each noted node against the policy and the tools."""
+
+    def __init__(
+        self,
+        survey: Survey,
+        notes: _Notes,
+        policy: IsolationPolicy,
+        *,
+        tools: Collection[str] | ToolNames | None,
+        packages: Collection[str],
+    ) -> None:
+        self._survey = survey
+        self._arithmetic = Arithmetic(survey)
+        self._notes = notes
+        self._policy = policy
+        self._packages = tuple(packages or policy.packages)
+        self._allowed = policy.allowed_modules(stdlib=_STDLIB, packages=frozenset(self._packages))
+        self._tools = tools if tools is None or isinstance(tools, ToolNames) else ToolNames(tools)
+        self._hints_left = 8  # each costs a comparison with every name
+        self._covered: set[int] = set()
+        """Nodes that the finding about a larger node speaks for."""
+        self._calls = 0
+        self._tool_calls: int | None = 0
+        self._tool_calls_in_loops = 0
+
+    def check(self, node: Noted, place: Place) -> None:
+        """Apply every rule that speaks about this kind of node."""
+        match node:
+            case ast.Import():
+                for alias in node.names:
+                    self._check_import(alias.name, alias, place)
+            case ast.ImportFrom():
+                self._check_import_from(node, place)
+            case ast.Call():
+                self._check_call(node, place)
+            case ast.Attribute():
+                self._check_attribute(node, place)
+            case ast.Name():
+                self._check_name(node)
+            case ast.BinOp():
+                self._check_size(node, self._arithmetic.size_bytes(node))
+
+    def estimate(self) -> Estimate:
+        """What was counted on the way."""
+        return Estimate(
+            loops=self._survey.loops,
+            deepest_loop=self._survey.deepest_loop,
+            calls=self._calls,
+            tool_calls=self._tool_calls,
+            tool_calls_in_loops=self._tool_calls_in_loops,
+            imports=tuple(sorted(self._survey.imports)[:MAX_IMPORTS]),
+        )
+
+    # Imports
+
+    def _is_importable(self, name: str) -> bool:
+        if self._allowed is None:
+            return True
+        prefixes = _prefixes(name)
+        return not self._allowed.isdisjoint(prefixes) and not any(map(self._is_refused, prefixes))
+
+    def _is_refused(self, name: str) -> bool:
+        return self._allowed is not None and name in self._policy.refused_modules
+
+    def _check_import(self, name: str, node: ast.expr | ast.stmt | ast.alias, place: Place) -> None:
+        if self._is_importable(name):
+            self._check_server(name, node)
+        elif not place.is_optional:
+            message = f"{_quote(name)} cannot be imported under policy {self._policy.name!r}."
+            self._notes.add("import", node, message, self._import_hint(name))
+
+    def _check_import_from(self, node: ast.ImportFrom, place: Place) -> None:
+        if node.module is None or node.level:
+            message = "A relative import needs a package around the code, and there is none."
+            self._notes.add("import", node, message, "Name the module in full.")
+            return
+        self._check_import(node.module, node, place)
+        for alias in node.names:
+            name = f"{node.module}.{alias.name}"
+            if self._is_refused(name):
+                self._check_import(name, alias, place)
+            elif node.module.count(".") < 2:  # deeper, the module itself is the tool
+                self._check_server(name, alias)
+
+    def _import_hint(self, name: str) -> str:
+        for prefix in reversed(_prefixes(name)):
+            if prefix in advice.IMPORT_HINTS:
+                return advice.IMPORT_HINTS[prefix]
+        alternatives = advice.ALTERNATIVES.get(name.partition(".")[0], ())
+        if usable := [module for module in alternatives if self._is_importable(module)]:
+            return f"It is not there. Use {' or '.join(usable)}."
+        if self._policy.imports == "listed":
+            return f"These can be imported: {', '.join(sorted(self._policy.modules))}."
+        packages = f", {', '.join(sorted(self._packages))}" if self._packages else ""
+        return f"These can be imported: the standard library{packages}."
+
+    # Calls and names
+
+    def _check_call(self, node: ast.Call, place: Place) -> None:
+        self._calls += 1
+        self._check_path_method(node.func)
+        name = self._survey.resolve(node.func)
+        if name is None:
+            return
+        text, number = text_of(node.args), self._arithmetic.number(node.args[0]) if node.args else None
+        if name in _TOOL_CALLERS or (name.startswith("servers.") and name.count(".") > 1):
+            self._count_tool_call(place)
+            if name in _TOOL_CALLERS:
+                self._check_tool(text or text_of([word.value for word in node.keywords if word.arg == "name"]), node)
+        elif name in advice.CALLS:
+            self._check_rule(advice.CALLS[name], name, node)
+        elif name in ("builtins.open", "io.open") and text is not None:
+            self._check_path(text, node)
+        elif name == "builtins.getattr" and (attribute := text_of(node.args[1:])) is not None:
+            self._check_walk(attribute, node.args[0], node)
+        elif name in _IMPORTERS and text is not None and all(part.isidentifier() for part in text.split(".")):
+            self._survey.imports.add(text)
+            self._check_import(text, node, place)
+        elif name in _SLEEPS and number is not None and number > self._policy.wall_seconds:
+            message = f"Sleeping for {number:g} s outlasts the wall limit of {self._policy.wall_seconds:g} s."
+            self._notes.add("sleep", node, message, "Sleep less, or ask for a longer limit.")
+        elif name in ("builtins.bytes", "builtins.bytearray"):
+            self._check_size(node, number)
+        elif name not in advice.REFERENCES:
+            for prefix in _prefixes(name)[:-1]:
+                self._check_rule(advice.MODULE_CALLS.get(prefix), name, node)
+
+    def _check_attribute(self, node: ast.Attribute, place: Place) -> None:
+        self._check_walk(node.attr, node.value, node)
+        name = self._survey.resolve(node)
+        if name is None:
+            return
+        if self._is_refused(name) and name not in self._survey.imports:
+            self._check_import(name, node, place)  # `urllib.request` after `import urllib`
+        else:
+            self._check_rule(advice.REFERENCES.get(name), name, node)
+            self._check_server(name, node)
+
+    def _check_name(self, node: ast.Name) -> None:
+        name = self._survey.resolve(node)
+        if name == "builtins.__builtins__":
+            self._check_walk(node.id, node, node)
+        elif name is not None and id(node) not in self._survey.values:
+            self._check_rule(advice.REFERENCES.get(name), name, node)
+
+    def _check_rule(self, rule: str | None, name: str, node: ast.expr) -> None:
+        if rule is None or (rule == "fork" and self._policy.processes > 1):
+            return
+        if not name.startswith("builtins.") and not self._is_importable(name):
+            return  # the finding about the import is enough
+        message, hint = advice.TEXTS[rule]
+        shown = _quote(name.removeprefix("builtins."))
+        self._notes.add(rule, node, message.format(name=shown, policy=repr(self._policy.name)), hint)
+
+    def _check_walk(self, attribute: str, below: ast.expr, node: ast.expr) -> None:
+        """`x.__class__.__bases__[0].__subclasses__()`: one finding for the whole of it."""
+        if id(node) in self._covered or attribute not in _WALKS:
+            return
+        passed: set[str] = set()
+        for _ in range(DEPTH):
+            self._covered.add(id(below))
+            if isinstance(below, ast.Attribute):
+                passed.add(below.attr)
+            if not isinstance(below, ast.Attribute | ast.Subscript | ast.Call):
+                break
+            below = below.func if isinstance(below, ast.Call) else below.value
+        if attribute in advice.PARENTS and "__class__" not in passed:
+            return
+        is_chain = attribute in advice.WALK_ENDS and not passed.isdisjoint(advice.WALK_STEPS)
+        message = f"{attribute!r} leads out of the object into the interpreter."
+        hint = "Keep to the object's own methods and attributes."
+        self._notes.add("dunder-chain" if is_chain else "dunder-walk", node, message, hint)
+
+    # Files and memory
+
+    def _check_path_method(self, function: ast.expr) -> None:
+        """`Path("/etc/hosts").readtext_of()`."""
+        if isinstance(function, ast.Attribute) and function.attr in _PATH_METHODS:
+            made = function.value
+            if isinstance(made, ast.Call) and len(made.args) == 1 and self._survey.resolve(made.func) == "pathlib.Path":
+                path = text_of(made.args)
+                if path is not None:
+                    self._check_path(path, made)
+
+    def _check_path(self, path: str, node: ast.expr) -> None:
+        whole = posixpath.normpath(posixpath.join(_WORKING_DIRECTORY, path))
+        if whole not in _DEVICES and not any(f"{whole}/".startswith(f"{known}/") for known in _REACHABLE):
+            hint = "Keep files in the working directory, /workspace. Call a tool to read others."
+            self._notes.add("open-outside", node, f"{_quote(path)} cannot be reached from inside.", hint)
+
+    def _check_size(self, node: ast.expr, size_bytes: float | None) -> None:
+        if size_bytes is None or id(node) in self._covered or size_bytes <= self._policy.memory_mib << 20:
+            return
+        part = node
+        while isinstance(part, ast.BinOp):  # `"x" * 10**9 * 2` is one value
+            self._covered.add(id(part))
+            part = part.left
+        message = f"This value alone exceeds the memory limit of {self._policy.memory_mib:,} MiB."
+        self._notes.add("memory", node, message, "Work in smaller pieces.")
+
+    # Tools
+
+    def _count_tool_call(self, place: Place) -> None:
+        self._tool_calls_in_loops += place.depth > 0
+        if place.depth or place.is_called:
+            self._tool_calls = None
+        elif self._tool_calls is not None:
+            self._tool_calls += 1
+
+    def _check_tool(self, name: str | None, node: ast.expr) -> None:
+        if name is None or self._tools is None or name == "search_tools":
+            return
+        if name not in self._tools.names and not self._tools.is_known(name):
+            message = f"No tool named {_quote(name)}."
+            self._notes.add("unknown-tool", node, message, self._hint(name, self._tools.names))
+
+    def _check_server(self, name: str, node: ast.expr | ast.stmt | ast.alias) -> None:
+        """`servers.<server>` and `servers.<server>.<tool>`, maybe with more behind."""
+        if self._tools is None or not name.startswith("servers."):
+            return
+        _, server, *rest = name.split(".")
+        known = self._tools.servers.get(_key(server))
+        if known is None:
+            # With more behind it, the node of the server itself was or will be checked too.
+            if not rest and not _is_plumbing(server):
+                hint = self._hint(server, self._tools.server_names)
+                self._notes.add("unknown-tool", node, f"No server named {_quote(server)}.", hint)
+        elif rest and not _is_plumbing(rest[0]) and _key(rest[0]) not in known:
+            message = f"No tool named {_quote(rest[0])} on server {_quote(server)}."
+            self._notes.add("unknown-tool", node, message, self._hint(rest[0], known.values()))
+
+    def _hint(self, wrong: str, right: Collection[str]) -> str:
+        """The nearest names that exist, and how to find others."""
+        if self._hints_left and len(wrong) <= 128:
+            self._hints_left -= 1
+            words = _words(wrong)
+            likely = heapq.nsmallest(100, right, key=lambda name: (-len(words & _words(name)), name))
+            if nearest := difflib.get_close_matches(wrong, likely, n=3, cutoff=0.6):
+                return f"Nearest: {', '.join(map(repr, nearest))}. search_tools finds others."
+        return "Call search_tools to find one that exists."
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name).lower()
+
+
+def _words(name: str) -> set[str]:
+    return set(re.split(r"[\W_]+", name.lower())) - {"mcp", ""}
+
+
+def _is_plumbing(name: str) -> bool:
+    """Whether the guest may offer this beside tools."""
+    return name.startswith("_") or name in ("*", "call_tool", "search_tools")
+
+
+def _prefixes(name: str) -> list[str]:
+    parts = name.split(".", DEPTH)
+    return [".".join(parts[: index + 1]) for index in range(len(parts))]
+
+
+def _position(code: str, index: int) -> tuple[int, int]:
+    lines = _split_lines(code[:index])
+    return len(lines), len(lines[-1]) + 1
+
+
+def _split_lines(code: str) -> list[str]:
+    """Lines as Python counts them; `splitlines` would also split at form feeds and the like."""
+    return re.split(r"\r\n|\r|\n", code)
+
+
+def _source_line(lines: list[str], line: int | None) -> str | None:
+    if not line or line > len(lines):
+        return None
+    return _shorten(lines[line - 1], 200).encode(errors="replace").decode()
+
+
+def _column(lines: list[str], line: int, offset: int) -> int:
+    source = lines[line - 1] if line <= len(lines) else ""
+    return len(source.encode()[:offset].decode(errors="ignore")) + 1
+
+
+def _shorten(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def _quote(name: str) -> str:
+    return repr(_shorten(name, 80))

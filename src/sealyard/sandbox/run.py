@@ -1,0 +1,466 @@
+"""The sandbox: one run from code to outcome."""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from sealyard.errors import InvalidRequest, SandboxBroken, SandboxClosed
+from sealyard.sandbox import spawn, wire
+from sealyard.sandbox.clock import RunClock, Turns
+from sealyard.sandbox.library import Library
+from sealyard.sandbox.packages import GuestPackages
+from sealyard.sandbox.policy.levels import IsolationPolicy
+from sealyard.sandbox.pool import Lease, Pool, PoolOptions
+from sealyard.sandbox.report import TierReport
+from sealyard.sandbox.sessions import Sessions
+from sealyard.sandbox.worker import End, OnCall, OnOutput, Worker, limit_failure
+from sealyard.sandbox.workspace import Workspace, directory_usage
+from sealyard.sandbox.zygote import Zygote
+from sealyard.values import Failure, Limits, Outcome, Spill, Status, Usage
+
+__all__ = ("ReplayClock", "Sandbox")
+
+_WATCH_SECONDS = 0.1
+_WORDS_CHARACTERS = 16_384
+_NOTES = 20
+_STATUS: dict[str, Status] = {
+    "wall_time": "timeout",
+    "protocol": "broken",
+    "crash": "broken",
+    "exception": "failed",
+    "refused": "failed",
+    "syntax": "failed",
+    "import": "failed",
+    "result": "failed",
+}
+
+
+class ReplayClock(msgspec.Struct, frozen=True, kw_only=True):
+    """When and by which chance a run is to take place, so that it can be had again with the same result."""
+
+    at: float
+    """Seconds since the epoch at which its clock stands; sleeping takes no time and moves it."""
+    seed: int
+
+
+class Sandbox:
+    """Runs agent code in sealed workers. Make one with `open_sandbox`."""
+
+    def __init__(
+        self,
+        policy: IsolationPolicy,
+        *,
+        tier: spawn.Tier,
+        privileged: bool,
+        packages: GuestPackages,
+        options: PoolOptions,
+        library: Library | None = None,
+    ) -> None:
+        self.policy = policy
+        self.tier = tier
+        self.packages = packages
+        self.library = library
+        self.report: TierReport | None = None
+        """The proof that this sandbox passed."""
+        self.check: Callable[[IsolationPolicy], None] = lambda policy: None
+        """Raises `LevelUnavailable` for a policy that is not honoured here."""
+        self._sessions = Sessions()
+        self.pool = Pool(
+            policy,
+            tier=tier,
+            privileged=privileged,
+            packages=packages,
+            options=options,
+            library=None if library is None else library.path,
+            likely_stubs=(lambda: None) if library is None else library.likely,
+            hand_over=self._sessions.hand_over,
+        )
+        self._sessions.pool = self.pool
+        self._turns = Turns(options.running)
+
+    async def start(self) -> None:
+        """Build the first zygote. Raises `SandboxUnavailable` when this tier cannot be built here."""
+        await self.pool.start()
+
+    @property
+    def resource_control(self) -> str:
+        """What holds memory down: `cgroup v2`, `cgroup v1` or `rlimits`."""
+        return self.pool.resource_control
+
+    @property
+    def zygote(self) -> Zygote:
+        """The zygote that new workers are forked from."""
+        return self.pool.zygote
+
+    async def run(
+        self,
+        code: str,
+        *,
+        context: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
+        on_call: OnCall | None = None,
+        on_output: OnOutput | None = None,
+        session: str | None = None,
+        execution_id: str | None = None,
+        library_version: str | None = None,
+        policy: IsolationPolicy | None = None,
+        clock: RunClock | None = None,
+        replay: ReplayClock | None = None,
+    ) -> Outcome:
+        """Run `code` in a sealed worker that is used for nothing else.
+
+        `on_call(tool, args)` answers the code's tool calls, `on_output(text)` sees what it prints as it does. With a
+        `session`, files in the workspace stay for the next run of the same name. The code can import the tools of
+        `library_version`, by default those of the whole catalog. `policy` is a stricter one than the sandbox's own.
+        While `clock` is paused the wall limit stands still, and another run may take this one's turn. With `replay`
+        the code finds a clock that stands and randomness from a seed. What the code does wrong is in the outcome.
+
+        Raises:
+            InvalidRequest: The context, a limit or the session's name is wrong.
+            LevelUnavailable: This machine cannot honour `policy`.
+            SandboxBroken: The host side failed; whether the code ran is unknown.
+            SandboxClosed: The sandbox was closed before or during the run.
+        """
+        if policy is not None:
+            self.check(policy)
+        usual = policy or self.policy
+        policy = usual.with_limits(limits)
+        execution_id = execution_id or secrets.token_hex(8)
+        clock = clock or RunClock()
+        # The stubs first, and without waiting: whoever published them need not hold them.
+        async with (
+            self._stubs(library_version) as stubs,
+            self._turns.one(clock),
+            self._sessions.in_use(session, policy) as workspace,
+        ):
+            place, imports = self._place_of(stubs), self._imports(policy)
+            job = _job(code, context or {}, policy, workspace, execution_id, place, imports, replay)
+            lease = await self.pool.take()
+            started = time.perf_counter()
+            try:
+                backstop_mib = max(policy.memory_mib, usual.memory_mib)
+                end = await self._run_on(lease, job, policy, backstop_mib, workspace, stubs, on_call, on_output, clock)
+            except SandboxBroken as error:
+                if self.pool.is_closed:
+                    raise SandboxClosed("The sandbox is closed.") from error
+                raise
+            finally:
+                seconds = time.perf_counter() - started - clock.still_seconds
+                gone = self.pool.discard(lease)
+                self.pool.refill()
+            if workspace is not None:
+                workspace.note_leaving(gone)
+                if workspace.directory is None:
+                    self.pool.do_later(self._prepare_mount(workspace, lease.zygote))
+        return self._outcome(end, execution_id, seconds, session, policy)
+
+    async def attack(self, job: dict[str, Any]) -> list[wire.Finding]:
+        """Have a sealed worker try to break out, and report what it could do."""
+        lease = await self.pool.take()
+        try:
+            body = msgspec.json.encode(job)
+            end = await lease.worker.run(
+                msgspec.json.encode(self._order(lease.worker, self.policy, self.policy.memory_mib, None, None)),
+                body,
+                descriptors=[],
+                policy=self.policy,
+                on_call=None,
+                on_output=None,
+                is_probe=True,
+            )
+        finally:
+            await asyncio.shield(self.pool.discard(lease))
+        if end.attacked is None:
+            raise SandboxBroken(f"The probe ended without an answer: {end.failure}.")
+        return end.attacked.findings
+
+    def sessions(self) -> list[str]:
+        """The names of all sessions that have a workspace."""
+        return self._sessions.names()
+
+    def workspace(self, session: str) -> Workspace:
+        """The workspace of a session, in which a run may still be ending: see its `quiet`. Raises `UnknownSession`."""
+        return self._sessions.get(session)
+
+    async def remove_session(self, session: str) -> None:
+        """Delete a session's workspace. Raises `InvalidRequest` while a run of it is under way."""
+        await self._sessions.remove(session)
+
+    async def fill(self) -> None:
+        """Wait until the pool is full."""
+        await self.pool.fill()
+
+    async def settle(self) -> None:
+        """Wait until the pool is full and every used worker is gone."""
+        await self.pool.settle()
+
+    async def drain(self) -> None:
+        """Empty the pool, so that the next run forks."""
+        await self.pool.drain()
+
+    def follow(self, size: int, packages: Collection[str]) -> None:
+        """Keep `size` workers waiting, and let the next zygote import only `packages` of those that the level has.
+
+        It is a wish, carried out in the background within the bounds of the pool: see `Pool.follow`. It costs next to
+        nothing when it changes nothing.
+        """
+        self.pool.follow(size, packages)
+
+    async def recycle(self) -> None:
+        """Execute a fresh zygote for all further runs; runs under way finish on the old one."""
+        await self.pool.renew()
+
+    async def close(self) -> None:
+        """Kill every worker, end the zygotes, and leave nothing behind."""
+        await self.pool.close()
+        self._sessions.close()
+        await self.pool.remove_files()
+
+    async def _prepare_mount(self, workspace: Workspace, zygote: Zygote) -> None:
+        """Ask for the workspace of a session's next run ahead of it."""
+        with contextlib.suppress(SandboxBroken):  # that run asks for itself then, and hears what is wrong
+            workspace.keep_mount(zygote, await zygote.lease_workspace(workspace.number))
+
+    @contextlib.asynccontextmanager
+    async def _stubs(self, version: str | None) -> AsyncIterator[str | None]:
+        """The folder of the library that holds the tools which the worker can import."""
+        if self.library is None:
+            yield None
+            return
+        with self.library.in_use(version) as folder:
+            yield folder
+
+    def _place_of(self, stubs: str | None) -> str | None:
+        """Where the worker sees that folder."""
+        if stubs is None or self.library is None:
+            return None
+        return "/servers" if self.tier == "namespace" else str(self.library.path / stubs)
+
+    def _imports(self, policy: IsolationPolicy) -> dict[str, Any] | None:
+        """The rule for the code's own imports; None where it is the one that the zygote has."""
+        same = ("level", "imports", "modules", "refused_modules")
+        if all(getattr(policy, field) == getattr(self.policy, field) for field in same):
+            return None
+        stdlib = frozenset(sys.stdlib_module_names)
+        allowed = policy.allowed_modules(stdlib=stdlib, packages=self.packages.modules)
+        return {"allowed": allowed, "refused": policy.refused_modules, "level": policy.level}
+
+    async def _run_on(
+        self,
+        lease: Lease,
+        job: bytes,
+        policy: IsolationPolicy,
+        backstop_mib: int,
+        workspace: Workspace | None,
+        stubs: str | None,
+        on_call: OnCall | None,
+        on_output: OnOutput | None,
+        clock: RunClock,
+    ) -> End:
+        worker, zygote = lease.worker, lease.zygote
+        descriptors: list[int] = []
+        watch = None
+        try:
+            if workspace is not None and workspace.directory is None:
+                held = workspace.take_mount(zygote)
+                descriptors.append(await zygote.lease_workspace(workspace.number) if held is None else held)
+            order = msgspec.json.encode(self._order(worker, policy, backstop_mib, workspace, stubs))
+            if self.pool.directory is not None:
+                watch = asyncio.create_task(self._watch_directories(worker, policy, workspace))
+            end = await worker.run(
+                order, job, descriptors=descriptors, policy=policy, on_call=on_call, on_output=on_output, clock=clock
+            )
+            if self.pool.directory is not None and workspace is not None and end.failure is None:
+                # What was written since the last look stays in the session, so it is looked at once more.
+                excess = await self._find_excess(worker, policy, workspace)
+                if excess is not None:
+                    end = msgspec.structs.replace(end, done=None, failure=limit_failure("workspace", excess))
+            return end
+        finally:
+            for fd in descriptors:
+                os.close(fd)
+            if watch is not None:
+                watch.cancel()
+
+    def _order(
+        self,
+        worker: Worker,
+        policy: IsolationPolicy,
+        backstop_mib: int,
+        workspace: Workspace | None,
+        stubs: str | None,
+    ) -> dict[str, Any]:
+        """What the worker needs to seal itself."""
+        slot = worker.fork.slot
+        user = self.pool.user_of(slot, None if workspace is None else workspace.number)
+        directory, temp = None, None
+        if self.pool.directory is not None:
+            directory, temp = self._make_directories(slot, user, workspace)
+        if worker.leaf is None:
+            address_bytes = policy.memory_mib << 20
+        else:
+            # A backstop; the control group is exact. Libraries map more than they use, however little a run may use.
+            address_bytes = (backstop_mib << 21) + (256 << 20)
+            if policy.memory_mib != self.policy.memory_mib:
+                worker.leaf.limit(policy.memory_mib << 20)
+        return {
+            "user": None if workspace is None else user,
+            "workspace": directory,
+            "temp": temp,
+            "cores": None if policy.cores == self.policy.cores else self.pool.pick_cores(policy.cores),
+            "address_bytes": address_bytes,
+            "cpu_seconds": max(1, round(policy.cpu_seconds)),
+            "file_bytes": max(policy.workspace_mib, policy.temp_mib) << 20,
+            "open_files": policy.open_files,
+            "tasks": self._task_limit(policy),
+            "filter": spawn.filter_of(policy),
+            "library": stubs,
+            "temp_room": self._room(policy, "temp"),
+            "workspace_room": self._room(policy, "workspace") if workspace is None else None,
+        }
+
+    def _room(self, policy: IsolationPolicy, place: str) -> str | None:
+        """The size of a file system of the worker's own; None where it is the one that it has."""
+        mib, files = f"{place}_mib", f"{place}_files"
+        if all(getattr(policy, field) == getattr(self.policy, field) for field in (mib, files)):
+            return None
+        return f"size={getattr(policy, mib) << 20},nr_inodes={getattr(policy, files)},mode=777"
+
+    def _make_directories(self, slot: int, user: int | None, workspace: Workspace | None) -> tuple[str, str]:
+        place = self.pool.folder_of(slot)
+        place.mkdir(mode=0o711)
+        temp, directory = place / "tmp", place / "workspace"
+        temp.mkdir()
+        if workspace is None:
+            directory.mkdir()
+        else:
+            assert workspace.directory is not None
+            directory = workspace.directory
+        for path in (directory, temp):
+            path.chmod(0o700)
+            if user is not None:
+                os.chown(path, user, user)
+        return str(directory), str(temp)
+
+    def _task_limit(self, policy: IsolationPolicy) -> int | None:
+        """The kernel counts tasks per user: exact with a user per worker, else shared between them."""
+        own = policy.threads + policy.processes
+        if self.pool.has_own_users:
+            return own
+        if self.tier == "landlock":
+            return None  # everything else this user runs counts too; the address space bounds threads
+        return own if policy.processes > 1 else own * self.pool.options.running
+
+    async def _watch_directories(self, worker: Worker, policy: IsolationPolicy, workspace: Workspace | None) -> None:
+        """Without a file system of its own per run, the size of the workspace is watched, not enforced."""
+        while True:
+            await asyncio.sleep(_WATCH_SECONDS)
+            excess = await self._find_excess(worker, policy, workspace)
+            if excess is not None:
+                worker.end_for("workspace", excess)
+                return
+
+    async def _find_excess(self, worker: Worker, policy: IsolationPolicy, workspace: Workspace | None) -> str | None:
+        place = self.pool.folder_of(worker.fork.slot)
+        folder: Path | None = place / "workspace" if workspace is None else workspace.directory
+        assert folder is not None
+        for path, mib, files in (
+            (folder, policy.workspace_mib, policy.workspace_files),
+            (place / "tmp", policy.temp_mib, policy.temp_files),
+        ):
+            try:
+                used, entries = await asyncio.to_thread(directory_usage, path)
+            except OSError as error:
+                return f"The size of the workspace could not be told: {error}."
+            if used > mib << 20 or entries > files:
+                return f"The code wrote more than {mib:,} MiB or {files:,} files into one directory."
+        return None
+
+    def _outcome(
+        self, end: End, execution_id: str, seconds: float, session: str | None, policy: IsolationPolicy
+    ) -> Outcome:
+        done, failure, spill = end.done, end.failure, None
+        cpu_seconds = memory_peak_bytes = None
+        if done is not None:
+            # The code may have written this itself: it is believed as far as its limits go.
+            cpu_seconds = min(max(done.cpu_seconds, 0.0), policy.cpu_seconds)
+            memory_peak_bytes = min(max(done.memory_peak_bytes, 0), policy.memory_mib << 20)
+            if done.failure is not None:
+                failure = Failure(**_short(done.failure))
+            if done.spill is not None:
+                spill = Spill(**_short(done.spill))
+        if end.exit is not None:
+            cpu_seconds, memory_peak_bytes = end.exit.cpu_seconds, end.exit.memory_peak_bytes
+        status: Status = "ok"
+        if failure is not None:
+            # The code that raised `SystemExit` has failed; the one that ended its interpreter has broken it.
+            left: Status = "broken" if done is None else "failed"
+            status = left if failure.kind == "exit" else _STATUS.get(failure.kind, "limit")
+        return Outcome(
+            execution_id=execution_id,
+            status=status,
+            result=done.result if done is not None and failure is None else None,
+            output=end.output,
+            failure=failure,
+            spill=spill,
+            notes=tuple(note[:_WORDS_CHARACTERS] for note in done.notes[:_NOTES]) if done is not None else (),
+            usage=Usage(
+                wall_seconds=seconds,
+                cpu_seconds=cpu_seconds,
+                memory_peak_bytes=memory_peak_bytes,
+                output_bytes=end.output_bytes,
+                tool_calls=end.tool_calls,
+            ),
+            tier=self.tier,
+            level=policy.level,
+            session=session,
+        )
+
+
+def _short(told: wire.DoneFailure | wire.DoneSpill) -> dict[str, Any]:
+    """What the worker told, no longer than the guest would make it: the agent's code may have written it itself."""
+    fields = msgspec.structs.asdict(told)
+    return {name: value[:_WORDS_CHARACTERS] if isinstance(value, str) else value for name, value in fields.items()}
+
+
+def _job(
+    code: str,
+    context: Mapping[str, Any],
+    policy: IsolationPolicy,
+    workspace: Workspace | None,
+    execution_id: str,
+    stubs: str | None,
+    imports: dict[str, Any] | None,
+    replay: ReplayClock | None,
+) -> bytes:
+    """The first frame that may hold the agent's bytes; a worker reads it only when it is sealed."""
+    spill = None
+    if workspace is not None:
+        root = "/workspace" if workspace.directory is None else str(workspace.directory)
+        spill = f"{root}/results/{execution_id}.json"
+    job = {
+        "kind": "run",
+        "code": code,
+        "context": context,
+        "result_bytes": policy.result_bytes,
+        "inline_bytes": policy.inline_bytes,
+        "call_bytes": policy.call_bytes,
+        "spill": spill,
+        "stubs": stubs,
+        "imports": imports,
+        "replay": replay,
+    }
+    try:
+        return msgspec.json.encode(job)
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(f"The code or its context holds text that is not valid Unicode: {error}.") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidRequest(f"The context must be JSON data: {error}.") from error

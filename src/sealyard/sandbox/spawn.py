@@ -1,0 +1,178 @@
+"""Starts the zygote: the only place of the sandbox that executes a program.
+
+Marked for security review. The invariant: the new process inherits an empty environment, an empty standard input, one
+descriptor and nothing else; and it receives no value that the agent's code may not know.
+"""
+
+import base64
+import os
+import platform
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from sealyard.errors import SandboxUnavailable
+from sealyard.sandbox.packages import GuestPackages
+from sealyard.sandbox.policy.levels import IsolationPolicy
+from sealyard.sandbox.policy.seccomp import build_filters
+from sealyard.sandbox.policy.syscalls import numbers
+
+__all__ = (
+    "FIRST_USER",
+    "USERS",
+    "Process",
+    "Tier",
+    "can_change_user",
+    "filter_of",
+    "interpreter",
+    "is_privileged",
+    "map_users",
+    "start",
+)
+
+Tier = Literal["namespace", "landlock"]
+
+FIRST_USER = 2_000_000_000
+"""Where the workers' users lie on the host when root runs the gateway: far from anybody's."""
+USERS = 65_536
+
+_CHANGE_USER = (1 << 6) | (1 << 7)  # setgid and setuid
+_SETPCAP = 1 << 8
+_SYS_ADMIN = 1 << 21
+
+_GUEST = Path(__file__).parent / "guest"
+
+# What agent code imports all the time, and what the runner needs. Loaded before any worker is forked.
+_PRELOAD = """
+    abc ast asyncio base64 bisect calendar collections collections.abc concurrent.futures contextlib copy csv
+    dataclasses datetime decimal difflib enum fnmatch fractions functools glob gzip hashlib heapq html inspect io
+    itertools json linecache math operator os pathlib pprint random re select shutil signal statistics string
+    tempfile textwrap threading time traceback types typing unicodedata urllib.parse uuid warnings zlib zoneinfo
+""".split()
+
+
+class Process(msgspec.Struct):
+    """A started zygote: the child to wait for, our end of its control channel, and its last words."""
+
+    child: subprocess.Popen[bytes]
+    control: socket.socket
+    stderr_fd: int
+
+    def last_words(self) -> str:
+        """What it wrote to standard error."""
+        size = os.fstat(self.stderr_fd).st_size
+        return os.pread(self.stderr_fd, min(size, 4_000), max(0, size - 4_000)).decode("utf-8", "replace").strip()
+
+
+def start(
+    policy: IsolationPolicy,
+    *,
+    tier: Tier,
+    privileged: bool,
+    packages: GuestPackages,
+    package_path: str,
+    workspaces: str | None,
+    library: str | None,
+) -> Process:
+    """Execute a zygote and send it its set-up. Raises `SandboxUnavailable` when it cannot even be executed."""
+    if sys.platform != "linux":
+        raise SandboxUnavailable(f"The {tier} tier needs Linux; this is {sys.platform}.")
+    machine = platform.machine()
+    # One run may be held to less than this policy allows, so workers get all of them to choose from.
+    filters = {
+        filter_of(each): build_filters(each, machine=machine, tier=tier)
+        for processes in (1, 2)
+        for executable in {False, policy.executable_memory}
+        for each in [msgspec.structs.replace(policy, processes=processes, executable_memory=executable)]
+    }
+    allowed = policy.allowed_modules(stdlib=frozenset(sys.stdlib_module_names), packages=packages.modules)
+    setup: dict[str, Any] = {
+        "tier": tier,
+        "privileged": privileged,
+        "capabilities": tier == "namespace" or held_capabilities() != 0,
+        "bounding_set": tier == "namespace" or bool(held_capabilities() & _SETPCAP),
+        "syscalls": dict(numbers(machine)),
+        "preload": _PRELOAD,
+        "packages": packages.entries,
+        "own_packages": packages.own,
+        "package_path": package_path,
+        "package_imports": packages.imports,
+        "level": policy.level,
+        "allowed_modules": None if allowed is None else sorted(allowed),
+        "refused_modules": policy.refused_modules,
+        "workspaces": workspaces,
+        "library": library,
+        "workspace_bytes": policy.workspace_mib << 20,
+        "workspace_files": policy.workspace_files,
+        "temp_bytes": policy.temp_mib << 20,
+        "temp_files": policy.temp_files,
+        "filters": {
+            "template": base64.b64encode(filters[filter_of(policy)].template).decode(),
+            "worker": {
+                name: {"program": base64.b64encode(each.worker).decode(), "pid_offsets": each.pid_offsets}
+                for name, each in filters.items()
+            },
+        },
+    }
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    stderr_fd = os.memfd_create("sealyard-zygote", os.MFD_CLOEXEC)
+    try:
+        child = subprocess.Popen(
+            [interpreter(), "-I", "-S", "-B", "-X", "utf8", str(_GUEST / "zygote.py"), str(theirs.fileno())],
+            env={},
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr_fd,
+            close_fds=True,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,  # no terminal, and no process group that the gateway is in
+        )
+    except OSError as error:
+        ours.close()
+        os.close(stderr_fd)
+        raise SandboxUnavailable(f"The interpreter {interpreter()!r} could not be started: {error}.") from error
+    finally:
+        theirs.close()
+    ours.send(msgspec.json.encode(setup))
+    ours.setblocking(False)
+    return Process(child=child, control=ours, stderr_fd=stderr_fd)
+
+
+def filter_of(policy: IsolationPolicy) -> str:
+    """The name of the seccomp program for a run under `policy`."""
+    forks = "forking" if policy.processes > 1 else "single"
+    return forks if policy.executable_memory else f"{forks}, no new code"
+
+
+def interpreter() -> str:
+    """The real interpreter behind this process, not a virtual environment's link to it."""
+    return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+
+
+def held_capabilities() -> int:
+    """The effective capabilities of this process, as a mask."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
+        if line.startswith("CapEff:"):
+            return int(line.split()[1], 16)
+    return 0
+
+
+def can_change_user() -> bool:
+    """Whether workers can be given users of their own."""
+    return held_capabilities() & _CHANGE_USER == _CHANGE_USER
+
+
+def is_privileged() -> bool:
+    """Whether this process may build namespaces as root and give workers users of their own."""
+    return os.geteuid() == 0 and can_change_user() and bool(held_capabilities() & _SYS_ADMIN)
+
+
+def map_users(pid: int) -> None:
+    """Give the user namespace of `pid` its range of users, none of which exists outside."""
+    for name in ("uid_map", "gid_map"):
+        Path(f"/proc/{pid}/{name}").write_text(f"0 {FIRST_USER} {USERS}", encoding="ascii")

@@ -1,0 +1,140 @@
+"""Frames between the gateway and a worker, seen from the gateway.
+
+A frame is four bytes of little-endian length and that many bytes of JSON. Every byte from a worker is hostile: the
+length is checked before anything is kept, and a frame is a value of one of the types below or a `ProtocolError`.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from sealyard.values import FailureKind
+
+__all__ = ("Attacked", "Broken", "Call", "Done", "Frame", "FrameReader", "ProtocolError", "Sealed", "pack", "parse")
+
+_LENGTH = struct.Struct("<I")
+
+
+class ProtocolError(ValueError):
+    """What came is not a frame this side accepts."""
+
+
+class _Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", forbid_unknown_fields=True):
+    pass
+
+
+class Sealed(_Frame, frozen=True, tag="sealed"):
+    """The worker is sealed; from here on the agent's code may have written the frames."""
+
+
+class Broken(_Frame, frozen=True, tag="broken"):
+    """The worker could not be sealed."""
+
+    error: str
+
+
+class Call(_Frame, frozen=True, kw_only=True, tag="call"):
+    """The code calls a tool."""
+
+    id: int
+    tool: str
+    args: dict[str, Any]
+
+
+class DoneSpill(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a big result lies, in the worker's words."""
+
+    path: str
+    bytes: int
+    shape: str
+
+
+class DoneFailure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the code failed, in the worker's words."""
+
+    kind: FailureKind
+    type: str
+    message: str
+    line: int | None = None
+    source_line: str | None = None
+    traceback: str = ""
+    hint: str | None = None
+
+
+class Done(_Frame, frozen=True, kw_only=True, tag="done"):
+    """The code came to its end."""
+
+    ok: bool
+    result: Any = None
+    notes: list[str] = []
+    spill: DoneSpill | None = None
+    failure: DoneFailure | None = None
+    cpu_seconds: float
+    memory_peak_bytes: int
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One attempt of the start-up probe: `kind` is `control` or `attack`, `done` whether it succeeded."""
+
+    name: str
+    kind: str
+    done: bool
+    detail: str
+
+
+class Attacked(_Frame, frozen=True, kw_only=True, tag="attacked"):
+    """The probe's attempts are over."""
+
+    findings: list[Finding]
+
+
+Frame = Sealed | Broken | Call | Done | Attacked
+
+_decoder: msgspec.json.Decoder[Frame] = msgspec.json.Decoder(Frame)
+
+
+def parse(body: bytes) -> Frame:
+    """The frame in `body`. Raises `ProtocolError`."""
+    try:
+        return _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(f"a frame that is not understood: {error}") from error
+
+
+def pack(body: bytes) -> bytes:
+    """`body` as a frame."""
+    return _LENGTH.pack(len(body)) + body
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames, none longer than `max_bytes`."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self._buffer = bytearray()
+
+    @property
+    def is_inside_frame(self) -> bool:
+        """Whether the bytes so far end in the middle of a frame."""
+        return bool(self._buffer)
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Take `data` and yield each frame's body that is now complete. Raises `ProtocolError`."""
+        buffer = self._buffer
+        buffer += data
+        start = 0
+        try:
+            while len(buffer) - start >= _LENGTH.size:
+                (length,) = _LENGTH.unpack_from(buffer, start)
+                if length > self.max_bytes:
+                    raise ProtocolError(f"a frame of {length:,} bytes where at most {self.max_bytes:,} are taken")
+                end = start + _LENGTH.size + length
+                if len(buffer) < end:
+                    return
+                body = bytes(buffer[start + _LENGTH.size : end])
+                start = end
+                yield body
+        finally:
+            del buffer[:start]

@@ -1,0 +1,59 @@
+"""`/api/v1/approvals`: calls that wait for a person, for those whom the configuration lets answer them.
+
+An agent's own token must not answer what the agent asks for, so none may unless the configuration says so.
+"""
+
+import time
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from sealyard.serve.api.declare import Call, endpoint
+from sealyard.values import Answered, Approval, Ask
+
+__all__ = ("ENDPOINTS",)
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """The calls that wait, the oldest first. Arguments are concealed."""
+
+    approvals: list[Ask]
+
+
+class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a person says to a call."""
+
+    decision: Answered
+    reason: Annotated[str, Meta(max_length=1_000)] = ""
+    """The agent is told it."""
+
+
+class ApprovalAnswered(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds now."""
+
+    id: str
+    decision: Answered
+
+
+@endpoint("GET", "approvals", needs="approve")
+async def list_approvals(call: Call[None, None]) -> Waiting:
+    """The calls of all gateways that share the store that wait for a person."""
+    return Waiting(approvals=await call.yard.approvals.waiting())
+
+
+@endpoint("POST", "approvals/{id}", needs="approve", errors=("not_found",))
+async def answer_approval(call: Call[None, ApprovalAnswer]) -> ApprovalAnswered:
+    """Answer one of them. The first answer holds; who comes later is told what it was."""
+    approval = Approval(
+        decision=call.body.decision,
+        by=call.principal,
+        channel="http",
+        reason=call.body.reason,
+        answered_at=time.time(),
+    )
+    await call.yard.approvals.answer(call.path["id"], approval)
+    return ApprovalAnswered(id=call.path["id"], decision=call.body.decision)
+
+
+ENDPOINTS = (list_approvals, answer_approval)

@@ -1,0 +1,185 @@
+"""`/api/v1/skills`: what agents have saved."""
+
+import asyncio
+import time
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from sealyard.serve.api.declare import Call, endpoint
+from sealyard.serve.api.paging import Cursor, Limit, from_cursor, to_cursor
+from sealyard.serve.envelope import Refusal
+from sealyard.skills.reading import signature_of
+from sealyard.skills.record import combined, effectiveness
+from sealyard.skills.shelf import namespaces_for
+from sealyard.store.skills import SkillRecord
+from sealyard.values import SHARED, Skill, SkillForm, SkillStatus
+from sealyard.yard.skill_texts import conceal_skill
+
+__all__ = ("ENDPOINTS",)
+
+_MOST_FOUND = 50
+
+
+class SkillsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which skills."""
+
+    query: Annotated[str, Meta(max_length=2_000, description="Words; without them all are listed.")] = ""
+    limit: Limit = 50
+    cursor: Cursor | None = None
+
+
+class SkillQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which version, and whose."""
+
+    version: Annotated[str, Meta(max_length=50, description="Such as 1.2; the newest by default.")] | None = None
+    namespace: Annotated[str, Meta(max_length=50, description="Of others, for who may observe.")] | None = None
+
+
+class SkillSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One skill in a list: its newest version, and what was made of all of them."""
+
+    namespace: str
+    name: str
+    version: str
+    status: SkillStatus
+    shared: bool
+    use: str
+    signature: str
+    description: str
+    tags: list[str]
+    author: str
+    modified_at: float
+    uses: int
+    """Runs that used it."""
+    failures: int
+    last_used_at: float | None
+    effectiveness: float | None
+    """From 0 to 1; null if nobody has used it yet."""
+
+
+class SkillPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Skills: those that fit the words best first, or all in the order of their names."""
+
+    skills: list[SkillSummary]
+    total: int | None
+    """Null where only the best were looked for."""
+    next_cursor: str | None
+
+
+class SkillToolNeed(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool that the code uses."""
+
+    tool: str
+    version: str
+
+
+class SkillView(SkillSummary, frozen=True, kw_only=True):
+    """One version of a skill."""
+
+    form: SkillForm
+    code: str
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None
+    tools: list[SkillToolNeed]
+    skills: list[str]
+    """Other skills that it imports."""
+    versions: list[str]
+    note: str
+    """Why it is no active one."""
+    warnings: list[str]
+
+
+@endpoint("GET", "skills")
+async def list_skills(call: Call[SkillsQuery, None]) -> SkillPage:
+    """The skills that the principal's code can import, or all for who may observe."""
+    asked, yard = call.query, call.yard
+    after = from_cursor(asked.cursor, "skills", str)
+    view = await yard.snapshot(call.principal)
+    visible = await yard.skills.loading.visible(call.principal, view)
+    records = combined(await yard.store.skills.uses())
+    if asked.query.strip():
+        found = await yard.skills.find(asked.query, limit=min(asked.limit, _MOST_FOUND), principal=call.principal)
+        by_name = {each.name: each for each in visible}
+        chosen = [by_name[each.name] for each in found if each.name in by_name]
+        return SkillPage(skills=await _summaries(call, chosen, records), total=None, next_cursor=None)
+    if call.whose is None:
+        visible = await yard.skills.shelf.list_all()
+    known = {_place(each): each for each in visible}
+    rest = sorted(place for place in known if after is None or place > after)
+    page = rest[: asked.limit]
+    more = to_cursor("skills", page[-1]) if len(rest) > len(page) else None
+    chosen = [known[place] for place in page]
+    return SkillPage(skills=await _summaries(call, chosen, records), total=len(known), next_cursor=more)
+
+
+@endpoint("GET", "skills/{name}", errors=("not_found", "conflict"))
+async def get_skill(call: Call[SkillQuery, None]) -> SkillView:
+    """One skill, as the principal's code would import it, or of the namespace that is named."""
+    asked, yard, name = call.query, call.yard, call.path["name"]
+    warnings: list[str] = []
+    if asked.namespace is None:
+        loaded = await yard.skills.load(name, asked.version, principal=call.principal)
+        skill, warnings = loaded.skill, loaded.warnings
+    else:
+        if call.whose is not None and asked.namespace not in namespaces_for(call.principal):
+            message = f"{call.principal!r} may see its own skills and the shared ones alone. Leave namespace out."
+            raise Refusal("forbidden", message)
+        skill = await yard.skills.get(asked.namespace, name, asked.version or "")
+    records = combined(await yard.store.skills.uses())
+    (summary,) = await _summaries(call, [skill], records)
+    kept = await yard.store.skills.statuses((skill.namespace,), skill.name)
+    shown = await _concealed(call, skill)
+    return SkillView(
+        **msgspec.structs.asdict(summary),
+        form=shown.form,
+        code=shown.code,
+        input_schema=shown.input_schema,
+        output_schema=shown.output_schema,
+        tools=[SkillToolNeed(tool=need.tool, version=need.version) for need in shown.tools],
+        skills=[need.name for need in shown.skills],
+        versions=[version for _, version, _ in kept],
+        note=shown.note,
+        warnings=list(warnings),
+    )
+
+
+async def _summaries(
+    call: Call[Any, Any], skills: list[Skill], records: dict[tuple[str, str], SkillRecord]
+) -> list[SkillSummary]:
+    return [_summary(await _concealed(call, each), records.get((each.namespace, each.name))) for each in skills]
+
+
+async def _concealed(call: Call[Any, Any], skill: Skill) -> Skill:
+    guard = await call.yard.guards.of(f"{call.principal}:default")
+    return await asyncio.to_thread(conceal_skill, skill, guard)
+
+
+def _summary(skill: Skill, record: SkillRecord | None) -> SkillSummary:
+    from_uses = None if record is None else effectiveness(record, now=time.time())
+    return SkillSummary(
+        namespace=skill.namespace,
+        name=skill.name,
+        version=skill.version,
+        status=skill.status,
+        shared=skill.namespace == SHARED,
+        use=f"from skills import {skill.name}",
+        signature=signature_of(skill),
+        description=skill.description,
+        tags=list(skill.tags),
+        author=skill.author,
+        modified_at=skill.modified_at,
+        uses=0 if record is None else record.uses,
+        failures=0 if record is None else record.failures,
+        last_used_at=None if record is None else record.last_used_at,
+        effectiveness=None if from_uses is None else round(from_uses, 3),
+    )
+
+
+def _place(skill: Skill) -> str:
+    """By name, then whose it is: unique, and in the order of the list."""
+    return f"{skill.name} {skill.namespace}"
+
+
+ENDPOINTS = (list_skills, get_skill)

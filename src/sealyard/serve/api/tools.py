@@ -1,0 +1,222 @@
+"""`/api/v1/tools`, the search for them, and the upstreams they come from."""
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from sealyard.catalog.stubs import signature
+from sealyard.errors import InvalidRequest, UnknownTool
+from sealyard.serve.api.declare import Call, Reply, endpoint
+from sealyard.serve.api.paging import Cursor, Limit, from_cursor, to_cursor
+from sealyard.serve.search_text import search_text
+from sealyard.values import Hit, ToolAnnotations, ToolSpec, UpstreamState
+
+__all__ = ("ENDPOINTS",)
+
+_RELEASES = 20
+
+
+class SearchQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is looked for."""
+
+    query: Annotated[str, Meta(max_length=2_000, description="Words, or a tool's name.")] = ""
+    detail_level: Annotated[str, Meta(description="name_only, with_description or full.")] = "with_description"
+    server: Annotated[str, Meta(description="Only tools of this upstream.")] | None = None
+    limit: Annotated[int, Meta(ge=1, le=50, description="How many at most.")] = 5
+
+
+class FoundTools(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the MCP tool search_tools answers."""
+
+    tools: list[Hit]
+    unmatched: list[str] = []
+    """Words of the query that are in no tool."""
+    hint: str = ""
+    not_available_yet: list[str] = []
+    """Servers whose tools nobody knows yet."""
+
+
+class ToolsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which tools."""
+
+    server: Annotated[str, Meta(description="Only tools of this upstream.")] | None = None
+    limit: Limit = 50
+    cursor: Cursor | None = None
+
+
+class ToolSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool in a list."""
+
+    name: str
+    """For `call_tool`."""
+    upstream: str
+    use: str
+    """The import that makes it callable."""
+    title: str
+    description: str
+    version: str
+    annotations: ToolAnnotations
+
+
+class ToolPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Tools in the order of their names."""
+
+    tools: list[ToolSummary]
+    total: int
+    next_cursor: str | None
+
+
+class ToolRelease(msgspec.Struct, frozen=True, kw_only=True):
+    """One step in a tool's history."""
+
+    version: str
+    kind: str
+    released_at: float
+    changes: list[str]
+
+
+class ToolView(ToolSummary, frozen=True, kw_only=True):
+    """One tool."""
+
+    signature: str
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None
+    digest: str
+    releases: list[ToolRelease]
+    """The newest first, at most twenty."""
+
+
+class UpstreamView(msgspec.Struct, frozen=True, kw_only=True):
+    """How one upstream is. What went wrong is for who may observe."""
+
+    name: str
+    transport: str
+    state: UpstreamState
+    tools: int
+    server: str | None
+    """Name and version that it gives itself."""
+    protocol_version: str | None
+    restarts: int
+    calls: int
+    failures: int
+    circuit_open: bool
+    """Whether calls of one of its tools are refused for a while, since they failed."""
+    error: str | None
+    warnings: list[str]
+
+
+class Upstreams(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the principal may know of."""
+
+    upstreams: list[UpstreamView]
+
+
+@endpoint("GET", "mcp/tools/search")
+async def search_tools(call: Call[SearchQuery, None]) -> Reply[FoundTools]:
+    """Find tools by words. Answers as the MCP tool search_tools does."""
+    asked, yard = call.query, call.yard
+    answer = await yard.search(
+        asked.query,
+        detail_level=asked.detail_level,
+        server=asked.server,
+        limit=asked.limit,
+        principal=call.principal,
+    )
+    unlisted = yard.views.servers(yard.finder.unlisted(), yard.catalog.snapshot, call.principal)
+    text = search_text(answer, unlisted, yard.result_tokens)
+    yard.note_exchange(call.principal, "discovery", wrote=asked.query, read=text, part="searches")
+    return Reply(encoded=text.encode())
+
+
+@endpoint("GET", "tools")
+async def list_tools(call: Call[ToolsQuery, None]) -> ToolPage:
+    """The tools that the principal may use."""
+    after = from_cursor(call.query.cursor, "tools", str)
+    view = await call.yard.snapshot(call.principal)
+    server = call.query.server
+    names = sorted(name for name, spec in view.tools.items() if server in (None, spec.upstream, spec.module))
+    if server is not None and not names:
+        known = ", ".join(view.by_upstream) or "none yet"
+        raise InvalidRequest(f"No server named {server[:100]!r} has tools. There are: {known}.")
+    rest = [name for name in names if after is None or name > after]
+    page = rest[: call.query.limit]
+    more = to_cursor("tools", page[-1]) if len(rest) > len(page) else None
+    return ToolPage(
+        tools=[ToolSummary(**_summary(view.tools[name])) for name in page], total=len(names), next_cursor=more
+    )
+
+
+@endpoint("GET", "tools/{name}", errors=("not_found",))
+async def get_tool(call: Call[None, None]) -> ToolView:
+    """One tool, by its full name or as `server.tool`, with its history."""
+    name = call.path["name"]
+    view = await call.yard.snapshot(call.principal)
+    spec = view.find(name)
+    if spec is None:
+        near = ", ".join(view.nearest(name))
+        advice = f"Nearest: {near}." if near else "Search for one: GET mcp/tools/search."
+        raise UnknownTool(f"No tool named {name[:100]!r}. {advice}")
+    history = await call.yard.store.releases.history(spec.upstream, spec.name)
+    return ToolView(
+        **_summary(spec),
+        signature=signature(spec),
+        input_schema=spec.input_schema,
+        output_schema=spec.output_schema,
+        digest=spec.digest,
+        releases=[
+            ToolRelease(
+                version=each.version,
+                kind=each.kind,
+                released_at=each.released_at,
+                changes=[change.reason for change in each.changes],
+            )
+            for each in history[:_RELEASES]
+        ],
+    )
+
+
+@endpoint("GET", "upstreams")
+async def list_upstreams(call: Call[None, None]) -> Upstreams:
+    """How the MCP servers behind the gateway are."""
+    yard = call.yard
+    names = yard.views.servers(yard.upstreams, yard.catalog.snapshot, call.principal)
+    log = await yard.guards.of("log")
+    circuits = yard.upkeep.open_circuits()
+    found = []
+    for status in yard.statuses():
+        if status.name not in names:
+            continue
+        is_told = call.scope.observe
+        found.append(
+            UpstreamView(
+                name=status.name,
+                transport=status.transport,
+                state=status.state,
+                tools=status.tools,
+                server=status.server,
+                protocol_version=status.protocol_version,
+                restarts=status.restarts,
+                calls=status.calls,
+                failures=status.failures,
+                circuit_open=status.name in circuits,
+                error=log.conceal(status.error) if is_told and status.error else None,
+                warnings=[log.conceal(each) for each in status.warnings] if is_told else [],
+            )
+        )
+    return Upstreams(upstreams=found)
+
+
+def _summary(spec: ToolSpec) -> dict[str, Any]:
+    return {
+        "name": spec.full_name,
+        "upstream": spec.upstream,
+        "use": f"from servers.{spec.module} import {spec.function}",
+        "title": spec.title,
+        "description": spec.description,
+        "version": spec.version,
+        "annotations": spec.annotations,
+    }
+
+
+ENDPOINTS = (search_tools, list_tools, get_tool, list_upstreams)

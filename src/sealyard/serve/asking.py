@@ -1,0 +1,278 @@
+"""Asks the person at the MCP client about calls that wait for approval, in both eras of the protocol.
+
+With a handshake, a question is a request to the client while its call goes on. In the newer era the call is answered
+with the questions and goes on by itself; the client repeats it with the answers and finds it again by a sealed state.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
+
+import mcp_types as types
+import msgspec
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS, is_version_at_least
+from pydantic import ValidationError
+
+from sealyard.broker.approvals import Approvals
+from sealyard.broker.ask_text import ask_lines, heading, options, waiting_line
+from sealyard.serve.progress import Context, Stream
+from sealyard.values import Answered, Approval, Ask
+
+__all__ = ("PRINCIPAL", "Asking", "Call", "Work", "open_asking", "principal_of", "seal_states")
+
+PRINCIPAL = "sealyard.principal"
+"""Where `serve.http` notes in a request's scope who it is from."""
+
+_COMPANY_SECONDS = 0.05  # for asks that are made at the same time to be shown together
+_KEPT_SECONDS = 300.0  # in which a client that lost the connection can still come for the result
+_KEPT = 256
+_REASON_CHARACTERS = 1_000
+_STATE_SECONDS = 60.0  # beyond the ask's own time, for the way
+
+
+def principal_of(ctx: Context) -> str:
+    """Who the request is from."""
+    request = ctx.request
+    return "local" if request is None else str(request.scope.get(PRINCIPAL, "local"))
+
+
+def seal_states(name: str, ask_seconds: float) -> RequestStateBoundary:
+    """Makes the state of a held call unreadable, unforgeable, and of use to its own principal and request only."""
+    security = RequestStateSecurity(
+        keys=[secrets.token_bytes(32)], ttl=ask_seconds + _STATE_SECONDS, bind_principal=principal_of
+    )
+    return RequestStateBoundary(security, default_audience=name)
+
+
+class Call:
+    """One tool call of a client while it is carried out."""
+
+    def __init__(self, principal: str) -> None:
+        self.principal = principal
+        self.stream = Stream()
+        self.asks: dict[str, Ask] = {}
+        """What the client's user is being asked."""
+        self.changed = asyncio.Event()
+        """Set when there is something to ask, or nothing more to wait for."""
+        self._answers: dict[str, asyncio.Future[Approval]] = {}
+
+    def announce(self, ask: Ask) -> bool:
+        """Tell the agent's side of it; False if it is none of this client's business."""
+        if ask.principal != self.principal:
+            return False
+        self.stream.add(f"[{waiting_line(ask)}]\n")
+        return True
+
+    async def wait_for_answer(self, ask: Ask) -> Approval:
+        """Ask the user in the client's next round, and wait for the round that brings the answer."""
+        answered: asyncio.Future[Approval] = asyncio.get_running_loop().create_future()
+        self._answers[ask.id] = answered
+        self.asks[ask.id] = ask
+        self.changed.set()
+        try:
+            return await answered
+        finally:
+            del self._answers[ask.id]
+            self.asks.pop(ask.id, None)
+
+    def answer(self, responses: Mapping[str, Any]) -> None:
+        """Hand over what the client brings; what it left out is asked again."""
+        for ask_id in self.asks.keys() & responses.keys():
+            del self.asks[ask_id]
+            self._answers[ask_id].set_result(_approval(responses[ask_id], self.principal))
+
+
+Work = Callable[[Call], Awaitable[types.CallToolResult]]
+
+
+@contextlib.asynccontextmanager
+async def open_asking(approvals: Approvals) -> AsyncIterator["Asking"]:
+    """For as long as a server runs; calls that go on without their clients end with it."""
+    asking = Asking(approvals)
+    try:
+        yield asking
+    finally:
+        await asking.close()
+
+
+class Asking:
+    """Carries out calls of clients, and asks their users meanwhile."""
+
+    def __init__(self, approvals: Approvals) -> None:
+        self._approvals = approvals
+        self._held: dict[str, _HeldCall] = {}
+        self._tasks: set[asyncio.Future[types.CallToolResult]] = set()
+
+    async def carry(
+        self, ctx: Context, params: types.CallToolRequestParams, execution_id: str, work: Work
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """The result of `work`, or what its execution asks; then the client repeats the call to go on.
+
+        Raises:
+            MCPError: No call of this client waits under the state that it brings.
+        """
+        principal = principal_of(ctx)
+        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and _can_ask(ctx):
+            return await self._carry_round(ctx, params, principal, execution_id, work)
+        call = Call(principal)
+
+        async def dialogue(ask: Ask) -> Approval | None:
+            return await _elicit(ctx, call, ask) if call.announce(ask) and _can_ask(ctx) else None
+
+        call.stream.open(ctx)
+        try:
+            with self._approvals.channel(execution_id, dialogue):
+                result = await work(call)
+            await call.stream.close()
+        finally:
+            call.stream.abandon()
+        return result
+
+    async def close(self) -> None:
+        """End what goes on without its client."""
+        self._held.clear()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _carry_round(
+        self, ctx: Context, params: types.CallToolRequestParams, principal: str, execution_id: str, work: Work
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        state = params.request_state
+        if state is None:
+            held = _HeldCall(Call(principal), lambda call: self._carry_out(call, execution_id, work))
+            self._tasks.add(held.task)
+            held.task.add_done_callback(self._tasks.discard)
+            state = secrets.token_hex(16)
+        else:
+            found = self._held.get(state)
+            if found is None or found.call.principal != principal:
+                raise MCPError(types.INVALID_PARAMS, "No call waits for this state. Make the call again without it.")
+            held = found
+            held.call.answer(params.input_responses or {})
+        result = await held.round(ctx)
+        if result is not None:
+            return result
+        if state not in self._held:
+            self._hold(state, held)
+        requests: dict[str, Any] = {
+            ask_id: types.ElicitRequest(params=_form(ask, ctx.protocol_version))
+            for ask_id, ask in held.call.asks.items()
+        }
+        return types.InputRequiredResult(input_requests=requests, request_state=state)
+
+    async def _carry_out(self, call: Call, execution_id: str, work: Work) -> types.CallToolResult:
+        async def question(ask: Ask) -> Approval | None:
+            return await call.wait_for_answer(ask) if call.announce(ask) else None
+
+        with self._approvals.channel(execution_id, question):
+            return await work(call)
+
+    def _hold(self, state: str, held: "_HeldCall") -> None:
+        """Keep a call for the client's next round, and its result for a while in case the answer gets lost."""
+        over = [key for key, other in self._held.items() if other.task.done()]
+        for key in over[: max(0, len(self._held) - _KEPT)]:
+            del self._held[key]
+        self._held[state] = held
+        loop = asyncio.get_running_loop()
+        held.task.add_done_callback(lambda _: loop.call_later(_KEPT_SECONDS, self._held.pop, state, None))
+
+
+class _HeldCall:
+    """A call that goes on whether or not a request of its client is open."""
+
+    def __init__(self, call: Call, carry_out: Work) -> None:
+        self.call = call
+        self.task = asyncio.ensure_future(carry_out(call))
+        self.task.add_done_callback(self._end)
+        self._rounds = 0
+
+    async def round(self, ctx: Context) -> types.CallToolResult | None:
+        """The call's result, or None as soon as it has questions for the client."""
+        self._rounds += 1
+        self.call.stream.open(ctx)
+        try:
+            while not self.task.done():
+                if not self.call.asks:
+                    self.call.changed.clear()
+                    await self.call.changed.wait()
+                    continue
+                await asyncio.wait({self.task}, timeout=_COMPANY_SECONDS)
+                if self.call.asks and not self.task.done():
+                    return None
+            if self.task.cancelled():
+                raise MCPError(types.INVALID_REQUEST, "The call was cancelled. Make it again.")
+            await self.call.stream.close()
+            return self.task.result()
+        except asyncio.CancelledError:
+            if self._rounds == 1:
+                self.task.cancel()  # a client that closes its request gives the call up
+            raise
+        finally:
+            self._rounds -= 1
+            if not self._rounds:
+                self.call.stream.abandon()
+
+    def _end(self, task: "asyncio.Future[types.CallToolResult]") -> None:
+        self.call.changed.set()
+        if not task.cancelled():
+            task.exception()  # a client that never comes back leaves it to nobody
+
+
+async def _elicit(ctx: Context, call: Call, ask: Ask) -> Approval | None:
+    """What the user says to a request to the client; None if the client cannot say."""
+    form = _form(ask, ctx.protocol_version)
+    call.asks[ask.id] = ask
+    try:
+        answer = await ctx.session.elicit_form(form.message, form.requested_schema, related_request_id=ctx.request_id)
+    except (MCPError, ValidationError):
+        return None
+    finally:
+        del call.asks[ask.id]
+    return _approval(answer, call.principal)
+
+
+def _can_ask(ctx: Context) -> bool:
+    """Whether the client shows forms to its user. One that names no mode means forms."""
+    capabilities = ctx.session.client_capabilities
+    declared = None if capabilities is None else capabilities.elicitation
+    return declared is not None and (declared.form is not None or declared.url is None)
+
+
+def _form(ask: Ask, version: str) -> types.ElicitRequestFormParams:
+    # Indented, so that a client which renders Markdown takes it for a block of code and obeys nothing in it.
+    told = "\n".join(f"    {line}" for line in ask_lines(ask))
+    left = max(0.0, ask.expires_at - time.time())
+    message = f"{heading(ask)}\n\n{told}\n\nWithout an answer it is refused in {left:.0f} s."
+    decision: dict[str, Any] = {"type": "string", "title": "Decision", "default": "refuse"}
+    choices = options(ask)
+    if is_version_at_least(version, "2025-11-25"):
+        decision["oneOf"] = [{"const": value, "title": title} for value, title in choices.items()]
+    else:
+        decision |= {"enum": list(choices), "enumNames": list(choices.values())}
+    reason = {"type": "string", "title": "Reason", "description": "Told to the agent", "maxLength": _REASON_CHARACTERS}
+    schema = {"type": "object", "properties": {"decision": decision, "reason": reason}, "required": ["decision"]}
+    return types.ElicitRequestFormParams(message=message, requested_schema=schema)
+
+
+def _approval(answer: object, principal: str) -> Approval:
+    """What the client's user decided. Whatever is not clearly a yes is a no."""
+    decision: Answered = "refuse"
+    content: Mapping[str, Any] = {}
+    if not isinstance(answer, types.ElicitResult):
+        reason = "the client's answer could not be read"
+    elif answer.action != "accept":
+        reason = "declined" if answer.action == "decline" else "dismissed"
+    else:
+        content = answer.content or {}
+        reason = str(content.get("reason") or "")[:_REASON_CHARACTERS]
+        try:
+            decision = msgspec.convert(content.get("decision"), Answered)
+        except msgspec.ValidationError:
+            reason = "the client's answer could not be read"
+    return Approval(decision=decision, by=principal, channel="elicitation", reason=reason, answered_at=time.time())

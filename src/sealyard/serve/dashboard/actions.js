@@ -1,0 +1,228 @@
+// What a person can do here. Each asks the gateway, says what came of it, and has the page read again.
+
+import { args } from "./approvals.js";
+import { quiet, Refusal, segment, send } from "./api.js";
+import { el, render } from "./dom.js";
+import { plain, toolName } from "./format.js";
+import { tool } from "./parts.js";
+import { sources } from "./sources.js";
+
+const SAID_SECONDS = 8;
+const DONE = {
+  once: "Allowed once",
+  run: "Allowed for this run",
+  session: "Allowed for this session",
+  always: "Allowed always",
+  refuse: "Refused",
+};
+
+/** The actions over `state`; `changed()` draws the page again and `arrive()` asks who we are. */
+export function actions(state, changed, arrive) {
+  function say(text, tone = "ok") {
+    const said = { text, tone };
+    state.said = said;
+    changed();
+    setTimeout(() => {
+      if (state.said === said) act.hush();
+    }, SAID_SECONDS * 1000);
+  }
+
+  /** Do `work` unless it is being done already; a refusal is said. */
+  async function once(id, work) {
+    if (state.busy.has(id)) return;
+    state.busy.add(id);
+    changed();
+    try {
+      await work();
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      say(error.message, "bad");
+      if (error.status === 401) await arrive();
+    } finally {
+      state.busy.delete(id);
+      changed();
+    }
+  }
+
+  const act = {
+    hush() {
+      state.said = null;
+      changed();
+    },
+    hurry(name) {
+      sources[name].hurry();
+    },
+    window(name) {
+      state.window = name;
+      store("window", name);
+      for (const each of ["report", "series", "usage"]) sources[each].reset();
+      changed();
+    },
+    theme(name) {
+      state.theme = name;
+      store("theme", name === "system" ? null : name);
+      if (name === "system") delete document.documentElement.dataset.theme;
+      else document.documentElement.dataset.theme = name;
+      changed();
+    },
+    filter(form) {
+      state.filter = Object.fromEntries(
+        [...new FormData(form)].map(([name, value]) => [name, value.trim()]).filter(([, value]) => value !== ""),
+      );
+      sources.runs.reset();
+      changed();
+    },
+    search(name, text) {
+      state.searches[name] = text;
+      changed();
+    },
+    older(name) {
+      return once(`older ${name}`, () => sources[name].older(state));
+    },
+    cancel(id) {
+      return once(id, async () => {
+        await send("POST", `executions/${segment(id)}/cancel`);
+        say(`Run ${id} is being cancelled.`);
+        sources.runs.hurry();
+      });
+    },
+    async answer(ask, decision) {
+      const reason = document.getElementById(`reason-${ask.id}`)?.value.trim() ?? "";
+      if (decision === "always" && !(await confirmAlways(ask))) return;
+      await once(ask.id, async () => {
+        await send("POST", `approvals/${segment(ask.id)}`, { decision, reason });
+        say(`${DONE[decision]}: ${plain(toolName(ask.tool))}`);
+      });
+      sources.approvals.hurry();
+    },
+    silence(alert, wait) {
+      const id = `${alert.rule} ${alert.subject}`;
+      const reason = document.getElementById(`reason-${id}`)?.value.trim() ?? "";
+      return once(id, async () => {
+        await send("POST", `alerts/${segment(alert.rule)}/silence`, { seconds: wait, reason });
+        sources.alerts.hurry();
+      });
+    },
+    unsilence(rule) {
+      return once(rule, async () => {
+        await send("DELETE", `alerts/${segment(rule)}/silence`);
+        sources.alerts.hurry();
+      });
+    },
+    resolve(alert) {
+      return once(`${alert.rule} ${alert.subject}`, async () => {
+        await send("POST", `alerts/${segment(alert.rule)}/resolve`, { subject: alert.subject });
+        sources.alerts.hurry();
+      });
+    },
+    async forget(form) {
+      const subject = new FormData(form).get("subject").trim();
+      if (subject === "" || !(await confirmForget(subject))) return;
+      await once("forget", async () => {
+        const { what, subject: name } = await send("POST", "learning/forget", { subject });
+        say(what === "all" ? "Everything is forgotten." : `Forgotten: ${what} ${plain(name)}`);
+        form.reset();
+        sources.insights.hurry();
+      });
+    },
+    signIn() {
+      state.isSigningIn = true;
+      state.gateError = null;
+      changed();
+      document.getElementById("token")?.focus();
+    },
+    stay() {
+      state.isSigningIn = false;
+      changed();
+    },
+    async signOut() {
+      await once("login", async () => {
+        await quiet(); // what somebody asked is not answered to nobody
+        await send("POST", "logout");
+        await arrive();
+      });
+    },
+    login(form) {
+      return act.enter(new FormData(form).get("token"));
+    },
+    async enter(token) {
+      state.busy.add("login");
+      changed();
+      try {
+        await send("POST", "login", { token });
+        state.isSigningIn = false;
+        state.gateError = null;
+      } catch (error) {
+        if (!(error instanceof Refusal)) throw error;
+        state.isSigningIn = true;
+        state.gateError = error.message;
+      }
+      state.busy.delete("login");
+      await arrive();
+    },
+    reconnect() {
+      return arrive();
+    },
+    closeDrawer() {
+      location.hash = `#/${state.page}`;
+    },
+  };
+  return act;
+}
+
+/** Whether a person really means always. */
+function confirmAlways(ask) {
+  return confirmed("Always allow this?", "Always allow", [
+    el(
+      "p",
+      {},
+      tool(ask.tool),
+      " with exactly these arguments, for ",
+      el("b", {}, plain(ask.principal)),
+      " in every session from now on:",
+    ),
+    args(ask.arguments),
+    el("p", { class: "dim" }, el("code", {}, "sealyard approvals"), " can take it back."),
+  ]);
+}
+
+/** Whether a person really means to have it forgotten. */
+function confirmForget(subject) {
+  const what = subject === "ALL" ? "everything" : plain(subject);
+  return confirmed("Forget this?", "Forget", [
+    el("p", {}, "Nobody is told any more what was learned of ", el("b", {}, what), ". This cannot be taken back."),
+    el("p", { class: "dim" }, "The journal keeps what happened, and what happens from now on is learned from."),
+  ]);
+}
+
+/** Whether a person says yes to a question. */
+function confirmed(question, yes, explanation) {
+  const dialog = document.getElementById("confirm");
+  const close = (value) => () => dialog.close(value);
+  render(
+    dialog,
+    el("h2", { id: "confirm-title" }, question),
+    explanation,
+    el(
+      "div",
+      { class: "answers" },
+      el("button", { type: "button", onclick: close("no") }, "Back"),
+      el("button", { type: "button", class: "primary", "data-decision": "confirm", onclick: close("yes") }, yes),
+    ),
+  );
+  dialog.returnValue = "no";
+  dialog.showModal();
+  return new Promise((resolve) =>
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }),
+  );
+}
+
+/** Remember a choice on this machine. */
+function store(name, value) {
+  try {
+    if (value === null) localStorage.removeItem(`sealyard.${name}`);
+    else localStorage.setItem(`sealyard.${name}`, value);
+  } catch {
+    // Storage may be forbidden; the choice then lasts as long as the page.
+  }
+}

@@ -1,0 +1,155 @@
+// Calls that wait for a person, and the answers that a person can give.
+
+import { el } from "./dom.js";
+import { plain, seconds, whole } from "./format.js";
+import { empty, from, panel, time, tool } from "./parts.js";
+import { sources } from "./sources.js";
+
+const ANSWERS = [
+  ["once", "Once", "Allow this call once"],
+  ["run", "This run", "Allow this tool until this run is over"],
+  ["session", "This session", "Allow this tool for the rest of this session"],
+  ["always", "Always…", "Always allow this tool with exactly these arguments"],
+];
+const VALUE_CHARACTERS = 20_000;
+const ARGUMENTS_SHOWN = 100;
+
+/** The panel with every ask. */
+export function approvals(state, act) {
+  const body = state.me?.approve
+    ? from(sources.approvals, ({ approvals: asks }) => list(asks, state, act), { hurry: () => act.hurry("approvals") })
+    : closed(state, act);
+  return panel("Approvals", { id: "approvals", note: "Agents cannot answer these." }, body);
+}
+
+function list(asks, state, act) {
+  if (asks.length === 0)
+    return empty("Nothing waits for you.", "Calls that a rule of the policy asks about appear here.");
+  return el(
+    "ol",
+    { class: "asks" },
+    asks.map((ask) => card(ask, state, act)),
+  );
+}
+
+function closed(state, act) {
+  const text = state.waiting > 0 ? `${state.waiting} waiting. ` : "";
+  return el(
+    "div",
+    { class: "empty" },
+    `${text}You are ${state.me?.principal ?? "nobody"}, who may not answer. `,
+    el(
+      "span",
+      {},
+      "Open the address with a key that ",
+      el("code", {}, "sealyard serve --http"),
+      " printed, or sign in with a token that has ",
+      el("code", {}, "approve = true"),
+      ".",
+    ),
+    el("p", {}, el("button", { type: "button", onclick: act.signIn }, "Sign in")),
+  );
+}
+
+function card(ask, state, act) {
+  const left = ask.expires_at - state.now;
+  const isBusy = state.busy.has(ask.id);
+  const id = `reason-${ask.id}`;
+  return el(
+    "li",
+    { class: "ask", key: ask.id, "data-ask": ask.id },
+    el(
+      "div",
+      { class: "line" },
+      el("h3", {}, tool(ask.tool)),
+      el(
+        "span",
+        { class: left < 30 ? "chip is-warn" : "chip" },
+        left > 0 ? `expires in ${seconds(Math.ceil(left))}` : "expired",
+      ),
+    ),
+    el("p", { class: "why" }, plain(ask.reason || ask.rule)),
+    args(ask.arguments),
+    el(
+      "p",
+      { class: "dim small" },
+      "asked by ",
+      el("b", {}, plain(ask.principal)),
+      " in session ",
+      el("b", {}, plain(ask.session)),
+      isAboutRun(ask) ? ", run " : `, call ${ask.number} of run `,
+      el("a", { href: `#/runs/${encodeURIComponent(ask.execution_id)}` }, ask.execution_id),
+      " at ",
+      time(ask.asked_at),
+      ", because of ",
+      el("code", {}, plain(ask.rule)),
+    ),
+    el("label", { for: id, class: "unseen" }, "Reason, which the agent is told"),
+    el("input", {
+      id,
+      type: "text",
+      class: "reason",
+      name: "reason",
+      maxlength: "1000",
+      autocomplete: "off",
+      placeholder: "Reason (optional; the agent is told)",
+    }),
+    el(
+      "div",
+      { class: "answers", role: "group", "aria-label": `Answer about ${ask.tool}` },
+      ANSWERS.filter(([decision]) => decision === "once" || !isAboutRun(ask)).map(([decision, text, title]) =>
+        el(
+          "button",
+          {
+            type: "button",
+            class: decision === "once" ? "primary" : null,
+            "data-decision": decision,
+            title,
+            disabled: isBusy,
+            onclick: () => act.answer(ask, decision),
+          },
+          text,
+        ),
+      ),
+      el(
+        "button",
+        {
+          type: "button",
+          class: "danger",
+          "data-decision": "refuse",
+          title: isAboutRun(ask) ? "Do not run it" : "Refuse this call",
+          disabled: isBusy,
+          onclick: () => act.answer(ask, "refuse"),
+        },
+        "Refuse",
+      ),
+    ),
+  );
+}
+
+/** Whether a person is asked about code that has not begun, and not about a call of it. */
+function isAboutRun(ask) {
+  return ask.number === 0;
+}
+
+/** Arguments by name, whole but for what nobody could read: who answers must see what they answer to. */
+export function args(value) {
+  const isObject = value !== null && typeof value === "object" && !Array.isArray(value);
+  const rows = isObject ? Object.entries(value) : [["(all)", value]];
+  if (rows.length === 0) return el("p", { class: "dim small" }, "Without arguments.");
+  return el(
+    "dl",
+    { class: "args", tabindex: "0", "aria-label": "Arguments" },
+    rows
+      .slice(0, ARGUMENTS_SHOWN)
+      .map(([name, each]) => el("div", {}, el("dt", {}, plain(name)), el("dd", {}, cut(plain(JSON.stringify(each)))))),
+    rows.length > ARGUMENTS_SHOWN
+      ? el("div", {}, el("dt", {}, "…"), el("dd", {}, `${whole(rows.length - ARGUMENTS_SHOWN)} more arguments`))
+      : null,
+  );
+}
+
+function cut(text) {
+  if (text.length <= VALUE_CHARACTERS) return text;
+  return `${text.slice(0, VALUE_CHARACTERS)}… (${whole(text.length - VALUE_CHARACTERS)} characters more)`;
+}

@@ -1,0 +1,116 @@
+"""What a refusal looks like on the wire: one envelope, whoever refuses and why."""
+
+from collections.abc import Mapping
+from typing import Literal, get_args
+
+import msgspec
+from starlette.responses import Response
+
+from sealyard.errors import (
+    CallRefused,
+    InvalidRequest,
+    LevelUnavailable,
+    SandboxBroken,
+    SandboxClosed,
+    SandboxUnavailable,
+    SealyardError,
+    StoreError,
+    UnknownApproval,
+    UnknownExecution,
+    UnknownSession,
+    UnknownSkill,
+    UnknownTool,
+    UpstreamError,
+    VaultError,
+)
+
+__all__ = ("CODES", "Code", "ErrorBody", "ErrorEnvelope", "Refusal", "code_of", "envelope")
+
+Code = Literal[
+    "invalid_request",
+    "unauthorized",
+    "forbidden",
+    "not_found",
+    "conflict",
+    "too_large",
+    "rate_limited",
+    "unavailable",
+    "internal",
+]
+
+CODES: dict[Code, tuple[int, str]] = {
+    "invalid_request": (400, "The request is wrong: change it."),
+    "unauthorized": (401, "There is no token, or a wrong one."),
+    "forbidden": (403, "The principal may not do this, or the page that asks may not."),
+    "not_found": (404, "There is no such thing, or not for this principal."),
+    "conflict": (409, "It does not fit what is there already."),
+    "too_large": (413, "The body is too long."),
+    "rate_limited": (429, "There were too many requests. `Retry-After` says when to try again."),
+    "unavailable": (503, "A part of the gateway cannot be used now."),
+    "internal": (500, "The gateway has a fault. Its log says more under the same request_id."),
+}
+"""The usual status of each code, and what it means."""
+
+_KINDS: tuple[tuple[type[SealyardError], Code], ...] = (
+    (UnknownApproval, "not_found"),
+    (UnknownExecution, "not_found"),
+    (UnknownSession, "not_found"),
+    (UnknownSkill, "not_found"),
+    (UnknownTool, "not_found"),
+    (InvalidRequest, "invalid_request"),
+    (CallRefused, "conflict"),
+    (StoreError, "unavailable"),
+    (VaultError, "unavailable"),
+    (UpstreamError, "unavailable"),
+    (LevelUnavailable, "unavailable"),
+    (SandboxUnavailable, "unavailable"),
+    (SandboxClosed, "unavailable"),
+    (SandboxBroken, "unavailable"),
+)
+_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+
+class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wrong."""
+
+    code: Code
+    message: str
+    """One sentence what happened, one what to do."""
+    request_id: str
+    """The log has it too."""
+
+
+class ErrorEnvelope(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of every answer that is none."""
+
+    error: ErrorBody
+
+
+class Refusal(Exception):
+    """A request is not carried out; the message is for who made it."""
+
+    def __init__(
+        self, code: Code, message: str, *, status: int | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code: Code = code
+        self.status = CODES[code][0] if status is None else status
+        self.headers = dict(headers or {})
+
+
+def envelope(refusal: Refusal, request_id: str) -> Response:
+    """The answer that says so."""
+    body = ErrorEnvelope(error=ErrorBody(code=refusal.code, message=str(refusal), request_id=request_id))
+    headers = {**_HEADERS, "X-Request-Id": request_id, **refusal.headers}
+    return Response(msgspec.json.encode(body), refusal.status, headers, media_type="application/json")
+
+
+def code_of(error: SealyardError) -> Code:
+    """What one of our own exceptions is on the wire."""
+    for kind, code in _KINDS:
+        if isinstance(error, kind):
+            return code
+    return "internal"
+
+
+assert tuple(CODES) == get_args(Code)

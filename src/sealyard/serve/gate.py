@@ -1,0 +1,262 @@
+"""The gate in front of all HTTP: an expected Host, an expected Origin, somebody who is known, and not too often.
+
+Who asks is the principal of a bearer token, of a cookie that `POST /api/v1/login` gave for one, or `local` where the
+configuration names no token. A cookie is not good for `/mcp`. Since a browser sends it by itself, a
+request that changes something must then come from a page of this very gateway.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import math
+import secrets
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Literal
+
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from sealyard.config.settings import HttpConfig
+from sealyard.serve.asking import PRINCIPAL
+from sealyard.serve.envelope import Refusal, envelope
+from sealyard.yard.yard import OPERATOR
+
+__all__ = ("COOKIE", "KNOWN_BY", "LOGIN_SECONDS", "Gate", "KnownBy", "gate_of", "request_id_of")
+
+COOKIE = "sealyard_session"
+LOGIN_SECONDS = 12 * 3600
+KNOWN_BY = "sealyard.known_by"
+"""Where the gate notes in a request's scope how it knows who asks."""
+KnownBy = Literal["token", "login", "address"]
+"""`address`: no token is asked for, since only this machine can reach the gateway."""
+
+_GATE = "sealyard.gate"
+_REQUEST_ID = "sealyard.request_id"
+_LOGIN_PATH = "/api/v1/login"
+_READING = ("GET", "HEAD")
+_WATCHED = ("/healthz", "/readyz")
+_LOGINS_EACH = 100
+_LOGIN_TRIES = 30  # in a minute, from one address
+_ADDRESSES = 10_000
+_STREAMS_EACH = 32
+
+
+def gate_of(scope: Scope) -> "Gate":
+    """The gate that a request came through."""
+    gate: Gate = scope[_GATE]
+    return gate
+
+
+def request_id_of(scope: Scope) -> str:
+    """What a request is called in its answer and in the log."""
+    return str(scope[_REQUEST_ID])
+
+
+class Gate:
+    """Lets in who may come in, and notes who it is."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: HttpConfig,
+        *,
+        hosts: list[str],
+        origins: list[str],
+        operator_key: str | None = None,
+    ) -> None:
+        """`hosts` and `origins` are all that are served; `settings` says which origins somebody named on purpose.
+
+        Raises:
+            InvalidConfig: A token that the config asks for is not set.
+        """
+        self._app = app
+        self._hosts = hosts
+        self._origins = origins
+        self._named_origins = list(settings.allowed_origins)
+        self._clients = settings.clients()
+        self._keys = dict(self._clients)
+        if operator_key is not None:
+            self._keys[_digest(operator_key)] = OPERATOR
+        self._logins: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
+        self._requests = _Buckets(settings.requests_per_minute)
+        self._tries = _Buckets(_LOGIN_TRIES)
+        self._streams: Counter[str] = Counter()
+        self.max_request_bytes = settings.max_request_bytes
+        self.closing = asyncio.Event()
+        """Set when the server ends: whoever streams stops then."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] == "http":
+            scope[_GATE] = self
+            scope[_REQUEST_ID] = secrets.token_hex(8)
+            try:
+                self._let_in(scope)
+            except Refusal as refusal:
+                await envelope(refusal, request_id_of(scope))(scope, receive, send)
+                return
+        elif scope["type"] != "lifespan":
+            return
+        await self._app(scope, receive, send)
+
+    # Logging in
+
+    def log_in(self, token: str) -> tuple[str, str] | None:
+        """The principal of a token or of the operator's key, and a cookie for it; None if it is neither."""
+        principal = _find(self._keys, token.encode("utf-8", "surrogateescape"))
+        if principal is None:
+            return None
+        now = time.monotonic()
+        own = [digest for digest, (name, _) in self._logins.items() if name == principal]
+        for digest in own[: max(0, len(own) - _LOGINS_EACH + 1)]:  # the oldest; nobody pushes out another's
+            del self._logins[digest]
+        cookie = secrets.token_urlsafe(32)
+        self._logins[_digest(cookie)] = (principal, now + LOGIN_SECONDS)
+        return principal, cookie
+
+    def log_out(self, cookie: str) -> None:
+        """The cookie is good for nothing from now on."""
+        self._logins.pop(_digest(cookie), None)
+
+    @contextmanager
+    def stream(self, principal: str) -> Iterator[None]:
+        """One open stream of a principal. Raises `Refusal` if it has too many."""
+        if self._streams[principal] >= _STREAMS_EACH:
+            raise Refusal(
+                "rate_limited",
+                f"{principal!r} has {_STREAMS_EACH} streams open, which is the most. Close one.",
+                headers={"Retry-After": "5"},
+            )
+        self._streams[principal] += 1
+        try:
+            yield
+        finally:
+            self._streams[principal] -= 1
+            self._streams += Counter()  # forgets those who have none
+
+    # Letting in
+
+    def _let_in(self, scope: Scope) -> None:
+        """Note who asks. Raises `Refusal`."""
+        headers = Headers(scope=scope)
+        path, method = scope["path"], scope["method"]
+        if not _matches(headers.get("host", ""), self._hosts):
+            raise Refusal("forbidden", "This Host is not served here. Name it in http.allowed_hosts.", status=421)
+        origin = headers.get("origin")
+        if origin and not _matches(origin, self._origins):
+            raise Refusal("forbidden", "This Origin is not allowed. Name it in http.allowed_origins.")
+        is_api = path.startswith("/api/") or path in ("/api", "/metrics")
+        if is_api and not origin and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+            raise Refusal("forbidden", "A page of another site asks for this. Open the address of the gateway itself.")
+        if path == _LOGIN_PATH:
+            self._take(self._tries, str((scope.get("client") or ("",))[0]), "tries to log in", _LOGIN_TRIES)
+            return
+        if method in _READING and (path == "/" or path.startswith("/dashboard/")):
+            return  # a page without any data in it
+        principal = self._know(scope, headers, origin, takes_cookie=is_api or path in _WATCHED)
+        if is_api:
+            self._take(self._requests, principal, f"requests of {principal!r}", self._requests.per_minute)
+
+    def _know(self, scope: Scope, headers: Headers, origin: str | None, *, takes_cookie: bool) -> str:
+        known_by: KnownBy = "address"
+        principal = "local"
+        authorization = headers.get("authorization", "")
+        logged_in = self._logged_in(headers) if takes_cookie and not authorization else None
+        if logged_in is not None:
+            self._check_page(scope, headers, origin)
+            principal, known_by = logged_in, "login"
+        elif self._clients:
+            scheme, _, token = authorization.partition(" ")
+            # latin-1 is how the bytes came to be text.
+            found = _find(self._clients, token.strip().encode("latin-1")) if scheme.lower() == "bearer" else None
+            if found is None:
+                message = "A bearer token is needed: Authorization: Bearer TOKEN."
+                raise Refusal("unauthorized", message, headers={"WWW-Authenticate": "Bearer"})
+            principal, known_by = found, "token"
+            # The SDK then holds a session to whoever opened it.
+            scope["user"] = AuthenticatedUser(AccessToken(token="-", client_id=principal, scopes=[]))  # noqa: S106
+        scope[PRINCIPAL], scope[KNOWN_BY] = principal, known_by
+        return principal
+
+    def _logged_in(self, headers: Headers) -> str | None:
+        cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE)
+        principal, until = self._logins.get(_digest(cookie), (None, 0.0)) if cookie else (None, 0.0)
+        return principal if until > time.monotonic() else None
+
+    def _check_page(self, scope: Scope, headers: Headers, origin: str | None) -> None:
+        """Raise `Refusal` for a change that another page asks for. One on another port of this machine is another."""
+        if scope["method"] in _READING:
+            return
+        own = [f"{scheme}://{headers.get('host', '')}" for scheme in ("http", "https")]
+        if origin not in own and not _matches(origin or "", self._named_origins):
+            raise Refusal(
+                "forbidden",
+                "Who is logged in with a cookie changes things from the gateway's own page alone, and this request "
+                "names no such Origin. Use the page, or a bearer token.",
+            )
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if scope["method"] == "POST" and kind != "application/json":
+            raise Refusal("invalid_request", f"The body is {kind!r}. Send application/json.")
+
+    def _take(self, buckets: "_Buckets", name: str, what: str, per_minute: int) -> None:
+        seconds = buckets.take(name)
+        if seconds:
+            wait = math.ceil(seconds)
+            raise Refusal(
+                "rate_limited",
+                f"There were more than {per_minute:,} {what} in a minute. Try again in {wait} s.",
+                headers={"Retry-After": str(wait)},
+            )
+
+
+class _Buckets:
+    """A bucket for each name, from which so many requests can be taken at once and in every minute."""
+
+    def __init__(self, per_minute: int) -> None:
+        self.per_minute = per_minute
+        self._filled: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, name: str) -> float:
+        """Take one, or say in how many seconds there is one. 0: it was taken."""
+        if not self.per_minute:
+            return 0.0
+        now = time.monotonic()
+        left, at = self._filled.pop(name, (float(self.per_minute), now))
+        left = min(self.per_minute, left + (now - at) * self.per_minute / 60)
+        is_taken = left >= 1
+        self._filled[name] = (left - is_taken, now)
+        while len(self._filled) > _ADDRESSES:
+            self._filled.popitem(last=False)
+        return 0.0 if is_taken else (1 - left) * 60 / self.per_minute
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
+
+
+def _find(known: Mapping[bytes, str], token: bytes) -> str | None:
+    digest = hashlib.sha256(token).digest()
+    found = None
+    for each, principal in known.items():  # all of them, so that the time tells nothing
+        if hmac.compare_digest(each, digest):
+            found = principal
+    return found
+
+
+def _matches(value: str, patterns: list[str]) -> bool:
+    return any(
+        value == pattern
+        or (
+            pattern.endswith(":*")
+            and value.startswith(pattern[:-1])
+            and value[len(pattern) - 1 :].isascii()
+            and value[len(pattern) - 1 :].isdigit()
+        )
+        for pattern in patterns
+    )

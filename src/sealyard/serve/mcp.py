@@ -1,0 +1,344 @@
+"""The agent's side of MCP: the modes `code`, `hybrid` and `search`. Wire in, wire out; the yard decides."""
+
+import secrets
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import Any
+
+import mcp_types as types
+import msgspec
+from mcp.server.caching import CacheHint
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+
+from sealyard import __version__
+from sealyard.broker.answers import Answer
+from sealyard.config import SurfaceConfig
+from sealyard.errors import InvalidArguments, InvalidRequest, SealyardError
+from sealyard.serve.asking import PRINCIPAL, Asking, Call, open_asking, principal_of, seal_states
+from sealyard.serve.progress import Context
+from sealyard.serve.search_text import search_text
+from sealyard.serve.skills import SKILL_TOOLS, answer_skill_tool
+from sealyard.serve.skills_extension import extend
+from sealyard.serve.surface import instructions, surface_tools
+from sealyard.values import Result, ToolSpec
+from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
+from sealyard.yard.executions import ExecutionState
+from sealyard.yard.results import answer_text
+
+__all__ = ("PRINCIPAL", "build_server")
+
+_META = "sealyard/execution"
+_LIST_TTL_MS = 300_000
+
+_Answer = types.CallToolResult | types.InputRequiredResult
+
+
+class _SearchArguments(msgspec.Struct, forbid_unknown_fields=True):
+    query: str = ""
+    detail_level: str = "with_description"
+    server: str | None = None
+    limit: int = 5
+    keyword: str = ""
+
+
+class _ExecuteArguments(msgspec.Struct, forbid_unknown_fields=True):
+    code: str = ""
+    language: str = "python"
+    context: dict[str, Any] | None = None
+    session: str | None = None
+    timeout_seconds: float | None = None
+    background: bool = False
+    execution_id: str | None = None
+    cancel: bool = False
+
+
+class _AnalyzeArguments(msgspec.Struct, forbid_unknown_fields=True):
+    analysis_type: str
+    data: Any = None
+    source: dict[str, Any] | None = None
+    parameters: dict[str, Any] = {}
+    session: str | None = None
+    timeout_seconds: float | None = None
+
+
+class _CallArguments(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+def build_server(yard: Yard, surface: SurfaceConfig, *, mode: str | None = None) -> Server[Any]:
+    """An MCP server over `yard` in the mode that the config, or `mode`, names."""
+    mode = mode or surface.mode
+    face = _Surface(yard, surface, mode)
+    shown = surface.instructions or instructions(mode, yard.upstreams)
+    yard.observer.surface = msgspec.json.encode([shown, *surface_tools(mode)]).decode()
+    yard.observer.direct = face.is_direct
+    server: Server[Any] = Server(
+        surface.name,
+        version=__version__,
+        instructions=surface.instructions,
+        cache_hints={"tools/list": CacheHint(ttl_ms=_LIST_TTL_MS, scope="private")},
+        on_list_tools=face.list_tools,
+        on_call_tool=face.call_tool,
+        lifespan=lambda _: open_asking(yard.approvals),
+    )
+    server.middleware.append(seal_states(surface.name, yard.approvals.settings.ask_seconds))
+    if surface.instructions is None:
+        server.middleware.append(_instructing(yard, mode))
+    extend(server, yard.skills, principal_of)
+    return server
+
+
+def _instructing(yard: Yard, mode: str) -> ServerMiddleware[Any]:
+    """Gives every client instructions of its own: they name the servers that it may know of."""
+
+    async def instruct(ctx: Context, call_next: CallNext) -> HandlerResult:
+        result = await call_next(ctx)
+        if ctx.method in ("initialize", "server/discover") and isinstance(result, dict):
+            return result | {"instructions": instructions(mode, _servers(yard, yard.upstreams, principal_of(ctx)))}
+        return result
+
+    return instruct
+
+
+def _servers(yard: Yard, names: Iterable[str], principal: str) -> list[str]:
+    return yard.views.servers(names, yard.catalog.snapshot, principal)
+
+
+class _Surface:
+    def __init__(self, yard: Yard, surface: SurfaceConfig, mode: str) -> None:
+        self._yard = yard
+        self._direct = surface.direct if mode == "hybrid" else ()
+        self._own = [types.Tool.model_validate(tool) for tool in surface_tools(mode)]
+        self._tools = {"search_tools": self._search}
+        if mode == "search":
+            self._tools["call_tool"] = self._call
+        else:
+            self._tools["execute_code"] = self._execute
+            self._tools["execute_analysis"] = self._analyze
+            self._tools |= dict.fromkeys(SKILL_TOOLS, self._skill)
+
+    async def list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        """Our own tools, and in hybrid mode the upstreams' that the config lists."""
+        return types.ListToolsResult(tools=[*self._own, *map(_as_tool, await self._direct_specs(principal_of(ctx)))])
+
+    async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
+        """Carry out one call; what is wrong with it is a result, so that the model can read it."""
+        own = self._tools.get(params.name)
+        try:
+            if own is not None:
+                return await own(ctx, params)
+            if any(spec.full_name == params.name for spec in await self._direct_specs(principal_of(ctx))):
+                return await self._call_one(ctx, params, params.name, params.arguments or {})
+        except SealyardError as error:
+            text = f"{type(error).__name__}: {error}"
+            if isinstance(error, InvalidRequest) and not isinstance(error, InvalidArguments):
+                self._note(ctx, params, text)  # else a run has begun, and its bill has it
+            return _error(text)
+        known = ", ".join(self._tools)
+        raise MCPError(
+            types.INVALID_PARAMS, f"Unknown tool {params.name!r}. There are {known}; search_tools finds all others."
+        )
+
+    async def _direct_specs(self, principal: str) -> list[ToolSpec]:
+        if not self._direct:
+            return []
+        specs = (await self._yard.snapshot(principal)).tools.values()
+        return sorted(filter(self.is_direct, specs), key=lambda spec: spec.full_name)
+
+    def is_direct(self, spec: ToolSpec) -> bool:
+        """Whether a tool of an upstream is advertised as it is."""
+        return any(fnmatchcase(spec.full_name, wanted) or spec.name == wanted for wanted in self._direct)
+
+    def _note(self, ctx: Context, params: types.CallToolRequestParams, text: str) -> None:
+        """What was written and read beside the runs themselves."""
+        self._yard.note_exchange(principal_of(ctx), "polling", wrote=_written(params), read=text)
+
+    async def _search(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
+        asked = _convert(params, _SearchArguments)
+        principal = principal_of(ctx)
+        answer = await self._yard.search(
+            asked.query or asked.keyword,
+            detail_level=asked.detail_level,
+            server=asked.server,
+            limit=asked.limit,
+            principal=principal,
+        )
+        unlisted = _servers(self._yard, self._yard.finder.unlisted(), principal)
+        text = search_text(answer, unlisted, self._yard.result_tokens)
+        self._yard.note_exchange(principal, "discovery", wrote=_written(params), read=text, part="searches")
+        return _text(text)
+
+    async def _execute(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
+        asked = _convert(params, _ExecuteArguments)
+        principal = principal_of(ctx)
+        if asked.execution_id is not None:
+            answer = await self._look(ctx, params, asked.execution_id, cancel=asked.cancel)
+            self._note(ctx, params, _read(answer))
+            return answer
+        request = ExecuteRequest(
+            code=asked.code,
+            language=asked.language,
+            context=asked.context,
+            session=asked.session,
+            timeout_seconds=asked.timeout_seconds,
+        )
+        if asked.background:
+            state = self._state(await self._yard.executions.start(request, principal=principal))
+            self._yard.note_exchange(principal, "polling", wrote="", read=_read(state))  # the code is on the run's bill
+            return state
+        execution_id = secrets.token_hex(8)
+
+        async def run(call: Call) -> types.CallToolResult:
+            stream = call.stream
+            result = await self._yard.execute(
+                request,
+                principal=principal,
+                on_output=stream.add,
+                on_progress=stream.relay,
+                execution_id=execution_id,
+            )
+            return _result(result)
+
+        return await _asking(ctx).carry(ctx, params, execution_id, run)
+
+    async def _look(
+        self, ctx: Context, params: types.CallToolRequestParams, execution_id: str, *, cancel: bool
+    ) -> _Answer:
+        """A background execution's state. While the client's user is asked about it, it is looked at."""
+        executions, principal = self._yard.executions, principal_of(ctx)
+        if cancel:
+            return self._state(await executions.cancel(execution_id, principal=principal))
+        executions.state(execution_id, principal=principal)  # nobody is asked about somebody else's
+
+        async def look(call: Call) -> types.CallToolResult:
+            state = await executions.look(execution_id, principal=principal)
+            while call.asks and state.state == "running":
+                state = await executions.look(execution_id, principal=principal)
+            return self._state(state)
+
+        return await _asking(ctx).carry(ctx, params, execution_id, look)
+
+    async def _analyze(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
+        asked = _convert(params, _AnalyzeArguments)
+        principal, execution_id = principal_of(ctx), secrets.token_hex(8)
+        request = AnalyzeRequest(**msgspec.structs.asdict(asked))
+
+        async def run(call: Call) -> types.CallToolResult:
+            result = await self._yard.analyze(
+                request, principal=principal, execution_id=execution_id, on_progress=call.stream.relay
+            )
+            return _result(result)
+
+        return await _asking(ctx).carry(ctx, params, execution_id, run)
+
+    async def _skill(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
+        principal = principal_of(ctx)
+        text = await answer_skill_tool(self._yard, params.name, params.arguments or {}, principal)
+        self._yard.note_exchange(principal, "skill_reuse", wrote=_written(params), read=text)
+        return _text(text)
+
+    async def _call(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
+        asked = _convert(params, _CallArguments)
+        return await self._call_one(ctx, params, asked.name, asked.arguments)
+
+    async def _call_one(
+        self, ctx: Context, params: types.CallToolRequestParams, name: str, arguments: dict[str, Any]
+    ) -> _Answer:
+        execution_id = secrets.token_hex(8)
+
+        async def run(call: Call) -> types.CallToolResult:
+            answer = await self._yard.call(
+                name,
+                arguments,
+                principal=call.principal,
+                on_progress=call.stream.relay,
+                execution_id=execution_id,
+            )
+            return self._answer(answer)
+
+        return await _asking(ctx).carry(ctx, params, execution_id, run)
+
+    def _state(self, state: ExecutionState) -> types.CallToolResult:
+        if state.result is not None:
+            return _result(state.result)
+        told: dict[str, Any] = {"execution_id": state.execution_id, "state": state.state}
+        if state.output:
+            told["output_so_far"] = state.output
+        if asks := self._yard.approvals.open_asks(state.execution_id):
+            told["waiting_for_approval"] = [{"id": ask.id, "tool": ask.tool} for ask in asks]
+        if state.error is not None:
+            told["error"] = state.error
+        text = types.TextContent(text=msgspec.json.encode(told).decode())
+        return types.CallToolResult(content=[text], is_error=state.state == "failed", _meta={_META: told})
+
+    def _answer(self, answer: Answer) -> types.CallToolResult:
+        return _text(answer_text(answer.value, self._yard.result_tokens))
+
+
+def _asking(ctx: Context) -> Asking:
+    asking: Asking = ctx.lifespan_context
+    return asking
+
+
+def _written(params: types.CallToolRequestParams) -> str:
+    """What the agent wrote to call a tool."""
+    return msgspec.json.encode(params.arguments or {}).decode()
+
+
+def _read(answer: _Answer) -> str:
+    """What the agent reads of an answer."""
+    blocks = answer.content if isinstance(answer, types.CallToolResult) else []
+    return "".join(block.text for block in blocks if isinstance(block, types.TextContent))
+
+
+def _convert(params: types.CallToolRequestParams, kind: type[Any]) -> Any:
+    try:
+        return msgspec.convert(params.arguments or {}, kind, strict=False)
+    except msgspec.ValidationError as error:
+        known = ", ".join(kind.__struct_fields__)
+        raise InvalidRequest(f"The arguments of {params.name} are wrong: {error}. It takes {known}.") from None
+
+
+def _result(result: Result) -> types.CallToolResult:
+    outcome = result.outcome
+    meta: dict[str, Any] = {
+        "execution_id": outcome.execution_id,
+        "status": outcome.status,
+        "tier": outcome.tier,
+        "level": outcome.level,
+        "usage": msgspec.to_builtins(outcome.usage),
+    }
+    if outcome.spill is not None:
+        meta["file"] = outcome.spill.path
+    if outcome.failure is not None:
+        meta["failure"] = msgspec.to_builtins(outcome.failure)
+    return types.CallToolResult(
+        content=[types.TextContent(text=result.text)], is_error=result.is_error, _meta={_META: meta}
+    )
+
+
+def _text(text: str) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(text=text)])
+
+
+def _error(text: str) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
+
+
+def _as_tool(spec: ToolSpec) -> types.Tool:
+    hints = spec.annotations
+    return types.Tool(
+        name=spec.full_name,
+        title=spec.title or None,
+        description=spec.description,
+        input_schema=spec.input_schema,
+        annotations=types.ToolAnnotations(
+            read_only_hint=hints.read_only,
+            destructive_hint=hints.destructive,
+            idempotent_hint=hints.idempotent,
+            open_world_hint=hints.open_world,
+        ),
+    )

@@ -1,0 +1,270 @@
+"""Saved skills over MCP: the skills extension (SEP-2640). Each skill is a folder, and its files are resources.
+
+What is asked for is looked up by its exact URI among what the principal's own listing holds: no URI is decoded, joined
+or normalised, so none leads elsewhere.
+"""
+
+import base64
+import hashlib
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+from urllib.parse import quote, unquote
+
+import mcp_types as types
+from mcp.server.context import CallNext, HandlerResult
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+
+from sealyard.serve.progress import Context
+
+__all__ = ("EXTENSION", "ServedSkill", "SkillSource", "extend")
+
+EXTENSION = "io.modelcontextprotocol/skills"
+
+Json = dict[str, Any]
+
+_SETTINGS: Json = {"directoryRead": True}
+_LIST, _GET, _DIRECTORY = "skills/list", "skills/get", "resources/directory/read"
+_RESOURCES, _TEMPLATES, _READ = "resources/list", "resources/templates/list", "resources/read"
+
+_PAGE_ENTRIES = 50
+_SKILL_FILES = 512  # this limit and the next are the extension's own: no client need load a skill that is over them
+_SKILL_BYTES = 16 << 20
+
+# A skill can be saved anew at any time, and a file must fit the digest in its entry: nothing is to be kept.
+_RESULT: Json = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+
+_SKILL_FILE = "SKILL.md"
+_PATH_CHARACTERS = "/!$&'()*+,;=:@"  # allowed in the path of a URI besides those that always are
+_MIME_TYPES = {
+    "csv": "text/csv",
+    "json": "application/json",
+    "md": "text/markdown",
+    "py": "text/x-python",
+    "toml": "application/toml",
+    "yaml": "application/yaml",
+    "yml": "application/yaml",
+}
+
+_log = logging.getLogger(__name__)
+
+
+class ServedSkill(Protocol):
+    """A skill as a folder of the Agent Skills format, private values in it concealed."""
+
+    @property
+    def path(self) -> str:
+        """Where it is among all that the principal sees, such as `shared/monthly-total`. It ends in its name."""
+
+    @property
+    def frontmatter(self) -> Mapping[str, Any]:
+        """That of its file `SKILL.md`, unchanged; `name` and `description` are in it."""
+
+    @property
+    def files(self) -> Mapping[str, bytes]:
+        """By path in the folder; one is `SKILL.md`."""
+
+
+class SkillSource(Protocol):
+    """Where skills come from: the yard, or a test's own."""
+
+    async def folders(self, principal: str) -> Sequence[ServedSkill]:
+        """The active skills in the namespaces of the principal. No two have the same path."""
+
+
+class _SkillParams(types.RequestParams):
+    uri: str
+
+
+class _DirectoryParams(types.PaginatedRequestParams):
+    uri: str
+
+
+def extend(server: Server[Any], source: SkillSource, principal_of: Callable[[Context], str]) -> None:
+    """Serve the skills of `source`, to each principal its own. The server must have no resources of another kind."""
+    served = _Served(source, principal_of)
+    server.extensions[EXTENSION] = _SETTINGS
+    server.middleware.append(_declare)
+    server.add_request_handler(_LIST, types.PaginatedRequestParams, served.list_skills)
+    server.add_request_handler(_GET, _SkillParams, served.get_skill)
+    server.add_request_handler(_DIRECTORY, _DirectoryParams, served.read_directory)
+    server.add_request_handler(_RESOURCES, types.PaginatedRequestParams, served.list_resources)
+    server.add_request_handler(_TEMPLATES, types.PaginatedRequestParams, served.list_templates)
+    server.add_request_handler(_READ, types.ReadResourceRequestParams, served.read_resource)
+
+
+async def _declare(ctx: Context, call_next: CallNext) -> HandlerResult:
+    """Names the extension in the handshake, from which the SDK takes what that era's schema does not know."""
+    result = await call_next(ctx)
+    if ctx.method == "initialize" and isinstance(result, dict):
+        capabilities = result["capabilities"]
+        extensions = {**capabilities.get("extensions", {}), EXTENSION: _SETTINGS}
+        return {**result, "capabilities": {**capabilities, "extensions": extensions}}
+    return result
+
+
+class _Served:
+    """Answers the extension's methods."""
+
+    def __init__(self, source: SkillSource, principal_of: Callable[[Context], str]) -> None:
+        self._source = source
+        self._principal_of = principal_of
+
+    async def list_skills(self, ctx: Context, params: types.PaginatedRequestParams) -> Json:
+        skills = (await self._look(ctx)).skills
+        page, more = _page(skills, _LIST, params.cursor)
+        return {"skills": [_entry(uri, skills[uri]) for uri in page], **more, **_RESULT}
+
+    async def get_skill(self, ctx: Context, params: _SkillParams) -> Json:
+        skill = (await self._look(ctx)).skills.get(params.uri)
+        if skill is None:
+            raise _refusal(f"No skill is served at {params.uri[:200]!r}. Take a URI of {_LIST}.")
+        return {"skill": _entry(params.uri, skill), **_RESULT}
+
+    async def read_directory(self, ctx: Context, params: _DirectoryParams) -> Json:
+        listing = await self._look(ctx)
+        children = listing.directories().get(params.uri)
+        if children is None:
+            raise _refusal(
+                f"{params.uri[:200]!r} is no directory that is served. Take the URI of a skill's {_SKILL_FILE} "
+                f"without /{_SKILL_FILE}, or a directory below it, without a slash at the end."
+            )
+        page, more = _page(children, f"{_DIRECTORY} {params.uri}", params.cursor)
+        return {"resources": list(map(listing.resource, page)), **more, **_RESULT}
+
+    async def list_resources(self, ctx: Context, params: types.PaginatedRequestParams) -> Json:
+        listing = await self._look(ctx)
+        page, more = _page(listing.files, _RESOURCES, params.cursor)
+        return {"resources": list(map(listing.resource, page)), **more, **_RESULT}
+
+    async def list_templates(self, ctx: Context, params: types.PaginatedRequestParams) -> Json:
+        _page((), _TEMPLATES, params.cursor)
+        return {"resourceTemplates": [], **_RESULT}
+
+    async def read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> Json:
+        found = (await self._look(ctx)).files.get(params.uri)
+        if found is None:
+            raise _refusal(f"No resource is served at {params.uri[:200]!r}. Take a URI of {_RESOURCES}.")
+        skill, name = found
+        contents: Json = {"uri": params.uri, "mimeType": _mime_type(name, skill.files[name])}
+        try:
+            contents["text"] = skill.files[name].decode()
+        except UnicodeDecodeError:
+            contents["blob"] = base64.b64encode(skill.files[name]).decode()
+        return {"contents": [contents], **_RESULT}
+
+    async def _look(self, ctx: Context) -> "_Listing":
+        return _Listing(await self._source.folders(self._principal_of(ctx)))
+
+
+class _Listing:
+    """What one principal is served, by URI."""
+
+    def __init__(self, skills: Iterable[ServedSkill]) -> None:
+        self.skills: dict[str, ServedSkill] = {}
+        """By the URI of `SKILL.md`."""
+        self.files: dict[str, tuple[ServedSkill, str]] = {}
+        for skill in skills:
+            problem = _problem(skill)
+            if problem is None and self.skills.setdefault(_uri(skill, _SKILL_FILE), skill) is not skill:
+                problem = "another one has this path"
+            if problem is not None:
+                _log.warning("The skill %r is not served: %s.", skill.path, problem)
+                continue
+            self.files.update((_uri(skill, name), (skill, name)) for name in skill.files)
+
+    def directories(self) -> dict[str, set[str]]:
+        """What is directly in each: files, and directories down from the first part of a skill's path."""
+        found: dict[str, set[str]] = {}
+        for uri in self.files:
+            below = uri
+            while below.count("/") > 2:  # two are in skill://
+                above = below.rpartition("/")[0]
+                found.setdefault(above, set()).add(below)
+                below = above
+        return found
+
+    def resource(self, uri: str) -> Json:
+        """A file or a directory, described."""
+        if uri not in self.files:
+            return {"uri": uri, "name": unquote(uri.rpartition("/")[2]), "mimeType": "inode/directory"}
+        skill, name = self.files[uri]
+        content = skill.files[name]
+        described = {"name": name.rpartition("/")[2]}
+        if name == _SKILL_FILE:
+            described = {field: skill.frontmatter[field] for field in ("name", "description")}
+        return {"uri": uri, **described, "mimeType": _mime_type(name, content), "size": len(content)}
+
+
+def _problem(skill: ServedSkill) -> str | None:
+    """Why a skill cannot be served; clients would refuse it, or its URIs would lead out of it."""
+    for path in (skill.path, *skill.files):
+        if "\\" in path or not path.isprintable() or not {"", ".", ".."}.isdisjoint(path.split("/")):
+            return f"{path!r} is no plain relative path"
+    if _SKILL_FILE not in skill.files:
+        return f"it has no {_SKILL_FILE}"
+    if skill.frontmatter.get("name") != skill.path.rpartition("/")[2]:
+        return f"its frontmatter gives it the name {skill.frontmatter.get('name')!r}"
+    if not skill.frontmatter.get("description"):
+        return "its frontmatter has no description"
+    if len(skill.files) > _SKILL_FILES:
+        return f"it has {len(skill.files):,} files, over the limit of {_SKILL_FILES}"
+    if (size := sum(map(len, skill.files.values()))) > _SKILL_BYTES:
+        return f"it has {size:,} bytes, over the limit of {_SKILL_BYTES:,}"
+    return None
+
+
+def _entry(uri: str, skill: ServedSkill) -> Json:
+    """A skill with the digests of all its files, of exactly the bytes that a client reads."""
+    resources = [
+        {
+            "uri": _uri(skill, name),
+            "digest": f"sha256:{hashlib.sha256(content).hexdigest()}",
+            "size": len(content),
+        }
+        for name, content in sorted(skill.files.items())
+    ]
+    return {"uri": uri, "frontmatter": dict(skill.frontmatter), "resources": resources}
+
+
+def _mime_type(name: str, content: bytes) -> str:
+    known = _MIME_TYPES.get(name.rpartition(".")[2].lower())
+    if known is None:
+        try:
+            content.decode()
+        except UnicodeDecodeError:
+            return "application/octet-stream"
+    return known or "text/plain"
+
+
+def _uri(skill: ServedSkill, name: str) -> str:
+    return f"skill://{quote(f'{skill.path}/{name}', safe=_PATH_CHARACTERS)}"
+
+
+def _page(uris: Iterable[str], scope: str, cursor: str | None) -> tuple[list[str], Json]:
+    """The URIs after the cursor, as many as a page holds, and the field with the cursor for the next.
+
+    A cursor names the last URI of a page and the request that the page answered, so that it fits what has been added or
+    deleted meanwhile, and no other request. It lets nobody see more: it only leaves out.
+    """
+    after = "" if cursor is None else _last_seen(scope, cursor)
+    rest = sorted(uri for uri in uris if uri > after)
+    if len(rest) <= _PAGE_ENTRIES:
+        return rest, {}
+    page = rest[:_PAGE_ENTRIES]
+    return page, {"nextCursor": base64.urlsafe_b64encode(f"{scope} {page[-1]}".encode()).decode()}
+
+
+def _last_seen(scope: str, cursor: str) -> str:
+    try:
+        made_for, _, uri = base64.b64decode(cursor, altchars=b"-_", validate=True).decode().rpartition(" ")
+    except ValueError:
+        made_for = uri = ""
+    if made_for != scope:
+        raise _refusal(f"{cursor[:200]!r} is no cursor of this list. Begin without one, and pass on nextCursor.")
+    return uri
+
+
+def _refusal(message: str) -> MCPError:
+    return MCPError(types.INVALID_PARAMS, message)

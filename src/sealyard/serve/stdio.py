@@ -1,0 +1,123 @@
+"""MCP over standard input and output, read without threads so that it ends at once when it is told to."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import mcp_types as types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.server.lowlevel import Server
+from mcp.shared.message import SessionMessage
+
+from sealyard.broker.transport import read_leniently
+from sealyard.errors import InvalidRequest
+
+__all__ = ("serve_stdio",)
+
+_log = logging.getLogger(__name__)
+
+_LINE_BYTES = 64 << 20  # a client is trusted more than an upstream, but not with all the memory
+
+
+async def serve_stdio(server: Server[Any]) -> None:
+    """Serve one client until it closes our standard input."""
+    async with _open_pipes() as (reader, writer):
+        to_server, from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        to_client, from_server = anyio.create_memory_object_stream[SessionMessage](0)
+        reading = asyncio.create_task(_read(reader, to_server, to_client))
+        writing = asyncio.create_task(_write(from_server, writer))
+        writing.add_done_callback(lambda _: reading.cancel())  # who cannot be answered is not listened to
+        try:
+            await server.run(from_client, to_client, server.create_initialization_options())
+        finally:
+            reading.cancel()
+            to_client.close()
+            await asyncio.wait({reading, writing}, timeout=5)
+            writing.cancel()
+
+
+async def _read(
+    reader: asyncio.StreamReader,
+    to_server: MemoryObjectSendStream[SessionMessage | Exception],
+    to_client: MemoryObjectSendStream[SessionMessage],
+) -> None:
+    async with to_server:
+        while True:
+            try:
+                line = await reader.readuntil(b"\n")
+            except asyncio.IncompleteReadError:
+                return
+            except asyncio.LimitOverrunError:
+                # What comes next cannot be told apart from this message any more.
+                _log.error("The client sent a message of more than %d bytes, which ends the connection.", _LINE_BYTES)
+                return
+            if not line.strip():
+                continue
+            message, refusal = _parse(line)
+            if message is not None:
+                await to_server.send(SessionMessage(message))
+            elif refusal is not None:
+                await to_client.send(SessionMessage(refusal))
+
+
+def _parse(line: bytes) -> tuple[types.JSONRPCMessage | None, types.JSONRPCError | None]:
+    """The message in a line, or the answer to what is none: whoever sent it waits for one."""
+    data: Any = None
+    try:
+        try:
+            return types.jsonrpc_message_adapter.validate_json(line, by_name=False), None
+        except ValueError:
+            data = read_leniently(line)  # perhaps somebody cut a text within a character
+            return types.jsonrpc_message_adapter.validate_python(data, by_name=False), None
+    except (ValueError, RecursionError):
+        number = data.get("id") if isinstance(data, dict) else None
+        number = number if isinstance(number, int | str) and not isinstance(number, bool) else None
+        code = types.PARSE_ERROR if data is None else types.INVALID_REQUEST
+        error = types.ErrorData(code=code, message="This line is no JSON-RPC message. Send one JSON object a line.")
+        return None, types.JSONRPCError(jsonrpc="2.0", id=number, error=error)
+
+
+async def _write(from_server: MemoryObjectReceiveStream[SessionMessage], writer: asyncio.StreamWriter) -> None:
+    async with from_server:
+        async for message in from_server:
+            text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+            writer.write(text.encode() + b"\n")
+            try:
+                await writer.drain()
+            except ConnectionError:
+                return  # the client is gone, and reading ends too
+
+
+@contextlib.asynccontextmanager
+async def _open_pipes() -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Standard input and output as streams; meanwhile whatever else prints does so to standard error."""
+    loop = asyncio.get_running_loop()
+    sys.stdout.flush()
+    wire_in, wire_out = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    reader = asyncio.StreamReader(limit=_LINE_BYTES)
+    try:
+        transport_in, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(wire_in, "rb", buffering=0)
+        )
+        transport_out, protocol = await loop.connect_write_pipe(
+            asyncio.streams.FlowControlMixin, os.fdopen(wire_out, "wb", buffering=0)
+        )
+    except ValueError:
+        raise InvalidRequest(
+            "Standard input and output are not pipes. An MCP client starts `sealyard serve` itself; to serve over the "
+            "network use --http 127.0.0.1:8321."
+        ) from None
+    try:
+        yield reader, asyncio.StreamWriter(transport_out, protocol, None, loop)
+    finally:
+        transport_in.close()
+        transport_out.close()

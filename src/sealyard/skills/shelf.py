@@ -1,0 +1,389 @@
+"""The shelf: which skills a principal sees, what may lie on it, and which version code gets that names a skill.
+
+Each principal has a namespace of its own, in front of the one that all share. A name is found in the first of them that
+has a version which may be used.
+"""
+
+import asyncio
+import difflib
+import hashlib
+import heapq
+import itertools
+import keyword
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+import msgspec
+
+from sealyard.errors import InvalidSkill, SealyardError, SkillUnusable, UnknownSkill
+from sealyard.skills.interface import bump
+from sealyard.store.skills import ShelfLimits, SkillTable
+from sealyard.values import SHARED, Skill, SkillExample, SkillNeed, SkillStatus
+from sealyard.versioning.semver import matches
+
+__all__ = (
+    "CLOSURE",
+    "Shelf",
+    "check_name",
+    "closure",
+    "digest_of",
+    "namespace_of",
+    "namespaces_for",
+    "principal_of",
+    "split_pin",
+)
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_RESERVED = frozenset(("load", "servers", "shared", "skills"))
+_DECEPTIVE = re.compile(r"\r(?!\n)|[\x01-\x08\x0b\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""What commands a terminal or turns text around, so that who reads it sees other text than the one that runs."""
+_ESCAPE = "~"
+_NAMESPACE_CHARACTERS = 128
+_NOTE_CHARACTERS = 2_000
+_COMPARED = 20
+_USED: tuple[SkillStatus, ...] = ("draft", "active")
+CLOSURE = 100
+"""Skills that one may need, all together."""
+
+
+def namespace_of(principal: str) -> str:
+    """The namespace of a principal: its name, unless that could be taken for the shared one or for an escaped one."""
+    return _ESCAPE + principal if principal == SHARED or principal.startswith(_ESCAPE) else principal
+
+
+def principal_of(namespace: str) -> str:
+    """The principal whose namespace it is; nobody's is the shared one."""
+    return namespace.removeprefix(_ESCAPE)
+
+
+def namespaces_for(principal: str) -> tuple[str, str]:
+    """Where the names that a principal's code imports are looked up, in this order."""
+    return namespace_of(principal), SHARED
+
+
+def check_name(name: str) -> None:
+    """Raises `InvalidSkill` unless code can import a skill by this name, and no file or other name is meant by it."""
+    if not _NAME.fullmatch(name):
+        raise InvalidSkill(
+            f"A skill cannot be called {_quote(name)}. Use 1 to 64 characters: a lower-case letter from a to z, then"
+            " letters, digits and underscores, such as 'monthly_total'."
+        )
+    if keyword.iskeyword(name) or name in _RESERVED:
+        raise InvalidSkill(f"A skill cannot be called {name!r}, since that means something else. Use another name.")
+
+
+def split_pin(name: str, pin: str | None = None) -> tuple[str, str | None]:
+    """A name such as `monthly_total@1.2`, also as `skills.monthly_total@1.2`, as name and version.
+
+    Raises:
+        UnknownSkill: Two different versions are asked for.
+    """
+    bare, _, own = name.removeprefix("skills.").partition("@")
+    if own and pin and own != pin:
+        raise UnknownSkill(f"Both {_quote(name)} and version {_quote(pin)} are asked for. Name the version once.")
+    return bare, own or pin or None
+
+
+def digest_of(skill: Skill) -> str:
+    """SHA-256 of what a skill is: not of when, by whom and where it was saved, nor of how its examples went."""
+    parts = {
+        "name": skill.name,
+        "form": skill.form,
+        "language": skill.language,
+        "code": skill.code,
+        "description": skill.description,
+        "input_schema": skill.input_schema,
+        "output_schema": skill.output_schema,
+        "properties": list(skill.input_schema.get("properties", ())),  # their order counts
+        "tags": skill.tags,
+        "examples": [(example.inputs, example.output) for example in skill.examples],
+        "tools": [(need.tool, need.version, need.digest) for need in skill.tools],
+        "skills": [(need.name, need.version) for need in skill.skills],
+    }
+    return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()
+
+
+class Shelf:
+    """The skills of one store, with the rules that hold for them."""
+
+    def __init__(
+        self, table: SkillTable, *, limits: ShelfLimits | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.limits = limits or ShelfLimits()
+        self._table = table
+        self._clock = clock
+
+    # Saving
+
+    def check(self, skill: Skill) -> None:
+        """Raises `InvalidSkill` for what `save` would refuse, as far as that can be said without the store."""
+        limits = self.limits
+        check_name(skill.name)
+        if not 0 < len(skill.namespace) <= _NAMESPACE_CHARACTERS or not skill.namespace.isprintable():
+            raise InvalidSkill(f"There is no namespace {_quote(skill.namespace)}. Use `shared`, or a principal's own.")
+        code_bytes = len(skill.code.encode("utf-8", "surrogatepass"))
+        if code_bytes > limits.code_bytes:
+            raise InvalidSkill(
+                f"The code has {code_bytes:,} bytes, and {limits.code_bytes:,} are allowed."
+                " Pass data in as inputs, or split it into skills that import each other."
+            )
+        if not skill.code.strip():
+            raise InvalidSkill("The code is empty. Send the Python text that the skill is.")
+        _check_most("The description", len(skill.description), limits.description_characters, "characters")
+        _check_most("The skill", len(skill.tags), limits.tags, "tags")
+        _check_most("The skill", len(skill.examples), limits.examples, "examples")
+        for what, text in _texts(skill):
+            _check_text(what, text)
+        for tag in skill.tags:
+            if not 0 < len(tag) <= limits.tag_characters or not tag.isprintable():
+                raise InvalidSkill(
+                    f"{_quote(tag)} is no tag. Use 1 to {limits.tag_characters} characters that can be printed."
+                )
+
+    async def save(self, skill: Skill) -> Skill:
+        """Keep a skill as the newest version of its name, durably, and return it with its version.
+
+        Its version, digest and times are made here, whatever it has. A skill that is there already, unchanged, is
+        returned as it is there.
+
+        Raises:
+            InvalidSkill: A name, size or count is out of bounds. Nothing was kept.
+            StoreError: It could not be written. Nothing was kept.
+        """
+        self.check(skill)
+        try:
+            digest = digest_of(skill)
+        except (OverflowError, RecursionError, TypeError, ValueError) as error:
+            raise InvalidSkill(f"The skill holds a value that is no JSON: {error}. Use plain, shallow data.") from None
+        note = skill.note[:_NOTE_CHARACTERS]
+        skill = msgspec.structs.replace(skill, digest=digest, note=note, modified_at=self._clock(), version="0.0.0")
+        return await self._table.add(skill, lambda before: bump(skill, before), limits=self.limits)
+
+    async def set_status(
+        self,
+        namespace: str,
+        name: str,
+        version: str,
+        status: SkillStatus,
+        note: str = "",
+        *,
+        examples: Sequence[SkillExample] | None = None,
+    ) -> None:
+        """Give a version another status, durably, and other examples if they were run again. Raises `UnknownSkill`."""
+        note = note[:_NOTE_CHARACTERS]
+        await self._table.set_status(namespace, name, version, status, note, examples=examples, limits=self.limits)
+
+    async def delete(self, namespace: str, name: str, version: str | None = None) -> int:
+        """Delete one version, or all of them; how many there were. Their numbers are never given again.
+
+        Raises:
+            UnknownSkill: There is none.
+        """
+        count = await self._table.delete(namespace, name, version, self._clock())
+        if not count:
+            wanted = "skill" if version is None else f"version {version} of a skill"
+            raise UnknownSkill(f"There is no {wanted} {_quote(name)} in {_quote(namespace)}. List the skills first.")
+        return count
+
+    async def restore(self, namespace: str, name: str, version: str, *, author: str) -> Skill:
+        """Keep an older version, deleted or not, as the newest one. Raises `UnknownSkill`, or as `save` does."""
+        return await self._table.restore(
+            namespace, name, version, bump, author=author, now=self._clock(), limits=self.limits
+        )
+
+    # Finding
+
+    async def list_all(self) -> list[Skill]:
+        """The newest version of each skill in every namespace, without examples."""
+        namespaces = dict.fromkeys(namespace for namespace, _ in await self._table.names())
+        return await self._table.newest(tuple(namespaces))
+
+    async def list_used(self) -> list[Skill]:
+        """The version of each skill that code gets by its name: the newest active one, or else the newest draft."""
+        namespaces = tuple(dict.fromkeys(namespace for namespace, _ in await self._table.names()))
+        found: dict[tuple[str, str], Skill] = {}
+        for status in _USED:
+            found |= {(each.namespace, each.name): each for each in await self._table.newest(namespaces, status=status)}
+        return [found[place] for place in sorted(found)]
+
+    async def find_version(self, namespace: str, name: str, version: str) -> Skill | None:
+        """One version with its examples; None if there is none."""
+        return await self._table.get(namespace, name, version)
+
+    async def history(self, namespace: str, name: str) -> list[Skill]:
+        """Every version that is not deleted, the newest first, without examples."""
+        return await self._table.versions(namespace, name)
+
+    async def get(self, name: str, pin: str | None, principal: str) -> Skill:
+        """The newest version that a principal sees, with its examples, whether its code may import it or not.
+
+        Raises:
+            UnknownSkill: There is none.
+        """
+        name, pin = split_pin(name, pin)
+        for namespace, version in await self._candidates(name, pin, principal):
+            skill = await self._table.get(namespace, name, version)
+            if skill is not None:  # else it was deleted meanwhile
+                return skill
+        raise await self._unknown(name, pin, principal)
+
+    async def resolve(
+        self,
+        name: str,
+        pin: str | None,
+        principal: str,
+        *,
+        why_not: Callable[[Skill], Awaitable[str]],
+        is_visible: Callable[[Skill], Awaitable[bool]] | None = None,
+    ) -> Skill:
+        """The version that a principal's code gets, without examples: the newest active one that it can use.
+
+        A draft of its own is taken only where there is no such version. `why_not` says why one cannot be used, and
+        nothing if it can; what is not visible does not exist.
+
+        Raises:
+            UnknownSkill: There is no such skill or version.
+            SkillUnusable: There is, and none of them can be used; the message is about the newest.
+        """
+        name, pin = split_pin(name, pin)
+        refusal: SkillUnusable | None = None
+        for namespace, version in await self._candidates(name, pin, principal):
+            skill = await self._table.get(namespace, name, version, with_examples=False)
+            if skill is None or not (is_visible is None or await is_visible(skill)):
+                continue  # it was deleted meanwhile, or is not for this principal
+            why = _why_not(skill, principal) or await why_not(skill)
+            if not why:
+                return skill
+            refusal = refusal or SkillUnusable(f"The skill {name!r} {version} cannot be imported: {why}")
+        raise refusal or await self._unknown(name, pin, principal, is_visible)
+
+    async def list(self, principal: str, *, status: SkillStatus | None = None) -> list[Skill]:
+        """The newest version of each skill that a principal sees, by name, without examples.
+
+        A skill of its own hides the shared one of the same name, as it does for its code.
+        """
+        own, shared = namespaces_for(principal)
+        found = {skill.name: skill for skill in await self._table.newest((shared,), status=status)}
+        found |= {skill.name: skill for skill in await self._table.newest((own,), status=status)}
+        return [found[name] for name in sorted(found)]
+
+    async def _candidates(self, name: str, pin: str | None, principal: str) -> Sequence[tuple[str, str]]:
+        """Namespace and version of what a name and a pin may mean, the best first: in each namespace active ones."""
+        if not _NAME.fullmatch(name):
+            return ()
+        namespaces = namespaces_for(principal)
+        found = [each for each in await self._table.statuses(namespaces, name) if pin is None or matches(pin, each[1])]
+        found.sort(key=lambda each: (namespaces.index(each[0]), each[2] != "active"))
+        return [(namespace, version) for namespace, version, _ in found]
+
+    async def _unknown(
+        self, name: str, pin: str | None, principal: str, is_visible: Callable[[Skill], Awaitable[bool]] | None = None
+    ) -> UnknownSkill:
+        """What a principal is told of a name. It says nothing of skills that are not visible to it."""
+
+        async def sees(each: str) -> bool:
+            for namespace, version in (await self._candidates(each, None, principal))[:1]:
+                skill = await self._table.get(namespace, each, version, with_examples=False)
+                return skill is not None and (is_visible is None or await is_visible(skill))
+            return False
+
+        namespaces = namespaces_for(principal)
+        names = sorted({each for namespace, each in await self._table.names() if namespace in namespaces})
+        if name in names and await sees(name):
+            kept = [version for _, version, _ in await self._table.statuses(namespaces, name)]
+            return UnknownSkill(
+                f"The skill {name!r} has no version {_quote(pin or '')}. It has {', '.join(kept[:10])}: name one of"
+                " these, or none for the newest."
+            )
+        if _NAME.fullmatch(name) and any([await self._table.deleted(each, name) for each in namespaces]):
+            return UnknownSkill(f"The skill {name!r} was deleted. Restore it, or save it anew.")
+        near = [each for each in await asyncio.to_thread(_nearest, name[:64], names) if await sees(each)]
+        hint = f"Nearest: {', '.join(map(repr, near))}." if near else "Call find_skills to find one that exists."
+        return UnknownSkill(f"No skill named {_quote(name)}. {hint}")
+
+
+def _nearest(name: str, names: Sequence[str]) -> list[str]:
+    """The names most like one. Only those that share the most pairs of letters with it are compared, which is slow."""
+    pairs = set(map("".join, itertools.pairwise(name)))
+    alike = heapq.nlargest(_COMPARED, names, key=lambda each: sum(pair in each for pair in pairs))
+    return difflib.get_close_matches(name, alike, n=3)
+
+
+async def closure(skill: Skill, get: Callable[[SkillNeed], Awaitable[Skill]]) -> list[Skill]:
+    """All skills that a skill needs, each after those that it needs itself; the skill is the last.
+
+    Raises:
+        InvalidSkill: They need each other in a circle, they are too many, or `get` raises for one of them.
+    """
+    done: dict[tuple[str, str], Skill] = {}
+    path: list[tuple[Skill, Iterator[SkillNeed]]] = [(skill, iter(skill.skills))]
+    while path:
+        user, needs = path[-1]
+        need = next(needs, None)
+        if need is None:
+            done[user.namespace, user.name] = user
+            path.pop()
+            continue
+        try:
+            found = await get(need)
+        except SealyardError as error:
+            raise InvalidSkill(
+                f"The skill {user.name!r} needs {need.name!r}, which is not to be had. {error}"
+            ) from error
+        place = found.namespace, found.name
+        names = [(each.namespace, each.name) for each, _ in path]
+        if place in names:
+            circle = " → ".join(name for _, name in (*names[names.index(place) :], place))
+            raise InvalidSkill(f"These skills need each other in a circle: {circle}. Take one of the imports out.")
+        if len(done) + len(path) > CLOSURE:
+            raise InvalidSkill(f"The skill {skill.name!r} needs more than {CLOSURE} others. Make it need fewer.")
+        if place not in done:
+            path.append((found, iter(found.skills)))
+    return list(done.values())
+
+
+def _why_not(skill: Skill, principal: str) -> str:
+    """Why the status of a skill keeps a principal's code from it; empty if it does not."""
+    note = f" ({skill.note.rstrip('.')})" if skill.note else ""
+    if skill.status == "quarantined":
+        return f"it is in quarantine{note}. A person has to approve it first."
+    if skill.status == "draft" and skill.namespace != namespace_of(principal) and skill.author != principal:
+        return f"it is a draft of {skill.author!r}{note}. It becomes active once one of its examples passes."
+    return ""
+
+
+def _texts(skill: Skill) -> Iterator[tuple[str, str]]:
+    yield "namespace", skill.namespace
+    yield "code", skill.code
+    yield "description", skill.description
+    yield "author", skill.author
+    yield "origin", skill.origin
+    yield "note", skill.note
+    yield from (("tag", tag) for tag in skill.tags)
+
+
+def _check_text(what: str, text: str) -> None:
+    if "\0" in text:
+        raise InvalidSkill(f"The {what} holds a null byte. Take it out.")
+    found = _DECEPTIVE.search(text)
+    if found is not None and what != "tag":  # which is checked for more than that
+        line = text.count("\n", 0, found.start()) + 1
+        raise InvalidSkill(
+            f"The {what} holds the character {found[0]!a} in line {line}, which makes it look like something else."
+            " Write it as an escape, or take it out."
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidSkill(f"The {what} holds half of a surrogate pair, which is no Unicode. Take it out.") from None
+
+
+def _check_most(what: str, count: int, most: int, unit: str) -> None:
+    if count > most:
+        raise InvalidSkill(f"{what} has {count:,} {unit}, and {most:,} are allowed. Leave some out.")
+
+
+def _quote(text: str) -> str:
+    """The text as a literal of ASCII, so that what looks alike is told apart and nothing in it acts on a terminal."""
+    return ascii(text if len(text) <= 80 else text[:79] + "…")

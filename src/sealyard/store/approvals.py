@@ -1,0 +1,201 @@
+"""Asks and what came of them, shared by every gateway and command that has the store open.
+
+The first answer to an ask holds: whoever comes later is told what it was. An ask is owned by the gateway that asks;
+when that is gone, nobody waits for an answer any more.
+"""
+
+import sqlite3
+import time
+from collections.abc import Collection
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from sealyard.store.gateways import is_alive
+from sealyard.store.reader import Reader
+from sealyard.store.writer import Writer
+from sealyard.values import Approval, Ask
+
+__all__ = ("ApprovalTable", "Remembered")
+
+_ASK_BYTES = 64 << 10
+_VALUE_CHARACTERS = 1_000
+_VALUES = 50
+_KEPT_SECONDS = 86_400.0
+"""How long an ask that is over can still be told from one that never was. The audit log keeps them all."""
+
+_ASKS = msgspec.json.Decoder(Ask)
+_APPROVALS = msgspec.json.Decoder(Approval)
+
+
+class Remembered(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that is approved always: the ask it came of, and the approval."""
+
+    ask: Ask
+    approval: Approval
+
+
+class ApprovalTable:
+    """The asks of one store."""
+
+    def __init__(self, writer: Writer, reader: Reader) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def add(self, ask: Ask) -> None:
+        """Keep an ask of this gateway, durably. Raises `StoreError`."""
+        text = _encode(ask)
+        self._writer.put(partial(_write_ask, ask=ask, text=text, owner=self._writer.owner), len(text))
+        await self._writer.flush()
+
+    async def settle(self, ask_id: str, approval: Approval) -> Approval | None:
+        """Answer an ask, durably, and return what holds: `approval` itself unless another came first.
+
+        None if there is no such ask. `always` is remembered in the same transaction. Raises `StoreError`.
+        """
+        held: list[Approval | str | None] = []
+        self._writer.put(partial(_settle, ask_id=ask_id, approval=approval, own=self._writer.owner, held=held), 1024)
+        await self._writer.flush()
+        return _APPROVALS.decode(held[-1]) if isinstance(held[-1], str) else held[-1]
+
+    def withdraw(self, ask_id: str, reason: str) -> None:
+        """Take back an ask of this gateway that is not answered. Only enqueues, so that it can be done while ending."""
+        approval = _nobody("withdrawn", reason)
+        self._writer.put(partial(_settle, ask_id=ask_id, approval=approval, own=self._writer.owner, held=[]), 1024)
+
+    async def waiting(self) -> list[Ask]:
+        """The asks of all gateways that somebody may still answer, the oldest first."""
+        return await self._reader.read(_read_waiting)
+
+    async def answers(self, ask_ids: Collection[str]) -> dict[str, Approval]:
+        """What came of those of the asks that are answered."""
+        return await self._reader.read(_read_answers, tuple(ask_ids))
+
+    async def find_always(self, ask: Ask) -> Approval | None:
+        """The approval that was given always to the same principal, tool and arguments."""
+        return await self._reader.read(_read_always, ask)
+
+    async def remembered(self) -> list[Remembered]:
+        """All that is approved always, the oldest first."""
+        return await self._reader.read(_read_remembered)
+
+    async def forget(self, ids: Collection[str]) -> None:
+        """Ask again for what the asks of these ids made approved always, durably."""
+        self._writer.put(partial(_delete_remembered, ids=tuple(ids)), 1024)
+        await self._writer.flush()
+
+
+# In the store's threads
+
+
+def _write_ask(connection: sqlite3.Connection, ask: Ask, text: str, owner: str) -> None:
+    connection.execute(
+        "DELETE FROM approvals WHERE approval IS NOT NULL AND expires_at < ?", (ask.asked_at - _KEPT_SECONDS,)
+    )
+    connection.execute(
+        "INSERT INTO approvals (id, owner, principal, tool, arguments_sha256, ask, expires_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (ask.id, owner, ask.principal, ask.tool, ask.arguments_sha256, text, ask.expires_at),
+    )
+
+
+def _settle(
+    connection: sqlite3.Connection, ask_id: str, approval: Approval, own: str, held: list[Approval | str | None]
+) -> None:
+    """Answer an ask if that is still possible, and put what holds then into `held`: as text if it was stored before."""
+    query = "SELECT owner, expires_at, approval FROM approvals WHERE id = ?"
+    row = connection.execute(query, (ask_id,)).fetchone()
+    if row is None or row[2] is not None:
+        held.append(None if row is None else row[2])
+        return
+    owner, expires_at, _ = row
+    if owner != own and not is_alive(_path_of(connection), owner):
+        approval = _nobody("withdrawn", "its gateway is gone")
+    elif approval.answered_at >= expires_at and approval.by != "nobody":
+        approval = _nobody("expired", "nobody answered in time")
+    connection.execute("UPDATE approvals SET approval = ? WHERE id = ?", (_text(approval), ask_id))
+    if approval.decision == "always":
+        connection.execute(
+            "INSERT INTO approvals_remembered (principal, tool, arguments_sha256, id, ask, approval)"
+            " SELECT principal, tool, arguments_sha256, id, ask, approval FROM approvals WHERE id = ?"
+            " ON CONFLICT (principal, tool, arguments_sha256) DO NOTHING",
+            (ask_id,),
+        )
+    held.append(approval)
+
+
+def _read_waiting(connection: sqlite3.Connection) -> list[Ask]:
+    query = "SELECT owner, ask FROM approvals WHERE approval IS NULL AND expires_at > ?"
+    rows = connection.execute(query, (time.time(),)).fetchall()
+    path = _path_of(connection)
+    alive = {owner for owner in {owner for owner, _ in rows} if is_alive(path, owner)}
+    asks = [_ASKS.decode(text) for owner, text in rows if owner in alive]
+    return sorted(asks, key=lambda ask: (ask.asked_at, ask.id))
+
+
+def _read_answers(connection: sqlite3.Connection, ask_ids: tuple[str, ...]) -> dict[str, Approval]:
+    found: dict[str, Approval] = {}
+    for ask_id in ask_ids:
+        query = "SELECT approval FROM approvals WHERE id = ? AND approval IS NOT NULL"
+        row = connection.execute(query, (ask_id,)).fetchone()
+        if row is not None:
+            found[ask_id] = _APPROVALS.decode(row[0])
+    return found
+
+
+def _read_always(connection: sqlite3.Connection, ask: Ask) -> Approval | None:
+    query = "SELECT approval FROM approvals_remembered WHERE principal = ? AND tool = ? AND arguments_sha256 = ?"
+    row = connection.execute(query, (ask.principal, ask.tool, ask.arguments_sha256)).fetchone()
+    return None if row is None else _APPROVALS.decode(row[0])
+
+
+def _read_remembered(connection: sqlite3.Connection) -> list[Remembered]:
+    rows = connection.execute("SELECT ask, approval FROM approvals_remembered").fetchall()
+    found = [Remembered(ask=_ASKS.decode(ask), approval=_APPROVALS.decode(approval)) for ask, approval in rows]
+    return sorted(found, key=lambda each: (each.approval.answered_at, each.ask.id))
+
+
+def _delete_remembered(connection: sqlite3.Connection, ids: tuple[str, ...]) -> None:
+    connection.executemany("DELETE FROM approvals_remembered WHERE id = ?", [(each,) for each in ids])
+
+
+def _path_of(connection: sqlite3.Connection) -> Path:
+    """The file that the connection has open, beside which the locks of its gateways are."""
+    return Path(connection.execute("PRAGMA database_list").fetchone()[2])
+
+
+def _nobody(channel: str, reason: str) -> Approval:
+    return Approval(decision="refuse", by="nobody", channel=channel, reason=reason, answered_at=time.time())
+
+
+def _encode(ask: Ask) -> str:
+    """The ask as JSON that can be read again, with long arguments cut: a person reads them, not a program."""
+    try:
+        text = _text(ask)
+        if len(text) <= _ASK_BYTES:
+            _ASKS.decode(text)
+            return text
+    except (ValueError, TypeError, RecursionError):  # nested too deeply, or a number of thousands of digits
+        pass
+    arguments = ask.arguments if isinstance(ask.arguments, dict) else {"arguments": ask.arguments}
+    names = list(arguments)[:_VALUES]
+    cut = {name[:_VALUE_CHARACTERS]: _cut(arguments[name]) for name in names}
+    if len(arguments) > len(names):
+        cut["…"] = f"{len(arguments) - len(names):,} arguments more"
+    return _text(msgspec.structs.replace(ask, arguments=cut))
+
+
+def _cut(value: Any) -> str:
+    try:
+        text = value if isinstance(value, str) else _text(value)
+    except (ValueError, TypeError, RecursionError):
+        return "… (nested too deeply to be shown)"
+    if len(text) <= _VALUE_CHARACTERS:
+        return text
+    return f"{text[:_VALUE_CHARACTERS]}… ({len(text):,} characters)"
+
+
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,124 @@
+"""The Ed25519 key that signs the audit log: a file beside the store that only its owner can read."""
+
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+
+from sealyard.errors import StoreError
+
+__all__ = ("AuditKey", "is_signed", "key_path", "load_key", "make_key", "message", "sync_folder")
+
+_KEY_BYTES_MOST = 4096
+_ENCODER = msgspec.json.Encoder()
+
+
+class AuditKey:
+    """A key that signs."""
+
+    def __init__(self, private: Ed25519PrivateKey) -> None:
+        self._private = private
+        self.public = private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw).hex()
+
+    def sign(self, signed: bytes) -> str:
+        """The signature of these bytes, in hexadecimal."""
+        return self._private.sign(signed).hex()
+
+
+def message(purpose: str, fields: Sequence[str | int]) -> bytes:
+    """The bytes that are hashed or signed: a JSON array of the purpose and the fields, in the form of RFC 8785.
+
+    No two lists of fields give the same bytes, and a signature made for one purpose is of no use for another.
+
+    Raises:
+        UnicodeEncodeError: A text holds a lone surrogate.
+    """
+    return _ENCODER.encode([purpose, *fields])
+
+
+def is_signed(signed: bytes, signature: str, *, public_key: str) -> bool:
+    """Whether the signature is that key's, of these bytes. Whatever cannot be a signature or a key is not."""
+    try:
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key)).verify(bytes.fromhex(signature), signed)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def key_path(store: Path) -> Path:
+    """Where the key of a store is: each has its own, so that the log of one cannot be passed off as another's."""
+    return store.with_name(f"{store.name}.audit.key")
+
+
+def load_key(path: Path) -> AuditKey | None:
+    """The key in a file; None if there is no file.
+
+    Raises:
+        StoreError: It cannot be read, is no key, or can be read by others.
+    """
+    try:
+        with path.open("rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            content = file.read(_KEY_BYTES_MOST)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(
+            f"The audit key {str(path)!r} cannot be read: {error.strerror}. Make it readable for this user alone."
+        ) from error
+    if mode & 0o077:
+        raise StoreError(
+            f"The audit key {str(path)!r} can be used by others: its mode is {mode:04o}. Run `chmod 600` on it, and"
+            " `sealyard audit rekey` if somebody may have read it."
+        )
+    try:
+        private = load_pem_private_key(content, password=None)
+    except (ValueError, TypeError) as error:
+        raise StoreError(f"The audit key {str(path)!r} is no key. Restore it from a copy.") from error
+    if not isinstance(private, Ed25519PrivateKey):
+        raise StoreError(f"The audit key {str(path)!r} is no Ed25519 key. Restore it from a copy.")
+    return AuditKey(private)
+
+
+def make_key(path: Path) -> AuditKey:
+    """A new key, in a file that is there whole or not at all, whenever the machine stops.
+
+    Raises:
+        StoreError: It cannot be written.
+    """
+    private = Ed25519PrivateKey.generate()
+    draft = path.with_name(f"{path.name}.new")
+    try:
+        draft.unlink(missing_ok=True)  # what a killed gateway left
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb") as file:
+            file.write(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+            file.flush()
+            os.fsync(descriptor)
+        draft.rename(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise StoreError(
+            f"The audit key {str(path)!r} cannot be made: {error.strerror}. Make its folder writable."
+        ) from error
+    return AuditKey(private)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names of new files in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,94 @@
+"""Connections to the database file, its migrations, and what an error of it means to the person who runs it."""
+
+import os
+import sqlite3
+from pathlib import Path
+from urllib.parse import quote
+
+from sealyard.errors import StoreError
+from sealyard.store.schema import APPLICATION_ID, MIGRATIONS
+
+__all__ = ("BUSY_SECONDS", "connect", "connect_reader", "explain")
+
+BUSY_SECONDS = 30
+"""How long to wait for a lock that another program holds."""
+
+_WAL_BYTES_KEPT = 64 << 20
+
+_PERMISSIONS = "Make the file and its folder writable, or name another path for the store."
+_ADVICE = {
+    sqlite3.SQLITE_FULL: "Make room on its disk: what waits is written then.",
+    sqlite3.SQLITE_IOERR: "Check its disk: what waits is written as soon as that works again.",
+    sqlite3.SQLITE_BUSY: "End the program that holds its lock, such as a database shell in a transaction.",
+    sqlite3.SQLITE_NOTADB: "Name another path for the store, or move this file away.",
+    sqlite3.SQLITE_CORRUPT: "The file is damaged: restore a copy, or move it away together with its -wal file.",
+    sqlite3.SQLITE_READONLY: _PERMISSIONS,
+    sqlite3.SQLITE_CANTOPEN: _PERMISSIONS,
+    sqlite3.SQLITE_PERM: _PERMISSIONS,
+}
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection that writes, to a database of the newest schema. The caller keeps others from opening it meanwhile.
+
+    Raises:
+        StoreError: The file is not ours, or of a newer version.
+        OSError, sqlite3.Error: It cannot be opened: see `explain`.
+    """
+    # Made by us for its mode: it holds code and answers. SQLite gives the same mode to the files beside it.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+    try:
+        _check_origin(connection, path)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}")
+        _migrate(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def connect_reader(path: Path) -> sqlite3.Connection:
+    """A connection that cannot write. It sees what is committed when a statement starts."""
+    return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+
+
+def explain(path: Path, attempt: str, error: OSError | sqlite3.Error) -> StoreError:
+    """The error to raise when `path` could not be `attempt`: opened, read or written."""
+    if isinstance(error, OSError):
+        reason, advice = f"{error.strerror}: {error.filename!r}", _PERMISSIONS
+    else:
+        kind = getattr(error, "sqlite_errorcode", 0) & 0xFF  # errors of the module itself have no code
+        reason, advice = str(error), _ADVICE.get(kind, "Check that no other program changes the file.")
+    return StoreError(f"The store {str(path)!r} cannot be {attempt}: {reason}. {advice}")
+
+
+def _check_origin(connection: sqlite3.Connection, path: Path) -> None:
+    version = _pragma(connection, "user_version")
+    if _pragma(connection, "application_id") != APPLICATION_ID:
+        if version or connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+            raise StoreError(
+                f"{str(path)!r} is a database of another program. Name another path for the store: nothing was changed."
+            )
+    elif version > len(MIGRATIONS):
+        raise StoreError(
+            f"The store {str(path)!r} was written by a newer sealyard: it has schema {version}, and this version knows"
+            f" schemas up to {len(MIGRATIONS)}. Upgrade sealyard, or name another path for the store."
+        )
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Bring the schema up to date, each step wholly or not at all."""
+    for number in range(_pragma(connection, "user_version"), len(MIGRATIONS)):
+        connection.executescript(
+            f"BEGIN EXCLUSIVE; {MIGRATIONS[number]}; PRAGMA application_id = {APPLICATION_ID};"
+            f" PRAGMA user_version = {number + 1}; COMMIT"
+        )
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
+    return value

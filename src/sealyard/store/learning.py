@@ -1,0 +1,401 @@
+"""What there is to learn from, in the order of the journal; what was learned; and what is to be forgotten.
+
+A page is read in a thread of its own and is bounded in rows and bytes. What cannot be read, such as a fact that a newer
+version wrote, is passed over. A saved model never holds what was forgotten: the two are kept apart in one transaction.
+"""
+
+import hashlib
+import sqlite3
+import time
+from functools import partial
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from sealyard.errors import InvalidRequest
+from sealyard.store.metric_rows import END, decode_fact, snapshot
+from sealyard.store.reader import Reader
+from sealyard.store.rows import encode_context
+from sealyard.store.shapes import storable
+from sealyard.store.writer import Writer
+from sealyard.values import (
+    CallEvidence,
+    Executed,
+    Forgotten,
+    Hinted,
+    LearningEvent,
+    RunEvidence,
+    Searched,
+    Used,
+)
+
+__all__ = ("EventPage", "LearningTables", "SavedModel", "context_digest", "remove_learned")
+
+CALLS = 100
+"""Of one run; the first."""
+MODEL_BYTES = 64 << 20
+"""A larger model is not kept."""
+
+_PAGE_BYTES = 8 << 20
+_RUN_BYTES = 4 << 20
+"""Of the values of one run's calls; those after it are left out."""
+_CODE_BYTES = 256 << 10
+_MESSAGE_CHARACTERS = 4_000
+_FORMS = 4
+"""Of models are kept, those saved last: gateways of one store may learn in different ways."""
+_FORGOTTEN = 10_000
+_ROW_BYTES = 1_024
+_SUBJECT_CHARACTERS = 256
+
+_What = Literal["tool", "principal", "all"]
+
+# As bytes, since another program may have written what is no text. Only facts that teach something are read whole.
+_FACTS = (
+    "SELECT number, at, CASE WHEN kind IN ('search', 'hit', 'execution', 'hint') THEN CAST(fact AS BLOB) END"
+    " FROM facts WHERE number > ? ORDER BY number LIMIT ?"
+)
+_RUN = (
+    "SELECT CAST(session AS BLOB), started_at, CAST(context AS BLOB), context_cut, CAST(outcome AS BLOB),"
+    " CASE WHEN length(code) <= ? THEN CAST(code AS BLOB) END"
+    " FROM executions LEFT JOIN codes ON codes.sha256 = code_sha256 WHERE execution_id = ?"
+)
+_CALLS = (
+    "SELECT number, CAST(tool AS BLOB), CAST(version AS BLOB), CAST(arguments AS BLOB), CAST(answer AS BLOB),"
+    " answer_cut, CAST(error AS BLOB), started_at, seconds, answer_bytes, CAST(answer_sample AS BLOB)"
+    " FROM calls WHERE execution_id = ? ORDER BY number, rowid LIMIT ?"
+)
+_SKILLS = (
+    "SELECT DISTINCT CAST(namespace AS BLOB), CAST(name AS BLOB) FROM skill_uses WHERE execution_id = ?"
+    " ORDER BY namespace, name"
+)
+_GENERATION = "SELECT coalesce(max(number), 0) FROM learning_forgotten"
+_NEWEST = "SELECT coalesce(max(number), 0) FROM facts"
+
+
+class EventPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Some events, each with the number of its fact."""
+
+    events: list[tuple[int, LearningEvent]]
+    last: int
+    """The fact that was looked at last: the next page is after it."""
+    is_end: bool
+    """Whether there was no other one after it."""
+    forgotten: int
+    """Grows whenever something is forgotten: as it was when the page was read."""
+
+
+class SavedModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model as it was saved."""
+
+    number: int
+    """The last fact that it knows of."""
+    forgotten: int
+    """As in `EventPage`: what was forgotten until then is not in it."""
+    model: bytes
+
+
+class _Failure(msgspec.Struct):
+    type: str = ""
+    message: str = ""
+    line: int | None = None
+
+
+class _Ended(msgspec.Struct):
+    failure: _Failure | None = None
+
+
+_ENDED = msgspec.json.Decoder(_Ended)
+
+
+class LearningTables:
+    """What one store holds for learning. `reader` is its own, so that nobody else waits for a page."""
+
+    def __init__(self, writer: Writer, reader: Reader) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def events(self, after: int, limit: int) -> EventPage:
+        """What is after fact number `after`: at most so many facts are looked at, and fewer if much is in them.
+
+        Raises `StoreError`.
+        """
+        return await self._reader.read(_read_page, after, limit)
+
+    async def newest(self) -> int:
+        """The number of the last fact, 0 if there is none. Raises `StoreError`."""
+        return await self._reader.read(lambda connection: _integer(connection, _NEWEST))
+
+    async def load(self, form: str) -> SavedModel | None:
+        """The model of that form, None if none is kept. Its bytes are to be distrusted. Raises `StoreError`."""
+        return await self._reader.read(_read_model, form)
+
+    def save(self, form: str, number: int, forgotten: int, model: bytes) -> None:
+        """Keep a model in the place of one that knows less. Only enqueues.
+
+        It is not kept if it is larger than `MODEL_BYTES`, or if something was forgotten that it may still hold.
+        """
+        if len(model) <= MODEL_BYTES:
+            saved = SavedModel(number=number, forgotten=forgotten, model=model)
+            self._writer.put(partial(_write_model, form=form, saved=saved, at=time.time()), len(model) + _ROW_BYTES)
+
+    async def forget(self, what: _What, subject: str, at: float) -> Forgotten:
+        """Remember, durably, that nothing is to be learned from what the journal now holds about something.
+
+        Saved models are removed with it.
+
+        Raises:
+            InvalidRequest: There is no such kind of thing, or no subject.
+            StoreError: It could not be written.
+        """
+        if what not in get_args(_What):
+            raise InvalidRequest(f"There is no {what!r} to be forgotten. Use one of {', '.join(get_args(_What))}.")
+        if (what == "all") == bool(subject) or len(subject) > _SUBJECT_CHARACTERS:
+            raise InvalidRequest("Name the tool or the principal that is to be forgotten, and nothing to forget all.")
+        found: list[Forgotten] = []
+        refused: list[bool] = []
+
+        def write(connection: sqlite3.Connection) -> None:  # again, if the transaction fails
+            refused.append(_is_full(connection, what, subject))
+            if not refused[-1]:
+                found.append(_write_forgotten(connection, what, storable(subject), at))
+
+        self._writer.put(write, _ROW_BYTES)
+        await self._writer.flush()
+        if refused[-1]:
+            raise InvalidRequest(f"{_FORGOTTEN:,} things are forgotten one by one already. Forget all instead.")
+        return found[-1]
+
+    async def known(self) -> tuple[list[str], list[str]]:
+        """The full names of all tools that there are or were, and all principals of the journal."""
+        return await self._reader.read(_read_known)
+
+    async def forgotten(self) -> list[Forgotten]:
+        """What was forgotten and of which the journal may hold something, the oldest first. Raises `StoreError`."""
+        _, found = await self.forgotten_until()
+        return found
+
+    async def forgotten_until(self) -> tuple[int, list[Forgotten]]:
+        """The same, and the number that `EventPage.forgotten` has then. Raises `StoreError`."""
+        return await self._reader.read(_read_forgotten)
+
+
+# Evidence
+
+
+def _read_page(connection: sqlite3.Connection, after: int, limit: int) -> EventPage:
+    events: list[tuple[int, LearningEvent]] = []
+    last, size_bytes = after, 0
+    with snapshot(connection):
+        rows = connection.execute(_FACTS, (after, limit)).fetchall()
+        for number, at, text in rows:
+            if size_bytes > _PAGE_BYTES:
+                break
+            last = number
+            event, more_bytes = _read_event(connection, at, text)
+            size_bytes += more_bytes
+            if event is not None:
+                events.append((number, event))
+        forgotten = _integer(connection, _GENERATION)
+    is_end = len(rows) < limit and (not rows or last == rows[-1][0])
+    return EventPage(events=events, last=last, is_end=is_end, forgotten=forgotten)
+
+
+def _read_event(connection: sqlite3.Connection, at: Any, text: bytes | None) -> tuple[LearningEvent | None, int]:
+    """What a fact says with all that belongs to it, and how much was read."""
+    if text is None or not isinstance(at, float) or not 0 <= at < END:
+        return None, 0
+    fact = decode_fact(text)
+    if isinstance(fact, Executed):
+        run, size_bytes = _read_run(connection, fact)
+        return run, len(text) + size_bytes
+    return (fact if isinstance(fact, Searched | Used | Hinted) else None), len(text)
+
+
+def _read_run(connection: sqlite3.Connection, fact: Executed) -> tuple[RunEvidence, int]:
+    """A run; one whose row is gone already is only what its fact says."""
+    row = connection.execute(_RUN, (_CODE_BYTES, storable(fact.execution_id))).fetchone() if fact.execution_id else None
+    if row is None or not isinstance(row[1], float):
+        return RunEvidence(fact=fact, started_at=fact.at - fact.seconds), 0
+    session, started_at, context, is_cut, outcome, code = row
+    failure = _read_failure(outcome)
+    calls, size_bytes = _read_calls(connection, fact.execution_id)
+    run = RunEvidence(
+        fact=fact,
+        code=_code(code),
+        # What was too large to be kept may have been anything: no other run had the same.
+        context_digest=_digest(storable(fact.execution_id).encode() if is_cut else context),
+        session=_text(session),
+        started_at=started_at,
+        failure_type=failure.type[:_MESSAGE_CHARACTERS],
+        failure_message=failure.message[:_MESSAGE_CHARACTERS],
+        failure_line=failure.line,
+        calls=calls,
+        skills=_read_skills(connection, fact.execution_id) if fact.skills else (),
+    )
+    return run, size_bytes + len(code or b"") + len(context or b"") + len(outcome or b"")
+
+
+def _read_calls(connection: sqlite3.Connection, execution_id: str) -> tuple[tuple[CallEvidence, ...], int]:
+    found = []
+    size_bytes = 0
+    for row in connection.execute(_CALLS, (storable(execution_id), CALLS)):
+        number, tool, version, arguments, answer, is_cut, error, started_at, seconds, answer_bytes, sample = row
+        size_bytes += len(arguments or b"") + len(answer or b"") + len(sample or b"")
+        is_kept = size_bytes <= _RUN_BYTES
+        has_arguments, arguments = _decode(arguments) if is_kept else (False, None)
+        has_answer, answer = _decode(answer) if is_kept and error is None and not is_cut else (False, None)
+        has_sample, sample = _decode(sample) if is_kept and error is None and is_cut else (False, None)
+        call = {
+            "number": number,
+            "tool": _text(tool),
+            "version": _text(version) or "1.0.0",  # of a call from before tools had versions
+            "arguments": arguments if has_arguments else None,
+            "answer": answer if has_answer else None,
+            "has_answer": has_answer,
+            "sample": sample if has_sample else None,
+            "error": None if error is None else _text(error)[:_MESSAGE_CHARACTERS],
+            "started_at": started_at,
+            "seconds": seconds,
+            "answer_bytes": answer_bytes,
+        }
+        try:
+            found.append(msgspec.convert(call, CallEvidence))
+        except msgspec.ValidationError:
+            continue  # a column holds what it cannot: it was not us who wrote it
+    return tuple(found), min(size_bytes, _RUN_BYTES)
+
+
+def _read_skills(connection: sqlite3.Connection, execution_id: str) -> tuple[str, ...]:
+    rows = connection.execute(_SKILLS, (storable(execution_id),))
+    return tuple(f"{_text(namespace)}/{_text(name)}" for namespace, name in rows)
+
+
+def _read_failure(outcome: bytes | None) -> _Failure:
+    if outcome is None:
+        return _Failure()
+    try:
+        return _ENDED.decode(outcome).failure or _Failure()
+    except (msgspec.DecodeError, RecursionError):
+        return _Failure()
+
+
+def _decode(text: bytes | None) -> tuple[bool, Any]:
+    """Whether a value can be read, and the value."""
+    if text is None:
+        return True, None
+    try:
+        return True, msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return False, None
+
+
+def _code(content: bytes | None) -> str:
+    try:
+        return "" if content is None else content.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return ""
+
+
+def context_digest(context: Any) -> str:
+    """As in `RunEvidence`, of what code is given; of what is too large to be kept it is one that no run has."""
+    text, is_cut = encode_context(context)
+    return "-" if is_cut else _digest(None if text is None else text.encode())
+
+
+def _digest(content: bytes | None) -> str:
+    return "" if content is None else hashlib.blake2b(content, digest_size=12).hexdigest()
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", "replace")
+
+
+def _integer(connection: sqlite3.Connection, query: str) -> int:
+    number: int = connection.execute(query).fetchone()[0]
+    return number
+
+
+# Models
+
+
+def _read_model(connection: sqlite3.Connection, form: str) -> SavedModel | None:
+    row = connection.execute(
+        "SELECT number, forgotten, model FROM learning_models WHERE form = ? AND forgotten = (SELECT"
+        " coalesce(max(number), 0) FROM learning_forgotten) AND number <= (SELECT coalesce(max(number), 0) FROM facts)",
+        (form,),
+    ).fetchone()
+    return None if row is None else SavedModel(number=row[0], forgotten=row[1], model=bytes(row[2]))
+
+
+def _write_model(connection: sqlite3.Connection, form: str, saved: SavedModel, at: float) -> None:
+    if saved.forgotten != _integer(connection, _GENERATION):
+        return
+    connection.execute(
+        "INSERT INTO learning_models (form, number, forgotten, at, model) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (form) DO UPDATE SET number = excluded.number, forgotten = excluded.forgotten, at = excluded.at,"
+        " model = excluded.model"
+        " WHERE excluded.number >= learning_models.number OR excluded.forgotten <> learning_models.forgotten",
+        (form, saved.number, saved.forgotten, at, saved.model),
+    )
+    connection.execute(
+        "DELETE FROM learning_models WHERE form NOT IN (SELECT form FROM learning_models ORDER BY at DESC, form"
+        " LIMIT ?)",
+        (_FORMS,),
+    )
+
+
+# Forgetting
+
+
+def _is_full(connection: sqlite3.Connection, what: str, subject: str) -> bool:
+    """Whether there are so many that one more is too much."""
+    if what == "all":
+        return False
+    query = "SELECT count(*) FROM learning_forgotten WHERE NOT (what = ? AND subject = ?)"
+    count: int = connection.execute(query, (what, storable(subject))).fetchone()[0]
+    return count >= _FORGOTTEN
+
+
+def _write_forgotten(connection: sqlite3.Connection, what: _What, subject: str, at: float) -> Forgotten:
+    fact = _integer(connection, _NEWEST)
+    number = _integer(connection, _GENERATION) + 1
+    # What was forgotten before is forgotten with it.
+    connection.execute(
+        "DELETE FROM learning_forgotten WHERE ? = 'all' OR (what = ? AND subject = ?)", (what, what, subject)
+    )
+    connection.execute(
+        "INSERT INTO learning_forgotten (number, what, subject, fact, at) VALUES (?, ?, ?, ?, ?)",
+        (number, what, subject, fact, at),
+    )
+    connection.execute("DELETE FROM learning_models")
+    return Forgotten(what=what, subject=subject, number=fact, at=at)
+
+
+def _read_forgotten(connection: sqlite3.Connection) -> tuple[int, list[Forgotten]]:
+    with snapshot(connection):
+        rows = connection.execute("SELECT what, subject, fact, at FROM learning_forgotten ORDER BY number").fetchall()
+        generation = _integer(connection, _GENERATION)
+    found = [
+        Forgotten(what=what, subject=subject, number=fact, at=at)
+        for what, subject, fact, at in rows
+        if what in get_args(_What)
+    ]
+    return generation, found
+
+
+def _read_known(connection: sqlite3.Connection) -> tuple[list[str], list[str]]:
+    tools = connection.execute("SELECT DISTINCT full_name FROM tool_releases ORDER BY full_name").fetchall()
+    principals = connection.execute("SELECT DISTINCT principal FROM facts ORDER BY principal").fetchall()
+    return [name for (name,) in tools], [name for (name,) in principals]
+
+
+def remove_learned(connection: sqlite3.Connection, before: float) -> None:
+    """Remove models that nobody has saved since then, and what was forgotten of which the journal holds nothing more.
+
+    Not the newest of the latter: the next one would get its number.
+    """
+    connection.execute("DELETE FROM learning_models WHERE at < ?", (before,))
+    connection.execute(
+        "DELETE FROM learning_forgotten WHERE fact < (SELECT coalesce(min(number), 0) FROM facts)"
+        " AND number < (SELECT max(number) FROM learning_forgotten)"
+    )

@@ -1,0 +1,437 @@
+"""Records as rows and back.
+
+Values are kept as JSON text: NaN and the infinities become null. Text that is not Unicode, a lone surrogate, is kept as
+its escape; code is kept byte for byte. A value that is too large, or that is no JSON, is left out and marked as cut.
+"""
+
+import hashlib
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from sealyard.errors import StoreError
+from sealyard.values import CallRecord, ExecutionRecord, Outcome, ToolSpec
+
+__all__ = (
+    "CALL_VALUE_BYTES",
+    "DEFINITIONS_KEPT",
+    "ChangedDefinition",
+    "SeenDefinition",
+    "ToolRow",
+    "delete_tools",
+    "encode_context",
+    "encode_tool",
+    "encode_within",
+    "read_calls",
+    "read_changes",
+    "read_definitions",
+    "read_execution",
+    "read_executions",
+    "read_fingerprints",
+    "read_tools",
+    "read_vectors",
+    "shape_executions",
+    "to_call",
+    "write_call",
+    "write_execution",
+    "write_fingerprint",
+    "write_tools",
+    "write_vectors",
+)
+
+CALL_VALUE_BYTES = 64 << 10
+"""Longer arguments and answers are left out: agent code makes thousands of calls and must not fill the disk."""
+
+DEFINITIONS_KEPT = 10_000
+"""Per upstream: one that changes its tools without end must not fill the disk. Those seen last are kept."""
+
+_CONTEXT_BYTES = 1 << 20
+_SPARE_LEVELS = 32
+_INTEGER_DIGITS = 4300
+"""A longer number, with its sign, is not read by `msgspec`, though Python may be told to write it."""
+_PARAMETERS = 500
+"""In one statement; every SQLite takes 999."""
+
+_T = TypeVar("_T")
+_ENCODER = msgspec.json.Encoder()
+_OUTCOMES = msgspec.json.Decoder(Outcome)
+_SPECS = msgspec.json.Decoder(ToolSpec)
+
+_EXECUTION = (
+    "SELECT execution_id, principal, session, code, context, started_at, ended_at, status, outcome, catalog_version,"
+    " background FROM executions JOIN codes ON codes.sha256 = executions.code_sha256"
+)
+
+
+class SeenDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """One definition that a tool has or had."""
+
+    spec: ToolSpec
+    first_seen: float
+    """Seconds since the epoch."""
+    last_seen: float
+
+
+class ChangedDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """A definition that took the place of another one."""
+
+    upstream: str
+    name: str
+    before: str
+    """Their digests."""
+    after: str
+    changed_at: float
+
+
+class ToolRow(msgspec.Struct, frozen=True):
+    """A tool as the tables keep it."""
+
+    name: str
+    digest: str
+    spec: str
+
+
+# Executions and calls
+
+
+def write_execution(connection: sqlite3.Connection, record: ExecutionRecord, owner: str) -> None:
+    """Insert or replace an execution, and keep its code."""
+    code = record.code.encode("utf-8", "surrogatepass")
+    sha256 = hashlib.sha256(code).hexdigest()
+    context, context_cut = encode_context(record.context)
+    connection.execute("INSERT INTO codes (sha256, code) VALUES (?, ?) ON CONFLICT DO NOTHING", (sha256, code))
+    connection.execute(
+        "INSERT INTO executions (execution_id, owner, principal, session, code_sha256, context, context_cut,"
+        " started_at, ended_at, status, outcome, catalog_version, background)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (execution_id) DO UPDATE SET owner = excluded.owner, principal = excluded.principal,"
+        " session = excluded.session, code_sha256 = excluded.code_sha256, context = excluded.context,"
+        " context_cut = excluded.context_cut, started_at = excluded.started_at, ended_at = excluded.ended_at,"
+        " status = excluded.status, outcome = excluded.outcome, catalog_version = excluded.catalog_version,"
+        " background = excluded.background",
+        (
+            _unicode(record.execution_id),
+            owner,
+            _unicode(record.principal),
+            _unicode(record.session),
+            sha256,
+            context,
+            context_cut,
+            record.started_at,
+            record.ended_at,
+            record.status,
+            _encode_outcome(record.outcome),
+            _unicode(record.catalog_version),
+            record.background,
+        ),
+    )
+
+
+def write_call(connection: sqlite3.Connection, record: CallRecord) -> None:
+    """Insert a call."""
+    arguments, arguments_cut = encode_within(record.arguments, CALL_VALUE_BYTES)
+    if record.answer_bytes > CALL_VALUE_BYTES:
+        answer, answer_cut = None, True
+    else:
+        answer, answer_cut = encode_within(record.answer, CALL_VALUE_BYTES)
+    connection.execute(
+        "INSERT INTO calls (execution_id, number, tool, digest, arguments, arguments_cut, answer, answer_cut,"
+        " answer_bytes, answer_sample, error, started_at, seconds, version, upstream)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            _unicode(record.execution_id),
+            record.number,
+            _unicode(record.tool),
+            _unicode(record.digest),
+            arguments,
+            arguments_cut,
+            answer,
+            answer_cut,
+            record.answer_bytes,
+            record.answer_sample,
+            None if record.error is None else _unicode(record.error),
+            record.started_at,
+            record.seconds,
+            _unicode(record.version),
+            _unicode(record.upstream),
+        ),
+    )
+
+
+def read_execution(connection: sqlite3.Connection, execution_id: str) -> ExecutionRecord | None:
+    """One execution; None if there is no such id."""
+    row = connection.execute(f"{_EXECUTION} WHERE execution_id = ?", (_unicode(execution_id),)).fetchone()
+    return None if row is None else _to_execution(row)
+
+
+def read_executions(
+    connection: sqlite3.Connection, limit: int, before: str | None, principal: str | None, status: str | None = None
+) -> list[ExecutionRecord]:
+    """Executions, the newest first; of one principal and status, and started before the one called `before`."""
+    return shape_executions(connection, lambda record: record, limit, before, principal, status)
+
+
+def shape_executions(
+    connection: sqlite3.Connection,
+    shape: Callable[[ExecutionRecord], _T],
+    limit: int,
+    before: str | None,
+    principal: str | None,
+    status: str | None,
+) -> list[_T]:
+    """What `shape` makes of each of them, one after the other."""
+    conditions = []
+    values: list[object] = []
+    if status == "running":
+        conditions.append("status = 'running'")  # spelled out, there is an index of those
+    elif status is not None:
+        conditions.append("status = ?")
+        values.append(status)
+    if principal is not None:
+        conditions.append("principal = ?")
+        values.append(_unicode(principal))
+    if before is not None:
+        conditions.append(
+            "(started_at, execution_id) < (SELECT started_at, execution_id FROM executions WHERE execution_id = ?)"
+        )
+        values.append(_unicode(before))
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    order = " ORDER BY started_at DESC, execution_id DESC LIMIT ?"
+    return [shape(_to_execution(row)) for row in connection.execute(_EXECUTION + where + order, (*values, limit))]
+
+
+def read_calls(connection: sqlite3.Connection, execution_id: str, after: int = -1, limit: int = -1) -> list[CallRecord]:
+    """The calls of one execution in their order, after number `after`. What was cut is None."""
+    rows = connection.execute(
+        "SELECT execution_id, number, tool, digest, arguments, answer, error, started_at, seconds, answer_bytes,"
+        " version, upstream FROM calls WHERE execution_id = ? AND number > ? ORDER BY number LIMIT ?",
+        (_unicode(execution_id), after, limit),
+    )
+    return [to_call(row) for row in rows]
+
+
+def to_call(row: tuple[Any, ...]) -> CallRecord:
+    """A call from the columns that `read_calls` selects."""
+    (
+        execution_id,
+        number,
+        tool,
+        digest,
+        arguments,
+        answer,
+        error,
+        started_at,
+        seconds,
+        answer_bytes,
+        version,
+        upstream,
+    ) = row
+    return CallRecord(
+        execution_id=execution_id,
+        number=number,
+        tool=tool,
+        digest=digest,
+        version=version or "1.0.0",  # of a call from before tools had versions
+        upstream=upstream,
+        arguments=_decode(arguments),
+        answer=_decode(answer),
+        error=error,
+        started_at=started_at,
+        seconds=seconds,
+        answer_bytes=answer_bytes,
+    )
+
+
+def _to_execution(row: tuple[Any, ...]) -> ExecutionRecord:
+    (execution_id, principal, session, code, context, started_at, ended_at, status, outcome, version, background) = row
+    return ExecutionRecord(
+        execution_id=execution_id,
+        principal=principal,
+        session=session,
+        code=code.decode("utf-8", "surrogatepass"),
+        context=_decode(context),
+        started_at=started_at,
+        ended_at=ended_at,
+        status=status,
+        outcome=None if outcome is None else _OUTCOMES.decode(outcome),
+        catalog_version=version,
+        background=bool(background),
+    )
+
+
+# Tools
+
+
+def encode_tool(spec: ToolSpec) -> ToolRow:
+    """A tool for `write_tools`. Raises `StoreError` for a definition that is no JSON."""
+    text = _encode(spec)
+    if text is None:
+        raise StoreError(f"The definition of {spec.full_name!r} cannot be stored: it is no JSON, or nested too deeply.")
+    return ToolRow(_unicode(spec.name), _unicode(spec.digest), text)
+
+
+def write_tools(connection: sqlite3.Connection, upstream: str, tools: Sequence[ToolRow], now: float) -> None:
+    """Replace the tools of an upstream; what they were stays in the history of definitions."""
+    delete_tools(connection, (upstream,))
+    upstream = _unicode(upstream)
+    connection.executemany(
+        "INSERT INTO tools (upstream, position, digest, spec) VALUES (?, ?, ?, ?)",
+        [(upstream, position, tool.digest, tool.spec) for position, tool in enumerate(tools)],
+    )
+    connection.executemany(
+        "INSERT INTO tool_definitions (upstream, name, digest, spec, first_seen, last_seen) VALUES (?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (upstream, name, digest) DO UPDATE SET last_seen = excluded.last_seen",
+        [(upstream, tool.name, tool.digest, tool.spec, now, now) for tool in tools],
+    )
+    connection.execute(
+        "DELETE FROM tool_definitions WHERE upstream = ? AND last_seen < (SELECT last_seen FROM tool_definitions"
+        " WHERE upstream = ? ORDER BY last_seen DESC LIMIT 1 OFFSET ?)",
+        (upstream, upstream, DEFINITIONS_KEPT - 1),
+    )
+
+
+def delete_tools(connection: sqlite3.Connection, upstreams: Iterable[str]) -> None:
+    """Forget the tools of upstreams, but not their history."""
+    connection.executemany("DELETE FROM tools WHERE upstream = ?", [(_unicode(name),) for name in upstreams])
+
+
+def read_tools(connection: sqlite3.Connection) -> dict[str, list[ToolSpec]]:
+    """The tools of every upstream, in the order in which they were saved."""
+    found: dict[str, list[ToolSpec]] = {}
+    for upstream, spec in connection.execute("SELECT upstream, spec FROM tools ORDER BY upstream, position"):
+        found.setdefault(upstream, []).append(_SPECS.decode(spec))
+    return found
+
+
+def write_fingerprint(connection: sqlite3.Connection, upstream: str, fingerprint: str) -> None:
+    """Insert or replace how an upstream was reached."""
+    connection.execute(
+        "INSERT INTO upstreams (upstream, fingerprint) VALUES (?, ?)"
+        " ON CONFLICT (upstream) DO UPDATE SET fingerprint = excluded.fingerprint",
+        (_unicode(upstream), fingerprint),
+    )
+
+
+def read_fingerprints(connection: sqlite3.Connection) -> dict[str, str]:
+    """How each upstream was reached."""
+    return dict(connection.execute("SELECT upstream, fingerprint FROM upstreams"))
+
+
+def read_definitions(connection: sqlite3.Connection, upstream: str, name: str) -> list[SeenDefinition]:
+    """Every definition that a tool ever had, the one seen last first."""
+    rows = connection.execute(
+        "SELECT spec, first_seen, last_seen FROM tool_definitions WHERE upstream = ? AND name = ?",
+        (_unicode(upstream), _unicode(name)),
+    )
+    found = [SeenDefinition(spec=_SPECS.decode(spec), first_seen=first, last_seen=last) for spec, first, last in rows]
+    # Sorted here: for an order by time SQLite would read all definitions of the upstream.
+    return sorted(found, key=lambda each: each.last_seen, reverse=True)
+
+
+def read_changes(connection: sqlite3.Connection, since: float) -> list[ChangedDefinition]:
+    """Definitions that took the place of another one of the same tool after `since`, the oldest first."""
+    found = connection.execute(
+        "SELECT upstream, name, digest, first_seen, (SELECT earlier.digest FROM tool_definitions AS earlier"
+        " WHERE earlier.upstream = later.upstream AND earlier.name = later.name"
+        " AND earlier.first_seen < later.first_seen ORDER BY earlier.first_seen DESC LIMIT 1) AS before"
+        " FROM tool_definitions AS later WHERE first_seen > ? AND before IS NOT NULL ORDER BY first_seen, name",
+        (since,),
+    )
+    return [
+        ChangedDefinition(upstream=upstream, name=name, after=after, changed_at=changed_at, before=before)
+        for upstream, name, after, changed_at, before in found
+    ]
+
+
+# Vectors
+
+
+def write_vectors(connection: sqlite3.Connection, model: str, vectors: Mapping[str, bytes]) -> None:
+    """Keep vectors by the digest of what they stand for."""
+    connection.executemany(
+        "INSERT INTO vectors (model, digest, vector) VALUES (?, ?, ?)"
+        " ON CONFLICT (model, digest) DO UPDATE SET vector = excluded.vector",
+        [(model, digest, vector) for digest, vector in vectors.items()],
+    )
+
+
+def read_vectors(connection: sqlite3.Connection, model: str, digests: Sequence[str]) -> dict[str, bytes]:
+    """Those of the vectors that are there."""
+    found: dict[str, bytes] = {}
+    for start in range(0, len(digests), _PARAMETERS):
+        some = digests[start : start + _PARAMETERS]
+        marks = ", ".join("?" * len(some))
+        query = f"SELECT digest, vector FROM vectors WHERE model = ? AND digest IN ({marks})"  # noqa: S608
+        found.update(connection.execute(query, (model, *some)))
+    return found
+
+
+# Values
+
+
+def encode_context(context: Any) -> tuple[str | None, bool]:
+    """JSON text of what code was given, and whether it was left out."""
+    return encode_within(context, _CONTEXT_BYTES)
+
+
+def encode_within(value: Any, most_bytes: int) -> tuple[str | None, bool]:
+    """JSON text of a value and whether it was left out."""
+    if value is None:
+        return None, False
+    text = _encode(value)
+    if text is None or len(text) > most_bytes:
+        return None, True
+    return text, False
+
+
+def _encode_outcome(outcome: Outcome | None) -> str | None:
+    if outcome is None:
+        return None
+    text = _encode(outcome)
+    if text is None:
+        notes = (*outcome.notes, "The result could not be stored.")
+        text = _encode(msgspec.structs.replace(outcome, result=None, notes=notes))
+    return text
+
+
+def _encode(value: Any) -> str | None:
+    """JSON text that can be read again; None for what cannot be written so."""
+    try:
+        try:
+            return _encode_strictly(value)
+        except UnicodeEncodeError:
+            return _encode_strictly(_mend(msgspec.to_builtins(value)))
+    except (msgspec.DecodeError, OverflowError, RecursionError, TypeError, ValueError):
+        return None
+
+
+def _encode_strictly(value: Any) -> str:
+    # Inside some lists, which are taken off again: what is nested almost too deeply to be written might be too deep to
+    # be read again, since the depth of the reader's stack counts too.
+    for _ in range(_SPARE_LEVELS):
+        value = [value]
+    text = _ENCODER.encode(value)[_SPARE_LEVELS:-_SPARE_LEVELS].decode()
+    if len(text) > _INTEGER_DIGITS:
+        msgspec.json.decode(text)  # there may be a number that is too long for the reader
+    return text
+
+
+def _mend(value: Any) -> Any:
+    if isinstance(value, str):
+        return _unicode(value)
+    if isinstance(value, dict):
+        return {_mend(key): _mend(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_mend(each) for each in value]
+    return value
+
+
+def _unicode(text: str) -> str:
+    """The text, with an escape for each lone surrogate: no database takes those."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def _decode(text: str | None) -> Any:
+    return None if text is None else msgspec.json.decode(text)

@@ -1,0 +1,102 @@
+"""What tools were seen to answer, where they do not declare it: types and names of fields, never a value.
+
+A shape belongs to a major version of a tool: within one, what code reads from an answer stays there.
+"""
+
+import sqlite3
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from sealyard.store.reader import Reader
+from sealyard.store.writer import Writer
+
+__all__ = ("SeenShape", "ShapeTable", "read_shape", "storable")
+
+_KEPT = 500
+"""Per upstream; those seen last."""
+_SHAPE_BYTES = 128 << 10
+_SELECT = "SELECT upstream, name, major, schema, state, answers, seen_at FROM tool_shapes"
+
+
+class SeenShape(msgspec.Struct, frozen=True, kw_only=True):
+    """What the answers of one major version of a tool looked like."""
+
+    upstream: str
+    name: str
+    major: int
+    schema: dict[str, Any]
+    state: str
+    """What is counted to notice a change, as whoever counts writes it."""
+    answers: int
+    seen_at: float
+    """Seconds since the epoch."""
+
+
+class ShapeTable:
+    """The shapes of one store."""
+
+    def __init__(self, writer: Writer, reader: Reader) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    def put(self, shape: SeenShape) -> None:
+        """Keep a shape in place of the one before. Only enqueues; one over 128 KiB is not kept."""
+        schema = msgspec.json.encode(shape.schema).decode()
+        size_bytes = len(schema) + len(shape.state)
+        if size_bytes <= _SHAPE_BYTES:
+            self._writer.put(partial(_write, shape=shape, schema=schema), size_bytes)
+
+    async def find(self, upstream: str, name: str, major: int) -> SeenShape | None:
+        """What was seen of one major version of a tool; `name` is the upstream's."""
+        return await self._reader.read(read_shape, upstream, name, major)
+
+    async def newest(self, limit: int) -> list[SeenShape]:
+        """Those of all tools that were seen last, the newest first."""
+        return await self._reader.read(_read_newest, limit)
+
+
+def storable(text: str) -> str:
+    """The text as databases take it: with an escape for each lone surrogate."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def _write(connection: sqlite3.Connection, shape: SeenShape, schema: str) -> None:
+    upstream, name = storable(shape.upstream), storable(shape.name)
+    connection.execute(
+        "INSERT INTO tool_shapes (upstream, name, major, schema, state, answers, seen_at) VALUES (?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (upstream, name, major) DO UPDATE SET schema = excluded.schema, state = excluded.state,"
+        " answers = excluded.answers, seen_at = excluded.seen_at",
+        (upstream, name, shape.major, schema, shape.state, shape.answers, shape.seen_at),
+    )
+    connection.execute(
+        "DELETE FROM tool_shapes WHERE upstream = ? AND seen_at < (SELECT seen_at FROM tool_shapes"
+        " WHERE upstream = ? ORDER BY seen_at DESC LIMIT 1 OFFSET ?)",
+        (upstream, upstream, _KEPT - 1),
+    )
+
+
+def read_shape(connection: sqlite3.Connection, upstream: str, name: str, major: int) -> SeenShape | None:
+    """What was seen of one major version of a tool."""
+    query = f"{_SELECT} WHERE upstream = ? AND name = ? AND major = ?"
+    row = connection.execute(query, (storable(upstream), storable(name), major)).fetchone()
+    return None if row is None else _to_shape(row)
+
+
+def _read_newest(connection: sqlite3.Connection, limit: int) -> list[SeenShape]:
+    query = f"{_SELECT} ORDER BY seen_at DESC LIMIT ?"
+    return [_to_shape(row) for row in connection.execute(query, (limit,))]
+
+
+def _to_shape(row: tuple[Any, ...]) -> SeenShape:
+    upstream, name, major, schema, state, answers, seen_at = row
+    return SeenShape(
+        upstream=upstream,
+        name=name,
+        major=major,
+        schema=msgspec.json.decode(schema),
+        state=state,
+        answers=answers,
+        seen_at=seen_at,
+    )

@@ -1,0 +1,276 @@
+"""The store as the rest of the gateway sees it."""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from sealyard.store import rows
+from sealyard.store.alerts import AlertTable
+from sealyard.store.approvals import ApprovalTable
+from sealyard.store.audit import AUDIT_KINDS, AuditHead, AuditLog, AuditRow, read_entries, read_head
+from sealyard.store.census import Census, read_census
+from sealyard.store.idempotency import IdempotencyTable
+from sealyard.store.learning import LearningTables
+from sealyard.store.metrics import MetricTables
+from sealyard.store.reader import Reader
+from sealyard.store.releases import Release, ReleaseTable, encode_release, write_releases
+from sealyard.store.shapes import ShapeTable
+from sealyard.store.skills import SkillTable
+from sealyard.store.traces import TraceBudget, TraceTable
+from sealyard.store.usage import UsageTable
+from sealyard.store.vault import VaultTables
+from sealyard.store.writer import Write, Writer
+from sealyard.values import AuditEntry, CallRecord, ExecutionRecord, RecordStatus, ToolSpec
+
+__all__ = ("Store", "open_store")
+
+_T = TypeVar("_T")
+_ROW_BYTES = 1024
+"""What a row takes in memory beside its large values, roughly."""
+
+
+@asynccontextmanager
+async def open_store(path: Path, *, traces: TraceBudget | None = None) -> AsyncIterator["Store"]:
+    """Opens the store at `path`, making it if need be; closing it writes what waits.
+
+    Executions that were running in a gateway that is gone become `lost`. Several gateways may have the same store open.
+
+    Raises:
+        StoreError: It cannot be opened, or what waits cannot be written when it is closed.
+    """
+    path = await asyncio.to_thread(path.resolve)  # locks lie beside the file, whatever links lead to it
+    log = AuditLog(path)
+    writer = Writer(path, log.transaction)
+    reader, adding, learning = Reader(path), Reader(path), Reader(path)
+    try:
+        await writer.open()
+        yield Store(writer, reader, adding, learning, log, path, traces or TraceBudget())
+    finally:
+        try:
+            await asyncio.gather(reader.close(), adding.close(), learning.close())
+        finally:
+            await writer.close()
+
+
+class Store:
+    """One database, for the event loop that opened it.
+
+    `record_*` and `audit` only enqueue: they cost about a microsecond and never wait. A record, with all that is in it,
+    must not be changed afterwards. Readers see what is on disk: `flush` first to read what was just recorded.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        reader: Reader,
+        adding: Reader,
+        learning: Reader,
+        log: AuditLog,
+        path: Path,
+        traces: TraceBudget,
+    ) -> None:
+        """`adding` is for what adds up many rows and `learning` for the whole journal: nothing else waits for them."""
+        self._writer = writer
+        self._reader = reader
+        self._log = log
+        self._begun: dict[str, Write] = {}
+        """The beginning of each execution that is not over, as it is or was to be written."""
+        self.alerts = AlertTable(writer, reader)
+        self.approvals = ApprovalTable(writer, reader)
+        self.skills = SkillTable(writer, reader)
+        self.vault = VaultTables(writer, reader, path)
+        self.traces = TraceTable(writer, reader, traces)
+        self.releases = ReleaseTable(writer, reader)
+        self.shapes = ShapeTable(writer, reader)
+        self.idempotency = IdempotencyTable(writer)
+        self.metrics = MetricTables(writer, adding)
+        self.usage = UsageTable(adding)
+        self.learning = LearningTables(writer, learning)
+
+    # The journal
+
+    def record_start(self, record: ExecutionRecord) -> None:
+        """Record an execution that begins. While it is `running` it is taken for lost once this gateway is gone."""
+        write = partial(rows.write_execution, record=record, owner=self._writer.owner)
+        self._begun[record.execution_id] = write
+        self._writer.put(write, len(record.code) + _ROW_BYTES)
+
+    def record_call(self, record: CallRecord) -> None:
+        """Record a call that is over. An answer or arguments over 64 KiB are left out; `answer_bytes` is kept."""
+        size_bytes = record.answer_bytes
+        if size_bytes > rows.CALL_VALUE_BYTES:
+            record = msgspec.structs.replace(record, answer=None)  # it need not wait in memory either
+            size_bytes = 0
+        size_bytes += len(record.answer_sample or "")
+        self._writer.put(partial(rows.write_call, record=record), size_bytes + _ROW_BYTES)
+
+    def record_end(self, record: ExecutionRecord) -> None:
+        """Record an execution that is over, in the place of what `record_start` recorded."""
+        write = partial(rows.write_execution, record=record, owner=self._writer.owner)
+        # Most are over before their beginning is written, which then need not be.
+        begun = self._begun.pop(record.execution_id, None)
+        self._writer.put(write, len(record.code) + _ROW_BYTES, instead_of=begun)
+
+    async def flush(self) -> None:
+        """Wait until everything recorded before is on disk; all who wait at once share one write.
+
+        Raises:
+            StoreError: It could not be written. It is kept and tried again, so that a later `flush` may succeed.
+        """
+        await self._writer.flush()
+
+    async def room(self) -> None:
+        """Wait, if more is recorded than is written or writing fails, until it has caught up. Raises as `flush` does.
+
+        Whoever records without end, such as calls in a loop, awaits this now and then: it bounds what waits in memory.
+        """
+        await self._writer.room()
+
+    async def find_execution(self, execution_id: str) -> ExecutionRecord | None:
+        """One execution; None if there is no such id."""
+        return await self._reader.read(rows.read_execution, execution_id)
+
+    async def executions(
+        self,
+        *,
+        limit: int = 50,
+        before: str | None = None,
+        principal: str | None = None,
+        status: RecordStatus | None = None,
+    ) -> list[ExecutionRecord]:
+        """Executions, the newest first; of one principal or status, and older than the one called `before`, if given.
+
+        An id that does not exist has nothing before it.
+        """
+        return await self._reader.read(rows.read_executions, limit, before, principal, status)
+
+    async def list_executions(
+        self,
+        shape: Callable[[ExecutionRecord], _T],
+        *,
+        limit: int = 50,
+        before: str | None = None,
+        principal: str | None = None,
+        status: RecordStatus | None = None,
+    ) -> list[_T]:
+        """What `shape` makes of them, in the reader's thread: one execution is in memory at a time, be it large."""
+        return await self._reader.read(rows.shape_executions, shape, limit, before, principal, status)
+
+    async def calls(self, execution_id: str, *, after: int = -1, limit: int | None = None) -> list[CallRecord]:
+        """The calls of one execution in their order, after number `after` and at most `limit` of them, if given.
+
+        An answer or arguments that were left out are None.
+        """
+        return await self._reader.read(rows.read_calls, execution_id, after, -1 if limit is None else limit)
+
+    # The audit log
+
+    def audit(self, entry: AuditEntry) -> None:
+        """Record an entry, as `record_call` does; it gets its number and its hash when it is written.
+
+        Raises:
+            ValueError: Its kind is not one of `AUDIT_KINDS`.
+        """
+        if entry.kind not in AUDIT_KINDS:
+            raise ValueError(f"There is no audit entry of the kind {entry.kind!r}. Use one of AUDIT_KINDS, or add it.")
+        self._writer.put(partial(self._log.add, at_microseconds=time.time_ns() // 1000, entry=entry), _ROW_BYTES)
+
+    async def audit_entries(
+        self,
+        *,
+        limit: int = 50,
+        before: int | None = None,
+        principal: str | None = None,
+        kind: str | None = None,
+        execution_id: str | None = None,
+    ) -> list[AuditRow]:
+        """Entries, the newest first: of one principal, kind or execution, and older than number `before`, if given."""
+        return await self._reader.read(read_entries, limit, before, principal, kind, execution_id)
+
+    async def audit_head(self) -> AuditHead | None:
+        """The signed head, to be kept elsewhere; None if there is no entry."""
+        return await self._reader.read(read_head)
+
+    async def mark_audit_exported(self, segments: Iterable[int], sha256: str) -> None:
+        """Remember, durably, to what file closed segments were exported."""
+        await self._write(partial(self._log.mark_exported, segments=frozenset(segments), sha256=sha256))
+
+    async def prune_audit(self, segments: Iterable[int], *, principal: str) -> None:
+        """Remove the entries of closed segments, durably, and record that. The chain still leads over the gap."""
+        await self._write(partial(self._log.remove, segments=frozenset(segments), principal=principal))
+
+    async def rekey_audit(self, *, principal: str) -> None:
+        """Sign the log with a new key from here on, durably, and record that. What was signed is not checked before."""
+        await self._write(partial(self._log.rekey, principal=principal))
+
+    # Tools
+
+    async def save_tools(self, upstream: str, specs: Sequence[ToolSpec], *, releases: Sequence[Release] = ()) -> bool:
+        """Replace the tools of an upstream, durably, with what that adds to their history.
+
+        False, and nothing is changed, if another gateway has added to the history of one of them meanwhile.
+
+        Raises:
+            StoreError: It could not be written, or a definition is nested too deeply to be stored.
+        """
+        encoded = await asyncio.to_thread(lambda: [rows.encode_tool(spec) for spec in specs])
+        history = await asyncio.to_thread(lambda: [encode_release(release) for release in releases])
+        written: list[bool] = []
+        now = time.time()
+
+        def write(connection: sqlite3.Connection) -> None:
+            written.append(write_releases(connection, upstream, history))
+            if written[-1]:
+                rows.write_tools(connection, upstream, encoded, now)
+
+        await self._write(write)
+        return written[-1]
+
+    async def load_tools(self) -> dict[str, list[ToolSpec]]:
+        """The tools of every upstream as they were saved last, in the same order."""
+        return await self._reader.read(rows.read_tools)
+
+    async def drop_tools(self, upstreams: Iterable[str]) -> None:
+        """Forget the tools of these upstreams. The history of their definitions is kept."""
+        await self._write(partial(rows.delete_tools, upstreams=tuple(upstreams)))
+
+    async def save_fingerprint(self, upstream: str, fingerprint: str) -> None:
+        """Remember how the upstream was reached that listed the saved tools, durably."""
+        await self._write(partial(rows.write_fingerprint, upstream=upstream, fingerprint=fingerprint))
+
+    async def fingerprints(self) -> dict[str, str]:
+        """How each upstream was reached when it listed its tools last."""
+        return await self._reader.read(rows.read_fingerprints)
+
+    async def definitions(self, upstream: str, name: str) -> list[rows.SeenDefinition]:
+        """Every definition that a tool ever had, the one seen last first. `name` is the upstream's."""
+        return await self._reader.read(rows.read_definitions, upstream, name)
+
+    async def changes(self, *, since: float) -> list[rows.ChangedDefinition]:
+        """Definitions that took the place of another one of the same tool after that time, the oldest first."""
+        return await self._reader.read(rows.read_changes, since)
+
+    # Vectors
+
+    async def put_vectors(self, model: str, vectors: Mapping[str, bytes]) -> None:
+        """Keep the vectors that a model gave, durably, by the digest of what they stand for."""
+        await self._write(partial(rows.write_vectors, model=model, vectors=dict(vectors)))
+
+    async def get_vectors(self, model: str, digests: Iterable[str]) -> dict[str, bytes]:
+        """Those vectors of a model that are kept, by digest."""
+        return await self._reader.read(rows.read_vectors, model, tuple(digests))
+
+    async def census(self) -> Census:
+        """How much there is."""
+        return await self._reader.read(read_census)
+
+    async def _write(self, write: Write) -> None:
+        self._writer.put(write, _ROW_BYTES)
+        await self._writer.flush()

@@ -1,0 +1,311 @@
+"""Who uses what: tools and their versions, combinations of tools, principals, code, use cases and skills.
+
+Figures are exact over the rows of the journal, none is an estimate. What a window holds beyond `MOST_ROWS` of calls or
+of facts is not read: then the answer's own `since` says from when on it counts. Rows are read page by page, so that
+other readers of the store come in between.
+"""
+
+import math
+import sqlite3
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+from sealyard.store.reader import Reader
+from sealyard.values import Executed, Saw, Searched
+
+__all__ = (
+    "MOST_ROWS",
+    "CodeUsage",
+    "CombinationUsage",
+    "PrincipalUsage",
+    "SkillUsage",
+    "ToolUsage",
+    "Usage",
+    "UsageTable",
+)
+
+_N = TypeVar("_N", int, float)
+
+MOST_ROWS = 100_000
+"""Of calls, and of facts, in one answer."""
+
+_PAGE_ROWS = 5_000
+_LISTED = 100
+"""Of each list: those with the most calls, runs or uses."""
+
+_FACTS = msgspec.json.Decoder(Executed | Saw | Searched)
+
+_CALL_TIMES = "SELECT started_at FROM calls WHERE started_at >= ? AND started_at < ? ORDER BY started_at"
+_FACT_TIMES = "SELECT at FROM facts WHERE at >= ? AND at < ? AND kind IN ('execution', 'session', 'search') ORDER BY at"
+_CALLS = (
+    "SELECT tool, upstream, coalesce(nullif(version, ''), '1.0.0'), started_at, seconds, error IS NOT NULL FROM calls"
+    " WHERE started_at >= ? AND started_at < ? AND (? IS NULL OR EXISTS (SELECT 1 FROM executions"
+    " WHERE executions.execution_id = calls.execution_id AND principal = ?))"
+)
+_FACT_ROWS = (
+    "SELECT fact FROM facts WHERE at >= ? AND at < ? AND kind IN ('execution', 'session', 'search')"
+    " AND (? IS NULL OR principal = ?)"
+)
+_SKILLS = (
+    "SELECT namespace, name, version, count(*), sum(failures) FROM skill_uses WHERE at >= ? AND at < ?"
+    " AND (? IS NULL OR principal = ?) GROUP BY namespace, name, version ORDER BY 4 DESC, 1, 2, 3 LIMIT ?"
+)
+
+
+class ToolUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """What was made of one version of a tool."""
+
+    tool: str
+    """Its full name."""
+    upstream: str
+    """Empty for calls from before that was recorded."""
+    version: str
+    calls: int
+    errors: int
+    p50_seconds: float
+    p95_seconds: float
+    last_at: float
+    """When it was called last, in seconds since the epoch."""
+
+
+class CombinationUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """Tools that were called by the same run, two or more of them."""
+
+    tools: tuple[str, ...]
+    """Full names, sorted; the first twenty of them."""
+    runs: int
+    ok: int
+
+
+class PrincipalUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """What one principal did."""
+
+    principal: str
+    sessions: int
+    """Visits that began."""
+    executions: int
+    failed: int
+    searches: int
+    calls: int
+    code_share: float | None
+    """Of those visits, how many ran code. None without a visit."""
+
+
+class CodeUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the code was that was run. Of no run, None."""
+
+    runs: int
+    mean_characters: float | None
+    p50_characters: int | None
+    p95_characters: int | None
+
+
+class SkillUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """What was made of one version of a skill."""
+
+    namespace: str
+    name: str
+    version: str
+    uses: int
+    """Runs that used it."""
+    failures: int
+    """Calls of it that failed."""
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """What was used from `since` until just before `until`. Each list has the busiest first and is bounded."""
+
+    since: float
+    """Later than what was asked for if there were too many rows to count."""
+    until: float
+    tools: tuple[ToolUsage, ...]
+    combinations: tuple[CombinationUsage, ...]
+    principals: tuple[PrincipalUsage, ...]
+    code: CodeUsage
+    use_cases: dict[str, int]
+    """Runs by what they were for."""
+    skills: tuple[SkillUsage, ...]
+
+
+class UsageTable:
+    """The usage that one store can tell of."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    async def read(self, since: float, until: float, principal: str | None = None) -> Usage:
+        """What was used between two times, by one principal or by all.
+
+        Raises:
+            StoreError: The store cannot be read.
+        """
+        calls, facts = _Calls(), _Facts()
+        since = await self._reader.read(_first_counted, since, until)
+        for add, times in ((calls.add, _CALL_TIMES), (facts.add, _FACT_TIMES)):
+            start = since
+            while start < until:
+                end = await self._reader.read(_page_end, times, start, until)
+                await self._reader.read(add, start, end, principal)
+                start = end
+        return Usage(
+            since=since,
+            until=until,
+            tools=calls.tools(),
+            combinations=facts.combinations(),
+            principals=facts.principals(),
+            code=facts.code(),
+            use_cases=dict(facts.use_cases.most_common()),
+            skills=await self._reader.read(_read_skills, since, until, principal),
+        )
+
+
+def _first_counted(connection: sqlite3.Connection, since: float, until: float) -> float:
+    """From when on there are not more rows than are read. Only indices are read for it."""
+    for times in (_CALL_TIMES, _FACT_TIMES):
+        row = connection.execute(f"{times} DESC LIMIT 1 OFFSET ?", (since, until, MOST_ROWS)).fetchone()
+        if row is not None:
+            since = math.nextafter(row[0], math.inf)
+    return since
+
+
+def _page_end(connection: sqlite3.Connection, times: str, start: float, until: float) -> float:
+    """Just after the last row of the page that begins at `start`. Rows of the same time are in the same page."""
+    row = connection.execute(f"{times} LIMIT 1 OFFSET ?", (start, until, _PAGE_ROWS - 1)).fetchone()
+    return until if row is None else math.nextafter(row[0], math.inf)
+
+
+# Calls
+
+
+class _Calls:
+    """Adds up calls by tool and version."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[tuple[str, str, str], array[float]] = {}
+        self._errors: Counter[tuple[str, str, str]] = Counter()
+        self._last_at: dict[tuple[str, str, str], float] = {}
+
+    def add(self, connection: sqlite3.Connection, start: float, end: float, principal: str | None) -> None:
+        for tool, upstream, version, at, seconds, is_error in connection.execute(
+            _CALLS, (start, end, principal, principal)
+        ):
+            key = (tool, upstream, version)
+            self._seconds.setdefault(key, array("d")).append(seconds)
+            self._errors[key] += is_error
+            self._last_at[key] = max(at, self._last_at.get(key, at))
+
+    def tools(self) -> tuple[ToolUsage, ...]:
+        busiest = sorted(self._seconds, key=lambda key: (-len(self._seconds[key]), key))[:_LISTED]
+        return tuple(self._tool(key) for key in busiest)
+
+    def _tool(self, key: tuple[str, str, str]) -> ToolUsage:
+        tool, upstream, version = key
+        seconds = sorted(self._seconds[key])
+        return ToolUsage(
+            tool=tool,
+            upstream=upstream,
+            version=version,
+            calls=len(seconds),
+            errors=self._errors[key],
+            p50_seconds=_rank(seconds, 0.5),
+            p95_seconds=_rank(seconds, 0.95),
+            last_at=self._last_at[key],
+        )
+
+
+# Facts
+
+
+class _Person:
+    """What is counted of one principal."""
+
+    def __init__(self) -> None:
+        self.executions = self.failed = self.searches = self.calls = 0
+        self.begun: set[str] = set()
+        self.with_code: set[str] = set()
+
+
+class _Facts:
+    """Adds up runs, searches and visits."""
+
+    def __init__(self) -> None:
+        self.use_cases: Counter[str] = Counter()
+        self._people: dict[str, _Person] = {}
+        self._runs: Counter[tuple[str, ...]] = Counter()
+        self._ok: Counter[tuple[str, ...]] = Counter()
+        self._characters: array[int] = array("q")
+
+    def add(self, connection: sqlite3.Connection, start: float, end: float, principal: str | None) -> None:
+        for (text,) in connection.execute(_FACT_ROWS, (start, end, principal, principal)):
+            fact = _FACTS.decode(text)
+            person = self._people.setdefault(fact.principal, _Person())
+            if isinstance(fact, Searched):
+                person.searches += 1
+            elif isinstance(fact, Saw):
+                (person.begun if fact.event == "begin" else person.with_code).add(fact.session)
+            else:
+                self._add_run(fact, person)
+
+    def _add_run(self, fact: Executed, person: _Person) -> None:
+        is_ok = fact.status == "ok"
+        person.executions += 1
+        person.failed += not is_ok
+        person.calls += fact.calls
+        self.use_cases[fact.use_case] += 1
+        if fact.form == "code":
+            self._characters.append(fact.code_characters)
+        if len(fact.tools) > 1:
+            self._runs[fact.tools] += 1
+            self._ok[fact.tools] += is_ok
+
+    def combinations(self) -> tuple[CombinationUsage, ...]:
+        busiest = sorted(self._runs, key=lambda tools: (-self._runs[tools], tools))[:_LISTED]
+        return tuple(CombinationUsage(tools=each, runs=self._runs[each], ok=self._ok[each]) for each in busiest)
+
+    def principals(self) -> tuple[PrincipalUsage, ...]:
+        busiest = sorted(self._people, key=lambda name: (-self._people[name].executions, name))[:_LISTED]
+        return tuple(_principal(name, self._people[name]) for name in busiest)
+
+    def code(self) -> CodeUsage:
+        lengths = sorted(self._characters)
+        if not lengths:
+            return CodeUsage(runs=0, mean_characters=None, p50_characters=None, p95_characters=None)
+        return CodeUsage(
+            runs=len(lengths),
+            mean_characters=sum(lengths) / len(lengths),
+            p50_characters=_rank(lengths, 0.5),
+            p95_characters=_rank(lengths, 0.95),
+        )
+
+
+def _principal(name: str, person: _Person) -> PrincipalUsage:
+    # A visit that began before the window counts in neither: its share is not known here.
+    with_code = len(person.begun & person.with_code)
+    return PrincipalUsage(
+        principal=name,
+        sessions=len(person.begun),
+        executions=person.executions,
+        failed=person.failed,
+        searches=person.searches,
+        calls=person.calls,
+        code_share=with_code / len(person.begun) if person.begun else None,
+    )
+
+
+# Skills
+
+
+def _read_skills(
+    connection: sqlite3.Connection, since: float, until: float, principal: str | None
+) -> tuple[SkillUsage, ...]:
+    rows = connection.execute(_SKILLS, (since, until, principal, principal, _LISTED))
+    return tuple(SkillUsage(**dict(zip(SkillUsage.__struct_fields__, row, strict=True))) for row in rows)
+
+
+def _rank(ordered: Sequence[_N], share: float) -> _N:
+    """The smallest of the values that at least this share of them does not exceed."""
+    return ordered[math.ceil(share * len(ordered)) - 1]

@@ -1,0 +1,358 @@
+"""The vault's rows. Everything private in them is sealed before it comes here.
+
+Deleting is for good: freed pages are overwritten, and `scrub` empties the write-ahead log into the file.
+"""
+
+import asyncio
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from sealyard.errors import StoreError, VaultError
+from sealyard.privacy.vault_seal import SealedScope, SealedValue
+from sealyard.store.database import BUSY_SECONDS, explain
+from sealyard.store.reader import Reader
+from sealyard.store.writer import Writer
+
+__all__ = ("ScopeCount", "VaultTables")
+
+_T = TypeVar("_T")
+
+_ROW_BYTES = 512
+"""What a row takes in memory beside its sealed value, roughly."""
+
+_SCOPE = (
+    "SELECT scope, id, key_id, sealed, used_at, erasures,"
+    " (SELECT max(number) FROM vault_values WHERE scope_id = vault_scopes.id) FROM vault_scopes"
+)
+_IS_EMPTY = "NOT EXISTS (SELECT 1 FROM vault_values WHERE scope_id = vault_scopes.id)"
+_PUT_VALUE = """
+    INSERT INTO vault_values (scope_id, id, type, sealed, expires_at)
+    SELECT ?1, ?2, ?3, ?4, ?5
+    WHERE EXISTS (SELECT 1 FROM vault_scopes WHERE id = ?1)
+      AND NOT EXISTS (SELECT 1 FROM vault_erased WHERE scope_id = ?1 AND id = ?2)
+    ON CONFLICT (scope_id, id, type) DO UPDATE
+    SET expires_at = excluded.expires_at, number = (SELECT max(number) + 1 FROM vault_values)
+    WHERE excluded.expires_at > vault_values.expires_at
+"""
+
+
+class ScopeCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How many values of a type a scope has. A scope without any has one of no type, with 0."""
+
+    scope: str
+    key_id: str
+    type: str
+    values: int
+    expires_at: float
+    """When the last of them expires if it is not seen again."""
+
+
+class VaultTables:
+    """The storage that `privacy.vault` works on. Raises `StoreError` as the store does."""
+
+    def __init__(self, writer: Writer, reader: Reader, path: Path) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._mark = path.with_name(f"{path.name}.d") / "erased"
+
+    def stamp(self) -> int:
+        """Another number whenever a process has erased values or changed keys since. It costs a microsecond."""
+        try:
+            return self._mark.stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+    def put_value(self, seal: Callable[[], SealedValue], size_bytes: int) -> None:
+        """Enqueue a value, or its new expiry: what `seal` gives when it is called in the thread that writes.
+
+        It is dropped if its scope is gone or its id was erased. A new expiry gives it a new number too, so that other
+        processes see it.
+        """
+        self._writer.put(partial(_put_value, seal=seal), size_bytes + _ROW_BYTES)
+
+    def touch_scope(self, scope_id: str, used_at: float) -> None:
+        """Enqueue when a scope was used last."""
+        self._writer.put(partial(_touch_scope, scope_id=scope_id, used_at=used_at), _ROW_BYTES)
+
+    async def flush(self) -> None:
+        """Wait until what was enqueued is on disk."""
+        await self._writer.flush()
+
+    async def find_scope(self, name: str) -> SealedScope | None:
+        """One scope with its counters."""
+        return await self._reader.read(_read_scope, name)
+
+    async def scopes(self) -> list[SealedScope]:
+        """All scopes."""
+        return await self._reader.read(_read_scopes)
+
+    async def key_in_use(self) -> str | None:
+        """The id of the key that seals the scopes; None if there are none."""
+        return await self._reader.read(_read_key_id)
+
+    async def read_values(self, scope_id: str, *, after: int, now: float) -> list[SealedValue]:
+        """The values of a scope that are not expired and whose number is larger, the oldest first."""
+        return await self._reader.read(_read_values, scope_id, after, now)
+
+    async def find_values(self, value_id: str, kind: str, *, now: float) -> list[tuple[SealedScope, SealedValue]]:
+        """The values of that id and type in all scopes, unless they expired."""
+        return await self._reader.read(_read_values_of_id, value_id, kind, now)
+
+    async def erased_ids(self, scope_id: str) -> list[str]:
+        """The ids that were ever erased in a scope."""
+        return await self._reader.read(_read_erased, scope_id)
+
+    async def counts(self) -> list[ScopeCount]:
+        """How many values there are, by scope and type."""
+        return await self._reader.read(_read_counts)
+
+    async def add_scope(self, scope: SealedScope) -> bool:
+        """Add a scope, durably; False if its name is taken or another scope is sealed with another key."""
+        return await self._change(partial(_add_scope, scope=scope))
+
+    async def erase_values(self, scope: SealedScope, ids: Sequence[str], sealed: bytes) -> int | None:
+        """Delete values and put new secrets in the scope's place; None if the scope changed meanwhile."""
+        try:
+            return await self._change(partial(_erase_values, scope=scope, ids=ids, sealed=sealed))
+        finally:
+            self._tell()
+
+    async def erase_scopes(self, names: Collection[str] | None) -> int:
+        """Delete scopes, or all, with their values; how many values those were."""
+        try:
+            return await self._change(partial(_erase_scopes, names=names))
+        finally:
+            self._tell()
+
+    async def expire(self, *, now: float, unused_since: float) -> int:
+        """Delete expired values, and scopes without any that were not used since; how many values those were."""
+        if not await self._reader.read(_has_expired, now, unused_since):
+            return 0
+        return await self._change(partial(_expire, now=now, unused_since=unused_since))
+
+    async def reseal(
+        self, reseal: Callable[[SealedScope], SealedScope | VaultError], *, key_id: str
+    ) -> int | VaultError:
+        """Replace each scope of another key by what `reseal` makes of it, all at once; how many were.
+
+        If it makes an error of one, nothing is changed and that error is returned.
+        """
+        try:
+            return await self._change(partial(_reseal, reseal=reseal, key_id=key_id))
+        finally:
+            self._tell()
+
+    def _tell(self) -> None:
+        """Have all processes that use the store look at it again."""
+        self._mark.write_bytes(b"")
+        os.utime(self._mark, ns=(now := time.time_ns(), now))
+
+    async def scrub(self) -> None:
+        """Remove what was deleted or replaced from the disk: older copies of it are in the write-ahead log.
+
+        Raises:
+            StoreError: A copy stays, since another program reads it for long.
+        """
+        path = Path(await self._reader.read(_read_path))
+        if not await asyncio.to_thread(_empty_log, path):
+            raise StoreError(
+                f"It is done in the store {str(path)!r}, but another program reads it for long, so that sealed copies"
+                " of what was there stay in its -wal file for now. End that program, and run the command again."
+            )
+
+    async def _change(self, change: Callable[[sqlite3.Connection], _T]) -> _T:
+        """What `change` returned when it was committed. It raises nothing but `sqlite3.Error`, and may run again."""
+        returned: list[_T] = []
+
+        def write(connection: sqlite3.Connection) -> None:
+            returned[:] = [change(connection)]
+
+        self._writer.put(write, _ROW_BYTES)
+        await self._writer.flush()
+        return returned[0]
+
+
+# Writing
+
+
+def _put_value(connection: sqlite3.Connection, seal: Callable[[], SealedValue]) -> None:
+    value = seal()
+    connection.execute(_PUT_VALUE, (value.scope_id, value.id, value.type, value.sealed, value.expires_at))
+
+
+def _touch_scope(connection: sqlite3.Connection, scope_id: str, used_at: float) -> None:
+    connection.execute("UPDATE vault_scopes SET used_at = ? WHERE id = ? AND used_at < ?", (used_at, scope_id, used_at))
+
+
+def _add_scope(connection: sqlite3.Connection, scope: SealedScope) -> bool:
+    added = connection.execute(
+        "INSERT INTO vault_scopes (scope, id, key_id, sealed, erasures, used_at) SELECT ?1, ?2, ?3, ?4, 0, ?5"
+        " WHERE NOT EXISTS (SELECT 1 FROM vault_scopes WHERE scope = ?1 OR key_id <> ?3)",
+        (scope.name, scope.id, scope.key_id, scope.sealed, scope.used_at),
+    )
+    return added.rowcount == 1
+
+
+def _erase_values(connection: sqlite3.Connection, scope: SealedScope, ids: Iterable[str], sealed: bytes) -> int | None:
+    _delete_for_good(connection)
+    replaced = connection.execute(
+        "UPDATE vault_scopes SET sealed = ?, erasures = erasures + 1 WHERE id = ? AND sealed = ?",
+        (sealed, scope.id, scope.sealed),
+    )
+    if replaced.rowcount == 0:
+        return None
+    count = 0
+    for each in ids:
+        deleted = connection.execute("DELETE FROM vault_values WHERE scope_id = ? AND id = ?", (scope.id, each))
+        count += deleted.rowcount
+        connection.execute("INSERT INTO vault_erased VALUES (?, ?) ON CONFLICT DO NOTHING", (scope.id, each))
+    return count
+
+
+def _erase_scopes(connection: sqlite3.Connection, names: Collection[str] | None) -> int:
+    _delete_for_good(connection)
+    if names is None:
+        names = [name for (name,) in connection.execute("SELECT scope FROM vault_scopes")]
+    count = 0
+    for name in names:
+        of_scope = "FROM vault_values WHERE scope_id = (SELECT id FROM vault_scopes WHERE scope = ?)"
+        count += connection.execute(f"DELETE {of_scope}", (name,)).rowcount
+        connection.execute("DELETE FROM vault_scopes WHERE scope = ?", (name,))
+    return count
+
+
+def _expire(connection: sqlite3.Connection, now: float, unused_since: float) -> int:
+    _delete_for_good(connection)
+    connection.execute(
+        "UPDATE vault_scopes SET erasures = erasures + 1"
+        " WHERE id IN (SELECT DISTINCT scope_id FROM vault_values WHERE expires_at <= ?)",
+        (now,),
+    )
+    count = connection.execute("DELETE FROM vault_values WHERE expires_at <= ?", (now,)).rowcount
+    connection.execute(f"DELETE FROM vault_scopes WHERE used_at < ? AND {_IS_EMPTY}", (unused_since,))  # noqa: S608
+    return count
+
+
+def _reseal(
+    connection: sqlite3.Connection, reseal: Callable[[SealedScope], SealedScope | VaultError], key_id: str
+) -> int | VaultError:
+    _delete_for_good(connection)
+    made = [reseal(row) for row in _read_scopes(connection) if row.key_id != key_id]
+    for row in made:
+        if isinstance(row, VaultError):
+            return row
+    connection.executemany(
+        "UPDATE vault_scopes SET sealed = ?, key_id = ? WHERE id = ?",
+        [(row.sealed, row.key_id, row.id) for row in made if isinstance(row, SealedScope)],
+    )
+    return len(made)
+
+
+def _delete_for_good(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA secure_delete = ON").fetchone()
+
+
+def _empty_log(path: Path) -> bool:
+    """Whether all of the write-ahead log is in the file now and the log is empty."""
+    try:
+        connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+        try:
+            return bool(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0)
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise explain(path, "written", error) from error
+
+
+# Reading
+
+
+def _read_path(connection: sqlite3.Connection) -> str:
+    path: str = connection.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()[0]
+    return path
+
+
+def _read_scope(connection: sqlite3.Connection, name: str) -> SealedScope | None:
+    row = connection.execute(f"{_SCOPE} WHERE scope = ?", (name,)).fetchone()
+    return None if row is None else _scope(row)
+
+
+def _read_scopes(connection: sqlite3.Connection) -> list[SealedScope]:
+    return [_scope(row) for row in connection.execute(f"{_SCOPE} ORDER BY scope")]
+
+
+def _scope(row: tuple[str, str, str, bytes, float, int, int | None]) -> SealedScope:
+    name, scope_id, key_id, sealed, used_at, erasures, last_number = row
+    return SealedScope(
+        name=name,
+        id=scope_id,
+        key_id=key_id,
+        sealed=sealed,
+        used_at=used_at,
+        erasures=erasures,
+        last_number=last_number or 0,
+    )
+
+
+def _read_key_id(connection: sqlite3.Connection) -> str | None:
+    row = connection.execute("SELECT key_id FROM vault_scopes LIMIT 1").fetchone()
+    return None if row is None else row[0]
+
+
+def _read_values(connection: sqlite3.Connection, scope_id: str, after: int, now: float) -> list[SealedValue]:
+    rows = connection.execute(
+        "SELECT id, type, sealed, expires_at, number FROM vault_values"
+        " WHERE scope_id = ? AND number > ? AND expires_at > ? ORDER BY number",
+        (scope_id, after, now),
+    )
+    return [
+        SealedValue(scope_id=scope_id, id=each, type=kind, sealed=sealed, expires_at=expires_at, number=number)
+        for each, kind, sealed, expires_at, number in rows
+    ]
+
+
+def _read_values_of_id(
+    connection: sqlite3.Connection, value_id: str, kind: str, now: float
+) -> list[tuple[SealedScope, SealedValue]]:
+    found = []
+    for scope in _read_scopes(connection):
+        row = connection.execute(
+            "SELECT sealed, expires_at, number FROM vault_values"
+            " WHERE scope_id = ? AND id = ? AND type = ? AND expires_at > ?",
+            (scope.id, value_id, kind, now),
+        ).fetchone()
+        if row is not None:
+            value = SealedValue(
+                scope_id=scope.id, id=value_id, type=kind, sealed=row[0], expires_at=row[1], number=row[2]
+            )
+            found.append((scope, value))
+    return found
+
+
+def _read_erased(connection: sqlite3.Connection, scope_id: str) -> list[str]:
+    return [each for (each,) in connection.execute("SELECT id FROM vault_erased WHERE scope_id = ?", (scope_id,))]
+
+
+def _read_counts(connection: sqlite3.Connection) -> list[ScopeCount]:
+    rows = connection.execute(
+        "SELECT scope, key_id, coalesce(type, ''), count(number), coalesce(max(expires_at), 0)"
+        " FROM vault_scopes LEFT JOIN vault_values ON scope_id = vault_scopes.id"
+        " GROUP BY scope, key_id, type ORDER BY scope, type"
+    )
+    return [
+        ScopeCount(scope=scope, key_id=key_id, type=kind, values=values, expires_at=expires_at)
+        for scope, key_id, kind, values, expires_at in rows
+    ]
+
+
+def _has_expired(connection: sqlite3.Connection, now: float, unused_since: float) -> bool:
+    values = "SELECT 1 FROM vault_values WHERE expires_at <= ?"
+    scopes = f"SELECT 1 FROM vault_scopes WHERE used_at < ? AND {_IS_EMPTY}"  # noqa: S608
+    return bool(connection.execute(f"SELECT EXISTS ({values}) OR EXISTS ({scopes})", (now, unused_since)).fetchone()[0])

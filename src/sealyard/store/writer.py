@@ -1,0 +1,196 @@
+"""The thread that writes: it takes everything that waits and commits it in one transaction.
+
+Nothing that waits is dropped. When a write fails, all who wait for it are told, the rows keep their place, and the next
+attempt is made when somebody waits again or a moment later, whichever comes first.
+"""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+
+from sealyard.errors import StoreError
+from sealyard.store.database import explain
+from sealyard.store.gateways import open_as_gateway
+
+__all__ = ("Around", "Write", "Writer")
+
+Write = Callable[[sqlite3.Connection], None]
+"""Executes the statements of one row inside a transaction; it is called again if that fails."""
+
+Around = Callable[[sqlite3.Connection], AbstractContextManager[None]]
+"""Adds to a transaction what belongs to all its rows; it is called again if that fails."""
+
+_LINGER_SECONDS = 0.05
+"""How long a row that nobody waits for may wait for company."""
+_RETRY_SECONDS = 1.0
+_MANY_ROWS = 512
+"""Are written without waiting for more."""
+_BACKLOG_BYTES = 32 << 20
+
+
+class Writer:
+    """Owns the connection that writes. Its methods are for the event loop that made it."""
+
+    owner: str
+    """The id of this gateway in the store, from when `open` returns."""
+
+    def __init__(self, path: Path, around: Around) -> None:
+        self._path = path
+        self._around = around
+        self._loop = asyncio.get_running_loop()
+        self._opened: asyncio.Future[None] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._failure = ""
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        # Both threads change these, under the lock.
+        self._waiting: list[Write] = []
+        self._flushes: list[asyncio.Future[None]] = []
+        self._backlog_bytes = 0
+        self._is_writing = False
+        self._is_urgent = False
+        self._is_closing = False
+        self._has_ended = False
+        # A daemon: an interpreter that ends without closing the store does not hang.
+        threading.Thread(target=self._run, name="sealyard-store-writer", daemon=True).start()
+
+    async def open(self) -> None:
+        """Wait until the store is open. Raises `StoreError` if it cannot be opened."""
+        await self._opened
+
+    def put(self, write: Write, size_bytes: int, *, instead_of: Write | None = None) -> None:
+        """Enqueue a row that takes about so much memory, in the place of another one if that still waits.
+
+        Raises `StoreError` once the store is closed.
+        """
+        with self._lock:
+            if self._is_closing:
+                raise StoreError(f"The store {str(self._path)!r} is closed. Open it again to record more.")
+            if instead_of is not None and instead_of in self._waiting:
+                self._waiting[self._waiting.index(instead_of)] = write
+                self._backlog_bytes += size_bytes
+                return
+            self._waiting.append(write)
+            self._backlog_bytes += size_bytes
+            count = len(self._waiting)
+            if count == _MANY_ROWS:
+                self._is_urgent = True
+            if count in (1, _MANY_ROWS):
+                self._changed.notify()
+
+    async def flush(self) -> None:
+        """Wait until everything that was put before is on disk.
+
+        Raises:
+            StoreError: It could not be written. It still waits, and is tried again.
+        """
+        with self._lock:
+            if not self._waiting and not self._is_writing:
+                return
+            if self._has_ended:
+                raise StoreError(self._failure)
+            done = self._loop.create_future()
+            self._flushes.append(done)
+            self._is_urgent = True
+            self._changed.notify()
+        await done
+
+    async def room(self) -> None:
+        """Return at once while little waits and writing works, else when all is written. Raises what `flush` raises."""
+        if self._backlog_bytes > _BACKLOG_BYTES or self._failure:
+            await self.flush()
+
+    async def close(self) -> None:
+        """Write what waits and let go of the store. Raises `StoreError` for rows that could not be written."""
+        with self._lock:
+            self._is_closing = True
+            self._is_urgent = True
+            self._changed.notify()
+        await asyncio.shield(self._ended)
+
+    # In the thread
+
+    def _run(self) -> None:
+        failure = f"The writer of the store {str(self._path)!r} broke. Restart the gateway and report this."
+        try:
+            with open_as_gateway(self._path) as (connection, owner):
+                self.owner = owner
+                self._settle([self._opened])
+                file = _identify(self._path)
+                while self._write_batch(connection, file):
+                    pass
+            failure = self._failure
+        except StoreError as error:
+            failure = str(error)
+        finally:
+            with self._lock:
+                self._is_closing = True
+                self._has_ended = True
+                self._failure = failure
+                is_all_written = not self._waiting and not self._is_writing
+            self._settle([self._opened, *self._flushes], failure)
+            self._settle([self._ended], "" if is_all_written else f"Not all was recorded. {failure}")
+
+    def _write_batch(self, connection: sqlite3.Connection, file: tuple[int, int] | None) -> bool:
+        """Write what waits; False if it was the last, since the store is being closed."""
+        with self._lock:
+            self._changed.wait_for(lambda: self._waiting or self._flushes or self._is_closing)
+            self._changed.wait_for(lambda: self._is_urgent, _RETRY_SECONDS if self._failure else _LINGER_SECONDS)
+            batch, self._waiting = self._waiting, []
+            flush_count = len(self._flushes)
+            size_bytes = self._backlog_bytes
+            is_last = self._is_closing
+            self._is_urgent = False
+            self._is_writing = True
+        self._failure = self._commit(connection, batch, file) if batch else ""
+        with self._lock:
+            self._is_writing = False
+            flushes, self._flushes = self._flushes[:flush_count], self._flushes[flush_count:]
+            if self._failure:
+                self._waiting = batch + self._waiting
+            else:
+                self._backlog_bytes -= size_bytes
+        self._settle(flushes, self._failure)
+        return not is_last
+
+    def _commit(self, connection: sqlite3.Connection, batch: list[Write], file: tuple[int, int] | None) -> str:
+        """Commit rows; what went wrong, or nothing."""
+        if _identify(self._path) != file:
+            # SQLite would go on writing into the old file, which nobody can read any more.
+            return f"The store {str(self._path)!r} was removed or replaced while it was open. Restart the gateway."
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            with self._around(connection):
+                for write in batch:
+                    write(connection)
+            connection.execute("COMMIT")
+        except (sqlite3.Error, StoreError) as error:
+            if connection.in_transaction:  # some errors end it by themselves
+                connection.execute("ROLLBACK")
+            return str(explain(self._path, "written", error) if isinstance(error, sqlite3.Error) else error)
+        return ""
+
+    def _settle(self, futures: Iterable[asyncio.Future[None]], failure: str = "") -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(_settle, list(futures), failure)
+
+
+def _settle(futures: list[asyncio.Future[None]], failure: str) -> None:
+    for future in futures:
+        if future.done():  # such as cancelled
+            continue
+        if failure:
+            future.set_exception(StoreError(failure))
+        else:
+            future.set_result(None)
+
+
+def _identify(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -1,0 +1,406 @@
+"""How to get from one definition of a tool to another: what a program can do, and what only a person can decide.
+
+The same steps rewrite code (`migrate`), translate a call as it is made, and adapt recorded answers.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from sealyard.errors import InvalidRequest
+from sealyard.values import ToolSpec
+from sealyard.versioning.changes import SURE, Change
+from sealyard.versioning.compare import compare
+from sealyard.versioning.steps import (
+    AddParameter,
+    Difficulty,
+    Obstacle,
+    Plan,
+    RemoveParameter,
+    RenameField,
+    RenameParameter,
+    RenameTool,
+    RetypeParameter,
+    Scalar,
+    Step,
+    Untranslatable,
+    convert,
+    find_scalar,
+    fits,
+    look_up,
+    signature_names,
+    split_path,
+)
+
+__all__ = (
+    "AddParameter",
+    "Difficulty",
+    "Obstacle",
+    "Plan",
+    "RemoveParameter",
+    "RenameField",
+    "RenameParameter",
+    "RenameTool",
+    "RetypeParameter",
+    "Scalar",
+    "Step",
+    "Untranslatable",
+    "adapt_answer",
+    "make_plan",
+    "translate_answer",
+    "translate_arguments",
+)
+
+NamesOf = Callable[[ToolSpec], Mapping[str, str]]
+"""The schema's key -> the function's parameter, in the order in which the function takes them."""
+
+_OUTPUT = "output"
+_NOTHING = object()
+_KEYS = 2_000
+_EXACT = ("format", "pattern", "contentEncoding", "contentMediaType")
+"""What a text with these means is more than a number can say, and the other way round."""
+
+
+def make_plan(
+    before: ToolSpec,
+    after: ToolSpec | None,
+    *,
+    renames: Mapping[str, str] | None = None,
+    output_before: dict[str, Any] | None = None,
+    output_after: dict[str, Any] | None = None,
+    python_names: NamesOf = signature_names,
+) -> Plan:
+    """How to get from `before` to `after`; None: the tool is gone.
+
+    `renames` is what a person said: `{"start": "since", "output.items[].name": "title"}`; with an empty new name, the
+    parameter is to be left out. It counts for more than any guess. `output_before` and `output_after` are learned
+    shapes, used where a definition declares none.
+
+    Raises:
+        InvalidRequest: `renames` names a parameter that is not there.
+    """
+    if after is None:
+        gone = Obstacle(
+            side="tool", field="", reason=f"The tool {before.full_name!r} is gone, and nothing replaces it."
+        )
+        return Plan(before=before, after=None, obstacles=(gone,), names_before=dict(python_names(before)))
+    return _Planning(before, after, renames or {}, python_names).plan(output_before, output_after)
+
+
+def translate_arguments(plan: Plan, arguments: Any) -> dict[str, Any]:
+    """The call of the new tool that means what `arguments` meant to the old one.
+
+    Raises:
+        Untranslatable: No such call is known; the message says which argument is in the way.
+    """
+    tool = plan.before.full_name
+    if not isinstance(arguments, dict):
+        raise Untranslatable(f"The arguments of {tool!r} must be an object, not {type(arguments).__name__}.")
+    for obstacle in plan.obstacles:
+        if _is_hit(plan, obstacle, arguments):
+            raise Untranslatable(f"This call of {tool!r} cannot be translated: {obstacle.reason}")
+    retyped = {step.name: step.to for step in plan.steps if isinstance(step, RetypeParameter)}
+    keys = plan.keys
+    translated: dict[str, Any] = {}
+    for key, value in arguments.items():
+        after = keys.get(key, key)
+        if after is None:
+            continue
+        if after in translated:
+            raise Untranslatable(f"Two arguments of {tool!r} would both be {after!r}. Give one of them.")
+        translated[after] = convert(value, retyped[key], key) if key in retyped else value
+    for step in plan.steps:
+        if isinstance(step, AddParameter):
+            translated.setdefault(step.name, step.value)
+    return translated
+
+
+def _is_hit(plan: Plan, obstacle: Obstacle, arguments: dict[str, Any]) -> bool:
+    """Whether a call cannot be carried over because of an obstacle."""
+    match obstacle.side:
+        case "tool":
+            return True
+        case "omitted":
+            return obstacle.field not in arguments
+        case "input" if not obstacle.field:
+            return not arguments.keys() <= plan.names_before.keys()
+        case "input":
+            return obstacle.field in arguments and not fits(plan, obstacle.field, arguments[obstacle.field])
+        case _:
+            return False
+
+
+def adapt_answer(plan: Plan, answer: Any) -> Any:
+    """What the new tool would have answered, from an answer of the old one."""
+    for path, names in sorted(_renamed_fields(plan).items(), key=lambda each: -len(each[0])):
+        answer = _renamed(answer, path, names)
+    return answer
+
+
+def translate_answer(plan: Plan, answer: Any) -> Any:
+    """What the old tool would have answered, from an answer of the new one."""
+    for path, names in sorted(_renamed_fields(plan).items(), key=lambda each: len(each[0])):
+        answer = _renamed(answer, path, {after: before for before, after in names.items()})
+    return answer
+
+
+def _renamed_fields(plan: Plan) -> dict[tuple[str, ...], dict[str, str]]:
+    """Path of an object, by the old names -> old and new names of fields in it."""
+    found: dict[tuple[str, ...], dict[str, str]] = {}
+    for step in plan.steps:
+        if isinstance(step, RenameField) and (path := split_path(step.path)):
+            found.setdefault(path[:-1], {})[path[-1]] = step.after
+    return found
+
+
+def _renamed(value: Any, path: Sequence[str], names: Mapping[str, str]) -> Any:
+    """`value` with other keys in all objects at `path`; their order stays. Recurses as deep as the path."""
+    if path and path[0] == "[]":
+        return [_renamed(item, path[1:], names) for item in value] if isinstance(value, list) else value
+    if not isinstance(value, dict):
+        return value
+    if path:
+        touched = value.keys() if path[0] == "{}" else value.keys() & path[:1]
+        return {key: _renamed(item, path[1:], names) if key in touched else item for key, item in value.items()}
+    taken = {names[key] for key in value if key in names}
+    return {names.get(key, key): item for key, item in value.items() if key in names or key not in taken}
+
+
+class _Planning:
+    """One plan in the making."""
+
+    def __init__(self, before: ToolSpec, after: ToolSpec, renames: Mapping[str, str], python_names: NamesOf) -> None:
+        self._before = before
+        self._after = after
+        self._names = dict(python_names(before)), dict(python_names(after))
+        self._fields = {
+            key.removeprefix(_OUTPUT).removeprefix("."): to for key, to in renames.items() if _is_field(key)
+        }
+        self._said = {key: to for key, to in renames.items() if not _is_field(key)}
+        self._steps: list[Step] = []
+        self._obstacles: list[Obstacle] = []
+        self._new: list[str] = []
+        """Parameters that nothing is known to be the old name of."""
+        for key, to in self._said.items():
+            if key not in self._names[0] or (to and to not in self._names[1]):
+                known = ", ".join(self._names[1])
+                raise InvalidRequest(
+                    f"{before.full_name!r} cannot rename {key!r} to {to!r}: one of them is no parameter. "
+                    f"The new definition has {known or 'none'}."
+                )
+
+    def plan(self, output_before: dict[str, Any] | None, output_after: dict[str, Any] | None) -> Plan:
+        """Look at every change."""
+        before, after = self._before, self._after
+        named = [(spec.full_name, spec.module, spec.function) for spec in (before, after)]
+        if named[0] != named[1]:
+            self._add(RenameTool(full_name=after.full_name, module=after.module, function=after.function))
+        for key, to in self._said.items():
+            if not to:
+                self._add(RemoveParameter(name=key))
+            elif key != to:
+                self._add(RenameParameter(before=key, after=to))
+        for path, to in self._fields.items():
+            self._add(RenameField(path=path, after=to))
+        found = compare(self._respelled(), after, output_before=output_before, output_after=output_after)
+        old = {to: key for key, to in self._said.items() if to}
+        self._new = [each.field for each in found.changes if each.kind == "parameter_added" and "." not in each.field]
+        for change in found.changes:
+            if change.severity == "major" and change.side == "input":
+                self._input(change, old)
+            elif change.severity == "major" and change.side == "output":
+                self._output(change)
+        return Plan(
+            before=before,
+            after=after,
+            steps=tuple(self._steps),
+            obstacles=tuple(self._obstacles),
+            names_before=self._names[0],
+            names_after=self._names[1],
+        )
+
+    def _respelled(self) -> ToolSpec:
+        """The old definition with the new names of those parameters that a person renamed."""
+        schema = self._before.input_schema
+        properties, required = schema.get("properties"), schema.get("required")
+        if not self._said or not isinstance(properties, dict):
+            return self._before
+        renamed = {to: value for key, value in properties.items() if (to := self._said.get(key, key))}
+        changed = schema | {"properties": renamed}
+        if isinstance(required, list):
+            spelled = [self._said.get(key, key) if isinstance(key, str) else key for key in required]
+            changed["required"] = [key for key in spelled if key]
+        return msgspec.structs.replace(self._before, input_schema=changed, digest="")
+
+    def _add(self, step: Step) -> None:
+        if step not in self._steps:
+            self._steps.append(step)
+
+    def _block(self, side: Literal["tool", "input", "omitted", "output"], field: str, reason: str) -> None:
+        obstacle = Obstacle(side=side, field=field, reason=reason)
+        if obstacle not in self._obstacles:
+            self._obstacles.append(obstacle)
+
+    # Parameters
+
+    def _input(self, change: Change, old: Mapping[str, str]) -> None:
+        """`old`: the old keys of parameters that a person renamed, which the change has under their new ones."""
+        key = change.field
+        nested = key not in self._names[0] and key not in self._names[1]
+        if nested:
+            steps = split_path(key)
+            key = steps[0] if steps else ""
+        before = old.get(key, key)
+        name = f"The parameter `{before}`" if before else "The parameters"
+        if nested:
+            inside = f" changed at `{change.field}`" if before else " changed"
+            self._block("input", before, f"{name}{inside}: {change.reason}")
+            return
+        match change.kind:
+            case "parameter_renamed" if change.replacement is not None:
+                self._rename(before, change)
+            case "parameter_removed" if self._new:
+                new = ", ".join(f"`{name}`" for name in self._new[:3])
+                self._block("input", before, f"{name} is gone, and {new} may stand for it, which a person has to say.")
+            case "parameter_removed":
+                self._add(RemoveParameter(name=before))
+            case "parameter_added":
+                self._demand(key, key, None)
+            case "parameter_required":
+                self._demand(before, self._new_key(before), self._schema(0, before))
+            case "parameter_retyped" | "parameter_narrowed":
+                self._retype(before, change)
+            case _:
+                self._block("input", before, f"{name} changed: {change.reason}")
+
+    def _new_key(self, key: str) -> str:
+        """The new key of a parameter, as far as the steps so far tell."""
+        renamed = {step.before: step.after for step in self._steps if isinstance(step, RenameParameter)}
+        return renamed.get(key, key)
+
+    def _rename(self, key: str, change: Change) -> None:
+        to = change.replacement
+        assert to is not None
+        if to.confidence >= SURE:
+            self._add(RenameParameter(before=key, after=to.name))
+            return
+        self._block(
+            "input",
+            key,
+            f"The parameter `{key}` is gone; it may be `{to.name}` now ({to.why}), which a person has to say.",
+        )
+        if to.name in self._required(1):
+            self._demand(to.name, to.name, None)
+
+    def _demand(self, key: str, to: str, before: object) -> None:
+        """A parameter has to be given from now on. Left out, an old one meant its default."""
+        after = self._schema(1, to)
+        value = _derived(before, self._before.input_schema, only_default=True)
+        value = _derived(after, self._after.input_schema) if value is _NOTHING else value
+        if value is not _NOTHING:
+            self._add(AddParameter(name=to, value=value))
+        elif before is None:
+            self._block("tool", to, f"The parameter `{to}` is new and required, and no value follows from its schema.")
+        else:
+            self._block("omitted", key, f"The parameter `{key}` is required now, and no value follows from its schema.")
+
+    def _retype(self, key: str, change: Change) -> None:
+        """Another type, or fewer values."""
+        old, new = self._schema(0, key), self._schema(1, self._new_key(key))
+        was, is_now = find_scalar(old, self._before.input_schema), find_scalar(new, self._after.input_schema)
+        if was is not None and is_now is not None and _is_convertible(was[0], is_now[0], old, new):
+            self._add(RetypeParameter(name=key, to=is_now[0]))
+            return
+        words = f" ({change.before} before, {change.after} now)" if change.before or change.after else ""
+        self._block("input", key, f"The parameter `{key}` changed{words}: {change.reason}")
+
+    def _schema(self, side: int, key: str) -> object:
+        root = (self._before, self._after)[side].input_schema
+        properties = root.get("properties")
+        return properties.get(key) if isinstance(properties, dict) else None
+
+    def _required(self, side: int) -> list[object]:
+        required = (self._before, self._after)[side].input_schema.get("required")
+        return required if isinstance(required, list) else []
+
+    # Fields of the answer
+
+    def _output(self, change: Change) -> None:
+        path = change.field
+        if any(path == field for field in self._fields) and change.kind in ("output_removed", "output_renamed"):
+            return
+        to = change.replacement
+        if change.kind == "output_renamed" and to is not None:
+            exact = split_path(path)[-1:] == (change.before,) and not _has_odd_keys(self._before.output_schema)
+            if to.confidence >= SURE and exact:
+                self._add(RenameField(path=path, after=to.name))
+                return
+            reason = f"`{path}` of the answer may be `{to.name}` now ({to.why}), which a person has to say."
+        else:
+            reason = (
+                f"`{path}` of the answer changed: {change.reason}" if path else f"The answer changed: {change.reason}"
+            )
+        odd = _has_odd_keys(self._before.output_schema)
+        self._block("output", "" if odd else path, reason)
+
+
+def _is_field(key: str) -> bool:
+    """Whether a rename is of a field of the answer."""
+    return key.startswith((f"{_OUTPUT}.", f"{_OUTPUT}["))
+
+
+def _derived(schema: object, root: dict[str, Any], *, only_default: bool = False) -> Any:
+    """The value that a schema gives where nobody else does."""
+    if isinstance(schema, dict) and isinstance(schema.get("$ref"), str):
+        target = look_up(schema["$ref"], root)
+        schema = {**target, **schema} if isinstance(target, dict) else schema
+    if not isinstance(schema, dict):
+        return _NOTHING
+    if "default" in schema:
+        return schema["default"]
+    if only_default:
+        return _NOTHING
+    if "const" in schema:
+        return schema["const"]
+    choices = schema.get("enum")
+    return choices[0] if isinstance(choices, list) and len(choices) == 1 else _NOTHING
+
+
+def _is_convertible(was: Scalar, is_now: Scalar, old: object, new: object) -> bool:
+    """Whether every old value has a meaning in the new type, as far as schemas tell."""
+    if was == is_now or (was, is_now) == ("boolean", "string"):
+        return False
+    if any(isinstance(schema, dict) and any(key in schema for key in _EXACT) for schema in (old, new)):
+        return False
+    choices = [schema.get("enum") if isinstance(schema, dict) else None for schema in (old, new)]
+    if isinstance(choices[1], list) and not isinstance(choices[0], list):
+        return False
+    for value in choices[0] if isinstance(choices[0], list) else ():
+        try:
+            converted = convert(value, is_now)
+        except Untranslatable:
+            return False
+        if isinstance(choices[1], list) and converted not in choices[1]:
+            return False
+    if is_now == "boolean":
+        return isinstance(choices[0], list)
+    return True
+
+
+def _has_odd_keys(schema: object) -> bool:
+    """Whether a name in a schema would make a path ambiguous."""
+    queue, seen = [schema], 0
+    while queue and seen < _KEYS:
+        place = queue.pop()
+        seen += 1
+        if isinstance(place, dict):
+            properties = place.get("properties")
+            names = properties if isinstance(properties, dict) else {}
+            if any(not isinstance(name, str) or re.search(r"[.\[\]{}]", name) or not name for name in names):
+                return True
+            queue += place.values()
+        elif isinstance(place, list):
+            queue += place
+    return bool(queue)

@@ -1,0 +1,267 @@
+"""The steps from one definition of a tool to another, as values, and what they share: paths, types, conversion."""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from sealyard.errors import InvalidRequest
+from sealyard.values import ToolSpec
+from sealyard.versioning.schemas import input_verdict
+
+__all__ = (
+    "AddParameter",
+    "Difficulty",
+    "Obstacle",
+    "Plan",
+    "RemoveParameter",
+    "RenameField",
+    "RenameParameter",
+    "RenameTool",
+    "RetypeParameter",
+    "Scalar",
+    "Step",
+    "Untranslatable",
+    "convert",
+    "find_scalar",
+    "fits",
+    "join_path",
+    "look_up",
+    "signature_names",
+    "split_path",
+)
+
+Scalar = Literal["string", "integer", "number", "boolean"]
+Difficulty = Literal["mechanical", "needs a look", "impossible"]
+"""`mechanical`: every change has an answer that a program can give. `needs a look`: some code may be hit by a change
+that has none. `impossible`: every call is."""
+
+_TOKEN = re.compile(r"__PII_\w+__")
+
+
+class Untranslatable(InvalidRequest):
+    """A call that was right for the old definition of a tool cannot be made one for the new definition."""
+
+
+class RenameTool(msgspec.Struct, frozen=True, kw_only=True, tag="rename_tool"):
+    """The tool has other names; these are the new ones."""
+
+    full_name: str
+    module: str
+    function: str
+
+
+class RenameParameter(msgspec.Struct, frozen=True, kw_only=True, tag="rename_parameter"):
+    """A parameter has another key in the schema."""
+
+    before: str
+    after: str
+
+
+class RemoveParameter(msgspec.Struct, frozen=True, kw_only=True, tag="remove_parameter"):
+    """A parameter is gone, and calls do without it."""
+
+    name: str
+
+
+class AddParameter(msgspec.Struct, frozen=True, kw_only=True, tag="add_parameter"):
+    """A parameter has to be given; where a call does not, it gets this value."""
+
+    name: str
+    """The new key."""
+    value: Any
+
+
+class RetypeParameter(msgspec.Struct, frozen=True, kw_only=True, tag="retype_parameter"):
+    """A parameter takes another type of scalar."""
+
+    name: str
+    """The old key."""
+    to: Scalar
+
+
+class RenameField(msgspec.Struct, frozen=True, kw_only=True, tag="rename_field"):
+    """A field of the answer has another name."""
+
+    path: str
+    """By the old names, such as `items[].name`."""
+    after: str
+    """The new name of the last part."""
+
+
+Step = RenameTool | RenameParameter | RemoveParameter | AddParameter | RetypeParameter | RenameField
+
+
+class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
+    """A change that no step answers."""
+
+    side: Literal["tool", "input", "omitted", "output"]
+    """`tool`: it hits every call. `input`: calls that give the parameter. `omitted`: calls that do not. `output`: code
+    that reads the field."""
+    field: str
+    """The old key of the parameter (of `input` empty: one that is not declared), or the path in the answer by the old
+    names, empty for the whole."""
+    reason: str
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """How to get from `before` to `after`."""
+
+    before: ToolSpec
+    after: ToolSpec | None
+    """None: the tool is gone."""
+    steps: tuple[Step, ...] = ()
+    obstacles: tuple[Obstacle, ...] = ()
+    names_before: dict[str, str] = {}
+    """The schema's key -> the function's parameter, in the order in which the function takes them."""
+    names_after: dict[str, str] = {}
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why a breaking change has no mechanical answer, one sentence each."""
+        return tuple(obstacle.reason for obstacle in self.obstacles)
+
+    @property
+    def difficulty(self) -> Difficulty:
+        """What the definitions alone tell; `predict` looks at code too."""
+        if self.after is None or any(obstacle.side == "tool" for obstacle in self.obstacles):
+            return "impossible"
+        return "needs a look" if self.obstacles else "mechanical"
+
+    @property
+    def is_reordered(self) -> bool:
+        """Whether an argument without a name would mean another parameter than before."""
+        return list(self.names_before)[: len(self.names_after)] != list(self.names_after)[: len(self.names_before)]
+
+    @property
+    def keys(self) -> dict[str, str | None]:
+        """Old key -> new key of every parameter whose name matters; None if it is gone."""
+        changed: dict[str, str | None] = {key: key for key in self.names_before}
+        for step in self.steps:
+            if isinstance(step, RenameParameter):
+                changed[step.before] = step.after
+            elif isinstance(step, RemoveParameter):
+                changed[step.name] = None
+        return changed
+
+
+def signature_names(spec: ToolSpec) -> dict[str, str]:
+    """Key -> parameter where both are the same: required ones first, else in the order of the schema."""
+    properties = spec.input_schema.get("properties")
+    required = spec.input_schema.get("required")
+    keys = [key for key in properties if isinstance(key, str)] if isinstance(properties, dict) else []
+    demanded = {key for key in required if isinstance(key, str)} if isinstance(required, list) else set()
+    keys += sorted(demanded.difference(keys))
+    return {key: key for key in sorted(keys, key=lambda key: key not in demanded)}
+
+
+def fits(plan: Plan, key: str, value: Any) -> bool:
+    """Whether a value of an old parameter is certainly one that the new tool takes as it is."""
+    after = plan.keys.get(key, key)
+    root = plan.after.input_schema if plan.after is not None else {}
+    properties = root.get("properties")
+    if after is None or not isinstance(properties, dict) or after not in properties:
+        return False
+    declared = properties[after]
+    old = plan.before.input_schema.get("properties")
+    was = old.get(key) if isinstance(old, dict) else None
+    if isinstance(declared, dict) and isinstance(was, dict) and declared.get("format") == was.get("format"):
+        declared = {name: part for name, part in declared.items() if name != "format"}  # it said so all along
+    places: dict[str, Any] = {name: root[name] for name in ("$defs", "definitions") if name in root}
+    return input_verdict({"const": value}, {"allOf": [declared], **places}, top=False) == "compatible"
+
+
+def convert(value: Any, to: Scalar, name: str = "value") -> Any:
+    """A scalar as another type of the same meaning; None stays None.
+
+    Raises:
+        Untranslatable: It has no meaning in that type.
+    """
+    converted = None if isinstance(value, str) and _TOKEN.search(value) else _converted(value, to)
+    if converted is None and value is not None:
+        raise Untranslatable(f"Argument {name!r} has become {to}, and the value given cannot be made one. Change it.")
+    return converted
+
+
+def _converted(value: Any, to: Scalar) -> Any:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    try:
+        match to:
+            case "string":
+                return value if isinstance(value, str) else str(value) if is_number else None
+            case "boolean":
+                if isinstance(value, str):
+                    return {"true": True, "false": False}.get(value)
+                return bool(value) if isinstance(value, bool) or value in (0, 1) else None
+            case "integer":
+                if isinstance(value, float):
+                    return int(value) if value.is_integer() else None
+                return int(value) if isinstance(value, str | int) else None
+            case "number":
+                number = (
+                    float(value) if isinstance(value, str) else value + 0 if isinstance(value, int | float) else None
+                )
+                return number if number is not None and math.isfinite(number) else None
+    except (ValueError, OverflowError, TypeError):
+        return None
+
+
+def split_path(path: str) -> tuple[str, ...]:
+    """`items[].name` as `("items", "[]", "name")`; `[]` is an item, `{}` the value of any key."""
+    steps: list[str] = []
+    for part in path.split(".") if path else ():
+        bare = re.sub(r"(\[\]|\{\})+$", "", part)
+        steps += [bare] if bare else []
+        steps += re.findall(r"\[\]|\{\}", part[len(bare) :])
+    return tuple(steps)
+
+
+def join_path(steps: Sequence[str]) -> str:
+    """The reverse of `split_path`."""
+    text = ""
+    for step in steps:
+        text += step if step in ("[]", "{}") or not text else f".{step}"
+    return text
+
+
+def find_scalar(schema: object, root: dict[str, Any]) -> tuple[Scalar, bool] | None:
+    """The one scalar type that fits `schema`, and whether `None` fits too; None if it is another sort of schema."""
+    if isinstance(schema, dict) and isinstance(schema.get("$ref"), str):
+        schema = look_up(schema["$ref"], root)
+    if not isinstance(schema, dict):
+        return None
+    kinds = schema.get("type")
+    found = (
+        {kinds}
+        if isinstance(kinds, str)
+        else {kind for kind in kinds if isinstance(kind, str)}
+        if isinstance(kinds, list)
+        else set()
+    )
+    branches = schema.get("anyOf") or schema.get("oneOf")
+    if not found and isinstance(branches, list):
+        for branch in branches[:16]:
+            kind = branch.get("type") if isinstance(branch, dict) else None
+            found.add(kind if isinstance(kind, str) else "")
+    nullable = "null" in found or schema.get("nullable") is True
+    found.discard("null")
+    match found:
+        case found if found == {"string"}:
+            return "string", nullable
+        case found if found == {"integer"}:
+            return "integer", nullable
+        case found if found in ({"number"}, {"number", "integer"}):
+            return "number", nullable
+        case found if found == {"boolean"}:
+            return "boolean", nullable
+    return None
+
+
+def look_up(reference: str, root: dict[str, Any]) -> object:
+    """What a reference within a schema leads to; None if nothing."""
+    place: object = root
+    for step in reference.removeprefix("#").split("/")[1:]:
+        place = place.get(step) if isinstance(place, dict) else None
+    return place

@@ -1,0 +1,107 @@
+"""Analysis without code: a request becomes a run of our own program in the sandbox, with the request as its data.
+
+Nothing of the request is ever text of the program. The engine is `sealyard.analysis.guest`, which the sandbox knows as
+`sealyard_analysis`.
+"""
+
+import difflib
+from typing import Any
+
+import msgspec
+
+from sealyard.errors import InvalidRequest
+from sealyard.values import Failure, Outcome
+from sealyard.yard.executions import ExecuteRequest
+
+__all__ = ("AnalyzeRequest", "analysis_run", "as_json", "told", "written")
+
+_TYPES = ("filter", "aggregate", "transform", "validate", "statistics")
+_ROWS = 100
+_BYTES_PER_TOKEN = 2.5
+"""Of rows as JSON, at least: what is longer would not fit the budget of the answer."""
+
+_CODE = """\
+from sealyard_analysis import run
+result = run(request, call_tool)
+"""
+
+
+class AnalyzeRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody wants to know of some rows."""
+
+    analysis_type: str
+    """`filter`, `aggregate`, `transform`, `validate` or `statistics`."""
+    data: Any = None
+    """The rows themselves."""
+    source: dict[str, Any] | None = None
+    """In their place: `{"workspace": path}`, or `{"tool": name, "arguments": {…}}`."""
+    parameters: dict[str, Any] = {}
+    session: str | None = None
+    timeout_seconds: float | None = None
+
+
+def analysis_run(request: AnalyzeRequest, *, result_tokens: int) -> ExecuteRequest:
+    """The run that carries it out. Raises `InvalidRequest` for what can be told without looking at the rows."""
+    if request.analysis_type not in _TYPES:
+        near = difflib.get_close_matches(request.analysis_type, _TYPES, n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else f"Use {', '.join(_TYPES)}."
+        raise InvalidRequest(f"analysis_type is {request.analysis_type[:100]!r}. {hint}")
+    if (request.data is None) == (request.source is None):
+        both = "both" if request.source is not None else "neither"
+        raise InvalidRequest(
+            f"Of data and source there is {both}. Give the rows in data, or source = "
+            '{"workspace": path} or {"tool": name, "arguments": {…}}.'
+        )
+    asked: dict[str, Any] = {
+        "analysis_type": request.analysis_type,
+        "parameters": request.parameters,
+        "limits": {"rows": _ROWS, "bytes": int(result_tokens * _BYTES_PER_TOKEN)},
+    }
+    if request.source is not None:
+        asked["source"] = request.source
+    else:
+        asked["data"] = request.data
+    return ExecuteRequest(
+        code=_CODE,
+        context={"request": asked},
+        session=request.session,
+        timeout_seconds=request.timeout_seconds,
+        form="analysis",
+    )
+
+
+def written(request: ExecuteRequest) -> str:
+    """What the agent wrote to have this run: its code and the context, or its request for an analysis.
+
+    Raises:
+        InvalidRequest: It is no JSON.
+    """
+    context = request.context
+    if not context:
+        return request.code
+    if request.form == "analysis":
+        return as_json({name: value for name, value in context["request"].items() if name != "limits"}, "request")
+    return f"{request.code}\n{as_json(context, 'context')}"
+
+
+def as_json(value: Any, name: str) -> str:
+    """What somebody gave as `name`. Raises `InvalidRequest`."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidRequest(f"The {name} must be JSON data: {error}.") from None
+
+
+def told(outcome: Outcome) -> Outcome:
+    """The outcome of an analysis without what is only of use to who wrote code."""
+    failure = outcome.failure
+    if failure is None:
+        return outcome
+    bare = Failure(kind=failure.kind, type=failure.type, message=failure.message, hint=_hint(failure))
+    return msgspec.structs.replace(outcome, failure=bare)
+
+
+def _hint(failure: Failure) -> str | None:
+    """Hints are about code, but for those of limits."""
+    limits = ("wall_time", "cpu_time", "memory", "workspace")
+    return "Filter earlier, or work on fewer rows or columns." if failure.kind in limits else None

@@ -1,0 +1,169 @@
+"""Executions in the background: started, looked at while they run, read when they are over, cancelled."""
+
+import asyncio
+import contextlib
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine
+from typing import Any, Literal
+
+import msgspec
+
+from sealyard.errors import InvalidRequest, SealyardError, UnknownExecution
+from sealyard.values import Result
+
+__all__ = ("MAX_SECONDS", "ExecuteRequest", "Execution", "ExecutionState", "Executions")
+
+MAX_SECONDS = 120.0
+"""The longest that a run may be given."""
+
+_KEPT = 256  # finished ones of one principal whose result can still be asked for; the journal has them all
+_RUNNING_EACH = 16  # at once, for one principal
+_SHOWN_CHARACTERS = 4_000
+_LOOK_SECONDS = 5.0
+
+
+class ExecuteRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent asks to be run."""
+
+    code: str
+    language: str = "python"
+    context: dict[str, Any] | None = None
+    session: str | None = None
+    timeout_seconds: float | None = None
+    form: Literal["code", "analysis"] = "code"
+    """`analysis`: the code is ours, and its context is what was asked for."""
+
+
+class Execution:
+    """One execution as it happens."""
+
+    def __init__(
+        self, request: ExecuteRequest, principal: str, *, background: bool = False, execution_id: str | None = None
+    ) -> None:
+        self.id = execution_id or secrets.token_hex(8)
+        self.request = request
+        self.principal = principal
+        self.background = background
+        self.recorded = asyncio.Event()
+        """Set when the journal has it."""
+        self.task: asyncio.Task[Result] | None = None
+        self._output: list[str] = []
+        self._characters = 0
+
+    def on_output(self, text: str) -> None:
+        """Keep the end of what the code prints."""
+        self._output.append(text)
+        self._characters += len(text)
+        while self._characters - len(self._output[0]) > _SHOWN_CHARACTERS:
+            self._characters -= len(self._output.pop(0))
+
+    @property
+    def output(self) -> str:
+        """The end of the output so far."""
+        return "".join(self._output)[-_SHOWN_CHARACTERS:]
+
+
+class ExecutionState(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a background execution stands."""
+
+    execution_id: str
+    state: Literal["running", "done", "cancelled", "failed"]
+    output: str = ""
+    """The end of what it printed so far, while it runs."""
+    result: Result | None = None
+    error: str | None = None
+    """Why the gateway could not carry it out."""
+
+
+class Executions:
+    """The background executions of one gateway. `run` carries one out."""
+
+    def __init__(self, run: Callable[[Execution], Coroutine[Any, Any, Result]]) -> None:
+        self._run = run
+        self._known: OrderedDict[str, Execution] = OrderedDict()
+
+    async def start(
+        self, request: ExecuteRequest, *, principal: str, execution_id: str | None = None
+    ) -> ExecutionState:
+        """Begin, and return when the journal has it. An `execution_id` that is given must be a new one.
+
+        Raises:
+            InvalidRequest: The request is wrong, or too many of this principal's are running.
+        """
+        running = sum(not _is_over(each) and each.principal == principal for each in self._known.values())
+        if running >= _RUNNING_EACH:
+            raise InvalidRequest(f"{running} executions are running in the background. Wait for one or cancel one.")
+        execution = Execution(request, principal, background=True, execution_id=execution_id)
+        execution.task = asyncio.create_task(self._run(execution))
+        self._known[execution.id] = execution  # at once, so that those who start together count each other
+        recorded = asyncio.create_task(execution.recorded.wait())
+        try:
+            await asyncio.wait({execution.task, recorded}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            execution.task.cancel()
+            raise
+        finally:
+            recorded.cancel()
+            if not execution.recorded.is_set():
+                self._known.pop(execution.id, None)
+        if not execution.recorded.is_set():
+            await execution.task  # raises what was wrong with the request
+        self._forget_old(principal)
+        return self.state(execution.id, principal=principal)
+
+    def state(self, execution_id: str, *, principal: str) -> ExecutionState:
+        """Where it stands. Raises `UnknownExecution` for one that is not this principal's."""
+        execution = self._get(execution_id, principal)
+        task = execution.task
+        assert task is not None
+        if not task.done():
+            return ExecutionState(execution_id=execution_id, state="running", output=execution.output)
+        if task.cancelled():
+            return ExecutionState(execution_id=execution_id, state="cancelled", output=execution.output)
+        error = task.exception()
+        if error is not None:
+            if not isinstance(error, SealyardError):
+                raise error
+            return ExecutionState(execution_id=execution_id, state="failed", error=str(error))
+        return ExecutionState(execution_id=execution_id, state="done", result=task.result())
+
+    async def look(self, execution_id: str, *, principal: str, seconds: float = _LOOK_SECONDS) -> ExecutionState:
+        """The state when it is over, or after `seconds`: who looks again and again need not hurry."""
+        task = self._get(execution_id, principal).task
+        assert task is not None
+        await asyncio.wait({task}, timeout=seconds)
+        return self.state(execution_id, principal=principal)
+
+    async def cancel(self, execution_id: str, *, principal: str) -> ExecutionState:
+        """Kill it and return its state then; one that is over stays as it is."""
+        task = self._get(execution_id, principal).task
+        assert task is not None
+        task.cancel()
+        await asyncio.wait({task})
+        return self.state(execution_id, principal=principal)
+
+    async def close(self) -> None:
+        """Cancel all of them."""
+        tasks = [each.task for each in self._known.values() if each.task is not None and not each.task.done()]
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError, SealyardError):
+                await task
+
+    def _get(self, execution_id: str, principal: str) -> Execution:
+        execution = self._known.get(execution_id)
+        if execution is None or execution.principal != principal:
+            raise UnknownExecution(f"No execution {execution_id!r} is known. Start one with background=true.")
+        return execution
+
+    def _forget_old(self, principal: str) -> None:
+        """Only its own: nobody can push out what another has not read yet."""
+        over = [each.id for each in self._known.values() if _is_over(each) and each.principal == principal]
+        for execution_id in over[: max(0, len(over) - _KEPT)]:
+            del self._known[execution_id]
+
+
+def _is_over(execution: Execution) -> bool:
+    return execution.task is not None and execution.task.done()

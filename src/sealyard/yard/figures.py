@@ -1,0 +1,101 @@
+"""What the gateway can say of itself: reports over any time, and the figures of this moment."""
+
+import time
+from typing import TYPE_CHECKING
+
+from sealyard import __version__
+from sealyard.metrics import tokens
+from sealyard.metrics.gauges import Gauge, gauge
+from sealyard.metrics.report import Point, Prices, Report, points, report
+from sealyard.metrics.sums import Sums
+from sealyard.yard.learned import census_of
+
+if TYPE_CHECKING:
+    from sealyard.yard.yard import Yard
+
+__all__ = ("Figures",)
+
+_DOWN = ("failed", "backing_off")
+_LEARNED_SECONDS = 60.0
+"""What was learned is counted no more often: it takes the event loop some milliseconds."""
+
+
+class Figures:
+    """The figures of one gateway and its store."""
+
+    def __init__(self, yard: "Yard", prices: Prices) -> None:
+        self._yard = yard
+        self.prices = prices
+        self._learned: list[Gauge] = []
+        self._learned_at = -_LEARNED_SECONDS
+
+    async def sums(self, since: float | None = None, until: float | None = None) -> Sums:
+        """Everything that was added up in that time, up to this moment. Raises `StoreError`."""
+        await self._yard.store.flush()
+        return await self._yard.store.metrics.sums(since, until)
+
+    async def report(self, since: float | None = None, until: float | None = None) -> Report:
+        """What was done in that time, how well, and what it saved. Raises `StoreError`."""
+        now = time.time()
+        sums = await self.sums(since, until)
+        return report(sums, since=since or 0.0, until=until or now, prices=self.prices, tokenizer=tokens.TOKENIZER)
+
+    async def points(self, since: float, until: float, step: str) -> list[Point]:
+        """The same for each minute, hour or day of that time. Raises `StoreError`."""
+        await self._yard.store.flush()
+        return points(await self._yard.store.metrics.series(since, until, step))
+
+    async def gauges(self) -> list[Gauge]:
+        """How things stand now. Raises `StoreError`."""
+        yard = self._yard
+        whole = await self.report()
+        statuses = yard.statuses()
+        circuits = yard.upkeep.open_circuits()
+        opening = yard.opening
+        is_ready = opening is not None and opening.done() and not opening.cancelled() and opening.exception() is None
+        tier = opening.result().tier if is_ready and opening is not None else "none"
+        level = str(yard.policy.level)
+        census = await yard.store.census()
+        found = [
+            gauge("sealyard_info", 1, version=__version__, tier=str(tier), level=level, tokenizer=tokens.TOKENIZER),
+            gauge("sealyard_executions_running", len(yard.live.running())),
+            gauge("sealyard_approvals_waiting", len(await yard.approvals.waiting())),
+            gauge("sealyard_sandbox_ready", is_ready),
+            gauge("sealyard_context_tokens_saved", whole.tokens.saved),
+            gauge("sealyard_context_dollars_saved", whole.tokens.dollars_saved),
+            gauge("sealyard_store_bytes", census.size_bytes),
+        ]
+        for status in statuses:
+            name = status.name
+            found.append(gauge("sealyard_upstream_up", status.state not in _DOWN, upstream=name))
+            found.append(gauge("sealyard_upstream_circuit_open", name in circuits, upstream=name))
+            found.append(gauge("sealyard_upstream_tools", status.tools, upstream=name))
+        for skill_status, count in census.skills.items():
+            found.append(gauge("sealyard_skills", count, status=skill_status))
+        if whole.discovery.hit_rate is not None:
+            found.append(gauge("sealyard_discovery_hit_rate", whole.discovery.hit_rate))
+        if whole.skills.reuse_ratio is not None:
+            found.append(gauge("sealyard_skill_reuse_ratio", whole.skills.reuse_ratio))
+        return [*found, *await self._learning(), *await yard.alerting.gauges()]
+
+    async def _learning(self) -> list[Gauge]:
+        """How much was learned, and how often it was right."""
+        guidance = self._yard.guidance
+        now = time.monotonic()
+        if now - self._learned_at >= _LEARNED_SECONDS and guidance.is_on:
+            self._learned_at = now
+            parts = await census_of(guidance.learner, half_life=guidance.half_life)
+            self._learned = [gauge("sealyard_learning_learned", each.learned, part=each.part) for each in parts]
+            self._learned += [
+                gauge("sealyard_learning_accuracy", each.accuracy, part=each.part)
+                for each in parts
+                if each.accuracy is not None
+            ]
+        return [
+            gauge("sealyard_learning_facts", guidance.learner.number),
+            *self._learned,
+            *(
+                gauge("sealyard_learning_switched_off", count, part=part)
+                for part, count in sorted(guidance.barrier.faults.items())
+            ),
+        ]

@@ -1,0 +1,274 @@
+"""Keeps what can be searched and imported in step with the catalog."""
+
+import asyncio
+import functools
+import logging
+import re
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from sealyard.broker.call import ToolServer
+from sealyard.catalog import Catalog, Snapshot
+from sealyard.catalog.prose import plain
+from sealyard.catalog.stubs import parameter_notes, returns, signature, stub_files
+from sealyard.discovery import Index, Learned, Ranking
+from sealyard.discovery.semantic import Semantic
+from sealyard.errors import InvalidRequest, UpstreamError
+from sealyard.sandbox.library import Library
+from sealyard.values import DetailLevel, Hit, SearchAnswer, ToolSpec
+
+__all__ = ("Experience", "Finder")
+
+_log = logging.getLogger(__name__)
+
+_SHORT_CHARACTERS = 110
+_LONG_CHARACTERS = 2_000
+_MOST_HITS = 50
+_VIEWS_INDEXED = 8
+_LEVELS: dict[str, DetailLevel] = {
+    "name_only": "name_only",
+    "with_description": "with_description",
+    "name_and_description": "with_description",
+    "full": "full",
+}
+
+
+class Experience(Protocol):
+    """What experience adds to one search: `search_guide.SearchGuide`, or nothing. What it raises is left out."""
+
+    def recall(self, query: str) -> Learned | None:
+        """The words of the query that tools were used by; None if nothing is to be changed."""
+
+    def decorate(self, spec: ToolSpec, hit: Hit, level: DetailLevel, place: int) -> Hit:
+        """A hit with what else is known of its tool; `place` is 0 for the best."""
+
+
+class Finder:
+    """Searches the catalog, and sees to it that its tools are listed, indexed and importable.
+
+    A view is what one principal may know of the catalog. It has an index and stubs of its own, so that nothing which
+    is left out of it can be told from a ranking, from words that match nothing, or from a folder.
+    """
+
+    def __init__(self, catalog: Catalog, library: Library, upstreams: Mapping[str, ToolServer]) -> None:
+        self._catalog = catalog
+        self._library = library
+        self._upstreams = upstreams
+        self._listed = set(catalog.snapshot.by_upstream)
+        self._listing: dict[str, asyncio.Task[None]] = {}
+        self._index: tuple[str, Index] | None = None
+        """Of the whole catalog, and of which version."""
+        self._view_indexes: dict[str, Index] = {}
+        """By version, the one used last at the end."""
+        self._meaning: Semantic | None = None
+        self._embedding: asyncio.Task[None] | None = None
+        self._indexing = asyncio.Lock()
+        self._publishing = asyncio.Lock()
+
+    def start_listing(self) -> None:
+        """Ask every upstream whose tools nobody knows yet, in the background. The others start when they are called."""
+        for name, upstream in self._upstreams.items():
+            if name not in self._listed and name not in self._listing:
+                task = asyncio.create_task(self._list(upstream))
+                self._listing[name] = task
+                task.add_done_callback(functools.partial(self._end_listing, name))
+
+    async def refresh(self) -> None:
+        """Ask every upstream for its tools anew; one that fails says so in its status."""
+        await asyncio.gather(*map(self._list, self._upstreams.values()))
+
+    def _end_listing(self, name: str, task: "asyncio.Task[None]") -> None:
+        del self._listing[name]
+
+    def note_listed(self, upstream: str) -> None:
+        """Its tools are known now."""
+        self._listed.add(upstream)
+
+    async def listed(self, seconds: float) -> None:
+        """Wait until every upstream has listed its tools once or failed to, but no longer than `seconds`."""
+        if len(self._listed) < len(self._upstreams):
+            self.start_listing()
+            if self._listing:
+                await asyncio.wait(self._listing.values(), timeout=seconds)
+
+    async def ready(self, view: Snapshot | None = None) -> Snapshot:
+        """`view`, or the catalog as it is, when its stubs can be imported.
+
+        They can until the catalog changes. `Sandbox.run` holds them from its first step on, so await this right before.
+        """
+        view = view or self._catalog.snapshot
+        if not self.is_published(view):
+            async with self._publishing:
+                if not self.is_published(view):
+                    files = await asyncio.to_thread(stub_files, view)
+                    await self._library.publish(view.stubs_version, files, catalog=self._catalog.snapshot.stubs_version)
+        return view
+
+    def is_published(self, view: Snapshot) -> bool:
+        """Whether its stubs can be imported now."""
+        is_whole = view is self._catalog.snapshot
+        return self._library.has(view.stubs_version) and (not is_whole or self._library.version == view.stubs_version)
+
+    async def search(
+        self,
+        query: str,
+        *,
+        detail_level: str = "with_description",
+        server: str | None = None,
+        limit: int = 5,
+        view: Snapshot | None = None,
+        experience: Experience | None = None,
+    ) -> SearchAnswer:
+        """The tools of `view`, or of the whole catalog, that fit `query` best. Raises `InvalidRequest`.
+
+        `experience` may change their order, and add to what is told of them.
+        """
+        level = _LEVELS.get(detail_level.replace("-", "_"))
+        if level is None:
+            raise InvalidRequest(f"detail_level is {detail_level!r}. Use name_only, with_description or full.")
+        if not 1 <= limit <= _MOST_HITS:
+            raise InvalidRequest(f"limit is {limit!r}. Give 1 to {_MOST_HITS}.")
+        whole = self._catalog.snapshot
+        view = view or whole
+        if server is not None:
+            server = _find_server(self._upstreams if view is whole else view.by_upstream, server)
+        index = await self._index_of(view)
+        ranking = await self._rank(index, query, limit, server, experience)
+        hits = tuple(
+            _decorated(experience, view.tools[name], _hit(view.tools[name], level), level, place)
+            for place, name in enumerate(ranking.names)
+        )
+        return SearchAnswer(
+            hits=hits,
+            unmatched=tuple(ranking.unmatched),
+            total=len(view.tools),
+            text_ranks=tuple(ranking.text_ranks),
+        )
+
+    async def _rank(
+        self, index: Index, query: str, limit: int, server: str | None, experience: Experience | None
+    ) -> Ranking:
+        if experience is not None:
+            try:
+                learned = experience.recall(query)
+                if learned is not None:
+                    return await self._search(index, query, limit, server, learned)
+            except Exception:  # noqa: BLE001 - whatever was learned, text finds something
+                _log.exception("Tools are ranked without experience, which failed.")
+        return await self._search(index, query, limit, server, None)
+
+    async def _search(
+        self, index: Index, query: str, limit: int, server: str | None, learned: Learned | None
+    ) -> Ranking:
+        if self._meaning is None:
+            return index.search(query, limit=limit, server=server, learned=learned)
+        return await self._meaning.search(index, query, limit=limit, server=server, learned=learned)
+
+    def is_indexed(self, view: Snapshot) -> bool:
+        """Whether a search over it finds an index that is there already."""
+        is_whole = self._index is not None and self._index[0] == view.version
+        return is_whole or view.version in self._view_indexes
+
+    def unlisted(self) -> list[str]:
+        """Upstreams that have not listed their tools yet."""
+        return sorted(set(self._upstreams) - self._listed)
+
+    async def close(self) -> None:
+        """Stop listing and embedding."""
+        tasks = [*self._listing.values(), *([] if self._embedding is None else [self._embedding])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _index_of(self, view: Snapshot) -> Index:
+        async with self._indexing:
+            whole = self._catalog.snapshot
+            if self._index is None or self._index[0] != whole.version:
+                earlier = None if self._index is None else self._index[1]
+                index = await asyncio.to_thread(Index, whole.tools.values(), earlier=earlier)
+                self._index = (whole.version, index)
+                self._view_indexes.clear()
+                await self._embed(whole)
+            if view.version == whole.version:
+                return self._index[1]
+            found = self._view_indexes.pop(view.version, None)
+            if found is None:  # its tools have been read for the whole catalog
+                found = await asyncio.to_thread(Index, view.tools.values(), earlier=self._index[1])
+            self._view_indexes[view.version] = found
+            for version in list(self._view_indexes)[:-_VIEWS_INDEXED]:
+                del self._view_indexes[version]
+            return found
+
+    def use_meaning(self, meaning: Semantic) -> None:
+        """Rank by meaning too, from the next search on and as far as tools are embedded by then."""
+        self._meaning = meaning
+        self._index = None
+
+    async def _embed(self, snapshot: Snapshot) -> None:
+        """Embed what is new in the background; what an older catalog was being embedded for starts over from there."""
+        if self._meaning is None:
+            return
+        if self._embedding is not None:
+            self._embedding.cancel()
+            await asyncio.gather(self._embedding, return_exceptions=True)
+        self._embedding = asyncio.create_task(self._meaning.embed(list(snapshot.tools.values())))
+        self._embedding.add_done_callback(_report)
+
+    async def _list(self, upstream: ToolServer) -> None:
+        try:
+            await upstream.refresh()
+        except UpstreamError:
+            return  # its status says so; the others go on
+
+
+def _report(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("Tools could not be embedded and are ranked by words: %s", error)
+
+
+def _hit(spec: ToolSpec, level: DetailLevel) -> Hit:
+    use = f"from servers.{spec.module} import {spec.function}"
+    if level == "name_only":
+        return Hit(name=spec.full_name, use=use)
+    if level == "with_description":
+        return Hit(name=spec.full_name, use=use, description=_first_sentence(plain(spec.description or spec.title)))
+    return Hit(
+        name=spec.full_name,
+        use=use,
+        description=plain(spec.description or spec.title, limit=_LONG_CHARACTERS),
+        signature=signature(spec),
+        parameters=parameter_notes(spec),
+        returns=returns(spec),
+    )
+
+
+def _decorated(experience: Experience | None, spec: ToolSpec, hit: Hit, level: DetailLevel, place: int) -> Hit:
+    if experience is None:
+        return hit
+    try:
+        return experience.decorate(spec, hit, level, place)
+    except Exception:  # noqa: BLE001 - as above
+        _log.exception("A tool is shown without experience, which failed.")
+        return hit
+
+
+def _first_sentence(text: str) -> str:
+    text = " ".join(text.split())
+    sentence = re.match(r"(.+?[.!?])(?=\s|$)", text)
+    return _cut(sentence[1] if sentence and len(sentence[1]) > 20 else text, _SHORT_CHARACTERS)
+
+
+def _cut(text: str, characters: int) -> str:
+    return text if len(text) <= characters else text[: characters - 1].rstrip() + "…"
+
+
+def _find_server(upstreams: Collection[str], server: str) -> str:
+    """The upstream that is meant, by its name or by its module's."""
+    if server in upstreams:
+        return server
+    key = re.sub(r"[\W_]+", "", server).lower()
+    for name in upstreams:
+        if re.sub(r"[\W_]+", "", name).lower() == key:
+            return name
+    known = ", ".join(sorted(upstreams)) or "none is configured"
+    raise InvalidRequest(f"No server named {server!r}. There are: {known}.")

@@ -1,0 +1,81 @@
+"""A guard for each session, over the one vault."""
+
+import asyncio
+import hashlib
+import hmac
+import logging
+from collections import OrderedDict
+from functools import partial
+from typing import Literal
+
+from sealyard.errors import StoreError
+from sealyard.privacy.guard import Guard, Privacy
+from sealyard.privacy.scanner import Scanner
+from sealyard.privacy.vault import RevealedValue, Vault
+
+__all__ = ("Guards",)
+
+_log = logging.getLogger(__name__)
+
+_EXPIRE_SECONDS = 3600.0
+_KEPT = 256
+"""Guards whose memory of what they saw is kept; the vault remembers the tokens of all."""
+
+
+class Guards:
+    """Makes guards. A session that comes back meets the one that knows what it has seen."""
+
+    def __init__(
+        self, privacy: Privacy, vault: Vault | None, *, scope: Literal["session", "gateway"], secret: bytes
+    ) -> None:
+        self._privacy = privacy
+        self._vault = vault
+        self._scope = scope
+        self._secret = secret
+        self._known: OrderedDict[str, tuple[tuple[str, int], Guard]] = OrderedDict()
+
+    @property
+    def scanner(self) -> Scanner | None:
+        """What finds private values; None where nothing is concealed."""
+        return None if self._vault is None else self._privacy.scanner
+
+    async def of(self, session: str) -> Guard:
+        """The guard of a session, which is called `principal:name`.
+
+        Raises:
+            VaultError: What the vault holds for it cannot be opened.
+            StoreError: The store cannot be read.
+        """
+        if self._vault is None:
+            return Guard(self._privacy, None)
+        name = session if self._scope == "session" else "gateway"
+        scope = await self._vault.lately(name)
+        state = (scope.id, scope.erasures)
+        known = self._known.get(name)
+        if known is None or known[0] != state or known[1].scope is not scope:
+            # New, or something was erased: then the memory of it must go too.
+            refresh = partial(self._vault.scope, name)
+            known = self._known[name] = (state, Guard(self._privacy, scope, refresh=refresh))
+        self._known.move_to_end(name)
+        guard = known[1]
+        if len(self._known) > _KEPT:  # first one that has seen nothing, of which anybody can make as many as they like
+            idle = (each for each, (_, other) in self._known.items() if other is not guard and not other.is_remembering)
+            del self._known[next(idle, next(iter(self._known)))]
+        return guard
+
+    async def expire(self) -> None:
+        """Delete what has expired, every hour. It never ends; what the store cannot do now it is asked for again."""
+        while self._vault is not None:
+            await asyncio.sleep(_EXPIRE_SECONDS)
+            try:
+                await self._vault.expire()
+            except StoreError as error:
+                _log.warning("Private values that have expired are not deleted yet: %s", error)
+
+    async def find(self, token: str) -> list[RevealedValue]:
+        """What a token stands for, in every scope that has it."""
+        return [] if self._vault is None else await self._vault.find(token)
+
+    def digest(self, data: bytes) -> str:
+        """A keyed digest: it says whether two things are the same, and nothing about what they are."""
+        return hmac.new(self._secret, data, hashlib.sha256).hexdigest()

@@ -1,0 +1,502 @@
+"""What experience adds to a run: a look at its code before it begins, limits that fit it, advice when it fails.
+
+Every lookup passes the barrier: what was learned may be missing, broken or slow, and the run goes on without it. What
+was told is recorded, so that it can be scored against what then happened.
+"""
+
+import functools
+import itertools
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from sealyard.broker.run_asks import ask_for_run
+from sealyard.catalog import Snapshot
+from sealyard.catalog.learned import LearnedShape
+from sealyard.catalog.recent import Recent
+from sealyard.config import LearningConfig
+from sealyard.errors import ApprovalRefused
+from sealyard.learning.advice import advice
+from sealyard.learning.causes import prepare_cause
+from sealyard.learning.code import CodePrint, code_print, syntax_tree
+from sealyard.learning.jobs import job_print
+from sealyard.learning.model import Model
+from sealyard.learning.resources import Fitted, Prediction, fit
+from sealyard.learning.risk import Assessment
+from sealyard.learning.risk_arguments import WrongCall, wrong_calls
+from sealyard.learning.skills import suggest_for_code
+from sealyard.learning.steady import SteadyShapes
+from sealyard.sandbox.policy.levels import IsolationPolicy
+from sealyard.sandbox.review import Review
+from sealyard.store.learning import context_digest
+from sealyard.values import (
+    Assessed,
+    Executed,
+    ExecutionRecord,
+    Failure,
+    Forgotten,
+    Grant,
+    Hinted,
+    HintKind,
+    Limits,
+    Outcome,
+    RunEvidence,
+    ToolSpec,
+)
+from sealyard.yard.barrier import Barrier
+from sealyard.yard.demand import PoolFollowing
+from sealyard.yard.executions import MAX_SECONDS
+from sealyard.yard.learned import DAY, Insights, forget, insights, learner_of
+from sealyard.yard.observing import LIKELY_TO_FAIL, Run
+from sealyard.yard.search_guide import SearchGuide
+from sealyard.yard.skill_suggestions import KnownSkills
+from sealyard.yard.visits import Visit
+
+if TYPE_CHECKING:
+    from sealyard.yard.yard import Yard
+
+__all__ = ("Guidance", "Look")
+
+_LONG_CODE = 1_000
+"""Longer code is read in a thread: what is made to be hard to read takes a millisecond for every hundred characters."""
+_CODES_KEPT = 128
+_REST = 4.0
+"""A fifth of a processor is for learning, at most; the rest is for requests."""
+_LINE_CHARACTERS = 400
+_TOLD_ONCE = 200
+"""Hints in a visit that are given once."""
+_LOW = Assessment(risk="low", chance=0.0)
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """What a look at code before it runs came to."""
+
+    limits: Limits
+    assessment: Assessment = _LOW
+    assessed: Assessed | None = None
+    """The same for the journal; None if nobody looked."""
+    refusal: Failure | None = None
+    """Why it is not run."""
+    code: CodePrint | None = None
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """What the text of code alone says."""
+
+    code: CodePrint | None
+    specs: dict[str, ToolSpec]
+    """The tools that it names, by the names of `code.tools`."""
+    wrong: tuple[WrongCall, ...]
+
+
+class Guidance:
+    """What one gateway makes of experience."""
+
+    def __init__(self, yard: "Yard", settings: LearningConfig) -> None:
+        self._yard = yard
+        self._settings = settings
+        self.half_life = settings.half_life_days * DAY
+        self.learner = learner_of(yard.store, settings, rest=_REST)
+        self.barrier = Barrier()
+        self.skills = KnownSkills(yard)
+        self._pool = PoolFollowing(yard.opening, lambda: self.learner.models) if settings.pool else None
+        self._steady = SteadyShapes()
+        self._seen: Recent[tuple[str, str], _Seen] = Recent(_CODES_KEPT)
+        """By the catalog and the code, which is short: agents run the same again and again."""
+        self._principals: set[str] = set()
+        """Two of those who asked for anything here: whether there is more than one is all that matters."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is learned and told."""
+        return self._settings.enabled
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this gateway and its journal have one principal: who has seen everything there is to see."""
+        known = set(self._principals)
+        for model in self.learner.models.values():
+            known.update(itertools.islice(model.domains.principals, 2))
+        return not self._yard.scopes and len(known) < 2
+
+    def domain_of(self, principal: str) -> str:
+        """What somebody said that a principal works on."""
+        scope = self._yard.scopes.get(principal)
+        return (scope.domain if scope is not None else None) or self._settings.domain or ""
+
+    def model(self, principal: str) -> Model:
+        """What a principal is told from."""
+        if len(self._principals) < 2:
+            self._principals.add(principal)
+        return self.barrier.ask(
+            "model", lambda: self.learner.model_for(principal, self.domain_of(principal)), _EMPTY, who=principal
+        )
+
+    def guide(self, visit: Visit, view: Snapshot, query: str) -> SearchGuide | None:
+        """What experience adds to a search. `query` is concealed."""
+        return SearchGuide(self, visit, view, query) if self.is_on else None
+
+    # Before a run
+
+    async def look(
+        self,
+        record: ExecutionRecord,
+        review: Review,
+        *,
+        snapshot: Snapshot,
+        policy: IsolationPolicy,
+        limits: Limits,
+        is_memory_exact: bool,
+    ) -> Look:
+        """What is to be expected of code, and the limits that fit it. `record` is of what is about to run."""
+        if not self.is_on:
+            return Look(limits=limits)
+        seen = await self._read(record.code, snapshot, record.principal)
+        model, now = self.model(record.principal), time.time()
+        predicted = self._predict(model, seen, record.principal, now)
+        usual = _within(limits, policy)
+        given = _within(limits, self._fit(predicted, policy, is_memory_exact=is_memory_exact))
+        assessment = self._assess(model, seen, record, review, predicted, given, now)
+        is_refused = assessment.risk == "critical" and self._settings.critical == "refuse"
+        is_asked = assessment.risk == "critical" and self._settings.critical == "ask"
+        assessed = Assessed(
+            risk=assessment.risk,
+            chance=assessment.chance,
+            reasons=assessment.reasons,
+            decision="refused" if is_refused else "asked" if is_asked else "ran",
+            wall_seconds=given.wall_seconds,
+            memory_mib=given.memory_mib,
+            usual_seconds=usual.wall_seconds,
+            usual_mib=usual.memory_mib,
+        )
+        if given != usual:
+            limits = msgspec.structs.replace(limits, wall_seconds=given.wall_seconds, memory_mib=given.memory_mib)
+        return Look(
+            limits=limits,
+            assessment=assessment,
+            assessed=None if review.verdict == "refuse" else assessed,
+            refusal=_refusal(assessment, record.code) if is_refused else None,
+            code=seen.code,
+        )
+
+    async def assess(
+        self, code: str, review: Review, *, principal: str, session: str, snapshot: Snapshot
+    ) -> Assessment:
+        """What is to be expected of code that is not run. `code` is concealed."""
+        seen = await self._read(code, snapshot, principal)
+        model, now = self.model(principal), time.time()
+        predicted = self._predict(model, seen, principal, now)
+        policy = self._yard.policy_of(principal)
+        record = ExecutionRecord(execution_id="", principal=principal, session=session, code=code, started_at=now)
+        return self._assess(model, seen, record, review, predicted, policy, now)
+
+    async def ask(self, look: Look, grant: Grant, record: ExecutionRecord) -> Failure | None:
+        """Ask a person about code that is as good as certain to fail, if that is the policy; why not to run it."""
+        if look.assessment.risk != "critical" or self._settings.critical != "ask" or not self.is_on:
+            return None
+        try:
+            await ask_for_run(self._yard.approvals, grant, look.assessment.text, {"code": record.code})
+        except ApprovalRefused as error:
+            return _refusal(look.assessment, record.code, f"{error} ")
+        return None
+
+    async def _read(self, code: str, snapshot: Snapshot, principal: str) -> _Seen:
+        key = (snapshot.version, code)
+        seen = self._seen.find(key)
+        if seen is None:
+            read = functools.partial(_read_code, code, self._yard.functions(snapshot), snapshot)
+            if len(code) > _LONG_CODE:
+                return await self.barrier.ask_beside("code", read, _NOTHING, who=principal)
+            seen = self.barrier.ask("code", read, _NOTHING, who=principal)
+            if seen is not _NOTHING:
+                self._seen.put(key, seen)
+        return seen
+
+    def _predict(self, model: Model, seen: _Seen, principal: str, now: float) -> Prediction | None:
+        code = seen.code
+        if code is None:
+            return None
+        tools = [spec.full_name for spec in seen.specs.values()]
+        return self.barrier.ask(
+            "resources",
+            lambda: model.resources.predict(code, tools, principal=principal, now=now, half_life=self.half_life),
+            None,
+            who=principal,
+        )
+
+    def _fit(self, predicted: Prediction | None, policy: IsolationPolicy, *, is_memory_exact: bool) -> Fitted:
+        usual = Fitted(wall_seconds=policy.wall_seconds, memory_mib=policy.memory_mib)
+        if predicted is None or not self._settings.limits:
+            return usual
+        return self.barrier.ask(
+            "resources",
+            lambda: fit(predicted, policy, max_seconds=MAX_SECONDS, is_memory_exact=is_memory_exact),
+            usual,
+        )
+
+    def _assess(
+        self,
+        model: Model,
+        seen: _Seen,
+        record: ExecutionRecord,
+        review: Review,
+        predicted: Prediction | None,
+        given: Fitted | IsolationPolicy,
+        now: float,
+    ) -> Assessment:
+        return self.barrier.ask(
+            "risk",
+            lambda: model.risk.assess(
+                seen.code,
+                review,
+                principal=record.principal,
+                specs=seen.specs,
+                context_digest=context_digest(record.context),
+                session=record.session,
+                now=now,
+                half_life=self.half_life,
+                predicted=predicted,
+                wall_seconds=given.wall_seconds,
+                memory_mib=given.memory_mib,
+                wrong=seen.wrong,
+            ),
+            _LOW,
+            who=record.principal,
+        )
+
+    # After a run
+
+    async def explain(self, outcome: Outcome, record: ExecutionRecord, look: Look, run: Run, view: Snapshot) -> Outcome:
+        """The outcome of a failed run with what helped before, or what the failure itself tells."""
+        failure = outcome.failure
+        if not self.is_on or failure is None:
+            return outcome
+        evidence = _evidence(outcome, failure, record, run)
+        who = record.principal
+        found = await self.barrier.ask_beside("failures", lambda: prepare_cause(evidence, look.code), None, who=who)
+        if found is None:
+            return outcome
+        model, now = self.model(record.principal), time.time()
+        shapes = functools.partial(self._schema_of, model, record.principal, now)
+        said = failure.hint or ""
+        fix = self.barrier.ask(
+            "failures",
+            lambda: model.failures.fix_for(
+                found,
+                principal=record.principal,
+                view=view,
+                now=now,
+                half_life=self.half_life,
+                shapes=shapes,
+                said=said,
+            ),
+            None,
+            who=who,
+        )
+        if fix is not None:
+            self.tell(run.visit, "fix", fix.subject, fix.mark, record.execution_id)
+            return _with_hint(outcome, failure, fix.text)
+        text = self.barrier.ask("advice", lambda: advice(found, record.code, view, shapes, said=said), None, who=who)
+        return outcome if text is None else _with_hint(outcome, failure, text)
+
+    def shape_of(self, model: Model, spec: ToolSpec, principal: str, now: float) -> LearnedShape | None:
+        """What a principal may know of a tool's answers."""
+        return self.barrier.ask(
+            "shapes",
+            lambda: model.shapes.schema_of(
+                spec, now=now, half_life=self.half_life, is_alone=self.is_alone, viewer=principal
+            ),
+            None,
+            who=principal,
+        )
+
+    def _schema_of(self, model: Model, principal: str, now: float, spec: ToolSpec) -> dict[str, Any] | None:
+        found = self.shape_of(model, spec, principal, now)
+        return None if found is None else found.schema
+
+    async def notes(self, outcome: Outcome, record: ExecutionRecord, look: Look, run: Run) -> list[str]:
+        """What else the agent should know: how likely the code was to fail, a skill that does it, code worth saving."""
+        if not self.is_on or not outcome.tier:  # what was not run says why already
+            return []
+        told = []
+        assessment = look.assessment
+        if assessment.text and not outcome.ok:
+            self.tell(run.visit, "risk", assessment.risk, execution_id=record.execution_id)
+            told.append(assessment.text)
+        if outcome.ok and (note := await self._skill_note(record, look, run)) is not None:
+            told.append(note)
+        return told
+
+    async def _skill_note(self, record: ExecutionRecord, look: Look, run: Run) -> str | None:
+        principal, visit, code = record.principal, run.visit, look.code
+        known = self.skills.of(principal)
+        if code is None or not code.tools:
+            return None
+        model, now = self.model(principal), time.time()
+        if known is not None and known.skills:
+            job = await self.barrier.ask_beside("skills", lambda: job_print(record.code), None, who=principal)
+            found = (
+                None
+                if job is None
+                else self.barrier.ask(
+                    "skills",
+                    lambda: suggest_for_code(
+                        job, known, model.skills, principal=principal, now=now, half_life=self.half_life
+                    ),
+                    None,
+                    who=principal,
+                )
+            )
+            if found is not None and await self.skills.is_importable(found, principal):
+                return found.text if self._tell_once(visit, "skill", found.subject, "", record.execution_id) else None
+        candidate = self.barrier.ask(
+            "skills",
+            lambda: model.skills.candidate(code, principal=principal, now=now, half_life=self.half_life),
+            None,
+            who=principal,
+        )
+        if candidate is None or code.skills:
+            return None
+        is_new = self._tell_once(visit, "save_skill", candidate.mark, candidate.mark, record.execution_id)
+        return candidate.text if is_new else None
+
+    # Beside requests
+
+    async def follow(self) -> None:
+        """Have the pool follow demand, and stubs what was learned of answers: every few seconds."""
+        if not self.is_on or self.barrier.is_off("follow"):
+            return
+        try:
+            await self._follow()
+        except Exception:  # noqa: BLE001 - what else is to be done beside requests does not depend on it
+            self.barrier.fail("follow")
+
+    async def _follow(self) -> None:
+        if self._pool is not None:
+            await self._pool.follow()
+        catalog = self._yard.catalog
+        # Stubs are shared by those who see the same tools: only what all of them may know goes in.
+        learned = self.learner.models.get("", _EMPTY).shapes
+        is_changed = await self._steady.look(
+            learned,
+            catalog.snapshot,
+            now=time.time(),
+            half_life=self.half_life,
+            is_alone=self.is_alone,
+        )
+        if is_changed:
+            await self._yard.publish(catalog.use_shapes(self._steady.shapes))  # so that no run has to wait for it
+
+    # Telling
+
+    def _tell_once(self, visit: Visit, hint: HintKind, subject: str, mark: str, execution_id: str) -> bool:
+        """Record a hint that is given once in a visit; whether it is the first time."""
+        key = f"{hint} {subject} {mark}"
+        if key in visit.told or len(visit.told) >= _TOLD_ONCE:
+            return False
+        visit.told.add(key)
+        self.tell(visit, hint, subject, mark, execution_id)
+        return True
+
+    def tell(self, visit: Visit, hint: HintKind, subject: str, mark: str = "", execution_id: str = "") -> None:
+        """Record what an agent was told."""
+        self._yard.observer.record(
+            Hinted(
+                at=time.time(),
+                principal=visit.principal,
+                session=visit.id,
+                execution_id=execution_id,
+                hint=hint,
+                subject=subject,
+                mark=mark,
+            )
+        )
+
+    # For people
+
+    async def insights(self, principal: str | None = None) -> Insights:
+        """What was learned. Raises `StoreError`."""
+        return await insights(
+            self._yard.store, self.learner, self._settings, principal=principal, faults=self.barrier.faults
+        )
+
+    async def forget(self, subject: str, *, principal: str) -> Forgotten:
+        """Forget, in stubs too. Raises `InvalidRequest` and `StoreError`."""
+        forgotten = await forget(self._yard.store, self.learner, subject, principal=principal)
+        await self.follow()
+        return forgotten
+
+    async def close(self) -> None:
+        """Keep what was learned for the next start."""
+        await self.skills.close()
+        if self.is_on:
+            await self.learner.close()
+
+
+_EMPTY = Model()
+_NOTHING = _Seen(None, {}, ())
+
+
+def _read_code(code: str, names: Mapping[str, str], snapshot: Snapshot) -> _Seen:
+    tree = syntax_tree(code)
+    found = code_print(code, tree)
+    if found is None or not found.tools:
+        return _Seen(found, {}, ())
+    specs = {name: spec for name in found.tools if (spec := snapshot.tools.get(names.get(name, name))) is not None}
+    return _Seen(found, specs, wrong_calls(code, specs, tree))
+
+
+def _within(limits: Limits, otherwise: Fitted | IsolationPolicy) -> Fitted:
+    """What is asked for, and what there is otherwise where it is not."""
+    return Fitted(
+        wall_seconds=otherwise.wall_seconds if limits.wall_seconds is None else limits.wall_seconds,
+        memory_mib=otherwise.memory_mib if limits.memory_mib is None else limits.memory_mib,
+    )
+
+
+def _refusal(assessment: Assessment, code: str, why: str = "") -> Failure:
+    lines = code.splitlines()
+    line = assessment.line
+    return Failure(
+        kind="refused",
+        type=LIKELY_TO_FAIL,
+        message=f"{why}{assessment.text}",
+        line=line,
+        source_line=lines[line - 1].strip()[:_LINE_CHARACTERS] if line is not None and line <= len(lines) else None,
+        hint="It was not run, so nothing has changed. Change the code and run it again.",
+    )
+
+
+def _with_hint(outcome: Outcome, failure: Failure, text: str) -> Outcome:
+    hint = f"{failure.hint} {text}" if failure.hint else text
+    return msgspec.structs.replace(outcome, failure=msgspec.structs.replace(failure, hint=hint))
+
+
+def _evidence(outcome: Outcome, failure: Failure, record: ExecutionRecord, run: Run) -> RunEvidence:
+    """A run that has just failed, as the journal will say it."""
+    fact = Executed(
+        at=time.time(),
+        principal=record.principal,
+        session=run.visit.id,
+        execution_id=record.execution_id,
+        form="code",
+        status=outcome.status,
+        failure=failure.kind,
+        error_type=failure.type,
+        level=outcome.level,
+        tier=outcome.tier,
+        seconds=outcome.usage.wall_seconds,
+        use_case="compute",
+    )
+    return RunEvidence(
+        fact=fact,
+        code=record.code,
+        session=record.session,
+        started_at=record.started_at,
+        failure_type=failure.type,
+        failure_message=failure.message,
+        failure_line=failure.line,
+        calls=tuple(run.last_calls),
+    )

@@ -1,0 +1,307 @@
+"""What people see of what was learned, and how they have it forgotten: from a gateway or from the command line."""
+
+import asyncio
+import difflib
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from sealyard.config import LearningConfig
+from sealyard.errors import InvalidRequest
+from sealyard.learning.insights import MAX_ITEMS, Insight, PartInsights, merged
+from sealyard.learning.learner import Learner
+from sealyard.learning.model import PARTS, Model
+from sealyard.learning.risk_calibration import LEVELS
+from sealyard.skills.difficulty import KindRecord, by_kind, is_right
+from sealyard.skills.record import EXEMPLARY, WEAK, combined, effectiveness, judge
+from sealyard.skills.shelf import namespaces_for
+from sealyard.store import Store
+from sealyard.store.skills import MigrationRecord, SkillRecord
+from sealyard.values import AuditEntry, Forgotten, Risk, Skill, ToolSpec
+
+__all__ = (
+    "DAY",
+    "Insights",
+    "Migrations",
+    "RiskRecord",
+    "census_of",
+    "forget",
+    "insights",
+    "learner_of",
+    "with_conflicts",
+)
+
+DAY = 86_400.0
+_UNUSED_SECONDS = 30 * DAY
+_SHOWN = MAX_ITEMS
+_SUBJECT_CHARACTERS = 200
+_MEANT = 3
+
+_What = Literal["tool", "principal", "all"]
+
+
+class RiskRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the runs that were told one level of risk and were run."""
+
+    risk: Risk
+    told: int
+    failed: int
+    share: float | None
+    """Of them that failed; None if none was told so."""
+    expected: float | None
+    """The share that was predicted."""
+
+
+class Migrations(msgspec.Struct, frozen=True, kw_only=True):
+    """How migrations of skills ended, and how often their difficulty was predicted as it turned out."""
+
+    done: int
+    tried: int
+    right: int
+    accuracy: float | None
+    changes: tuple[KindRecord, ...] = ()
+    """The same by the kind of change that they were for."""
+
+
+class Insights(msgspec.Struct, frozen=True, kw_only=True):
+    """What was learned, from how much, and how often it was right. Each list has at most fifty items."""
+
+    enabled: bool
+    scope: str
+    half_life_days: float
+    is_ready: bool
+    """Whether all of the journal has been learned from."""
+    facts: int
+    """The number of the last fact of the journal that was."""
+    partitions: list[str]
+    """Who learns apart: principals or domains; an empty one for what all share. At most 64."""
+    parts: list[PartInsights]
+    risk: list[RiskRecord]
+    """Whether what was told before runs came true, by level."""
+    skills: list[Insight]
+    """Skills to learn from, and those that could go."""
+    migrations: Migrations
+    conflicts: list[Insight] = []
+    """Tools that answer something else than they declare, as far as it was looked for: see `with_conflicts`."""
+    faults: dict[str, int] = {}
+    """How often each part failed: lessons that it could not learn, and times that requests went on without it."""
+    forgotten: list[Forgotten] = []
+    """The newest first."""
+
+
+def learner_of(store: Store, settings: LearningConfig, *, rest: float = 0.0) -> Learner:
+    """Who learns, as the configuration says; `rest` as in `Learner`."""
+    return Learner(store, half_life=settings.half_life_days * DAY, scope=settings.scope, rest=rest)
+
+
+async def insights(
+    store: Store,
+    learner: Learner,
+    settings: LearningConfig,
+    *,
+    principal: str | None = None,
+    domain: str = "",
+    faults: Mapping[str, int] | None = None,
+) -> Insights:
+    """What was learned: all of it, or what one principal is told from, who works on `domain` if somebody said so.
+
+    Raises:
+        StoreError: The store cannot be read.
+    """
+    now = time.time()
+    skills, migrations = await _skills(store, principal, now)
+    forgotten = await store.learning.forgotten() if principal is None else []
+    told_from = _models(learner, principal, domain)
+    models = list(told_from.values())
+    return Insights(
+        enabled=settings.enabled,
+        scope=settings.scope,
+        half_life_days=settings.half_life_days,
+        is_ready=learner.is_ready,
+        facts=learner.number,
+        partitions=sorted(learner.models if principal is None else told_from),
+        parts=await _parts(models, now, settings.half_life_days * DAY),
+        risk=_risk(models),
+        skills=skills,
+        migrations=migrations,
+        faults=_faults(models, faults or {}),
+        forgotten=forgotten[: -_SHOWN - 1 : -1],
+    )
+
+
+async def with_conflicts(found: Insights, learner: Learner, specs: Iterable[ToolSpec], *, is_alone: bool) -> Insights:
+    """The same, with the tools of `specs` that do not answer what they declare.
+
+    `is_alone` says that one principal has seen everything there is to see.
+    """
+    declared = [spec for spec in specs if spec.output_schema is not None]
+    now, half_life = time.time(), found.half_life_days * DAY
+    conflicts: dict[tuple[str, str], Insight] = {}
+    for model in _models(learner).values():
+        for each in model.shapes.conflicts(declared, now=now, half_life=half_life, is_alone=is_alone):
+            conflicts.setdefault((each.subject, each.text), each)
+        await asyncio.sleep(0)
+    ordered = sorted(conflicts.values(), key=lambda each: (-each.evidence, each.subject, each.text))
+    return msgspec.structs.replace(found, conflicts=ordered[:_SHOWN])
+
+
+async def census_of(learner: Learner, *, half_life: float) -> list[PartInsights]:
+    """What each part says of itself, from all that was learned."""
+    return await _parts(_models(learner).values(), time.time(), half_life)
+
+
+async def _parts(models: Iterable[Model], now: float, half_life: float) -> list[PartInsights]:
+    """What each part says of itself, from all models together. Other requests are let through in between."""
+    found: list[PartInsights] = []
+    for model in models:
+        found += model.insights(now, half_life)
+        await asyncio.sleep(0)
+    return [merged(part, [each for each in found if each.part == part]) for part in PARTS]
+
+
+def _models(learner: Learner, principal: str | None = None, domain: str = "") -> dict[str, Model]:
+    """What is told from, by partition, each thing once."""
+    models = dict(learner.models)
+    if principal is not None:
+        told_from = learner.model_for(principal, domain)
+        return {name: model for name, model in models.items() if model is told_from}
+    return {"": models[""]} if "" in models else models  # what is shared knows what all domains know
+
+
+def _risk(models: Sequence[Model]) -> list[RiskRecord]:
+    found = []
+    for risk in LEVELS:
+        levels = [level for model in models if (level := model.risk.calibration.levels.get(risk)) is not None]
+        told = sum(level.told for level in levels)
+        failed = sum(level.failed for level in levels)
+        expected = sum(level.expected for level in levels)
+        found.append(
+            RiskRecord(
+                risk=risk,
+                told=told,
+                failed=failed,
+                share=failed / told if told else None,
+                expected=expected / told if told else None,
+            )
+        )
+    return found
+
+
+def _faults(models: Sequence[Model], others: Mapping[str, int]) -> dict[str, int]:
+    counted = dict(others)
+    for model in models:
+        for part, count in model.faults.items():
+            counted[part] = counted.get(part, 0) + count
+    return counted
+
+
+# Skills
+
+
+async def _skills(store: Store, principal: str | None, now: float) -> tuple[list[Insight], Migrations]:
+    """Those to learn from and those that could go, and how migrations went: of all, or of what a principal sees."""
+    seen = None if principal is None else set(namespaces_for(principal))
+    names = dict.fromkeys(name for name, _ in await store.skills.names() if seen is None or name in seen)
+    records = combined(await store.skills.uses())
+    found = [
+        judged
+        for skill in await store.skills.newest(tuple(names), status="active")
+        if (judged := _judged(skill, records.get((skill.namespace, skill.name)), now)) is not None
+    ]
+    found.sort(key=lambda each: (each.kind, -each.evidence, each.subject))
+    past = [each for each in await store.skills.migrations() if seen is None or each.namespace in seen]
+    return found[:_SHOWN], _migrations(past)
+
+
+def _judged(skill: Skill, record: SkillRecord | None, now: float) -> Insight | None:
+    whole = record or SkillRecord(namespace=skill.namespace, name=skill.name, version=skill.version)
+    judgement = judge(whole, modified_at=skill.modified_at, now=now, threshold_seconds=_UNUSED_SECONDS)
+    if judgement == "kept":
+        return None
+    value = effectiveness(whole, now=now)
+    texts = {
+        "exemplary": f"Exemplary: its effectiveness is {value:.2f}, which is over {EXEMPLARY:g}.",
+        "removable": f"Could go: its effectiveness is {value:.2f}, which is under {WEAK:g}, and it is unused for 30"
+        " days.",
+    }
+    return Insight(
+        kind=f"skill_{judgement}",
+        subject=f"{skill.namespace}/{skill.name}",
+        text=texts[judgement],
+        evidence=float(whole.uses),
+        principals=whole.principals,
+        last_at=whole.last_used_at or skill.modified_at,
+    )
+
+
+def _migrations(past: Sequence[MigrationRecord]) -> Migrations:
+    right = sum(map(is_right, past))
+    return Migrations(
+        done=sum(each.outcome == "migrated" for each in past),
+        tried=len(past),
+        right=right,
+        accuracy=right / len(past) if past else None,
+        changes=by_kind(past),
+    )
+
+
+# Forgetting
+
+
+async def forget(store: Store, learner: Learner, subject: str, *, principal: str) -> Forgotten:
+    """Forget what was learned of a tool, of a principal, or all of it. `principal` asks for it; the audit log says so.
+
+    `subject` is `ALL`, the name of a tool, or that of a principal; `tool:NAME` and `principal:NAME` say which is meant.
+
+    Raises:
+        InvalidRequest: Nothing is known by this name, or it can mean several things.
+        StoreError: It could not be written.
+    """
+    what, name = await _resolve(store, subject.strip())
+    forgotten = await learner.forget(what, name)
+    store.audit(AuditEntry(kind="learning.forget", principal=principal, body={"what": what, "subject": name}))
+    await store.flush()
+    return forgotten
+
+
+async def _resolve(store: Store, subject: str) -> tuple[_What, str]:
+    if subject == "ALL":
+        return "all", ""
+    kind, _, rest = subject.partition(":")
+    meant, named = (kind, rest) if kind in ("tool", "principal") and rest else ("", subject)
+    if not named:
+        raise InvalidRequest("There is no name to forget. Give the name of a tool or of a principal, or ALL.")
+    tools, principals = await store.learning.known()
+    found = _find_tools(named, tools) if meant != "principal" else []
+    is_principal = meant != "tool" and named in principals
+    if found and is_principal:
+        raise InvalidRequest(f"{named!r} is a tool and a principal. Write 'tool:{named}' or 'principal:{named}'.")
+    if len(found) > 1:
+        raise InvalidRequest(f"{named!r} can be {' or '.join(map(repr, found[:_MEANT]))}. Give the full name.")
+    if found or is_principal:
+        return ("tool", found[0]) if found else ("principal", named)
+    known = [*(tools if meant != "principal" else ()), *(principals if meant != "tool" else ())]
+    shown = named[:_SUBJECT_CHARACTERS]
+    near = difflib.get_close_matches(shown, known, n=1)
+    advice = f"Did you mean {near[0]!r}?" if near else "Give a tool, a principal, or ALL."
+    raise InvalidRequest(f"Nothing was learned of {shown!r}. {advice}")
+
+
+def _find_tools(name: str, tools: Sequence[str]) -> list[str]:
+    """The tool of this full name, or all that `server.function` or the name at the server alone can mean."""
+    if name in tools:
+        return [name]
+    wanted = tuple(map(_letters, name.removeprefix("servers.").split(".")))
+    return [tool for tool in tools if all(wanted) and wanted in _short_names(tool)]
+
+
+def _short_names(tool: str) -> tuple[tuple[str, ...], ...]:
+    server, _, name = tool.removeprefix("mcp__").partition("__")
+    return (_letters(server), _letters(name)), (_letters(name),)
+
+
+def _letters(text: str) -> str:
+    """The same for all ways to write one name."""
+    return "".join(filter(str.isalnum, text)).lower()

@@ -1,0 +1,263 @@
+"""Skills brought in step with a tool that has changed: rewritten, proven by replay, and only then kept.
+
+The old version stays. What cannot be rewritten, or cannot be proven, is left as it is with the reason.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from sealyard.catalog import Snapshot
+from sealyard.errors import InvalidRequest, SkillUnusable, UnknownTool
+from sealyard.skills.difficulty import change_of, foreseen
+from sealyard.skills.shelf import principal_of
+from sealyard.store.skills import MigrationRecord
+from sealyard.values import SHARED, Skill, SkillExample, ToolNeed, ToolSpec, Trace, TraceCall
+from sealyard.versioning.plan import Difficulty, Plan, Untranslatable, adapt_answer, translate_arguments
+from sealyard.versioning.semver import Version, matches
+from sealyard.yard.rehearsal import replay
+
+if TYPE_CHECKING:
+    from sealyard.yard.skills import Skills
+    from sealyard.yard.yard import Yard
+
+__all__ = ("MigratedSkill", "Outcome", "migrate_skills")
+
+Outcome = Literal["migrated", "refused", "failed"]
+"""`refused`: the code cannot be rewritten safely. `failed`: it was, and its examples do not pass, or there is none."""
+
+
+class MigratedSkill(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one skill."""
+
+    namespace: str
+    name: str
+    from_version: str
+    to_version: str | None = None
+    """None if it was not kept, or in a dry run."""
+    tool: str
+    tool_from: str
+    tool_to: str
+    change: str = ""
+    """What kind of change it is, such as `rename_parameter`; empty if the old definition is not kept."""
+    predicted: Difficulty
+    outcome: Outcome
+    reason: str = ""
+    diff: str = ""
+    edits: tuple[str, ...] = ()
+    """Each in words, with its line."""
+    examples: int = 0
+    """How many proved it."""
+    seconds: float = 0.0
+
+
+class _Target(msgspec.Struct, frozen=True, kw_only=True):
+    tool: str
+    """The full name that skills know."""
+    spec: ToolSpec
+    """What it is now."""
+
+
+async def migrate_skills(
+    yard: "Yard",
+    tool: str,
+    *,
+    from_version: str | None = None,
+    to_version: str | None = None,
+    names: Sequence[str] = (),
+    renames: Mapping[str, str] | None = None,
+    is_dry: bool = False,
+    principal: str = "local",
+) -> list[MigratedSkill]:
+    """Migrate the version in use of every skill that needs another version of `tool` than the one that is there.
+
+    `renames` says what cannot be guessed: the old name of a parameter, or `output.` and the path of a field of its
+    answer, and the new name. A dry run does all of it but keeping.
+
+    Raises:
+        UnknownTool: There is no such tool, and there never was.
+        InvalidRequest: `to_version` is not what the tool is now.
+    """
+    # Imported when it is needed: reading code with all its formatting takes a large library.
+    view = await yard.snapshot()
+    target = await _find_target(yard, view, tool)
+    if to_version is not None and not matches(to_version, target.spec.version):
+        raise InvalidRequest(
+            f"{target.spec.full_name} is at {target.spec.version}, not at {to_version}. Skills can be migrated to what"
+            " is there; leave --to out for that."
+        )
+    done = []
+    for skill, need in await _find_skills(yard.skills, target, from_version, names):
+        started = time.perf_counter()
+        result = await _migrate(yard, skill, need, target, view, renames, is_dry=is_dry, principal=principal)
+        result = msgspec.structs.replace(result, seconds=time.perf_counter() - started)
+        if not is_dry:
+            await yard.store.skills.record_migration(_record(result))
+            event = "migrated" if result.outcome == "migrated" else "migration_refused"
+            yard.observer.skill(event, principal)
+        done.append(result)
+    return done
+
+
+async def _find_target(yard: "Yard", view: Snapshot, tool: str) -> _Target:
+    spec = view.find(tool)
+    if spec is not None:
+        return _Target(tool=spec.full_name, spec=spec)
+    follower = await yard.skills.compatibility.renamed(tool, view)
+    if follower is not None:
+        return _Target(tool=tool, spec=follower)
+    if await yard.store.releases.find_tool(tool) is not None:
+        raise UnknownTool(f"{tool} is not there any more, and no tool took its place. Its skills cannot be migrated.")
+    nearest = ", ".join(view.nearest(tool)) or "none is like it"
+    raise UnknownTool(f"No tool named {tool!r}. Nearest: {nearest}.")
+
+
+async def _find_skills(
+    skills: "Skills", target: _Target, from_version: str | None, names: Sequence[str]
+) -> list[tuple[Skill, ToolNeed]]:
+    """The versions in use that need the tool as it is no more."""
+    found = []
+    for skill in await skills.shelf.list_used():  # what was imported over it since, or does not work yet, may wait
+        if names and skill.name not in names:
+            continue
+        for need in skill.tools:
+            is_old = need.digest != target.spec.digest or need.tool != target.spec.full_name
+            if need.tool == target.tool and is_old and (from_version is None or matches(from_version, need.version)):
+                found.append((await skills.get(skill.namespace, skill.name, skill.version), need))
+    return found
+
+
+async def _migrate(
+    yard: "Yard",
+    skill: Skill,
+    need: ToolNeed,
+    target: _Target,
+    view: Snapshot,
+    renames: Mapping[str, str] | None,
+    *,
+    is_dry: bool,
+    principal: str,
+) -> MigratedSkill:
+    from sealyard.versioning.migrate import diff, migrate, predict  # noqa: PLC0415 - it takes a large library
+
+    told = MigratedSkill(
+        namespace=skill.namespace,
+        name=skill.name,
+        from_version=skill.version,
+        tool=need.tool,
+        tool_from=need.version,
+        tool_to=target.spec.version,
+        predicted="impossible",
+        outcome="refused",
+    )
+    plan = await yard.skills.compatibility.make_plan(need, target.spec, renames)
+    if plan is None:
+        reason = f"The definition of {need.tool} {need.version} is not kept any more."
+        return msgspec.structs.replace(told, reason=reason)
+    change = change_of(plan)
+    predicted = predict(skill.code, [plan], form=skill.form, name=skill.name)
+    predicted = foreseen(predicted, skill, change, await yard.store.skills.migrations())
+    told = msgspec.structs.replace(told, predicted=predicted, change=change)
+    migration = migrate(skill.code, [plan], form=skill.form, name=skill.name)
+    if migration.refusals:
+        reasons = [f"Line {each.line}: {each.reason}" for each in migration.refusals[:3]]
+        return msgspec.structs.replace(told, reason=" ".join(reasons))
+    told = msgspec.structs.replace(
+        told,
+        diff=diff(skill.code, migration.code, skill.name),
+        edits=tuple(f"line {edit.line}: {edit.reason}" for edit in migration.edits),
+    )
+    fresh = await _rewritten(yard, skill, migration.code, need, target.spec, plan)
+    if isinstance(fresh, str):
+        return msgspec.structs.replace(told, outcome="failed", reason=fresh)
+    proven, reason = await _prove(yard, fresh, view, principal)
+    if proven is None:
+        return msgspec.structs.replace(told, outcome="failed", reason=reason)
+    told = msgspec.structs.replace(told, outcome="migrated", examples=sum(each.passed for each in proven.examples))
+    if is_dry:
+        return told
+    kept = await yard.skills.keep(proven, principal=principal)
+    return msgspec.structs.replace(told, to_version=kept.version)
+
+
+async def _rewritten(yard: "Yard", skill: Skill, code: str, need: ToolNeed, spec: ToolSpec, plan: Plan) -> Skill | str:
+    """The skill with its new code and its examples as the new tool would have answered, or why there is none."""
+    lines = need.lines
+    tools = tuple(
+        ToolNeed(tool=spec.full_name, version=spec.version, digest=spec.digest, lines=lines) if each == need else each
+        for each in skill.tools
+    )
+    examples = []
+    for number, example in enumerate(skill.examples, 1):
+        if not example.passed or example.trace is None:
+            continue
+        try:
+            examples.append(msgspec.structs.replace(example, trace=_adapted(example.trace, need, spec, plan)))
+        except Untranslatable as error:
+            return f"Example {number} cannot be carried over: {error}"
+    if not examples:
+        return "It has no example that passed, so nothing can prove the new code. Save it again with one."
+    return msgspec.structs.replace(
+        skill,
+        code=code,
+        tools=tools,
+        examples=tuple(examples),
+        status="active" if skill.status == "active" else skill.status,
+        origin=f"migration of {skill.version}",
+    )
+
+
+def _adapted(trace: Trace, need: ToolNeed, spec: ToolSpec, plan: Plan) -> Trace:
+    """The recording as it would have been with the new tool."""
+    major = Version.parse(need.version).major
+    calls = [
+        TraceCall(
+            tool=spec.full_name,
+            version=spec.version,
+            arguments=translate_arguments(plan, call.arguments),
+            answer=call.answer if call.error is not None else adapt_answer(plan, call.answer),
+            error=call.error,
+            missing=call.missing,
+        )
+        if call.tool == need.tool and Version.parse(call.version).major == major
+        else call
+        for call in trace.calls
+    ]
+    return msgspec.structs.replace(trace, calls=tuple(calls))
+
+
+async def _prove(yard: "Yard", skill: Skill, view: Snapshot, principal: str) -> tuple[Skill | None, str]:
+    """The skill with its examples replayed, if all of them pass; else None and the first reason why not."""
+    owner = principal if skill.namespace == SHARED else principal_of(skill.namespace)
+    load = partial(yard.skills.loading.load_for, owner, view, {skill.name: skill})
+    examples: list[SkillExample] = []
+    for number, example in enumerate(skill.examples, 1):
+        try:
+            rehearsal = await replay(yard, skill, example, principal=principal, load=load, view=view)
+        except SkillUnusable as error:
+            return None, str(error)
+        if not rehearsal.example.passed:
+            return None, f"Example {number} does not pass with the new code: {rehearsal.example.problem}"
+        examples.append(rehearsal.example)
+    return msgspec.structs.replace(skill, examples=tuple(examples)), ""
+
+
+def _record(result: MigratedSkill) -> MigrationRecord:
+    return MigrationRecord(
+        namespace=result.namespace,
+        name=result.name,
+        from_version=result.from_version,
+        to_version=result.to_version,
+        tool=result.tool,
+        tool_from=result.tool_from,
+        tool_to=result.tool_to,
+        predicted=result.predicted,
+        outcome=result.outcome,
+        reason=result.reason,
+        seconds=result.seconds,
+        at=time.time(),
+        change=result.change,
+    )

@@ -1,0 +1,335 @@
+"""Builds the gateway's parts in the order in which they depend on each other, and takes them down again."""
+
+import asyncio
+import contextlib
+import difflib
+import hashlib
+import hmac
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from sealyard import __version__
+from sealyard.analysis import GUEST
+from sealyard.broker.approvals import Approvals
+from sealyard.broker.call import ToolServer
+from sealyard.broker.policy import Policy, Preset
+from sealyard.broker.upstream import Upstream
+from sealyard.catalog import Catalog
+from sealyard.catalog.observed import Observed
+from sealyard.config import Config, PrivacyConfig, SandboxConfig
+from sealyard.discovery.semantic import Semantic, load_encoder
+from sealyard.errors import InvalidConfig
+from sealyard.metrics import tokens
+from sealyard.metrics.otel import Tracing, open_tracing
+from sealyard.privacy.guard import Handling, Privacy
+from sealyard.privacy.keys import load_keys
+from sealyard.privacy.presidio import PresidioDetector
+from sealyard.privacy.scanner import Scanner, ScanRules
+from sealyard.privacy.span import TYPES
+from sealyard.privacy.vault import Vault
+from sealyard.sandbox import PoolOptions, open_sandbox
+from sealyard.sandbox.library import Library, open_library
+from sealyard.sandbox.packages import find_packages
+from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel, IsolationPolicy
+from sealyard.sandbox.run import Sandbox
+from sealyard.store import Store, TraceBudget, open_store
+from sealyard.values import AuditEntry, Definition, UpstreamConfig
+from sealyard.yard.finder import Finder
+from sealyard.yard.guards import Guards
+from sealyard.yard.yard import Yard
+
+__all__ = ("Border", "open_border", "open_yard")
+
+_log = logging.getLogger(__name__)
+
+
+@contextlib.asynccontextmanager
+async def open_yard(
+    config: Config,
+    *,
+    upstreams: Mapping[str, ToolServer] | None = None,
+    policy: IsolationPolicy | None = None,
+    preset: Preset = "open",
+    with_sandbox: bool = True,
+) -> AsyncIterator[Yard]:
+    """A gateway over the upstreams of the config, and `upstreams` beside them.
+
+    It searches what the store remembers at once; the sandbox and the upstreams that nobody has listed yet start
+    meanwhile. `policy` is used instead of what the config says. `preset` is for calls that no rule of the config
+    decides, unless it names one. `with_sandbox=False` is for who only looks: it then runs nothing.
+
+    Raises:
+        InvalidConfig: Something in the config cannot be carried out.
+        StoreError: The store cannot be used.
+        VaultError: The vault's key is missing or cannot be used.
+    """
+    policy = policy or build_policy(config.sandbox)
+    rules = Policy(config.policy, preset=config.policy.preset or preset, trusted=config.trusted)
+    privacy = build_privacy(config.privacy)
+    scopes = config.http.scopes()
+    levels = {
+        scope.level: build_policy(msgspec.structs.replace(config.sandbox, level=scope.level))
+        for scope in scopes.values()
+        if scope.level is not None
+    }
+    async with contextlib.AsyncExitStack() as stack:
+        store = await stack.enter_async_context(open_store(config.store.path, traces=_trace_budget(config)))
+        catalog = Catalog(store)
+        servers: dict[str, ToolServer] = {}
+        listing = _Listing(config, store, catalog, servers)
+        await listing.load(upstreams or {})
+        library = await stack.enter_async_context(open_library())
+        finder = Finder(catalog, library, servers)
+        listing.on_taken = finder.note_listed
+        for name, upstream in config.upstreams.items():
+            servers[name] = Upstream(upstream, on_tools=listing.take, token_folder=config.store.path.parent / "oauth")
+        for name, server in (upstreams or {}).items():
+            server.on_tools = listing.take
+            servers[name] = server
+        stack.push_async_callback(_close_all, servers)
+        stack.push_async_callback(finder.close)
+        sandbox: asyncio.Task[Sandbox] | None = None
+        if with_sandbox:
+            walls = contextlib.AsyncExitStack()
+            sandbox = asyncio.create_task(_open(walls, config.sandbox, policy, library))
+            stack.push_async_callback(walls.aclose)
+            stack.push_async_callback(_abandon, sandbox)
+            loading = asyncio.create_task(asyncio.to_thread(tokens.load))
+            stack.push_async_callback(_abandon, loading)
+        guards = await _open_guards(config, privacy, store)
+        observed = Observed(catalog, store)
+        await observed.load()
+        stack.push_async_callback(observed.close)
+        yard = Yard(
+            policy=policy,
+            rules=rules,
+            guards=guards,
+            approvals=Approvals(store, config.policy),
+            scopes=scopes,
+            levels=levels,
+            store=store,
+            catalog=catalog,
+            upstreams=servers,
+            finder=finder,
+            sandbox=sandbox,
+            result_tokens=config.surface.result_tokens,
+            skills=config.skills,
+            metrics=config.metrics,
+            alerts=config.alerts,
+            learning=config.learning,
+            store_path=config.store.path,
+            observed=observed,
+        )
+        if config.otel.endpoint is not None:
+            yard.observer.tracing = stack.enter_context(await _open_tracing(config, config.otel.endpoint, guards))
+        stack.push_async_callback(yard.close)
+        if with_sandbox:
+            await _begin(config, rules, store, guards, stack)
+            for work in (yard.upkeep.run(), yard.alerting.watch()):
+                stack.push_async_callback(_abandon, asyncio.create_task(work))
+        if config.learning.enabled:
+            stack.push_async_callback(_abandon, asyncio.create_task(yard.guidance.learner.watch()))
+        if config.discovery.semantic:
+            meaning = asyncio.create_task(_load_meaning(finder, store))
+            stack.push_async_callback(_abandon, meaning)
+        finder.start_listing()
+        yield yard
+
+
+class _Listing:
+    """Takes in what upstreams list. What another server under the same name offered is not what this one does."""
+
+    def __init__(self, config: Config, store: Store, catalog: Catalog, servers: Mapping[str, ToolServer]) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._servers = servers
+        self._prints = {name: _fingerprint(upstream) for name, upstream in config.upstreams.items()}
+        self._sources = {name: _source(upstream) for name, upstream in config.upstreams.items()}
+        self._kept: dict[str, str] = {}
+        self.on_taken: Callable[[str], None] = lambda upstream: None
+        """Told of every upstream whose tools were taken in."""
+
+    async def load(self, given: Iterable[str]) -> None:
+        """Remember what the upstreams of the config offered, if they are the same, and those that are `given`."""
+        self._kept = await self._store.fingerprints()
+        same = [name for name, mark in self._prints.items() if self._kept.get(name) == mark]
+        await self._catalog.load([*same, *given])
+
+    async def take(self, upstream: str, definitions: list[Definition]) -> None:
+        """Take in what one of them lists now."""
+        declared, source = self._servers[upstream].status().server, self._sources.get(upstream, "")
+        change = await self._catalog.update(upstream, definitions, declared=declared, source=source)
+        mark = self._prints.get(upstream)
+        if mark is not None and self._kept.get(upstream) != mark:
+            self._kept[upstream] = mark
+            await self._store.save_fingerprint(upstream, mark)
+        self.on_taken(upstream)
+        for name in change.changed:
+            _log.warning("The definition of %s changed. Look at it: sealyard tools --status.", name)
+
+
+class Border(msgspec.Struct, frozen=True, kw_only=True):
+    """What every call crosses, for a gateway that runs no code."""
+
+    guards: Guards
+    policy: Policy
+    approvals: Approvals
+    store: Store
+
+
+@contextlib.asynccontextmanager
+async def open_border(config: Config, *, preset: Preset = "open") -> AsyncIterator[Border]:
+    """The border of the config, over its store. It raises what `open_yard` does, which see for `preset`."""
+    policy = Policy(config.policy, preset=config.policy.preset or preset, trusted=config.trusted)
+    privacy = build_privacy(config.privacy)
+    async with open_store(config.store.path) as store, contextlib.AsyncExitStack() as stack:
+        guards = await _open_guards(config, privacy, store)
+        await _begin(config, policy, store, guards, stack)
+        yield Border(guards=guards, policy=policy, approvals=Approvals(store, config.policy), store=store)
+
+
+def build_policy(settings: SandboxConfig) -> IsolationPolicy:
+    """The level's policy with the config's own packages. Raises `InvalidConfig`."""
+    policy = LEVELS[IsolationLevel(settings.level)]
+    if not settings.data_packages:
+        policy = msgspec.structs.replace(policy, packages=())
+    if settings.packages:
+        for name in settings.packages:
+            if not find_packages((name,)).versions:
+                raise InvalidConfig(
+                    f"sandbox.packages names {name!r}, which is not installed. Install it, or take it out."
+                )
+        found = find_packages(settings.packages)
+        policy = msgspec.structs.replace(
+            policy,
+            packages=(*policy.packages, *settings.packages),
+            modules=(*policy.modules, *sorted(found.modules)),
+        )
+    return policy
+
+
+def build_privacy(settings: PrivacyConfig) -> Privacy:
+    """The detectors and rules that the config asks for. Raises `InvalidConfig`."""
+    types = frozenset(name for name, info in TYPES.items() if info.default)
+    for name in (*settings.conceal, *settings.reveal):
+        if name not in TYPES and name not in settings.patterns:
+            near = difflib.get_close_matches(name, TYPES, n=1)
+            advice = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(TYPES)}."
+            raise InvalidConfig(f"[privacy] names the type {name!r}, which does not exist. {advice}")
+    types = (types | set(settings.conceal) | set(settings.patterns)) - set(settings.reveal)
+    scan = ScanRules(types=types, patterns=settings.patterns, allow=settings.allow)
+    detectors = [PresidioDetector() for _ in settings.detectors]
+    rules = [
+        (rule.tools, Handling(mode=rule.mode or settings.mode, whole=rule.whole, visible=rule.visible))
+        for rule in settings.rules
+    ]
+    return Privacy(Scanner(scan, detectors), mode=settings.mode, rules=rules)
+
+
+def _trace_budget(config: Config) -> TraceBudget:
+    return TraceBudget(total_bytes=config.skills.trace_mib << 20, seconds=config.skills.trace_days * 86_400.0)
+
+
+async def _open_guards(config: Config, privacy: Privacy, store: Store) -> Guards:
+    settings = config.privacy
+    folder = (await asyncio.to_thread(config.store.path.resolve)).parent  # where the store's own files lie
+    load = partial(load_keys, settings.key, folder=folder, environment_value=settings.vault_key)
+    keys = await asyncio.to_thread(load)
+    vault = None
+    if not privacy.is_off:
+        vault = Vault(keys, store.vault, expires_seconds=settings.expires_seconds, reload_keys=load)
+    secret = hmac.digest(keys.all()[0], b"sealyard digests of arguments", "sha256")
+    return Guards(privacy, vault, scope=settings.scope, secret=secret)
+
+
+async def _open_tracing(config: Config, endpoint: str, guards: Guards) -> "contextlib.AbstractContextManager[Tracing]":
+    log = await guards.of("log")
+    return open_tracing(
+        endpoint,
+        headers=config.otel.headers,
+        service_name=config.otel.service_name,
+        version=__version__,
+        conceal=log.conceal,
+    )
+
+
+async def _begin(config: Config, rules: Policy, store: Store, guards: Guards, stack: contextlib.AsyncExitStack) -> None:
+    """Be a gateway until the stack is closed: say so in the audit log, and let go of what has expired."""
+    await _record_start(config, rules, store)
+    stack.callback(store.audit, AuditEntry(kind="gateway.stop", principal="local"))
+    stack.push_async_callback(_abandon, asyncio.create_task(guards.expire()))
+
+
+async def _record_start(config: Config, rules: Policy, store: Store) -> None:
+    """Write down that this gateway begins, by which rules, and whether those are other ones than last time."""
+    told = msgspec.structs.replace(config.privacy, vault_key=None)
+    encoded = msgspec.json.encode([rules.preset, config.policy, told, sorted(config.trusted)], order="sorted")
+    body: dict[str, Any] = {
+        "version": __version__,
+        "preset": rules.preset,
+        "privacy": config.privacy.mode,
+        "rules_sha256": hashlib.sha256(encoded).hexdigest(),
+    }
+    last = await store.audit_entries(limit=1, kind="gateway.start")
+    store.audit(AuditEntry(kind="gateway.start", principal="local", body=body))
+    if last and last[0].body.get("rules_sha256") != body["rules_sha256"]:
+        rules_body = {
+            "preset": rules.preset,
+            "policy": msgspec.to_builtins(config.policy),
+            "privacy": msgspec.to_builtins(told),
+        }
+        store.audit(AuditEntry(kind="policy.change", principal="local", body=rules_body))
+
+
+async def _open(
+    stack: contextlib.AsyncExitStack, settings: SandboxConfig, policy: IsolationPolicy, library: Library
+) -> Sandbox:
+    options = PoolOptions()
+    if settings.pool_size is not None:
+        options = msgspec.structs.replace(options, size=settings.pool_size)
+    if settings.running is not None:
+        options = msgspec.structs.replace(options, running=settings.running)
+    sandbox = open_sandbox(
+        policy,
+        tier=settings.tier,
+        allow_weaker=settings.allow_weaker,
+        pool=options,
+        library=library,
+        own={"sealyard_analysis": GUEST},
+    )
+    return await stack.enter_async_context(sandbox)
+
+
+def _fingerprint(upstream: UpstreamConfig) -> str:
+    """Which tools of which server are meant: what another selection of them listed is not what this one does."""
+    return _digest(_source(upstream), *(upstream.tools or ("*",)), "without", *upstream.without_tools)
+
+
+def _source(upstream: UpstreamConfig) -> str:
+    """Which server it is: how it is started or reached, without what may change between two starts of the same."""
+    return _digest(upstream.transport, upstream.command or "", *upstream.args, upstream.cwd or "", upstream.url or "")
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+async def _load_meaning(finder: Finder, store: Store) -> None:
+    """Takes a second; searches meanwhile rank by words."""
+    encoder = await asyncio.to_thread(load_encoder)
+    if encoder is not None:
+        finder.use_meaning(Semantic(encoder, store))
+
+
+async def _close_all(servers: Mapping[str, ToolServer]) -> None:
+    """At once: one that does not want to end holds up only itself."""
+    await asyncio.gather(*(server.close() for server in servers.values()))
+
+
+async def _abandon(task: "asyncio.Task[object]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,215 @@
+"""What the agent is sent of an outcome: never more than a budget of tokens, and never less than a way to the rest."""
+
+import re
+from typing import Any
+
+import msgspec
+
+from sealyard.errors import InvalidRequest, SealyardError
+from sealyard.metrics import tokens
+from sealyard.privacy.guard import Guard
+from sealyard.sandbox.workspace import Workspace
+from sealyard.values import Failure, Outcome, Result, Spill
+
+__all__ = ("answer_text", "conceal_outcome", "failure_text", "preview_bytes", "render", "without_cut_values")
+
+_FRAME_TOKENS = 160  # for the sentences around a preview
+_NOTE_TOKENS = 40
+_MESSAGE_CHARACTERS = 2_000
+_CUT_MARK = re.compile(r"… \(\+[\d,]+ characters?\)\Z")
+_RAGGED_CHARACTERS = 200
+"""Where a text was cut before anybody looked through it, its end may be the beginning of something private."""
+_CUT_VALUE = re.compile(rf'[^"…]{{0,{_RAGGED_CHARACTERS}}}…')
+_CUT_QUOTE = re.compile(r"[^…]{0,60}…")
+"""The same in what an analysis answers, which cuts values, and in its messages, which quote them."""
+
+
+def preview_bytes(budget_tokens: int) -> int:
+    """How long a preview may be so that it and the words around it fit; a token is at least one byte."""
+    return max(256, budget_tokens - _FRAME_TOKENS)
+
+
+def without_cut_values(outcome: Outcome, guard: Guard) -> Outcome:
+    """The outcome of an analysis without the values that it cut, where these may be private."""
+    if not guard.is_holding_values:
+        return outcome
+    failure = outcome.failure
+    if failure is not None:
+        failure = msgspec.structs.replace(failure, message=_CUT_QUOTE.sub("…", failure.message))
+    result = outcome.result
+    if result is not None:
+        result = msgspec.json.decode(_CUT_VALUE.sub("…", msgspec.json.encode(result).decode()))
+    return msgspec.structs.replace(outcome, result=result, failure=failure)
+
+
+def conceal_outcome(outcome: Outcome, guard: Guard) -> Outcome:
+    """The outcome as anybody outside the sandbox may see it."""
+    if guard.is_off:
+        return outcome
+    result, output = outcome.result, outcome.output
+    if guard.is_holding_values:
+        result = _without_ragged_ends(result) if outcome.spill is not None else result
+        if not outcome.ok and not output.endswith("\n"):  # it was ended in the middle of a line
+            output = output[: max(output.rfind("\n") + 1, len(output) - _RAGGED_CHARACTERS)]
+    failure, spill = outcome.failure, outcome.spill
+    if failure is not None:
+        told = {name: getattr(failure, name) for name in _FAILURE_TEXTS}
+        told = guard.conceal(_without_ragged_ends(told) if guard.is_holding_values else told)
+        failure = msgspec.structs.replace(failure, **told)
+    if spill is not None:
+        spill = msgspec.structs.replace(spill, shape=guard.conceal(spill.shape))
+    return msgspec.structs.replace(
+        outcome,
+        result=guard.conceal(result),
+        output=guard.conceal(output),
+        failure=failure,
+        spill=spill,
+        notes=tuple(guard.conceal(list(outcome.notes))),
+    )
+
+
+_FAILURE_TEXTS = ("type", "message", "source_line", "traceback", "hint")
+
+
+def _without_ragged_ends(value: Any) -> Any:
+    """`value`, a preview, whose cut texts end a little earlier."""
+    if isinstance(value, dict):
+        return {key: _without_ragged_ends(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_ragged_ends(item) for item in value]
+    if isinstance(value, str) and (mark := _CUT_MARK.search(value)):
+        return value[: max(0, mark.start() - _RAGGED_CHARACTERS)] + mark[0]
+    return value
+
+
+def render(
+    outcome: Outcome,
+    *,
+    budget_tokens: int,
+    workspace: Workspace | None,
+    guard: Guard,
+    notes: tuple[str, ...] = (),
+    is_cut: bool = False,
+) -> Result:
+    """The answer's text: what went wrong, what was printed, what came out, in this order and only what there is.
+
+    The outcome is concealed already; what the workspace holds is not, and `is_cut` if there are cut values in it.
+    """
+    parts = [_failure(outcome.failure)] if outcome.failure is not None else []
+    parts += [f"note: {note}" for note in (*guard.conceal(list(notes)), *outcome.notes)]
+    value = _value_text(outcome, budget_tokens, workspace, guard, is_cut=is_cut and guard.is_holding_values)
+    output = outcome.output.rstrip("\n")
+    whole = _join(parts, output, value)
+    if not tokens.fits(whole, budget_tokens):
+        # The value keeps what it needs up to half of the budget; the output gets the rest.
+        rest = budget_tokens - _FRAME_TOKENS - sum(map(_size, parts))
+        value = _cut_value(outcome, value, rest if not output else max(rest // 2, rest - _size(output)))
+        output = _cut_output(outcome, output, max(0, rest - _size(value)), workspace)
+        whole = tokens.cut(_join(parts, output, value), budget_tokens)
+    if not whole:
+        whole = "(The code ran. It printed nothing and its value is None.)"
+    return Result(text=whole, is_error=outcome.failure is not None, outcome=outcome)
+
+
+def answer_text(value: Any, budget_tokens: int) -> str:
+    """A tool's answer without code: whole if it fits the budget, for there is no workspace to keep it in."""
+    text = _text(value)
+    if tokens.fits(text, budget_tokens):
+        return text
+    note = f"… (cut: the answer has {len(text):,} characters. Ask the tool for less.)"
+    return tokens.cut(text, budget_tokens - _NOTE_TOKENS) + note
+
+
+def failure_text(error: Exception) -> str:
+    """What the agent is sent of something that could not be carried out; nothing of what is not its business."""
+    return f"{type(error).__name__}: {error}" if isinstance(error, SealyardError) else ""
+
+
+def _join(parts: list[str], output: str, value: str) -> str:
+    parts = list(parts)
+    if output:
+        parts.append(f"output:\n{output}" if parts or value else output)
+    if value:
+        parts.append(f"result:\n{value}" if parts else value)
+    return "\n".join(parts)
+
+
+def _failure(failure: Failure) -> str:
+    lines = [f"{failure.type}: {_short(failure.message)}"]
+    if failure.line is not None:
+        lines.append(f"line {failure.line}: {_short((failure.source_line or '').strip())}")
+    # One frame says no more than the line above.
+    if failure.traceback.count("\n  ") > 2:
+        lines.append(_short(failure.traceback.rstrip()))
+    if failure.hint:
+        lines.append(f"hint: {failure.hint}")
+    return "\n".join(lines)
+
+
+def _value_text(outcome: Outcome, budget: int, workspace: Workspace | None, guard: Guard, *, is_cut: bool) -> str:
+    if outcome.spill is None:
+        return "" if outcome.result is None else _text(outcome.result)
+    # A token is often four bytes, so what is longer than its preview may well fit whole.
+    if workspace is not None and outcome.spill.bytes <= budget * 8:
+        text = _read(workspace, _relative(outcome.spill))
+        if text is not None:
+            told: str = guard.conceal(_CUT_VALUE.sub("…", text) if is_cut else text)
+            if tokens.fits(told, budget):
+                return told
+    return f"{_whereabouts(outcome.spill)}\n{_text(outcome.result)}"
+
+
+def _cut_value(outcome: Outcome, value: str, budget: int) -> str:
+    if not value or tokens.fits(value, max(budget, 0)):
+        return value
+    if outcome.spill is not None:
+        head = _whereabouts(outcome.spill)
+        return f"{head}\n{tokens.cut(_text(outcome.result), max(0, budget - _size(head)))}…"
+    return f"{tokens.cut(value, max(0, budget))}… (cut; return less, or name a session and write it to a file)"
+
+
+def _cut_output(outcome: Outcome, output: str, budget: int, workspace: Workspace | None) -> str:
+    if tokens.fits(output, budget):
+        return output
+    where = ""
+    if workspace is not None:
+        path = f"results/{outcome.execution_id}.txt"
+        try:
+            workspace.write_bytes(path, outcome.output.encode())
+            where = f"; whole in {path}"
+        except InvalidRequest as error:
+            where = f"; the whole could not be kept: {error}"
+    note = f"… ({len(outcome.output):,} characters{where}) …"
+    room = max(0, budget - _size(note))
+    head = tokens.cut(output, room * 2 // 3)
+    # A token of the end is at least one byte, so this many characters are at most as many tokens as bytes.
+    tail = output[len(head) :][-(room // 3 // 4) :] if room >= 12 else ""
+    return f"{head}\n{note}\n{tail}"
+
+
+def _whereabouts(spill: Spill) -> str:
+    path = _relative(spill)
+    return f"({spill.shape}; {spill.bytes:,} bytes, whole in {path}: json.load(open({path!r})) reads it. Preview:)"
+
+
+def _relative(spill: Spill) -> str:
+    return "results/" + spill.path.rpartition("/")[2]
+
+
+def _read(workspace: Workspace, path: str) -> str | None:
+    try:
+        return workspace.read_bytes(path).decode("utf-8", "replace")
+    except InvalidRequest:
+        return None  # another run of the session removed it: the preview is what there is
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MESSAGE_CHARACTERS else text[:_MESSAGE_CHARACTERS] + "…"
+
+
+def _size(text: str) -> int:
+    return tokens.count(text) if len(text) < 1 << 16 else len(text)

@@ -1,0 +1,159 @@
+"""How well skills work: from what executions made of them, and from how their migrations ended."""
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from sealyard.learning.skills import Candidate
+from sealyard.skills.difficulty import KindRecord, by_kind, is_right
+from sealyard.skills.record import Judgement, combined, effectiveness, judge
+from sealyard.store.skills import MigrationRecord, SkillRecord
+from sealyard.values import Skill, SkillStatus
+from sealyard.versioning.plan import Difficulty
+from sealyard.yard.compatibility import NeedCheck, worst
+
+if TYPE_CHECKING:
+    from sealyard.yard.yard import Yard
+
+__all__ = ("SkillAnalysis", "SkillCandidate", "SkillFigures", "SkillSummary", "analyze_skills")
+
+_REMOVABLE_SECONDS = 30 * 86_400.0
+_CANDIDATES = 20
+_HARDER: tuple[Difficulty | None, ...] = (None, "mechanical", "needs a look", "impossible")
+
+
+class SkillFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """One skill, all its versions together."""
+
+    namespace: str
+    name: str
+    version: str
+    status: SkillStatus
+    uses: int = 0
+    calls: int = 0
+    failures: int = 0
+    mean_seconds: float = 0.0
+    principals: int = 0
+    last_used_at: float | None = None
+    translated: int = 0
+    effectiveness: float = 0.0
+    judgement: Judgement = "kept"
+    difficulty: Difficulty | None = None
+    """Of the hardest migration that it needs, as it is predicted; None if it needs none."""
+    details: tuple[str, ...] = ()
+    """What it needs, what went wrong last, and how its examples stand: in sentences."""
+
+
+class SkillSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """All skills of the store."""
+
+    skills: int
+    active: int
+    drafts: int
+    quarantined: int
+    uses: int
+    executions_share: float
+    """Of the executions in the journal that used a skill."""
+    translated: int
+    migrations: int
+    migrated: int
+    predictions_right: int
+    changes: tuple[KindRecord, ...] = ()
+    """The same by the kind of change that they were for."""
+
+
+class SkillCandidate(msgspec.Struct, frozen=True, kw_only=True):
+    """Code that somebody ran again and again, and that is no skill yet."""
+
+    principal: str
+    times: int
+    tools: tuple[str, ...]
+    """Full names of those that it called; at most five."""
+    execution_id: str
+    """Of the last run."""
+    last_at: float
+
+
+class SkillAnalysis(msgspec.Struct, frozen=True, kw_only=True):
+    """What `sealyard skills --analyze` shows."""
+
+    summary: SkillSummary
+    skills: tuple[SkillFigures, ...]
+    candidates: tuple[SkillCandidate, ...] = ()
+
+
+async def analyze_skills(yard: "Yard", candidates: Sequence[Candidate] = ()) -> SkillAnalysis:
+    """The figures of every skill, the most effective first, and code that could become one."""
+    view = await yard.snapshot()
+    newest = await yard.skills.shelf.list_all()
+    records = combined(await yard.store.skills.uses())
+    migrations = await yard.store.skills.migrations()
+    figures = []
+    for skill in newest:
+        checks = await yard.skills.compatibility.check(skill, view)
+        hardest = await _hardest(yard, skill, checks, migrations)
+        figures.append(_figures(skill, records.get((skill.namespace, skill.name)), checks, hardest))
+    figures.sort(key=lambda each: (-each.effectiveness, each.namespace, each.name))
+    using, executions = await yard.store.skills.reuse()
+    summary = SkillSummary(
+        skills=len(newest),
+        active=sum(skill.status == "active" for skill in newest),
+        drafts=sum(skill.status == "draft" for skill in newest),
+        quarantined=sum(skill.status == "quarantined" for skill in newest),
+        uses=sum(each.uses for each in figures),
+        executions_share=using / executions if executions else 0.0,
+        translated=sum(each.translated for each in figures),
+        migrations=len(migrations),
+        migrated=sum(each.outcome == "migrated" for each in migrations),
+        predictions_right=sum(map(is_right, migrations)),
+        changes=by_kind(migrations),
+    )
+    shown = [
+        SkillCandidate(
+            principal=each.principal,
+            times=each.times,
+            tools=each.tools,
+            execution_id=each.execution_id,
+            last_at=each.last_at,
+        )
+        for each in candidates[:_CANDIDATES]
+    ]
+    return SkillAnalysis(summary=summary, skills=tuple(figures), candidates=tuple(shown))
+
+
+async def _hardest(
+    yard: "Yard", skill: Skill, checks: Sequence[NeedCheck], past: Sequence[MigrationRecord]
+) -> Difficulty | None:
+    found = [await yard.skills.difficulty(skill, check, past) for check in checks]
+    return max(found, key=_HARDER.index, default=None)
+
+
+def _figures(
+    skill: Skill, record: SkillRecord | None, checks: tuple[NeedCheck, ...], hardest: Difficulty | None
+) -> SkillFigures:
+    whole = record or SkillRecord(namespace=skill.namespace, name=skill.name, version=skill.version)
+    now = time.time()
+    details = [f"{check.tool} {check.need}: {check.state}. {check.reason}".rstrip() for check in checks]
+    details += [f"last error: {whole.last_error}"] if whole.last_error else []
+    details += [f"its worst need: {worst(checks)}"] if checks else []
+    details += [f"its migration, as predicted: {hardest}"] if hardest else []
+    details += [skill.note] if skill.note else []
+    return SkillFigures(
+        namespace=skill.namespace,
+        name=skill.name,
+        version=skill.version,
+        status=skill.status,
+        uses=whole.uses,
+        calls=whole.calls,
+        failures=whole.failures,
+        mean_seconds=whole.seconds / whole.calls if whole.calls else 0.0,
+        principals=whole.principals,
+        last_used_at=whole.last_used_at,
+        translated=whole.translated,
+        effectiveness=round(effectiveness(whole, now=now), 3),
+        judgement=judge(whole, modified_at=skill.modified_at, now=now, threshold_seconds=_REMOVABLE_SECONDS),
+        difficulty=hardest,
+        details=tuple(details),
+    )

@@ -1,0 +1,586 @@
+"""Skills as agents and people use them: saved by checking, found, loaded, tested, and kept in step with their tools."""
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from sealyard.catalog import Snapshot
+from sealyard.catalog.recent import Recent
+from sealyard.config import SkillsConfig
+from sealyard.discovery import Index
+from sealyard.errors import InvalidRequest, InvalidSkill, UnknownSkill
+from sealyard.learning.skills import Candidate
+from sealyard.privacy.guard import Guard
+from sealyard.sandbox.review import review
+from sealyard.skills.difficulty import change_of, foreseen
+from sealyard.skills.folder import to_folder
+from sealyard.skills.inputs import check_json
+from sealyard.skills.reading import read_skill, signature_of
+from sealyard.skills.record import combined, effectiveness
+from sealyard.skills.shelf import Shelf, closure, namespace_of, namespaces_for, principal_of
+from sealyard.skills.skill_md import read_frontmatter
+from sealyard.store.skills import MigrationRecord, SkillRecord
+from sealyard.values import (
+    SHARED,
+    AuditEntry,
+    RecordStatus,
+    Skill,
+    SkillExample,
+    SkillNeed,
+    ToolSpec,
+)
+from sealyard.versioning.plan import Difficulty, Plan
+from sealyard.versioning.semver import matches
+from sealyard.versioning.uses import ToolRef
+from sealyard.yard.compatibility import Compatibility, NeedCheck
+from sealyard.yard.rehearsal import record, replay
+from sealyard.yard.skill_analysis import SkillAnalysis, analyze_skills
+from sealyard.yard.skill_loading import SkillLoading
+from sealyard.yard.skill_session import LoadedSkill, SkillSession
+from sealyard.yard.skill_texts import conceal_examples, conceal_request, conceal_skill, conceal_texts
+from sealyard.yard.skill_values import (
+    FoundSkill,
+    SavedSkill,
+    SaveSkill,
+    ServedFolder,
+    SkillCheck,
+    SkillSource,
+    TestedSkill,
+)
+
+if TYPE_CHECKING:
+    from sealyard.yard.yard import Yard
+
+__all__ = ("Skills",)
+
+_log = logging.getLogger(__name__)
+
+_MOST_FOUND = 50
+_INDEXES = 8
+_FOLDERS = 2_000
+_EXAMPLES_BYTES = 256 << 10
+"""Of what an agent sends for all examples; what is recorded for them comes on top."""
+
+
+class Skills:
+    """The skills of one yard."""
+
+    def __init__(self, yard: "Yard", settings: SkillsConfig) -> None:
+        self._yard = yard
+        self._settings = settings
+        self.shelf = Shelf(yard.store.skills)
+        self.compatibility = Compatibility(yard.store, yard.catalog)
+        self.loading = SkillLoading(yard.store, yard.catalog, self.shelf, self.compatibility)
+        self._folders: Recent[tuple[str, str, str], ServedFolder] = Recent(_FOLDERS)
+        self._indexes: dict[tuple[str, str, str], tuple[Index, dict[str, Skill]]] = {}
+
+    # Saving
+
+    async def save(self, request: SaveSkill, *, principal: str) -> SavedSkill:
+        """Check a skill, run its examples, and keep it: as a draft if none of them passes.
+
+        Raises:
+            InvalidSkill: It cannot be kept as it is; nothing was.
+            StoreError: It could not be written.
+        """
+        try:
+            return await self._save(request, principal)
+        except InvalidSkill:
+            self._yard.observer.skill("rejected", principal)
+            raise
+
+    async def _save(self, request: SaveSkill, principal: str) -> SavedSkill:
+        if request.language not in ("python", "python3"):
+            raise InvalidSkill(f"language is {request.language!r}. Only 'python' is kept here.")
+        namespace = SHARED if self._settings.save_to == "shared" else namespace_of(principal)
+        self._check_bounds(request, namespace, len(request.examples))
+        guard = await self._yard.guards.of(f"{principal}:default")
+        view = await self._yard.snapshot(principal)
+        await self._yard.store.room()
+        request, warnings = await asyncio.to_thread(conceal_request, request, guard)
+        skill, more = await self._read(request, namespace, principal, view)
+        warnings += more
+        load = partial(self.loading.load_for, principal, view, {skill.name: skill})
+        examples = []
+        for each in request.examples:
+            rehearsal = await record(
+                self._yard, skill, each.inputs, each.output, principal=principal, load=load, view=view, guard=guard
+            )
+            examples.append(rehearsal.example)
+        if not examples:
+            examples = await self._earlier_examples(skill, principal, view, load)
+        skill = msgspec.structs.replace(skill, examples=tuple(examples))
+        saved = await self.keep(await self._judged(skill), principal=principal)
+        return SavedSkill(skill=saved, warnings=tuple(dict.fromkeys(warnings)))
+
+    async def add(
+        self,
+        request: SaveSkill,
+        examples: Sequence[SkillExample],
+        source: SkillSource,
+        *,
+        namespace: str,
+        principal: str,
+    ) -> SavedSkill:
+        """Keep a skill of somebody else's, in quarantine until a person approves it. Its examples are replayed then.
+
+        Raises:
+            InvalidSkill: It cannot be kept as it is; nothing was.
+            StoreError: It could not be written.
+        """
+        self._check_bounds(request, namespace, len(examples))
+        view = await self._yard.snapshot()
+        guard = await self._yard.guards.of(f"{principal}:default")
+        request, warnings = await asyncio.to_thread(conceal_request, request, guard)
+        examples = await asyncio.to_thread(conceal_examples, examples, guard)
+        owner = principal if namespace == SHARED else principal_of(namespace)  # the author is what the source says
+        skill, more = await self._read(request, namespace, owner, view, is_foreign=True)
+        untried = tuple(msgspec.structs.replace(each, passed=False, problem="Not tried yet.") for each in examples)
+        note = "It came from elsewhere and waits for approval: sealyard skills approve."
+        skill = msgspec.structs.replace(
+            skill, examples=untried, author=source.author, origin=source.origin, status=source.status, note=note
+        )
+        saved = await self.keep(skill, principal=principal)
+        return SavedSkill(skill=saved, warnings=tuple(dict.fromkeys([*warnings, *more])))
+
+    async def approve(self, namespace: str, name: str, version: str, *, principal: str) -> Skill:
+        """Take a skill out of quarantine or make a draft an active one, on a person's word. Its examples are tried.
+
+        Raises:
+            UnknownSkill: There is no such version.
+        """
+        tested = await self.test(namespace, name, version, principal=principal)
+        skill = tested.skill
+        examples = [each.example for each in tested.rehearsals]
+        note = f"Approved by {principal}."
+        await self.shelf.set_status(namespace, name, skill.version, "active", note, examples=examples)
+        self._audit("skill.status", principal, skill, {"status": "active", "was": skill.status})
+        await self._yard.store.flush()
+        return await self.get(namespace, name, skill.version)
+
+    async def share(self, namespace: str, name: str, *, principal: str) -> Skill:
+        """Put the newest active version of a skill where all principals find it.
+
+        Raises:
+            UnknownSkill: There is no active version of it.
+        """
+        versions = await self._yard.store.skills.versions(namespace, name, with_examples=True)
+        skill = next((each for each in versions if each.status == "active"), None)
+        if skill is None:
+            raise UnknownSkill(f"No active version of {name!r} is there to be shared. Approve one first.")
+        shared = msgspec.structs.replace(skill, namespace=SHARED, origin=f"shared from {namespace} {skill.version}")
+        return await self.keep(shared, principal=principal)
+
+    async def restore(self, namespace: str, name: str, version: str, *, principal: str) -> Skill:
+        """Make an older version the newest again, under a new number. Raises `UnknownSkill`."""
+        skill = await self.shelf.restore(namespace, name, version, author=principal)
+        self._audit("skill.save", principal, skill, {"status": skill.status, "origin": skill.origin})
+        await self._yard.store.flush()
+        return skill
+
+    async def delete(self, namespace: str, name: str, version: str | None, *, principal: str) -> list[Skill]:
+        """Take one version, or all of them, off the shelf. What executions used of it stays known.
+
+        Raises:
+            UnknownSkill: There is none.
+        """
+        versions = await self.shelf.history(namespace, name)
+        gone = [each for each in versions if version is None or matches(version, each.version)]
+        if not gone:
+            raise UnknownSkill(f"No skill named {name!r}{f' of version {version}' if version else ''} is there.")
+        for each in gone:
+            await self.shelf.delete(namespace, name, each.version)
+            self._audit("skill.status", principal, each, {"status": "deleted", "was": each.status})
+        await self._yard.store.flush()
+        return gone
+
+    def _check_bounds(self, request: SaveSkill, namespace: str, examples: int) -> None:
+        """Raise `InvalidSkill` for what is too much, before anything is done with it that takes long."""
+        self.shelf.check(
+            Skill(
+                namespace=namespace,
+                name=request.name,
+                form="function",
+                code=request.code,
+                description=request.description.strip(),
+                tags=request.tags,
+                examples=(SkillExample(),) * examples,
+            )
+        )
+        check_json("inputs", request.inputs)
+        check_json("output", request.output)
+        check_json("examples", request.examples, most_bytes=_EXAMPLES_BYTES)
+
+    async def _read(
+        self, request: SaveSkill, namespace: str, author: str, view: Snapshot, *, is_foreign: bool = False
+    ) -> tuple[Skill, list[str]]:
+        """The skill that a request describes, checked as far as that goes without running it."""
+        reading = await asyncio.to_thread(
+            read_skill,
+            request.name,
+            request.code,
+            inputs=request.inputs,
+            output=request.output,
+            find=partial(_find_tool, view),
+        )
+        policy = self._yard.policy_of(author)
+        packages = (await self._yard.sandbox()).packages.modules
+        verdict = review(request.code, policy, tools=self._yard.tool_names(view), packages=packages)
+        refusal = verdict.refusal()
+        if refusal is not None:
+            line = f"Line {refusal.line}: " if refusal.line else ""
+            hint = f" {refusal.hint}" if refusal.hint else ""
+            raise InvalidSkill(f"{line}{refusal.message}{hint}")
+        needs = []
+        for ref in reading.skills:
+            if ref.name == request.name:
+                raise InvalidSkill(f"Line {ref.lines[0]}: {request.name} imports itself. Call the function directly.")
+            needed = await self._needed(ref.name, ref.pin, author, view, is_foreign=is_foreign)
+            needs.append(SkillNeed(name=ref.name, version=needed.version, lines=ref.lines))
+        skill = Skill(
+            namespace=namespace,
+            name=request.name,
+            form=reading.form,
+            code=request.code,
+            description=request.description.strip(),
+            input_schema=reading.input_schema,
+            output_schema=reading.output_schema,
+            tags=request.tags,
+            tools=reading.tools,
+            skills=tuple(needs),
+            author=author,
+            level=str(policy.level),
+        )
+        await self._check_cycles(skill, author, view, is_foreign=is_foreign)
+        warned = [finding.message for finding in verdict.findings if finding.severity == "warn"]
+        return skill, [*reading.warnings, *warned[:3]]
+
+    async def _check_cycles(self, skill: Skill, principal: str, view: Snapshot, *, is_foreign: bool) -> None:
+        """Raise `InvalidSkill` if what it imports leads back to it, or is not there."""
+
+        async def get(need: SkillNeed) -> Skill:
+            if need.name == skill.name:
+                return skill
+            return await self._needed(need.name, None, principal, view, is_foreign=is_foreign, is_deep=False)
+
+        await closure(skill, get)
+
+    async def _needed(
+        self, name: str, pin: str | None, principal: str, view: Snapshot, *, is_foreign: bool, is_deep: bool = True
+    ) -> Skill:
+        """The skill that an import means. What comes from elsewhere may need what waits in quarantine as it does."""
+        if is_foreign:
+            return await self.shelf.get(name, pin, principal)
+        return (await self.loading.resolve(name, pin, principal, view, is_deep=is_deep)).skill
+
+    async def _earlier_examples(self, skill: Skill, principal: str, view: Snapshot, load: Any) -> list[SkillExample]:
+        """Those of the newest active version's examples that the new code passes too.
+
+        Of a shared skill only the author's own: what another one's tools answered is not for this code to see.
+        """
+        versions = await self._yard.store.skills.versions(skill.namespace, skill.name)
+        newest = next((each for each in versions if each.status == "active"), None)
+        if newest is None or (skill.namespace == SHARED and newest.author != skill.author):
+            return []
+        whole = await self.shelf.find_version(newest.namespace, newest.name, newest.version)
+        earlier = () if whole is None else whole.examples
+        rehearsals = [
+            await replay(self._yard, skill, each, principal=principal, load=load, view=view)
+            for each in earlier
+            if each.passed
+        ]
+        return [each.example for each in rehearsals if each.example.passed]
+
+    async def _judged(self, skill: Skill) -> Skill:
+        """The skill with the status that its examples give it.
+
+        What would take the place of another author's shared one is a draft all the same: it would run as whoever
+        imports that one, so a person has to say that it may.
+        """
+        judged = _judged(skill)
+        versions = await self.shelf.history(SHARED, skill.name) if skill.namespace == SHARED else []
+        authors = {each.author for each in versions if each.status == "active"}
+        if judged.status != "active" or not authors or skill.author in authors:
+            return judged
+        note = f"The active version is by {min(authors)}. A person has to approve this one: sealyard skills approve."
+        return msgspec.structs.replace(judged, status="draft", note=note)
+
+    async def keep(self, skill: Skill, *, principal: str) -> Skill:
+        """Put a skill that was checked on the shelf, durably. What is begun is finished: none is kept and not told."""
+        keeping = asyncio.ensure_future(self._keep(skill, principal))
+        try:
+            return await asyncio.shield(keeping)
+        except asyncio.CancelledError:
+            await asyncio.wait({keeping})
+            if not keeping.cancelled():
+                keeping.exception()  # nobody waits for it any more
+            raise
+
+    async def _keep(self, skill: Skill, principal: str) -> Skill:
+        saved = await self.shelf.save(skill)
+        body = {
+            "status": saved.status,
+            "digest": saved.digest,
+            "origin": saved.origin,
+            "tools": {need.tool: need.version for need in saved.tools},
+        }
+        self._audit("skill.save", principal, saved, body)
+        self._yard.observer.skill("saved" if saved.status == "active" else "draft", principal)
+        await self._yard.store.flush()
+        return saved
+
+    def _audit(self, kind: str, principal: str, skill: Skill, body: dict[str, Any]) -> None:
+        told = {"namespace": skill.namespace, "name": skill.name, "version": skill.version, **body}
+        self._yard.store.audit(AuditEntry(kind=kind, principal=principal, body=told))
+
+    # Finding and loading
+
+    async def find(self, query: str, *, limit: int = 5, principal: str) -> list[FoundSkill]:
+        """Skills for the words of `query` that `principal` can use, the best first. Raises `InvalidRequest`."""
+        if not 1 <= limit <= _MOST_FOUND:
+            raise InvalidRequest(f"limit is {limit!r}. Give 1 to {_MOST_FOUND}.")
+        view = await self._yard.snapshot(principal)
+        index, skills = await self._index(principal, view)
+        if query.strip():
+            names = index.search(query, limit=limit).names
+        else:
+            newest = sorted(skills.items(), key=lambda item: -item[1].modified_at)
+            names = [name for name, _ in newest[:limit]]
+        records = combined(await self._yard.store.skills.uses())
+        found = [await self._found(skills[name], records, view) for name in names]
+        guard = await self._yard.guards.of(f"{principal}:default")
+        told = [{"signature": each.signature, "description": each.description} for each in found]
+        told = await asyncio.to_thread(conceal_texts, told, guard)
+        return [msgspec.structs.replace(each, **texts) for each, texts in zip(found, told, strict=True)]
+
+    async def load(self, name: str, version: str | None = None, *, principal: str) -> LoadedSkill:
+        """A skill as `principal` would import it, `name` or `name@1.2`; its text is concealed.
+
+        Raises:
+            UnknownSkill: No skill of this name or version is there for it.
+            SkillUnusable: It is there and cannot be used; the message says why.
+        """
+        view = await self._yard.snapshot(principal)
+        loaded = await self.loading.resolve(name, version, principal, view)
+        guard = await self._yard.guards.of(f"{principal}:default")
+        return msgspec.structs.replace(loaded, skill=await asyncio.to_thread(conceal_skill, loaded.skill, guard))
+
+    async def analysis(self, candidates: Sequence[Candidate] = ()) -> SkillAnalysis:
+        """How well every skill works, and which code could become one."""
+        return await analyze_skills(self._yard, candidates)
+
+    async def unused(self, since: float) -> list[Skill]:
+        """Skills that were neither saved nor used since then."""
+        used = {(each.namespace, each.name) for each in await self._yard.store.skills.uses(since)}
+        return [
+            skill
+            for skill in await self.shelf.list_all()
+            if skill.modified_at < since and (skill.namespace, skill.name) not in used
+        ]
+
+    def session(self, principal: str, view: Snapshot, guard: Guard) -> SkillSession:
+        """The skills of one execution."""
+        return SkillSession(partial(self.loading.load_for, principal, view, {}), view, guard)
+
+    def note_uses(self, session: SkillSession, execution_id: str, principal: str, status: RecordStatus) -> int:
+        """Record what an execution made of its skills, and return how many it used. Only enqueues."""
+        uses = session.uses(execution_id, principal, status)
+        if uses:
+            self._yard.store.skills.record_uses(uses)
+            self._yard.observer.skills_used(uses)
+        return len(uses)
+
+    async def get(self, namespace: str, name: str, version: str = "") -> Skill:
+        """One version with its examples: `1.2` means the newest 1.2.x, and nothing the newest of all.
+
+        Raises:
+            UnknownSkill: There is none.
+        """
+        versions = await self.shelf.history(namespace, name)
+        for each in versions:
+            if not version or matches(version, each.version):
+                return await self.shelf.find_version(namespace, name, each.version) or each
+        known = ", ".join(each.version for each in versions[:5]) or "none"
+        raise UnknownSkill(
+            f"No version {version or 'at all'} of the skill {name!r} in {namespace!r}. There are: {known}."
+        )
+
+    async def _index(self, principal: str, view: Snapshot) -> tuple[Index, dict[str, Skill]]:
+        whole = self._yard.catalog.snapshot.version  # what is hidden from the principal depends on it
+        key = (principal, view.version, f"{whole} {await self._yard.store.skills.stamp()}")
+        found = self._indexes.pop(key, None)
+        if found is None:
+            visible = await self.loading.visible(principal, view)
+            # Without the code, which nobody reads here: a thousand of them take much memory.
+            skills = {f"mcp__skills__{each.name}": msgspec.structs.replace(each, code="") for each in visible}
+            specs = [_as_tool(name, skill) for name, skill in skills.items()]
+            found = await asyncio.to_thread(Index, specs), skills
+        self._indexes[key] = found
+        for old in list(self._indexes)[:-_INDEXES]:
+            del self._indexes[old]
+        return found
+
+    async def _found(self, skill: Skill, records: dict[tuple[str, str], SkillRecord], view: Snapshot) -> FoundSkill:
+        known = records.get((skill.namespace, skill.name))
+        checks = await self.compatibility.check(skill, view)
+        return FoundSkill(
+            name=skill.name,
+            version=skill.version,
+            use=f"from skills import {skill.name}",
+            signature=signature_of(skill),
+            description=skill.description,
+            effectiveness=None if known is None else round(effectiveness(known, now=time.time()), 2),
+            status=skill.status,
+            shared=skill.namespace == SHARED,
+            warnings=tuple(check.reason for check in checks if check.reason),
+        )
+
+    async def check_all(self, tool: str | None = None) -> list[SkillCheck]:
+        """What became of the tools that skills need: of the version of each that is in use, or only of `tool`."""
+        view = await self._yard.snapshot()
+        past = await self._yard.store.skills.migrations()
+        return [
+            await self._predicted(skill, check, past)
+            for skill in await self.shelf.list_used()
+            for check in await self.compatibility.check(skill, view)
+            if tool in (None, check.tool, check.now)
+        ]
+
+    async def difficulty(self, skill: Skill, check: NeedCheck, past: Sequence[MigrationRecord]) -> Difficulty | None:
+        """Of migrating this very code for a tool that it needs, after `past` migrations; None if it need not be."""
+        if check.difficulty is None or check.plan is None or check.plan.after is None:
+            return check.difficulty
+        whole = await self.shelf.find_version(skill.namespace, skill.name, skill.version) or skill
+        return await asyncio.to_thread(_predict, whole, check.plan, past)
+
+    async def _predicted(self, skill: Skill, check: NeedCheck, past: Sequence[MigrationRecord]) -> SkillCheck:
+        difficulty = await self.difficulty(skill, check, past)
+        return SkillCheck(
+            namespace=skill.namespace,
+            name=skill.name,
+            version=skill.version,
+            status=skill.status,
+            tool=check.tool,
+            need=check.need,
+            current=check.current,
+            state=check.state,
+            difficulty=difficulty,
+            reason=check.reason,
+        )
+
+    # Serving
+
+    async def folders(self, principal: str) -> list[ServedFolder]:
+        """The active skills that `principal` can import, as Agent Skills folders for other programs.
+
+        What tools answered when they were recorded is left out, and so are the examples of shared ones: whoever may
+        use a skill need not be allowed to see what its author saw.
+        """
+        view = await self._yard.snapshot(principal)
+        guard = await self._yard.guards.of(f"{principal}:default")
+        visible = await self.loading.visible(principal, view)
+        found = []
+        for skill in visible:
+            try:
+                found += [await self._folder(skill, principal, guard)] if skill.status == "active" else []
+            except InvalidSkill as error:  # the others are served all the same
+                _log.warning("The skill %s/%s is not served: %s", skill.namespace, skill.name, error)
+        return found
+
+    async def _folder(self, skill: Skill, principal: str, guard: Guard) -> ServedFolder:
+        key = (principal, f"{skill.namespace}/{skill.name}", f"{skill.version} {skill.digest}")
+        known = self._folders.find(key)
+        if known is None:
+            whole = await self.shelf.find_version(skill.namespace, skill.name, skill.version) or skill
+            known = await asyncio.to_thread(_serve, whole, guard)
+            self._folders.put(key, known)
+        return known
+
+    # Testing
+
+    async def test(self, namespace: str, name: str, version: str | None = None, *, principal: str) -> TestedSkill:
+        """Replay every example of a skill, by default of its newest version. No upstream is asked.
+
+        Raises:
+            UnknownSkill: There is no such version.
+            SkillUnusable: The definition of a tool that it needs is not kept any more.
+        """
+        skill = await self.get(namespace, name, version or "")
+        view = await self._yard.snapshot()
+        owner = principal if namespace == SHARED else principal_of(namespace)
+        load = partial(self.loading.load_for, owner, view, await self._recorded(skill, owner))
+        rehearsals = [
+            await replay(self._yard, skill, each, principal=principal, load=load, view=view) for each in skill.examples
+        ]
+        return TestedSkill(skill=skill, rehearsals=tuple(rehearsals))
+
+    async def _recorded(self, skill: Skill, owner: str) -> dict[str, Skill]:
+        """The skill and all that it imports by name, as they were when it was saved, as far as they are kept."""
+        found = {skill.name: skill}
+        waiting = list(skill.skills)
+        while waiting:
+            need = waiting.pop()
+            for namespace in namespaces_for(owner) if need.name not in found else ():
+                kept = await self._yard.store.skills.get(namespace, need.name, need.version, with_examples=False)
+                if kept is not None:
+                    found[need.name] = kept
+                    waiting += kept.skills
+                    break
+        return found
+
+
+def _predict(skill: Skill, plan: Plan, past: Sequence[MigrationRecord]) -> Difficulty:
+    from sealyard.versioning.migrate import predict  # noqa: PLC0415 - it takes a large library
+
+    return foreseen(predict(skill.code, [plan], form=skill.form, name=skill.name), skill, change_of(plan), past)
+
+
+def _judged(skill: Skill) -> Skill:
+    """The skill with the status that its examples give it."""
+    if any(example.passed for example in skill.examples):
+        failed = [example for example in skill.examples if not example.passed]
+        note = f"{len(failed)} of {len(skill.examples)} examples did not pass." if failed else ""
+        return msgspec.structs.replace(skill, status="active", note=note)
+    note = "No example has passed." if skill.examples else "It has no example."
+    return msgspec.structs.replace(skill, status="draft", note=note)
+
+
+def _serve(skill: Skill, guard: Guard) -> ServedFolder:
+    """The folder of a skill as a principal may see it."""
+    is_shared = skill.namespace == SHARED
+    examples = () if is_shared else [msgspec.structs.replace(each, trace=None) for each in skill.examples]
+    shown = msgspec.structs.replace(conceal_skill(skill, guard), examples=tuple(conceal_examples(examples, guard)))
+    folder = to_folder(shown, signature=signature_of(shown))
+    return ServedFolder(
+        path=f"{'shared' if is_shared else 'own'}/{folder.name}",
+        frontmatter=read_frontmatter(folder.files["SKILL.md"]),
+        files=dict(folder.files),
+    )
+
+
+def _find_tool(view: Snapshot, ref: ToolRef) -> ToolSpec | None:
+    if ref.full_name is not None:
+        return view.find(ref.full_name)
+    return view.find(f"servers.{ref.module}.{ref.function}")
+
+
+def _as_tool(full_name: str, skill: Skill) -> ToolSpec:
+    """The skill as the ranker reads it."""
+    tags = f" {' '.join(skill.tags)}" if skill.tags else ""
+    return ToolSpec(
+        upstream="skills",
+        name=skill.name,
+        full_name=full_name,
+        module="skills",
+        function=skill.name,
+        description=f"{skill.description}{tags}",
+        input_schema=skill.input_schema,
+        output_schema=skill.output_schema,
+        digest=hashlib.sha256(f"{skill.namespace} {skill.digest} {skill.version}".encode()).hexdigest(),
+    )

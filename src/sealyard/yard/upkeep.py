@@ -1,0 +1,108 @@
+"""What a gateway does beside answering: it adds facts up, notices what became of upstreams, and lets old rows go."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+
+from sealyard.broker.call import ToolServer
+from sealyard.broker.limits import Circuit
+from sealyard.config import MetricsConfig
+from sealyard.errors import StoreError
+from sealyard.store import Store
+from sealyard.values import Fact, UpstreamEvent, UpstreamStatus
+
+__all__ = ("Upkeep",)
+
+_log = logging.getLogger(__name__)
+
+_EVERY_SECONDS = 2.0
+_PRUNE_SECONDS = 3_600.0
+_DAY = 86_400.0
+
+
+class Upkeep:
+    """The loop of one gateway. `circuits` says how the circuit breakers stand, `record` takes facts."""
+
+    def __init__(
+        self,
+        store: Store,
+        upstreams: Mapping[str, ToolServer],
+        settings: MetricsConfig,
+        *,
+        circuits: Callable[[], list[Circuit]],
+        upstream_of: Callable[[str], str | None],
+        record: Callable[[Fact], None],
+        follow: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`follow` has the pool follow demand."""
+        self._store = store
+        self._upstreams = upstreams
+        self._settings = settings
+        self._circuits = circuits
+        self._upstream_of = upstream_of
+        self._record = record
+        self._follow = follow
+        self._seen: dict[str, UpstreamStatus] = {}
+        self._open: frozenset[str] = frozenset()
+        self._pruned_at = 0.0
+        self._is_complete = False
+
+    async def run(self) -> None:
+        """For as long as the gateway lives. Whatever goes wrong in a round, there is a next one."""
+        while True:
+            await asyncio.sleep(_EVERY_SECONDS)
+            try:
+                if not self._is_complete:
+                    await self._store.metrics.derive()  # of runs that were lost, and of stores from before
+                    self._is_complete = True
+                await self.once()
+            except StoreError as error:
+                _log.error("Metrics could not be added up, and will be: %s", error)
+            except Exception:  # noqa: BLE001 - else nothing would be added up or removed until the next start
+                _log.exception("The upkeep of the gateway failed, and is tried again.")
+
+    async def once(self) -> None:
+        """One round."""
+        self._note_upstreams()
+        if self._follow is not None:
+            await self._follow()
+        while await self._store.metrics.fold():
+            pass  # there may be more
+        now = time.time()
+        if now - self._pruned_at > _PRUNE_SECONDS:
+            self._pruned_at = now
+            before, hours_before = now - self._settings.keep_days * _DAY, now - self._settings.keep_hours_days * _DAY
+            await self._store.metrics.prune(before, hours_before)
+            await self._store.skills.roll_up(before)
+
+    def open_circuits(self) -> frozenset[str]:
+        """The upstreams some tool of which is not called, because they fail."""
+        tools = [circuit.tool for circuit in self._circuits() if circuit.state != "closed"]
+        return frozenset(name for tool in tools if (name := self._upstream_of(tool)) is not None)
+
+    def _note_upstreams(self) -> None:
+        for name, upstream in self._upstreams.items():
+            status = upstream.status()
+            before = self._seen.get(name)
+            self._seen[name] = status
+            for _ in range(status.restarts - (before.restarts if before else 0)):
+                self._tell(name, "restarted")
+            state = before.state if before else "stopped"
+            if status.state == state:
+                continue
+            if status.state in ("failed", "backing_off") and state not in ("failed", "backing_off"):
+                self._tell(name, "failed")
+            elif status.state == "ready":
+                self._tell(name, "started")
+            elif status.state == "stopped":
+                self._tell(name, "stopped")
+        is_open = self.open_circuits()
+        for name in sorted(is_open - self._open):
+            self._tell(name, "circuit_opened")
+        for name in sorted(self._open - is_open):
+            self._tell(name, "circuit_closed")
+        self._open = is_open
+
+    def _tell(self, upstream: str, event: str) -> None:
+        self._record(UpstreamEvent(at=time.time(), upstream=upstream, event=event))  # type: ignore[arg-type]

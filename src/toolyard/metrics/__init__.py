@@ -1,3 +1,0 @@
-"""What toolyard counts about itself. Nothing here knows about tools, runs or servers: it is given text and numbers."""
-
-__all__ = ()
