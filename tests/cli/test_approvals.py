@@ -164,3 +164,30 @@ async def test_watch_shows_asks_as_they_come_and_go(tmp_path: Path) -> None:
 
     assert first.startswith("ffff66 waits, ")
     assert (line, code) == ("no longer waiting: ffff66\n", 143)
+
+
+async def test_all_of_a_long_argument_can_be_read(sealyard: Command, tmp_path: Path) -> None:
+    """The list says how long it is and what to type; `show` prints every character of it, each visible."""
+    long = "x" * 400_000 + "\x1b[2J the end"
+    async with gateway(tmp_path) as (approvals, _, config):
+        task = asyncio.create_task(approvals.ask(an_ask("aaaa11", arguments={"body": long, "to": "all"})))
+        await until_waiting(approvals, "aaaa11")
+        listed = await asyncio.to_thread(sealyard, "approvals", "--config", config)
+        shown = await asyncio.to_thread(sealyard, "approvals", "show", "aaaa", "--config", config)
+        as_json = await asyncio.to_thread(sealyard, "approvals", "show", "aaaa11", "--json", "--config", config)
+        unknown = await asyncio.to_thread(sealyard, "approvals", "show", "cccc", "--config", config)
+        task.cancel()
+        await asyncio.wait({task})
+
+    size = len(json.dumps(long))
+    assert f"({size:,} characters in all)" in " ".join(listed.stdout.split())
+    assert "sealyard approvals show aaaa11" in listed.stdout
+    assert shown.stdout.splitlines() == [
+        "mcp__ops__deploy",
+        f"argument body, {size:,} characters:",
+        json.dumps(long),
+        "argument to, 5 characters:",
+        '"all"',
+    ]
+    assert json.loads(as_json.stdout)["arguments"] == {"body": long, "to": "all"}
+    assert (unknown.returncode, "No approval 'cccc' waits." in unknown.stderr) == (2, True)

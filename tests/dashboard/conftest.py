@@ -41,7 +41,7 @@ preset = "open"
 
 [[policy.rules]]
 decision = "ask"
-tools = ["mcp__expenses__get_budget"]
+tools = ["mcp__expenses__get_budget", "mcp__expenses__add_note"]
 reason = "budgets are confidential"
 """
 expect.set_options(timeout=WAIT_SECONDS * 1000)

@@ -244,6 +244,21 @@ def test_a_refusal_tells_the_agent_the_reason(gateway: Gateway, tab: Open) -> No
     }
 
 
+def test_all_of_a_long_argument_can_be_read_before_it_is_approved(gateway: Gateway, tab: Open) -> None:
+    """The card says how long it is, and shows every character on demand."""
+    code = "from servers.expenses import add_note\nadd_note(expense_id='ab' * 200_000, text='x')"
+    gateway.execute(code, wait=False)
+    opened = tab(gateway).open()
+    opened.go("Approvals")
+    card = approve(opened)
+    expect(card.get_by_text("(400,002 characters in all)")).to_be_visible()
+
+    card.get_by_role("button", name="Show all of it").click()
+
+    expect(card.locator("dd").first).to_have_text(f'"{"ab" * 200_000}"')
+    card.get_by_role("button", name="Refuse").click()
+
+
 def test_what_a_person_types_survives_what_happens_meanwhile(gateway: Gateway, tab: Open) -> None:
     """The page is drawn again many times under load; the text and the focus stay where they are."""
     gateway.execute(ASKING, wait=False)

@@ -104,6 +104,25 @@ async def test_an_approval_is_given_by_who_is_logged_in(tmp_path: Path) -> None:
     assert (told["by"], told["channel"], told["decision"]) == ("operator", "http", "once")
 
 
+async def test_all_of_a_long_argument_can_be_read_before_it_is_approved(tmp_path: Path) -> None:
+    """The list has its beginning and its true length, the approval itself every character."""
+    rules = PolicySettings(rules=(Rule(decision="ask", tools=("mcp__bank__pay",)),))
+    bank = FakeUpstream("bank", pay=lambda note: "paid")
+    code = "from servers.bank import pay\npay(note='ab' * 200_000)"
+    async with gateway(tmp_path, bank, http=TEAM, policy=rules) as gate:
+        ann, operator = await gate.client("ann"), await logged_in(gate, KEY)
+        await ann.post("executions", json={"code": code})
+        (listed,) = await asks(operator)
+        whole = (await operator.get(f"approvals/{listed['id']}")).json()
+        closed = await ann.get(f"approvals/{listed['id']}")
+        unknown = await operator.get("approvals/none")
+        await operator.post(f"approvals/{listed['id']}", json={"decision": "refuse"})
+
+    assert (listed["arguments"], listed["cut"]) == ({"note": "ab" * 500}, {"note": 400_002})
+    assert whole["arguments"] == {"note": "ab" * 200_000}
+    assert (closed.status_code, unknown.status_code) == (403, 404)
+
+
 async def test_who_guesses_is_slowed_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key cannot be tried out, and the right one is refused then too."""
     now = [0.0]

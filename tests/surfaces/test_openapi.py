@@ -186,6 +186,7 @@ async def _answer_an_ask(ask: Checked) -> None:
     answer = await until(lambda: ask("GET", "approvals"), lambda seen: seen.json()["approvals"])
     waiting = answer.json()["approvals"]
     await ask("GET", "executions?status=running")
+    await ask("GET", f"approvals/{waiting[0]['id']}")
     await ask("POST", f"approvals/{waiting[0]['id']}", json={"decision": "refuse", "reason": "no"})
     await ask("POST", f"approvals/{waiting[0]['id']}", json={"decision": "once"})
 

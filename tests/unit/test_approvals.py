@@ -1,6 +1,7 @@
 """Asks: put to every channel and kept in the store; the first answer holds, for as long as it is meant to."""
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -390,21 +391,53 @@ async def test_the_asks_of_one_principal_can_be_listed(tmp_path: Path) -> None:
     assert [ask.id for ask in found] == ["ask2"]
 
 
-async def test_arguments_too_long_to_be_kept_are_cut_and_say_so(tmp_path: Path) -> None:
-    """A person sees each argument's beginning; a long one cannot push another out of sight."""
-    deep: Any = "x"
-    for _ in range(3_000):
-        deep = [deep]
-    arguments = {"padding": "x" * 100_000, "deep": deep, "target": "production"}
-    async with gateway(tmp_path) as (approvals, _):
+async def test_long_arguments_are_cut_in_the_list_and_whole_for_whoever_asks(tmp_path: Path) -> None:
+    """A long argument cannot push another out of sight, and nothing that is approved is out of reach."""
+    arguments = {"padding": "x" * 400_000, "rows": list(range(20_000)), "target": "production"}
+    async with gateway(tmp_path) as (approvals, store):
         task = asyncio.create_task(approvals.ask(an_ask(arguments=arguments)))
         await until_waiting(approvals, "ask1")
         (shown,) = await approvals.waiting()
+        whole = await approvals.get("ask1")
         task.cancel()
         await asyncio.wait({task})
+        await store.flush()
+        with pytest.raises(UnknownApproval):
+            await approvals.get("ask1")
 
-    assert shown.arguments["padding"] == "x" * 1_000 + "… (100,000 characters)"
+    assert shown.arguments["padding"] == "x" * 1_000
     assert shown.arguments["target"] == "production"
+    assert shown.cut == {"padding": 400_002, "rows": len(json.dumps(arguments["rows"], separators=(",", ":")))}
+    assert whole.arguments == arguments
+    assert ask_lines(shown)[2].endswith("… (400,002 characters in all)")
+    assert "Read all of it before you answer: sealyard approvals show ask1" in ask_lines(shown)
+
+
+async def test_what_is_approved_always_can_still_be_read_whole(tmp_path: Path) -> None:
+    """Whoever looks at old approvals sees what they allow."""
+    arguments = {"padding": "x" * 400_000}
+    async with gateway(tmp_path) as (approvals, _):
+        task = asyncio.create_task(approvals.ask(an_ask(arguments=arguments)))
+        await until_waiting(approvals, "ask1")
+        await approvals.answer("ask1", an_answer("always"))
+        await task
+        whole = await approvals.get("ask1")
+
+    assert whole.arguments == arguments
+
+
+@pytest.mark.parametrize("kind", ["deep", "large"])
+async def test_a_call_that_nobody_can_read_is_refused_without_asking(tmp_path: Path, kind: str) -> None:
+    """A person must not say yes to something that cannot be shown."""
+    deep: Any = "x"
+    for _ in range(3_000):
+        deep = [deep]
+    arguments = {"deep": deep} if kind == "deep" else {"large": "x" * (9 << 20)}
+    async with gateway(tmp_path) as (approvals, _):
+        with pytest.raises(ApprovalRefused, match=r"refused without asking\. Its arguments "):
+            await approvals.ask(an_ask(arguments=arguments))
+
+        assert await approvals.waiting() == []
 
 
 def test_a_person_is_shown_everything_on_lines_of_its_own() -> None:
@@ -422,10 +455,11 @@ def test_a_person_is_shown_everything_on_lines_of_its_own() -> None:
         "server: ops",
         'argument to = "a\\nserver: harmless"',
         'argument tricks\\r\\x1b[2J = "\\u202egnp.exe\\u200b"',
-        f'argument long = "{"y" * 299}… (4,702 characters more)',
+        f'argument long = "{"y" * 299}… (5,002 characters in all)',
     ]
-    assert lines[-4:] == [
-        "and 13 arguments more (`sealyard approvals --json` has them)",
+    assert lines[-5:] == [
+        "and 13 arguments more",
+        "Read all of it before you answer: sealyard approvals show ask1",
         "asked because of rule 1",
         "reason: first\\nsecond",
         "asked by ann in session ann:default, call 1 of run run1",

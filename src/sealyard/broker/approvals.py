@@ -89,6 +89,17 @@ class Approvals:
         asks = await self._store.approvals.waiting()
         return [ask for ask in asks if principal is None or ask.principal == principal]
 
+    async def get(self, ask_id: str) -> Ask:
+        """An ask that waits or is approved always, with all of its arguments.
+
+        Raises:
+            UnknownApproval: There is none of that id.
+        """
+        ask = await self._store.approvals.find_whole(ask_id)
+        if ask is None:
+            raise UnknownApproval(f"No approval {ask_id!r} waits. List those that do with `sealyard approvals`.")
+        return ask
+
     async def answer(self, ask_id: str, approval: Approval) -> None:
         """Answer an ask of any gateway of the store.
 
@@ -142,7 +153,10 @@ class Approvals:
         is_told = False
         try:
             self._store.audit(_entry("approval.ask", ask, {"arguments": ask.arguments, "reason": ask.reason}))
-            await self._store.approvals.add(ask)
+            try:
+                await self._store.approvals.add(ask)
+            except InvalidRequest as error:  # nobody approves what nobody can read
+                raise ApprovalRefused(f"{subject(ask)} refused without asking. {error}.") from None
             self.on_ask(ask)
             is_told = True
             waiting.begin(self._channels.get(ask.execution_id, ()))

@@ -4,7 +4,17 @@ import msgspec
 
 from sealyard.values import Approval, Ask
 
-__all__ = ("RUN", "ask_lines", "heading", "is_about_run", "options", "refusal", "subject", "waiting_line")
+__all__ = (
+    "RUN",
+    "ask_lines",
+    "heading",
+    "is_about_run",
+    "options",
+    "refusal",
+    "subject",
+    "waiting_line",
+    "whole_lines",
+)
 
 RUN = "execute_code"
 """In the place of a tool in an ask that is about the code of a run. No tool of an upstream can be called so here."""
@@ -18,6 +28,7 @@ _OPTIONS = {
 }
 _RUN_OPTIONS = {"refuse": "Do not run this code", "once": "Run this code once"}
 
+# What fits a client's dialogue: more is cut, with its true size and the command that shows all of it.
 _ARGUMENTS = 20
 _LINE_CHARACTERS = 300
 _NAME_CHARACTERS = 200
@@ -52,9 +63,16 @@ def ask_lines(ask: Ask) -> list[str]:
         lines = ["code that has not begun to run"]
     arguments = ask.arguments if isinstance(ask.arguments, dict) else {"(all)": ask.arguments}
     shown = list(arguments.items())[:_ARGUMENTS]
-    lines += [f"argument {_shown(str(name), _NAME_CHARACTERS)} = {_value(value)}" for name, value in shown]
-    if len(arguments) > _ARGUMENTS:
-        lines.append(f"and {len(arguments) - _ARGUMENTS:,} arguments more (`sealyard approvals --json` has them)")
+    values = [_value(value, ask.cut.get(name)) for name, value in shown]
+    lines += [
+        f"argument {_shown(str(name), _NAME_CHARACTERS)} = {value}"
+        for (name, _), value in zip(shown, values, strict=True)
+    ]
+    left_out = len(arguments) - len(shown) + ask.cut.get("…", 0)
+    if left_out:
+        lines.append(f"and {left_out:,} arguments more")
+    if left_out or any(value.endswith(_IN_ALL) for value in values):
+        lines.append(f"Read all of it before you answer: sealyard approvals show {ask.id}")
     if not arguments:
         lines.append("without arguments")
     lines.append(f"asked because of {_shown(ask.rule, _NAME_CHARACTERS)}")
@@ -80,17 +98,41 @@ def waiting_line(ask: Ask) -> str:
     return f"waiting for approval of {ask.tool} ({ask.id}); answer in your client or with `sealyard approvals`"
 
 
-def _value(value: object) -> str:
+def whole_lines(ask: Ask) -> list[str]:
+    """Every argument of an ask that is not cut: a line with its name and size, and its JSON after it.
+
+    Everything that cannot be seen is escaped, so that each argument is one line however long it is.
+    """
+    arguments = ask.arguments if isinstance(ask.arguments, dict) else {"(all)": ask.arguments}
+    lines = []
+    for name, value in arguments.items():
+        text = msgspec.json.encode(value).decode()
+        lines += [f"argument {_visible(str(name))}, {len(text):,} characters:", _visible(text)]
+    return lines
+
+
+_IN_ALL = " characters in all)"
+
+
+def _value(value: object, characters: int | None) -> str:
+    """The beginning of an argument's JSON; `characters` is its true length if the value is cut already."""
     try:
         text = msgspec.json.encode(value).decode()
     except (ValueError, TypeError, RecursionError):
         return "… (nested too deeply to be shown)"
-    return _shown(text, _LINE_CHARACTERS)
+    if characters is None and len(text) <= _LINE_CHARACTERS:
+        return _visible(text)
+    return f"{_visible(text[:_LINE_CHARACTERS])}… ({characters or len(text):,}{_IN_ALL}"
 
 
 def _shown(text: str, characters: int) -> str:
-    """The text on one line, with an escape for everything that cannot be seen or that reorders what is around it."""
-    cut = text[:characters]
-    if not cut.isprintable():
-        cut = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
-    return cut if len(text) <= characters else f"{cut}… ({len(text) - characters:,} characters more)"
+    """The text on one line, cut with its true length."""
+    cut = _visible(text[:characters])
+    return cut if len(text) <= characters else f"{cut}… ({len(text):,}{_IN_ALL}"
+
+
+def _visible(text: str) -> str:
+    """The text with an escape for everything that cannot be seen or that reorders what is around it."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

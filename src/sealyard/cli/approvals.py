@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from sealyard.broker.approvals import Approvals
-from sealyard.broker.ask_text import ask_lines
+from sealyard.broker.ask_text import ask_lines, whole_lines
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import errors, plain, screen, write
 from sealyard.config import load_config
@@ -52,6 +52,26 @@ def approvals(ctx: click.Context, *, config: Path | None, as_json: bool) -> int:
     for each in remembered:
         screen.print(plain(f"approved always by {each.approval.by} ({each.ask.id}):", "bold"))
         _show_lines(each.ask)
+    return 0
+
+
+@approvals.command()
+@click.argument("ask_id", metavar="ID")
+@_config
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
+def show(*, ask_id: str, config: Path | None, as_json: bool) -> int:
+    """Print all arguments of the call under ID, whole: of one that waits, or that is approved always."""
+
+    async def read(store: Store, asked: Approvals) -> Ask:
+        known = [*await asked.waiting(), *(each.ask for each in await store.approvals.remembered())]
+        matching = _matching(known, ask_id)
+        return await asked.get(matching[0].id if matching else ask_id)
+
+    ask = _with_store(config, read)
+    if as_json:
+        write(msgspec.json.encode(ask).decode() + "\n")
+        return 0
+    write("\n".join([ask.tool, *whole_lines(ask)]) + "\n")
     return 0
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from sealyard.errors import InvalidRequest
 from sealyard.store.gateways import is_alive
 from sealyard.store.reader import Reader
 from sealyard.store.writer import Writer
@@ -21,8 +22,12 @@ from sealyard.values import Approval, Ask
 __all__ = ("ApprovalTable", "Remembered")
 
 _ASK_BYTES = 64 << 10
+"""What a list of asks reads of each: a hundred of them fit into a page of the dashboard."""
+_WHOLE_BYTES = 8 << 20
+"""The largest ask. Nobody reads more before saying yes, and the writer takes it in one transaction."""
 _VALUE_CHARACTERS = 1_000
 _VALUES = 50
+"""What is left of the arguments of an ask over `_ASK_BYTES`: less than that, whatever their names are."""
 _KEPT_SECONDS = 86_400.0
 """How long an ask that is over can still be told from one that never was. The audit log keeps them all."""
 
@@ -45,9 +50,16 @@ class ApprovalTable:
         self._reader = reader
 
     async def add(self, ask: Ask) -> None:
-        """Keep an ask of this gateway, durably. Raises `StoreError`."""
-        text = _encode(ask)
-        self._writer.put(partial(_write_ask, ask=ask, text=text, owner=self._writer.owner), len(text))
+        """Keep an ask of this gateway, durably.
+
+        Raises:
+            InvalidRequest: Its arguments are too large or too deep to be shown to anybody.
+            StoreError: It could not be kept.
+        """
+        whole = _encode(ask)
+        text = whole if len(whole) <= _ASK_BYTES else _text(_cut(ask))
+        work = partial(_write_ask, ask=ask, text=text, whole=None if text is whole else whole, owner=self._writer.owner)
+        self._writer.put(work, len(text) + len(whole))
         await self._writer.flush()
 
     async def settle(self, ask_id: str, approval: Approval) -> Approval | None:
@@ -68,6 +80,10 @@ class ApprovalTable:
     async def waiting(self) -> list[Ask]:
         """The asks of all gateways that somebody may still answer, the oldest first."""
         return await self._reader.read(_read_waiting)
+
+    async def find_whole(self, ask_id: str) -> Ask | None:
+        """An ask that waits or is approved always, with all of its arguments."""
+        return await self._reader.read(_read_whole, ask_id)
 
     async def answers(self, ask_ids: Collection[str]) -> dict[str, Approval]:
         """What came of those of the asks that are answered."""
@@ -90,14 +106,13 @@ class ApprovalTable:
 # In the store's threads
 
 
-def _write_ask(connection: sqlite3.Connection, ask: Ask, text: str, owner: str) -> None:
+def _write_ask(connection: sqlite3.Connection, ask: Ask, text: str, whole: str | None, owner: str) -> None:
+    # Answered or not: a gateway that was killed leaves asks that nobody can answer any more.
+    connection.execute("DELETE FROM approvals WHERE expires_at < ?", (ask.asked_at - _KEPT_SECONDS,))
     connection.execute(
-        "DELETE FROM approvals WHERE approval IS NOT NULL AND expires_at < ?", (ask.asked_at - _KEPT_SECONDS,)
-    )
-    connection.execute(
-        "INSERT INTO approvals (id, owner, principal, tool, arguments_sha256, ask, expires_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (ask.id, owner, ask.principal, ask.tool, ask.arguments_sha256, text, ask.expires_at),
+        "INSERT INTO approvals (id, owner, principal, tool, arguments_sha256, ask, whole, expires_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (ask.id, owner, ask.principal, ask.tool, ask.arguments_sha256, text, whole, ask.expires_at),
     )
 
 
@@ -118,11 +133,12 @@ def _settle(
     connection.execute("UPDATE approvals SET approval = ? WHERE id = ?", (_text(approval), ask_id))
     if approval.decision == "always":
         connection.execute(
-            "INSERT INTO approvals_remembered (principal, tool, arguments_sha256, id, ask, approval)"
-            " SELECT principal, tool, arguments_sha256, id, ask, approval FROM approvals WHERE id = ?"
+            "INSERT INTO approvals_remembered (principal, tool, arguments_sha256, id, ask, whole, approval)"
+            " SELECT principal, tool, arguments_sha256, id, ask, whole, approval FROM approvals WHERE id = ?"
             " ON CONFLICT (principal, tool, arguments_sha256) DO NOTHING",
             (ask_id,),
         )
+    connection.execute("UPDATE approvals SET whole = NULL WHERE id = ?", (ask_id,))  # nobody has to read it any more
     held.append(approval)
 
 
@@ -133,6 +149,15 @@ def _read_waiting(connection: sqlite3.Connection) -> list[Ask]:
     alive = {owner for owner in {owner for owner, _ in rows} if is_alive(path, owner)}
     asks = [_ASKS.decode(text) for owner, text in rows if owner in alive]
     return sorted(asks, key=lambda ask: (ask.asked_at, ask.id))
+
+
+def _read_whole(connection: sqlite3.Connection, ask_id: str) -> Ask | None:
+    row = connection.execute(
+        "SELECT coalesce(whole, ask) FROM approvals WHERE id = :id AND approval IS NULL"
+        " UNION ALL SELECT coalesce(whole, ask) FROM approvals_remembered WHERE id = :id",
+        {"id": ask_id},
+    ).fetchone()
+    return None if row is None else _ASKS.decode(row[0])
 
 
 def _read_answers(connection: sqlite3.Connection, ask_ids: tuple[str, ...]) -> dict[str, Approval]:
@@ -171,30 +196,39 @@ def _nobody(channel: str, reason: str) -> Approval:
 
 
 def _encode(ask: Ask) -> str:
-    """The ask as JSON that can be read again, with long arguments cut: a person reads them, not a program."""
+    """The ask as JSON that can be read again.
+
+    Raises:
+        InvalidRequest: There is none, or more of it than a person is asked to read.
+    """
     try:
         text = _text(ask)
-        if len(text) <= _ASK_BYTES:
-            _ASKS.decode(text)
-            return text
+        _ASKS.decode(text)
     except (ValueError, TypeError, RecursionError):  # nested too deeply, or a number of thousands of digits
-        pass
+        raise InvalidRequest("Its arguments are nested too deeply to be shown to a person") from None
+    if len(text) > _WHOLE_BYTES:
+        raise InvalidRequest(
+            f"Its arguments have {len(text):,} characters, more than the {_WHOLE_BYTES:,} that a person is shown"
+        )
+    return text
+
+
+def _cut(ask: Ask) -> Ask:
+    """The ask for a list: the beginning of each argument, so that a long one cannot push another out of sight."""
     arguments = ask.arguments if isinstance(ask.arguments, dict) else {"arguments": ask.arguments}
-    names = list(arguments)[:_VALUES]
-    cut = {name[:_VALUE_CHARACTERS]: _cut(arguments[name]) for name in names}
-    if len(arguments) > len(names):
-        cut["…"] = f"{len(arguments) - len(names):,} arguments more"
-    return _text(msgspec.structs.replace(ask, arguments=cut))
-
-
-def _cut(value: Any) -> str:
-    try:
-        text = value if isinstance(value, str) else _text(value)
-    except (ValueError, TypeError, RecursionError):
-        return "… (nested too deeply to be shown)"
-    if len(text) <= _VALUE_CHARACTERS:
-        return text
-    return f"{text[:_VALUE_CHARACTERS]}… ({len(text):,} characters)"
+    kept: dict[str, Any] = {}
+    cut: dict[str, int] = {}
+    for name, value in list(arguments.items())[:_VALUES]:
+        text = _text(value)
+        short = name[:_VALUE_CHARACTERS]
+        if len(text) <= _VALUE_CHARACTERS:
+            kept[short] = value
+        else:
+            kept[short] = (value if isinstance(value, str) else text)[:_VALUE_CHARACTERS]
+            cut[short] = len(text)
+    if len(arguments) > _VALUES:
+        cut["…"] = len(arguments) - _VALUES
+    return msgspec.structs.replace(ask, arguments=kept, cut=cut)
 
 
 def _text(value: Any) -> str:

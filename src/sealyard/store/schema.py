@@ -392,4 +392,9 @@ MIGRATIONS: tuple[str, ...] = (
     -- Of an answer that is too large to be kept: what it is made of, with a few of its rows, as JSON.
     ALTER TABLE calls ADD COLUMN answer_sample TEXT;
     """,
+    """
+    -- An ask whose arguments are cut in `ask`, with all of them: whoever approves a call can read what it sends.
+    ALTER TABLE approvals ADD COLUMN whole TEXT;
+    ALTER TABLE approvals_remembered ADD COLUMN whole TEXT;
+    """,
 )

@@ -294,7 +294,9 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     tool: str
     arguments: Any
-    """Concealed."""
+    """Concealed. Long ones are cut in lists of asks; `Approvals.get` has them whole."""
+    cut: dict[str, int] = {}
+    """The arguments that are cut here: how many characters the JSON of each has. `…` stands for those left out."""
     arguments_sha256: str
     """Keyed digest of what the tool would get: `always` means the same arguments, and nobody can guess them from it."""
     rule: str

@@ -16,7 +16,7 @@ __all__ = ("ENDPOINTS",)
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """The calls that wait, the oldest first. Arguments are concealed."""
+    """The calls that wait, the oldest first. Arguments are concealed; `cut` names those of which a part is shown."""
 
     approvals: list[Ask]
 
@@ -42,6 +42,12 @@ async def list_approvals(call: Call[None, None]) -> Waiting:
     return Waiting(approvals=await call.yard.approvals.waiting())
 
 
+@endpoint("GET", "approvals/{id}", needs="approve", errors=("not_found",))
+async def get_approval(call: Call[None, None]) -> Ask:
+    """One of them with all of its arguments, which the list cuts when they are long. Arguments are concealed."""
+    return await call.yard.approvals.get(call.path["id"])
+
+
 @endpoint("POST", "approvals/{id}", needs="approve", errors=("not_found",))
 async def answer_approval(call: Call[None, ApprovalAnswer]) -> ApprovalAnswered:
     """Answer one of them. The first answer holds; who comes later is told what it was."""
@@ -56,4 +62,4 @@ async def answer_approval(call: Call[None, ApprovalAnswer]) -> ApprovalAnswered:
     return ApprovalAnswered(id=call.path["id"], decision=call.body.decision)
 
 
-ENDPOINTS = (list_approvals, answer_approval)
+ENDPOINTS = (list_approvals, get_approval, answer_approval)

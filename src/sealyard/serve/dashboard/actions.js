@@ -1,7 +1,7 @@
 // What a person can do here. Each asks the gateway, says what came of it, and has the page read again.
 
 import { args } from "./approvals.js";
-import { quiet, Refusal, segment, send } from "./api.js";
+import { get, quiet, Refusal, segment, send } from "./api.js";
 import { el, render } from "./dom.js";
 import { plain, toolName } from "./format.js";
 import { tool } from "./parts.js";
@@ -86,13 +86,24 @@ export function actions(state, changed, arrive) {
         sources.runs.hurry();
       });
     },
+    showWhole(ask) {
+      return once(`whole ${ask.id}`, async () => {
+        const whole = await get(`approvals/${segment(ask.id)}`);
+        state.wholeAsks.set(ask.id, { ...whole, isWhole: true });
+      });
+    },
     async answer(ask, decision) {
       const reason = document.getElementById(`reason-${ask.id}`)?.value.trim() ?? "";
-      if (decision === "always" && !(await confirmAlways(ask))) return;
+      if (decision === "always") {
+        await act.showWhole(ask); // who says always has all of it before them
+        const whole = state.wholeAsks.get(ask.id);
+        if (whole === undefined || !(await confirmAlways(whole))) return;
+      }
       await once(ask.id, async () => {
         await send("POST", `approvals/${segment(ask.id)}`, { decision, reason });
         say(`${DONE[decision]}: ${plain(toolName(ask.tool))}`);
       });
+      state.wholeAsks.delete(ask.id);
       sources.approvals.hurry();
     },
     silence(alert, wait) {
@@ -181,7 +192,7 @@ function confirmAlways(ask) {
       el("b", {}, plain(ask.principal)),
       " in every session from now on:",
     ),
-    args(ask.arguments),
+    args({ ...ask, isWhole: true }),
     el("p", { class: "dim" }, el("code", {}, "sealyard approvals"), " can take it back."),
   ]);
 }

@@ -64,6 +64,7 @@ const state = {
   filter: {},
   searches: {},
   busy: new Set(),
+  wholeAsks: new Map(),
   said: null,
   isSigningIn: false,
   gateError: null,

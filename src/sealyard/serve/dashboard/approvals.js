@@ -11,7 +11,8 @@ const ANSWERS = [
   ["session", "This session", "Allow this tool for the rest of this session"],
   ["always", "Always…", "Always allow this tool with exactly these arguments"],
 ];
-const VALUE_CHARACTERS = 20_000;
+// What a card shows at first: enough for most calls, and quick to draw again every second.
+const VALUE_CHARACTERS = 2_000;
 const ARGUMENTS_SHOWN = 100;
 
 /** The panel with every ask. */
@@ -69,7 +70,7 @@ function card(ask, state, act) {
       ),
     ),
     el("p", { class: "why" }, plain(ask.reason || ask.rule)),
-    args(ask.arguments),
+    args(state.wholeAsks.get(ask.id) ?? ask, () => act.showWhole(ask)),
     el(
       "p",
       { class: "dim small" },
@@ -132,24 +133,29 @@ function isAboutRun(ask) {
   return ask.number === 0;
 }
 
-/** Arguments by name, whole but for what nobody could read: who answers must see what they answer to. */
-export function args(value) {
+/** Arguments by name. Those that are cut say how long they are, and `showWhole` brings the rest. */
+export function args({ arguments: value, cut = {}, isWhole = false }, showWhole) {
   const isObject = value !== null && typeof value === "object" && !Array.isArray(value);
   const rows = isObject ? Object.entries(value) : [["(all)", value]];
   if (rows.length === 0) return el("p", { class: "dim small" }, "Without arguments.");
-  return el(
-    "dl",
-    { class: "args", tabindex: "0", "aria-label": "Arguments" },
-    rows
-      .slice(0, ARGUMENTS_SHOWN)
-      .map(([name, each]) => el("div", {}, el("dt", {}, plain(name)), el("dd", {}, cut(plain(JSON.stringify(each)))))),
-    rows.length > ARGUMENTS_SHOWN
-      ? el("div", {}, el("dt", {}, "…"), el("dd", {}, `${whole(rows.length - ARGUMENTS_SHOWN)} more arguments`))
+  const shown = isWhole ? rows : rows.slice(0, ARGUMENTS_SHOWN);
+  const texts = shown.map(([name, each]) => [name, JSON.stringify(each), cut[name] ?? 0]);
+  const isCut = ([, text, length]) => !isWhole && (length > 0 || text.length > VALUE_CHARACTERS);
+  const leftOut = rows.length - shown.length + (cut["…"] ?? 0);
+  return [
+    el(
+      "dl",
+      { class: "args", tabindex: "0", "aria-label": "Arguments" },
+      texts.map((each) => el("div", {}, el("dt", {}, plain(each[0])), el("dd", {}, argument(each, isCut(each))))),
+      leftOut > 0 ? el("div", {}, el("dt", {}, "…"), el("dd", {}, `${whole(leftOut)} more arguments`)) : null,
+    ),
+    leftOut > 0 || texts.some(isCut)
+      ? el("p", {}, el("button", { type: "button", "data-action": "whole", onclick: showWhole }, "Show all of it"))
       : null,
-  );
+  ];
 }
 
-function cut(text) {
-  if (text.length <= VALUE_CHARACTERS) return text;
-  return `${text.slice(0, VALUE_CHARACTERS)}… (${whole(text.length - VALUE_CHARACTERS)} characters more)`;
+function argument([, text, length], isCut) {
+  if (!isCut) return plain(text);
+  return `${plain(text.slice(0, VALUE_CHARACTERS))}… (${whole(Math.max(length, text.length))} characters in all)`;
 }

@@ -131,7 +131,7 @@ function exchange(record) {
     "details",
     { class: "exchange" },
     el("summary", {}, "Arguments and answer"),
-    record.arguments === null ? gone("arguments were") : args(record.arguments),
+    record.arguments === null ? gone("arguments were") : args({ arguments: record.arguments, isWhole: true }),
     record.error
       ? null
       : record.answer === null || record.answer === undefined
