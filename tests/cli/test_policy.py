@@ -159,7 +159,7 @@ def test_a_rule_that_cannot_work_is_named(sealyard: Command, write_config: Calla
 
 
 def test_show_lists_rules_limits_and_preset(installed: Command, write_config: Callable[..., None]) -> None:
-    """In the order in which they are looked at; no server is started for it."""
+    """In the order in which they are looked at."""
     write_config(RULES)
 
     done = installed("policy", "show")
@@ -176,7 +176,6 @@ def test_show_lists_rules_limits_and_preset(installed: Command, write_config: Ca
         "Preset open: the default on stdio and loopback; served to other machines it is guarded.",
         "Trusted servers: none",
     ]
-    assert not list(Path.home().glob("**/*.db"))
 
 
 def test_show_says_what_becomes_of_every_tool(sealyard: Command, write_config: Callable[..., None]) -> None:
@@ -197,3 +196,73 @@ def test_show_says_what_becomes_of_every_tool(sealyard: Command, write_config: C
         "list_expenses": ("preset readonly", False),
     }
     assert (shown["policy"]["preset"], shown["trusted"]) == ("readonly", ["expenses"])
+
+
+MISSPELLED = """
+[[policy.rules]]
+decision = "deny"
+tools = ["expnses/approve_expense", "expenses/flag*"]
+principals = ["httpp"]
+
+[[policy.rules]]
+decision = "ask"
+tools = ["expenses/flag_expense"]
+when = { raeson = { longer_than = 10 } }
+
+[[policy.limits]]
+tools = ["mcp__expenses__list_expense"]
+calls_per_run = 5
+
+[[privacy.rules]]
+tools = ["mcp__expense__*"]
+mode = "off"
+
+[surface]
+mode = "hybrid"
+direct = ["list_employee"]
+"""
+SAID = [
+    "policy.rules[0].tools names 'expnses/approve_expense', which fits no tool."
+    " Did you mean 'expenses/approve_expense'?",
+    "policy.limits[0].tools names 'mcp__expenses__list_expense', which fits no tool."
+    " Did you mean 'mcp__expenses__list_expenses'?",
+    "privacy.rules[0].tools names 'mcp__expense__*', which fits no tool. Did you mean 'mcp__expenses__*'?",
+    "surface.direct names 'list_employee', which fits no tool. Did you mean 'mcp__expenses__list_employees'?",
+    "policy.rules[0].principals names 'httpp', which fits no principal. Did you mean 'http'?",
+    "policy.rules[1].when names 'raeson', which fits no argument. Did you mean 'reason'?",
+]
+
+
+def test_names_that_fit_nothing_are_found(sealyard: Command, write_config: Callable[..., None]) -> None:
+    """A misspelled rule decides nothing, so every command that shows rules or tools says so, with the nearest name."""
+    write_config(MISSPELLED)
+    checked = sealyard("policy", "check")
+    as_json = sealyard("policy", "check", "--json")
+    shown = sealyard("policy", "show")
+    tools = sealyard("tools")
+
+    assert (checked.returncode, as_json.returncode, shown.returncode, tools.returncode) == (1, 1, 0, 0)
+    assert [each["message"] for each in json.loads(as_json.stdout)["unmatched"]] == SAID
+    for done in (checked.stdout, shown.stderr, tools.stderr):
+        assert [said for said in SAID if said not in " ".join(done.split())] == []
+
+
+def test_a_config_whose_names_all_fit_passes_the_check(sealyard: Command, write_config: Callable[..., None]) -> None:
+    """So that it can stand in a script."""
+    write_config(RULES)
+    done = sealyard("policy", "check")
+
+    assert (done.returncode, done.stdout) == (0, "Every name fits something.\n")
+
+
+def test_names_cannot_be_checked_while_a_server_does_not_answer(
+    sealyard: Command, write_config: Callable[..., None]
+) -> None:
+    """A rule for its tools is not called wrong, and the check does not call it right either."""
+    write_config(
+        '[upstreams.mail]\ncommand = "/bin/false"\n'
+        '[[policy.rules]]\ndecision = "deny"\ntools = ["mail/send", "mcp__mail__*", "*send*"]\n'
+    )
+    done = sealyard("policy", "check", "--json")
+
+    assert (done.returncode, json.loads(done.stdout)) == (1, {"unmatched": [], "silent": ["mail"]})

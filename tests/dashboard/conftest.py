@@ -43,6 +43,10 @@ preset = "open"
 decision = "ask"
 tools = ["mcp__expenses__get_budget", "mcp__expenses__add_note"]
 reason = "budgets are confidential"
+
+[[policy.rules]]
+decision = "deny"
+tools = ["expenses/list_expense"]
 """
 expect.set_options(timeout=WAIT_SECONDS * 1000)
 _ARGUMENTS = (

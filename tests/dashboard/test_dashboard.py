@@ -244,6 +244,17 @@ def test_a_refusal_tells_the_agent_the_reason(gateway: Gateway, tab: Open) -> No
     }
 
 
+def test_a_rule_that_fits_no_tool_is_shown_with_what_may_be_meant(gateway: Gateway, tab: Open) -> None:
+    """Its author believes that it denies something."""
+    gateway.execute("1")
+    opened = tab(gateway).open()
+    said = "names 'expenses/list_expense', which fits no tool. Did you mean 'expenses/list_expenses'?"
+
+    expect(opened.page.locator("#unmatched")).to_contain_text(said)
+    opened.go("Approvals")
+    expect(opened.page.locator("#unmatched")).to_contain_text(said)
+
+
 def test_all_of_a_long_argument_can_be_read_before_it_is_approved(gateway: Gateway, tab: Open) -> None:
     """The card says how long it is, and shows every character on demand."""
     code = "from servers.expenses import add_note\nadd_note(expense_id='ab' * 200_000, text='x')"

@@ -11,6 +11,8 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from tests.mcp.upstreams import Connect, Context, Conversing, Json, Person, config, gateway, memory, scripted
 
+from sealyard.broker.policy import PolicySettings, Rule
+from sealyard.config import Config
 from sealyard.values import UpstreamConfig
 
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -232,6 +234,23 @@ async def test_tools_left_out_by_the_configuration_are_neither_seen_nor_called(m
 
     assert names == ["borrow", "buy_map"]
     assert refused.value.message == "No upstream lists the name 'burn_map'."
+
+
+async def test_a_rule_that_fits_no_relayed_tool_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A misspelled rule denies nothing, in this mode too; the gateway knows when all upstreams have listed."""
+    servers = {"maps": Library("maps").build(), "books": Library("books").build()}
+    rule = Rule(decision="deny", tools=("mpas/borrow", "books/borrow"))
+    settings = Config(policy=PolicySettings(rules=(rule,)))
+    async with (
+        gateway(connecting(servers), config("maps"), config("books"), settings=settings) as url,
+        Client(url) as client,
+    ):
+        await all_tools(client)
+        await all_tools(client)
+
+    assert [record.getMessage() for record in caplog.records if record.name == "sealyard.yard.unmatched"] == [
+        "policy.rules[0].tools names 'mpas/borrow', which fits no tool. Did you mean 'maps/borrow'?"
+    ]
 
 
 async def test_question_of_one_of_several_upstreams_reaches_the_caller() -> None:

@@ -13,6 +13,7 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.surfaces.api_gateway import TEAM, expenses, gateway, over, until
 from tests.surfaces.test_surface import text_of
 
+from sealyard.broker.policy import PolicySettings, Rule
 from sealyard.config.settings import HttpConfig
 from sealyard.testing import FakeUpstream
 
@@ -143,6 +144,29 @@ async def test_a_fault_is_told_without_its_details(tmp_path: Path, caplog: pytes
     assert [record.getMessage() for record in caplog.records if record.exc_info] == [
         f"Request {told['request_id']}, GET /api/v1/executions, failed."
     ]
+
+
+async def test_the_policy_says_which_of_its_rules_fit_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Who observes sees it, and so does the log of the gateway: a misspelled rule allows what it should deny."""
+    rules = PolicySettings(rules=(Rule(decision="deny", tools=("mial/send_mail",)),))
+    mail = FakeUpstream("mail", send_mail=lambda: "sent")
+    async with gateway(tmp_path, mail, policy=rules) as gate:
+        client = await gate.client()
+        async with asyncio.timeout(60):
+            while not caplog.records:
+                answer = (await client.get("policy")).json()
+
+    said = "policy.rules[0].tools names 'mial/send_mail', which fits no tool. Did you mean 'mail/send_mail'?"
+    assert (answer["preset"], answer["rules"][0]["tools"]) == ("open", ["mial/send_mail"])
+    assert answer["unmatched"] == [
+        {
+            "at": "policy.rules[0].tools",
+            "pattern": "mial/send_mail",
+            "nearest": "mail/send_mail",
+            "message": said,
+        }
+    ]
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [said]
 
 
 async def test_a_run_in_the_background_is_looked_at_until_it_is_over(tmp_path: Path) -> None:

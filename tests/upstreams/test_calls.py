@@ -127,6 +127,17 @@ async def test_tools_the_config_leaves_out_cannot_be_called(connect: Connect, ch
     assert names == ["echo", "cancelled", "count"]
 
 
+async def test_a_tool_to_leave_out_that_is_not_there_is_a_warning(connect: Connect, child: Child) -> None:
+    """A misspelled name leaves the tool in, so the server's status says so."""
+    async with connect(**child(tools=("c*", "echo"), without_tools=("c?ash", "cuont"))) as upstream:
+        await upstream.list_tools()
+        status = upstream.status()
+
+    assert status.warnings == (
+        "without_tools names 'cuont', which fits none of its tools. Correct it, or take it out.",
+    )
+
+
 @pytest.mark.parametrize(
     "arguments",
     [{"n": float("nan")}, {"s": "\ud800"}, {"o": object()}, {"n": float("inf")}],

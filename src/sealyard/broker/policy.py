@@ -172,6 +172,7 @@ class Policy:
 
     def __init__(self, settings: PolicySettings, *, preset: Preset, trusted: Collection[str] = ()) -> None:
         self.preset: Preset = preset
+        self.settings = settings
         self.trusted = frozenset(trusted)
         self._entries = tuple(_Entry(number, rule) for number, rule in enumerate(settings.rules))
         self._limits = tuple(

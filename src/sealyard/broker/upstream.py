@@ -128,7 +128,7 @@ class Upstream:
             ToolFailed: It answered with an error.
             UpstreamError: The connection failed; the call may have happened.
         """
-        if not self._allows(tool):
+        if not self._allows(tool, set()):
             raise UnknownTool(f"The config of {self.config.name!r} leaves {tool!r} out.")
         _check_sendable(tool, arguments)
         seconds = self.config.call_seconds if timeout_seconds is None else timeout_seconds
@@ -339,11 +339,12 @@ class Upstream:
 
     # Tools
 
-    def _allows(self, tool: str) -> bool:
+    def _allows(self, tool: str, left_out: set[str]) -> bool:
+        """Whether the config lets the tool in. The patterns that keep it out are added to `left_out`."""
+        against = [pattern for pattern in self.config.without_tools if fnmatchcase(tool, pattern)]
+        left_out.update(against)
         wanted = self.config.tools
-        if wanted is not None and not any(fnmatchcase(tool, pattern) for pattern in wanted):
-            return False
-        return not any(fnmatchcase(tool, pattern) for pattern in self.config.without_tools)
+        return not against and (wanted is None or any(fnmatchcase(tool, pattern) for pattern in wanted))
 
     async def _list_first(self, connection: Connection) -> None:
         """List the tools of a new connection. Without a list it can still be called."""
@@ -358,12 +359,17 @@ class Upstream:
         name = self.config.name
         try:
             async with connection.listing, asyncio.timeout(self.config.call_seconds):
-                listing = await list_tools(connection.session, self._allows)
+                left_out: set[str] = set()
+                listing = await list_tools(connection.session, lambda tool: self._allows(tool, left_out))
         except TimeoutError:
             raise UpstreamTimeout(f"{name!r} did not list its tools within {self.config.call_seconds:g} s.") from None
         except (MCPError, ValidationError, RuntimeError) as error:
             raise UpstreamError(f"{name!r} does not list its tools: {reason(error)}") from error
-        self._listing_warnings = listing.warnings
+        idle = [name for name in self.config.without_tools if name not in left_out]
+        said = [
+            f"without_tools names {name!r}, which fits none of its tools. Correct it, or take it out." for name in idle
+        ]
+        self._listing_warnings = [*listing.warnings, *said]
         if listing.definitions != self._definitions:
             self._definitions = listing.definitions
             self._output_schemas = {one.name: one.output_schema for one in listing.definitions if one.output_schema}

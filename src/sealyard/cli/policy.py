@@ -13,6 +13,7 @@ from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest, UnknownTool
 from sealyard.values import ToolSpec
 from sealyard.yard import open_yard
+from sealyard.yard.unmatched import Unmatched
 
 __all__ = ("policy",)
 
@@ -84,6 +85,32 @@ def explain(
 
 
 @policy.command()
+@_CONFIG
+@_JSON
+def check(*, config: Path | None, as_json: bool) -> int:
+    """Find rules, limits, privacy rules and direct tools that name nothing there is.
+
+    Exit code 0: every name fits something; 1: one does not, or a server did not answer, so that it cannot be known.
+    """
+    loaded = _load(config)
+    with errors.status("Asking the servers"):
+        found, silent = run_to_end(_check(loaded))
+    if as_json:
+        shown = [{**msgspec.structs.asdict(each), "message": each.message} for each in found]
+        write(msgspec.json.encode({"unmatched": shown, "silent": silent}).decode() + "\n")
+    else:
+        for each in found:
+            screen.print(plain(each.message, "yellow"))
+        for name in silent:
+            screen.print(
+                plain(f"Server {name!r} did not answer, so names of its tools could not be checked.", "yellow")
+            )
+        if not found and not silent:
+            screen.print(plain("Every name fits something.", "green"))
+    return 1 if found or silent else 0
+
+
+@policy.command()
 @click.option("--tools", "with_tools", is_flag=True, help="Also what the rules say of every tool.")
 @_PRINCIPAL
 @_PRESET
@@ -97,10 +124,12 @@ def show(*, with_tools: bool, principal: str, preset: Preset | None, config: Pat
     """
     loaded = _load(config)
     rules, why_preset = _build(loaded, preset)
-    specs: list[ToolSpec] = []
-    if with_tools:
-        with errors.status("Asking the servers"):
-            specs = run_to_end(_list(loaded))
+    with errors.status("Asking the servers"):
+        specs, unmatched = run_to_end(_list(loaded))
+    for each in unmatched:
+        errors.print(plain(f"warning: {each.message}", "yellow"))
+    if not with_tools:
+        specs = []
     found = [_explain(rules, why_preset, spec, principal, None) for spec in specs]
     if as_json:
         settings = msgspec.structs.replace(loaded.policy, preset=rules.preset)
@@ -152,10 +181,17 @@ async def _find(config: Config, name: str) -> ToolSpec:
     return spec
 
 
-async def _list(config: Config) -> list[ToolSpec]:
+async def _list(config: Config) -> tuple[list[ToolSpec], tuple[Unmatched, ...]]:
     async with open_yard(config, with_sandbox=False) as yard:
         snapshot = await yard.snapshot()
-    return sorted(snapshot.tools.values(), key=lambda spec: (spec.upstream, spec.function))
+        unmatched = await yard.unmatched()
+    return sorted(snapshot.tools.values(), key=lambda spec: (spec.upstream, spec.function)), unmatched
+
+
+async def _check(config: Config) -> tuple[tuple[Unmatched, ...], list[str]]:
+    async with open_yard(config, with_sandbox=False) as yard:
+        await yard.snapshot()
+        return await yard.unmatched(), yard.finder.unlisted()
 
 
 def _explain(

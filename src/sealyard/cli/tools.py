@@ -21,6 +21,7 @@ from sealyard.store.releases import Release
 from sealyard.values import ToolSpec, UpstreamStatus
 from sealyard.yard import open_yard
 from sealyard.yard.skill_values import SkillCheck
+from sealyard.yard.unmatched import Unmatched
 
 __all__ = ("tools",)
 
@@ -60,7 +61,9 @@ def tools(
         told = run_to_end(
             _ask(loaded, server, tool, anew=status or refresh, versions=versions, check=check_compatibility)
         )
-    statuses, specs, releases, checks = told
+    statuses, specs, releases, checks, unmatched = told
+    for name in unmatched:
+        errors.print(plain(f"warning: {name.message}", "yellow"))
     if as_json:
         shown: dict[str, Any] = {"servers": statuses, "tools": specs}
         if versions:
@@ -87,7 +90,7 @@ def tools(
 
 async def _ask(
     config: Config, server: str | None, tool: str | None, *, anew: bool, versions: bool, check: bool
-) -> tuple[list[UpstreamStatus], list[ToolSpec], list[Release], list[SkillCheck]]:
+) -> tuple[list[UpstreamStatus], list[ToolSpec], list[Release], list[SkillCheck], tuple[Unmatched, ...]]:
     releases: list[Release] = []
     checks: list[SkillCheck] = []
     async with open_yard(config, with_sandbox=False) as yard:
@@ -95,6 +98,7 @@ async def _ask(
             await yard.finder.refresh()
         snapshot = await yard.snapshot()
         statuses = yard.statuses()
+        unmatched = await yard.unmatched()
         specs = sorted(snapshot.tools.values(), key=lambda spec: (spec.upstream, spec.function))
         if versions:
             releases = await (ask_versions(yard, server) if tool is None else ask_changelog(yard, tool))
@@ -104,7 +108,7 @@ async def _ask(
     if server is not None:
         specs = [spec for spec in specs if spec.upstream == server]
         statuses = [each for each in statuses if each.name == server]
-    return statuses, specs, releases, checks
+    return statuses, specs, releases, checks, unmatched
 
 
 def _show_tools(specs: list[ToolSpec]) -> None:

@@ -2,7 +2,6 @@
 
 import secrets
 from collections.abc import Iterable
-from fnmatch import fnmatchcase
 from typing import Any
 
 import mcp_types as types
@@ -14,6 +13,7 @@ from mcp.shared.exceptions import MCPError
 
 from sealyard import __version__
 from sealyard.broker.answers import Answer
+from sealyard.broker.conditions import glob
 from sealyard.config import SurfaceConfig
 from sealyard.errors import InvalidArguments, InvalidRequest, SealyardError
 from sealyard.serve.asking import PRINCIPAL, Asking, Call, open_asking, principal_of, seal_states
@@ -111,6 +111,7 @@ class _Surface:
     def __init__(self, yard: Yard, surface: SurfaceConfig, mode: str) -> None:
         self._yard = yard
         self._direct = surface.direct if mode == "hybrid" else ()
+        self._is_direct = glob(*self._direct) if self._direct else lambda name: None
         self._own = [types.Tool.model_validate(tool) for tool in surface_tools(mode)]
         self._tools = {"search_tools": self._search}
         if mode == "search":
@@ -150,7 +151,7 @@ class _Surface:
 
     def is_direct(self, spec: ToolSpec) -> bool:
         """Whether a tool of an upstream is advertised as it is."""
-        return any(fnmatchcase(spec.full_name, wanted) or spec.name == wanted for wanted in self._direct)
+        return any(map(self._is_direct, (spec.full_name, f"{spec.upstream}/{spec.name}", spec.name)))
 
     def _note(self, ctx: Context, params: types.CallToolRequestParams, text: str) -> None:
         """What was written and read beside the runs themselves."""

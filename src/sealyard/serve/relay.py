@@ -38,6 +38,7 @@ from sealyard.serve.relay_shapes import loosened
 from sealyard.serve.relay_streams import FLAGS, follow_all
 from sealyard.values import ToolSpec, UpstreamConfig
 from sealyard.yard.opening import Border
+from sealyard.yard.unmatched import NameCheck
 
 __all__ = ("build_relay", "transports")
 
@@ -96,7 +97,7 @@ def build_relay(
             links = Links(connect, tasks, Screens(border.guards, routes))
             carrier = Carrier(upstreams, links, principal)
             try:
-                yield _Relay(upstreams, links, carrier, routes, Calls(border), server)
+                yield _Relay(upstreams, links, carrier, routes, Calls(border), border.names, server)
             finally:
                 with anyio.CancelScope(shield=True):
                     await links.close()
@@ -143,6 +144,7 @@ class _Relay:
         carrier: Carrier,
         routes: Routes,
         calls: Calls,
+        names: NameCheck,
         server: Server[Any],
     ) -> None:
         self._upstreams = upstreams
@@ -150,6 +152,7 @@ class _Relay:
         self._carrier = carrier
         self._routes = routes
         self._calls = calls
+        self._names = names
         self._server = server
         self._only = next(iter(upstreams)) if len(upstreams) == 1 else None
 
@@ -270,6 +273,8 @@ class _Relay:
         if method == "resources/list":
             return await screen.resources(upstream, page)
         if method == "tools/list":
+            if (snapshot := self._routes.complete()) is not None:
+                await self._names.log(snapshot, ())
             tools = [tool for tool in page["tools"] if not self._is_hidden(screen.principal, tool["name"])]
             is_less = len(tools) < len(page["tools"])
             if not screen.guard.is_off:

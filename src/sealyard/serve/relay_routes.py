@@ -16,6 +16,7 @@ from mcp_types import INVALID_PARAMS
 from mcp_types import methods as wire
 from pydantic import ValidationError
 
+from sealyard.catalog import Snapshot
 from sealyard.catalog.names import assign, full_name, tool_part, upstream_part
 from sealyard.serve.relay_links import Json
 from sealyard.values import Definition, ToolAnnotations, ToolSpec, UpstreamConfig
@@ -44,6 +45,18 @@ class Routes:
         self._owners: dict[str, dict[str, tuple[str, str]]] = {method: {} for method in LISTS}
         self._specs: dict[tuple[str, str], ToolSpec] = {}
         self._places: dict[str, ToolSpec] = {}
+        self._unlisted = set(upstreams)
+        self._is_complete = False
+
+    def complete(self) -> Snapshot | None:
+        """All tools, the first time that every upstream has listed its own; None before and after that."""
+        if self._unlisted or self._is_complete:
+            return None
+        self._is_complete = True
+        by_upstream: dict[str, list[ToolSpec]] = {name: [] for name in self._upstreams}
+        for (upstream, _), spec in self._specs.items():
+            by_upstream[upstream].append(spec)
+        return Snapshot(by_upstream)
 
     def admit(self, method: str, version: str, upstream: str, page: Json, *, is_first: bool) -> None:
         """Leave in a page what may be shown: well-formed, configured, and under a name that leads back."""
@@ -57,6 +70,8 @@ class Routes:
         if key == "tools":
             specs = {item["name"]: _spec(upstream, names[item["name"]], item) for item in items}
             self._specs.update({(upstream, name): spec for name, spec in specs.items()})
+            if page.get("nextCursor") is None:
+                self._unlisted.discard(upstream)
         page[key] = items if self._is_single else self._renamed(method, upstream, items, names, is_first=is_first)
 
     def _renamed(

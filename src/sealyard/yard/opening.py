@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import hmac
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -40,7 +40,8 @@ from sealyard.store import Store, TraceBudget, open_store
 from sealyard.values import AuditEntry, Definition, UpstreamConfig
 from sealyard.yard.finder import Finder
 from sealyard.yard.guards import Guards
-from sealyard.yard.yard import Yard
+from sealyard.yard.unmatched import NameCheck
+from sealyard.yard.yard import FIRST_LIST_SECONDS, Yard
 
 __all__ = ("Border", "open_border", "open_yard")
 
@@ -85,6 +86,7 @@ async def open_yard(
         library = await stack.enter_async_context(open_library())
         finder = Finder(catalog, library, servers)
         listing.on_taken = finder.note_listed
+        names = NameCheck(config)
         for name, upstream in config.upstreams.items():
             servers[name] = Upstream(upstream, on_tools=listing.take, token_folder=config.store.path.parent / "oauth")
         for name, server in (upstreams or {}).items():
@@ -123,13 +125,14 @@ async def open_yard(
             learning=config.learning,
             store_path=config.store.path,
             observed=observed,
+            names=names,
         )
         if config.otel.endpoint is not None:
             yard.observer.tracing = stack.enter_context(await _open_tracing(config, config.otel.endpoint, guards))
         stack.push_async_callback(yard.close)
         if with_sandbox:
             await _begin(config, rules, store, guards, stack)
-            for work in (yard.upkeep.run(), yard.alerting.watch()):
+            for work in (yard.upkeep.run(), yard.alerting.watch(), _check_names(names, listing, catalog, finder)):
                 stack.push_async_callback(_abandon, asyncio.create_task(work))
         if config.learning.enabled:
             stack.push_async_callback(_abandon, asyncio.create_task(yard.guidance.learner.watch()))
@@ -152,6 +155,8 @@ class _Listing:
         self._kept: dict[str, str] = {}
         self.on_taken: Callable[[str], None] = lambda upstream: None
         """Told of every upstream whose tools were taken in."""
+        self.on_listed: Callable[[], Awaitable[None]] | None = None
+        """Awaited after that."""
 
     async def load(self, given: Iterable[str]) -> None:
         """Remember what the upstreams of the config offered, if they are the same, and those that are `given`."""
@@ -170,6 +175,19 @@ class _Listing:
         self.on_taken(upstream)
         for name in change.changed:
             _log.warning("The definition of %s changed. Look at it: sealyard tools --status.", name)
+        if self.on_listed is not None:
+            await self.on_listed()
+
+
+async def _check_names(names: NameCheck, listing: _Listing, catalog: Catalog, finder: Finder) -> None:
+    """Log what the config names and no tool has, once servers had their time to list, and whenever one lists anew."""
+
+    async def log() -> None:
+        await names.log(catalog.snapshot, finder.unlisted())
+
+    await finder.listed(FIRST_LIST_SECONDS)
+    await log()
+    listing.on_listed = log
 
 
 class Border(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,6 +197,7 @@ class Border(msgspec.Struct, frozen=True, kw_only=True):
     policy: Policy
     approvals: Approvals
     store: Store
+    names: NameCheck
 
 
 @contextlib.asynccontextmanager
@@ -189,7 +208,8 @@ async def open_border(config: Config, *, preset: Preset = "open") -> AsyncIterat
     async with open_store(config.store.path) as store, contextlib.AsyncExitStack() as stack:
         guards = await _open_guards(config, privacy, store)
         await _begin(config, policy, store, guards, stack)
-        yield Border(guards=guards, policy=policy, approvals=Approvals(store, config.policy), store=store)
+        approvals = Approvals(store, config.policy)
+        yield Border(guards=guards, policy=policy, approvals=approvals, store=store, names=NameCheck(config))
 
 
 def build_policy(settings: SandboxConfig) -> IsolationPolicy:

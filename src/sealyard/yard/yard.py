@@ -56,18 +56,19 @@ from sealyard.yard.results import (
     failure_text,
 )
 from sealyard.yard.skills import Skills
+from sealyard.yard.unmatched import NameCheck, Unmatched
 from sealyard.yard.upkeep import Upkeep
 from sealyard.yard.views import Views
 from sealyard.yard.visits import Visit
 
-__all__ = ("OPERATOR", "Yard")
+__all__ = ("FIRST_LIST_SECONDS", "OPERATOR", "Yard")
 
 OPERATOR = "operator"
 """Who has the key that `sealyard serve --http` shows the person that started it."""
 _VIEWS_KEPT = 8
 _LONG_NAME = 1_000
 _RAGGED_CHARACTERS = 200
-_FIRST_LIST_SECONDS = 15.0  # for upstreams whose tools nobody knows yet, before a first search or run goes on without
+FIRST_LIST_SECONDS = 15.0  # for upstreams whose tools nobody knows yet, before a first search or run goes on without
 
 
 class Yard:
@@ -94,6 +95,7 @@ class Yard:
         learning: LearningConfig,
         store_path: Path,
         observed: Observed,
+        names: NameCheck,
     ) -> None:
         self.policy = policy
         self.rules = rules
@@ -117,6 +119,7 @@ class Yard:
             audit=store.audit,
             digest=guards.digest,
         )
+        self._names_check = names
         self.journal = Journal(store)
         self.observed = observed
         self.observer = Observer(store, approvals)
@@ -322,6 +325,10 @@ class Yard:
             raise SandboxClosed("This yard was opened without a sandbox.")
         return await asyncio.shield(self.opening)
 
+    async def unmatched(self) -> tuple[Unmatched, ...]:
+        """What the config names and nothing has."""
+        return await self._names_check.look(self.catalog.snapshot, self.finder.unlisted())
+
     def statuses(self) -> list[UpstreamStatus]:
         """How every upstream is, with definitions that changed since they were pinned among its warnings."""
         found = []
@@ -403,7 +410,7 @@ class Yard:
         return None if spec is None else spec.upstream
 
     async def _first_lists(self) -> None:
-        await self.finder.listed(_FIRST_LIST_SECONDS)
+        await self.finder.listed(FIRST_LIST_SECONDS)
 
 
 def _shown(query: str, guard: Guard) -> str:

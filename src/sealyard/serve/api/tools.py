@@ -1,10 +1,11 @@
-"""`/api/v1/tools`, the search for them, and the upstreams they come from."""
+"""`/api/v1/tools`, the search for them, the upstreams they come from, and the rules for calling them."""
 
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
+from sealyard.broker.policy import Preset, Rule, ToolLimits
 from sealyard.catalog.stubs import signature
 from sealyard.errors import InvalidRequest, UnknownTool
 from sealyard.serve.api.declare import Call, Reply, endpoint
@@ -104,6 +105,30 @@ class UpstreamView(msgspec.Struct, frozen=True, kw_only=True):
     """Whether calls of one of its tools are refused for a while, since they failed."""
     error: str | None
     warnings: list[str]
+
+
+class UnmatchedName(msgspec.Struct, frozen=True, kw_only=True):
+    """A name in the config that fits nothing."""
+
+    at: str
+    """Where it stands, such as `policy.rules[2].tools`."""
+    pattern: str
+    nearest: str | None
+    """What may be meant."""
+    message: str
+
+
+class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
+    """By which rules calls are allowed, asked for and denied."""
+
+    preset: Preset
+    """What holds where no rule fits."""
+    rules: tuple[Rule, ...]
+    limits: tuple[ToolLimits, ...]
+    trusted: list[str]
+    """Upstreams whose annotations count."""
+    unmatched: list[UnmatchedName]
+    """Names in rules, limits, privacy rules and direct tools that fit nothing."""
 
 
 class Upstreams(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,6 +232,23 @@ async def list_upstreams(call: Call[None, None]) -> Upstreams:
     return Upstreams(upstreams=found)
 
 
+@endpoint("GET", "policy", needs="observe")
+async def get_policy(call: Call[None, None]) -> PolicyView:
+    """The rules for calls, and the names in the config that fit no tool."""
+    rules = call.yard.rules
+    found = await call.yard.unmatched()
+    return PolicyView(
+        preset=rules.preset,
+        rules=rules.settings.rules,
+        limits=rules.settings.limits,
+        trusted=sorted(rules.trusted),
+        unmatched=[
+            UnmatchedName(at=each.at, pattern=each.pattern, nearest=each.nearest, message=each.message)
+            for each in found
+        ],
+    )
+
+
 def _summary(spec: ToolSpec) -> dict[str, Any]:
     return {
         "name": spec.full_name,
@@ -219,4 +261,4 @@ def _summary(spec: ToolSpec) -> dict[str, Any]:
     }
 
 
-ENDPOINTS = (search_tools, list_tools, get_tool, list_upstreams)
+ENDPOINTS = (search_tools, list_tools, get_tool, list_upstreams, get_policy)

@@ -22,9 +22,9 @@ import { usage } from "./usage.js";
 const key = takeKey();
 
 const PAGES = {
-  "": { title: "Overview", view: overview, reads: ["report", "series", "upstreams"] },
+  "": { title: "Overview", view: overview, reads: ["report", "series", "upstreams", "policy"] },
   runs: { title: "Runs", view: runs, reads: ["runs"] },
-  approvals: { title: "Approvals", view: approvalsPage, reads: ["report"] },
+  approvals: { title: "Approvals", view: approvalsPage, reads: ["report", "policy"] },
   tools: { title: "Tools", view: tools, reads: ["tools", "usage"] },
   skills: { title: "Skills", view: skills, reads: ["skills", "report"] },
   upstreams: { title: "Upstreams", view: upstreams, reads: ["upstreams", "report"] },

@@ -2,7 +2,7 @@
 
 import { approvals } from "./approvals.js";
 import { el } from "./dom.js";
-import { count, seconds } from "./format.js";
+import { count, plain, seconds } from "./format.js";
 import { bars, empty, facts, figure, from, panel, table, time } from "./parts.js";
 import { sources } from "./sources.js";
 
@@ -20,12 +20,28 @@ export function approvalsPage(state, act) {
   return [
     el("h1", {}, "Approvals"),
     approvals(state, act),
+    unmatched(),
     panel(
       "Decisions",
       { id: "decisions" },
       from(sources.report, ({ security }) => decisions(security), { hurry: () => act.hurry("report") }),
     ),
   ];
+}
+
+/** Names in the configuration that fit nothing: such a rule decides nothing. */
+export function unmatched() {
+  const found = sources.policy.value?.unmatched ?? [];
+  if (found.length === 0) return null;
+  return panel(
+    "Rules that fit nothing",
+    { id: "unmatched", note: ["Correct them in sealyard.toml; ", el("code", {}, "sealyard policy check"), " finds them too."] },
+    el(
+      "ul",
+      { class: "unmatched" },
+      found.map((each) => el("li", { key: `${each.at} ${each.pattern}` }, plain(each.message))),
+    ),
+  );
 }
 
 function decisions(security) {

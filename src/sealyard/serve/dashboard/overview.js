@@ -4,6 +4,7 @@ import { loud } from "./alerts.js";
 import { approvals } from "./approvals.js";
 import { el } from "./dom.js";
 import { bytes, count, dollars, percent, seconds, whole, words } from "./format.js";
+import { unmatched } from "./guard.js";
 import { liveRuns } from "./liveview.js";
 import { bars, empty, figure, from, meter, panel, status } from "./parts.js";
 import { sources } from "./sources.js";
@@ -13,6 +14,7 @@ export function overview(state, act) {
   return [
     el("h1", { class: "unseen" }, "Overview"),
     from(sources.report, (report) => tiles(report, state), { hurry: () => act.hurry("report") }),
+    unmatched(),
     state.waiting > 0 ? approvals(state, act) : null,
     liveRuns(state, act),
     el(

@@ -97,6 +97,7 @@ export const sources = {
   usage: new Source("usage", { query: inWindow, every: 30 }),
   approvals: new Source("approvals", { every: 10, needs: "approve" }),
   alerts: new Source("alerts", { every: 20, needs: "observe" }),
+  policy: new Source("policy", { every: 60, needs: "observe" }),
   insights: new Source("learning/insights", { every: 20, needs: "observe" }),
   upstreams: new Source("upstreams", { every: 10 }),
   runs: new Source("executions", {

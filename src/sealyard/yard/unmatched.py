@@ -1,0 +1,160 @@
+"""Finds what the config names and nothing has: a rule with a misspelled tool decides nothing, so it is reported."""
+
+import asyncio
+import difflib
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import msgspec
+
+from sealyard.broker.conditions import glob
+from sealyard.catalog import Snapshot
+from sealyard.catalog.names import full_name, upstream_part
+from sealyard.config import Config
+from sealyard.values import ToolSpec
+
+__all__ = ("NameCheck", "Unmatched", "find_unmatched")
+
+_log = logging.getLogger(__name__)
+
+_ANYWHERE = ("local", "http", "operator")
+"""Principals that no table of the config names: stdio, the shared token, and the key that the gateway prints."""
+_NEAR = 0.6
+"""How alike a name must be to be suggested: `difflib`'s own default."""
+_LONG, _MANY = 100, 1_000
+"""Longer names and more of them are not compared: that takes the product of their lengths, and servers choose them."""
+
+
+class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
+    """A pattern of the config that fits nothing."""
+
+    at: str
+    """Where it stands: `policy.rules[2].tools`."""
+    pattern: str
+    kind: str
+    """What it should name: `tool`, `principal`, `upstream` or `argument`."""
+    nearest: str | None
+
+    @property
+    def message(self) -> str:
+        """What is wrong, and what may be meant."""
+        advice = "" if self.nearest is None else f" Did you mean {self.nearest!r}?"
+        return f"{self.at} names {self.pattern!r}, which fits no {self.kind}.{advice}"
+
+
+class NameCheck:
+    """Holds the config against the tools there are, whenever those change."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._known: tuple[tuple[str, tuple[str, ...]], tuple[Unmatched, ...]] | None = None
+        self._logged: set[tuple[str, str]] = set()
+
+    async def look(self, snapshot: Snapshot, unlisted: Collection[str]) -> tuple[Unmatched, ...]:
+        """All patterns that fit nothing, as `find_unmatched` says. Costs nothing while the tools stay the same."""
+        state = (snapshot.version, tuple(sorted(unlisted)))
+        if self._known is None or self._known[0] != state:
+            # In a thread: ten thousand tools and a hundred patterns are a million comparisons.
+            self._known = (state, await asyncio.to_thread(find_unmatched, self._config, snapshot, unlisted))
+        return self._known[1]
+
+    async def log(self, snapshot: Snapshot, unlisted: Collection[str]) -> None:
+        """Log those that were not logged before."""
+        for each in await self.look(snapshot, unlisted):
+            if (each.at, each.pattern) not in self._logged:
+                self._logged.add((each.at, each.pattern))
+                _log.warning("%s", each.message)
+
+
+def find_unmatched(config: Config, snapshot: Snapshot, unlisted: Collection[str] = ()) -> tuple[Unmatched, ...]:
+    """Every pattern of the config that fits no tool of the snapshot, no principal or no upstream.
+
+    What could name a tool of an upstream in `unlisted`, whose tools nobody knows yet, is left out.
+    """
+    names = _Names(snapshot, unlisted)
+    found: list[Unmatched] = []
+    policy, upstreams = config.policy, {*config.upstreams, *snapshot.by_upstream}
+    for at, patterns in (
+        *((f"policy.rules[{number}].tools", rule.tools) for number, rule in enumerate(policy.rules)),
+        *((f"policy.limits[{number}].tools", limits.tools) for number, limits in enumerate(policy.limits)),
+        *((f"privacy.rules[{number}].tools", rule.tools) for number, rule in enumerate(config.privacy.rules)),
+        ("surface.direct", config.surface.direct),
+    ):
+        found += names.unmatched(at, patterns)
+    for name, upstream in config.upstreams.items():
+        if name not in unlisted:
+            own = [spec.name for spec in snapshot.by_upstream.get(name, ())]
+            found += _unmatched(f"upstreams.{name}.tools", upstream.tools or (), own, "tool")
+    principals = {*_ANYWHERE, *config.http.scopes()}
+    for number, rule in enumerate(policy.rules):
+        found += _unmatched(f"policy.rules[{number}].principals", rule.principals, principals, "principal")
+        found += _undeclared(f"policy.rules[{number}].when", rule.when, [*names.fitting(rule.tools)])
+    for name, entry in config.http.principals.items():
+        found += _unmatched(f"http.principals.{name}.upstreams", entry.upstreams or (), upstreams, "upstream")
+    return tuple(found)
+
+
+class _Names:
+    """The names that patterns over tools are held against."""
+
+    def __init__(self, snapshot: Snapshot, unlisted: Collection[str]) -> None:
+        self._snapshot = snapshot
+        self._spellings = {
+            name: (name, f"{spec.upstream}/{spec.name}", spec.name) for name, spec in snapshot.tools.items()
+        }
+        self._beginnings = [begin for name in unlisted for begin in (full_name(upstream_part(name), ""), f"{name}/")]
+
+    def fitting(self, patterns: Sequence[str]) -> Iterator[ToolSpec]:
+        fits = glob(*patterns)
+        return (self._snapshot.tools[name] for name, spelled in self._spellings.items() if any(map(fits, spelled[:2])))
+
+    def unmatched(self, at: str, patterns: Sequence[str]) -> Iterator[Unmatched]:
+        # A bare name fits for `surface.direct`, which takes the servers' own names too, and for nothing else.
+        spellings = 3 if at == "surface.direct" else 1 if at.startswith("privacy.") else 2
+        for pattern in patterns:
+            fits = glob(pattern)
+            if pattern == "*" or any(
+                fits(name) for spelled in self._spellings.values() for name in spelled[:spellings]
+            ):
+                continue
+            fixed = pattern.partition("*")[0].partition("?")[0]
+            if any(fixed.startswith(begin) or begin.startswith(fixed) for begin in self._beginnings):
+                continue
+            yield Unmatched(at=at, pattern=pattern, kind="tool", nearest=self._near(pattern, spellings))
+
+    def _near(self, pattern: str, spellings: int) -> str | None:
+        """The nearest tool, or the same pattern for the server that is meant."""
+        spelling = 1 if "/" in pattern and spellings > 1 else 0
+        if "*" in pattern or "?" in pattern:
+            separator = "/" if spelling else "__"
+            servers = {spelled[spelling].rpartition(separator)[0] for spelled in self._spellings.values()}
+            server, _, rest = pattern.rpartition(separator)
+            near = _nearest(server, servers) if server else None
+            return None if near is None else f"{near}{separator}{rest}"
+        found = self._snapshot.nearest(pattern, n=1)
+        return self._spellings[found[0]][spelling] if found else None
+
+
+def _unmatched(at: str, patterns: Sequence[str], names: Collection[str], kind: str) -> Iterator[Unmatched]:
+    for pattern in patterns:
+        if not any(map(glob(pattern), names)):
+            yield Unmatched(at=at, pattern=pattern, kind=kind, nearest=_nearest(pattern, names))
+
+
+def _undeclared(at: str, conditions: Mapping[str, object], tools: Sequence[ToolSpec]) -> Iterator[Unmatched]:
+    """Conditions on arguments that none of the tools declares: they never hold."""
+    declared = [spec.input_schema.get("properties") for spec in tools]
+    if not tools or not all(isinstance(each, dict) for each in declared):
+        return
+    names = {name for each in declared if isinstance(each, dict) for name in each}
+    for argument in conditions:
+        first = argument.partition(".")[0]
+        if argument not in names and first not in names:
+            yield Unmatched(at=at, pattern=argument, kind="argument", nearest=_nearest(first, names))
+
+
+def _nearest(pattern: str, names: Collection[str]) -> str | None:
+    found = difflib.get_close_matches(
+        pattern, [name for name in names if len(name) <= _LONG][:_MANY], cutoff=_NEAR, n=1
+    )
+    return found[0] if found else None
