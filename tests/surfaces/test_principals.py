@@ -85,12 +85,15 @@ async def opened(config: Config, mode: str = "auto") -> AsyncIterator[Gateway]:
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_instructions_name_only_the_servers_of_the_client(config: Config, mode: str) -> None:
-    """In both ways in which a client can begin."""
+async def test_a_search_for_nothing_names_only_the_servers_of_the_client(config: Config, mode: str) -> None:
+    """In both ways in which a client can begin; instructions name none, so that they cost the same everywhere."""
     async with opened(config, mode) as gateway:
-        told = [gateway.instructions(name).rpartition(". ")[2] for name in ("clerk", "guide", "boss")]
+        names = ("clerk", "guide", "boss")
+        told = [json.loads(await gateway.ask(name, "search_tools", query=" "))["servers"] for name in names]
+        instructions = {gateway.instructions(name) for name in names}
 
-    assert told == ["Servers behind it: expenses.", "Servers behind it: trips.", "Servers behind it: expenses, trips."]
+    assert told == [["expenses"], ["trips"], ["expenses", "trips"]]
+    assert len(instructions) == 1
 
 
 async def test_what_is_outside_the_scope_is_in_no_search_no_stub_and_no_hint(config: Config) -> None:

@@ -30,8 +30,29 @@ def test_details_give_way_before_names(count: int, characters: int) -> None:
     assert ("hint" in found) == (not all(detailed))
 
 
+def test_descriptions_get_shorter_before_any_is_left_out() -> None:
+    """Five hits of the default detail have a word about each of them within 300 tokens, whatever is behind."""
+    text = search_text(SearchAnswer(hits=hits(5, 110), total=5), [f"server-{n}" for n in range(500)], 300)
+
+    found = json.loads(text)
+    assert tokens.count(text) <= 300
+    assert all(hit["description"] for hit in found["tools"])
+    assert "hint" not in found
+
+
 def test_no_answer_is_over_its_budget() -> None:
     """Even where the names alone are too many."""
     text = search_text(SearchAnswer(hits=hits(50, 1_000), total=50), [f"server-{n}" for n in range(500)], 100)
 
     assert tokens.count(text) <= 100
+
+
+def test_all_servers_are_named_as_far_as_they_fit() -> None:
+    """What is left out is marked."""
+    names = [f"server-{n:04}" for n in range(3_000)]
+    text = search_text(SearchAnswer(hits=(), total=9), [], 2_000, names)
+
+    found = json.loads(text)["servers"]
+    assert tokens.count(text) <= 2_000
+    assert found == [*names[: len(found) - 1], "…"]
+    assert len(found) > 100

@@ -38,7 +38,7 @@ __all__ = (
 )
 
 PROMISES = {
-    "surface_tokens": "at most 1,000",
+    "surface_tokens": "at most 850",
     "search_tokens_default": "at most 300",
     "plain_tokens": "shown",
     "saving": "at least 0.99",

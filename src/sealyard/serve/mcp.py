@@ -1,13 +1,11 @@
 """The agent's side of MCP: the modes `code`, `hybrid` and `search`. Wire in, wire out; the yard decides."""
 
 import secrets
-from collections.abc import Iterable
 from typing import Any
 
 import mcp_types as types
 import msgspec
 from mcp.server.caching import CacheHint
-from mcp.server.context import CallNext, HandlerResult, ServerMiddleware
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
@@ -18,7 +16,7 @@ from sealyard.config import SurfaceConfig
 from sealyard.errors import InvalidArguments, InvalidRequest, SealyardError
 from sealyard.serve.asking import PRINCIPAL, Asking, Call, open_asking, principal_of, seal_states
 from sealyard.serve.progress import Context
-from sealyard.serve.search_text import search_text
+from sealyard.serve.search_text import search
 from sealyard.serve.skills import SKILL_TOOLS, answer_skill_tool
 from sealyard.serve.skills_extension import extend
 from sealyard.serve.surface import instructions, surface_tools
@@ -72,39 +70,21 @@ def build_server(yard: Yard, surface: SurfaceConfig, *, mode: str | None = None)
     """An MCP server over `yard` in the mode that the config, or `mode`, names."""
     mode = mode or surface.mode
     face = _Surface(yard, surface, mode)
-    shown = surface.instructions or instructions(mode, yard.upstreams)
+    shown = surface.instructions or instructions(mode)
     yard.observer.surface = msgspec.json.encode([shown, *surface_tools(mode)]).decode()
     yard.observer.direct = face.is_direct
     server: Server[Any] = Server(
         surface.name,
         version=__version__,
-        instructions=surface.instructions,
+        instructions=shown,
         cache_hints={"tools/list": CacheHint(ttl_ms=_LIST_TTL_MS, scope="private")},
         on_list_tools=face.list_tools,
         on_call_tool=face.call_tool,
         lifespan=lambda _: open_asking(yard.approvals),
     )
     server.middleware.append(seal_states(surface.name, yard.approvals.settings.ask_seconds))
-    if surface.instructions is None:
-        server.middleware.append(_instructing(yard, mode))
     extend(server, yard.skills, principal_of)
     return server
-
-
-def _instructing(yard: Yard, mode: str) -> ServerMiddleware[Any]:
-    """Gives every client instructions of its own: they name the servers that it may know of."""
-
-    async def instruct(ctx: Context, call_next: CallNext) -> HandlerResult:
-        result = await call_next(ctx)
-        if ctx.method in ("initialize", "server/discover") and isinstance(result, dict):
-            return result | {"instructions": instructions(mode, _servers(yard, yard.upstreams, principal_of(ctx)))}
-        return result
-
-    return instruct
-
-
-def _servers(yard: Yard, names: Iterable[str], principal: str) -> list[str]:
-    return yard.views.servers(names, yard.catalog.snapshot, principal)
 
 
 class _Surface:
@@ -160,15 +140,14 @@ class _Surface:
     async def _search(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
         asked = _convert(params, _SearchArguments)
         principal = principal_of(ctx)
-        answer = await self._yard.search(
+        text = await search(
+            self._yard,
             asked.query or asked.keyword,
             detail_level=asked.detail_level,
             server=asked.server,
             limit=asked.limit,
             principal=principal,
         )
-        unlisted = _servers(self._yard, self._yard.finder.unlisted(), principal)
-        text = search_text(answer, unlisted, self._yard.result_tokens)
         self._yard.note_exchange(principal, "discovery", wrote=_written(params), read=text, part="searches")
         return _text(text)
 

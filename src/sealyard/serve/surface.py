@@ -14,7 +14,7 @@ _SEARCH: dict[str, Any] = {
     "inputSchema": {
         "type": "object",
         "properties": {
-            "query": {"type": "string", "description": "Words, or a tool's name"},
+            "query": {"type": "string", "description": "Words, or a tool's name; empty lists the servers"},
             "detail_level": {
                 "type": "string",
                 "enum": ["name_only", "with_description", "full"],
@@ -33,10 +33,9 @@ _EXECUTE: dict[str, Any] = {
     "name": "execute_code",
     "description": (
         "Run Python in a sandbox where tools are functions: `from servers.<server> import <tool>`. Filter and combine "
-        "data there: only what you print and `result` (or the last expression) come back, big values as a preview and "
-        "a file. Private values come as opaque `__PII_…__` tokens, equal if the values are: pass them to tools whole. "
-        "With background=true it answers with an execution_id; pass that alone to see the state, with cancel=true to "
-        "stop."
+        "data there: only what you print and `result` (or the last expression) come back, big values as preview and "
+        "file. Private values come as opaque `__PII_…__` tokens, equal if the values are: pass them to tools whole. "
+        "background=true answers with an execution_id: pass it alone to see the state, with cancel=true to stop."
     ),
     "inputSchema": {
         "type": "object",
@@ -44,7 +43,7 @@ _EXECUTE: dict[str, Any] = {
             "code": {"type": "string"},
             "language": {"type": "string", "enum": ["python"]},
             "context": {"type": "object", "description": "Becomes variables"},
-            "session": {"type": "string", "description": "Names the workspace: files stay for the next run"},
+            "session": {"type": "string", "description": "Workspace whose files the next run finds"},
             "timeout_seconds": {"type": "number", "default": 30, "maximum": 120},
             "background": {"type": "boolean", "default": False},
             "execution_id": {"type": "string"},
@@ -56,7 +55,7 @@ _EXECUTE: dict[str, Any] = {
 
 _ANALYZE: dict[str, Any] = {
     "name": "execute_analysis",
-    "description": "Ask about rows without code or reading them. A wrong parameter is told with the right ones.",
+    "description": "Answer a question about rows without reading them or writing code.",
     "inputSchema": {
         "type": "object",
         "properties": {
@@ -100,9 +99,9 @@ _CALL: dict[str, Any] = {
 _SAVE_SKILL: dict[str, Any] = {
     "name": "save_skill",
     "description": (
-        "Keep code that works: `from skills import <name>`. It defines a function of that name, or is a script over "
-        "its inputs with `result`. Run it first: examples are replayed with recorded answers; without one that passes "
-        "it stays a draft. What is private belongs into inputs. The same name makes a new version."
+        "Keep code that works for `from skills import <name>`: a function of that name, or a script over its inputs "
+        "that sets `result`. Run it first: examples replay recorded answers; without one that passes it stays a draft. "
+        "Private values belong in inputs. The same name makes a new version."
     ),
     "inputSchema": {
         "type": "object",
@@ -113,14 +112,7 @@ _SAVE_SKILL: dict[str, Any] = {
             "inputs": {"type": "object", "description": "Name to type, or JSON Schema; a function's are read from it"},
             "output": {"description": "Type, or JSON Schema"},
             "tags": {"type": "array", "items": {"type": "string"}},
-            "examples": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {"inputs": {"type": "object"}, "output": {}},
-                    "required": ["inputs"],
-                },
-            },
+            "examples": {"type": "array", "items": {"type": "object"}, "description": "[{inputs: {}, output}]"},
         },
         "required": ["name", "code", "description"],
     },
@@ -154,8 +146,6 @@ _LOAD_SKILL: dict[str, Any] = {
     "annotations": {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False},
 }
 
-_NAMES_SHOWN = 40
-
 
 def surface_tools(mode: str) -> list[dict[str, Any]]:
     """The definitions of a mode, always the same and in the same order."""
@@ -164,11 +154,8 @@ def surface_tools(mode: str) -> list[dict[str, Any]]:
     return [_SEARCH, _EXECUTE, _ANALYZE, _SAVE_SKILL, _FIND_SKILLS, _LOAD_SKILL]
 
 
-def instructions(mode: str, servers: Collection[str]) -> str:
-    """What a client tells its model about this server."""
-    names = sorted(servers)
-    shown = ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
-    behind = f"Servers behind it: {shown}." if names else "No server is configured yet."
+def instructions(mode: str) -> str:
+    """What a client tells its model about this server: the same whatever is behind it, so its cost is fixed."""
     if mode == "search":
         how = "Find tools with search_tools, then call them with call_tool."
     else:
@@ -177,7 +164,7 @@ def instructions(mode: str, servers: Collection[str]) -> str:
             "combine, and return only what is needed. find_skills shows what was solved before; save_skill keeps what "
             "works."
         )
-    return f"The advertised tools are not the whole catalogue. {how} {behind}"
+    return f"The advertised tools are not the whole catalogue. {how}"
 
 
 def system_prompt(servers: Collection[str]) -> str:

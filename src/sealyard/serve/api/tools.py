@@ -10,7 +10,7 @@ from sealyard.catalog.stubs import signature
 from sealyard.errors import InvalidRequest, UnknownTool
 from sealyard.serve.api.declare import Call, Reply, endpoint
 from sealyard.serve.api.paging import Cursor, Limit, from_cursor, to_cursor
-from sealyard.serve.search_text import search_text
+from sealyard.serve.search_text import search
 from sealyard.values import Hit, ToolAnnotations, ToolSpec, UpstreamState
 
 __all__ = ("ENDPOINTS",)
@@ -33,6 +33,8 @@ class FoundTools(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tools: list[Hit]
     unmatched: list[str] = []
     """Words of the query that are in no tool."""
+    servers: list[str] = []
+    """All there are, where nothing is searched for."""
     hint: str = ""
     not_available_yet: list[str] = []
     """Servers whose tools nobody knows yet."""
@@ -141,15 +143,14 @@ class Upstreams(msgspec.Struct, frozen=True, kw_only=True):
 async def search_tools(call: Call[SearchQuery, None]) -> Reply[FoundTools]:
     """Find tools by words. Answers as the MCP tool search_tools does."""
     asked, yard = call.query, call.yard
-    answer = await yard.search(
+    text = await search(
+        yard,
         asked.query,
         detail_level=asked.detail_level,
         server=asked.server,
         limit=asked.limit,
         principal=call.principal,
     )
-    unlisted = yard.views.servers(yard.finder.unlisted(), yard.catalog.snapshot, call.principal)
-    text = search_text(answer, unlisted, yard.result_tokens)
     yard.note_exchange(call.principal, "discovery", wrote=asked.query, read=text, part="searches")
     return Reply(encoded=text.encode())
 
