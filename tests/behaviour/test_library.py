@@ -1,18 +1,25 @@
 """Tools as importable functions: stub files on the host, loaded lazily inside, never writable there."""
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
+import itertools
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from sealyard.config import Config, SandboxConfig, StoreConfig
 from sealyard.errors import InvalidRequest
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.library import Library, open_library
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.sandbox.worker import Reply
+from sealyard.testing import FakeUpstream
 from sealyard.values import Outcome
+from sealyard.yard import ExecuteRequest, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 
@@ -288,3 +295,65 @@ async def test_closing_leaves_no_directory(held: Callable[..., Coroutine[Any, An
         await library.publish("v2", FILES)
 
     assert await held() == before
+
+
+def many_tools(count: int) -> FakeUpstream:
+    """A server with this many tools, each of which says its number."""
+
+    def saying(number: int) -> Callable[[], str]:
+        return lambda: str(number)
+
+    return FakeUpstream("many", **{f"tool_{number}": saying(number) for number in range(count)})
+
+
+async def test_stubs_of_many_tools_are_made_on_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run does not wait for thousands of files: an import asks for the one it needs, and the rest can be listed."""
+    held = threading.Event()
+    fill = Library._fill
+
+    def fill_later(self: Library, folder: str, more: Iterator[tuple[str, str]]) -> None:
+        held.wait()
+        fill(self, folder, more)
+
+    monkeypatch.setattr(Library, "_fill", fill_later)
+    code = (
+        "import importlib, os, servers.many as many\nfrom servers.many import tool_7\n"
+        "try:\n    importlib.import_module('servers.many.tool_' + '9' * 4)\n"
+        "except ImportError as error:\n    wrong = str(error)\n"
+        "[os.listdir('/servers/many'), len(dir(many)), tool_7(), wrong]"
+    )
+    config = Config(
+        store=StoreConfig(path=tmp_path / "sealyard.db"),
+        sandbox=SandboxConfig(allow_weaker=True, pool_size=1, data_packages=False),
+    )
+    async with open_yard(config, upstreams={"many": many_tools(300)}) as yard:
+        try:
+            early = await yard.execute(ExecuteRequest(code=code))
+        finally:
+            held.set()
+        await yard.finder._library.filled()
+        late = await yard.execute(ExecuteRequest(code="import os\nlen(os.listdir('/servers/many'))"))
+
+    assert early.outcome.failure is None
+    listed, count, answer, wrong = early.outcome.result
+    assert (listed, count, answer) == (["__init__.py"], 300, "7")
+    assert wrong.startswith("No tool named 'tool_9999' on server 'many'.")
+    assert late.outcome.result == 301
+
+
+async def test_files_that_follow_stop_when_their_version_goes() -> None:
+    """A catalog that changes while its files are written leaves none behind."""
+    written = threading.Event()
+
+    def endless() -> Iterator[tuple[str, str]]:
+        for number in itertools.count():
+            yield f"expenses/tool_{number}.py", ANY
+            written.set()
+
+    async with open_library() as library:
+        await library.publish("v1", FILES, more=endless())
+        await asyncio.to_thread(written.wait)
+        await library.publish("v2", FILES)
+        folders = sorted(path.name for path in library.path.iterdir())
+
+        assert folders == [library.likely()]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.metrics.sums import CallRow, Sums
-from sealyard.store import Store, open_store
+from sealyard.store import Store, metrics, open_store
 from sealyard.store.metric_rows import FOLD_ROWS
 from sealyard.store.rebuild import Rebuilt
 from sealyard.store.retention import Pruned
@@ -159,6 +159,28 @@ async def test_one_fold_takes_a_bounded_number_of_rows(tmp_path: Path) -> None:
         record(store, [executed(BASE + number) for number in range(FOLD_ROWS)])
         record(store, [call(BASE + number) for number in range(500)])
         assert [await store.metrics.fold() for _ in range(3)] == [FOLD_ROWS, 500, 0]
+
+
+async def test_a_backlog_is_counted_in_the_background_and_reading_stays_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an upgrade there may be millions of rows: a reader adds the first of them, and says how many are left."""
+    monkeypatch.setattr(metrics, "UNFOLDED_ROWS", 100)
+    facts = [executed(BASE + number) for number in range(3 * FOLD_ROWS)]
+    async with open_store(tmp_path / "store.db") as store:
+        for fact in facts:
+            store.metrics.record(fact)
+        await store.flush()
+        before = (await store.metrics.sums()).value("sealyard_execution_total"), await store.metrics.uncounted()
+        await store.metrics.fold()
+        during = (await store.metrics.sums()).value("sealyard_execution_total"), await store.metrics.uncounted()
+        while await store.metrics.fold():
+            pass
+        after = (await store.metrics.sums()).value("sealyard_execution_total"), await store.metrics.uncounted()
+
+    assert before == (100, 3 * FOLD_ROWS - 100)
+    assert during == (FOLD_ROWS + 100, 2 * FOLD_ROWS - 100)
+    assert after == (3 * FOLD_ROWS, 0)
 
 
 async def test_two_gateways_that_fold_at_once_count_nothing_twice(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sealyard.metrics.report import Prices, report
 from sealyard.store import open_store, usage
 from sealyard.store.usage import CodeUsage, CombinationUsage, PrincipalUsage, SkillUsage, ToolUsage, Usage
 from sealyard.values import CallRecord, Executed, ExecutionRecord, Fact, Saw, Searched, SkillUse
@@ -80,15 +81,15 @@ async def test_tools_are_counted_by_version(path: Path) -> None:
 
     assert found.tools == (
         ToolUsage(
-            tool="mcp__bank__pay", upstream="bank", version="1.0.0", calls=100, errors=0,
+            tool="mcp__bank__pay", upstream="bank", version="1.0.0", calls=100, errors=0, refused=0,
             p50_seconds=50.0, p95_seconds=95.0, last_at=200.0,
         ),
         ToolUsage(
-            tool="mcp__bank__pay", upstream="bank", version="2.0.0", calls=2, errors=1,
+            tool="mcp__bank__pay", upstream="bank", version="2.0.0", calls=2, errors=1, refused=0,
             p50_seconds=0.5, p95_seconds=0.5, last_at=300.0,
         ),
         ToolUsage(
-            tool="mcp__bank__list", upstream="", version="1.0.0", calls=1, errors=0,
+            tool="mcp__bank__list", upstream="", version="1.0.0", calls=1, errors=0, refused=0,
             p50_seconds=0.5, p95_seconds=0.5, last_at=50.0,
         ),
     )  # fmt: skip
@@ -246,3 +247,22 @@ async def test_usage_is_plain_json(path: Path) -> None:
 
     assert list(found) == ["since", "until", "tools", "combinations", "principals", "code", "use_cases", "skills"]
     assert found["combinations"] == [{"tools": ["a", "b"], "runs": 1, "ok": 1}]
+
+
+async def test_a_failed_call_is_the_same_to_tools_and_to_upstreams(path: Path) -> None:
+    """What a gateway refused says nothing about a server: eight calls are not 37.5 % failed here and 0 % there."""
+    refused = ["PolicyRefused: no", "InvalidArguments: no", "LimitReached: no", "The call was cancelled."]
+    errors = [None, None, None, "ToolFailed: no", "UpstreamTimeout: no", *refused]
+    calls = [call(10.0 + number, number=number, error=error) for number, error in enumerate(errors)]
+    async with open_store(path) as store:
+        for each in calls:
+            store.record_call(each)
+        await store.flush()
+        (tool,) = (await store.usage.read(0.0, 1e10)).tools
+        sums = await store.metrics.sums()
+
+    upstream = report(sums, since=None, until=None, prices=Prices(input=3.0, output=15.0), tokenizer="none").upstreams[
+        "bank"
+    ]
+    assert (tool.calls, tool.errors, tool.refused) == (9, 2, 4)
+    assert upstream.error_rate == tool.errors / (tool.calls - tool.refused)

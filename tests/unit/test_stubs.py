@@ -364,6 +364,7 @@ class _Only:
 
     def __init__(self, spec: ToolSpec) -> None:
         self.by_upstream = {spec.upstream: (spec,)}
+        self.tools = {spec.full_name: spec}
         self.shapes: dict[str, Any] = {}
 
 

@@ -168,9 +168,11 @@ class Catalog:
                 return read_listing(fresh, last, declared=told, source=source, at=time.time())
 
             specs, last = await self._save(upstream, digests, make)
-            change = _compare(upstream, before, {spec.name: spec for spec in specs})
-            self._warn(upstream, warnings + _suspicions(before, specs, last, source))
-            self._snapshot = Snapshot({**self._snapshot.by_upstream, upstream: specs}, self._shapes)
+            change = await asyncio.to_thread(_compare, upstream, before, {spec.name: spec for spec in specs})
+            self._warn(upstream, warnings + await asyncio.to_thread(_suspicions, before, specs, last, source))
+            self._snapshot = await asyncio.to_thread(
+                _snapshot, {**self._snapshot.by_upstream, upstream: specs}, self._shapes
+            )
         self._tell(change)
         return change
 
@@ -281,6 +283,13 @@ class Catalog:
     def _warn(self, upstream: str, warnings: list[str]) -> None:
         kept = self._warnings.setdefault(upstream, deque(maxlen=_WARNINGS))
         kept.extend(warning for warning in warnings if warning not in kept)
+
+
+def _snapshot(by_upstream: Mapping[str, Sequence[ToolSpec]], shapes: Mapping[str, LearnedShape]) -> Snapshot:
+    """A snapshot whose version is known already: that of ten thousand tools takes a while."""
+    made = Snapshot(by_upstream, shapes)
+    _ = made.version, made.stubs_version
+    return made
 
 
 def _read(definitions: Sequence[Definition]) -> tuple[dict[str, str], dict[str, Definition], list[str]]:

@@ -5,7 +5,7 @@ of it is ever executed. One file costs microseconds and is kept: an unchanged to
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator
 
 import msgspec
 
@@ -17,7 +17,16 @@ from sealyard.catalog.shapes import annotation, is_vague, learned_text, shape, u
 from sealyard.catalog.snapshot import Snapshot
 from sealyard.values import ToolSpec
 
-__all__ = ("parameter_notes", "returns", "returns_text", "signature", "stub_file", "stub_files")
+__all__ = (
+    "parameter_notes",
+    "returns",
+    "returns_text",
+    "signature",
+    "stub_file",
+    "stub_files",
+    "stub_packages",
+    "tool_stubs",
+)
 
 _WIDTH = 100
 _SUMMARY_CHARACTERS = 120
@@ -27,26 +36,31 @@ _SIGNATURE_CHARACTERS = 2000
 
 _SEEN = "As its answers were so far; the server does not declare it. A key with ? was not always there."
 
-# (names and digests) -> the file, and the line about it in its package
-_written: Recent[tuple[str, ...], tuple[str, str]] = Recent(20_000)
+# (names and digests) -> the file
+_written: Recent[tuple[str, ...], str] = Recent(20_000)
 
 
-def stub_files(snapshot: Snapshot, shapes: Mapping[str, LearnedShape] | None = None) -> dict[str, str]:
-    """Relative path -> text of every file under `servers`. `shapes` is used instead of what the snapshot learned."""
-    shapes = snapshot.shapes if shapes is None else shapes
+def stub_files(snapshot: Snapshot) -> dict[str, str]:
+    """Relative path -> text of every file under `servers`."""
+    return stub_packages(snapshot) | dict(tool_stubs(snapshot))
+
+
+def tool_stubs(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    """Relative path and text of each tool's file, made as it is asked for."""
+    for name, spec in snapshot.tools.items():
+        yield f"{spec.module}/{spec.function}.py", stub_file(spec, snapshot.shapes.get(name))
+
+
+def stub_packages(snapshot: Snapshot) -> dict[str, str]:
+    """Relative path -> text of the packages, which name every tool with a line about it."""
     files: dict[str, str] = {}
     modules = []
     for upstream, specs in snapshot.by_upstream.items():
         if not specs:
             continue
         module = specs[0].module
-        lines = []
-        for spec in specs:
-            text, line = _file(spec, shapes.get(spec.full_name))
-            files[f"{module}/{spec.function}.py"] = text
-            lines.append(line)
         title = f"Tools of the server `{plain(upstream, limit=60)}`. Import them: from servers.{module} import …"
-        files[f"{module}/__init__.py"] = _package(title, lines, [spec.function for spec in specs])
+        files[f"{module}/__init__.py"] = _package(title, list(map(_line, specs)), [spec.function for spec in specs])
         modules.append((module, f"{module}: {len(specs)} tool{'s' if len(specs) > 1 else ''}"))
     modules.sort()
     title = "A package per tool server; the text of each lists its functions, as does /servers/<name>/__init__.py."
@@ -56,7 +70,15 @@ def stub_files(snapshot: Snapshot, shapes: Mapping[str, LearnedShape] | None = N
 
 def stub_file(spec: ToolSpec, learned: LearnedShape | None = None) -> str:
     """The text of one tool's file."""
-    return _file(spec, learned)[0]
+    learned = _told(spec, learned)
+    key: tuple[str, ...] = (spec.full_name, spec.module, spec.function, spec.digest)
+    if learned is not None:
+        key = (*key, hashlib.sha256(msgspec.json.encode(learned.schema)).hexdigest())
+    text = _written.find(key)
+    if text is None:
+        text = _stub(spec, _summary(spec), learned)
+        _written.put(key, text)
+    return text
 
 
 def signature(spec: ToolSpec, learned: LearnedShape | None = None) -> str:
@@ -96,17 +118,13 @@ def _told(spec: ToolSpec, learned: LearnedShape | None) -> LearnedShape | None:
     return learned if is_more else None
 
 
-def _file(spec: ToolSpec, learned: LearnedShape | None) -> tuple[str, str]:
-    learned = _told(spec, learned)
-    key: tuple[str, ...] = (spec.full_name, spec.module, spec.function, spec.digest)
-    if learned is not None:
-        key = (*key, hashlib.sha256(msgspec.json.encode(learned.schema)).hexdigest())
-    known = _written.find(key)
-    if known is None:
-        summary = one_line(spec.description or spec.title, limit=_SUMMARY_CHARACTERS)
-        known = _stub(spec, summary, learned), f"{spec.function}: {summary}" if summary else spec.function
-        _written.put(key, known)
-    return known
+def _line(spec: ToolSpec) -> str:
+    summary = _summary(spec)
+    return f"{spec.function}: {summary}" if summary else spec.function
+
+
+def _summary(spec: ToolSpec) -> str:
+    return one_line(spec.description or spec.title, limit=_SUMMARY_CHARACTERS)
 
 
 def _stub(spec: ToolSpec, summary: str, learned: LearnedShape | None) -> str:

@@ -84,6 +84,7 @@ async def read_gauges(store: Store, prices: Prices) -> list[Gauge]:
         gauge("sealyard_context_tokens_saved", whole.tokens.saved),
         gauge("sealyard_context_dollars_saved", whole.tokens.dollars_saved),
         gauge("sealyard_store_bytes", census.size_bytes),
+        gauge("sealyard_metrics_uncounted_rows", await store.metrics.uncounted()),
         *(gauge("sealyard_skills", count, status=status) for status, count in census.skills.items()),
         *(gauge("sealyard_alerts_firing", firing.count(rule), rule=rule) for rule in sorted(set(firing))),
     ]

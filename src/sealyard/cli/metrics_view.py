@@ -92,7 +92,7 @@ def _parts(report: Report) -> dict[str, dict[str, str]]:
 
 
 def _upstreams(report: Report) -> Table:
-    table = columns("upstream", "calls", "errors", "p50", "p95", "p99", "answers", "restarts")
+    table = columns("upstream", "calls", "failed", "p50", "p95", "p99", "answers", "restarts")
     for name, each in report.upstreams.items():
         table.add_row(
             plain(name),
@@ -108,7 +108,7 @@ def _upstreams(report: Report) -> Table:
 
 
 def _tools(usage: Usage) -> Table:
-    table = columns("tool", "version", "calls", "errors", "p50", "p95", "last")
+    table = columns("tool", "version", "calls", "failed", "refused", "p50", "p95", "last")
     for each in usage.tools[:_FEW]:
         last = time.strftime("%Y-%m-%d %H:%M", time.gmtime(each.last_at))
         table.add_row(
@@ -116,6 +116,7 @@ def _tools(usage: Usage) -> Table:
             plain(each.version),
             f"{each.calls:,}",
             f"{each.errors:,}",
+            f"{each.refused:,}",
             seconds(each.p50_seconds),
             seconds(each.p95_seconds),
             last,

@@ -53,6 +53,9 @@ GAUGES: dict[str, GaugeInfo] = {
     "sealyard_alerts_undelivered": GaugeInfo(
         "Changes of alerts that the webhook did not take, since this gateway started."
     ),
+    "sealyard_metrics_uncounted_rows": GaugeInfo(
+        "Rows of the journal that no figure counts yet: more than 0 for a while after an upgrade or a restore."
+    ),
     "sealyard_learning_facts": GaugeInfo("The number of the last fact of the journal that was learned from."),
     "sealyard_learning_learned": GaugeInfo("Things that each part of what is learned holds.", ("part",)),
     "sealyard_learning_accuracy": GaugeInfo(

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from sealyard.metrics.names import METRICS
-from sealyard.metrics.sums import OUTCOMES_OUTSIDE, Sum, Sums, percentile
+from sealyard.metrics.sums import OUTCOMES_FAILED, OUTCOMES_OUTSIDE, Sum, Sums, percentile
 
 __all__ = ("Point", "Prices", "Report", "points", "report")
 
@@ -204,7 +204,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     hits: int
     calls: int
     call_errors: int
-    """That did not end well, for whatever reason."""
+    """Calls that were meant to reach their server and failed."""
     baseline_tokens: int
     actual_tokens: int
     bytes_in: int
@@ -254,7 +254,7 @@ def _point(start: float, sums: Sums) -> Point:
         searches=sums.value("sealyard_discovery_queries_total"),
         hits=sums.value("sealyard_discovery_hits_total"),
         calls=calls,
-        call_errors=calls - sums.value("sealyard_upstream_calls_total", outcome="ok"),
+        call_errors=sum(sums.value("sealyard_upstream_calls_total", outcome=each) for each in OUTCOMES_FAILED),
         baseline_tokens=sums.value("sealyard_tokens_baseline_total"),
         actual_tokens=sums.value("sealyard_tokens_actual_total"),
         bytes_in=sums.value("sealyard_filtering_bytes_in_total"),

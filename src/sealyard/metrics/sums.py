@@ -23,7 +23,17 @@ from sealyard.values import (
     Used,
 )
 
-__all__ = ("OUTCOMES_OUTSIDE", "AnyFact", "CallRow", "Key", "Sum", "Sums", "percentile")
+__all__ = (
+    "OUTCOMES_FAILED",
+    "OUTCOMES_OUTSIDE",
+    "AnyFact",
+    "CallRow",
+    "Key",
+    "Sum",
+    "Sums",
+    "outcome_of",
+    "percentile",
+)
 
 AnyFact = (
     Saw | Searched | Used | Executed | Hinted | Tokens | Hidden | SecurityEvent | SkillEvent | Published | UpstreamEvent
@@ -35,6 +45,8 @@ Key = tuple[str, tuple[str, ...]]
 
 OUTCOMES_OUTSIDE = frozenset(("ok", "tool_failed", "timeout", "unavailable", OTHER))
 """Of calls that were meant to reach the upstream. The others ended in the gateway and say nothing about it."""
+OUTCOMES_FAILED = OUTCOMES_OUTSIDE - {"ok"}
+"""What every page and figure calls a failed call."""
 
 _MOST = 1 << 50
 """Of one fact: a petabyte, 35 years. More is not meant, and enough of it would not fit the database."""
@@ -55,6 +67,13 @@ _OUTCOMES = {
     "LimitReached": "limited",
     "The call was cancelled.": "cancelled",
 }
+
+
+def outcome_of(error: str | None) -> str:
+    """How a call ended, by the journal's text of its error: a value of the label `outcome`."""
+    return "ok" if error is None else _OUTCOMES.get(error.partition(": ")[0], OTHER)
+
+
 _SETS = {
     name: tuple(None if values == OPERATOR else frozenset(values) for values in metric.labels.values())
     for name, metric in METRICS.items()
@@ -122,7 +141,7 @@ class Sums(Mapping[Key, Sum]):
 
     def add_call(self, call: CallRow) -> None:
         """Count a call."""
-        outcome = "ok" if call.error is None else _OUTCOMES.get(call.error.partition(": ")[0], OTHER)
+        outcome = outcome_of(call.error)
         # Before calls had it: `mcp__<upstream>__<tool>`, of which the upstream's part has no `__` in it.
         upstream = call.upstream or call.tool.removeprefix("mcp__").partition("__")[0]
         self.count("sealyard_upstream_calls_total", upstream, outcome)

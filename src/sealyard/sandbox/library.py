@@ -2,10 +2,14 @@
 
 A version is the whole catalog or what one principal may see of it; several can be there at once. The library lies on
 the host. A worker sees the one folder that its run was given, read-only, and cannot tell what others there are.
+
+A large version is there as soon as its packages are: the files of its tools follow in the background, for code that
+browses them. Code that imports one before asks the gateway for its text.
 """
 
 import asyncio
 import contextlib
+import logging
 import os
 import secrets
 import shutil
@@ -17,6 +21,8 @@ from sealyard.errors import InvalidRequest, SandboxBroken
 from sealyard.sandbox.pool import open_directory
 
 __all__ = ("Library", "open_library")
+
+_log = logging.getLogger(__name__)
 
 
 class Library:
@@ -33,30 +39,54 @@ class Library:
         self._uses: Counter[str] = Counter()
         self._last: str | None = None
         self._publishing = asyncio.Lock()
+        self._filling: dict[str, asyncio.Task[None]] = {}
+        """Folder -> the work that adds the rest of its files."""
+        self._live: set[str] = set()
+        """Folders that may be written into."""
 
     def has(self, version: str) -> bool:
         """Whether it is there to be used."""
         return version in self._folders
 
-    async def publish(self, version: str, files: Mapping[str, str], *, catalog: str | None = None) -> None:
+    async def publish(
+        self,
+        version: str,
+        files: Mapping[str, str],
+        *,
+        catalog: str | None = None,
+        more: Iterator[tuple[str, str]] | None = None,
+    ) -> None:
         """Make `files`, text by relative path, what runs of this version import. One that is there costs nothing.
 
-        `catalog` is the version of the catalog that it is a part of; without it, it is the whole. What shows another
-        catalog is then out of date and goes as soon as nobody uses it.
+        `more` are further files, which are written in the background. `catalog` is the version of the catalog that
+        this one is a part of; without it, it is the whole. What shows another catalog is then out of date and goes as
+        soon as nobody uses it.
 
         Raises:
             InvalidRequest: A path leads out of the library.
         """
         async with self._publishing:
             if not self.has(version):
-                self._folders[version] = await asyncio.to_thread(self._write, files)
+                folder = self._folders[version] = await asyncio.to_thread(self._write, files)
+                if more is not None:
+                    self._live.add(folder)
+                    self._filling[folder] = asyncio.create_task(asyncio.to_thread(self._fill, folder, more))
             self._catalogs[version] = catalog or version
             if catalog in (None, version):
                 self.version = self._last = version
             # Forgotten before it is deleted, so that nobody begins to use it meanwhile.
             stale = [each for each, shown in self._catalogs.items() if shown != self._catalogs[version]]
             gone = [self._forget(each) for each in stale if not self._uses[each]]
+            await self._end_filling(gone)
             await asyncio.to_thread(self._delete, gone)
+
+    async def close(self) -> None:
+        """Stop writing."""
+        await self._end_filling(list(self._filling))
+
+    async def filled(self) -> None:
+        """Wait until every file of every version is there."""
+        await asyncio.gather(*self._filling.values())
 
     def likely(self) -> str | None:
         """The folder that the next run will most likely use: that of the last run, or what was published since."""
@@ -86,20 +116,25 @@ class Library:
         del self._catalogs[version], self._uses[version]
         return self._folders.pop(version)
 
+    async def _end_filling(self, folders: list[str]) -> None:
+        self._live.difference_update(folders)
+        await asyncio.gather(*(self._filling.pop(folder) for folder in folders if folder in self._filling))
+
+    def _fill(self, folder: str, more: Iterator[tuple[str, str]]) -> None:
+        try:
+            for name, text in more:
+                if folder not in self._live:
+                    return
+                _write_file(self.path / folder, name, text)
+        except OSError as error:  # such as a full disk: imports do not need these files
+            _log.warning("Code cannot browse all tools under /servers: %s.", error)
+
     def _write(self, files: Mapping[str, str]) -> str:
         folder = self.path / secrets.token_hex(16)
         _make_folder(folder)
         try:
             for name, text in files.items():
-                path = PurePosixPath(name)
-                if path.is_absolute() or ".." in path.parts or "\0" in name:
-                    raise InvalidRequest(f"{name!r} is no path inside the library.")
-                place = folder / path
-                if not place.parent.exists():
-                    _make_folder(place.parent)
-                with place.open("w", encoding="utf-8", errors="replace") as file:
-                    os.fchmod(file.fileno(), 0o644)
-                    file.write(text)
+                _write_file(folder, name, text)
         except BaseException:
             self._delete([folder.name])
             raise
@@ -117,10 +152,31 @@ async def open_library() -> AsyncIterator[Library]:
     place = directory / "library"
     _make_folder(place)
     place.chmod(0o711)  # a worker finds its own folder by name; it cannot list the others
+    library = Library(place)
     try:
-        yield Library(place)
+        yield library
     finally:
+        await library.close()
         await asyncio.to_thread(shutil.rmtree, directory)
+
+
+def _write_file(folder: Path, name: str, text: str) -> None:
+    """Put a file into a folder that others may be reading: it is there whole or not at all.
+
+    Raises:
+        InvalidRequest: Its name leads out of the folder.
+    """
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\0" in name:
+        raise InvalidRequest(f"{name!r} is no path inside the library.")
+    place = folder / path
+    if not place.parent.exists():
+        _make_folder(place.parent)
+    partial = place.with_name(f".{place.name}")
+    with partial.open("w", encoding="utf-8", errors="replace") as file:
+        os.fchmod(file.fileno(), 0o644)
+        file.write(text)
+    partial.rename(place)
 
 
 def _make_folder(path: Path) -> None:

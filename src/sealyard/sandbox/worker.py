@@ -25,7 +25,7 @@ from sealyard.values import Failure, FailureKind
 
 __all__ = ("OWN_CALLS", "End", "OnCall", "OnOutput", "Reply", "Worker", "limit_failure")
 
-OWN_CALLS = frozenset(("load_skill", "skill_began", "skill_ended"))
+OWN_CALLS = frozenset(("load_skill", "load_stub", "skill_began", "skill_ended"))
 """What the guest itself asks for or tells: no tools, and not counted as calls of them."""
 
 OnCall = Callable[[str, dict[str, Any]], Awaitable[Any]]
@@ -260,7 +260,7 @@ class Worker(asyncio.Protocol):
             raise wire.ProtocolError("two calls with one number")
         if frame.tool in OWN_CALLS:
             self._own_call_count += 1
-            count, limit, what = self._own_call_count, _OWN_CALLS, "calls for skills"
+            count, limit, what = self._own_call_count, _OWN_CALLS, "calls for skills and stubs"
         else:
             self._call_count += 1
             count, limit, what = self._call_count, self._policy.tool_calls, "tool calls"

@@ -34,6 +34,7 @@ __all__ = (
     "add_to_sums",
     "decode_fact",
     "fold",
+    "last_number",
     "read_marks",
     "read_names",
     "read_sums",
@@ -178,6 +179,13 @@ def add_rows(
         else:
             pick(at).add_fact(fact)
     return count, skipped, last
+
+
+def last_number(connection: sqlite3.Connection, stream: Stream) -> int:
+    """The number of the newest row of a stream; 0 if there is none."""
+    number, _ = COLUMNS[stream]
+    (found,) = connection.execute(f"SELECT coalesce(max({number}), 0) FROM {stream}").fetchone()  # noqa: S608 - our names
+    return int(found)
 
 
 def fold(connection: sqlite3.Connection) -> int:

@@ -273,17 +273,28 @@ def encode_tool(spec: ToolSpec) -> ToolRow:
 
 
 def write_tools(connection: sqlite3.Connection, upstream: str, tools: Sequence[ToolRow], now: float) -> None:
-    """Replace the tools of an upstream; what they were stays in the history of definitions."""
-    delete_tools(connection, (upstream,))
+    """Make these the tools of an upstream, writing those that changed; what they were stays in the history."""
     upstream = _unicode(upstream)
+    known = connection.execute("SELECT spec FROM tools WHERE upstream = ? ORDER BY position", (upstream,)).fetchall()
+    changed = [
+        (upstream, position, tool.digest, tool.spec)
+        for position, tool in enumerate(tools)
+        if position >= len(known) or known[position][0] != tool.spec
+    ]
+    connection.execute("DELETE FROM tools WHERE upstream = ? AND position >= ?", (upstream, len(tools)))
     connection.executemany(
-        "INSERT INTO tools (upstream, position, digest, spec) VALUES (?, ?, ?, ?)",
-        [(upstream, position, tool.digest, tool.spec) for position, tool in enumerate(tools)],
+        "INSERT INTO tools (upstream, position, digest, spec) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (upstream, position) DO UPDATE SET digest = excluded.digest, spec = excluded.spec",
+        changed,
     )
     connection.executemany(
         "INSERT INTO tool_definitions (upstream, name, digest, spec, first_seen, last_seen) VALUES (?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (upstream, name, digest) DO UPDATE SET last_seen = excluded.last_seen",
-        [(upstream, tool.name, tool.digest, tool.spec, now, now) for tool in tools],
+        " ON CONFLICT (upstream, name, digest) DO NOTHING",
+        [(upstream, tools[place].name, digest, spec, now, now) for _, place, digest, spec in changed],
+    )
+    connection.executemany(
+        "UPDATE tool_definitions SET last_seen = ? WHERE upstream = ? AND name = ? AND digest = ?",
+        [(now, upstream, tool.name, tool.digest) for tool in tools],
     )
     connection.execute(
         "DELETE FROM tool_definitions WHERE upstream = ? AND last_seen < (SELECT last_seen FROM tool_definitions"

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
+from sealyard.metrics.sums import OUTCOMES_FAILED, OUTCOMES_OUTSIDE, outcome_of
 from sealyard.store.reader import Reader
 from sealyard.values import Executed, Saw, Searched
 
@@ -42,8 +43,8 @@ _FACTS = msgspec.json.Decoder(Executed | Saw | Searched)
 _CALL_TIMES = "SELECT started_at FROM calls WHERE started_at >= ? AND started_at < ? ORDER BY started_at"
 _FACT_TIMES = "SELECT at FROM facts WHERE at >= ? AND at < ? AND kind IN ('execution', 'session', 'search') ORDER BY at"
 _CALLS = (
-    "SELECT tool, upstream, coalesce(nullif(version, ''), '1.0.0'), started_at, seconds, error IS NOT NULL FROM calls"
-    " WHERE started_at >= ? AND started_at < ? AND (? IS NULL OR EXISTS (SELECT 1 FROM executions"
+    "SELECT tool, upstream, coalesce(nullif(version, ''), '1.0.0'), started_at, seconds, substr(error, 1, 100)"
+    " FROM calls WHERE started_at >= ? AND started_at < ? AND (? IS NULL OR EXISTS (SELECT 1 FROM executions"
     " WHERE executions.execution_id = calls.execution_id AND principal = ?))"
 )
 _FACT_ROWS = (
@@ -66,6 +67,9 @@ class ToolUsage(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     calls: int
     errors: int
+    """Calls that were meant to reach the server and failed."""
+    refused: int
+    """Calls that ended in the gateway: denied, refused by a person, over a limit, with wrong arguments, cancelled."""
     p50_seconds: float
     p95_seconds: float
     last_at: float
@@ -187,15 +191,18 @@ class _Calls:
     def __init__(self) -> None:
         self._seconds: dict[tuple[str, str, str], array[float]] = {}
         self._errors: Counter[tuple[str, str, str]] = Counter()
+        self._refused: Counter[tuple[str, str, str]] = Counter()
         self._last_at: dict[tuple[str, str, str], float] = {}
 
     def add(self, connection: sqlite3.Connection, start: float, end: float, principal: str | None) -> None:
-        for tool, upstream, version, at, seconds, is_error in connection.execute(
+        for tool, upstream, version, at, seconds, error in connection.execute(
             _CALLS, (start, end, principal, principal)
         ):
             key = (tool, upstream, version)
             self._seconds.setdefault(key, array("d")).append(seconds)
-            self._errors[key] += is_error
+            outcome = outcome_of(error)
+            self._errors[key] += outcome in OUTCOMES_FAILED
+            self._refused[key] += outcome not in OUTCOMES_OUTSIDE
             self._last_at[key] = max(at, self._last_at.get(key, at))
 
     def tools(self) -> tuple[ToolUsage, ...]:
@@ -211,6 +218,7 @@ class _Calls:
             version=version,
             calls=len(seconds),
             errors=self._errors[key],
+            refused=self._refused[key],
             p50_seconds=_rank(seconds, 0.5),
             p95_seconds=_rank(seconds, 0.95),
             last_at=self._last_at[key],

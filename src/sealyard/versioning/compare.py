@@ -14,6 +14,8 @@ import keyword
 from collections.abc import Iterable
 from typing import Any, Literal
 
+import msgspec
+
 from sealyard.values import ToolSpec
 from sealyard.versioning.cases import Budget, Exhausted
 from sealyard.versioning.changes import (
@@ -53,7 +55,7 @@ def compare(
     changes = [*_names(before, after), *_texts(before, after), *_annotations(before, after)]
     found = newly_deprecated(*((f"{spec.title}. {spec.description}", False) for spec in (before, after)))
     deprecations = [found] if found is not None else []
-    if before.digest != after.digest or not before.digest:
+    if not _is_same(before.input_schema, after.input_schema):
         walked = _walk("input", (before.input_schema,) * 2, (after.input_schema,) * 2)
         changes += walked[0]
         deprecations += walked[1]
@@ -125,11 +127,19 @@ def _outputs(
         changes.append(Change(kind="output_declared", side="output", after="declared", severity="minor", reason=reason))
     old = _seen(before.output_schema) if declared[0] else (output_before, output_before)
     new = _seen(after.output_schema) if declared[1] else (output_after, output_after)
-    same = declared == (True, True) and before.digest == after.digest and bool(before.digest)
+    same = declared == (True, True) and _is_same(before.output_schema, after.output_schema)
     if old[1] is None or new[1] is None or same:
         return changes, []
     walked, deprecations = _walk("output", old, new, learned=declared != (True, True))
     return changes + walked, deprecations
+
+
+def _is_same(before: Any, after: Any) -> bool:
+    """Whether two schemas are the same text, with their keys in the same order: that of parameters means something."""
+    try:
+        return msgspec.json.encode(before) == msgspec.json.encode(after)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return False
 
 
 def _seen(schema: dict[str, Any] | None) -> tuple[Any, Any]:

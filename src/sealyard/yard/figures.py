@@ -64,6 +64,7 @@ class Figures:
             gauge("sealyard_context_tokens_saved", whole.tokens.saved),
             gauge("sealyard_context_dollars_saved", whole.tokens.dollars_saved),
             gauge("sealyard_store_bytes", census.size_bytes),
+            gauge("sealyard_metrics_uncounted_rows", await yard.store.metrics.uncounted()),
         ]
         for status in statuses:
             name = status.name

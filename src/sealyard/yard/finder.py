@@ -10,7 +10,7 @@ from typing import Protocol
 from sealyard.broker.call import ToolServer
 from sealyard.catalog import Catalog, Snapshot
 from sealyard.catalog.prose import plain
-from sealyard.catalog.stubs import parameter_notes, returns, signature, stub_files
+from sealyard.catalog.stubs import parameter_notes, returns, signature, stub_files, stub_packages, tool_stubs
 from sealyard.discovery import Index, Learned, Ranking
 from sealyard.discovery.semantic import Semantic
 from sealyard.errors import InvalidRequest, UpstreamError
@@ -25,6 +25,8 @@ _SHORT_CHARACTERS = 110
 _LONG_CHARACTERS = 2_000
 _MOST_HITS = 50
 _VIEWS_INDEXED = 8
+_WRITTEN_AHEAD = 200
+"""Tools whose stubs are written before a first run: that takes 20 ms. The stubs of more follow in the background."""
 _LEVELS: dict[str, DetailLevel] = {
     "name_only": "name_only",
     "with_description": "with_description",
@@ -100,8 +102,14 @@ class Finder:
         if not self.is_published(view):
             async with self._publishing:
                 if not self.is_published(view):
-                    files = await asyncio.to_thread(stub_files, view)
-                    await self._library.publish(view.stubs_version, files, catalog=self._catalog.snapshot.stubs_version)
+                    is_large = len(view.tools) > _WRITTEN_AHEAD
+                    files = await asyncio.to_thread(stub_packages if is_large else stub_files, view)
+                    await self._library.publish(
+                        view.stubs_version,
+                        files,
+                        catalog=self._catalog.snapshot.stubs_version,
+                        more=tool_stubs(view) if is_large else None,
+                    )
         return view
 
     def is_published(self, view: Snapshot) -> bool:

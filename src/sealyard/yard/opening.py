@@ -47,6 +47,9 @@ __all__ = ("Border", "open_border", "open_yard")
 
 _log = logging.getLogger(__name__)
 
+_CHANGES_NAMED = 5
+"""Tools that one line of the log names: a server may change ten thousand at once."""
+
 
 @contextlib.asynccontextmanager
 async def open_yard(
@@ -173,8 +176,10 @@ class _Listing:
             self._kept[upstream] = mark
             await self._store.save_fingerprint(upstream, mark)
         self.on_taken(upstream)
-        for name in change.changed:
-            _log.warning("The definition of %s changed. Look at it: sealyard tools --status.", name)
+        if change.changed:
+            more = len(change.changed) - _CHANGES_NAMED
+            names = ", ".join(change.changed[:_CHANGES_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+            _log.warning("The definition of %s changed. Look at it: sealyard tools --status.", names)
         if self.on_listed is not None:
             await self.on_listed()
 

@@ -48,6 +48,11 @@ class _LoadArguments(msgspec.Struct):
     version: str | None = None
 
 
+class _StubArguments(msgspec.Struct):
+    server: str
+    function: str
+
+
 class _Report(msgspec.Struct):
     name: str
     version: str
@@ -85,6 +90,8 @@ class SkillSession:
         if name == "load_skill":
             asked = _convert(arguments, _LoadArguments)
             return await self._give(asked.name, asked.version)
+        if name == "load_stub":
+            return self._stub(_convert(arguments, _StubArguments))
         report = _convert(arguments, _Report)
         self._reports += 1
         use = self._uses.get((report.name, report.version))
@@ -133,6 +140,13 @@ class SkillSession:
                 )
             )
         return found
+
+    def _stub(self, asked: "_StubArguments") -> str:
+        """The text of a tool's stub, for code that imports it before its file is written. Raises `UnknownTool`."""
+        spec = self._snapshot.find(f"servers.{asked.server}.{asked.function}")
+        if spec is None:
+            raise UnknownTool(f"No tool named {asked.function!r} on server {asked.server!r}.")
+        return stub_file(spec, self._snapshot.shapes.get(spec.full_name))
 
     async def _give(self, name: str, version: str | None) -> dict[str, Any]:
         self._asked += 1  # the guest asks once for each name and version, also for what is not there

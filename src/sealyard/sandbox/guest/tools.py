@@ -82,7 +82,7 @@ def homes(name: str) -> list[str]:
     """The servers that have a tool whose function has this name."""
     if _folder is None or not name.isidentifier():
         return []
-    return [server for server in _names(_folder) if os.path.isfile(os.path.join(_folder, server, f"{name}.py"))]
+    return [server for server in _names(_folder) if name in _names(_folder, server)]
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -100,7 +100,7 @@ class _Finder(importlib.abc.MetaPathFinder):
             raise ImportError("This run has no tools: no MCP server is configured.", name=name)
         place = os.path.join(_folder, *parts[1:])
         if len(parts) == 3:
-            if not os.path.isfile(f"{place}.py"):
+            if not os.path.isfile(f"{place}.py") and parts[2] not in _listed(os.path.dirname(place)):
                 # Not a ModuleNotFoundError: `from servers.x import y` would replace its message.
                 raise ImportError(_unknown("tool", parts[2], _names(_folder, parts[1]), parts[1]), name=name)
             return importlib.machinery.ModuleSpec(name, _Stub(), origin=f"{place}.py")
@@ -178,14 +178,34 @@ def _run_file(module: types.ModuleType) -> None:
     assert spec is not None
     assert spec.origin is not None
     module.__file__ = spec.origin
-    with open(spec.origin, encoding="utf-8") as file:
-        exec(compile(file.read(), spec.origin, "exec", dont_inherit=True), vars(module))
+    exec(compile(_text(module.__name__, spec.origin), spec.origin, "exec", dont_inherit=True), vars(module))
+
+
+def _text(name: str, path: str) -> str:
+    """A stub file, or its text from the gateway: of many tools the files are written one after the other."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        _, server, function = name.split(".")
+        return str(_call[0]("load_stub", {"server": server, "function": function}))
 
 
 def _names(*path: str | None) -> list[str]:
     folder = os.path.join(*(part for part in path if part is not None))
-    names = (name.removesuffix(".py") for name in os.listdir(folder))
+    names = {name.removesuffix(".py") for name in os.listdir(folder)} | _listed(folder)
     return sorted(name for name in names if not name.startswith(("_", ".")) and name.isidentifier())
+
+
+@functools.cache
+def _listed(folder: str) -> frozenset[str]:
+    """What a package says it has: of many tools, some files are not there yet."""
+    path = os.path.join(folder, "__init__.py")
+    names: dict[str, Any] = {}
+    if os.path.isfile(path):
+        with open(path, encoding="utf-8") as file:
+            exec(compile(file.read(), path, "exec", dont_inherit=True), names)
+    return frozenset(names.get("__all__", ()))
 
 
 def _unknown(kind: str, name: str, known: list[str], server: str | None = None) -> str:
