@@ -9,10 +9,8 @@ import itertools
 import logging
 import os
 import re
-import shutil
 import sqlite3
 import stat
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -175,13 +173,14 @@ def take_over_store(path: Path, migrate: Callable[[Path], None]) -> None:
         with locked(path.parent):
             if path.exists():
                 return  # another process was quicker
-            for left in path.parent.glob(f"{_STAGING}*"):
-                shutil.rmtree(left)
-            with tempfile.TemporaryDirectory(prefix=_STAGING, dir=path.parent) as folder:
-                staged = Path(folder) / path.name
-                _copy_store(old, staged)
+            with _staging(path) as staged:
+                keys = _copy_with_keys(old, staged)
                 migrate(staged)
-                _put_in_place(staged, path)
+                _put_keys(keys, path)
+                _put_tokens(old, path)
+                _sync(path.parent)
+                staged.rename(path)
+            _sync(path.parent)
     except (OSError, sqlite3.Error) as error:
         raise _not_taken(old, path, error) from error
     _log.warning("The data in %s was copied to %s. The old folder stays as a backup.", old.parent, path.parent)
@@ -190,13 +189,12 @@ def take_over_store(path: Path, migrate: Callable[[Path], None]) -> None:
 def copy_beside(path: Path) -> Path:
     """A copy of a store, made beside it before its rows are renamed: whole, or none at all.
 
-    Raises:
-        OSError, sqlite3.Error: It cannot be written.
+    The caller keeps others from doing the same. Raises `OSError` and `sqlite3.Error`.
     """
     kept = path.with_name(f"{path.name}.before-{PRESENT}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}")
-    with tempfile.TemporaryDirectory(prefix=_STAGING, dir=path.parent) as folder:
-        _copy_database(path, Path(folder) / path.name)
-        (Path(folder) / path.name).rename(kept)
+    with _staging(path) as staged:
+        _copy_database(path, staged)
+        staged.rename(kept)
     _sync(kept.parent)
     return kept
 
@@ -212,20 +210,30 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _copy_store(old: Path, new: Path) -> None:
-    """Copy a store with its keys as they are at one moment."""
+@contextmanager
+def _staging(path: Path) -> Iterator[Path]:
+    """Where a copy is made before it gets its name. What is left there, also by who was killed, is removed."""
+    staged = path.with_name(f"{_STAGING}{path.name}")
+    _remove_staged(staged)
+    try:
+        yield staged
+    finally:
+        _remove_staged(staged)
+
+
+def _remove_staged(staged: Path) -> None:
+    for ending in ("", "-wal", "-shm", "-journal"):
+        staged.with_name(staged.name + ending).unlink(missing_ok=True)
+
+
+def _copy_with_keys(old: Path, new: Path) -> dict[str, bytes]:
+    """Copy a database; the keys that it had at that moment, by their pattern in `_KEYS`."""
     for _ in range(_ATTEMPTS):
         keys = _read_keys(old)
         _copy_database(old, new)
         if _read_keys(old) == keys:
-            break
-    else:
-        raise OSError(0, "its keys change all the time", str(old))
-    for pattern, content in keys.items():
-        _write(new.with_name(pattern.format(new.name)), content)
-    for file in sorted((old.parent / _TOKENS).glob("*.json")):
-        new.with_name(_TOKENS).mkdir(mode=0o700, exist_ok=True)
-        _write(new.with_name(_TOKENS) / file.name, file.read_bytes())
+            return keys
+    raise OSError(0, "its keys change all the time", str(old))
 
 
 def _read_keys(store: Path) -> dict[str, bytes]:
@@ -238,7 +246,7 @@ def _read_keys(store: Path) -> dict[str, bytes]:
 
 def _copy_database(old: Path, new: Path) -> None:
     """Copy a database as it is at one moment, whoever writes it meanwhile."""
-    new.unlink(missing_ok=True)
+    _remove_staged(new)
     os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     source = sqlite3.connect(f"file:{quote(str(old))}?mode=ro", uri=True, timeout=_BUSY_SECONDS)
     with closing(source), closing(sqlite3.connect(new, isolation_level=None)) as target:
@@ -246,33 +254,39 @@ def _copy_database(old: Path, new: Path) -> None:
     _sync(new)
 
 
-def _put_in_place(staged: Path, path: Path) -> None:
-    """Move a copy to where it belongs, the database last.
+def _put_keys(keys: Mapping[str, bytes], path: Path) -> None:
+    """Put keys beside the store of that path.
 
     Raises:
-        OSError: A key that is there already is another one. Who was killed here before has left the same ones.
+        OSError: One that is there already is another one. Who was killed here before has left the same ones.
     """
-    keys = [(staged.with_name(name), path.with_name(name)) for name in (each.format(path.name) for each in _KEYS)]
-    for source, target in keys:
-        if source.exists() and target.exists() and source.read_bytes() != target.read_bytes():
-            raise FileExistsError(0, f"{str(target)!r} is another key; move it away", str(target))
-    for source, target in keys:
-        if source.exists():
-            source.rename(target)
-    if (tokens := staged.with_name(_TOKENS)).exists():
-        path.with_name(_TOKENS).mkdir(mode=0o700, exist_ok=True)
-        for file in tokens.iterdir():
-            file.rename(path.with_name(_TOKENS) / file.name)
-    _sync(path.parent)
-    staged.rename(path)
-    _sync(path.parent)
+    there = _read_keys(path)
+    for pattern, content in keys.items():
+        file = path.with_name(pattern.format(path.name))
+        if there.get(pattern, content) != content:
+            raise FileExistsError(0, f"{str(file)!r} is another key; move it away", str(file))
+    for pattern, content in keys.items():
+        _write(path.with_name(pattern.format(path.name)), content)
+
+
+def _put_tokens(old: Path, new: Path) -> None:
+    for file in sorted((old.parent / _TOKENS).glob("*.json")):
+        new.with_name(_TOKENS).mkdir(mode=0o700, exist_ok=True)
+        _write(new.with_name(_TOKENS) / file.name, file.read_bytes())
 
 
 def _write(path: Path, content: bytes) -> None:
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    """Write a file that only its owner can read, wholly or not at all."""
+    draft = path.with_name(f"{_STAGING}{path.name}")
+    try:
+        draft.unlink(missing_ok=True)
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.rename(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:
