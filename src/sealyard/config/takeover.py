@@ -40,7 +40,8 @@ def take_over_files(machine: Machine, own: Sequence[str]) -> list[str]:
     places = find_places(machine)
     for path in dict.fromkeys(place.path for place in places):
         try:
-            if _is_readable(path) and _STARTED.search(read_bytes(path) or b""):
+            content = (read_bytes(path) if _is_readable(path) else None) or b""
+            if FORMER.encode() in content and _STARTED.search(content):  # the first look is ten times as quick
                 taking.change_client([place for place in places if place.path == path])
         except SealyardError as error:
             taking.notes.append(f"{str(path)!r} may still start the former program. {error}")
