@@ -166,12 +166,12 @@ def take_over_store(path: Path, migrate: Callable[[Path], None]) -> None:
     Raises:
         StoreError: There is one, and it cannot be copied. A new store in its place would hide it for good.
     """
-    if path.exists() or (old := find_former(path)) is None:
+    if os.path.exists(path) or (old := find_former(path)) is None:
         return
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with locked(path.parent):
-            if path.exists():
+            if os.path.exists(path):
                 return  # another process was quicker
             with _staging(path) as staged:
                 keys = _copy_with_keys(old, staged)

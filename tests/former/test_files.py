@@ -140,9 +140,10 @@ def test_help_changes_nothing(sealyard: Command, project: Path) -> None:
     assert [each.name for each in project.iterdir()] == ["toolyard.toml"]
 
 
-def test_of_commands_that_start_at_once_one_copies(sealyard: Command, project: Path) -> None:
-    """Exactly one says so, and all have the servers."""
+def test_of_commands_that_start_at_once_one_takes_over(project: Path) -> None:
+    """Of the configuration and of the client's file each is changed once, and one of them says so."""
     (project / "toolyard.toml").write_text(UPSTREAM)
+    (project / ".mcp.json").write_text('{"mcpServers": {"t": {"command": "toolyard"}}}')
     code = """
 import sys
 from pathlib import Path
@@ -155,7 +156,8 @@ print(len(take_over_files(read_machine(environ={"HOME": sys.argv[1]}, directory=
         for _ in range(4)
     ]
 
-    assert sorted(process.communicate(timeout=60)[0] for process in processes) == ["0\n"] * 3 + ["1\n"]
+    assert sum(int(process.communicate(timeout=60)[0]) for process in processes) == 2
+    assert len(list(project.glob(".mcp.json.sealyard-backup-*"))) == 1
 
 
 # Variables

@@ -42,8 +42,9 @@ def take_over_files(machine: Machine, own: Sequence[str]) -> list[str]:
         try:
             content = (read_bytes(path) if _is_readable(path) else None) or b""
             if FORMER.encode() in content and _STARTED.search(content):  # the first look is ten times as quick
-                taking.change_client([place for place in places if place.path == path])
-        except SealyardError as error:
+                with locked(path.parent):  # who comes second finds nothing to change
+                    taking.change_client([place for place in places if place.path == path])
+        except (SealyardError, OSError) as error:
             taking.notes.append(f"{str(path)!r} may still start the former program. {error}")
     return taking.notes
 
@@ -57,13 +58,13 @@ class _Taking:
         self._own = own
 
     def take_config(self, old: Path, new: Path) -> None:
-        """Copy a configuration to its present place, unless there is one."""
-        if new.exists() or not old.is_file() or old.is_symlink():  # what a link leads to need not be ours to copy
+        """Copy a configuration to its present place, unless there is one. What a link leads to may not be ours."""
+        if os.path.exists(new) or not os.path.isfile(old) or os.path.islink(old):
             return
         try:
             new.parent.mkdir(parents=True, exist_ok=True)
             with locked(new.parent):
-                if new.exists():
+                if os.path.exists(new):
                     return  # another process was quicker
                 text = (read_bytes(old) or b"").replace(_EXAMPLES, _EXAMPLES.replace(FORMER.encode(), PRESENT.encode()))
                 replace_file(new, text, mode=stat.S_IMODE(old.stat().st_mode))
@@ -109,7 +110,7 @@ class _Taking:
         """A name stays a name, which may be shared by a team; a path stays in its folder if this program is there."""
         renamed = re.sub(rf"(?i){FORMER}(\.exe)?$", rf"{PRESENT}\1", command)
         is_name = not os.path.dirname(command)
-        return [renamed] if is_name or Path(renamed).is_file() else list(self._own)
+        return [renamed] if is_name or os.path.isfile(renamed) else list(self._own)
 
     def _rename_module(self, command: str, before: list[str]) -> list[str]:
         """An interpreter at a path may be one that has not this program; one that is named is most likely ours."""
@@ -124,14 +125,14 @@ class _Taking:
         users = self._machine.config_folder / _NEW
         new = users if old == self._machine.former_config(users) else old.with_name(_NEW)
         self.take_config(old, new)
-        if not new.exists():
+        if not os.path.exists(new):
             return argument
         return str(new) if new == users else argument.removesuffix(_OLD) + _NEW
 
 
 def _is_readable(path: Path) -> bool:
     """Not a pipe, which would be waited for, nor what the client cannot read either."""
-    return path.is_file() and os.access(path, os.R_OK)
+    return os.path.isfile(path) and os.access(path, os.R_OK)
 
 
 def _with_projects(places: list[Place], document: Any) -> list[Place]:
