@@ -77,6 +77,26 @@ def test_listed_commands_exist_and_say_the_same(name: str) -> None:
     assert (command.help or "").split("\n")[0] == sealyard.cli._COMMANDS[name]
 
 
+def test_former_name_is_only_where_it_is_taken_over() -> None:
+    """Neither text nor path spells it but the changelog, the module that takes over what has it, and its tests."""
+    name = re.compile("tool" + "yard", re.IGNORECASE)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True
+    ).stdout.split("\0")[:-1]
+    allowed = ("CHANGELOG.md", "src/sealyard/former.py", "tests/former/")
+
+    found = [
+        path
+        for path in listed
+        if (ROOT / path).is_file()
+        if name.search(path) or name.search((ROOT / path).read_bytes().decode("latin-1"))
+        if not path.startswith(allowed)
+    ]
+
+    assert len(listed) > 500
+    assert found == []
+
+
 def test_changelog_has_the_version() -> None:
     """The newest entry of the changelog is the version that the package reports."""
     headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sealyard.config.files import change_file, find_backup, replace_file, restore_file
+from sealyard.config.files import change_file, find_backups, replace_file, restore_file
 from sealyard.errors import InvalidRequest
 
 OLD = b'{"old": "\xff\x00"}\r\n'
@@ -35,8 +35,8 @@ def test_change_keeps_the_mode_and_leaves_a_backup(file: Path) -> None:
 
     assert (file.read_bytes(), stat.S_IMODE(file.stat().st_mode)) == (NEW, 0o640)
     assert (backup.path.read_bytes(), stat.S_IMODE(backup.path.stat().st_mode)) == (OLD, 0o640)
-    assert find_backup(file) == backup
-    restore_file(file, new=backup.read_original(), backup=backup, keep=None)
+    assert find_backups(file) == [backup]
+    restore_file(file, new=backup.read_original(), backups=[backup], keep=None)
     assert (file.read_bytes(), stat.S_IMODE(file.stat().st_mode), names(file.parent)) == (OLD, 0o640, ["mcp.json"])
 
 
@@ -46,7 +46,7 @@ def test_file_that_was_not_there_goes_away_again(tmp_path: Path) -> None:
     backup = change_file(file, old=None, new=NEW)
 
     assert (stat.S_IMODE(file.stat().st_mode), backup.read_original()) == (0o600, None)
-    restore_file(file, new=None, backup=backup, keep=None)
+    restore_file(file, new=None, backups=[backup], keep=None)
     assert names(file.parent) == []
 
 
@@ -57,7 +57,7 @@ def test_newest_backup_comes_first(file: Path) -> None:
     change_file(file.with_name("mcp.json5"), old=None, new=NEW)
     file.with_name("mcp.json.sealyard-backup-99999999T999999999999Z-nonsense").touch()
 
-    assert find_backup(file) == newest
+    assert find_backups(file)[0] == newest
 
 
 def test_link_is_followed(file: Path, tmp_path: Path) -> None:
@@ -144,6 +144,6 @@ def test_death_at_any_step_leaves_the_old_file_or_the_new_one(file: Path) -> Non
         assert file.read_bytes() == (OLD if done == -9 else b"new" * 100_000)
 
     assert (done, steps > 3) == (0, True)
-    backup = find_backup(file)
+    backup = next(iter(find_backups(file)), None)
     assert backup is not None
     assert backup.read_original() == OLD

@@ -5,7 +5,11 @@
 
 from pathlib import Path
 
-__all__ = ("GUEST",)
+from sealyard import former
+
+__all__ = ("GUEST", "GUESTS")
 
 GUEST = Path(__file__).parent / "guest"
 """The folder of the package `sealyard_analysis`."""
+GUESTS = {"sealyard_analysis": GUEST, former.ANALYSIS: GUEST.with_name("guest_alias")}
+"""All folders that go into the sandbox, by the name that code imports them by."""

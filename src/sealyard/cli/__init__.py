@@ -65,11 +65,21 @@ def _sealyard() -> None:
     """One MCP server in front of all your MCP servers."""
 
 
+def _take_over(arguments: list[str]) -> None:
+    """Before a command runs, take over what the product made under its former name and the command may need."""
+    if not arguments or arguments[0] not in _COMMANDS or {"-h", "--help"} & set(arguments):
+        return
+    takeover = importlib.import_module(f"{__name__}.takeover")
+    for note in takeover.take_over():
+        click.echo(f"note: {note}", err=True)
+
+
 def main() -> None:
     """Run the command that the arguments name and exit with its code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # agent code prints what the locale may not be able to
     try:
+        _take_over(sys.argv[1:])
         code = _sealyard.main(prog_name="sealyard", standalone_mode=False)
     except click.Abort:
         code = 130

@@ -34,6 +34,7 @@ from sealyard.store.audit_chain import AuditVerification
 from sealyard.store.audit_export import AuditExport, export_audit
 from sealyard.store.audit_key import key_path, load_key, sync_folder
 from sealyard.store.audit_verify import verify_file, verify_store
+from sealyard.store.database import take_over
 
 __all__ = ("audit",)
 
@@ -52,7 +53,9 @@ def _of_store(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def with_store(*, store: Path | None, config: Path | None, **options: Any) -> Any:
         def find() -> Path:  # `verify FILE` needs no config
-            return (store or load_config(config).store.path).resolve()
+            path = (store or load_config(config).store.path).resolve()
+            take_over(path)
+            return path
 
         return command(find, **options)
 

@@ -7,6 +7,7 @@ from typing import Any
 import click
 import msgspec
 
+from sealyard.cli.takeover import own_command
 from sealyard.cli.terminal import columns, errors, plain, screen, visible, write
 from sealyard.config import Machine, describe_upstream, load_config, read_machine
 from sealyard.config.clients import CLIENTS, Found, find_places, find_servers
@@ -199,7 +200,7 @@ def _write_config(
 
 
 def _apply(client: str, machine: Machine, session: _Session, output: Path) -> bool:
-    command, *first = _own_command()
+    command, *first = own_command()
     changes = plan_apply(client, machine, command=command, args=(*first, "serve", str(output)))
     if not changes:
         session.say(f"{CLIENTS[client]} uses sealyard alone already.")
@@ -215,12 +216,6 @@ def _apply(client: str, machine: Machine, session: _Session, output: Path) -> bo
     return agreed
 
 
-def _own_command() -> list[str]:
-    """How a client, which has another search path and folder, starts this very sealyard."""
-    script = Path(sys.executable).with_name("sealyard.exe" if sys.platform == "win32" else "sealyard")
-    return [str(script)] if script.is_file() else [sys.executable, "-m", "sealyard"]
-
-
 def _undo(clients: tuple[str, ...], machine: Machine, session: _Session, *, force: bool) -> bool:
     restorations = plan_undo(clients, machine, force=force)
     if not restorations:
@@ -232,7 +227,7 @@ def _undo(clients: tuple[str, ...], machine: Machine, session: _Session, *, forc
         session.show_diff(change)
         if session.agrees_to(f"Put back {change.path}?"):
             keep = change.old if restoration.is_forced else None
-            restore_file(change.path, new=change.new, backup=restoration.backup, keep=keep)
+            restore_file(change.path, new=change.new, backups=restoration.backups, keep=keep)
             session.changed(change, None)
         else:
             agreed = agreed and session.dry_run

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from sealyard.analysis import GUEST
+from sealyard.analysis import GUESTS
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import errors, plain, write
 from sealyard.config import Config, load_config
@@ -167,8 +167,7 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True):
 async def _execute(job: _Job) -> tuple[Outcome, _Timing]:
     opened = time.perf_counter()
     pool = PoolOptions(size=1)
-    own = {"sealyard_analysis": GUEST}
-    async with open_sandbox(job.policy, tier=job.tier, allow_weaker=job.allow_weaker, pool=pool, own=own) as sandbox:
+    async with open_sandbox(job.policy, tier=job.tier, allow_weaker=job.allow_weaker, pool=pool, own=GUESTS) as sandbox:
         started = time.perf_counter()
         outcome = await sandbox.run(job.code, context=job.context, on_output=job.on_output)
         ended = time.perf_counter()

@@ -4,7 +4,6 @@ An entry is read into the words of `sealyard.toml`; references in it stay refere
 read is a problem in a sentence and costs nothing else.
 """
 
-import itertools
 import json
 import os
 import re
@@ -15,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from sealyard import former
 from sealyard.config import jsonc
 from sealyard.config.expand import name_of_input
 from sealyard.config.machine import Machine
@@ -158,10 +158,8 @@ def read_servers(document: Any, place: Place) -> tuple[list[Found], list[str]]:
 
 
 def is_sealyard(command: str | None, arguments: tuple[str, ...]) -> bool:
-    """Whether this command starts sealyard, which must not become its own upstream."""
-    program = re.split(r"[/\\]", command or "")[-1].lower().removesuffix(".exe")
-    runs_module = ("-m", "sealyard") in itertools.pairwise(arguments)
-    return program == "sealyard" or runs_module or (program in ("uvx", "uv", "pipx", "env") and "sealyard" in arguments)
+    """Whether this command starts sealyard, which must not become its own upstream, under whatever name."""
+    return former.starts(command, arguments)
 
 
 def _read_server(name: str, raw: Any, place: Place) -> tuple[UpstreamEntry, list[str]]:

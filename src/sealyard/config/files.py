@@ -6,15 +6,17 @@ import os
 import re
 import secrets
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from sealyard.errors import InvalidRequest
+from sealyard.former import FORMER, PRESENT
 
-__all__ = ("Backup", "change_file", "digest", "find_backup", "read_bytes", "replace_file", "restore_file")
+__all__ = ("Backup", "change_file", "digest", "find_backups", "read_bytes", "replace_file", "restore_file")
 
-_NAME = re.compile(r"\.sealyard-backup-([0-9]{8}T[0-9]{12}Z)-([0-9a-f]{16})(-new)?")
+_NAME = re.compile(rf"\.({PRESENT}|{FORMER})-backup-([0-9]{{8}}T[0-9]{{12}}Z)-([0-9a-f]{{16}})(-new)?")
 
 
 class Backup(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +26,8 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     """Of what sealyard wrote: another one means that somebody changed the file since."""
     was_absent: bool
+    is_former: bool = False
+    """The product made it under its former name."""
 
     def read_original(self) -> bytes | None:
         """The file as it was; `None` if there was none."""
@@ -68,8 +72,8 @@ def change_file(path: Path, *, old: bytes | None, new: bytes) -> Backup:
     return backup
 
 
-def restore_file(path: Path, *, new: bytes | None, backup: Backup, keep: bytes | None) -> None:
-    """Write `new`, or remove the file if that is `None`; then the backup has served. `keep` is kept beside it.
+def restore_file(path: Path, *, new: bytes | None, backups: Sequence[Backup], keep: bytes | None) -> None:
+    """Write `new`, or remove the file if that is `None`; then the backups have served. `keep` is kept beside it.
 
     Raises:
         InvalidRequest: The file cannot be written.
@@ -77,20 +81,22 @@ def restore_file(path: Path, *, new: bytes | None, backup: Backup, keep: bytes |
     if keep is not None:
         replace_file(path.with_name(f"{path.name}.sealyard-before-undo-{_now()}"), keep, mode=_mode(path))
     if new is not None:
-        replace_file(path, new, mode=_mode(backup.path))
+        replace_file(path, new, mode=_mode(backups[-1].path))
     else:
         Path(os.path.realpath(path)).unlink(missing_ok=True)
-    backup.path.unlink()
+    for backup in backups:
+        backup.path.unlink()
 
 
-def find_backup(path: Path) -> Backup | None:
-    """The newest backup of the file, if there is one."""
+def find_backups(path: Path) -> list[Backup]:
+    """All backups of the file, the newest first."""
     found = []
     for file in path.parent.glob("*") if path.parent.is_dir() else ():
         match = _NAME.fullmatch(file.name.removeprefix(path.name)) if file.name.startswith(path.name) else None
         if match:
-            found.append((match[1], Backup(path=file, digest=match[2], was_absent=match[3] is not None)))
-    return max(found, key=lambda each: each[0])[1] if found else None
+            backup = Backup(path=file, digest=match[3], was_absent=match[4] is not None, is_former=match[1] == FORMER)
+            found.append((match[2], backup))
+    return [backup for _, backup in sorted(found, key=lambda each: each[0], reverse=True)]
 
 
 def replace_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:

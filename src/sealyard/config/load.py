@@ -25,6 +25,7 @@ from sealyard.config.settings import (
     read_settings,
 )
 from sealyard.errors import InvalidConfig
+from sealyard.former import rename_variables
 from sealyard.values import OAuthConfig, Transport, UpstreamConfig
 
 __all__ = ("load_config", "read_file")
@@ -42,13 +43,15 @@ def load_config(
     Raises:
         InvalidConfig: The file cannot be read, or something in it is wrong.
     """
-    machine = read_machine(environ=environ, directory=directory)
-    file = _find_file(path, machine)
+    variables, notes = rename_variables(os.environ if environ is None else environ)
+    machine = read_machine(environ=variables, directory=directory)
+    file = _find_file(path, machine, notes)
     if file is None:
         nothing = "No configuration was found, so there are no tools. Run `sealyard init` to make one."
-        settings, warnings, folder = Settings(), [nothing], machine.directory
+        settings, warnings, folder = Settings(), [*notes, nothing], machine.directory
     else:
         settings, warnings = read_file(file, machine)
+        warnings = [*notes, *warnings]
         folder = _find_folder(file, machine)
     scope = Scope(variables=machine.environ, folder=folder, home=machine.home)
     upstreams: dict[str, UpstreamConfig] = {}
@@ -109,7 +112,7 @@ def read_file(file: Path, machine: Machine) -> tuple[Settings, list[str]]:
     return Settings(upstreams=upstreams), warnings
 
 
-def _find_file(path: Path | None, machine: Machine) -> Path | None:
+def _find_file(path: Path | None, machine: Machine, notes: list[str]) -> Path | None:
     if path is None and (named := machine.environ.get("SEALYARD_CONFIG")):
         path = Path(named)
     if path is not None:
@@ -117,12 +120,14 @@ def _find_file(path: Path | None, machine: Machine) -> Path | None:
         if not os.path.isfile(path):
             raise InvalidConfig(f"There is no file {str(path)!r}. Give a sealyard.toml or an MCP client's file.")
         return path
-    candidates = (
-        machine.directory / "sealyard.toml",
-        machine.config_folder / "sealyard.toml",
-        machine.directory / ".mcp.json",
-    )
-    return next((each for each in candidates if os.path.isfile(each)), None)
+    for each in (machine.directory / "sealyard.toml", machine.config_folder / "sealyard.toml"):
+        if os.path.isfile(each):
+            return each
+        if os.path.isfile(old := machine.former_config(each)):
+            notes.append(f"{str(old)!r} is read where it is. Move it to {str(each)!r}.")
+            return old
+    clients = machine.directory / ".mcp.json"
+    return clients if os.path.isfile(clients) else None
 
 
 def _find_folder(file: Path, machine: Machine) -> Path:
@@ -130,7 +135,8 @@ def _find_folder(file: Path, machine: Machine) -> Path:
     if file.parent.name in (".vscode", ".cursor", ".gemini") and file.parent.parent != machine.home:
         return file.parent.parent
     users = {place.path for place in find_places(machine) if place.project is None}
-    if file in users or file.parent == machine.config_folder:
+    configs = {machine.config_folder, machine.former_config(machine.config_folder / "sealyard.toml").parent}
+    if file in users or file.parent in configs:
         return machine.directory
     return file.parent
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from sealyard.former import FORMER
+
 __all__ = ("Machine", "read_machine")
 
 
@@ -32,6 +34,11 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     def config_folder(self) -> Path:
         """Where sealyard looks for a user's `sealyard.toml`."""
         return self._folder("XDG_CONFIG_HOME", ".config", "LOCALAPPDATA", "Local") / "sealyard"
+
+    def former_config(self, path: Path) -> Path:
+        """Where the configuration was that `path` is now, under the product's former name."""
+        folder = path.parent
+        return (folder.with_name(FORMER) if folder == self.config_folder else folder) / f"{FORMER}.toml"
 
     @property
     def applications_folder(self) -> Path:

@@ -12,12 +12,13 @@ import msgspec
 from sealyard.config import jsonc
 from sealyard.config.clients import Place, find_places, read_document, read_servers
 from sealyard.config.display import diff
-from sealyard.config.files import Backup, digest, find_backup, read_bytes
+from sealyard.config.files import Backup, digest, find_backups, read_bytes
 from sealyard.config.machine import Machine
 from sealyard.config.toml import dump_toml
 from sealyard.errors import InvalidConfig, InvalidRequest, SealyardError
+from sealyard.former import FORMER, PRESENT
 
-__all__ = ("Change", "Restoration", "plan_apply", "plan_undo")
+__all__ = ("Change", "Restoration", "plan_apply", "plan_undo", "put_servers", "walk")
 
 _SERVERS_HEADER = re.compile(r"\s*\[\[?\s*([\"']?)mcp_servers\1\s*[.\]]")
 _HEADER = re.compile(r"\s*\[\[?[^\[\]]+\]\]?\s*(#.*)?$")
@@ -53,7 +54,7 @@ def plan_apply(client: str, machine: Machine, *, command: str, args: tuple[str, 
     """
     places = [place for place in find_places(machine) if place.client == client]
     documents = {place.path: read_document(place.path) if os.path.exists(place.path) else {} for place in places}
-    chosen = [place for place in places if _walk(documents[place.path], place.keys)]
+    chosen = [place for place in places if walk(documents[place.path], place.keys)]
     chosen = chosen or [place for place in places if place.project is None]
     entry: dict[str, Any] = {"command": command, "args": list(args)}
     if client == "vscode":
@@ -70,7 +71,8 @@ class Restoration(msgspec.Struct, frozen=True, kw_only=True):
     """How one file goes back to what it was."""
 
     change: Change
-    backup: Backup
+    backups: tuple[Backup, ...]
+    """What was undone step by step, the newest first; the last one is what the file was."""
     is_forced: bool
     """The file is not what sealyard wrote: what it is now is to be kept beside it."""
 
@@ -84,12 +86,12 @@ def plan_undo(clients: Iterable[str], machine: Machine, *, force: bool) -> list[
     places = [place for place in find_places(machine) if place.client in clients]
     restorations = []
     for path in dict.fromkeys(place.path for place in places):
-        backup = find_backup(path)
-        if backup is None:
+        backups = _find_steps(path)
+        if not backups:
             continue
-        now, original = read_bytes(path), backup.read_original()
+        now, backup, original = read_bytes(path), backups[0], backups[-1].read_original()
         new = original
-        is_forced = now != original and (now is None or digest(now) != backup.digest)
+        is_forced = now != backup.read_original() and (now is None or digest(now) != backup.digest)
         if is_forced and not force:
             raise InvalidRequest(
                 f"{str(path)!r} has changed since sealyard wrote it. Give --force to put back its servers all the "
@@ -100,8 +102,22 @@ def plan_undo(clients: Iterable[str], machine: Machine, *, force: bool) -> list[
             new = original if merged is None else merged
         owner = next(place.client for place in places if place.path == path)
         change = Change(client=owner, path=path, old=now, new=new)
-        restorations.append(Restoration(change=change, backup=backup, is_forced=is_forced))
+        restorations.append(Restoration(change=change, backups=backups, is_forced=is_forced))
     return restorations
+
+
+def _find_steps(path: Path) -> tuple[Backup, ...]:
+    """The newest backup, and those before it that an undo must not stop at.
+
+    That is where what the newest one holds was written under the product's former name: it starts a program that is
+    gone.
+    """
+    steps: list[Backup] = []
+    for backup in find_backups(path):
+        if steps and not (backup.is_former and backup.digest == digest(steps[-1].read_original())):
+            break
+        steps.append(backup)
+    return tuple(steps)
 
 
 def _put_back(current: bytes, original: bytes | None, places: list[Place]) -> bytes | None:
@@ -110,8 +126,8 @@ def _put_back(current: bytes, original: bytes | None, places: list[Place]) -> by
         text = current.decode()
         before = jsonc.parse(original.decode("utf-8-sig")).value if original else {}
         for place in places:
-            servers = _walk(before, place.keys)
-            if servers or _walk(jsonc.parse(text).value, place.keys):
+            servers = walk(before, place.keys)
+            if servers or walk(jsonc.parse(text).value, place.keys):
                 text = jsonc.put(text, place.keys, servers or {})
     except (UnicodeDecodeError, jsonc.InvalidJson):
         return None
@@ -126,8 +142,8 @@ def _plan_file(places: list[Place], document: Any, entry: dict[str, Any]) -> Cha
         notes.append(f"{path} is a link: {path.resolve()} is what changes")
     for place in places:
         readable = {found.name for found in read_servers(document, place)[0]}
-        servers = _walk(document, place.keys) or {}
-        kept = {name: raw for name, raw in servers.items() if name not in readable and name != "sealyard"}
+        servers = walk(document, place.keys) or {}
+        kept = {name: raw for name, raw in servers.items() if name not in readable and name not in (PRESENT, FORMER)}
         if kept:
             notes.append(f"{', '.join(map(repr, kept))} stays: sealyard cannot read it")
         wanted = {"sealyard": entry, **kept}
@@ -139,9 +155,32 @@ def _plan_file(places: list[Place], document: Any, entry: dict[str, Any]) -> Cha
             raise InvalidConfig(f"{str(path)!r} cannot be changed: {error}. Correct it there.") from None
         notes += lost
         document = _replace(document, place.keys, wanted)
-        if _parse(text.removeprefix("\ufeff"), path) != document:
-            raise SealyardError(f"{str(path)!r} cannot be changed without harm to the rest of it. Change it by hand.")
+        _check_text(text, path, document)
     return Change(client=client, path=path, old=old, new=text.encode(), notes=tuple(notes))
+
+
+def put_servers(
+    text: str, path: Path, keys: tuple[str, ...], document: Any, changed: dict[str, Any]
+) -> tuple[str, Any]:
+    """A client's file, as text and as it is parsed, in which these servers are other ones. The rest stays.
+
+    Raises:
+        SealyardError: It cannot be changed.
+    """
+    wanted = {**(walk(document, keys) or {}), **changed}
+    if path.suffix == ".toml":
+        text, _ = _put_toml(text, keys, wanted)
+    else:
+        for name, entry in changed.items():
+            text = jsonc.put(text, (*keys, name), entry)
+    document = _replace(document, keys, wanted)
+    _check_text(text, path, document)
+    return text, document
+
+
+def _check_text(text: str, path: Path, document: Any) -> None:
+    if _parse(text.removeprefix("\ufeff"), path) != document:
+        raise SealyardError(f"{str(path)!r} cannot be changed without harm to the rest of it. Change it by hand.")
 
 
 def _put_json(text: str, keys: tuple[str, ...], servers: dict[str, Any]) -> tuple[str, list[str]]:
@@ -199,7 +238,8 @@ def _last_remarks(lines: list[str]) -> list[str]:
     return lines[count:]
 
 
-def _walk(document: Any, keys: tuple[str, ...]) -> dict[str, Any] | None:
+def walk(document: Any, keys: tuple[str, ...]) -> dict[str, Any] | None:
+    """The object at the end of a way through a parsed file, if there is one."""
     for key in keys:
         document = document.get(key) if isinstance(document, dict) else None
     return document if isinstance(document, dict) else None

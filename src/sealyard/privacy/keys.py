@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from sealyard.errors import VaultError
+from sealyard.former import FORMER, PRESENT, VAULT_KEY_ID, VAULT_SERVICE
 
 __all__ = ("KEY_FILE", "KeySource", "Keys", "add_keys", "find_keys", "load_keys", "rotate_keys")
 
@@ -85,7 +86,7 @@ def find_keys(source: KeySource, *, folder: Path, environment_value: str | None)
     if environment_value is not None and source in ("auto", "environment"):
         return Keys.of(_parse(environment_value, _VARIABLE), source="environment")
     if source == "keyring":
-        text = _ask_keyring("get_password", _SERVICE, _account(folder))
+        text = _read_keyring(folder)
         return None if text is None else Keys.of(_parse(text, "The OS keyring's entry"), source="keyring")
     text = _read_file(folder / KEY_FILE)
     return None if text is None else Keys.of(_parse(text, f"The file {str(folder / KEY_FILE)!r}"), source="file")
@@ -149,7 +150,7 @@ def add_keys(keys: Keys, *, folder: Path) -> None:
 
 
 def _identify(key: bytes) -> str:
-    return hashlib.sha256(b"sealyard vault key id\0" + key).hexdigest()[:8]
+    return hashlib.sha256(VAULT_KEY_ID + key).hexdigest()[:8]
 
 
 def _parse(text: str, where: str) -> list[bytes]:
@@ -263,6 +264,15 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _account(folder: Path) -> str:
     return str(folder.resolve())
+
+
+def _read_keyring(folder: Path) -> str | None:
+    """The keys of a folder's vault; those that it had under the product's former name until others are written."""
+    text = _ask_keyring("get_password", _SERVICE, _account(folder))
+    places = (folder, folder.with_name(FORMER)) if folder.name == PRESENT else (folder,)
+    for place in places:
+        text = text or _ask_keyring("get_password", VAULT_SERVICE, _account(place))
+    return None if text is None else str(text)
 
 
 def _ask_keyring(function: str, *args: str) -> Any:

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from sealyard.errors import InvalidSkill
+from sealyard.former import spell
 from sealyard.skills.files import FileEntry, SkillFolder, files_manifest, read_file, replace_file, shown
 from sealyard.skills.signing import SigningKey
 from sealyard.skills.zip_entries import (
@@ -99,8 +100,10 @@ def read_archive(path: Path, *, trusted: Mapping[str, str], allow_unsigned: bool
     """
     what = f"The archive {str(path)!r}"
     files = read_zip(read_file(path, most=ARCHIVE_BYTES_MOST, what=what), what=what)
-    manifest, signature = files.pop(_MANIFEST, None), files.pop(_SIGNATURE, None)
-    key = _verified_key(manifest, signature, what)
+    is_former = not {_MANIFEST, _SIGNATURE} & files.keys()
+    manifest, signature = (files.pop(spell(name) if is_former else name, None) for name in (_MANIFEST, _SIGNATURE))
+    purpose = spell(_PURPOSE) if is_former else _PURPOSE
+    key = _verified_key(manifest, signature, what, purpose)
     if key is None and not allow_unsigned:
         raise InvalidSkill(
             f"{what} is not signed. Ask for a signed one, or allow unsigned ones if you know its origin."
@@ -131,7 +134,7 @@ def _zipped(files: Mapping[str, bytes]) -> bytes:
     return target.getvalue()
 
 
-def _verified_key(manifest: bytes | None, signature: bytes | None, what: str) -> str | None:
+def _verified_key(manifest: bytes | None, signature: bytes | None, what: str, purpose: str) -> str | None:
     """The public key that signed the manifest; None if nobody did."""
     if signature is None:
         return None
@@ -139,7 +142,8 @@ def _verified_key(manifest: bytes | None, signature: bytes | None, what: str) ->
         raise InvalidSkill(f"{what} has a signature but no {_MANIFEST!r}. Ask for it to be exported again.")
     try:
         found = msgspec.json.decode(signature, type=_Signature)
-        if found.algorithm == "ed25519" and is_signed(_signed(manifest), found.signature, public_key=found.public_key):
+        signed = _signed(manifest, purpose)
+        if found.algorithm == "ed25519" and is_signed(signed, found.signature, public_key=found.public_key):
             return bytes.fromhex(found.public_key).hex()
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         pass  # what cannot be read is no signature
@@ -182,9 +186,9 @@ def _manifest_of(files: Mapping[str, bytes]) -> bytes:
     return msgspec.json.format(msgspec.json.encode(_Manifest(format=_FORMAT, files=files_manifest(files))), indent=2)
 
 
-def _signed(manifest: bytes) -> bytes:
+def _signed(manifest: bytes, purpose: str = _PURPOSE) -> bytes:
     """What is signed: of no use for any other purpose."""
-    return message(_PURPOSE, [manifest.decode()])
+    return message(purpose, [manifest.decode()])
 
 
 def _digest(manifest: bytes) -> str:

@@ -13,6 +13,7 @@ import msgspec
 
 from sealyard.catalog.prose import one_line
 from sealyard.errors import InvalidSkill
+from sealyard.former import decode, spell
 from sealyard.skills.files import (
     NAME_MOST,
     SkillFolder,
@@ -24,7 +25,7 @@ from sealyard.skills.files import (
     shown,
     write_folder,
 )
-from sealyard.skills.folder_text import description_text, frontmatter, skill_md_text, tags_text
+from sealyard.skills.folder_text import FORM, description_text, frontmatter, skill_md_text, tags_text
 from sealyard.skills.skill_md import SkillText, read_skill_md
 from sealyard.values import Skill, SkillExample, SkillForm, SkillNeed, SkillStatus, ToolNeed
 
@@ -151,7 +152,7 @@ def read_folder(files: Mapping[str, bytes], *, name: str = "") -> ImportedSkill:
     warnings = []
     if name and name != text.name:
         warnings.append(f"The folder is named {shown(name)}, but its SKILL.md says {text.name!r}.")
-    if "sealyard-form" in text.metadata and _RECORD in files:
+    if {FORM, spell(FORM)} & text.metadata.keys() and _RECORD in files:
         found = _own(files, text, _read_record(files[_RECORD]), warnings)
     else:
         found = _foreign(files, text, warnings)
@@ -238,7 +239,7 @@ def _script(files: Mapping[str, bytes], folder: str, name: str) -> str:
 
 def _read_record(content: bytes) -> _Record:
     try:
-        record = msgspec.json.decode(content, type=_Record)
+        record = decode(content, _Record)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         reason = "it is nested too deep" if isinstance(error, RecursionError) else one_line(str(error), limit=_REASON)
         raise InvalidSkill(

@@ -11,8 +11,10 @@ from sealyard.catalog.shapes import annotation, resolve, shape
 from sealyard.skills.skill_md import frontmatter_text
 from sealyard.values import Skill, SkillExample
 
-__all__ = ("description_text", "frontmatter", "skill_md_text", "tags_text")
+__all__ = ("FORM", "description_text", "frontmatter", "skill_md_text", "tags_text")
 
+FORM = "sealyard-form"
+"""The key of the frontmatter that marks a folder as our own export."""
 _DESCRIPTION = 1024
 _COMPATIBILITY = 500
 _METADATA = 1000
@@ -36,7 +38,7 @@ def frontmatter(name: str, skill: Skill) -> str:
         "tags": tags_text(skill.tags),
         "tools": _listed(tools, " ", _METADATA),
         "skills": _listed([f"{need.name}@{need.version}" for need in skill.skills], " ", _METADATA),
-        "sealyard-form": skill.form,
+        FORM: skill.form,
         "sealyard-status": skill.status,
         "sealyard-digest": skill.digest,
     }

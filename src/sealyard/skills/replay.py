@@ -13,6 +13,7 @@ import msgspec
 
 from sealyard import errors
 from sealyard.errors import NotRecorded, SealyardError, ToolFailed
+from sealyard.former import FORMER_ERROR
 from sealyard.values import CallRecord, Trace, TraceCall
 
 __all__ = ("Recordings", "Replay", "equal", "replayed_error")
@@ -26,6 +27,7 @@ _FAILURES = {
     for name in errors.__all__
     if isinstance(kind := getattr(errors, name), type) and issubclass(kind, SealyardError)
 }
+_FAILURES[FORMER_ERROR] = SealyardError
 
 
 class Replay:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from sealyard.errors import StoreError
+from sealyard.former import spell
 from sealyard.store.audit_body import encode_body, mend
 from sealyard.store.audit_key import AuditKey, is_signed, key_path, load_key, make_key, message
 from sealyard.store.database import connect_reader, explain
@@ -32,6 +33,7 @@ __all__ = (
     "AuditRow",
     "AuditSegment",
     "entry_hash",
+    "is_entry_hash",
     "open_log",
     "read_entries",
     "read_head",
@@ -74,6 +76,7 @@ SEGMENT_SECONDS = 30 * 24 * 3600.0
 """A segment is closed by the entry that comes after so many, or after so long."""
 
 ENTRY = "SELECT number, segment, at_microseconds, kind, principal, session, execution_id, body, hash FROM audit"
+_ENTRY_LABEL, _SEGMENT_LABEL, _HEAD_LABEL = "sealyard audit entry", "sealyard audit segment", "sealyard audit head"
 _SEGMENT = (
     "SELECT segment, first_number, last_number, previous_hash, last_hash, closed_at_microseconds, exported_sha256,"
     " removed_at_microseconds, signature FROM audit_segments"
@@ -112,9 +115,14 @@ class AuditSegment(msgspec.Struct, frozen=True, kw_only=True):
     """When its entries were removed; 0 if they are there."""
     signature: str = ""
 
-    def signed(self) -> bytes:
+    def signed(self, label: str = _SEGMENT_LABEL) -> bytes:
         """What the signature is of: all fields but itself, in their order."""
-        return message("sealyard audit segment", msgspec.structs.astuple(self)[:-1])
+        return message(label, msgspec.structs.astuple(self)[:-1])
+
+    def is_signed(self, public_key: str) -> bool:
+        """Whether the signature is of that key, under the product's present name or the former one."""
+        texts = (self.signed(), self.signed(spell(_SEGMENT_LABEL)))
+        return any(is_signed(text, self.signature, public_key=public_key) for text in texts)
 
 
 NO_SEGMENT = AuditSegment(
@@ -133,18 +141,26 @@ class AuditHead(msgspec.Struct, frozen=True, kw_only=True):
     public_key: str
     signature: str = ""
 
-    def signed(self) -> bytes:
+    def signed(self, label: str = _HEAD_LABEL) -> bytes:
         """What the signature is of: all fields but itself, in their order."""
-        return message("sealyard audit head", msgspec.structs.astuple(self)[:-1])
+        return message(label, msgspec.structs.astuple(self)[:-1])
 
     def is_signed(self) -> bool:
-        """Whether the signature is that of the public key which it names."""
-        return is_signed(self.signed(), self.signature, public_key=self.public_key)
+        """Whether the signature is of the public key that it names, under the product's present or former name."""
+        texts = (self.signed(), self.signed(spell(_HEAD_LABEL)))
+        return any(is_signed(text, self.signature, public_key=self.public_key) for text in texts)
 
 
 def entry_hash(previous_hash: str, fields: Sequence[str | int]) -> str:
     """The hash of the entry with these fields, from `number` to `body`, after the one with the previous hash."""
-    return sha256(message("sealyard audit entry", (previous_hash, *fields))).hexdigest()
+    return sha256(message(_ENTRY_LABEL, (previous_hash, *fields))).hexdigest()
+
+
+def is_entry_hash(found: object, previous_hash: str, fields: Sequence[str | int]) -> bool:
+    """Whether that is the hash of the entry, be it written under the product's present name or the former one."""
+    if found == entry_hash(previous_hash, fields):
+        return True
+    return found == sha256(message(spell(_ENTRY_LABEL), (previous_hash, *fields))).hexdigest()
 
 
 class AuditLog:
@@ -227,7 +243,7 @@ class AuditLog:
 
     def _signed_segments(self, connection: sqlite3.Connection, key: AuditKey) -> list[AuditSegment]:
         segments = read_segments(connection)
-        if not all(is_signed(each.signed(), each.signature, public_key=key.public) for each in segments):
+        if not all(each.is_signed(key.public) for each in segments):
             raise self._changed()
         return segments
 

@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 
 from sealyard.errors import InvalidRequest
-from sealyard.store.audit import NO_SEGMENT, AuditHead, AuditSegment, entry_hash
-from sealyard.store.audit_key import is_signed
+from sealyard.store.audit import NO_SEGMENT, AuditHead, AuditSegment, is_entry_hash
 
 __all__ = ("AuditVerification", "ChainCheck", "Wrong")
 
@@ -88,21 +87,21 @@ class ChainCheck:
         if segment != self._segment:
             raise Wrong(number, f"Entry {number} is wrong: it says segment {segment} and stands in {self._segment}.")
         try:
-            found = entry_hash(self._hash, row[:-1])
+            is_right = is_entry_hash(row[-1], self._hash, row[:-1])
         except UnicodeEncodeError:
-            found = ""
-        if found != row[-1]:
+            is_right = False
+        if not is_right:
             raise Wrong(
                 number,
                 f"Entry {number} is wrong: its hash does not follow from what it says"
                 + (f" and from entry {number - 1}." if number > 1 else "."),
             )
-        self.number, self._hash = number, found
+        self.number, self._hash = number, row[-1]
         self._entries += 1
         self._compare_heads()
         closed = self._closed.get(segment)
         if closed is not None and number == closed.last_number:
-            if found != closed.last_hash:
+            if self._hash != closed.last_hash:
                 raise Wrong(number, f"Entry {number} is not the one with which segment {segment} was closed.")
             self._begin_segment()
 
@@ -156,7 +155,7 @@ class ChainCheck:
                 closed.first_number != self.number + 1
                 or closed.previous_hash != self._hash
                 or closed.last_number < closed.first_number
-                or not is_signed(closed.signed(), closed.signature, public_key=self._public_key)
+                or not closed.is_signed(self._public_key)
             ):
                 raise Wrong(closed.first_number, f"The row of segment {closed.segment} was changed.")
             if not closed.removed_at_microseconds:

@@ -9,13 +9,14 @@ import hashlib
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
 from sealyard.errors import InvalidRequest, StoreError
+from sealyard.former import decode
 from sealyard.store.audit import ENTRY, AuditHead, AuditSegment, open_log, read_head, read_segments
 from sealyard.store.audit_chain import AuditVerification, ChainCheck, Wrong
 from sealyard.store.audit_key import key_path, load_key
@@ -134,7 +135,7 @@ def verify_file(
     """
     try:
         with file.open("rb") as stream:
-            header = _read_line(stream, AuditFileHeader, "the header")
+            header = _read_line(stream, partial(decode, kind=AuditFileHeader), "the header")
             if header is None or header.sealyard_audit != 1:
                 raise InvalidRequest(f"{str(file)!r} is no audit log of a version that this sealyard knows.")
             return _verify_stream(stream, header, heads, on_progress)
@@ -153,7 +154,9 @@ def _verify_stream(
             header.segments, header.head, public_key=header.public_key, heads=heads, after=header.after, is_part=True
         )
         last = header.head.number if header.head else max([each.last_number for each in header.segments], default=0)
-        while (line := check.number + 1) and (entry := _read_line(stream, AuditFileEntry, f"entry {line}")) is not None:
+        while (line := check.number + 1) and (
+            entry := _read_line(stream, _ENTRIES.decode, f"entry {line}")
+        ) is not None:
             check.add(msgspec.structs.astuple(entry))
             if on_progress and entry.number % _PROGRESS_EVERY == 0:
                 on_progress(entry.number, last)
@@ -198,18 +201,22 @@ class CodeCheck:
             raise Wrong(number, f"The text of the code that entry {number} names was changed.")
 
 
+_T = TypeVar("_T")
+_ENTRIES = msgspec.json.Decoder(AuditFileEntry)
+
+
 class _NoEntry(Exception):
     """A line is not what it should be."""
 
 
-def _read_line(stream: BinaryIO, kind: type[Any], what: str) -> Any:
+def _read_line(stream: BinaryIO, read: Callable[[bytes], _T], what: str) -> _T | None:
     line = stream.readline(_LINE_BYTES)
     if not line:
         return None
     if not line.endswith(b"\n"):
         raise _NoEntry(f"{what} is cut, or too long")
     try:
-        return msgspec.json.decode(line, type=kind)
+        return read(line)
     except msgspec.DecodeError as error:
         raise _NoEntry(f"{what} cannot be read: {error}") from None
 

@@ -31,7 +31,7 @@ from sealyard.store.backup_archive import (
     write_archive,
 )
 from sealyard.store.backup_check import Damaged, count_rows, inspect
-from sealyard.store.database import connect_reader, explain
+from sealyard.store.database import connect_reader, explain, take_over
 from sealyard.store.gateways import keep_closed
 from sealyard.store.replacing import replace
 
@@ -149,6 +149,7 @@ def restore_backup(
 
 def _take(store: Path, work: Path, *, with_keys: bool, tell: OnProgress) -> None:
     """Copy the database as it is at one moment, and its keys."""
+    take_over(store)
     try:
         with closing(connect_reader(store)) as source, closing(sqlite3.connect(work / DATABASE)) as copy:
             source.execute("BEGIN")

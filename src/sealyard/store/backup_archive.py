@@ -14,6 +14,7 @@ from typing import BinaryIO
 import msgspec
 
 from sealyard.errors import StoreError
+from sealyard.former import decode
 from sealyard.privacy.keys import KEY_FILE
 from sealyard.store.audit_key import key_path
 from sealyard.store.backup_check import Damaged
@@ -164,7 +165,7 @@ def _read_header(archive: "_Hashing") -> tuple[str, int]:
 
 def _read_manifest(text: bytes) -> Manifest:
     try:
-        manifest = msgspec.json.decode(text, type=Manifest)
+        manifest = decode(text, Manifest)
     except msgspec.DecodeError as error:
         raise Damaged(f"its manifest cannot be read: {error}") from None
     if manifest.sealyard_backup != 1:

@@ -2,13 +2,15 @@
 
 import os
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
+from sealyard import former
 from sealyard.errors import StoreError
 from sealyard.store.schema import APPLICATION_ID, MIGRATIONS
 
-__all__ = ("BUSY_SECONDS", "connect", "connect_reader", "explain")
+__all__ = ("BUSY_SECONDS", "connect", "connect_reader", "explain", "take_over")
 
 BUSY_SECONDS = 30
 """How long to wait for a lock that another program holds."""
@@ -28,8 +30,10 @@ _ADVICE = {
 }
 
 
-def connect(path: Path) -> sqlite3.Connection:
+def connect(path: Path, *, on_former: Callable[[], None] | None = None) -> sqlite3.Connection:
     """A connection that writes, to a database of the newest schema. The caller keeps others from opening it meanwhile.
+
+    `on_former` is called before a store that was written under the product's former name is changed.
 
     Raises:
         StoreError: The file is not ours, or of a newer version.
@@ -40,6 +44,8 @@ def connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     try:
         _check_origin(connection, path)
+        if on_former is not None and 0 < _pragma(connection, "user_version") <= former.SCHEMA:
+            on_former()
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
@@ -54,6 +60,15 @@ def connect(path: Path) -> sqlite3.Connection:
 def connect_reader(path: Path) -> sqlite3.Connection:
     """A connection that cannot write. It sees what is committed when a statement starts."""
     return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+
+
+def take_over(path: Path) -> None:
+    """Copy the store of the product's former name to `path`, if there is one and nothing is there yet.
+
+    Raises:
+        StoreError: It cannot be copied.
+    """
+    former.take_over_store(path, lambda staged: connect(staged).close())
 
 
 def explain(path: Path, attempt: str, error: OSError | sqlite3.Error) -> StoreError:

@@ -5,19 +5,24 @@ ends, however it ends. Whose lock can be taken is gone. Opening happens one at a
 """
 
 import fcntl
+import logging
 import os
 import secrets
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 from sealyard.errors import StoreError
-from sealyard.store.database import BUSY_SECONDS, connect, explain
+from sealyard.former import copy_beside
+from sealyard.store.database import BUSY_SECONDS, connect, explain, take_over
 from sealyard.store.replacing import roll_back
 
 __all__ = ("is_alive", "keep_closed", "open_as_gateway")
+
+_log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.01
 
@@ -75,6 +80,7 @@ def keep_closed(path: Path) -> Iterator[Path]:
 
 def _close_door(path: Path, held: ExitStack) -> Path:
     """Keep others from opening the store, and put back what an interrupted restore has left of it."""
+    take_over(path)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = path.with_name(f"{path.name}.d")
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -87,13 +93,26 @@ def _close_door(path: Path, held: ExitStack) -> Path:
 def _enter(path: Path, held: ExitStack) -> tuple[sqlite3.Connection, str]:
     with ExitStack() as opening:
         folder = _close_door(path, opening)
-        connection = held.enter_context(closing(connect(path)))
-        _declare_lost(connection, alive=_find_alive(folder))
+        alive = _find_alive(folder)
+        keep = partial(_keep_former, path, is_open=bool(alive))
+        connection = held.enter_context(closing(connect(path, on_former=keep)))
+        _declare_lost(connection, alive=alive)
         owner = secrets.token_hex(8)
         own = folder / f"{owner}.lock"
         _lock(own, held)
         held.callback(own.unlink, missing_ok=True)
     return connection, owner
+
+
+def _keep_former(path: Path, *, is_open: bool) -> None:
+    """Keep a copy of a store of the product's former name, whose rows are about to be renamed."""
+    if is_open:  # it would go on counting under names that nobody looks for any more
+        raise StoreError(
+            f"The store {str(path)!r} is open in a gateway of the product's former name. Stop that gateway, then start"
+            " again: the store is taken over then."
+        )
+    kept = copy_beside(path)
+    _log.warning("The store %s was made under the product's former name. A copy is in %s.", path, kept)
 
 
 def _find_alive(folder: Path) -> list[str]:

@@ -3,6 +3,8 @@
 A released migration is never changed. Types and statements are kept to what PostgreSQL understands too, except `BLOB`.
 """
 
+from sealyard.former import RENAME_ROWS
+
 __all__ = ("APPLICATION_ID", "MIGRATIONS")
 
 APPLICATION_ID = 0x79617264
@@ -392,6 +394,7 @@ MIGRATIONS: tuple[str, ...] = (
     -- Of an answer that is too large to be kept: what it is made of, with a few of its rows, as JSON.
     ALTER TABLE calls ADD COLUMN answer_sample TEXT;
     """,
+    RENAME_ROWS,
     """
     -- An ask whose arguments are cut in `ask`, with all of them: whoever approves a call can read what it sends.
     ALTER TABLE approvals ADD COLUMN whole TEXT;

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from sealyard import __version__
-from sealyard.analysis import GUEST
+from sealyard.analysis import GUESTS
 from sealyard.broker.approvals import Approvals
 from sealyard.broker.call import ToolServer
 from sealyard.broker.policy import Policy, Preset
@@ -23,6 +23,7 @@ from sealyard.catalog.observed import Observed
 from sealyard.config import Config, PrivacyConfig, SandboxConfig
 from sealyard.discovery.semantic import Semantic, load_encoder
 from sealyard.errors import InvalidConfig
+from sealyard.former import ARGUMENT_DIGESTS
 from sealyard.metrics import tokens
 from sealyard.metrics.otel import Tracing, open_tracing
 from sealyard.privacy.guard import Handling, Privacy
@@ -267,7 +268,7 @@ async def _open_guards(config: Config, privacy: Privacy, store: Store) -> Guards
     vault = None
     if not privacy.is_off:
         vault = Vault(keys, store.vault, expires_seconds=settings.expires_seconds, reload_keys=load)
-    secret = hmac.digest(keys.all()[0], b"sealyard digests of arguments", "sha256")
+    secret = hmac.digest(keys.all()[0], ARGUMENT_DIGESTS, "sha256")
     return Guards(privacy, vault, scope=settings.scope, secret=secret)
 
 
@@ -324,7 +325,7 @@ async def _open(
         allow_weaker=settings.allow_weaker,
         pool=options,
         library=library,
-        own={"sealyard_analysis": GUEST},
+        own=GUESTS,
     )
     return await stack.enter_async_context(sandbox)
 

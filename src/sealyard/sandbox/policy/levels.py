@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from sealyard import former
 from sealyard.errors import InvalidRequest
 from sealyard.values import Limits
 
@@ -134,7 +135,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "concurrent_calls": (1, 4_096),
 }
 
-GUEST_MODULES = ("servers", "skills", "tool_discovery", "sealyard_analysis")
+GUEST_MODULES = ("servers", "skills", "tool_discovery", "sealyard_analysis", former.ANALYSIS)
 """Modules the guest itself provides; allowed at every level."""
 LANGUAGE_MODULES = ("__future__",)
 """Imports that are part of the syntax; allowed at every level."""

@@ -1,0 +1,305 @@
+"""What was made while the product was called `toolyard`, and how it goes on working.
+
+This is the one module that spells the former name. Bytes that stored data depends on, such as the label of a digest,
+keep it for good; everything else is read under either name and written under the present one.
+"""
+
+import fcntl
+import itertools
+import logging
+import os
+import re
+import sqlite3
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from sealyard.errors import StoreError
+
+__all__ = (
+    "ANALYSIS",
+    "ARGUMENT_DIGESTS",
+    "FORMER",
+    "FORMER_ERROR",
+    "PRESENT",
+    "RENAME_ROWS",
+    "SCHEMA",
+    "VAULT_KEY_ID",
+    "VAULT_SERVICE",
+    "copy_beside",
+    "decode",
+    "find_former",
+    "locked",
+    "rename_variables",
+    "spell",
+    "starts",
+    "take_over_store",
+)
+
+_log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+FORMER = "toolyard"
+PRESENT = "sealyard"
+
+VAULT_KEY_ID = b"toolyard vault key id\0"
+"""Every row of a vault names its key by an id that is hashed with this: with another label no row finds its key."""
+ARGUMENT_DIGESTS = b"toolyard digests of arguments"
+"""What is approved always is remembered by digests under this label: with another one everything is asked again."""
+VAULT_SERVICE = "toolyard vault"
+"""Under which the OS keyring may still hold a vault's key."""
+ANALYSIS = "toolyard_analysis"
+"""Saved skills import the analysis by this name."""
+
+FORMER_ERROR = "ToolyardError"
+"""Recorded calls and facts may name the base of all our errors like this."""
+
+SCHEMA = 7
+"""The last schema of stores that were written under the former name."""
+RENAME_ROWS = """
+    -- One class of errors had the name of the product in its own.
+    UPDATE metric_sums SET labels = '["SealyardError"]'
+    WHERE name = 'toolyard_execution_errors_total' AND labels = '["ToolyardError"]';
+    UPDATE facts SET fact = replace(fact, '"error_type":"ToolyardError"', '"error_type":"SealyardError"')
+    WHERE kind = 'execution' AND fact LIKE '%"error_type":"ToolyardError"%';
+
+    -- Sums are found by the name of their metric.
+    UPDATE metric_sums SET name = 'sealyard_' || substr(name, 10)
+    WHERE substr(name, 1, 9) = 'toolyard_' AND NOT EXISTS (
+        SELECT 1 FROM metric_sums AS present
+        WHERE present.span = metric_sums.span AND present.start = metric_sums.start
+        AND present.labels = metric_sums.labels AND present.name = 'sealyard_' || substr(metric_sums.name, 10)
+    );
+    """
+"""The migration that leads from that schema to the next."""
+
+_VARIABLES = ("CONFIG", "TOKEN", "VAULT_KEY")
+"""What the environment may hold, after the prefix."""
+_KEYS = ("vault.key", "{}.audit.key", "{}.skills.key")
+"""Files that a store is of no use without, beside it."""
+_TOKENS = "oauth"
+"""The folder of tokens for upstreams, beside it."""
+_STAGING = ".taking-over-"
+_ATTEMPTS = 5
+"""A copy is made again if a key changed meanwhile, which takes a person and a moment: more often than twice is odd."""
+_BUSY_SECONDS = 30
+_LAUNCHERS = ("uvx", "uv", "pipx", "env")
+
+
+# Names
+
+
+def spell(name: str) -> str:
+    """A name that begins with that of the product, as it was spelled formerly: in another file, or in a signature."""
+    return re.sub(f"^{PRESENT}", FORMER, name)
+
+
+def decode(content: bytes, kind: type[_T]) -> _T:
+    """A JSON document of this type, whose keys at the top may be spelled as formerly. Raises what `msgspec` raises."""
+    document = msgspec.json.decode(content)
+    if isinstance(document, dict):
+        document = {re.sub(f"^{FORMER}", PRESENT, key): value for key, value in document.items()}
+    return msgspec.convert(document, kind)
+
+
+def rename_variables(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The environment in which each of our variables has both names, and what to say about those that must be renamed.
+
+    Where both names are set, each keeps its value, and only the present one is looked at.
+    """
+    known, notes = dict(environ), []
+    for suffix in _VARIABLES:
+        old, new = f"{FORMER.upper()}_{suffix}", f"{PRESENT.upper()}_{suffix}"
+        if old in environ and new not in environ:
+            known[new] = environ[old]
+            notes.append(f"{old} is read as {new}. Rename the variable.")
+        elif new in environ and old not in environ:
+            known[old] = environ[new]  # a configuration may still refer to it
+    return known, notes
+
+
+def starts(command: str | None, arguments: tuple[str, ...], *, names: tuple[str, ...] = (PRESENT, FORMER)) -> bool:
+    """Whether a command starts this product under one of these names."""
+    program = re.split(r"[/\\]", command or "")[-1].lower().removesuffix(".exe")
+    if program in names:
+        return True
+    modules = (after for before, after in itertools.pairwise(arguments) if before == "-m")
+    if any(module in names for module in modules):
+        return True
+    package = re.compile(rf"({'|'.join(names)})(\[[^\]]*\])?([@=<>~!].*)?")
+    return program in _LAUNCHERS and any(package.fullmatch(each) for each in arguments)
+
+
+# The store
+
+
+def find_former(path: Path) -> Path | None:
+    """The store of the former name whose place `path` takes: both lie in a folder of their name, side by side.
+
+    Raises:
+        StoreError: There may be one, and it cannot be looked at.
+    """
+    if (path.parent.name, path.name) != (PRESENT, f"{PRESENT}.db"):
+        return None
+    old = path.parent.with_name(FORMER) / f"{FORMER}.db"
+    try:
+        return old if stat.S_ISREG(old.stat().st_mode) else None
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _not_taken(old, path, error) from error
+
+
+def take_over_store(path: Path, migrate: Callable[[Path], None]) -> None:
+    """Copy the store of the former name, with its keys, to `path` if nothing is there yet. The old folder stays.
+
+    A gateway may go on using the old store. The database comes last and in one step, so that whoever is killed in the
+    middle leaves nothing that is taken for a store. `migrate` brings the copy up to date.
+
+    Raises:
+        StoreError: There is one, and it cannot be copied. A new store in its place would hide it for good.
+    """
+    if os.path.exists(path) or (old := find_former(path)) is None:
+        return
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with locked(path.parent):
+            if os.path.exists(path):
+                return  # another process was quicker
+            with _staging(path) as staged:
+                keys = _copy_with_keys(old, staged)
+                migrate(staged)
+                _put_keys(keys, path)
+                _put_tokens(old, path)
+                _sync(path.parent)
+                staged.rename(path)
+            _sync(path.parent)
+    except (OSError, sqlite3.Error) as error:
+        raise _not_taken(old, path, error) from error
+    _log.warning("The data in %s was copied to %s. The old folder stays as a backup.", old.parent, path.parent)
+
+
+def copy_beside(path: Path) -> Path:
+    """A copy of a store, made beside it before its rows are renamed: whole, or none at all.
+
+    The caller keeps others from doing the same. Raises `OSError` and `sqlite3.Error`.
+    """
+    kept = path.with_name(f"{path.name}.before-{PRESENT}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}")
+    with _staging(path) as staged:
+        _copy_database(path, staged)
+        staged.rename(kept)
+    _sync(kept.parent)
+    return kept
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock on a folder. The kernel lets go of it however the process ends."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _staging(path: Path) -> Iterator[Path]:
+    """Where a copy is made before it gets its name. What is left there, also by who was killed, is removed."""
+    staged = path.with_name(f"{_STAGING}{path.name}")
+    _remove_staged(staged)
+    try:
+        yield staged
+    finally:
+        _remove_staged(staged)
+
+
+def _remove_staged(staged: Path) -> None:
+    for ending in ("", "-wal", "-shm", "-journal"):
+        staged.with_name(staged.name + ending).unlink(missing_ok=True)
+
+
+def _copy_with_keys(old: Path, new: Path) -> dict[str, bytes]:
+    """Copy a database; the keys that it had at that moment, by their pattern in `_KEYS`."""
+    for _ in range(_ATTEMPTS):
+        keys = _read_keys(old)
+        _copy_database(old, new)
+        if _read_keys(old) == keys:
+            return keys
+    raise OSError(0, "its keys change all the time", str(old))
+
+
+def _read_keys(store: Path) -> dict[str, bytes]:
+    found = {}
+    for pattern in _KEYS:
+        with suppress(FileNotFoundError):
+            found[pattern] = store.with_name(pattern.format(store.name)).read_bytes()
+    return found
+
+
+def _copy_database(old: Path, new: Path) -> None:
+    """Copy a database as it is at one moment, whoever writes it meanwhile."""
+    _remove_staged(new)
+    os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    source = sqlite3.connect(f"file:{quote(str(old))}?mode=ro", uri=True, timeout=_BUSY_SECONDS)
+    with closing(source), closing(sqlite3.connect(new, isolation_level=None)) as target:
+        source.backup(target)
+    _sync(new)
+
+
+def _put_keys(keys: Mapping[str, bytes], path: Path) -> None:
+    """Put keys beside the store of that path.
+
+    Raises:
+        OSError: One that is there already is another one. Who was killed here before has left the same ones.
+    """
+    there = _read_keys(path)
+    for pattern, content in keys.items():
+        file = path.with_name(pattern.format(path.name))
+        if there.get(pattern, content) != content:
+            raise FileExistsError(0, f"{str(file)!r} is another key; move it away", str(file))
+    for pattern, content in keys.items():
+        _write(path.with_name(pattern.format(path.name)), content)
+
+
+def _put_tokens(old: Path, new: Path) -> None:
+    for file in sorted((old.parent / _TOKENS).glob("*.json")):
+        new.with_name(_TOKENS).mkdir(mode=0o700, exist_ok=True)
+        _write(new.with_name(_TOKENS) / file.name, file.read_bytes())
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file that only its owner can read, wholly or not at all."""
+    draft = path.with_name(f"{_STAGING}{path.name}")
+    try:
+        draft.unlink(missing_ok=True)
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.rename(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _not_taken(old: Path, new: Path, error: OSError | sqlite3.Error) -> StoreError:
+    reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+    return StoreError(
+        f"The data in {str(old.parent)!r} cannot be copied to {str(new.parent)!r}: {reason}. Nothing was changed; make"
+        " room and make both folders usable, or move the old one away to start with nothing."
+    )
