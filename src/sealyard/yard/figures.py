@@ -65,6 +65,7 @@ class Figures:
             gauge("sealyard_context_dollars_saved", whole.tokens.dollars_saved),
             gauge("sealyard_store_bytes", census.size_bytes),
         ]
+        found += [gauge("sealyard_ready", part.ok, part=name) for name, part in yard.readiness.parts.items()]
         for status in statuses:
             name = status.name
             found.append(gauge("sealyard_upstream_up", status.state not in _DOWN, upstream=name))

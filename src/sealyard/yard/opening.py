@@ -40,6 +40,7 @@ from sealyard.store import Store, TraceBudget, open_store
 from sealyard.values import AuditEntry, Definition, UpstreamConfig
 from sealyard.yard.finder import Finder
 from sealyard.yard.guards import Guards
+from sealyard.yard.readiness import Readiness
 from sealyard.yard.yard import Yard
 
 __all__ = ("Border", "open_border", "open_yard")
@@ -179,6 +180,7 @@ class Border(msgspec.Struct, frozen=True, kw_only=True):
     policy: Policy
     approvals: Approvals
     store: Store
+    readiness: Readiness
 
 
 @contextlib.asynccontextmanager
@@ -189,7 +191,13 @@ async def open_border(config: Config, *, preset: Preset = "open") -> AsyncIterat
     async with open_store(config.store.path) as store, contextlib.AsyncExitStack() as stack:
         guards = await _open_guards(config, privacy, store)
         await _begin(config, policy, store, guards, stack)
-        yield Border(guards=guards, policy=policy, approvals=Approvals(store, config.policy), store=store)
+        yield Border(
+            guards=guards,
+            policy=policy,
+            approvals=Approvals(store, config.policy),
+            store=store,
+            readiness=Readiness(store, config.store.path, None),
+        )
 
 
 def build_policy(settings: SandboxConfig) -> IsolationPolicy:
