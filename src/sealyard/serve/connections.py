@@ -156,7 +156,9 @@ class Entrance:
         self._most = most_connections(settings)
         self._arriving: set[asyncio.Task[None]] = set()
         self._paused: asyncio.TimerHandle | None = None
-        self._sweeping: asyncio.Task[None] | None = None
+        self._sweeping: asyncio.TimerHandle | None = None
+        limits = (settings.header_seconds, settings.body_seconds, settings.answer_seconds, settings.idle_seconds)
+        self._sweep_seconds = min(_SWEEP_SECONDS, *limits)
         self._dropped = 0
         """Since it was logged last."""
         self._failure = ""
@@ -177,7 +179,7 @@ class Entrance:
                 self._most,
             )
         self._loop.add_reader(self._listener, self._accept)
-        self._sweeping = asyncio.create_task(self._sweep())
+        self._sweeping = self._loop.call_later(self._sweep_seconds, self._sweep)
 
     def close(self) -> None:
         """Accept nobody any more. Those who are connected stay."""
@@ -235,17 +237,15 @@ class Entrance:
             self._dropped += 1
         return bool(can_go)
 
-    async def _sweep(self) -> None:
-        settings = self._settings
-        limits = (settings.header_seconds, settings.body_seconds, settings.answer_seconds, settings.idle_seconds)
-        while True:
-            await asyncio.sleep(min(_SWEEP_SECONDS, *limits))
-            now = self._loop.time()
-            for each in self._own():
-                each.end_if_late(now)
-            if (self._dropped or self._failure) and now - self._logged_at > _LOG_SECONDS:
-                self._log_shortage()
-                self._logged_at = now
+    def _sweep(self) -> None:
+        """End what is late, and look again after a while."""
+        self._sweeping = self._loop.call_later(self._sweep_seconds, self._sweep)
+        now = self._loop.time()
+        for each in self._own():
+            each.end_if_late(now)
+        if (self._dropped or self._failure) and now - self._logged_at > _LOG_SECONDS:
+            self._log_shortage()
+            self._logged_at = now
 
     def _log_shortage(self) -> None:
         """Say once for all of them that connections were dropped, or could not be accepted."""

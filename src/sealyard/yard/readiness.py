@@ -31,7 +31,7 @@ PartName = Literal["sandbox", "store", "disk", "temporary", "descriptors"]
 _EVERY_SECONDS = 60.0  # between looks when nobody asks
 _FRESH_SECONDS = 2.0  # an answer is given again for so long: a look costs a write to the disk
 _PROVEN_SECONDS = 30.0  # a worker that ran proves so long that others can: starting one costs some 10 ms
-_PROBE_SECONDS = 10.0  # a disk or a worker that takes longer is as good as broken
+_PROBE_SECONDS = 5.0  # a disk or a worker that takes longer is as good as broken
 _LEAST_BYTES = 64 << 20  # on disk: what the store may hold back in memory, twice
 _LEAST_DESCRIPTORS = 64  # a run takes about ten, and an upstream four
 
