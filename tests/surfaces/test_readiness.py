@@ -96,6 +96,14 @@ async def test_a_full_disk_is_told_and_logged(tmp_path: Path, small_disk: Path) 
     assert after["disk"]["ok"]
 
 
+async def test_a_gateway_without_a_sandbox_is_ready_without_one(tmp_path: Path) -> None:
+    """In proxy mode no code runs, and all else is tried."""
+    async with served(tmp_path, '[surface]\nmode = "proxy"\n') as gate:
+        parts = await ready(gate, ok=True)
+
+    assert set(parts) == {"store", "temporary", "disk", "descriptors"}
+
+
 async def test_too_few_descriptors_are_told_and_logged(tmp_path: Path) -> None:
     """Some are left when it is said: enough to say it."""
     async with served(tmp_path) as gate:

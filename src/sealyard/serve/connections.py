@@ -188,6 +188,7 @@ class Entrance:
             self._loop.remove_reader(self._listener)
         if self._paused is not None:
             self._paused.cancel()
+            self._paused = None
 
     def resume(self) -> None:
         """Accept again if there was no room: there is some now."""
@@ -199,9 +200,11 @@ class Entrance:
     def _accept(self) -> None:
         for _ in range(_ACCEPTED_AT_ONCE):
             if len(self._connections) + len(self._arriving) >= self._most:
-                if not self._drop_oldest():
+                # Those who arrive just now are strangers, and can be chosen from in the next round of the loop. What
+                # is dropped is gone then, too.
+                if not self._arriving and not self._drop_oldest():
                     self._pause()  # clients wait in the backlog of the socket
-                return  # what was dropped is gone in the next round of the loop
+                return
             try:
                 accepted, _ = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):

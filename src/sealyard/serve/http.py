@@ -32,6 +32,7 @@ from sealyard.yard.readiness import Readiness
 
 __all__ = ("build_app", "default_preset", "open_http", "parse_address")
 
+_BACKLOG = 2_048  # a spike of new clients waits for its turn; beyond it the kernel lets them try again
 _ANY = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened at
 
 
@@ -121,24 +122,10 @@ async def open_http(
         InvalidRequest: The address cannot be listened at.
     """
     host, port = address
-    if not settings.clients() and not _is_loopback(host):
-        raise InvalidConfig(
-            f"{host!r} can be reached from other machines, and no token is set. Set SEALYARD_TOKEN or http.token, or "
-            "listen at 127.0.0.1."
-        )
-    limited = [scope.name for scope in settings.scopes().values() if scope.upstreams is not None or scope.level]
-    if routes is None and limited:
-        raise InvalidConfig(
-            f"http.principals.{limited[0]} has a scope, and proxy mode passes everything on to everybody. Serve in "
-            "another mode, or take its upstreams and level out."
-        )
-    if host in _ANY and not settings.allowed_hosts:
-        raise InvalidConfig(
-            f"{host!r} is every address of this machine. Say in http.allowed_hosts by which names clients reach it."
-        )
+    _check(host, settings, is_relay=routes is None)
     try:
         listener = socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=_BACKLOG
         )
     except OSError as error:
         raise InvalidRequest(f"{host}:{port} cannot be listened at: {error.strerror or error}. Use another.") from None
@@ -165,6 +152,25 @@ async def open_http(
         )
         name = f"[{host}]" if ":" in host else host
         yield f"http://{name}:{reached[1]}/mcp", _Uvicorn(config, listener, settings, app.closing)
+
+
+def _check(host: str, settings: HttpConfig, *, is_relay: bool) -> None:
+    """Raise `InvalidConfig` for what must not be served at this address, or in proxy mode."""
+    if not settings.clients() and not _is_loopback(host):
+        raise InvalidConfig(
+            f"{host!r} can be reached from other machines, and no token is set. Set SEALYARD_TOKEN or http.token, or "
+            "listen at 127.0.0.1."
+        )
+    limited = [scope.name for scope in settings.scopes().values() if scope.upstreams is not None or scope.level]
+    if is_relay and limited:
+        raise InvalidConfig(
+            f"http.principals.{limited[0]} has a scope, and proxy mode passes everything on to everybody. Serve in "
+            "another mode, or take its upstreams and level out."
+        )
+    if host in _ANY and not settings.allowed_hosts:
+        raise InvalidConfig(
+            f"{host!r} is every address of this machine. Say in http.allowed_hosts by which names clients reach it."
+        )
 
 
 class _Uvicorn(uvicorn.Server):
