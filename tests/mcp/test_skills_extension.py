@@ -97,7 +97,7 @@ def build(folders: dict[str, list[Folder]]) -> Server[Any]:
 @contextlib.asynccontextmanager
 async def serving(*folders: Folder) -> AsyncIterator[str]:
     """The URL of a server over HTTP that has these skills, which no gateway would have."""
-    async with open_http(build({"local": list(folders)}), HttpConfig(), address=("127.0.0.1", 0), sandbox=None) as (
+    async with open_http(build({"local": list(folders)}), HttpConfig(), address=("127.0.0.1", 0), readiness=None) as (
         url,
         http,
     ):

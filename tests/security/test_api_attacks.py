@@ -245,10 +245,11 @@ async def test_a_body_is_not_read_beyond_its_limit(tmp_path: Path) -> None:
             await ann.post("executions", json={"code": "1", "context": {"a": long * 3}}),
             await ann.post("executions", json={"code": "len(a)", "context": {"a": long}, "wait": True}),
         ]
-        reader, writer = await asyncio.open_connection("127.0.0.1", int(gate.url.rpartition(":")[2]))
+        host = gate.url.removeprefix("http://")
+        reader, writer = await asyncio.open_connection(*host.split(":"))
         writer.write(
-            b"POST /api/v1/executions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ann-token\r\n"
-            b"Content-Type: application/json\r\nContent-Length: 999999999999\r\n\r\n"
+            b"POST /api/v1/executions HTTP/1.1\r\nHost: %b\r\nAuthorization: Bearer ann-token\r\n" % host.encode()
+            + b"Content-Type: application/json\r\nContent-Length: 999999999999\r\n\r\n"
         )
         first = await asyncio.wait_for(reader.readline(), 60)
         writer.close()
@@ -290,9 +291,9 @@ async def test_a_reader_that_does_not_read_costs_nobody_anything(tmp_path: Path)
     async with gateway(tmp_path, with_sandbox=False) as gate:
         client = await gate.client()
         live = gate.yard.live
-        port = int(gate.url.rpartition(":")[2])
-        _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
-        writer.write(b"GET /api/v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        host = gate.url.removeprefix("http://")
+        _, writer = await asyncio.open_connection(*host.split(":"), limit=1024)
+        writer.write(f"GET /api/v1/events HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
         async with client.stream("GET", "events") as other:
             lines = other.aiter_lines()
             async with asyncio.timeout(60):
@@ -386,8 +387,8 @@ async def test_two_hosts_or_two_lengths_in_one_request_reach_nothing(tmp_path: P
         port = int(gate.url.rpartition(":")[2])
         answers = []
         for headers in (
-            b"Host: 127.0.0.1\r\nHost: evil.example\r\n",
-            b"Host: 127.0.0.1\r\nContent-Length: 2\r\nContent-Length: 3\r\n",
+            b"Host: 127.0.0.1:%d\r\nHost: evil.example\r\n" % port,
+            b"Host: 127.0.0.1:%d\r\nContent-Length: 2\r\nContent-Length: 3\r\n" % port,
         ):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"POST /api/v1/logout HTTP/1.1\r\n" + headers + b"\r\n{}")

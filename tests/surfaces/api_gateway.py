@@ -77,7 +77,7 @@ async def gateway(
             server,
             config.http,
             address=("127.0.0.1", 0),
-            sandbox=yard.opening,
+            readiness=yard.readiness,
             routes=api.routes(yard),
             operator_key=KEY,
         )

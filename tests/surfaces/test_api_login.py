@@ -57,7 +57,7 @@ async def test_over_https_the_cookie_is_for_https_alone(tmp_path: Path) -> None:
     config = Config(store=StoreConfig(path=tmp_path / "sealyard.db"), http=settings)
     async with open_yard(config, with_sandbox=False) as yard:
         app: Gate = build_app(
-            Server("t"), settings, host="127.0.0.1", sandbox=None, routes=api.routes(yard), operator_key=KEY
+            Server("t"), settings, address=("127.0.0.1", 80), readiness=None, routes=api.routes(yard), operator_key=KEY
         )
         transport = httpx2.ASGITransport(app)
         async with httpx2.AsyncClient(transport=transport, base_url="https://tools.example.com") as client:

@@ -48,15 +48,44 @@ async def test_a_foreign_host_or_origin_is_refused_everywhere(config: Config) ->
     assert statuses[6:12] == statuses[12:] == statuses[:6]
 
 
+async def test_a_page_of_another_local_program_is_refused_everywhere(config: Config) -> None:
+    """Host and Origin name the very port that is listened at: other programs serve pages on this machine too."""
+    named = '[http]\nallowed_hosts = ["localhost:1"]\nallowed_origins = ["http://localhost:3000"]\n'
+    async with serving(config(named)) as url, httpx2.AsyncClient(headers=ACCEPT) as client:
+        port = url.removesuffix("/mcp").rpartition(":")[2]
+        foreign = {
+            "origin": ["http://127.0.0.1:1", "http://localhost", "http://[::1]:1", f"https://127.0.0.1:{port}"],
+            "host": ["127.0.0.1:1", "localhost", "[::1]:1"],
+        }
+        own = {
+            "origin": [f"http://127.0.0.1:{port}", f"http://localhost:{port}", "http://localhost:3000"],
+            "host": [f"localhost:{port}", f"[::1]:{port}", "localhost:1"],
+        }
+        refused, allowed = [
+            {
+                (name, (await client.post(url.replace("/mcp", path), json=HELLO, headers={name: value})).status_code)
+                for path in ("/mcp", "/api/v1/executions")
+                for name, values in wanted.items()
+                for value in values
+            }
+            for wanted in (foreign, own)
+        ]
+
+    assert refused == {("origin", 403), ("host", 421)}
+    assert {status for _, status in allowed} == {200, 400}  # the second path knows no such body
+
+
 async def test_health_is_told_without_mcp(config: Config) -> None:
-    """A supervisor asks two paths: whether the process lives, and whether code can be run."""
+    """A supervisor asks two paths: whether the process lives, and whether each part of it works."""
     async with serving(config()) as url, httpx2.AsyncClient() as client:
         healthy = await client.get(url.replace("/mcp", "/healthz"))
         ready = await until(lambda: client.get(url.replace("/mcp", "/readyz")), lambda seen: seen.status_code != 503)
         nothing = await client.get(url.replace("/mcp", "/nothing"))
 
     assert (healthy.status_code, healthy.json()) == (200, {"healthy": True})
-    assert (ready.status_code, ready.json()) == (200, {"ready": True})
+    parts = {name: part["ok"] for name, part in ready.json()["parts"].items()}
+    assert (ready.status_code, ready.json()["ready"]) == (200, True)
+    assert parts == dict.fromkeys(("sandbox", "store", "temporary", "disk", "descriptors"), True)
     assert nothing.status_code == 404
 
 

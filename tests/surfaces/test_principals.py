@@ -185,7 +185,7 @@ async def api(folder: Path) -> AsyncIterator[tuple[httpx2.AsyncClient, Yard]]:
     """A client of the routes behind the gate, and the yard."""
     settings = config_module.Config(store=StoreConfig(path=folder / "sealyard.db"), http=OPS)
     async with open_yard(settings, with_sandbox=False) as yard:
-        app = build_app(Server("t"), OPS, host="127.0.0.1", sandbox=None, routes=api_module.routes(yard))
+        app = build_app(Server("t"), OPS, address=("127.0.0.1", 80), readiness=None, routes=api_module.routes(yard))
         async with httpx2.AsyncClient(
             transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1/api/v1"
         ) as client:
@@ -259,9 +259,9 @@ async def test_everyone_reads_their_own_trail_and_operators_all_of_it(tmp_path: 
 async def test_proxy_mode_refuses_scopes_it_cannot_keep() -> None:
     """It passes all servers on to whoever has a token; without a scope nothing is promised that does not hold."""
     with pytest.raises(InvalidConfig) as caught:
-        async with open_http(Server("t"), OPS, address=("127.0.0.1", 0), sandbox=None):
+        async with open_http(Server("t"), OPS, address=("127.0.0.1", 0), readiness=None):
             pass
-    async with open_http(Server("t"), HttpConfig(tokens={"ada": "a"}), address=("127.0.0.1", 0), sandbox=None) as (
+    async with open_http(Server("t"), HttpConfig(tokens={"ada": "a"}), address=("127.0.0.1", 0), readiness=None) as (
         url,
         _,
     ):

@@ -15,7 +15,9 @@ from sealyard.cli.terminal import errors, plain
 from sealyard.config import Config, load_config
 from sealyard.privacy.logs import ConcealingFilter
 from sealyard.serve import api, dashboard
+from sealyard.serve.connections import raise_open_files
 from sealyard.serve.http import default_preset, open_http, parse_address
+from sealyard.serve.logs import RepeatFilter
 from sealyard.serve.mcp import build_server
 from sealyard.serve.relay import build_relay, transports
 from sealyard.serve.stdio import serve_stdio
@@ -40,9 +42,13 @@ def serve(*, config: Path | None, http: str | None, mode: str | None) -> int:
     """
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr, format="%(name)s: %(message)s")
     logging.getLogger("sealyard").setLevel(logging.WARNING)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(RepeatFilter())
     loaded = load_config(config)
     for warning in loaded.warnings:
         errors.print(plain(f"warning: {warning}", "yellow"))
+    if http is not None:
+        raise_open_files()
     run_to_end(_serve(loaded, mode or loaded.surface.mode, None if http is None else parse_address(http)))
     return 0
 
@@ -50,17 +56,18 @@ def serve(*, config: Path | None, http: str | None, mode: str | None) -> int:
 async def _serve(config: Config, mode: str, address: tuple[str, int] | None) -> None:
     async with contextlib.AsyncExitStack() as stack:
         server: Server[Any]
-        sandbox = routes = key = None
+        routes = key = None
         preset = default_preset(address, config.http)
         if mode == "proxy":
             border = await stack.enter_async_context(open_border(config, preset=preset))
             connect = transports(config.store.path.parent / "oauth")
             server, guards = build_relay(config.upstreams, border, connect=connect), border.guards
+            readiness = border.readiness
         else:
             yard = await stack.enter_async_context(open_yard(config, preset=preset))
             server, guards = build_server(yard, config.surface, mode=mode), yard.guards
             yard.observer.tracing.make_global()  # then the SDK's own spans are sent too, and link ours to the client's
-            sandbox, routes = yard.opening, api.routes(yard)
+            readiness, routes = yard.readiness, api.routes(yard)
             if config.http.dashboard:
                 key, routes = secrets.token_urlsafe(24), [*routes, *dashboard.routes()]
         log = await guards.of("log")
@@ -69,7 +76,9 @@ async def _serve(config: Config, mode: str, address: tuple[str, int] | None) -> 
         if address is None:
             await serve_stdio(server)
             return
-        listening = open_http(server, config.http, address=address, sandbox=sandbox, routes=routes, operator_key=key)
+        listening = open_http(
+            server, config.http, address=address, readiness=readiness, routes=routes, operator_key=key
+        )
         url, http = await stack.enter_async_context(listening)
         if key is not None:  # in the fragment, which no browser sends and no proxy logs
             errors.print(plain(f"The dashboard, where you can answer approvals: {url.removesuffix('mcp')}#key={key}"))

@@ -163,6 +163,16 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Of one principal, at `/api/v1`. 0: as many as it likes."""
     dashboard: bool = True
     """Whether `/` is a page that shows what the gateway does."""
+    connections: Annotated[int, Meta(ge=8, le=100_000)] | None = None
+    """Open at once. By default 2,048, and never more than half of the descriptors of the process."""
+    header_seconds: _Seconds = 10.0
+    """For the headers of a request, from when the connection is open or the first byte of a further request came."""
+    body_seconds: _Seconds = 30.0
+    """For the body, and a second more for every 16 KiB that have come."""
+    answer_seconds: _Seconds = 60.0
+    """For reading what was sent, and a second more for every 16 KiB that were read."""
+    idle_seconds: _Seconds = 75.0
+    """Between two requests."""
     unset: tuple[str, ...] = ()
     """Why a token that the file asks for is not here."""
     digests: dict[str, str] = {}

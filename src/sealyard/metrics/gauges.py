@@ -39,6 +39,9 @@ GAUGES: dict[str, GaugeInfo] = {
     "sealyard_upstream_tools": GaugeInfo("Tools that the upstream listed last.", ("upstream",)),
     "sealyard_skills": GaugeInfo("Skills on the shelf.", ("status",)),
     "sealyard_sandbox_ready": GaugeInfo("1 if code can be run, else 0."),
+    "sealyard_ready": GaugeInfo(
+        "1 if this part of the gateway worked when it was tried last, else 0. Tried every minute over HTTP.", ("part",)
+    ),
     "sealyard_audit_chain_intact": GaugeInfo(
         "1 if the audit log was found as it was written when it was checked last, 0 if it was not. Checked every hour."
     ),

@@ -182,6 +182,27 @@ class Sandbox:
             raise SandboxBroken(f"The probe ended without an answer: {end.failure}.")
         return end.attacked.findings
 
+    async def prove(self) -> None:
+        """Have a worker start, be sealed and run a line, beside the runs that have their turn.
+
+        Raises:
+            SandboxBroken: It could not.
+            SandboxClosed: The sandbox is closed.
+        """
+        policy = self.policy
+        async with self._stubs(None) as stubs:
+            place, imports = self._place_of(stubs), self._imports(policy)
+            job = _job("None", {}, policy, None, secrets.token_hex(8), place, imports, None)
+            lease = await self.pool.take()
+            try:
+                end = await self._run_on(lease, job, policy, policy.memory_mib, None, stubs, None, None, RunClock())
+            finally:
+                self.pool.discard(lease)
+                self.pool.refill()
+        failure = end.failure if end.done is None else end.done.failure
+        if failure is not None:
+            raise SandboxBroken(f"A worker started and could run nothing: {failure.message}")
+
     def sessions(self) -> list[str]:
         """The names of all sessions that have a workspace."""
         return self._sessions.names()

@@ -13,7 +13,7 @@ import secrets
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Literal
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
@@ -45,6 +45,8 @@ _LOGINS_EACH = 100
 _LOGIN_TRIES = 30  # in a minute, from one address
 _ADDRESSES = 10_000
 _STREAMS_EACH = 32
+_SPARE_SHARE = 8  # of the connections, one in so many is for saying that there are too many requests
+_EACH_SHARE = 2  # of several principals, one may use this part of the others, streams of `/mcp` included
 
 
 def gate_of(scope: Scope) -> "Gate":
@@ -68,9 +70,12 @@ class Gate:
         *,
         hosts: list[str],
         origins: list[str],
+        most: int,
         operator_key: str | None = None,
     ) -> None:
         """`hosts` and `origins` are all that are served; `settings` says which origins somebody named on purpose.
+
+        `most` is how many connections may be open, and so how many requests under way.
 
         Raises:
             InvalidConfig: A token that the config asks for is not set.
@@ -87,6 +92,8 @@ class Gate:
         self._requests = _Buckets(settings.requests_per_minute)
         self._tries = _Buckets(_LOGIN_TRIES)
         self._streams: Counter[str] = Counter()
+        self._under_way: Counter[str] = Counter()
+        self._most = most - most // _SPARE_SHARE
         self.max_request_bytes = settings.max_request_bytes
         self.closing = asyncio.Event()
         """Set when the server ends: whoever streams stops then."""
@@ -97,13 +104,17 @@ class Gate:
             scope[_GATE] = self
             scope[_REQUEST_ID] = secrets.token_hex(8)
             try:
-                self._let_in(scope)
+                principal = self._let_in(scope)
+                if principal and scope["path"] not in _WATCHED:
+                    self._check_room(principal)
             except Refusal as refusal:
                 await envelope(refusal, request_id_of(scope))(scope, receive, send)
                 return
-        elif scope["type"] != "lifespan":
-            return
-        await self._app(scope, receive, send)
+            # What strangers are given needs no room of others: its connection goes when another one needs it.
+            with _counted(self._under_way, principal) if principal else nullcontext():
+                await self._app(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
 
     # Logging in
 
@@ -133,17 +144,23 @@ class Gate:
                 f"{principal!r} has {_STREAMS_EACH} streams open, which is the most. Close one.",
                 headers={"Retry-After": "5"},
             )
-        self._streams[principal] += 1
-        try:
+        with _counted(self._streams, principal):
             yield
-        finally:
-            self._streams[principal] -= 1
-            self._streams += Counter()  # forgets those who have none
 
     # Letting in
 
-    def _let_in(self, scope: Scope) -> None:
-        """Note who asks. Raises `Refusal`."""
+    def _check_room(self, principal: str) -> None:
+        """Raise `Refusal` if too many requests are under way: one of each open stream, run and call."""
+        each = self._most // _EACH_SHARE if len(set(self._clients.values())) > 1 else self._most
+        if self._under_way[principal] >= each:
+            message = f"{principal!r} has {each:,} requests under way, which is the most. Wait until one is answered."
+            raise Refusal("rate_limited", message, headers={"Retry-After": "5"})
+        if self._under_way.total() >= self._most:
+            message = f"There are {self._most:,} requests under way, which is the most. Try again in a moment."
+            raise Refusal("unavailable", message, headers={"Retry-After": "5"})
+
+    def _let_in(self, scope: Scope) -> str:
+        """Note who asks; the principal, or nothing for what needs none. Raises `Refusal`."""
         headers = Headers(scope=scope)
         path, method = scope["path"], scope["method"]
         if not _matches(headers.get("host", ""), self._hosts):
@@ -156,12 +173,13 @@ class Gate:
             raise Refusal("forbidden", "A page of another site asks for this. Open the address of the gateway itself.")
         if path == _LOGIN_PATH:
             self._take(self._tries, str((scope.get("client") or ("",))[0]), "tries to log in", _LOGIN_TRIES)
-            return
+            return ""
         if method in _READING and (path == "/" or path.startswith("/dashboard/")):
-            return  # a page without any data in it
+            return ""  # a page without any data in it
         principal = self._know(scope, headers, origin, takes_cookie=is_api or path in _WATCHED)
         if is_api:
             self._take(self._requests, principal, f"requests of {principal!r}", self._requests.per_minute)
+        return principal
 
     def _know(self, scope: Scope, headers: Headers, origin: str | None, *, takes_cookie: bool) -> str:
         known_by: KnownBy = "address"
@@ -213,6 +231,17 @@ class Gate:
                 f"There were more than {per_minute:,} {what} in a minute. Try again in {wait} s.",
                 headers={"Retry-After": str(wait)},
             )
+
+
+@contextmanager
+def _counted(counts: Counter[str], name: str) -> Iterator[None]:
+    counts[name] += 1
+    try:
+        yield
+    finally:
+        counts[name] -= 1
+        if not counts[name]:
+            del counts[name]
 
 
 class _Buckets:

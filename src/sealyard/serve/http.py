@@ -5,12 +5,15 @@ Every request passes the gate first, which see.
 
 import asyncio
 import contextlib
+import functools
 import ipaddress
+import math
 import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
+import msgspec
 import uvicorn
 from mcp.server.lowlevel import Server
 from mcp.server.transport_security import TransportSecuritySettings
@@ -23,10 +26,13 @@ from sealyard.broker import policy
 from sealyard.broker.policy import Preset
 from sealyard.config.settings import HttpConfig
 from sealyard.errors import InvalidConfig, InvalidRequest
+from sealyard.serve.connections import Entrance, HttpConnection, most_connections
 from sealyard.serve.gate import Gate
+from sealyard.yard.readiness import Readiness
 
 __all__ = ("build_app", "default_preset", "open_http", "parse_address")
 
+_BACKLOG = 2_048  # a spike of new clients waits for its turn; beyond it the kernel lets them try again
 _ANY = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened at
 
 
@@ -53,46 +59,45 @@ def build_app(
     server: Server[Any],
     settings: HttpConfig,
     *,
-    host: str,
-    sandbox: "asyncio.Future[Any] | None",
+    address: tuple[str, int],
+    readiness: Readiness | None,
     routes: Sequence[Route] = (),
     operator_key: str | None = None,
 ) -> Gate:
-    """The whole HTTP side over an MCP server; `sandbox` is done when code can be run, and None where none is.
+    """The whole HTTP side over an MCP server that clients reach at `address`.
 
-    Whoever logs in with `operator_key` may see what all do, and answer for them.
+    Whoever logs in with `operator_key` may see what all do, and answer for them. Without `readiness` there is no
+    `/readyz`.
 
     Raises:
         InvalidConfig: A token that the config asks for is not set.
     """
-    hosts = [*_own_names(host), *settings.allowed_hosts]
-    origins = [f"{scheme}://{name}" for name in _own_names(host) for scheme in ("http", "https")]
-    origins += settings.allowed_origins
+    own = _own_hosts(*address)
+    hosts = [*own, *settings.allowed_hosts]
+    origins = [*(f"http://{each}" for each in own), *settings.allowed_origins]
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=True, allowed_hosts=hosts, allowed_origins=origins
     )
+    watched = [] if readiness is None else [Route("/readyz", _tell_readiness(readiness))]
     app: Starlette = server.streamable_http_app(
         streamable_http_path="/mcp",
         transport_security=security,
         max_request_body_size=settings.max_request_bytes,
-        custom_starlette_routes=[Route("/healthz", _healthy), Route("/readyz", _readiness(sandbox)), *routes],
+        custom_starlette_routes=[Route("/healthz", _healthy), *watched, *routes],
     )
-    return Gate(app, settings, hosts=hosts, origins=origins, operator_key=operator_key)
+    return Gate(app, settings, hosts=hosts, origins=origins, most=most_connections(settings), operator_key=operator_key)
 
 
-def _readiness(sandbox: "asyncio.Future[Any] | None") -> Callable[[Request], Awaitable[Response]]:
-    """Answers whether code can be run: 200 when the sandbox stands, 503 with the reason when it does not."""
+def _tell_readiness(readiness: Readiness) -> Callable[[Request], Awaitable[Response]]:
+    """Answers whether the gateway can do its work: 200 when every part of it can, else 503 with the reasons."""
 
     async def ready(request: Request) -> Response:
-        reason = None
-        if sandbox is not None:
-            if not sandbox.done():
-                reason = "The sandbox is being built."
-            elif sandbox.cancelled() or sandbox.exception() is not None:
-                reason = str("The gateway is closing." if sandbox.cancelled() else sandbox.exception())
-        if reason is not None:
-            return JSONResponse({"ready": False, "reason": reason}, status_code=503)
-        return JSONResponse({"ready": True})
+        parts = await readiness.look()
+        reasons = [part.reason for part in parts.values() if part.reason is not None]
+        body: dict[str, Any] = {"ready": not reasons, "parts": msgspec.to_builtins(parts)}
+        if reasons:
+            body["reason"] = " ".join(reasons)
+        return JSONResponse(body, status_code=503 if reasons else 200)
 
     return ready
 
@@ -103,7 +108,7 @@ async def open_http(
     settings: HttpConfig,
     *,
     address: tuple[str, int],
-    sandbox: "asyncio.Future[Any] | None",
+    readiness: Readiness | None,
     routes: Sequence[Route] | None = None,
     operator_key: str | None = None,
 ) -> AsyncIterator[tuple[str, "_Uvicorn"]]:
@@ -117,31 +122,22 @@ async def open_http(
         InvalidRequest: The address cannot be listened at.
     """
     host, port = address
-    if not settings.clients() and not _is_loopback(host):
-        raise InvalidConfig(
-            f"{host!r} can be reached from other machines, and no token is set. Set SEALYARD_TOKEN or http.token, or "
-            "listen at 127.0.0.1."
-        )
-    limited = [scope.name for scope in settings.scopes().values() if scope.upstreams is not None or scope.level]
-    if routes is None and limited:
-        raise InvalidConfig(
-            f"http.principals.{limited[0]} has a scope, and proxy mode passes everything on to everybody. Serve in "
-            "another mode, or take its upstreams and level out."
-        )
-    if host in _ANY and not settings.allowed_hosts:
-        raise InvalidConfig(
-            f"{host!r} is every address of this machine. Say in http.allowed_hosts by which names clients reach it."
-        )
+    _check(host, settings, is_relay=routes is None)
     try:
         listener = socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=_BACKLOG
         )
     except OSError as error:
         raise InvalidRequest(f"{host}:{port} cannot be listened at: {error.strerror or error}. Use another.") from None
-    with listener:
+    with listener, contextlib.nullcontext() if readiness is None else readiness.watched():
         # asyncio sets it for sockets of its own alone; without it small answers wait for an acknowledgement.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        app = build_app(server, settings, host=host, sandbox=sandbox, routes=routes or (), operator_key=operator_key)
+        # An acknowledgement that never comes holds a descriptor for a quarter of an hour otherwise.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(settings.answer_seconds * 1000))
+        reached = host, listener.getsockname()[1]
+        app = build_app(
+            server, settings, address=reached, readiness=readiness, routes=routes or (), operator_key=operator_key
+        )
         config = uvicorn.Config(
             app,
             log_config=None,  # what it says goes the way of all we say, where private values are replaced
@@ -152,23 +148,55 @@ async def open_http(
             server_header=False,
             access_log=False,
             timeout_graceful_shutdown=5,
-            timeout_keep_alive=75,
+            timeout_keep_alive=math.ceil(settings.idle_seconds),
         )
         name = f"[{host}]" if ":" in host else host
-        yield f"http://{name}:{listener.getsockname()[1]}/mcp", _Uvicorn(config, listener, app.closing)
+        yield f"http://{name}:{reached[1]}/mcp", _Uvicorn(config, listener, settings, app.closing)
+
+
+def _check(host: str, settings: HttpConfig, *, is_relay: bool) -> None:
+    """Raise `InvalidConfig` for what must not be served at this address, or in proxy mode."""
+    if not settings.clients() and not _is_loopback(host):
+        raise InvalidConfig(
+            f"{host!r} can be reached from other machines, and no token is set. Set SEALYARD_TOKEN or http.token, or "
+            "listen at 127.0.0.1."
+        )
+    limited = [scope.name for scope in settings.scopes().values() if scope.upstreams is not None or scope.level]
+    if is_relay and limited:
+        raise InvalidConfig(
+            f"http.principals.{limited[0]} has a scope, and proxy mode passes everything on to everybody. Serve in "
+            "another mode, or take its upstreams and level out."
+        )
+    if host in _ANY and not settings.allowed_hosts:
+        raise InvalidConfig(
+            f"{host!r} is every address of this machine. Say in http.allowed_hosts by which names clients reach it."
+        )
 
 
 class _Uvicorn(uvicorn.Server):
     """A server that leaves signals to whoever started it. `closing` is set when it begins to end."""
 
-    def __init__(self, config: uvicorn.Config, listener: socket.socket, closing: asyncio.Event) -> None:
+    def __init__(
+        self, config: uvicorn.Config, listener: socket.socket, settings: HttpConfig, closing: asyncio.Event
+    ) -> None:
         super().__init__(config)
-        self._listener = listener
+        self._entrance = Entrance(listener, settings, self.server_state)
         self._closing = closing
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept connections, which uvicorn itself does without a bound."""
+        await super().startup(sockets=[])
+        state = {"config": self.config, "server_state": self.server_state, "app_state": self.lifespan.state}
+        self._entrance.open(functools.partial(HttpConnection, **state))
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let those who are connected finish."""
+        self._entrance.close()
+        await super().shutdown(sockets=[])
 
     async def run_until_cancelled(self) -> None:
         """Serve; a cancellation ends it once requests under way have had a moment."""
-        serving = asyncio.create_task(self.serve(sockets=[self._listener]))
+        serving = asyncio.create_task(self.serve())
         try:
             await asyncio.shield(serving)
         except asyncio.CancelledError:
@@ -186,13 +214,13 @@ async def _healthy(request: Request) -> Response:
     return JSONResponse({"healthy": True})
 
 
-def _own_names(host: str) -> list[str]:
-    """What a client on this machine, or the one address listened at, is called in a Host header."""
+def _own_hosts(host: str, port: int) -> list[str]:
+    """The Host headers of clients that reach this very port: by a name of loopback, or by the address listened at."""
     names = ["127.0.0.1", "localhost", "[::1]"] if _is_loopback(host) else []
     own = f"[{host}]" if ":" in host else host
     if own not in names and host not in _ANY:
         names.append(own)
-    return [form for name in names for form in (name, f"{name}:*")]
+    return [*(f"{name}:{port}" for name in names), *(names if port == 80 else ())]
 
 
 def _bare_host(pattern: str) -> str:

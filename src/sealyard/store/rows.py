@@ -34,6 +34,7 @@ __all__ = (
     "read_vectors",
     "shape_executions",
     "to_call",
+    "touch",
     "write_call",
     "write_execution",
     "write_fingerprint",
@@ -94,6 +95,12 @@ class ToolRow(msgspec.Struct, frozen=True):
 
 
 # Executions and calls
+
+
+def touch(connection: sqlite3.Connection) -> None:
+    """Write a page of the database as it is."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    connection.execute(f"PRAGMA user_version = {version:d}")
 
 
 def write_execution(connection: sqlite3.Connection, record: ExecutionRecord, owner: str) -> None:

@@ -126,6 +126,11 @@ class Store:
         """
         await self._writer.flush()
 
+    async def probe(self) -> None:
+        """Write to the disk although nothing changes. Raises `StoreError` if that fails."""
+        self._writer.put(rows.touch, _ROW_BYTES, instead_of=rows.touch)
+        await self._writer.flush()
+
     async def room(self) -> None:
         """Wait, if more is recorded than is written or writing fails, until it has caught up. Raises as `flush` does.
 

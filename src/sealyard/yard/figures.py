@@ -66,6 +66,7 @@ class Figures:
             gauge("sealyard_store_bytes", census.size_bytes),
             gauge("sealyard_metrics_uncounted_rows", await yard.store.metrics.uncounted()),
         ]
+        found += [gauge("sealyard_ready", part.ok, part=name) for name, part in yard.readiness.parts.items()]
         for status in statuses:
             name = status.name
             found.append(gauge("sealyard_upstream_up", status.state not in _DOWN, upstream=name))

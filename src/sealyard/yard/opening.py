@@ -41,6 +41,7 @@ from sealyard.store import Store, TraceBudget, open_store
 from sealyard.values import AuditEntry, Definition, UpstreamConfig
 from sealyard.yard.finder import Finder
 from sealyard.yard.guards import Guards
+from sealyard.yard.readiness import Readiness
 from sealyard.yard.unmatched import NameCheck
 from sealyard.yard.yard import FIRST_LIST_SECONDS, Yard
 
@@ -204,6 +205,7 @@ class Border(msgspec.Struct, frozen=True, kw_only=True):
     approvals: Approvals
     store: Store
     names: NameCheck
+    readiness: Readiness
 
 
 @contextlib.asynccontextmanager
@@ -214,8 +216,14 @@ async def open_border(config: Config, *, preset: Preset = "open") -> AsyncIterat
     async with open_store(config.store.path) as store, contextlib.AsyncExitStack() as stack:
         guards = await _open_guards(config, privacy, store)
         await _begin(config, policy, store, guards, stack)
-        approvals = Approvals(store, config.policy)
-        yield Border(guards=guards, policy=policy, approvals=approvals, store=store, names=NameCheck(config))
+        yield Border(
+            guards=guards,
+            policy=policy,
+            approvals=Approvals(store, config.policy),
+            store=store,
+            names=NameCheck(config),
+            readiness=Readiness(store, config.store.path, None),
+        )
 
 
 def build_policy(settings: SandboxConfig) -> IsolationPolicy:

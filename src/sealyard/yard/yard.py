@@ -51,6 +51,7 @@ from sealyard.yard.guards import Guards
 from sealyard.yard.guidance import Guidance
 from sealyard.yard.journal import Journal
 from sealyard.yard.observing import Observer, Run
+from sealyard.yard.readiness import Readiness
 from sealyard.yard.results import (
     answer_text,
     failure_text,
@@ -126,6 +127,7 @@ class Yard:
         self.live = self.observer.live
         self.opening = sandbox
         """Done when code can be run."""
+        self.readiness = Readiness(store, store_path, sandbox)
         self.guidance = Guidance(self, learning)
         self.observer.domain_of = self.guidance.domain_of
         self.upkeep = Upkeep(

@@ -1,6 +1,5 @@
 """What a request asks for, read from its query and its body. What is wrong is named with what would be right."""
 
-import asyncio
 import difflib
 import functools
 from collections.abc import Iterable
@@ -14,7 +13,6 @@ from sealyard.serve.envelope import Refusal
 
 __all__ = ("read_body", "read_query", "to_body")
 
-_BODY_SECONDS = 60.0
 _MOST_PARAMETERS = 50
 _SHOWN_CHARACTERS = 100
 
@@ -45,22 +43,16 @@ def read_query(request: Request, kind: Any) -> Any:
 
 
 async def read_body(request: Request, limit_bytes: int) -> bytes:
-    """The whole body. Raises `Refusal` if it is too long or does not come."""
+    """The whole body. Raises `Refusal` if it is too long; a slow one is cut off by its `HttpConnection`."""
     message = f"The body has more than {limit_bytes:,} bytes. Send less."
     declared = request.headers.get("content-length", "")
     if declared.isascii() and declared.isdigit() and int(declared) > limit_bytes:
         raise Refusal("too_large", message)
     body = bytearray()
-    try:
-        async with asyncio.timeout(_BODY_SECONDS):
-            async for piece in request.stream():
-                body += piece
-                if len(body) > limit_bytes:
-                    raise Refusal("too_large", message)
-    except TimeoutError:
-        raise Refusal(
-            "invalid_request", f"The body did not arrive within {_BODY_SECONDS:g} s. Send it at once."
-        ) from None
+    async for piece in request.stream():
+        body += piece
+        if len(body) > limit_bytes:
+            raise Refusal("too_large", message)
     return bytes(body)
 
 

@@ -39,7 +39,7 @@ export function send(method, path, body) {
   return request(method, address(path), body ?? {});
 }
 
-/** Whether code can be run: `{ready, reason}`. Throws `Refusal`. */
+/** Whether every part of the gateway works: `{ready, reason, parts}`. Throws `Refusal`. */
 export async function readiness() {
   const { text } = await reach(new URL("../../readyz", ROOT), {});
   return parsed(text);

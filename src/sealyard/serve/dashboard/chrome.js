@@ -133,7 +133,7 @@ export function notices(state, act) {
         )
       : null,
     state.readiness?.ready === false && !isLost
-      ? el("p", { class: "notice is-warn", key: "ready" }, "No code can be run now: ", state.readiness.reason)
+      ? el("p", { class: "notice is-warn", key: "ready" }, "The gateway is not ready: ", state.readiness.reason)
       : null,
     state.waiting > 0 && isElsewhere
       ? el(
