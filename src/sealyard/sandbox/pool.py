@@ -128,6 +128,8 @@ class Pool:
         self._next_cpu = itertools.count()
         self.has_own_users = spawn.can_change_user() if tier == "landlock" else privileged
         """Whether each worker runs as a user of its own."""
+        self.holds_tasks = False
+        """Whether the kernel was seen to hold a worker to its threads; until then they are watched."""
         self.is_closed = False
 
     async def start(self) -> None:
@@ -147,6 +149,11 @@ class Pool:
     def resource_control(self) -> str:
         """What holds memory down: `cgroup v2`, `cgroup v1` or `rlimits`."""
         return self._group.name if self._group is not None else "rlimits"
+
+    @property
+    def can_fork(self) -> bool:
+        """Whether code may start processes where its policy allows it: only if all of them can be held together."""
+        return self.tier == "namespace" and self._group is not None and self._group.can_count_cpu and self.holds_tasks
 
     @property
     def zygote(self) -> Zygote:
@@ -221,7 +228,7 @@ class Pool:
                 user=self.user_of(slot, None),
                 cores=self.pick_cores(self.policy.cores),
                 waits=waits,
-                entrance=None if leaf is None else leaf.open_entrance(),
+                entrances=[] if leaf is None else leaf.open_entrances(),
                 library=self._likely_stubs() if waits else None,
             )
             worker = Worker(fork, leaf=leaf)
@@ -245,7 +252,8 @@ class Pool:
         slot = next(self._slots)
         if self._group is None:
             return slot, None
-        return slot, self._group.add(slot, memory_bytes=self.policy.memory_mib << 20)
+        count_cpu = self.policy.processes > 1
+        return slot, self._group.add(slot, memory_bytes=self.policy.memory_mib << 20, count_cpu=count_cpu)
 
     async def _discard(self, lease: Lease) -> None:
         worker = lease.worker
