@@ -1,7 +1,10 @@
 """Tools as importable functions: stub files on the host, loaded lazily inside, never writable there."""
 
 import contextlib
+import shutil
+import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -38,6 +41,7 @@ def anything(**arguments: Any) -> Any:
     """Takes what it is given."""
     ...
 '''
+IMPORT = "import servers.expenses\nsorted(servers.expenses.__all__)"
 FILES = {
     "__init__.py": '"""Servers: expenses."""\n',
     "expenses/__init__.py": '"""Money that was spent."""\n\n__all__ = ["anything", "list_expenses"]\n',
@@ -288,3 +292,47 @@ async def test_closing_leaves_no_directory(held: Callable[..., Coroutine[Any, An
         await library.publish("v2", FILES)
 
     assert await held() == before
+
+
+@pytest.mark.parametrize("tier", ["namespace", "landlock"])
+async def test_runs_go_on_after_somebody_removed_the_gateways_directories(tier: str) -> None:
+    """What a cleaner takes is made anew: stubs when they are published again, and sessions without their files."""
+    async with opened(tier) as (sandbox, library):
+        before = await sandbox.run("open('kept', 'w').close()\n" + IMPORT, session="s")
+        for place in {each.parent if each.name == "library" else each for each in sandbox.pool.places}:
+            shutil.rmtree(place)
+        was_there = library.has("v1")
+        await library.publish("v1", FILES)
+        after = [
+            await sandbox.run(IMPORT),
+            await sandbox.run(IMPORT, session="s"),
+            await sandbox.run(IMPORT, session="t"),
+        ]
+        listed = [each.path for each in sandbox.workspace("s").files()]
+
+        assert (was_there, library.has("v1"), sandbox.problem()) == (False, True, None)
+
+    assert [outcome.failure for outcome in (before, *after)] == [None] * 4
+    assert [outcome.result for outcome in (before, *after)] == [["anything", "list_expenses"]] * 4
+    assert listed == (["kept"] if tier == "namespace" else [])
+
+
+async def test_directories_lie_where_they_are_asked_to_and_nobody_else_sweeps_them() -> None:
+    """Another gateway that shares the folder, from a container with processes of its own, leaves them alone."""
+    base = Path(tempfile.mkdtemp(dir="/tmp"))
+    base.chmod(0o755)
+    try:
+        async with open_library(base / "run") as library:
+            directory = library.path.parent
+            stranger = directory.rename(directory.with_name("sealyard-1.1-live"))
+            abandoned = base / "run" / "sealyard-1.1-dead"
+            abandoned.mkdir()
+            async with open_library(base / "run") as other:
+                seen = sorted(path.name for path in (base / "run").iterdir())
+
+                assert other.path.parent.parent == base / "run"
+            assert seen == sorted([stranger.name, other.path.parent.name])
+            stranger.rename(directory)
+        assert list((base / "run").iterdir()) == []
+    finally:
+        shutil.rmtree(base)

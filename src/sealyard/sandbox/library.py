@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from sealyard.errors import InvalidRequest, SandboxBroken
-from sealyard.sandbox.pool import open_directory
+from sealyard.sandbox.pool import close_directory, make_place, open_directory
 
 __all__ = ("Library", "open_library")
 
@@ -35,8 +35,8 @@ class Library:
         self._publishing = asyncio.Lock()
 
     def has(self, version: str) -> bool:
-        """Whether it is there to be used."""
-        return version in self._folders
+        """Whether it is there to be used: somebody who cleans up may have removed it."""
+        return version in self._folders and (self.path / self._folders[version]).is_dir()
 
     async def publish(self, version: str, files: Mapping[str, str], *, catalog: str | None = None) -> None:
         """Make `files`, text by relative path, what runs of this version import. One that is there costs nothing.
@@ -87,6 +87,7 @@ class Library:
         return self._folders.pop(version)
 
     def _write(self, files: Mapping[str, str]) -> str:
+        make_place(self.path)
         folder = self.path / secrets.token_hex(16)
         _make_folder(folder)
         try:
@@ -111,16 +112,15 @@ class Library:
 
 
 @contextlib.asynccontextmanager
-async def open_library() -> AsyncIterator[Library]:
-    """An empty library in a directory of its own, which is deleted at the end."""
-    directory = open_directory(secrets.token_hex(4))
+async def open_library(folder: Path | None = None) -> AsyncIterator[Library]:
+    """An empty library in a directory of its own below `folder`, which is deleted at the end."""
+    directory = open_directory(secrets.token_hex(4), folder)
     place = directory / "library"
-    _make_folder(place)
-    place.chmod(0o711)  # a worker finds its own folder by name; it cannot list the others
+    make_place(place)
     try:
         yield Library(place)
     finally:
-        await asyncio.to_thread(shutil.rmtree, directory)
+        await asyncio.to_thread(close_directory, directory)
 
 
 def _make_folder(path: Path) -> None:

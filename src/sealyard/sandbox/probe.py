@@ -41,13 +41,15 @@ async def open_sandbox(
     environment: Path | None = None,
     library: Library | None = None,
     own: Mapping[str, Path] | None = None,
+    folder: Path | None = None,
 ) -> AsyncIterator[Sandbox]:
     """A sandbox of the strongest tier that this machine has proven to offer.
 
     `environment` is the `site-packages` folder that holds the data packages; by default the gateway's own, of which
     only the packages that the policy names are shown to the code. `library` holds the tools that code can import.
     `own` are folders of the gateway's Python files by the name under which code imports them at every level; they are
-    shown read-only and imported before any run.
+    shown read-only and imported before any run. `folder` is where the landlock tier keeps files, by default the
+    system's temporary directory.
 
     Raises:
         LevelUnavailable: The machine cannot honour the policy's level and `allow_weaker` is not set.
@@ -55,7 +57,7 @@ async def open_sandbox(
     """
     if isinstance(policy, IsolationLevel):
         policy = LEVELS[policy]
-    sandbox, report = await _open_best(policy, tier, pool or PoolOptions(), environment, library, own or {})
+    sandbox, report = await _open_best(policy, tier, pool or PoolOptions(), environment, library, own or {}, folder)
 
     def check(policy: IsolationPolicy) -> None:
         reason = _unhonoured(policy, report)
@@ -132,13 +134,14 @@ async def _open_best(
     environment: Path | None,
     library: Library | None,
     own: Mapping[str, Path],
+    folder: Path | None,
 ) -> tuple[Sandbox, TierReport]:
     if tier is not None and tier not in TIERS:
         raise InvalidRequest(f"No tier is called {tier!r}. There are: {', '.join(TIERS)}.")
     reasons = []
     for candidate in TIERS if tier is None else (tier,):
         try:
-            return await _open_tier(policy, candidate, options, environment, library, own)
+            return await _open_tier(policy, candidate, options, environment, library, own, folder)
         except SandboxUnavailable as error:
             reasons.append(f"{candidate}: {error}")
     raise SandboxUnavailable("No sandbox can be built here. " + " ".join(reasons))
@@ -151,6 +154,7 @@ async def _open_tier(
     environment: Path | None,
     library: Library | None = None,
     own: Mapping[str, Path] | None = None,
+    folder: Path | None = None,
 ) -> tuple[Sandbox, TierReport]:
     """Build one tier and prove it. Raises `SandboxUnavailable` with the reason."""
     packages = add_own(find_packages(policy.packages, environment=environment), own or {})
@@ -158,7 +162,15 @@ async def _open_tier(
     routes = [True, False] if tier == "namespace" and spawn.is_privileged() else [False]
     failures: list[str] = []
     for privileged in routes:
-        sandbox = Sandbox(policy, tier=tier, privileged=privileged, packages=packages, options=options, library=library)
+        sandbox = Sandbox(
+            policy,
+            tier=tier,
+            privileged=privileged,
+            packages=packages,
+            options=options,
+            library=library,
+            folder=folder,
+        )
         try:
             await sandbox.start()
             return sandbox, await _prove(sandbox)
