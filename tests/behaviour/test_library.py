@@ -317,8 +317,11 @@ async def test_runs_go_on_after_somebody_removed_the_gateways_directories(tier: 
     assert listed == (["kept"] if tier == "namespace" else [])
 
 
-async def test_directories_lie_where_they_are_asked_to_and_nobody_else_sweeps_them() -> None:
+async def test_directories_lie_where_they_are_asked_to_and_nobody_else_sweeps_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Another gateway that shares the folder, from a container with processes of its own, leaves them alone."""
+    monkeypatch.delenv("TMPDIR", raising=False)
     base = Path(tempfile.mkdtemp(dir="/tmp"))
     base.chmod(0o755)
     try:
@@ -333,6 +336,9 @@ async def test_directories_lie_where_they_are_asked_to_and_nobody_else_sweeps_th
                 assert other.path.parent.parent == base / "run"
             assert seen == sorted([stranger.name, other.path.parent.name])
             stranger.rename(directory)
+        monkeypatch.setenv("TMPDIR", str(base))
+        async with open_library(base / "run") as library:
+            assert library.path.parent.parent == Path(tempfile.gettempdir())
         assert list((base / "run").iterdir()) == []
     finally:
         shutil.rmtree(base)

@@ -489,10 +489,11 @@ class Pool:
 def open_directory(name: str, folder: Path | None = None) -> Path:
     """A directory for files that workers can reach, after sweeping those of gateways that are gone.
 
-    It lies below `folder`, or in the system's temporary directory if workers could not reach it there. Programs that
-    clean up remove what is old from the latter.
+    It lies below `folder`, since programs that clean up remove what is old from the system's temporary directory. That
+    is used where `TMPDIR` names it, as a place of its own size may be, or if workers could not reach `folder`.
     """
-    base = folder if folder is not None and _is_usable(folder) else _temporary()
+    is_better = folder is not None and "TMPDIR" not in os.environ and _is_usable(folder)
+    base = folder if folder is not None and is_better else _temporary()
     for left in base.glob("sealyard-*.*-*"):
         mark = left.name.removeprefix("sealyard-").rpartition("-")[0]
         with contextlib.suppress(OSError):  # somebody else's, or swept by another gateway just now
