@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import itertools
+import shutil
+import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
@@ -45,6 +47,7 @@ def anything(**arguments: Any) -> Any:
     """Takes what it is given."""
     ...
 '''
+IMPORT = "import servers.expenses\nsorted(servers.expenses.__all__)"
 FILES = {
     "__init__.py": '"""Servers: expenses."""\n',
     "expenses/__init__.py": '"""Money that was spent."""\n\n__all__ = ["anything", "list_expenses"]\n',
@@ -357,3 +360,53 @@ async def test_files_that_follow_stop_when_their_version_goes() -> None:
         folders = sorted(path.name for path in library.path.iterdir())
 
         assert folders == [library.likely()]
+
+
+@pytest.mark.parametrize("tier", ["namespace", "landlock"])
+async def test_runs_go_on_after_somebody_removed_the_gateways_directories(tier: str) -> None:
+    """What a cleaner takes is made anew: stubs when they are published again, and sessions without their files."""
+    async with opened(tier) as (sandbox, library):
+        before = await sandbox.run("open('kept', 'w').close()\n" + IMPORT, session="s")
+        for place in {each.parent if each.name == "library" else each for each in sandbox.pool.places}:
+            shutil.rmtree(place)
+        was_there = library.has("v1")
+        await library.publish("v1", FILES)
+        after = [
+            await sandbox.run(IMPORT),
+            await sandbox.run(IMPORT, session="s"),
+            await sandbox.run(IMPORT, session="t"),
+        ]
+        listed = [each.path for each in sandbox.workspace("s").files()]
+
+        assert (was_there, library.has("v1"), sandbox.problem()) == (False, True, None)
+
+    assert [outcome.failure for outcome in (before, *after)] == [None] * 4
+    assert [outcome.result for outcome in (before, *after)] == [["anything", "list_expenses"]] * 4
+    assert listed == (["kept"] if tier == "namespace" else [])
+
+
+async def test_directories_lie_where_they_are_asked_to_and_nobody_else_sweeps_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another gateway that shares the folder, from a container with processes of its own, leaves them alone."""
+    monkeypatch.delenv("TMPDIR", raising=False)
+    base = Path(tempfile.mkdtemp(dir="/tmp"))
+    base.chmod(0o755)
+    try:
+        async with open_library(base / "run") as library:
+            directory = library.path.parent
+            stranger = directory.rename(directory.with_name("sealyard-1.1-live"))
+            abandoned = base / "run" / "sealyard-1.1-dead"
+            abandoned.mkdir()
+            async with open_library(base / "run") as other:
+                seen = sorted(path.name for path in (base / "run").iterdir())
+
+                assert other.path.parent.parent == base / "run"
+            assert seen == sorted([stranger.name, other.path.parent.name])
+            stranger.rename(directory)
+        monkeypatch.setenv("TMPDIR", str(base))
+        async with open_library(base / "run") as library:
+            assert library.path.parent.parent == Path(tempfile.gettempdir())
+        assert list((base / "run").iterdir()) == []
+    finally:
+        shutil.rmtree(base)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import importlib.util
 import os
+import shutil
 import signal
 import tempfile
 import time
@@ -556,3 +557,16 @@ async def test_another_server_under_a_known_name_is_listed_anew(tmp_path: Path) 
     assert (first[0][0], first[1]) == ("mcp__x__list_expenses", "ready")
     assert again == (first[0], "stopped")
     assert (other[0][0], other[1]) == ("mcp__x__find_parks", "ready")
+
+
+async def test_tools_can_be_called_after_somebody_removed_the_gateways_directory(tmp_path: Path) -> None:
+    """As programs do that clean temporary directories up: the next run makes it anew, and nobody restarts anything."""
+    code = "from servers.bank import pay\npay(amount=3)['paid']"
+    async with opened(tmp_path, FakeUpstream("bank", pay=pay)) as yard:
+        before = await run(yard, code)
+        sandbox = await yard.sandbox()
+        assert sandbox.library is not None
+        shutil.rmtree(sandbox.library.path.parent)
+        after = [await run(yard, code), await run(yard, code)]
+
+    assert [before, *after] == ["3"] * 3

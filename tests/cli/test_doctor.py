@@ -22,7 +22,7 @@ def test_exit_code_says_whether_the_default_level_is_honoured(installed: Command
     assert done.returncode == (0 if report.levels[str(DEFAULT.level)].honoured else 1)
 
 
-def test_text_report_names_every_tier_layer_and_level(sealyard: Command) -> None:
+def test_text_report_names_every_tier_layer_limit_and_level(sealyard: Command) -> None:
     """What the JSON report holds can be read in the text as well."""
     report = msgspec.json.decode(sealyard("doctor", "--json").stdout, type=Report)
 
@@ -31,6 +31,7 @@ def test_text_report_names_every_tier_layer_and_level(sealyard: Command) -> None
     parts = [report.machine, report.kernel, report.python, report.user, report.resource_control]
     for tier in report.tiers:
         parts += [tier.name, *(layer.name for layer in tier.layers)]
+        parts += [f"{limit.name}{limit.held}{limit.by}" for limit in tier.limits]
     parts += report.levels
     assert [part for part in parts if "".join(part.split()) not in shown] == []
 

@@ -224,3 +224,20 @@ def test_terminal_is_not_commanded_by_agent_code(sealyard: Command) -> None:
 
     assert shown == b"\\x1b]0;title\\x07\\x9b2J\r\n"
     assert sealyard("run", "-c", code).stdout == "\x1b]0;title\x07\x9b2J\n"
+
+
+def test_the_configs_level_and_packages_hold_for_a_single_run(sealyard: Command, tmp_path: Path) -> None:
+    """With its servers or without them; what is asked for on the command line goes before."""
+    file = tmp_path / "sealyard.toml"
+    store = f'[store]\npath = "{tmp_path}/sealyard.db"\n'
+    file.write_text(f'{store}[sandbox]\nlevel = "hardened"\npackages = ["msgspec"]\n', encoding="utf-8")
+    given = ("--config", str(file))
+
+    refused = [sealyard("run", *given, *more, "-c", "import os") for more in ((), ("--no-tools",))]
+    imported = [sealyard("run", *given, *more, "-c", "import msgspec\n1") for more in ((), ("--no-tools",))]
+    asked = sealyard("run", *given, "--level", "production", "-c", "import os\n2")
+
+    assert [
+        (done.returncode, "'os' cannot be imported under policy 'hardened'" in done.stderr) for done in refused
+    ] == [(1, True)] * 2
+    assert [(done.returncode, done.stdout) for done in (*imported, asked)] == [(0, "1\n"), (0, "1\n"), (0, "2\n")]

@@ -1,6 +1,7 @@
 """What every tier promises, in one suite: the same code, the same outcomes, whichever walls stand around it."""
 
 import asyncio
+import os
 import runpy
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -11,7 +12,7 @@ import msgspec
 import pytest
 
 from sealyard.errors import InvalidRequest, LevelUnavailable, SandboxBroken
-from sealyard.sandbox import IsolationLevel, PoolOptions, Sandbox, open_sandbox
+from sealyard.sandbox import IsolationLevel, PoolOptions, Sandbox, open_sandbox, probe
 from sealyard.sandbox.packages import add_own, find_packages
 from sealyard.sandbox.policy.levels import DEFAULT, LEVELS
 from sealyard.sandbox.spawn import Tier, is_privileged
@@ -432,3 +433,25 @@ async def test_best_tier_is_taken_and_its_proof_kept() -> None:
     assert (sandbox.tier, report.name, report.available) == ("namespace", "namespace", True)
     assert [attack.name for attack in report.attacks if not attack.held] == []
     assert len(report.attacks) >= 17
+
+
+@pytest.mark.parametrize("name", TIERS)
+async def test_report_says_who_holds_threads_and_they_are_held(name: str) -> None:
+    """The probe has tried it: root's processes have no limit of threads in the kernel, so theirs are watched.
+
+    A level that needs every layer is then not honoured, and code that would have to be counted cannot fork.
+    """
+    bomb = "import threading, time\nthreading.stack_size(65536)\nfor _ in range(40):\n"
+    bomb += "    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\ntime.sleep(60)"
+    async with open_tier(name, size=0) as sandbox:
+        report = await probe._prove(sandbox)
+        held = {limit.name: limit.held for limit in report.limits}
+        bombed = await sandbox.run(bomb, limits=Limits(threads=8, wall_seconds=20))
+        is_kernels = sandbox.pool.has_own_users or (sandbox.tier == "namespace" and os.geteuid() != 0)
+
+    assert (held["threads"], held["memory_mib"]) == ("kernel" if is_kernels else "watched", "kernel")
+    assert bombed.failure is not None
+    assert (bombed.status, bombed.failure.kind) == ("limit", "processes")
+    assert is_kernels or not report.can_fork
+    hardened = probe._unhonoured(LEVELS[IsolationLevel.HARDENED], report)
+    assert (hardened is None) == (is_kernels and sandbox.tier == "namespace" and not report.missing)

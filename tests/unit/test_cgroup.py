@@ -14,6 +14,14 @@ from sealyard.sandbox.cgroup import ControlGroup, open_control_group, owner_is_a
 
 ENTER = "import os, signal\nos.write({entrance}, b'0')\nos.close({entrance})\n"
 HUNGRY = f"{ENTER}blocks = []\nwhile True: blocks.append(bytearray(1 << 20))"
+BURN = """
+for _ in range(3):
+    if os.fork() == 0:
+        while time.process_time() < 0.2: pass
+        os._exit(0)
+try: os.wait()
+except ChildProcessError: pass
+"""
 IDLE = f"{ENTER}print(flush=True)\nsignal.pause()"
 
 
@@ -41,7 +49,7 @@ def test_process_over_its_memory_is_killed_and_told_apart(group: ControlGroup) -
     """The kernel ends it at the limit, and the leaf knows why."""
     leaf = group.add(1, memory_bytes=32 << 20)
     before = leaf.was_out_of_memory()
-    with start(HUNGRY, leaf.open_entrance()) as process:
+    with start(HUNGRY, *leaf.open_entrances()) as process:
         status = process.wait(30)
 
     assert (before, status, leaf.was_out_of_memory()) == (False, -signal.SIGKILL, True)
@@ -51,7 +59,7 @@ def test_process_over_its_memory_is_killed_and_told_apart(group: ControlGroup) -
 def test_leaf_knows_a_kill_from_running_out_of_memory(group: ControlGroup) -> None:
     """A process that somebody killed was not out of memory."""
     leaf = group.add(1, memory_bytes=64 << 20)
-    with start(IDLE, leaf.open_entrance()) as process:
+    with start(IDLE, *leaf.open_entrances()) as process:
         process.stdout.read(1)  # type: ignore[union-attr]
         process.kill()
         process.wait(30)
@@ -63,7 +71,7 @@ def test_leaf_knows_a_kill_from_running_out_of_memory(group: ControlGroup) -> No
 def test_leaf_with_a_process_stays_until_that_is_gone(group: ControlGroup) -> None:
     """Discarding is remembered and done later; the group itself goes last."""
     leaf = group.add(1, memory_bytes=64 << 20)
-    with start(IDLE, leaf.open_entrance()) as process:
+    with start(IDLE, *leaf.open_entrances()) as process:
         process.stdout.read(1)  # type: ignore[union-attr]
         group.discard(leaf)
         while_alive = group._path.joinpath("w1").exists(), group.close()
@@ -76,6 +84,25 @@ def test_leaf_with_a_process_stays_until_that_is_gone(group: ControlGroup) -> No
     assert group.close()
     assert not group._path.exists()
     assert group.close()
+
+
+def test_leaf_counts_the_processor_time_of_all_its_processes(group: ControlGroup) -> None:
+    """Of those that nobody waited for as well, which no process can tell; a leaf that was not asked to counts none."""
+    if not group.can_count_cpu:
+        pytest.skip("this machine has no controller that counts processor time")
+    leaf, other = group.add(1, memory_bytes=64 << 20, count_cpu=True), group.add(2, memory_bytes=64 << 20)
+    entrances = leaf.open_entrances()
+    enter = "".join(f"os.write({each}, b'0')\nos.close({each})\n" for each in entrances)
+    code = f"import os, signal, time\n{enter}signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n{BURN}"
+    with subprocess.Popen([sys.executable, "-S", "-c", code], pass_fds=entrances) as process:
+        for each in entrances:
+            os.close(each)
+        process.wait(60)
+
+    assert (leaf.counts_cpu, leaf.cpu_seconds() >= 0.6) == (True, True)
+    assert (group.version == 1) <= (not other.counts_cpu and other.cpu_seconds() == 0)
+    assert leaf.remove()
+    assert other.remove()
 
 
 def test_limit_of_a_leaf_can_be_changed(group: ControlGroup) -> None:

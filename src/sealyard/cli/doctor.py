@@ -81,6 +81,7 @@ def _print_report(report: Report) -> None:
     screen.print(tiers, "")
     for tier in report.tiers:
         _print_layers(tier)
+        _print_limits(tier)
 
     levels = columns("level", "honoured", "tier", "reason")
     for name, level in report.levels.items():
@@ -104,6 +105,16 @@ def _print_layers(tier: TierReport) -> None:
             plain("" if layer.present else layer.remedy),
         )
     screen.print(layers, "")
+
+
+def _print_limits(tier: TierReport) -> None:
+    if not tier.limits:
+        return
+    limits = columns(f"limit of {tier.name}", "held", "by")
+    for limit in tier.limits:
+        held = {"no": "bold red", "watched": "yellow"}.get(limit.held, "green")
+        limits.add_row(plain(limit.name), plain(limit.held, held), plain(limit.by))
+    screen.print(limits, "")
 
 
 def _yes_no(value: bool) -> Text:

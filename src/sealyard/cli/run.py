@@ -11,15 +11,17 @@ import msgspec
 from sealyard.analysis import GUESTS
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import errors, plain, write
-from sealyard.config import Config, load_config
+from sealyard.config import Config, SandboxConfig, load_config
+from sealyard.config.settings import Level
 from sealyard.errors import InvalidRequest
-from sealyard.sandbox import IsolationLevel, IsolationPolicy, PoolOptions, open_sandbox
+from sealyard.sandbox import IsolationPolicy, PoolOptions, open_sandbox
 from sealyard.sandbox.packages import find_packages
-from sealyard.sandbox.policy.levels import DEFAULT, LEVELS
+from sealyard.sandbox.policy.levels import LEVELS
 from sealyard.sandbox.review import Review, review
 from sealyard.sandbox.spawn import Tier
 from sealyard.values import Failure, Limits, Outcome, Usage
 from sealyard.yard import ExecuteRequest, open_yard
+from sealyard.yard.opening import build_policy
 
 __all__ = ("run",)
 
@@ -37,9 +39,7 @@ class _Timing(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--level",
     type=click.Choice([str(level) for level in LEVELS]),
-    default=str(DEFAULT.level),
-    show_default=True,
-    help="How much the code may use. See `sealyard doctor --policy LEVEL`.",
+    help="How much the code may use; by default what the config says. See `sealyard doctor --policy LEVEL`.",
 )
 @click.option("--timeout", type=float, metavar="SECONDS", help="Wall time, 1 to 120. The level has its own.")
 @click.option("--tier", type=click.Choice(["namespace", "landlock"]), help="Use this tier instead of the best one.")
@@ -53,7 +53,7 @@ def run(
     file: str | None,
     code: str | None,
     context: str | None,
-    level: str,
+    level: Level | None,
     timeout: float | None,
     tier: Tier | None,
     allow_weaker: bool,
@@ -70,7 +70,9 @@ def run(
     """
     source = _read_code(file, code)
     variables = _read_context(context)
-    policy = _build_policy(level, timeout, packages)
+    loaded = load_config(config)
+    settings = loaded.sandbox if level is None else msgspec.structs.replace(loaded.sandbox, level=level)
+    policy = _build_policy(settings, timeout, packages)
     verdict = review(source, policy)
     output = _Output()
     refusal = verdict.refusal()
@@ -82,13 +84,17 @@ def run(
         job = _Job(
             code=source,
             context=variables,
-            policy=_without_unused_packages(policy, verdict, named=packages),
-            tier=tier,
-            allow_weaker=allow_weaker,
+            policy=_without_unused_packages(policy, verdict, named=(*packages, *settings.packages)),
+            tier=tier or settings.tier,
+            allow_weaker=allow_weaker or settings.allow_weaker,
             on_output=None if as_json else output.write,
         )
-        loaded = None if no_tools else _load_servers(config)
-        outcome, timing = run_to_end(_execute(job) if loaded is None else _execute_with_tools(job, loaded))
+        # A file that was asked for is used in any case, for what it says about recording.
+        with_tools = not no_tools and (loaded.upstreams or config is not None)
+        if with_tools:
+            for warning in loaded.warnings:
+                errors.print(plain(f"warning: {warning}", "yellow"))
+        outcome, timing = run_to_end(_execute_with_tools(job, loaded) if with_tools else _execute(job))
     if as_json:
         _print_json(outcome, verdict, timing)
     else:
@@ -131,8 +137,9 @@ def _read_context(context: str | None) -> dict[str, Any] | None:
     return variables
 
 
-def _build_policy(level: str, timeout: float | None, packages: tuple[str, ...]) -> IsolationPolicy:
-    policy = LEVELS[IsolationLevel(level)]
+def _build_policy(settings: SandboxConfig, timeout: float | None, packages: tuple[str, ...]) -> IsolationPolicy:
+    """What the config says, and what was asked for beyond it."""
+    policy = build_policy(settings)
     for name in packages:
         found = find_packages((name,))
         if not found.versions:
@@ -174,16 +181,6 @@ async def _execute(job: _Job) -> tuple[Outcome, _Timing]:
     return outcome, _Timing(start_seconds=started - opened, run_seconds=ended - started)
 
 
-def _load_servers(path: Path | None) -> Config | None:
-    """The config, if there is one that names servers; a file that was asked for is read in any case."""
-    config = load_config(path)
-    if not config.upstreams and path is None:
-        return None
-    for warning in config.warnings:
-        errors.print(plain(f"warning: {warning}", "yellow"))
-    return config
-
-
 async def _execute_with_tools(job: _Job, config: Config) -> tuple[Outcome, _Timing]:
     opened = time.perf_counter()
     request = ExecuteRequest(code=job.code, context=job.context)
@@ -192,9 +189,7 @@ async def _execute_with_tools(job: _Job, config: Config) -> tuple[Outcome, _Timi
         msgspec.structs.replace(
             config,
             surface=msgspec.structs.replace(config.surface, result_tokens=job.policy.result_bytes),
-            sandbox=msgspec.structs.replace(
-                config.sandbox, pool_size=1, tier=job.tier or config.sandbox.tier, allow_weaker=job.allow_weaker
-            ),
+            sandbox=msgspec.structs.replace(config.sandbox, pool_size=1, tier=job.tier, allow_weaker=job.allow_weaker),
         ),
         policy=job.policy,
     ) as yard:

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from sealyard.errors import InvalidRequest, SandboxBroken
-from sealyard.sandbox.pool import open_directory
+from sealyard.sandbox.pool import close_directory, make_place, open_directory
 
 __all__ = ("Library", "open_library")
 
@@ -45,8 +45,8 @@ class Library:
         """Folders that may be written into."""
 
     def has(self, version: str) -> bool:
-        """Whether it is there to be used."""
-        return version in self._folders
+        """Whether it is there to be used: somebody who cleans up may have removed it."""
+        return version in self._folders and (self.path / self._folders[version]).is_dir()
 
     async def publish(
         self,
@@ -130,6 +130,7 @@ class Library:
             _log.warning("Code cannot browse all tools under /servers: %s.", error)
 
     def _write(self, files: Mapping[str, str]) -> str:
+        make_place(self.path)
         folder = self.path / secrets.token_hex(16)
         _make_folder(folder)
         try:
@@ -146,18 +147,17 @@ class Library:
 
 
 @contextlib.asynccontextmanager
-async def open_library() -> AsyncIterator[Library]:
-    """An empty library in a directory of its own, which is deleted at the end."""
-    directory = open_directory(secrets.token_hex(4))
+async def open_library(folder: Path | None = None) -> AsyncIterator[Library]:
+    """An empty library in a directory of its own below `folder`, which is deleted at the end."""
+    directory = open_directory(secrets.token_hex(4), folder)
     place = directory / "library"
-    _make_folder(place)
-    place.chmod(0o711)  # a worker finds its own folder by name; it cannot list the others
+    make_place(place)
     library = Library(place)
     try:
         yield library
     finally:
         await library.close()
-        await asyncio.to_thread(shutil.rmtree, directory)
+        await asyncio.to_thread(close_directory, directory)
 
 
 def _write_file(folder: Path, name: str, text: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import fcntl
 import itertools
 import logging
 import os
@@ -23,7 +24,7 @@ from sealyard.sandbox.worker import Worker
 from sealyard.sandbox.workspace import remove_directory
 from sealyard.sandbox.zygote import Zygote
 
-__all__ = ("Lease", "Pool", "PoolOptions", "open_directory")
+__all__ = ("Lease", "Pool", "PoolOptions", "close_directory", "make_place", "open_directory")
 
 _log = logging.getLogger(__name__)
 
@@ -62,9 +63,11 @@ class PoolOptions(msgspec.Struct, frozen=True, kw_only=True):
 class _Generation:
     """A zygote and the count of its workers that are in use."""
 
-    def __init__(self, zygote: Zygote, imports: tuple[str, ...]) -> None:
+    def __init__(self, zygote: Zygote, imports: tuple[str, ...], places: tuple[object, ...]) -> None:
         self.zygote = zygote
         self.imports = imports
+        self.places = places
+        """The directories of the host that it knows."""
         self.in_use = 0
         self.idle = asyncio.Event()
         self.idle.set()
@@ -94,6 +97,7 @@ class Pool:
         packages: GuestPackages,
         options: PoolOptions,
         library: Path | None,
+        folder: Path | None,
         likely_stubs: Callable[[], str | None],
         hand_over: Callable[[Zygote], Awaitable[None]],
     ) -> None:
@@ -110,6 +114,7 @@ class Pool:
         self._privileged = privileged
         self._hand_over = hand_over
         self._library = library
+        self._folder = folder
         self._imports = packages.imports
         self._loop = asyncio.get_running_loop()
         self._renewed_at = self._taken_at = self._loop.time()
@@ -128,6 +133,8 @@ class Pool:
         self._next_cpu = itertools.count()
         self.has_own_users = spawn.can_change_user() if tier == "landlock" else privileged
         """Whether each worker runs as a user of its own."""
+        self.holds_tasks = False
+        """Whether the kernel was seen to hold a worker to its threads; until then they are watched."""
         self.is_closed = False
 
     async def start(self) -> None:
@@ -135,7 +142,7 @@ class Pool:
         name = secrets.token_hex(4)
         self._group = open_control_group(name)
         if self.tier == "landlock":
-            self.directory = open_directory(name)
+            self.directory = open_directory(name, self._folder)
             self.has_own_users = (
                 self.has_own_users
                 and _is_open_to_all(spawn.interpreter(), os.__file__)
@@ -147,6 +154,11 @@ class Pool:
     def resource_control(self) -> str:
         """What holds memory down: `cgroup v2`, `cgroup v1` or `rlimits`."""
         return self._group.name if self._group is not None else "rlimits"
+
+    @property
+    def can_fork(self) -> bool:
+        """Whether code may start processes where its policy allows it: only if all of them can be held together."""
+        return self.tier == "namespace" and self._group is not None and self._group.can_count_cpu and self.holds_tasks
 
     @property
     def zygote(self) -> Zygote:
@@ -161,6 +173,7 @@ class Pool:
         """A worker for one run: a waiting one if there is any. Give it back with `discard`."""
         if self.is_closed:
             raise SandboxClosed("The sandbox is closed.")
+        await self.mend()
         self._taken_at = self._loop.time()
         while self._waiting:
             lease = self._waiting.popleft()
@@ -188,6 +201,30 @@ class Pool:
         """The next `cores` processors in turn, or all that there are."""
         first = next(self._next_cpu)
         return [self._cpus[(first + offset) % len(self._cpus)] for offset in range(min(cores, len(self._cpus)))]
+
+    async def mend(self) -> None:
+        """Make anew what somebody removed of the gateway's directories, with a zygote that knows the new ones.
+
+        Costs a few microseconds when all is there. Raises `SandboxBroken` when they cannot be made.
+        """
+        generation = self._generation
+        if generation is None or self._look() == generation.places:
+            return
+        _log.warning("A directory of the gateway was removed (%s). It is made anew, without its files.", self.places)
+        try:
+            await self.renew(generation)
+        except OSError as error:
+            raise SandboxBroken(f"A directory of the gateway was removed and cannot be made anew: {error}.") from error
+
+    @property
+    def places(self) -> list[Path]:
+        """The directories of the host that workers reach."""
+        packages = None if self.directory is None else self.directory / "packages"
+        return [path for path in (self._library, self.directory, packages) if path is not None]
+
+    def _look(self) -> tuple[object, ...]:
+        """Which directories these are: one that was removed is another one when it is there again."""
+        return tuple(_identity(path) for path in self.places)
 
     def folder_of(self, slot: int) -> Path:
         """Where a worker of the `landlock` tier has its own directories."""
@@ -221,7 +258,7 @@ class Pool:
                 user=self.user_of(slot, None),
                 cores=self.pick_cores(self.policy.cores),
                 waits=waits,
-                entrance=None if leaf is None else leaf.open_entrance(),
+                entrances=[] if leaf is None else leaf.open_entrances(),
                 library=self._likely_stubs() if waits else None,
             )
             worker = Worker(fork, leaf=leaf)
@@ -245,7 +282,8 @@ class Pool:
         slot = next(self._slots)
         if self._group is None:
             return slot, None
-        return slot, self._group.add(slot, memory_bytes=self.policy.memory_mib << 20)
+        count_cpu = self.policy.processes > 1
+        return slot, self._group.add(slot, memory_bytes=self.policy.memory_mib << 20, count_cpu=count_cpu)
 
     async def _discard(self, lease: Lease) -> None:
         worker = lease.worker
@@ -369,8 +407,12 @@ class Pool:
     async def _start_generation(self) -> _Generation:
         directory = None if self.directory is None else str(self.directory)
         package_path = "/packages" if directory is None else f"{directory}/packages"
+        for place in (self._library, self.directory):
+            if place is not None:
+                make_place(place)
         if directory is not None:
             _link_packages(Path(package_path), self.packages)
+        places = self._look()
         imports = self._imports
         zygote = await Zygote.start(
             self.policy,
@@ -381,7 +423,7 @@ class Pool:
             workspaces=directory,
             library=None if self._library is None else str(self._library),
         )
-        return _Generation(zygote, imports)
+        return _Generation(zygote, imports, places)
 
     async def _renew_quietly(self, old: _Generation) -> None:
         try:
@@ -429,7 +471,7 @@ class Pool:
     async def remove_files(self) -> None:
         """Delete what the `landlock` tier kept on disk."""
         if self.directory is not None:
-            await asyncio.to_thread(remove_directory, self.directory)
+            await asyncio.to_thread(close_directory, self.directory)
 
     async def _finish_chores(self) -> None:
         while self._chores:
@@ -444,20 +486,90 @@ class Pool:
         return task
 
 
-def open_directory(name: str) -> Path:
-    """A directory for files that workers can reach, after sweeping those of gateways that are gone."""
-    try:
-        base = Path(tempfile.gettempdir())
-    except FileNotFoundError as error:
-        raise SandboxUnavailable(f"The sandbox needs a temporary directory: {error.strerror}.") from error
+def open_directory(name: str, folder: Path | None = None) -> Path:
+    """A directory for files that workers can reach, after sweeping those of gateways that are gone.
+
+    It lies below `folder`, since programs that clean up remove what is old from the system's temporary directory. That
+    is used where `TMPDIR` names it, as a place of its own size may be, or if workers could not reach `folder`.
+    """
+    is_better = folder is not None and "TMPDIR" not in os.environ and _is_usable(folder)
+    base = folder if folder is not None and is_better else _temporary()
     for left in base.glob("sealyard-*.*-*"):
         mark = left.name.removeprefix("sealyard-").rpartition("-")[0]
         with contextlib.suppress(OSError):  # somebody else's, or swept by another gateway just now
             if left.lstat().st_uid == os.geteuid() and not left.is_symlink() and not owner_is_alive(mark):
+                os.close(_lock(left))  # raises for one whose owner lives, but in another container
                 remove_directory(left)
     directory = base / f"sealyard-{owner_mark()}-{name}"
-    directory.mkdir(mode=0o711)
+    _locks[directory] = -1
+    make_place(directory)
     return directory
+
+
+def close_directory(directory: Path) -> None:
+    """Delete what `open_directory` made, with all that is in it."""
+    _let_go(_locks.pop(directory, -1))
+    remove_directory(directory)
+
+
+_locks: dict[Path, int] = {}
+"""Directories that are open, with a locked descriptor of each: its owner lives, and `systemd-tmpfiles` keeps off it."""
+
+
+def make_place(path: Path) -> None:
+    """Make a directory, again if need be: workers of any user find in it what they can name, and cannot list it."""
+    if path.is_dir():
+        return
+    path.mkdir(parents=True)
+    path.chmod(0o711)  # whatever the umask is
+    for open_ in (path, path.parent):
+        if open_ in _locks:
+            _let_go(_locks[open_])
+            _locks[open_] = -1
+            with contextlib.suppress(OSError):  # a file system without locks, where nobody sweeps either
+                _locks[open_] = _lock(open_)
+
+
+def _lock(directory: Path) -> int:
+    """A descriptor that holds `directory` locked until it is closed. Raises `OSError` while somebody else does."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _let_go(fd: int) -> None:
+    if fd >= 0:
+        os.close(fd)
+
+
+def _temporary() -> Path:
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        raise SandboxUnavailable(f"The sandbox needs a temporary directory: {error.strerror}.") from error
+
+
+def _is_usable(folder: Path) -> bool:
+    """Whether files can be made in `folder`, and reached there by the users that workers may have."""
+    try:
+        if spawn.can_change_user() and not _is_open_to_all(str(folder)):
+            return False
+        make_place(folder)
+        return os.access(folder, os.W_OK)
+    except OSError:
+        return False
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _link_packages(folder: Path, packages: GuestPackages) -> None:

@@ -18,13 +18,15 @@ from sealyard.sandbox.library import Library
 from sealyard.sandbox.packages import add_own, find_packages
 from sealyard.sandbox.policy.levels import DEFAULT, LEVELS, IsolationLevel, IsolationPolicy
 from sealyard.sandbox.pool import PoolOptions
-from sealyard.sandbox.report import Attack, Layer, LevelReport, Report, TierReport
+from sealyard.sandbox.report import Attack, Layer, LevelReport, LimitReport, Report, TierReport
 from sealyard.sandbox.run import Sandbox
+from sealyard.values import Limits
 
 __all__ = ("examine", "open_sandbox")
 
 _OWN_FILE = os.path.abspath(__file__)
 _HOST_SETTING = "/etc/hosts"  # beside files that a worker may read
+_PROBED_MIB = 64  # of memory: enough for any interpreter, and filled in some 20 ms
 
 TIERS: tuple[spawn.Tier, ...] = ("namespace", "landlock")
 
@@ -39,13 +41,15 @@ async def open_sandbox(
     environment: Path | None = None,
     library: Library | None = None,
     own: Mapping[str, Path] | None = None,
+    folder: Path | None = None,
 ) -> AsyncIterator[Sandbox]:
     """A sandbox of the strongest tier that this machine has proven to offer.
 
     `environment` is the `site-packages` folder that holds the data packages; by default the gateway's own, of which
     only the packages that the policy names are shown to the code. `library` holds the tools that code can import.
     `own` are folders of the gateway's Python files by the name under which code imports them at every level; they are
-    shown read-only and imported before any run.
+    shown read-only and imported before any run. `folder` is where the landlock tier keeps files, by default the
+    system's temporary directory.
 
     Raises:
         LevelUnavailable: The machine cannot honour the policy's level and `allow_weaker` is not set.
@@ -53,7 +57,7 @@ async def open_sandbox(
     """
     if isinstance(policy, IsolationLevel):
         policy = LEVELS[policy]
-    sandbox, report = await _open_best(policy, tier, pool or PoolOptions(), environment, library, own or {})
+    sandbox, report = await _open_best(policy, tier, pool or PoolOptions(), environment, library, own or {}, folder)
 
     def check(policy: IsolationPolicy) -> None:
         reason = _unhonoured(policy, report)
@@ -103,9 +107,10 @@ def _level_report(policy: IsolationPolicy, tiers: list[TierReport]) -> LevelRepo
     for report in tiers:
         if report.available:
             reason = _unhonoured(policy, report)
-            return LevelReport(
-                honoured=reason is None, tier=report.name, reason=reason or "Every wall it needs stands."
-            )
+            fine = "Every wall it needs stands."
+            if policy.processes > 1 and not report.can_fork:
+                fine += " Code cannot start processes: no control group holds the memory of several."
+            return LevelReport(honoured=reason is None, tier=report.name, reason=reason or fine)
     return LevelReport(honoured=False, tier=None, reason="No tier of isolation works on this machine.")
 
 
@@ -115,6 +120,10 @@ def _unhonoured(policy: IsolationPolicy, report: TierReport) -> str | None:
         return f"only the {report.name!r} tier works, which has no namespaces."
     if policy.every_layer and report.missing:
         return f"it needs every layer, and these are missing: {', '.join(report.missing)}."
+    loose = ("no", "watched") if policy.every_layer else ("no",)
+    unheld = [limit.name for limit in report.limits if limit.held in loose]
+    if unheld:
+        return f"the kernel does not hold these limits for this user: {', '.join(unheld)}."
     return None
 
 
@@ -125,13 +134,14 @@ async def _open_best(
     environment: Path | None,
     library: Library | None,
     own: Mapping[str, Path],
+    folder: Path | None,
 ) -> tuple[Sandbox, TierReport]:
     if tier is not None and tier not in TIERS:
         raise InvalidRequest(f"No tier is called {tier!r}. There are: {', '.join(TIERS)}.")
     reasons = []
     for candidate in TIERS if tier is None else (tier,):
         try:
-            return await _open_tier(policy, candidate, options, environment, library, own)
+            return await _open_tier(policy, candidate, options, environment, library, own, folder)
         except SandboxUnavailable as error:
             reasons.append(f"{candidate}: {error}")
     raise SandboxUnavailable("No sandbox can be built here. " + " ".join(reasons))
@@ -144,6 +154,7 @@ async def _open_tier(
     environment: Path | None,
     library: Library | None = None,
     own: Mapping[str, Path] | None = None,
+    folder: Path | None = None,
 ) -> tuple[Sandbox, TierReport]:
     """Build one tier and prove it. Raises `SandboxUnavailable` with the reason."""
     packages = add_own(find_packages(policy.packages, environment=environment), own or {})
@@ -151,7 +162,15 @@ async def _open_tier(
     routes = [True, False] if tier == "namespace" and spawn.is_privileged() else [False]
     failures: list[str] = []
     for privileged in routes:
-        sandbox = Sandbox(policy, tier=tier, privileged=privileged, packages=packages, options=options, library=library)
+        sandbox = Sandbox(
+            policy,
+            tier=tier,
+            privileged=privileged,
+            packages=packages,
+            options=options,
+            library=library,
+            folder=folder,
+        )
         try:
             await sandbox.start()
             return sandbox, await _prove(sandbox)
@@ -177,6 +196,8 @@ async def _prove(sandbox: Sandbox) -> TierReport:
                 "gateway_pid": os.getpid(),
             }
         )
+    # A limit that the kernel does not hold is watched from then on, and rules nothing out.
+    sandbox.pool.holds_tasks = all(not finding.done for finding in findings if finding.kind == "limit")
     attacks = tuple(
         Attack(
             name=finding.name,
@@ -184,6 +205,7 @@ async def _prove(sandbox: Sandbox) -> TierReport:
             detail=finding.detail,
         )
         for finding in findings
+        if finding.kind != "limit"
     )
     wrong = [attack for attack in attacks if not attack.held]
     if wrong or not attacks:
@@ -195,6 +217,48 @@ async def _prove(sandbox: Sandbox) -> TierReport:
         reason=f"Built and attacked: {len(attacks)} attempts ended as they must.",
         layers=_layers(sandbox),
         attacks=attacks,
+        limits=_limits(sandbox, holds_memory=await _holds_memory(sandbox)),
+        can_fork=sandbox.pool.can_fork,
+    )
+
+
+async def _holds_memory(sandbox: Sandbox) -> bool:
+    """Whether code that wants twice its memory is ended. Raises `SandboxUnavailable` if it gets not even a quarter."""
+    mib = min(_PROBED_MIB, sandbox.policy.memory_mib)
+    code = f"kept = b'x' * ({mib // 4} << 20)\nprint('held')\nkept = b'x' * ({mib * 2} << 20)"
+    outcome = await sandbox.run(code, limits=Limits(memory_mib=mib))
+    if outcome.output != "held\n":
+        raise SandboxUnavailable(f"Code that may use {mib} MiB of memory could not use {mib // 4}: {outcome.failure}.")
+    return outcome.failure is not None and outcome.failure.kind == "memory"
+
+
+def _limits(sandbox: Sandbox, *, holds_memory: bool) -> tuple[LimitReport, ...]:
+    """What holds each limit of the policy here."""
+    pool, namespaces = sandbox.pool, sandbox.tier == "namespace"
+    group = None if pool.resource_control == "rlimits" else pool.resource_control
+    whose = "user" if pool.has_own_users else "user namespace"
+    room = "a tmpfs of that size" if namespaces else "the sizes of files; one that is deleted and open is not seen"
+    memory = f"{group} of each worker" if group else "RLIMIT_AS of its one process, and its resident memory is watched"
+    cpu = "RLIMIT_CPU of each process"
+    processes = "seccomp, which allows one whatever the policy says: nothing here holds several together"
+    if pool.can_fork:
+        cpu += f"; of several together {group} counts it, and it is watched"
+        processes = f"seccomp for one, RLIMIT_NPROC of the worker's own {whose} for several"
+    return (
+        LimitReport(name="wall_seconds", held="gateway", by="a timer, and a kill of all that the worker started"),
+        LimitReport(name="cpu_seconds", held="kernel", by=cpu),
+        LimitReport(name="memory_mib", held="kernel" if holds_memory else "no", by=memory),
+        LimitReport(name="cores", held="kernel", by="CPU affinity"),
+        LimitReport(name="processes", held="kernel", by=processes),
+        LimitReport(name="threads", held="kernel", by=f"RLIMIT_NPROC of the worker's own {whose}")
+        if pool.holds_tasks
+        else LimitReport(name="threads", held="watched", by="the number of threads; RLIMIT_NPROC is without effect"),
+        LimitReport(name="open_files", held="kernel", by="RLIMIT_NOFILE of each process"),
+        *(
+            LimitReport(name=name, held="kernel" if namespaces else "watched", by=room)
+            for name in ("workspace_mib", "workspace_files", "temp_mib", "temp_files")
+        ),
+        LimitReport(name="output_bytes", held="gateway", by="what is read of the output's pipe"),
     )
 
 

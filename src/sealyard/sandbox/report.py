@@ -1,8 +1,10 @@
 """What the probe found, as data: for `sealyard doctor`, and kept by every sandbox as the proof it passed."""
 
+from typing import Literal
+
 import msgspec
 
-__all__ = ("Attack", "Layer", "LevelReport", "Report", "TierReport")
+__all__ = ("Attack", "Layer", "LevelReport", "LimitReport", "Report", "TierReport")
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +25,16 @@ class Attack(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
+class LimitReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds one limit of a policy here, for the user that asks."""
+
+    name: str
+    """As the field of the policy is called."""
+    held: Literal["kernel", "gateway", "watched", "no"]
+    """`watched` is looked at ten times a second; with `no` the level is not honoured."""
+    by: str
+
+
 class TierReport(msgspec.Struct, frozen=True, kw_only=True):
     """What one tier came to on this machine."""
 
@@ -31,6 +43,9 @@ class TierReport(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     layers: tuple[Layer, ...] = ()
     attacks: tuple[Attack, ...] = ()
+    limits: tuple[LimitReport, ...] = ()
+    can_fork: bool = False
+    """Whether code may start processes where its policy allows it: only if all of them can be held together."""
 
     @property
     def missing(self) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.pool import Lease, Pool, PoolOptions
 from sealyard.sandbox.report import TierReport
 from sealyard.sandbox.sessions import Sessions
+from sealyard.sandbox.watch import Watch
 from sealyard.sandbox.worker import End, OnCall, OnOutput, Worker, limit_failure
 from sealyard.sandbox.workspace import Workspace, directory_usage
 from sealyard.sandbox.zygote import Zygote
@@ -29,6 +30,7 @@ from sealyard.values import Failure, Limits, Outcome, Spill, Status, Usage
 __all__ = ("ReplayClock", "Sandbox")
 
 _WATCH_SECONDS = 0.1
+_PROBED_THREADS = 8
 _WORDS_CHARACTERS = 16_384
 _NOTES = 20
 _STATUS: dict[str, Status] = {
@@ -63,6 +65,7 @@ class Sandbox:
         packages: GuestPackages,
         options: PoolOptions,
         library: Library | None = None,
+        folder: Path | None = None,
     ) -> None:
         self.policy = policy
         self.tier = tier
@@ -80,6 +83,7 @@ class Sandbox:
             packages=packages,
             options=options,
             library=None if library is None else library.path,
+            folder=folder,
             likely_stubs=(lambda: None) if library is None else library.likely,
             hand_over=self._sessions.hand_over,
         )
@@ -162,16 +166,34 @@ class Sandbox:
                     self.pool.do_later(self._prepare_mount(workspace, lease.zygote))
         return self._outcome(end, execution_id, seconds, session, policy)
 
+    def problem(self) -> str | None:
+        """What would keep the next run from starting, in a sentence; None if nothing is known to. Costs microseconds.
+
+        A directory that was removed is no problem as long as it can be made anew.
+        """
+        if self.pool.is_closed:
+            return "The sandbox is closed."
+        for place in self.pool.places:
+            there = next(each for each in (place, *place.parents) if each.is_dir())
+            if not os.access(there, os.W_OK):
+                return f"The directory {there} cannot be written to."
+            room = os.statvfs(there)
+            if room.f_bavail == 0 or (room.f_files and room.f_favail == 0):
+                return f"The disk of {there} is full."
+        return None
+
     async def attack(self, job: dict[str, Any]) -> list[wire.Finding]:
         """Have a sealed worker try to break out, and report what it could do."""
+        # The mechanism is tried, at a number that is cheap to reach; and the answer decides whether code may fork.
+        policy = msgspec.structs.replace(self.policy, threads=_PROBED_THREADS, processes=1)
         lease = await self.pool.take()
         try:
-            body = msgspec.json.encode(job)
+            body = msgspec.json.encode(job | {"threads": policy.threads})
             end = await lease.worker.run(
-                msgspec.json.encode(self._order(lease.worker, self.policy, self.policy.memory_mib, None, None)),
+                msgspec.json.encode(self._order(lease.worker, policy, policy.memory_mib, None, None)),
                 body,
                 descriptors=[],
-                policy=self.policy,
+                policy=policy,
                 on_call=None,
                 on_output=None,
                 is_probe=True,
@@ -253,6 +275,7 @@ class Sandbox:
     @contextlib.asynccontextmanager
     async def _stubs(self, version: str | None) -> AsyncIterator[str | None]:
         """The folder of the library that holds the tools which the worker can import."""
+        await self.pool.mend()
         if self.library is None:
             yield None
             return
@@ -294,8 +317,9 @@ class Sandbox:
                 held = workspace.take_mount(zygote)
                 descriptors.append(await zygote.lease_workspace(workspace.number) if held is None else held)
             order = msgspec.json.encode(self._order(worker, policy, backstop_mib, workspace, stubs))
-            if self.pool.directory is not None:
-                watch = asyncio.create_task(self._watch_directories(worker, policy, workspace))
+            limits = self._watched(worker, policy, zygote)
+            if self.pool.directory is not None or limits.is_needed:
+                watch = asyncio.create_task(self._watch(worker, policy, workspace, limits))
             end = await worker.run(
                 order, job, descriptors=descriptors, policy=policy, on_call=on_call, on_output=on_output, clock=clock
             )
@@ -342,7 +366,7 @@ class Sandbox:
             "file_bytes": max(policy.workspace_mib, policy.temp_mib) << 20,
             "open_files": policy.open_files,
             "tasks": self._task_limit(policy),
-            "filter": spawn.filter_of(policy),
+            "filter": spawn.filter_of(policy, can_fork=self._can_fork(worker)),
             "library": stubs,
             "temp_room": self._room(policy, "temp"),
             "workspace_room": self._room(policy, "workspace") if workspace is None else None,
@@ -364,6 +388,7 @@ class Sandbox:
             directory.mkdir()
         else:
             assert workspace.directory is not None
+            workspace.mend()
             directory = workspace.directory
         for path in (directory, temp):
             path.chmod(0o700)
@@ -372,21 +397,38 @@ class Sandbox:
         return str(directory), str(temp)
 
     def _task_limit(self, policy: IsolationPolicy) -> int | None:
-        """The kernel counts tasks per user: exact with a user per worker, else shared between them."""
-        own = policy.threads + policy.processes
-        if self.pool.has_own_users:
-            return own
-        if self.tier == "landlock":
-            return None  # everything else this user runs counts too; the address space bounds threads
-        return own if policy.processes > 1 else own * self.pool.options.running
+        """The kernel counts tasks per user and user namespace, and every worker has one or the other to itself.
 
-    async def _watch_directories(self, worker: Worker, policy: IsolationPolicy, workspace: Workspace | None) -> None:
-        """Without a file system of its own per run, the size of the workspace is watched, not enforced."""
+        In the landlock tier it may have neither: everything else this user runs would count, so they are watched.
+        """
+        if self.tier == "landlock" and not self.pool.has_own_users:
+            return None
+        return policy.threads + policy.processes
+
+    def _watched(self, worker: Worker, policy: IsolationPolicy, zygote: Zygote) -> Watch:
+        """What the kernel does not hold for all of this worker together."""
+        return Watch(
+            worker,
+            policy,
+            tasks=not self.pool.holds_tasks,
+            memory_base=zygote.touched_bytes if worker.leaf is None else None,
+            cpu=policy.processes > 1 and self._can_fork(worker),
+        )
+
+    def _can_fork(self, worker: Worker) -> bool:
+        """Whether this worker's processes would all be held together."""
+        return self.pool.can_fork and worker.leaf is not None and worker.leaf.counts_cpu
+
+    async def _watch(self, worker: Worker, policy: IsolationPolicy, workspace: Workspace | None, limits: Watch) -> None:
+        """End the run when it is over a limit that is watched; the room on disk is, without a file system per run."""
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
-            excess = await self._find_excess(worker, policy, workspace)
+            excess = limits.excess() if limits.is_needed else None
+            if excess is None and self.pool.directory is not None:
+                found = await self._find_excess(worker, policy, workspace)
+                excess = None if found is None else ("workspace", found)
             if excess is not None:
-                worker.end_for("workspace", excess)
+                worker.end_for(*excess)
                 return
 
     async def _find_excess(self, worker: Worker, policy: IsolationPolicy, workspace: Workspace | None) -> str | None:

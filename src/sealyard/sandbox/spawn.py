@@ -143,9 +143,9 @@ def start(
     return Process(child=child, control=ours, stderr_fd=stderr_fd)
 
 
-def filter_of(policy: IsolationPolicy) -> str:
-    """The name of the seccomp program for a run under `policy`."""
-    forks = "forking" if policy.processes > 1 else "single"
+def filter_of(policy: IsolationPolicy, *, can_fork: bool = True) -> str:
+    """The name of the seccomp program for a run under `policy`; without `can_fork` it is one process at most."""
+    forks = "forking" if policy.processes > 1 and can_fork else "single"
     return forks if policy.executable_memory else f"{forks}, no new code"
 
 

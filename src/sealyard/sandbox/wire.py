@@ -76,7 +76,7 @@ class Done(_Frame, frozen=True, kw_only=True, tag="done"):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One attempt of the start-up probe: `kind` is `control` or `attack`, `done` whether it succeeded."""
+    """One attempt of the start-up probe: `kind` is `control`, `attack` or `limit`, `done` whether it succeeded."""
 
     name: str
     kind: str

@@ -43,6 +43,10 @@ _LIMITS: dict[FailureKind, tuple[str, str]] = {
     "cpu_time": ("CpuTimeExceeded", "Do less in one run: filter earlier, avoid nested loops over all the data."),
     "memory": ("MemoryExceeded", "Work on smaller pieces: filter early, use generators, drop what is not needed."),
     "output": ("OutputExceeded", "Print less: put data into `result` or a file of the workspace."),
+    "processes": (
+        "ProcessesExceeded",
+        "Use fewer threads; code here cannot start processes unless its policy allows them.",
+    ),
     "calls": ("CallsExceeded", "Call tools fewer times: ask for more in one call, or split the job."),
     "workspace": ("WorkspaceExceeded", "Delete files that are no longer needed, or write less."),
     "protocol": ("ProtocolBroken", "The code interfered with its own connection. Leave descriptor 3 alone."),

@@ -8,6 +8,7 @@ a descriptor of the root, one component at a time and never through a link: the 
 import asyncio
 import contextlib
 import ctypes
+import logging
 import os
 import re
 import secrets
@@ -20,6 +21,8 @@ import msgspec
 from sealyard.errors import InvalidRequest
 
 __all__ = ("Workspace", "WorkspaceFile", "check_session_name", "directory_usage", "remove_directory")
+
+_log = logging.getLogger(__name__)
 
 _SESSION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,99}")
 _LISTED_DEPTH = 16
@@ -52,6 +55,15 @@ class Workspace:
         self._leaving: set[asyncio.Task[None]] = set()
         self._mount: tuple[object, int] | None = None
         self._is_closed = False
+
+    def mend(self) -> None:
+        """Make its directory anew if somebody removed it; the files are gone. Costs nothing if it is there."""
+        if self.directory is None or self.directory.is_dir():
+            return
+        _log.warning("The directory %s of session %r was removed. Its files are lost.", self.directory, self.session)
+        self.directory.mkdir(mode=0o700)
+        os.close(self.root_fd)
+        self.root_fd = os.open(self.directory, _FOLDER)
 
     def note_leaving(self, gone: "asyncio.Task[None]") -> None:
         """A worker that could write here is being killed."""

@@ -72,6 +72,8 @@ class Zygote:
         self.failed_packages: dict[str, str] = {}
         self.landlock_abi = 0
         self.missing_layers: tuple[str, ...] = ()
+        self.touched_bytes = 0
+        """Memory that every worker begins with and that belongs to no file."""
 
     @classmethod
     async def start(
@@ -130,6 +132,7 @@ class Zygote:
         self.failed_packages = dict(message["packages"])
         self.landlock_abi = int(message["layers"]["landlock_abi"])
         self.missing_layers = tuple(message["missing"])
+        self.touched_bytes = int(message["touched_bytes"])
         self._loop.add_reader(self._control, self._on_readable)
         self._watching = True
 
@@ -151,19 +154,19 @@ class Zygote:
         user: int | None,
         cores: list[int] | None,
         waits: bool,
-        entrance: int | None,
+        entrances: list[int],
         library: str | None,
     ) -> Fork:
         """A new worker; one that `waits` warms up before it gets a run.
 
         `library` is the folder of stubs that its run will likely ask for.
-        `entrance` is the descriptor by which it enters its control group; it is closed here in any case.
+        `entrances` are the descriptors by which it enters its control groups; they are closed here in any case.
 
         Raises:
             SandboxBroken: The zygote cannot make one.
         """
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
-            if entrance is not None:
+            for entrance in entrances:
                 theirs.callback(os.close, entrance)
             connection, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             ours.callback(connection.close)
@@ -176,7 +179,7 @@ class Zygote:
             exited: asyncio.Future[Exit | None] = self._loop.create_future()
             self._exits[slot] = exited
             order = {"op": "fork", "slot": slot, "user": user, "cores": cores, "waits": waits, "library": library}
-            handed = [far_end.fileno(), output_write, *([] if entrance is None else [entrance])]
+            handed = [far_end.fileno(), output_write, *entrances]
             _, descriptors = await self._order(f"slot {slot}", order, handed)
             ours.pop_all()
         return Fork(slot=slot, connection=connection, output_fd=output_read, pidfd=descriptors[0], exited=exited)

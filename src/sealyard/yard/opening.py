@@ -8,6 +8,7 @@ import hmac
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -88,7 +89,9 @@ async def open_yard(
         servers: dict[str, ToolServer] = {}
         listing = _Listing(config, store, catalog, servers)
         await listing.load(upstreams or {})
-        library = await stack.enter_async_context(open_library())
+        # Beside the store: programs that clean up temporary directories do not come there.
+        folder = config.store.path.parent / "run"
+        library = await stack.enter_async_context(open_library(folder))
         finder = Finder(catalog, library, servers)
         listing.on_taken = finder.note_listed
         names = NameCheck(config)
@@ -102,7 +105,7 @@ async def open_yard(
         sandbox: asyncio.Task[Sandbox] | None = None
         if with_sandbox:
             walls = contextlib.AsyncExitStack()
-            sandbox = asyncio.create_task(_open(walls, config.sandbox, policy, library))
+            sandbox = asyncio.create_task(_open(walls, config.sandbox, policy, library, folder))
             stack.push_async_callback(walls.aclose)
             stack.push_async_callback(_abandon, sandbox)
             loading = asyncio.create_task(asyncio.to_thread(tokens.load))
@@ -320,7 +323,7 @@ async def _record_start(config: Config, rules: Policy, store: Store) -> None:
 
 
 async def _open(
-    stack: contextlib.AsyncExitStack, settings: SandboxConfig, policy: IsolationPolicy, library: Library
+    stack: contextlib.AsyncExitStack, settings: SandboxConfig, policy: IsolationPolicy, library: Library, folder: Path
 ) -> Sandbox:
     options = PoolOptions()
     if settings.pool_size is not None:
@@ -334,6 +337,7 @@ async def _open(
         pool=options,
         library=library,
         own=GUESTS,
+        folder=folder,
     )
     return await stack.enter_async_context(sandbox)
 

@@ -10,6 +10,7 @@ import platform
 import sys
 from collections import defaultdict
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -41,7 +42,8 @@ async def attack(user: str, tier: Any, level: str) -> None:
     # Few files, since on some disks the landlock tier makes and deletes them slowly.
     policy = msgspec.structs.replace(LEVELS[IsolationLevel(level)], packages=(), workspace_files=300, temp_files=100)
     try:
-        async with open_sandbox(policy, tier=tier, allow_weaker=True, pool=PoolOptions(size=2)) as sandbox:
+        own = {"sealyard_analysis": Path(__file__).parent / "roomy"}
+        async with open_sandbox(policy, tier=tier, allow_weaker=True, pool=PoolOptions(size=2), own=own) as sandbox:
             stage = Stage(sandbox, targets)
             facts = Facts(
                 user=user,

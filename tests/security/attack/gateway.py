@@ -50,7 +50,7 @@ async def serve(tier: Any, *, sweeps: bool) -> None:
         ready += 1
         if ready == len(RUNS):
             await sandbox.fill()
-            print("ready", flush=True)
+            print("ready, with forks" if sandbox.pool.can_fork else "ready", flush=True)
 
     async with open_sandbox(policy, tier=tier, allow_weaker=True, pool=PoolOptions(size=2)) as sandbox:
         if not sweeps:

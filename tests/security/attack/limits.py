@@ -1,7 +1,7 @@
 """Bombs: memory, disk, files, descriptors, threads, processes, output, time.
 
 Known gaps: in the landlock tier the workspace is watched, not enforced, so a bomb gets a little further before it ends
-the run; and without a control group memory is limited per process, not per run.
+the run; threads are watched where all workers are one user.
 """
 
 from attack.model import Area, Attempt, Expectation, Facts, outcomes
@@ -26,10 +26,15 @@ def _fork_bomb(facts: Facts) -> frozenset[str]:
 
 
 def _memory_by_forks(facts: Facts) -> frozenset[str]:
-    if not facts.can_fork:
-        return frozenset(["EAGAIN"])
-    # Gap: without a control group the limit holds for each process, not for all of them together.
-    return frozenset(["got 4"] if facts.resource_control == "rlimits" else ["got 0", "got 1", *MEMORY(facts)])
+    return frozenset(["got 0", "got 1", *MEMORY(facts)]) if facts.can_fork else frozenset(["EAGAIN"])
+
+
+def _processor_by_forks(facts: Facts) -> frozenset[str]:
+    return frozenset(["limit:cpu_time:CpuTimeExceeded"] if facts.can_fork else ["EAGAIN"])
+
+
+def _sixteen_threads(facts: Facts) -> frozenset[str]:
+    return frozenset(["got 16"] if facts.holds_threads else ["limit:processes:ProcessesExceeded"])
 
 
 MEMORY_BOMBS = (
@@ -90,6 +95,16 @@ def bomb():
 result = attempt(bomb)
 """,
         _memory_by_forks,
+    ),
+    _bomb(
+        "fill memory that was mapped before",
+        """
+room = module("sealyard_analysis").room
+for page in range(0, len(room), 4096):
+    room[page] = 1
+time.sleep(60)
+""",
+        MEMORY,
     ),
     _bomb("recurse without end", "def down():\n    return down()\ndown()", outcomes("failed:exception:RecursionError")),
     _bomb(
@@ -231,6 +246,24 @@ while True:
         memory_mib=512,
     ),
     _bomb(
+        "have more threads than allowed",
+        """
+threading.stack_size(64 << 10)
+made = 0
+try:
+    while made < 500:
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+        made += 1
+    time.sleep(60)
+except RuntimeError:
+    result = f"got {made}"
+""",
+        _sixteen_threads,
+        threads=16,
+        processes=1,
+        memory_mib=128,
+    ),
+    _bomb(
         "start processes without end",
         """
 def bomb():
@@ -320,6 +353,24 @@ DEADLINES = tuple(
 
 TIME_BOMBS = (
     *DEADLINES,
+    bombs.block(
+        "use up the processor in processes that nobody waits for",
+        """
+def bomb():
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        if os.fork() == 0:
+            until = time.process_time() + 0.2
+            while time.process_time() < until:
+                pass
+            os._exit(0)
+        time.sleep(0.2)
+result = attempt(bomb)
+""",
+        _processor_by_forks,
+        limits=SMALL | {"cpu_seconds": 1.0},
+        is_slow=True,
+    ),
     bombs.block(
         "use up the processor",
         "while True:\n    pass",

@@ -88,8 +88,13 @@ class Facts:
 
     @property
     def can_fork(self) -> bool:
-        """Only where a pid namespace ends whatever was forked."""
-        return self.tier == "namespace" and self.level == "development"
+        """Only where a pid namespace ends whatever was forked, and a control group counts all of it together."""
+        return self.tier == "namespace" and self.level == "development" and self.resource_control != "rlimits"
+
+    @property
+    def holds_threads(self) -> bool:
+        """Whether the kernel counts the threads of each worker; they are watched where all workers are one user."""
+        return self.tier == "namespace" or self.own_users
 
 
 Expectation = Callable[[Facts], frozenset[str]]

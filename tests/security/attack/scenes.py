@@ -9,6 +9,7 @@ import os
 import resource
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -206,6 +207,63 @@ os.getcwd = lambda: "rewritten"
 module("builtins").len = None
 """)
     return await stage.run("result = 'untouched' if len(os.getcwd()) > 9 else 'rewritten'")
+
+
+async def _meanwhile(stage: "Stage", greedy: str, look: Callable[[], Awaitable[str]]) -> str:
+    """What `look` comes to while `greedy` holds all that it could get, or was ended for that."""
+    holding, done = asyncio.Event(), asyncio.Event()
+
+    async def on_call(tool: str, args: dict[str, Any]) -> None:
+        holding.set()
+        await done.wait()
+
+    running = asyncio.create_task(stage.run(f"{greedy}\ncall_tool('holding')", on_call=on_call))
+    waiting = asyncio.create_task(holding.wait())
+    try:
+        async with asyncio.timeout(60):
+            await asyncio.wait([running, waiting], return_when=asyncio.FIRST_COMPLETED)
+            return await look()
+    finally:
+        done.set()
+        waiting.cancel()
+        await running
+
+
+@_scene("neighbours", "leave a neighbour no threads", outcomes("got 8"))
+async def _no_threads(stage: "Stage") -> str:
+    greedy = """
+threading.stack_size(64 << 10)
+try:
+    for _ in range(1_100):
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+except RuntimeError:
+    pass
+"""
+    modest = """
+done = threading.Event()
+threads = [threading.Thread(target=done.wait) for _ in range(8)]
+for thread in threads:
+    thread.start()
+done.set()
+result = f"got {len(threads)}"
+"""
+    return await _meanwhile(stage, greedy, lambda: stage.run(modest))
+
+
+@_scene("neighbours", "use up the signals that the gateway's user may have waiting", outcomes("few"))
+async def _signals_waiting(stage: "Stage") -> str:
+    greedy = """
+signal.pthread_sigmask(signal.SIG_BLOCK, [40])
+for _ in range(2_000):
+    os.kill(os.getpid(), 40)
+"""
+
+    async def look() -> str:
+        words = Path("/proc/self/status").read_text(encoding="utf-8").split()
+        waiting = words[words.index("SigQ:") + 1]
+        return "few" if int(waiting.partition("/")[0]) < 1_000 else waiting
+
+    return await _meanwhile(stage, greedy, look)
 
 
 # --- Reading a workspace back

@@ -1,7 +1,8 @@
 """What a sealed worker tries on behalf of the start-up probe.
 
 Each attempt says what happened, so that the gateway can tell a wall that held from a set-up that never worked: the
-controls must succeed, the attacks must fail. Standard library only; runs as the agent's code would, without its rules.
+controls must succeed, the attacks must fail. A `limit` that can be exceeded is one that the kernel does not hold.
+Standard library only; runs as the agent's code would, without its rules.
 """
 
 import ctypes
@@ -33,7 +34,8 @@ def _attempts(job: dict[str, Any]) -> list[tuple[str, str, Callable[[], object]]
     return [
         ("write and read the workspace", "control", _use_workspace),
         ("write a temporary file", "control", lambda: _write(os.path.join(os.environ["TMPDIR"], "probe"))),
-        ("start a thread", "control", _use_thread),
+        # The one control that starts threads: the kernel may count one for a moment after it was joined.
+        ("start the threads that are allowed", "control", lambda: _use_threads(job["threads"])),
         ("import from the standard library", "control", lambda: __import__("wave").__name__),
         ("read a file of the gateway", "attack", lambda: os.close(os.open(job["host_file"], os.O_RDONLY))),
         ("read a setting of the host", "attack", lambda: os.close(os.open(job["host_setting"], os.O_RDONLY))),
@@ -49,6 +51,8 @@ def _attempts(job: dict[str, Any]) -> list[tuple[str, str, Callable[[], object]]
         ("load a kernel program", "attack", lambda: _raw("bpf", 0, 0, 0)),
         ("become root", "attack", lambda: os.setresuid(0, 0, 0) if os.getuid() else _raw("setns", -1, 0)),
         ("hold a capability", "attack", _hold_capability),
+        ("start a process", "attack", _fork),
+        ("start more threads than are allowed", "limit", lambda: _use_threads(job["threads"] + 1)),
     ]
 
 
@@ -64,12 +68,31 @@ def _write(path: str) -> None:
         file.write("x")
 
 
-def _use_thread() -> str:
-    seen: list[str] = []
-    thread = threading.Thread(target=lambda: seen.append("ran"))
-    thread.start()
-    thread.join(5)
-    return seen[0]
+def _use_threads(number: int) -> int:
+    """Have so many threads at once, beside the first one. Raises `OSError` if they cannot all be had."""
+    done = threading.Event()
+    usual = threading.stack_size(128 << 10)  # small ones: it is their number that is tried, not their memory
+    threads = [threading.Thread(target=done.wait, daemon=True) for _ in range(number)]
+    started: list[threading.Thread] = []
+    try:
+        for thread in threads:
+            thread.start()
+            started.append(thread)
+    except RuntimeError as error:
+        raise BlockingIOError(errno.EAGAIN, f"{len(started)} threads") from error
+    finally:
+        done.set()
+        for thread in started:
+            thread.join()
+        threading.stack_size(usual)
+    return number
+
+
+def _fork() -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
 
 
 def _connect(port: int) -> None:

@@ -28,13 +28,16 @@ BROKEN = 70  # exit status of a worker that could not be sealed
 _LEAST_ABI = 3  # an older one does not stop a file from being truncated
 _CONNECTION = 3
 _RULESET = 4
+# Signals that may wait for a worker: the kernel keeps each in memory, and counts them for the gateway's user as well.
+_WAITING_SIGNALS = 128
 
 
 class Seal:
     """Everything prepared once in the zygote so that sealing a worker takes a handful of calls."""
 
-    def __init__(self, setup: dict[str, Any], *, mapped_bytes: int) -> None:
+    def __init__(self, setup: dict[str, Any], *, mapped_bytes: int, entered: template.Entered | None) -> None:
         self._setup = setup
+        self._entered = entered
         self._mapped_bytes = mapped_bytes
         self._namespace = setup["tier"] == "namespace"
         self._filters = {name: base64.b64decode(each["program"]) for name, each in setup["filters"]["worker"].items()}
@@ -46,13 +49,13 @@ class Seal:
         self._coarse: list[tuple[str, int]] = []
         self._ruleset = self._prepare_ruleset() if self._abi else None
 
-    def live(self, order: dict[str, Any], connection: int, output: int, entrance: int | None) -> None:
+    def live(self, order: dict[str, Any], connection: int, output: int, entrances: tuple[int, ...]) -> None:
         """Be a worker until the end. Raises `EOFError` if the gateway drops it before it gets a run."""
         kernel.set_death_signal()
-        if entrance is not None:
+        for entrance in entrances:
             os.write(entrance, b"0")
-        if self._namespace:
-            self._enter_own_namespaces(order)
+        if self._entered is not None:
+            self._enter_own_namespaces(order, self._entered)
         self._lay_descriptors(connection, output)
         self._settle(order)
         runner.reseed()
@@ -80,10 +83,19 @@ class Seal:
             self._coarse = _coarse_paths(rules, apart)
         return kernel.move_away(kernel.landlock_ruleset(self._abi, rules))
 
-    def _enter_own_namespaces(self, order: dict[str, Any]) -> None:
+    def _enter_own_namespaces(self, order: dict[str, Any], entered: template.Entered) -> None:
         setup = self._setup
-        kernel.unshare(kernel.NEW_MOUNT | kernel.NEW_IPC | kernel.NEW_UTS | kernel.NEW_NET)
-        template.Sessions.hide()
+        namespaces = kernel.NEW_MOUNT | kernel.NEW_IPC | kernel.NEW_UTS | kernel.NEW_NET
+        if entered.proc is None:
+            kernel.unshare(namespaces)
+            template.Sessions.hide()
+        else:
+            if template.Sessions.is_open:  # what comes from another user's mount namespace cannot be unmounted
+                kernel.unshare(kernel.NEW_MOUNT)
+                template.Sessions.hide()
+            forbid_nested = "no nested user namespaces" not in entered.missing
+            template.enter_own_users(entered.proc, namespaces, forbid_nested=forbid_nested)
+            kernel.set_death_signal()  # a change of credentials may clear it
         kernel.mount_tmpfs(template.TEMP, f"size={setup['temp_bytes']},nr_inodes={setup['temp_files']},mode=777")
         kernel.mount_tmpfs(
             template.WORKSPACE, f"size={setup['workspace_bytes']},nr_inodes={setup['workspace_files']},mode=777"
@@ -175,6 +187,9 @@ def lock_zygote(setup: dict[str, Any]) -> dict[str, Any]:
     kernel.forbid_new_privileges()
     for name in (resource.RLIMIT_CORE, resource.RLIMIT_MEMLOCK, resource.RLIMIT_MSGQUEUE):
         resource.setrlimit(name, (0, 0))
+    hard = resource.getrlimit(resource.RLIMIT_SIGPENDING)[1]
+    most = _WAITING_SIGNALS if hard == resource.RLIM_INFINITY else min(_WAITING_SIGNALS, hard)
+    resource.setrlimit(resource.RLIMIT_SIGPENDING, (most, most))
     return {"landlock_abi": kernel.landlock_abi()}
 
 

@@ -2,14 +2,15 @@
 
 Marked for security review. The invariant: after `enter` returns, this process sees the interpreter's standard
 library, the system's shared libraries, the packages that were named, five harmless devices, and nothing else of the
-host: no `/proc`, no network, no other process, no file of the gateway.
+host: no `/proc`, no network, no other process, no file of the gateway. Where workers need a user namespace of their own
+it keeps a descriptor of `/proc` for them, which each closes before it reads anything from its connection.
 """
 
 import os
 import stat
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import kernel
 
@@ -23,14 +24,29 @@ _DEVICES = ("null", "zero", "full", "random", "urandom")
 _FILES = ("/etc/ld.so.cache", "/etc/localtime")
 _TREES = ("/usr/share/zoneinfo",)
 _EMPTY = "/empty"
+_NESTED = "sys/user/max_user_namespaces"
+# Bounds the workers alive at once, far above what any machine bears; each of them sets 0 in its own namespace.
+_MOST_WORKERS = 65_536
 _NAMESPACES = kernel.NEW_MOUNT | kernel.NEW_NET | kernel.NEW_IPC | kernel.NEW_UTS | kernel.NEW_CGROUP
 
 
-def enter(setup: dict[str, Any], ask_for_map: Callable[[], None]) -> tuple[int, int, list[str]]:
+class Entered(NamedTuple):
+    """What the zygote keeps of the host."""
+
+    pid_namespace: int
+    """A descriptor of its own pid namespace."""
+    memory: int
+    """A descriptor of its own memory figures."""
+    proc: int | None
+    """A descriptor of `/proc`, where workers need a user namespace of their own."""
+    missing: list[str]
+    """The names of the layers that could not be had."""
+
+
+def enter(setup: dict[str, Any], ask_for_map: Callable[[], None]) -> Entered:
     """Build the template and continue in it as pid 1 of its own pid namespace.
 
-    Returns a descriptor of that pid namespace, one of this process's own memory figures, and the names of the layers
-    that could not be had. The process that called does not return: it waits for the new one and ends with it.
+    The process that called does not return: it waits for the new one and ends with it.
     """
     missing: list[str] = []
     proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -57,7 +73,7 @@ def enter(setup: dict[str, Any], ask_for_map: Callable[[], None]) -> tuple[int, 
     if "platform" in sys.modules:
         sys.modules["platform"]._uname_cache = None  # type: ignore[attr-defined]  # it remembers the host's name
     try:
-        _write(proc, "sys/user/max_user_namespaces", "0")
+        _write(proc, _NESTED, "0" if setup["privileged"] else str(_MOST_WORKERS))
     except OSError:  # a read-only /proc/sys, as containers have it; seccomp forbids new namespaces all the same
         missing.append("no nested user namespaces")
     kernel.unshare(kernel.NEW_PID)
@@ -67,8 +83,25 @@ def enter(setup: dict[str, Any], ask_for_map: Callable[[], None]) -> tuple[int, 
     kernel.set_death_signal()
     pid_namespace = os.open("self/ns/pid", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
     memory = os.open("self/statm", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
-    os.close(proc)
-    return pid_namespace, memory, missing
+    if setup["privileged"]:
+        os.close(proc)
+        return Entered(pid_namespace, memory, None, missing)
+    return Entered(pid_namespace, memory, proc, missing)
+
+
+def enter_own_users(proc: int, namespaces: int, *, forbid_nested: bool) -> None:
+    """Continue in a user namespace of this worker's own, and in new `namespaces` that belong to it.
+
+    The kernel counts the tasks of one user per user namespace, so that `RLIMIT_NPROC` then bounds this worker and no
+    other. The user is the same inside and outside of it. All capabilities are back afterwards, for set-up.
+    """
+    user, group = os.getuid(), os.getgid()
+    kernel.unshare(kernel.NEW_USER | namespaces)
+    _write(proc, "self/uid_map", f"{user} {user} 1")
+    _write(proc, "self/gid_map", f"{group} {group} 1")
+    if forbid_nested:
+        _write(proc, _NESTED, "0")
+    kernel.drop_bounding_set()
 
 
 class Sessions:

@@ -45,11 +45,13 @@ class Control:
 class Zygote:
     """What every worker is forked from, and the loop that does it."""
 
-    def __init__(self, control: Control, setup: dict[str, Any], pid_namespace: int | None, memory: int) -> None:
+    def __init__(
+        self, control: Control, setup: dict[str, Any], entered: template.Entered | None, mapped_bytes: int
+    ) -> None:
         self._control = control
-        self._pid_namespace = pid_namespace
+        self._pid_namespace = None if entered is None else entered.pid_namespace
         self._slots: dict[int, int] = {}
-        self._seal = seal.Seal(setup, mapped_bytes=_mapped_bytes(memory))
+        self._seal = seal.Seal(setup, mapped_bytes=mapped_bytes, entered=entered)
         self._wake_read, self._wake_write = (kernel.move_away(fd) for fd in os.pipe())
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
@@ -109,11 +111,11 @@ class Zygote:
         finally:
             os.close(pidfd)
 
-    def _become_worker(self, order: dict[str, Any], connection: int, output: int, entrance: int | None = None) -> None:
+    def _become_worker(self, order: dict[str, Any], connection: int, output: int, *entrances: int) -> None:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            self._seal.live(order, connection, output, entrance)
+            self._seal.live(order, connection, output, entrances)
         except EOFError:
             os._exit(0)  # the gateway dropped this worker before it got a run
         except BaseException as error:
@@ -185,19 +187,19 @@ def main() -> None:
         for name in setup["preload"]:
             _preload(name)
         stage = "building the walls"
-        pid_namespace: int | None = None
-        missing: list[str] = []
+        entered: template.Entered | None = None
         if setup["tier"] == "namespace":
-            pid_namespace, memory, missing = template.enter(setup, lambda: _ask_for_map(control))
-            pid_namespace = kernel.move_away(pid_namespace)
+            entered = _moved_away(template.enter(setup, lambda: _ask_for_map(control)))
+            statm = entered.memory
         else:
-            memory = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+            statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
         _empty_environment()
         stage = "importing packages"
         packages = _import_packages(setup)
         stage = "warming up"
         seal.warm(setup)
-        zygote = Zygote(control, setup, pid_namespace, memory)
+        mapped_bytes, touched_bytes = _memory_figures(statm)
+        zygote = Zygote(control, setup, entered, mapped_bytes)
         stage = "locking down"
         layers = seal.lock_zygote(setup)
         _cover_tracks()
@@ -208,7 +210,9 @@ def main() -> None:
     except Exception as error:
         control.send({"op": "failed", "order": stage, "error": f"{type(error).__name__}: {error}"})
         os._exit(1)
-    control.send({"op": "ready", "missing": missing, "layers": layers, "packages": packages})
+    missing = [] if entered is None else entered.missing
+    ready = {"op": "ready", "missing": missing, "layers": layers, "packages": packages, "touched_bytes": touched_bytes}
+    control.send(ready)
     zygote.serve()
 
 
@@ -275,11 +279,19 @@ def _import_packages(setup: dict[str, Any]) -> dict[str, str]:
     return failed
 
 
-def _mapped_bytes(statm: int) -> int:
+def _moved_away(entered: template.Entered) -> template.Entered:
+    proc = None if entered.proc is None else kernel.move_away(entered.proc)
+    return entered._replace(pid_namespace=kernel.move_away(entered.pid_namespace), proc=proc)
+
+
+def _memory_figures(statm: int) -> tuple[int, int]:
+    """How much is mapped here, and how much of it is memory that belongs to no file; every worker begins with both."""
     try:
-        return int(os.read(statm, 128).split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        mapped, resident, of_files = (int(word) for word in os.read(statm, 128).split()[:3])
     finally:
         os.close(statm)
+    page = os.sysconf("SC_PAGE_SIZE")
+    return mapped * page, (resident - of_files) * page
 
 
 if __name__ == "__main__":

@@ -91,7 +91,9 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
 
 _STDLIB = frozenset(sys.stdlib_module_names)
 _WORKING_DIRECTORY = "/workspace"
-_REACHABLE = (_WORKING_DIRECTORY, "/tmp", "/servers")  # noqa: S108 - inside the sandbox
+_TIMES = ("/etc/localtime", "/usr/share/zoneinfo")
+_REACHABLE = (_WORKING_DIRECTORY, "/tmp", "/servers", *_TIMES)  # noqa: S108 - inside the sandbox
+_OWN_FILE = "/etc/passwd"  # one line about its own user, in the namespace tier
 _DEVICES = ("/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero")
 _PATH_METHODS = frozenset(("open", "read_bytes", "read_text", "write_bytes", "write_text"))
 _IMPORTERS = frozenset(("builtins.__import__", "importlib.import_module", "importlib.__import__"))
@@ -445,7 +447,10 @@ class _Rules:
 
     def _check_path(self, path: str, node: ast.expr) -> None:
         whole = posixpath.normpath(posixpath.join(_WORKING_DIRECTORY, path))
-        if whole not in _DEVICES and not any(f"{whole}/".startswith(f"{known}/") for known in _REACHABLE):
+        if whole == _OWN_FILE:
+            message = f"{_quote(path)} is not the host's file: the sandbox has one of its own, or none."
+            self._notes.add("sandbox-file", node, message, "Call a tool for what is known about users.")
+        elif whole not in _DEVICES and not any(f"{whole}/".startswith(f"{known}/") for known in _REACHABLE):
             hint = "Keep files in the working directory, /workspace. Call a tool to read others."
             self._notes.add("open-outside", node, f"{_quote(path)} cannot be reached from inside.", hint)
 

@@ -38,6 +38,7 @@ SEVERITIES: dict[str, tuple[Severity | None, Severity | None, Severity | None]] 
     "ctypes": ("warn", "warn", "refuse"),
     "network": ("warn", "warn", "warn"),
     "open-outside": ("warn", "warn", "warn"),
+    "sandbox-file": ("warn", "warn", "warn"),
     "input": ("warn", "warn", "warn"),
     "sleep": ("warn", "warn", "warn"),
     "memory": ("warn", "warn", "warn"),
