@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 
 from sealyard.sandbox import PoolOptions, open_sandbox
-from sealyard.sandbox.clock import RunClock, Turns
+from sealyard.sandbox.clock import RunClock
+from sealyard.sandbox.turns import Turns
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.values import Limits
 

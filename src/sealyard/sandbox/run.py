@@ -14,13 +14,14 @@ import msgspec
 
 from sealyard.errors import InvalidRequest, SandboxBroken, SandboxClosed
 from sealyard.sandbox import spawn, wire
-from sealyard.sandbox.clock import RunClock, Turns
+from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.library import Library
 from sealyard.sandbox.packages import GuestPackages
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.pool import Lease, Pool, PoolOptions
 from sealyard.sandbox.report import TierReport
-from sealyard.sandbox.sessions import Sessions
+from sealyard.sandbox.sessions import Sessions, owner_of
+from sealyard.sandbox.turns import Place, Turns
 from sealyard.sandbox.worker import End, OnCall, OnOutput, Worker, limit_failure
 from sealyard.sandbox.workspace import Workspace, directory_usage
 from sealyard.sandbox.zygote import Zygote
@@ -84,7 +85,10 @@ class Sandbox:
             hand_over=self._sessions.hand_over,
         )
         self._sessions.pool = self.pool
-        self._turns = Turns(options.running)
+        self.turns = Turns(
+            options.running, queue=options.queue, queue_each=options.queue_each, weights=options.weights
+        )
+        """Who runs when. Everything that takes a worker for agent code has a place here."""
 
     async def start(self) -> None:
         """Build the first zygote. Raises `SandboxUnavailable` when this tier cannot be built here."""
@@ -114,6 +118,7 @@ class Sandbox:
         policy: IsolationPolicy | None = None,
         clock: RunClock | None = None,
         replay: ReplayClock | None = None,
+        place: Place | None = None,
     ) -> Outcome:
         """Run `code` in a sealed worker that is used for nothing else.
 
@@ -121,11 +126,13 @@ class Sandbox:
         `session`, files in the workspace stay for the next run of the same name. The code can import the tools of
         `library_version`, by default those of the whole catalog. `policy` is a stricter one than the sandbox's own.
         While `clock` is paused the wall limit stands still, and another run may take this one's turn. With `replay`
-        the code finds a clock that stands and randomness from a seed. What the code does wrong is in the outcome.
+        the code finds a clock that stands and randomness from a seed. A caller that holds the turn of a `place` gives
+        that; else the run waits for one of its session's owner. What the code does wrong is in the outcome.
 
         Raises:
             InvalidRequest: The context, a limit or the session's name is wrong.
             LevelUnavailable: This machine cannot honour `policy`.
+            QueueFull: Too many runs wait for their turn.
             SandboxBroken: The host side failed; whether the code ran is unknown.
             SandboxClosed: The sandbox was closed before or during the run.
         """
@@ -138,16 +145,18 @@ class Sandbox:
         # The stubs first, and without waiting: whoever published them need not hold them.
         async with (
             self._stubs(library_version) as stubs,
-            self._turns.one(clock),
+            self._turn(place, session, clock) as place,
             self._sessions.in_use(session, policy) as workspace,
         ):
-            place, imports = self._place_of(stubs), self._imports(policy)
-            job = _job(code, context or {}, policy, workspace, execution_id, place, imports, replay)
-            lease = await self.pool.take()
+            seen, imports = self._place_of(stubs), self._imports(policy)
+            job = _job(code, context or {}, policy, workspace, execution_id, seen, imports, replay)
+            lease = await self.pool.take(leave=0 if place.is_first else 1)
             started = time.perf_counter()
             try:
                 backstop_mib = max(policy.memory_mib, usual.memory_mib)
-                end = await self._run_on(lease, job, policy, backstop_mib, workspace, stubs, on_call, on_output, clock)
+                order = self._order(lease.worker, policy, backstop_mib, workspace, stubs) | {"nice": place.nice}
+                paced = None if on_call is None else self._paced(on_call, place.owner)
+                end = await self._run_on(lease, order, job, policy, workspace, paced, on_output, clock)
             except SandboxBroken as error:
                 if self.pool.is_closed:
                     raise SandboxClosed("The sandbox is closed.") from error
@@ -225,9 +234,29 @@ class Sandbox:
         await self.pool.remove_files()
 
     async def _prepare_mount(self, workspace: Workspace, zygote: Zygote) -> None:
-        """Ask for the workspace of a session's next run ahead of it."""
+        """Ask for the workspace of a session's next run ahead of it, unless a run beside this one has done so."""
+        if workspace.has_mount(zygote):
+            return
         with contextlib.suppress(SandboxBroken):  # that run asks for itself then, and hears what is wrong
             workspace.keep_mount(zygote, await zygote.lease_workspace(workspace.number))
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, place: Place | None, session: str | None, clock: RunClock) -> AsyncIterator[Place]:
+        """The place that a run has, or one that is made for it, with its turn."""
+        if place is not None:
+            yield place
+            return
+        async with self.turns.one(clock, owner_of(session or "")) as made:
+            yield made
+
+    def _paced(self, on_call: OnCall, owner: str) -> OnCall:
+        """`on_call` for a run that leaves room on the event loop for runs of other owners."""
+
+        async def answer(tool: str, args: dict[str, Any]) -> Any:
+            await self.turns.step(owner)
+            return await on_call(tool, args)
+
+        return answer
 
     @contextlib.asynccontextmanager
     async def _stubs(self, version: str | None) -> AsyncIterator[str | None]:
@@ -256,11 +285,10 @@ class Sandbox:
     async def _run_on(
         self,
         lease: Lease,
+        order: dict[str, Any],
         job: bytes,
         policy: IsolationPolicy,
-        backstop_mib: int,
         workspace: Workspace | None,
-        stubs: str | None,
         on_call: OnCall | None,
         on_output: OnOutput | None,
         clock: RunClock,
@@ -272,11 +300,16 @@ class Sandbox:
             if workspace is not None and workspace.directory is None:
                 held = workspace.take_mount(zygote)
                 descriptors.append(await zygote.lease_workspace(workspace.number) if held is None else held)
-            order = msgspec.json.encode(self._order(worker, policy, backstop_mib, workspace, stubs))
             if self.pool.directory is not None:
                 watch = asyncio.create_task(self._watch_directories(worker, policy, workspace))
             end = await worker.run(
-                order, job, descriptors=descriptors, policy=policy, on_call=on_call, on_output=on_output, clock=clock
+                msgspec.json.encode(order),
+                job,
+                descriptors=descriptors,
+                policy=policy,
+                on_call=on_call,
+                on_output=on_output,
+                clock=clock,
             )
             if self.pool.directory is not None and workspace is not None and end.failure is None:
                 # What was written since the last look stays in the session, so it is looked at once more.
@@ -325,6 +358,7 @@ class Sandbox:
             "library": stubs,
             "temp_room": self._room(policy, "temp"),
             "workspace_room": self._room(policy, "workspace") if workspace is None else None,
+            "nice": 0,
         }
 
     def _room(self, policy: IsolationPolicy, place: str) -> str | None:

@@ -15,7 +15,7 @@ from sealyard.sandbox.pool import Pool
 from sealyard.sandbox.workspace import Workspace, check_session_name
 from sealyard.sandbox.zygote import Zygote
 
-__all__ = ("Sessions",)
+__all__ = ("Sessions", "owner_of")
 
 
 class Sessions:
@@ -123,20 +123,20 @@ class Sessions:
         goes, and who has a share already gives up one of its own.
         """
         most, idle_seconds = self.pool.options.sessions, self.pool.options.session_idle_seconds
-        owner = _owner(session)
-        busy = sum(runs > 0 and _owner(each) == owner for each, runs in self._runs.items())
+        owner = owner_of(session)
+        busy = sum(runs > 0 and owner_of(each) == owner for each, runs in self._runs.items())
         if owner and busy >= max(1, most // 2):  # what runs cannot be given up: somebody else may come yet
             raise InvalidRequest(f"{busy} of your sessions have runs under way. Wait for one of them.")
         if len(self._workspaces) < most:
             return
-        owned = Counter(map(_owner, self._workspaces))
+        owned = Counter(map(owner_of, self._workspaces))
         share = max(1, most // len({*owned, owner}))
         is_below = owned[owner] < share
         long_ago = time.monotonic() - idle_seconds
 
         def may_go(each: str) -> bool:
-            was_unused = self._used[each] <= long_ago and (is_below or _owner(each) == owner)
-            return was_unused or (is_below and owned[_owner(each)] > share)
+            was_unused = self._used[each] <= long_ago and (is_below or owner_of(each) == owner)
+            return was_unused or (is_below and owned[owner_of(each)] > share)
 
         idle = [each for each in self._workspaces if not self._runs.get(each) and may_go(each)]
         oldest = min(idle, key=lambda each: self._used[each], default=None)
@@ -164,7 +164,7 @@ class Sessions:
             return Workspace(session, number, root_fd, user=None if user is None else spawn.FIRST_USER + user)
 
 
-def _owner(session: str) -> str:
+def owner_of(session: str) -> str:
     """Whose it is; sessions without a `:` in their name are all one owner's."""
     owner, colon, _ = session.partition(":")
     return owner if colon else ""

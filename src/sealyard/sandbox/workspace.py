@@ -71,6 +71,10 @@ class Workspace:
         else:
             self._mount = (zygote, fd)
 
+    def has_mount(self, zygote: object) -> bool:
+        """Whether a descriptor is held for a worker of this zygote."""
+        return self._mount is not None and self._mount[0] is zygote
+
     def take_mount(self, zygote: object) -> int | None:
         """The descriptor held for a worker of this zygote, now the caller's to close; None if there is none."""
         if self._mount is None or self._mount[0] is not zygote:

@@ -37,7 +37,7 @@ from sealyard.sandbox.packages import find_packages
 from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel, IsolationPolicy
 from sealyard.sandbox.run import Sandbox
 from sealyard.store import Store, TraceBudget, open_store
-from sealyard.values import AuditEntry, Definition, UpstreamConfig
+from sealyard.values import AuditEntry, Definition, PrincipalScope, UpstreamConfig
 from sealyard.yard.finder import Finder
 from sealyard.yard.guards import Guards
 from sealyard.yard.yard import Yard
@@ -95,7 +95,7 @@ async def open_yard(
         sandbox: asyncio.Task[Sandbox] | None = None
         if with_sandbox:
             walls = contextlib.AsyncExitStack()
-            sandbox = asyncio.create_task(_open(walls, config.sandbox, policy, library))
+            sandbox = asyncio.create_task(_open(walls, config.sandbox, policy, library, scopes))
             stack.push_async_callback(walls.aclose)
             stack.push_async_callback(_abandon, sandbox)
             loading = asyncio.create_task(asyncio.to_thread(tokens.load))
@@ -286,13 +286,23 @@ async def _record_start(config: Config, rules: Policy, store: Store) -> None:
 
 
 async def _open(
-    stack: contextlib.AsyncExitStack, settings: SandboxConfig, policy: IsolationPolicy, library: Library
+    stack: contextlib.AsyncExitStack,
+    settings: SandboxConfig,
+    policy: IsolationPolicy,
+    library: Library,
+    scopes: Mapping[str, PrincipalScope],
 ) -> Sandbox:
     options = PoolOptions()
     if settings.pool_size is not None:
         options = msgspec.structs.replace(options, size=settings.pool_size)
     if settings.running is not None:
         options = msgspec.structs.replace(options, running=settings.running)
+    options = msgspec.structs.replace(
+        options,
+        queue=settings.queue,
+        queue_each=settings.queue_each,
+        weights={name: scope.weight for name, scope in scopes.items()},
+    )
     sandbox = open_sandbox(
         policy,
         tier=settings.tier,
