@@ -121,6 +121,10 @@ class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Runs of all principals that may wait for their turn; one more is refused with 503."""
     queue_each: Annotated[int, Meta(ge=0, le=100_000)] = 500
     """Runs of one principal that may wait for their turn; one more is refused with 429."""
+    sessions: Annotated[int, Meta(ge=0, le=100_000)] | None = None
+    """Workspaces that stay in memory while nobody runs in them; the files of others are put on disk."""
+    idle_mib: Annotated[int, Meta(ge=0, le=1 << 24)] = 1_024
+    """For files of idle sessions on disk. Beyond it the oldest of whoever has the most are deleted."""
 
 
 class StoreConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -33,7 +33,7 @@ _RENEW_SECONDS = 600.0  # between zygotes that differ only in what they have imp
 _QUIET_SECONDS = 5.0
 _SESSION_USERS, _RUN_USERS = 1_000, 33_000  # users of sessions and of single runs, inside the workers' range
 _USERS_EACH = 32_000
-_LEAST = {"size": 0, "running": 1, "queue": 0, "queue_each": 0, "recycle_after": 1, "sessions": 0}
+_LEAST = {"size": 0, "running": 1, "queue": 0, "queue_each": 0, "recycle_after": 1, "sessions": 0, "idle_bytes": 0}
 
 _T = TypeVar("_T")
 
@@ -56,9 +56,11 @@ class PoolOptions(msgspec.Struct, frozen=True, kw_only=True):
     recycle_after: int = 10_000
     """Forks after which the zygote is executed afresh."""
     sessions: int = 64
-    """Sessions that may keep a workspace at once."""
-    session_idle_seconds: float = 3_600.0
-    """A session that was unused for so long makes room when another one needs it; its files are then gone."""
+    """Workspaces that stay open in memory while nobody runs in them; the files of others are put on disk."""
+    idle_bytes: int = 1 << 30
+    """Of files of idle sessions on disk. Beyond it the oldest of whoever has the most are deleted."""
+    idle_folder: Path | None = None
+    """Where they are put; by default below the temporary directory."""
 
     def __post_init__(self) -> None:
         for field, low in _LEAST.items():

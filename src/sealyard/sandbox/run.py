@@ -6,7 +6,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.pool import Lease, Pool, PoolOptions
 from sealyard.sandbox.report import TierReport
 from sealyard.sandbox.sessions import Sessions, owner_of
+from sealyard.sandbox.shelf import Shelf
 from sealyard.sandbox.turns import Place, Turns
 from sealyard.sandbox.worker import End, OnCall, OnOutput, Worker, limit_failure
 from sealyard.sandbox.workspace import Workspace, directory_usage
@@ -73,7 +74,8 @@ class Sandbox:
         """The proof that this sandbox passed."""
         self.check: Callable[[IsolationPolicy], None] = lambda policy: None
         """Raises `LevelUnavailable` for a policy that is not honoured here."""
-        self._sessions = Sessions()
+        self._shelf = Shelf(options.idle_folder)
+        self._sessions = Sessions(self._shelf)
         self.pool = Pool(
             policy,
             tier=tier,
@@ -92,6 +94,7 @@ class Sandbox:
 
     async def start(self) -> None:
         """Build the first zygote. Raises `SandboxUnavailable` when this tier cannot be built here."""
+        await asyncio.to_thread(self._shelf.sweep)
         await self.pool.start()
 
     @property
@@ -165,10 +168,10 @@ class Sandbox:
                 seconds = time.perf_counter() - started - clock.still_seconds
                 gone = self.pool.discard(lease)
                 self.pool.refill()
-            if workspace is not None:
-                workspace.note_leaving(gone)
-                if workspace.directory is None:
-                    self.pool.do_later(self._prepare_mount(workspace, lease.zygote))
+                if workspace is not None:
+                    workspace.note_leaving(gone)
+            if workspace is not None and workspace.directory is None:
+                self.pool.do_later(self._prepare_mount(workspace, lease.zygote))
         return self._outcome(end, execution_id, seconds, session, policy)
 
     async def attack(self, job: dict[str, Any]) -> list[wire.Finding]:
@@ -192,12 +195,25 @@ class Sandbox:
         return end.attacked.findings
 
     def sessions(self) -> list[str]:
-        """The names of all sessions that have a workspace."""
+        """The names of all sessions that have files, in memory or on disk."""
         return self._sessions.names()
 
     def workspace(self, session: str) -> Workspace:
-        """The workspace of a session, in which a run may still be ending: see its `quiet`. Raises `UnknownSession`."""
+        """The workspace of a session, in which a run may still be ending: see its `quiet`.
+
+        Raises `UnknownSession`, and `InvalidRequest` while its files are on disk: see `keep`.
+        """
         return self._sessions.get(session)
+
+    def find_workspace(self, session: str) -> Workspace | None:
+        """The same; None where it would raise."""
+        return self._sessions.find(session)
+
+    @contextlib.contextmanager
+    def keep(self, session: str) -> Iterator[None]:
+        """Keep a session's files in memory, once a run has opened them."""
+        with self._sessions.keep(session):
+            yield
 
     async def remove_session(self, session: str) -> None:
         """Delete a session's workspace. Raises `InvalidRequest` while a run of it is under way."""
@@ -230,7 +246,7 @@ class Sandbox:
     async def close(self) -> None:
         """Kill every worker, end the zygotes, and leave nothing behind."""
         await self.pool.close()
-        self._sessions.close()
+        await self._sessions.close()
         await self.pool.remove_files()
 
     async def _prepare_mount(self, workspace: Workspace, zygote: Zygote) -> None:

@@ -19,7 +19,14 @@ import msgspec
 
 from sealyard.errors import InvalidRequest
 
-__all__ = ("Workspace", "WorkspaceFile", "check_session_name", "directory_usage", "remove_directory")
+__all__ = (
+    "Workspace",
+    "WorkspaceFile",
+    "acting_as",
+    "check_session_name",
+    "directory_usage",
+    "remove_directory",
+)
 
 _SESSION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,99}")
 _LISTED_DEPTH = 16
@@ -115,7 +122,7 @@ class Workspace:
 
     def write_bytes(self, path: str, content: bytes) -> None:
         """Put a file into the workspace, making its folders. Raises `InvalidRequest` if a link is in the way."""
-        with _acting_as(self.user):
+        with acting_as(self.user):
             self._write(path, content)
 
     def _write(self, path: str, content: bytes) -> None:
@@ -271,7 +278,7 @@ def _open_anyway(name: str, folder: int) -> int:
 
 
 @contextlib.contextmanager
-def _acting_as(user: int | None) -> Iterator[None]:
+def acting_as(user: int | None) -> Iterator[None]:
     """Make files as `user`: root of the host has no place among the users of a workspace's file system.
 
     Holds for this thread and for files only.

@@ -40,7 +40,9 @@ async def execute(
     """Carry out an execution. It raises what `Yard.execute` does."""
     limits = limits_of(execution.request, yard.result_tokens)
     sandbox = await yard.sandbox()
-    with sandbox.turns.enter(execution.principal) as place:  # what cannot be kept waiting is not begun
+    session = session_of(execution.principal, execution.request.session)
+    # What cannot be kept waiting is not begun. What the run leaves is looked at before it may be put on disk.
+    with sandbox.turns.enter(execution.principal) as place, sandbox.keep(session):
         return await _execute(yard, execution, limits, sandbox, place, on_output, on_progress)
 
 
@@ -223,7 +225,7 @@ class _Running:
     async def result(self, outcome: Outcome) -> Result:
         """What the agent gets of it."""
         session, look = self._grant.session, self._look
-        workspace = self._sandbox.workspace(session) if session in self._sandbox.sessions() else None
+        workspace = self._sandbox.find_workspace(session)
         warnings = [
             finding.message
             for finding in self._verdict.findings

@@ -37,7 +37,7 @@ from sealyard.sandbox.packages import find_packages
 from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel, IsolationPolicy
 from sealyard.sandbox.run import Sandbox
 from sealyard.store import Store, TraceBudget, open_store
-from sealyard.values import AuditEntry, Definition, PrincipalScope, UpstreamConfig
+from sealyard.values import AuditEntry, Definition, UpstreamConfig
 from sealyard.yard.finder import Finder
 from sealyard.yard.guards import Guards
 from sealyard.yard.yard import Yard
@@ -95,7 +95,7 @@ async def open_yard(
         sandbox: asyncio.Task[Sandbox] | None = None
         if with_sandbox:
             walls = contextlib.AsyncExitStack()
-            sandbox = asyncio.create_task(_open(walls, config.sandbox, policy, library, scopes))
+            sandbox = asyncio.create_task(_open(walls, config, policy, library))
             stack.push_async_callback(walls.aclose)
             stack.push_async_callback(_abandon, sandbox)
             loading = asyncio.create_task(asyncio.to_thread(tokens.load))
@@ -286,22 +286,22 @@ async def _record_start(config: Config, rules: Policy, store: Store) -> None:
 
 
 async def _open(
-    stack: contextlib.AsyncExitStack,
-    settings: SandboxConfig,
-    policy: IsolationPolicy,
-    library: Library,
-    scopes: Mapping[str, PrincipalScope],
+    stack: contextlib.AsyncExitStack, config: Config, policy: IsolationPolicy, library: Library
 ) -> Sandbox:
-    options = PoolOptions()
+    settings, options = config.sandbox, PoolOptions()
     if settings.pool_size is not None:
         options = msgspec.structs.replace(options, size=settings.pool_size)
     if settings.running is not None:
         options = msgspec.structs.replace(options, running=settings.running)
+    if settings.sessions is not None:
+        options = msgspec.structs.replace(options, sessions=settings.sessions)
     options = msgspec.structs.replace(
         options,
         queue=settings.queue,
         queue_each=settings.queue_each,
-        weights={name: scope.weight for name, scope in scopes.items()},
+        weights={name: scope.weight for name, scope in config.http.scopes().items()},
+        idle_bytes=settings.idle_mib << 20,
+        idle_folder=config.store.path.parent / "idle-workspaces",
     )
     sandbox = open_sandbox(
         policy,
