@@ -24,18 +24,20 @@ def tree(root: Path) -> dict[str, tuple[int, bytes | None]]:
 @pytest.mark.skipif(USER is None, reason="The tree is compared by root.")
 def test_what_is_closed_to_its_owner_is_packed_and_left_closed(tmp_path: Path) -> None:
     """Permissions that the code took away are put back on the source and set on the copy, without any power of root."""
-    tmp_path.chmod(0o755)
     source, target = tmp_path / "source", tmp_path / "target"
-    for place in (source, target):
-        place.mkdir()
-        os.chown(place, 65_534, 65_534)
+    (source / "closed" / "deeper").mkdir(parents=True)
+    (source / "closed" / "file").write_bytes(b"content")
+    target.mkdir()
+    for path, mode in (
+        (target, 0o700),
+        (source / "closed" / "file", 0),
+        (source / "closed" / "deeper", 0o400),
+        (source / "closed", 0),
+        (source, 0o700),
+    ):
+        os.chown(path, 65_534, 65_534)
+        path.chmod(mode)
     roots = [os.open(place, os.O_RDONLY | os.O_DIRECTORY) for place in (source, target)]
-    with acting_as(USER):
-        (source / "closed" / "deeper").mkdir(parents=True)
-        (source / "closed" / "file").write_bytes(b"content")
-        (source / "closed" / "file").chmod(0)
-        (source / "closed" / "deeper").chmod(0o400)
-        (source / "closed").chmod(0)
     before = tree(source)
     with (tmp_path / "packed").open("xb") as file, acting_as(USER):
         packed = pack(roots[0], file)
