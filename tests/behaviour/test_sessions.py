@@ -425,7 +425,9 @@ found
 
 
 @pytest.mark.parametrize(("tier", "depth"), [("namespace", 300), ("landlock", 3)])
-async def test_a_session_comes_back_from_disk_exactly_as_its_code_left_it(tmp_path: Path, tier: Any, depth: int) -> None:
+async def test_a_session_comes_back_from_disk_exactly_as_its_code_left_it(
+    tmp_path: Path, tier: Any, depth: int
+) -> None:
     """Permissions, links, hard links, holes, names that are no text and folders deeper than a path can name."""
     options = PoolOptions(size=1, sessions=0, idle_folder=tmp_path)
     async with open_sandbox(PLAIN, tier=tier, allow_weaker=True, pool=options) as sandbox:

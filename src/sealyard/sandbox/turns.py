@@ -24,6 +24,7 @@ _FIRST_GUESS_SECONDS = 1.0  # of how long a run takes, before one has ended
 _CALL_SECONDS = 0.002
 _START_SECONDS = 0.01
 """Apart are calls and starts of runs of an owner beside others: a few times what one takes on the event loop."""
+_LATELY_SECONDS = 0.1  # a small run is over by then; one that computes or sleeps longer does not hold others back
 _MEMORY = 0.1  # the share of the newest run in the mean of how long they take
 
 
@@ -43,6 +44,8 @@ class _Owner:
         """What its runs are about to do on the event loop: see `Turns.step`."""
         self.free_at = 0.0
         """When the next of them may be done."""
+        self.seen_at = 0.0
+        """When one of its runs began or did something last."""
 
 
 class Place:
@@ -55,9 +58,8 @@ class Place:
         """How far its worker steps back for those of other owners, set when it gets its turn."""
         self.is_first = True
         """Whether its owner had no other run under way when it got its turn."""
-        self.queued_seconds = 0.0
-        self.on_turn: Callable[[], None] = lambda: None
-        """Called when a run that had to wait gets its turn."""
+        self.on_wait: Callable[[bool], None] = lambda is_waiting: None
+        """Told when it has to wait for its turn, and when that has come."""
 
     @contextlib.asynccontextmanager
     async def turn(self, clock: RunClock) -> AsyncIterator[None]:
@@ -122,6 +124,7 @@ class Turns:
         if owner is None:
             owner = self._owners[name] = _Owner(self._weights.get(name, 1.0))
         owner.places += 1
+        owner.seen_at = asyncio.get_running_loop().time()
         self._places += 1
         try:
             yield Place(self, name)
@@ -173,21 +176,23 @@ class Turns:
     async def step(self, name: str, seconds: float = _CALL_SECONDS) -> None:
         """Wait before something that takes time on the event loop, such as a tool call of a run.
 
-        An owner that has more runs than another one takes its steps a little apart, however many of its runs are due:
-        the loop, and the threads that need the interpreter as it does, are free for the others in between.
+        Beside an owner that has fewer runs, and does something right now, it takes its steps a little apart, however
+        many of its runs are due: the loop, and the threads that need the interpreter as it does, are free in between.
         """
-        owner = self._owners[name]
-        if owner.steps or self._is_above_others(owner):
-            loop = asyncio.get_running_loop()
+        owner, loop = self._owners[name], asyncio.get_running_loop()
+        owner.seen_at = loop.time()
+        if owner.steps or self._gives_way(owner):
             step: asyncio.Future[None] = loop.create_future()
             owner.steps.append((step, seconds))
             if len(owner.steps) == 1:
                 loop.call_at(max(loop.time(), owner.free_at), self._go_on, owner)
             await step
 
-    def _is_above_others(self, owner: _Owner) -> bool:
-        size = owner.places / owner.weight
-        return len(self._owners) > 1 and any(each.places / each.weight < size for each in self._owners.values())
+    def _gives_way(self, owner: _Owner) -> bool:
+        if len(self._owners) < 2:
+            return False
+        size, lately = owner.places / owner.weight, asyncio.get_running_loop().time() - _LATELY_SECONDS
+        return any(each.seen_at > lately and each.places / each.weight < size for each in self._owners.values())
 
     def _go_on(self, owner: _Owner) -> None:
         loop = asyncio.get_running_loop()
@@ -196,7 +201,7 @@ class Turns:
             step.set_result(None)
             owner.free_at = loop.time() + seconds
         if owner.steps:
-            loop.call_at(owner.free_at if self._is_above_others(owner) else loop.time(), self._go_on, owner)
+            loop.call_at(owner.free_at if self._gives_way(owner) else loop.time(), self._go_on, owner)
 
     async def _take(self, owner: _Owner, place: Place) -> None:
         if owner.waiting or not self._has_room(owner):
@@ -212,7 +217,7 @@ class Turns:
     async def _wait(self, owner: _Owner, place: Place) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         owner.waiting.append(turn)
-        began = time.monotonic()
+        place.on_wait(True)
         try:
             await turn
         except asyncio.CancelledError:
@@ -221,9 +226,7 @@ class Turns:
             elif turn in owner.waiting:
                 owner.waiting.remove(turn)
             raise
-        finally:
-            place.queued_seconds = time.monotonic() - began
-        place.on_turn()
+        place.on_wait(False)
 
     def _start(self, owner: _Owner) -> None:
         owner.active += 1

@@ -147,7 +147,12 @@ class _Running:
 
     def turn(self) -> "contextlib.AbstractAsyncContextManager[None]":
         """The turn of its principal, once it is due. Its clock starts then."""
+        self._place.on_wait = self._note_wait
         return self._place.turn(self._clock)
+
+    def _note_wait(self, is_waiting: bool) -> None:
+        self._execution.is_queued = is_waiting
+        self._run.queued(is_waiting)
 
     async def outcome(self, limits: Limits, on_output: OnOutput | None) -> Outcome:
         """What came of it, with nothing private in it."""

@@ -285,9 +285,7 @@ async def _record_start(config: Config, rules: Policy, store: Store) -> None:
         store.audit(AuditEntry(kind="policy.change", principal="local", body=rules_body))
 
 
-async def _open(
-    stack: contextlib.AsyncExitStack, config: Config, policy: IsolationPolicy, library: Library
-) -> Sandbox:
+async def _open(stack: contextlib.AsyncExitStack, config: Config, policy: IsolationPolicy, library: Library) -> Sandbox:
     settings, options = config.sandbox, PoolOptions()
     if settings.pool_size is not None:
         options = msgspec.structs.replace(options, size=settings.pool_size)
