@@ -1,8 +1,8 @@
 """Packs the files of a workspace into one file of the host and unpacks them again.
 
 The names, links and permissions in a workspace are the agent's, so none of them is ever used on the host: they are
-content of the packed file. Nothing is followed on the way in or out, and one folder is open at a time, however deep they
-lie. No process that could write to the workspace lives meanwhile.
+content of the packed file. Nothing is followed on the way in or out, and one folder is open at a time, however deep
+they lie. No process that could write to the workspace lives meanwhile.
 """
 
 import errno

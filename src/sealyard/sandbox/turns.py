@@ -211,8 +211,8 @@ class Turns:
         others = owner.active - 1  # which have a turn beside this run
         place.is_first = not others
         if self._reserved:
-            # All runs of one owner together weigh about as much as one run does at its full share.
-            place.nice = min(19, round(math.log(1 + others / owner.weight, _NICE_STEP)))
+            # All runs of one owner together then weigh about half as much as the only run of another one.
+            place.nice = min(19, round(math.log(1 + 2 * others / owner.weight, _NICE_STEP)))
 
     async def _wait(self, owner: _Owner, place: Place) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
