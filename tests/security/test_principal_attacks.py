@@ -267,7 +267,9 @@ async def test_a_queue_that_is_full_refuses_its_owner_and_no_one_else() -> None:
         "to end, or cancel some, and try again."
     )
     assert type(whole.value) is QueueFull
-    assert str(whole.value) == "The gateway is full: 6 runs are under way or wait for their turn. Try again later."
+    assert (
+        str(whole.value) == "The gateway is full: it has 6 runs, with those that wait for their turn. Try again later."
+    )
     assert after.result == 1
     assert min(own.value.retry_seconds, whole.value.retry_seconds) >= 1
 
