@@ -400,7 +400,7 @@ async def test_one_principal_cannot_fill_the_gateway_with_background_runs(tmp_pa
 
 
 async def test_a_run_that_is_cancelled_while_it_waits_for_its_turn_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Its place is free for the next one, it has no workspace, and the journal and the figures say what became of it."""
+    """Its place is free for the next one, it has no workspace, and the journal says what became of it."""
     held, release = asyncio.Event(), asyncio.Event()
 
     async def hold() -> int:

@@ -118,7 +118,8 @@ class Turns:
             )
         if self._places >= self._count + self._queue:
             raise QueueFull(
-                f"The gateway is full: it has {self._places:,} runs, with those that wait for their turn. Try again later.",
+                f"The gateway is full: it has {self._places:,} runs, with those that wait for their turn. Try again "
+                "later.",
                 retry_seconds=self._retry_seconds(self._places),
             )
         if owner is None:
