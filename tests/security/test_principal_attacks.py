@@ -244,6 +244,26 @@ async def test_turns_are_shared_by_weight_when_all_want_more() -> None:
     assert turns.queued == 0
 
 
+async def test_a_thousand_calls_of_one_owner_stand_in_nobody_elses_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take their steps on the event loop one by one, while another owner's is taken at once."""
+    monkeypatch.setattr("sealyard.sandbox.turns._LATELY_SECONDS", 3_600.0)  # however slowly the test itself runs
+    turns = Turns(8, weights={"eve": 1.0, "bob": 1.0})
+    async with turns.one(RunClock(), "eve"), turns.one(RunClock(), "eve"), turns.one(RunClock(), "bob"):
+        steps = [asyncio.create_task(turns.step("eve")) for _ in range(1_000)]
+        await asyncio.sleep(0)
+        waiting = sum(not step.done() for step in steps)
+        other = asyncio.create_task(turns.step("bob"))
+        await asyncio.sleep(0)
+        is_through = other.done()
+        for step in steps[1:]:
+            step.cancel()
+        async with asyncio.timeout(60):
+            await steps[0]
+            await turns.step("eve")  # nothing of those that left stands in the way of the next
+
+    assert (waiting, is_through) == (1_000, True)
+
+
 async def test_a_queue_that_is_full_refuses_its_owner_and_no_one_else() -> None:
     """Who has as many runs as one may have is told so; all together are told that the gateway is full."""
     holding = Holding()

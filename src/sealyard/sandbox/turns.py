@@ -205,7 +205,7 @@ class Turns:
             loop.call_at(owner.free_at if self._gives_way(owner) else loop.time(), self._go_on, owner)
 
     async def _take(self, owner: _Owner, place: Place) -> None:
-        if owner.waiting or not self._has_room(owner):
+        if owner.waiting or not self._room()(owner):
             await self._wait(owner, place)
         else:
             self._start(owner)
@@ -247,7 +247,8 @@ class Turns:
 
     def _next(self) -> _Owner | None:
         """Whose turn it is: of those who may have one, who has the fewest for its weight, and of these longest ago."""
-        able = (owner for owner in self._owners.values() if owner.waiting and self._has_room(owner))
+        has_room = self._room()
+        able = (owner for owner in self._owners.values() if owner.waiting and has_room(owner))
         return min(able, key=lambda owner: (owner.active / owner.weight, owner.served), default=None)
 
     @property
@@ -260,16 +261,18 @@ class Turns:
     def _most_of_one(self) -> int:
         return self._count - self._reserved
 
-    def _has_room(self, owner: _Owner) -> bool:
+    def _room(self) -> Callable[[_Owner], bool]:
         """Whether an owner may have one more turn now."""
+        reserved, most = self._reserved, self._most_of_one
         # Turns that were lent and taken back may be more than an owner can have; the others do not pay for those.
-        free = self._count - sum(min(each.active, self._most_of_one) for each in self._owners.values())
-        return free > self._reserved or (free > 0 and owner.active < self._share(owner))
+        free = self._count - sum(min(each.active, most) for each in self._owners.values())
+        weights = sum(each.weight for each in self._owners.values()) + (1.0 if reserved else 0.0)  # one more may come
 
-    def _share(self, owner: _Owner) -> float:
-        """How many turns it can have beside all others that have runs, and one more that may come."""
-        weights = sum(each.weight for each in self._owners.values()) + (1.0 if self._reserved else 0.0)
-        return max(1.0, self._count * owner.weight / weights)
+        def has_room(owner: _Owner) -> bool:
+            share = max(1.0, self._count * owner.weight / weights)
+            return free > reserved or (free > 0 and owner.active < share)
+
+        return has_room
 
     def _retry_seconds(self, places: int) -> float:
         """When about a tenth of these runs will be over."""
