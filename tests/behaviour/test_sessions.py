@@ -507,6 +507,24 @@ async def test_a_session_in_use_is_never_put_on_disk(tmp_path: Path) -> None:
     assert str(caught.value) == "The files of session 's0' are on disk. A run that names it opens them."
 
 
+async def test_a_run_that_leaves_while_its_workspace_is_made_leaves_none_that_nobody_knows(tmp_path: Path) -> None:
+    """Whenever it is cancelled: what is open then is a session like any other."""
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=1, idle_folder=tmp_path)) as sandbox:
+        for steps in range(30):
+            run = asyncio.create_task(sandbox.run("1", session=f"s{steps}"))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            run.cancel()
+            await asyncio.wait({run})
+        await sandbox.settle()
+        opened = {session.name for session in sandbox._sessions._opened}
+
+        assert opened == set(sandbox.sessions())
+        for name in opened:
+            await sandbox.remove_session(name)
+        assert sandbox.sessions() == []
+
+
 async def test_a_session_on_disk_can_be_removed(tmp_path: Path) -> None:
     """Nothing of it is left there, and its name begins anew."""
     async with open_sandbox(PLAIN, pool=PoolOptions(size=1, sessions=0, idle_folder=tmp_path)) as sandbox:

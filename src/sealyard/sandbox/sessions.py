@@ -184,28 +184,31 @@ class Sessions:
     # Opening.
 
     async def _open(self, session: _Session, policy: IsolationPolicy) -> None:
-        async with session.changing:
-            if session.workspace is not None:
-                return
-            await self._wait_for_room(session.owner)
-            if session.parcel is None:
-                session.size_bytes, session.files = policy.workspace_mib << 20, policy.workspace_files
-                await self._make(session, session.files)
-                return
-            parcel = session.parcel
-            workspace = await self._make(session, session.files + parcel.linked)
-            try:
-                with _held(workspace) as root:
-                    await asyncio.to_thread(self._shelf.take, parcel, root, self._user_of(workspace))
-            except (OSError, ValueError) as error:
-                await self._close_workspace(session)
-                await self._drop(session)
-                raise SandboxBroken(
-                    f"The files of session {session.name.rpartition(':')[2]!r} could not be brought back from disk and "
-                    f"are lost: {error}. Run again: it begins with an empty workspace."
-                ) from error
-            session.parcel = None
-            self._shelf_bytes -= parcel.bytes
+        with self.keep(session.name):  # for itself: who asked for it may leave meanwhile
+            async with session.changing:
+                if session.workspace is None:
+                    await self._open_now(session, policy)
+
+    async def _open_now(self, session: _Session, policy: IsolationPolicy) -> None:
+        await self._wait_for_room(session.owner)
+        if session.parcel is None:
+            session.size_bytes, session.files = policy.workspace_mib << 20, policy.workspace_files
+            await self._make(session, session.files)
+            return
+        parcel = session.parcel
+        workspace = await self._make(session, session.files + parcel.linked)
+        try:
+            with _held(workspace) as root:
+                await asyncio.to_thread(self._shelf.take, parcel, root, self._user_of(workspace))
+        except (OSError, ValueError) as error:
+            await self._close_workspace(session)
+            await self._drop(session)
+            raise SandboxBroken(
+                f"The files of session {session.name.removeprefix(f'{session.owner}:')!r} could not be brought back "
+                f"from disk and are lost: {error}. Run again: it begins with an empty workspace."
+            ) from error
+        session.parcel = None
+        self._shelf_bytes -= parcel.bytes
 
     async def _make(self, session: _Session, files: int) -> Workspace:
         pool, number = self.pool, session.number
