@@ -19,6 +19,8 @@ SealyardError
 ├── SandboxUnavailable      no sandbox could be built here at all: read `sealyard doctor`
 ├── SandboxBroken           a part of the sandbox failed on the host side: report it, a new run may work
 ├── SandboxClosed           the sandbox was closed before or during the call
+├── QueueFull               too many runs wait for their turn: try again after `retry_seconds`
+│   └── OwnQueueFull        too many of this client's own do: wait for some of them, or cancel some
 ├── VaultError              the vault of private values cannot be opened: the message says which key is missing
 └── CallRefused             raised by an `on_call` callback; re-raised in the guest under its own name
     ├── UnknownToken        a private value's token is not one of this session: use it as it was given
@@ -41,7 +43,9 @@ __all__ = (
     "LevelUnavailable",
     "LimitReached",
     "NotRecorded",
+    "OwnQueueFull",
     "PolicyRefused",
+    "QueueFull",
     "SandboxBroken",
     "SandboxClosed",
     "SandboxUnavailable",
@@ -136,6 +140,19 @@ class SandboxBroken(SealyardError):
 
 class SandboxClosed(SealyardError):
     """The sandbox was closed."""
+
+
+class QueueFull(SealyardError):
+    """The run was not begun: more wait for their turn than the gateway keeps waiting."""
+
+    def __init__(self, message: str, *, retry_seconds: float) -> None:
+        super().__init__(message)
+        self.retry_seconds = retry_seconds
+        """When it is worth trying again."""
+
+
+class OwnQueueFull(QueueFull):
+    """The run was not begun: more of the same client's wait for their turn than it may have."""
 
 
 class VaultError(SealyardError):

@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 
 from sealyard.sandbox import PoolOptions, open_sandbox
-from sealyard.sandbox.clock import RunClock, Turns
+from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.turns import Turns
 from sealyard.values import Limits
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

@@ -1,13 +1,15 @@
 """Workspaces: kept between runs of a session, kept apart between sessions, and the host is not led astray by them."""
 
 import asyncio
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from sealyard.errors import InvalidRequest, UnknownSession
+from sealyard.errors import InvalidRequest, SandboxBroken, UnknownSession
 from sealyard.sandbox import PoolOptions, open_sandbox
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.sandbox.workspace import WorkspaceFile
@@ -338,30 +340,266 @@ async def test_sessions_made_and_removed_while_the_zygote_changes_are_not_lost()
     assert texts == ["x"] * 4
 
 
-async def test_no_more_sessions_than_allowed() -> None:
-    """The next one is refused until one is removed; those that exist go on working."""
-    async with open_sandbox(PLAIN, pool=PoolOptions(size=0, sessions=2)) as sandbox:
-        await sandbox.run("1", session="a")
-        await sandbox.run("1", session="b")
+async def test_idle_sessions_go_to_disk_and_come_back_with_their_next_run(tmp_path: Path) -> None:
+    """More sessions than stay in memory keep their files; those that were unused longest are the ones on disk."""
+    options = PoolOptions(size=1, sessions=4, idle_folder=tmp_path / "idle")
+    names = [f"s{number}" for number in range(40)]
+    async with open_sandbox(PLAIN, pool=options) as sandbox:
+        for name in names:
+            await sandbox.run("open('f', 'w').write(name)", context={"name": name}, session=name)
+        await sandbox.settle()
+        opened = [name for name in names if sandbox.find_workspace(name) is not None]
+        texts = [(await sandbox.run("open('f').read()", session=name)).result for name in names]
+        await sandbox.settle()
+        packed = len(list((tmp_path / "idle").glob("*/*")))
+
+        assert sandbox.sessions() == sorted(names)
+    assert (opened, texts, packed) == (names[-4:], names, 36)
+    assert list((tmp_path / "idle").iterdir()) == []
+
+
+async def test_two_hundred_sessions_at_once_all_get_their_turn(tmp_path: Path) -> None:
+    """A spike of clients with a session each is queued, and nobody is refused."""
+    options = PoolOptions(size=2, running=8, sessions=8, idle_folder=tmp_path)
+    async with open_sandbox(PLAIN, pool=options) as sandbox:
+        runs = [sandbox.run("open('f', 'w').write('x')", session=f"client:{number}") for number in range(200)]
+        outcomes = await asyncio.gather(*runs)
+        await sandbox.settle()
+
+        assert [outcome.status for outcome in outcomes] == ["ok"] * 200
+        assert len(sandbox.sessions()) == 200
+
+
+LEAVE_EVERYTHING = """
+import os
+os.makedirs("deep/er")
+with open("deep/er/secret", "w") as file:
+    file.write("nobody reads this")
+os.chmod("deep/er/secret", 0)
+modes = [oct(os.lstat("deep/er/secret").st_mode & 0o7777)]
+os.chmod("deep/er", 0)
+os.symlink("/etc/passwd", "outside")
+os.symlink("missing", "deep/dangling")
+with open("sparse", "wb") as file:
+    file.seek(40 << 20)
+    file.write(b"end")
+with open("one", "w") as file:
+    file.write("shared")
+os.link("one", "deep/other")
+open(b"not \\xff text\\n", "w").close()
+os.utime("one", ns=(5, 1_000_000_007))
+os.chmod("one", 0o640)
+place = os.getcwd()
+for level in range(depth):
+    os.mkdir("d" * 100)
+    os.chdir("d" * 100)
+open("bottom", "w").write("reached")
+os.chdir(place)
+modes + [oct(os.lstat(name).st_mode & 0o7777) for name in ("deep", "deep/er", "one")]
+"""
+FIND_EVERYTHING = """
+import os
+modes = [oct(os.lstat(name).st_mode & 0o7777) for name in ("deep", "deep/er", "one")]
+os.chmod("deep/er", 0o700)
+closed = oct(os.lstat("deep/er/secret").st_mode & 0o7777)
+os.chmod("deep/er/secret", 0o600)
+sparse = os.stat("sparse")
+with open("sparse", "rb") as file:
+    file.seek(40 << 20)
+    end = file.read().decode()
+with open("deep/other", "a") as file:
+    file.write(" still")
+found = {
+    "modes": [closed, *modes],
+    "secret": open("deep/er/secret").read(),
+    "links": [os.readlink("outside"), os.readlink("deep/dangling")],
+    "sparse": [sparse.st_size, sparse.st_blocks * 512 < 1 << 20, end],
+    "one": [open("one").read(), os.stat("one").st_nlink],
+    "names": sorted(map(repr, os.listdir(b"."))),
+}
+for level in range(depth):
+    os.chdir("d" * 100)
+found["bottom"] = open("bottom").read()
+found
+"""
+
+
+@pytest.mark.parametrize(("tier", "depth"), [("namespace", 300), ("landlock", 3)])
+async def test_a_session_comes_back_from_disk_exactly_as_its_code_left_it(
+    tmp_path: Path, tier: Any, depth: int
+) -> None:
+    """Permissions, links, hard links, holes, names that are no text and folders deeper than a path can name."""
+    options = PoolOptions(size=1, sessions=0, idle_folder=tmp_path)
+    async with open_sandbox(PLAIN, tier=tier, allow_weaker=True, pool=options) as sandbox:
+        left = await sandbox.run(LEAVE_EVERYTHING, session="s", context={"depth": depth})
+        await sandbox.settle()
+        [parcel] = tmp_path.glob("*/*")
+        size, mode = parcel.stat().st_size, parcel.stat().st_mode & 0o777
+        found = await sandbox.run(FIND_EVERYTHING, session="s", context={"depth": depth})
+
+    assert (left.failure, found.failure) == (None, None)
+    assert tier != "namespace" or left.result == ["0o0", "0o755", "0o0", "0o640"]  # the other tier refuses chmod
+    assert (size < 1 << 20, mode) == (True, 0o600)
+    assert found.result == {
+        "modes": left.result,
+        "secret": "nobody reads this",
+        "links": ["/etc/passwd", "missing"],
+        "sparse": [(40 << 20) + 3, True, "end"],
+        "one": ["shared still", 2],
+        "names": sorted(map(repr, [b"deep", b"outside", b"sparse", b"one", b"not \xff text\n", b"d" * 100])),
+        "bottom": "reached",
+    }
+
+
+async def test_who_has_the_most_on_disk_loses_its_oldest_first(tmp_path: Path) -> None:
+    """One principal's many sessions push out its own, and never what another left."""
+    write = "with open('f', 'wb') as file: file.write(bytes(200_000))"
+    options = PoolOptions(size=1, sessions=0, idle_bytes=1_000_000, idle_folder=tmp_path)
+    async with open_sandbox(PLAIN, pool=options) as sandbox:
+        await sandbox.run(write, session="bob:1")
+        for number in range(8):
+            await sandbox.run(write, session=f"eve:{number}")
+            await sandbox.settle()
+        kept = sandbox.sessions()
+        again = await sandbox.run("import os\nos.listdir('.')", session="eve:0")
+
+    assert kept == ["bob:1", "eve:5", "eve:6", "eve:7"]
+    assert again.result == []
+
+
+async def test_who_opens_many_workspaces_puts_its_own_on_disk(tmp_path: Path) -> None:
+    """The one that another principal left in memory stays there, although it was unused longest."""
+    options = PoolOptions(size=1, sessions=4, idle_folder=tmp_path)
+    async with open_sandbox(PLAIN, pool=options) as sandbox:
+        await sandbox.run("1", session="bob:1")
+        for number in range(8):
+            await sandbox.run("open('f', 'w').close()", session=f"eve:{number}")
+            await sandbox.settle()
+        opened = [name for name in sandbox.sessions() if sandbox.find_workspace(name) is not None]
+
+    assert opened == ["bob:1", "eve:5", "eve:6", "eve:7"]
+
+
+async def test_a_session_in_use_is_never_put_on_disk(tmp_path: Path) -> None:
+    """However many others come meanwhile, a run goes on with its files and so does who keeps them."""
+    started, go = asyncio.Event(), asyncio.Event()
+
+    async def on_call(tool: str, args: dict[str, Any]) -> None:
+        started.set()
+        await go.wait()
+
+    code = "open('f', 'w').write('mine')\ncall_tool('wait')\nopen('f').read()"
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=1, sessions=1, idle_folder=tmp_path)) as sandbox:
+        with sandbox.keep("held"):
+            held = asyncio.create_task(sandbox.run(code, session="held", on_call=on_call))
+            await started.wait()
+            for number in range(5):
+                await sandbox.run("open('f', 'w').close()", session=f"s{number}")
+            await sandbox.settle()
+            go.set()
+            outcome = await held
+            read = sandbox.workspace("held").read_bytes("f")
+        await sandbox.settle()
+
+        assert (outcome.result, read) == ("mine", b"mine")
         with pytest.raises(InvalidRequest) as caught:
-            await sandbox.run("1", session="c")
-        again = await sandbox.run("2", session="a")
-        await sandbox.remove_session("b")
-        third = await sandbox.run("3", session="c")
+            sandbox.workspace("s0")
+    assert str(caught.value) == "The files of session 's0' are on disk. A run that names it opens them."
+
+
+async def test_a_run_that_leaves_while_its_workspace_is_made_leaves_none_that_nobody_knows(tmp_path: Path) -> None:
+    """Whenever it is cancelled: what is open then is a session like any other."""
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=1, idle_folder=tmp_path)) as sandbox:
+        for steps in range(30):
+            run = asyncio.create_task(sandbox.run("1", session=f"s{steps}"))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            run.cancel()
+            await asyncio.wait({run})
+        await sandbox.settle()
+        opened = {session.name for session in sandbox._sessions._opened}
+
+        assert opened == set(sandbox.sessions())
+        for name in opened:
+            await sandbox.remove_session(name)
+        assert sandbox.sessions() == []
+
+
+async def test_a_session_on_disk_can_be_removed(tmp_path: Path) -> None:
+    """Nothing of it is left there, and its name begins anew."""
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=1, sessions=0, idle_folder=tmp_path)) as sandbox:
+        await sandbox.run("open('f', 'w').close()", session="a")
+        await sandbox.settle()
+        await sandbox.remove_session("a")
+
+        assert (sandbox.sessions(), list(tmp_path.glob("*/*"))) == ([], [])
+        assert (await sandbox.run("import os\nos.listdir('.')", session="a")).result == []
+
+
+async def test_files_that_cannot_be_brought_back_are_said_to_be_lost(tmp_path: Path) -> None:
+    """The run that finds it out says so, and the next one begins with an empty workspace."""
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=1, sessions=0, idle_folder=tmp_path)) as sandbox:
+        await sandbox.run("open('f', 'w').write('x' * 10_000)", session="eve:a")
+        await sandbox.settle()
+        [parcel] = tmp_path.glob("*/*")
+        os.truncate(parcel, 5_000)
+        with pytest.raises(SandboxBroken) as caught:
+            await sandbox.run("1", session="eve:a")
+        again = await sandbox.run("import os\nos.listdir('.')", session="eve:a")
 
     assert str(caught.value) == (
-        "2 sessions have a workspace, the most there can be. Use one of them again, or wait: one that is unused for "
-        "3600 s makes room."
+        "The files of session 'a' could not be brought back from disk and are lost: the packed file ends too early. "
+        "Run again: it begins with an empty workspace."
     )
-    assert (again.result, third.result) == (2, 3)
+    assert again.result == []
 
 
-async def test_the_session_that_was_unused_longest_makes_room() -> None:
-    """With every other session in use or younger, a new one takes its place."""
-    async with open_sandbox(PLAIN, pool=PoolOptions(size=0, sessions=2, session_idle_seconds=0)) as sandbox:
-        await sandbox.run("1", session="a")
-        await sandbox.run("1", session="b")
-        await sandbox.run("1", session="a")
-        await sandbox.run("1", session="c")
+async def test_a_disk_that_takes_nothing_loses_no_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Idle sessions stay in memory, which the log says, until there are too many of them."""
+    place = tmp_path / "idle"
+    place.write_text("in the way of the folder", encoding="utf-8")
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=1, running=2, sessions=1, idle_folder=place)) as sandbox:
+        for name in ("a", "b", "c"):
+            await sandbox.run("open('f', 'w').write(name)", session=name, context={"name": name})
+        with pytest.raises(SandboxBroken) as caught:
+            await sandbox.run("1", session="d")
+        texts = [(await sandbox.run("open('f').read()", session=name)).result for name in ("a", "b", "c")]
 
-        assert sandbox.sessions() == ["a", "c"]
+    assert texts == ["a", "b", "c"]
+    assert str(caught.value).startswith("The files of idle sessions cannot be put on disk: ")
+    assert "The files of an idle session cannot be put on disk, and stay in memory" in caplog.text
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+import msgspec
+from sealyard.sandbox import PoolOptions, open_sandbox
+from sealyard.sandbox.policy.levels import DEFAULT
+
+async def main():
+    policy = msgspec.structs.replace(DEFAULT, packages=())
+    async with open_sandbox(policy, pool=PoolOptions(size=0, sessions=0, idle_folder=Path(sys.argv[1]))) as sandbox:
+        await sandbox.run("open('f', 'w').close()", session="a")
+        await sandbox.settle()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+async def test_the_next_gateway_removes_what_a_killed_one_left_and_nothing_of_one_that_lives(tmp_path: Path) -> None:
+    """Whose folder it is shows by its lock, which ends with the process however that ends."""
+    options = PoolOptions(size=0, sessions=0, idle_folder=tmp_path)
+    async with open_sandbox(PLAIN, pool=options) as living:
+        await living.run("open('f', 'w').write('mine')", session="a")
+        await living.settle()
+        killed = await asyncio.create_subprocess_exec(sys.executable, "-c", KILLED, str(tmp_path))
+        ended = await killed.wait()
+        left = len(list(tmp_path.iterdir()))
+        async with open_sandbox(PLAIN, pool=options):
+            swept = len(list(tmp_path.iterdir()))
+        text = (await living.run("open('f').read()", session="a")).result
+
+    assert (ended, left, swept, text) == (-9, 2, 1, "mine")
+    assert list(tmp_path.iterdir()) == []

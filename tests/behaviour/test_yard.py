@@ -21,7 +21,16 @@ from sealyard.broker.answers import Answer, AnswerFile
 from sealyard.config import Config
 from sealyard.config.settings import DiscoveryConfig, SandboxConfig, StoreConfig, SurfaceConfig
 from sealyard.discovery.semantic import Semantic
-from sealyard.errors import InvalidArguments, InvalidConfig, InvalidRequest, ToolFailed, UnknownExecution, UnknownTool
+from sealyard.errors import (
+    InvalidArguments,
+    InvalidConfig,
+    InvalidRequest,
+    OwnQueueFull,
+    QueueFull,
+    ToolFailed,
+    UnknownExecution,
+    UnknownTool,
+)
 from sealyard.metrics import tokens
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.store import open_store
@@ -40,9 +49,18 @@ def pay(amount: int, note: str = "") -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def opened(folder: Path, *upstreams: FakeUpstream, surface: SurfaceConfig | None = None) -> AsyncIterator[Yard]:
+async def opened(
+    folder: Path,
+    *upstreams: FakeUpstream,
+    surface: SurfaceConfig | None = None,
+    sandbox: SandboxConfig | None = None,
+) -> AsyncIterator[Yard]:
     """A yard over fakes, with its store in `folder`."""
-    config = Config(store=StoreConfig(path=folder / "sealyard.db"), surface=surface or SurfaceConfig())
+    config = Config(
+        store=StoreConfig(path=folder / "sealyard.db"),
+        surface=surface or SurfaceConfig(),
+        sandbox=sandbox or SandboxConfig(),
+    )
     async with open_yard(config, policy=PLAIN, upstreams={each.name: each for each in upstreams}) as yard:
         yield yard
 
@@ -361,17 +379,57 @@ async def test_a_wrong_background_request_is_refused_at_once(tmp_path: Path) -> 
 
 
 async def test_one_principal_cannot_fill_the_gateway_with_background_runs(tmp_path: Path) -> None:
-    """There is a bound for each, and the others are not affected."""
+    """There is a bound for each, and the others are not affected. What is refused is not in the journal."""
     code = "import time\nwhile True: time.sleep(0.1)"
-    async with opened(tmp_path) as yard:
-        for _ in range(16):
+    async with opened(tmp_path, sandbox=SandboxConfig(running=4, queue_each=3)) as yard:
+        first = await yard.executions.start(ExecuteRequest(code="1"), principal="bob")
+        await yard.executions.look(first.execution_id, principal="bob", seconds=60)
+        states = [
             await yard.executions.start(ExecuteRequest(code=code, timeout_seconds=100), principal="alice")
-        with pytest.raises(InvalidRequest, match="16 executions are running"):
+            for _ in range(6)
+        ]
+        with pytest.raises(OwnQueueFull, match="6 of your runs are under way or wait"):
             await yard.executions.start(ExecuteRequest(code="1"), principal="alice")
         other = await yard.executions.start(ExecuteRequest(code="1"), principal="bob")
         done = await yard.executions.look(other.execution_id, principal="bob", seconds=60)
+        recorded = len(await yard.store.executions())
+        queued = [each.execution_id for each in yard.live.running() if each.queued]
+        state = yard.executions.state(queued[0], principal="alice").state
 
-    assert done.state == "done"
+    assert (done.state, recorded, state) == ("done", 8, "queued")
+    assert queued == [each.execution_id for each in states[3:]]
+
+
+async def test_a_run_that_is_cancelled_while_it_waits_for_its_turn_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Its place is free for the next one, it has no workspace, and the journal says what became of it."""
+    held, release = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> int:
+        held.set()
+        await release.wait()
+        return 1
+
+    code = "from servers.slow import hold\nhold()"
+    sandbox = SandboxConfig(running=1, queue=1, queue_each=1)
+    async with opened(tmp_path, FakeUpstream("slow", hold=hold), sandbox=sandbox) as yard:
+        first = asyncio.create_task(yard.execute(ExecuteRequest(code=code)))
+        await asyncio.wait_for(held.wait(), 60)
+        second = await yard.executions.start(ExecuteRequest(code="1", session="never"), principal="local")
+        with pytest.raises(QueueFull):
+            await yard.execute(ExecuteRequest(code="2"))
+        async with yard.live.follow(execution_id=second.execution_id) as events:
+            ended = await yard.executions.cancel(second.execution_id, principal="local")
+            kinds = [event.kind async for event in events]
+        third = asyncio.create_task(yard.execute(ExecuteRequest(code="3")))
+        release.set()
+        texts = [(await first).text, (await third).text]
+        walls = await yard.sandbox()
+        record = await yard.store.find_execution(second.execution_id)
+        left = (walls.turns.queued, walls.sessions(), yard.live.running())
+
+    assert record is not None
+    assert (ended.state, record.status, kinds) == ("cancelled", "cancelled", ["started", "queued", "ended"])
+    assert (texts, left) == (["1", "3"], (0, ["local:default"], []))
 
 
 async def test_closing_ends_background_runs_and_records_them(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.surfaces.conftest import serving
 
 from sealyard.cli.tools import tools
 from sealyard.config import Config
-from sealyard.config.settings import StoreConfig, SurfaceConfig
+from sealyard.config.settings import SandboxConfig, StoreConfig, SurfaceConfig
 from sealyard.errors import StoreError
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.serve.mcp import build_server
@@ -40,9 +40,9 @@ long = "x" * 2_000_000
 
 
 @contextlib.asynccontextmanager
-async def opened(folder: Path, *upstreams: FakeUpstream) -> AsyncIterator[Yard]:
+async def opened(folder: Path, *upstreams: FakeUpstream, sandbox: SandboxConfig | None = None) -> AsyncIterator[Yard]:
     """A yard over fakes, with its store in `folder`."""
-    config = Config(store=StoreConfig(path=folder / "store" / "sealyard.db"))
+    config = Config(store=StoreConfig(path=folder / "store" / "sealyard.db"), sandbox=sandbox or SandboxConfig())
     async with open_yard(config, policy=PLAIN, upstreams={each.name: each for each in upstreams}) as yard:
         yield yard
 
@@ -67,15 +67,18 @@ async def test_a_forged_end_of_a_run_is_no_longer_than_a_real_one(tmp_path: Path
 
 
 async def test_starting_at_the_same_time_does_not_get_around_the_limit(tmp_path: Path) -> None:
-    """Sixteen background runs are all that a principal gets, however fast it asks; a refused one leaves no trace."""
+    """Turns and queue are all that a principal gets, however fast it asks; a refused one leaves no trace."""
     request = ExecuteRequest(code="import time\ntime.sleep(100)")
-    async with opened(tmp_path) as yard:
+    async with opened(tmp_path, sandbox=SandboxConfig(running=8, queue_each=8)) as yard:
+        first = await yard.executions.start(ExecuteRequest(code="1"), principal="bob")  # so that two are known
+        await yard.executions.look(first.execution_id, principal="bob", seconds=60)
         starts = [yard.executions.start(request, principal="eve") for _ in range(40)]
         states = await asyncio.gather(*starts, return_exceptions=True)
         other = await yard.executions.start(request, principal="bob")
+        recorded = len(await yard.store.executions())
 
-    assert sum(not isinstance(state, BaseException) for state in states) == 16
-    assert other.state == "running"
+    assert sum(not isinstance(state, BaseException) for state in states) == 15
+    assert (other.state, recorded) == ("running", 17)
 
 
 async def test_a_background_run_cancelled_before_it_is_recorded_does_not_run_for_ever(tmp_path: Path) -> None:

@@ -2,16 +2,21 @@
 
 import asyncio
 import contextlib
+import os
+from collections import Counter
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from sealyard.errors import InvalidRequest, LevelUnavailable, SandboxBroken
+from sealyard.errors import LevelUnavailable, OwnQueueFull, QueueFull, SandboxBroken
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox, probe
+from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.library import Library, open_library
 from sealyard.sandbox.policy.levels import DEFAULT, LEVELS, IsolationLevel
+from sealyard.sandbox.turns import Turns
 from sealyard.values import Outcome, Result, Usage
 from sealyard.yard.executions import ExecuteRequest, Execution, Executions
 
@@ -152,49 +157,166 @@ async def test_a_level_that_cannot_be_honoured_is_refused_before_anything_runs(m
     assert outcomes == [2, 1]
 
 
-async def test_who_fills_all_workspaces_locks_nobody_out() -> None:
-    """A newcomer gets its share from whoever has more; it cannot take more than that, and hears no foreign name."""
-    async with open_sandbox(PLAIN, pool=PoolOptions(size=1, sessions=4)) as sandbox:
-        for name in ("a", "b", "c", "d"):
-            await sandbox.run("1", session=f"eve:{name}")
+async def test_who_fills_all_workspaces_locks_nobody_out(tmp_path: Path) -> None:
+    """A newcomer gets a workspace at once, and nobody is refused one; what goes to disk is the filler's own."""
+    options = PoolOptions(size=1, sessions=4, idle_folder=tmp_path)
+    async with open_sandbox(PLAIN, pool=options) as sandbox:
+        for name in ("a", "b", "c", "d", "e"):
+            await sandbox.run("open('f', 'w').close()", session=f"eve:{name}")
         for name in ("a", "b"):
-            await sandbox.run("1", session=f"bob:{name}")
-        shared = sandbox.sessions()
-        refusals = []
-        for session in ("eve:e", "bob:c"):
-            with pytest.raises(InvalidRequest) as caught:
-                await sandbox.run("1", session=session)
-            refusals.append(str(caught.value))
-        await sandbox.run("1", session="eve:d")
+            await sandbox.run("open('f', 'w').close()", session=f"bob:{name}")
+        await sandbox.settle()
+        names = sandbox.sessions()
+        opened = [name for name in names if sandbox.find_workspace(name) is not None]
 
-    assert shared == ["bob:a", "bob:b", "eve:c", "eve:d"]
-    told = "4 sessions have a workspace, the most there can be. Use one of them again, or wait: one that is unused for"
-    assert refusals == [f"{told} 3600 s makes room."] * 2
+    assert names == ["bob:a", "bob:b", "eve:a", "eve:b", "eve:c", "eve:d", "eve:e"]
+    assert opened == ["bob:a", "bob:b", "eve:d", "eve:e"]
 
 
-async def test_runs_under_way_hold_half_of_the_workspaces_at_most() -> None:
-    """What runs cannot be given up, so nobody may keep all of it running."""
-    release, started = asyncio.Event(), asyncio.Semaphore(0)
+class Holding:
+    """Runs that begin and wait until they are let go."""
 
-    async def on_call(tool: str, args: dict[str, Any]) -> None:
-        started.release()
-        await release.wait()
+    def __init__(self) -> None:
+        self.started = asyncio.Semaphore(0)
+        self.release = asyncio.Event()
 
-    async with open_sandbox(PLAIN, pool=PoolOptions(size=1, sessions=4)) as sandbox:
+    async def on_call(self, tool: str, args: dict[str, Any]) -> None:
+        """What their code calls."""
+        self.started.release()
+        await self.release.wait()
+
+    async def begin(self, sandbox: Sandbox, owner: str, count: int, *, begun: int) -> "list[asyncio.Task[Outcome]]":
+        """Runs of an owner, of which so many begin."""
         runs = [
-            asyncio.create_task(sandbox.run("call_tool('wait')", session=f"eve:{name}", on_call=on_call))
-            for name in ("a", "b")
+            asyncio.create_task(sandbox.run("call_tool('wait')", session=f"{owner}:{n}", on_call=self.on_call))
+            for n in range(count)
         ]
-        for _ in runs:
-            await asyncio.wait_for(started.acquire(), 60)
-        with pytest.raises(InvalidRequest) as caught:
-            await sandbox.run("1", session="eve:c")
-        other = await sandbox.run("1", session="bob:a")
-        release.set()
+        for _ in range(begun):
+            await asyncio.wait_for(self.started.acquire(), 60)
+        return runs
+
+
+async def test_who_asks_for_every_turn_leaves_some_to_whoever_comes() -> None:
+    """One principal's runs wait while the last turns are free; another's begin at once and end before them."""
+    holding = Holding()
+    options = PoolOptions(size=1, running=8, weights={"eve": 1.0, "bob": 1.0})
+    async with open_sandbox(PLAIN, pool=options) as sandbox:
+        runs = await holding.begin(sandbox, "eve", 20, begun=7)
+        queued = sandbox.turns.queued
+        other = await asyncio.wait_for(sandbox.run("1", session="bob:a"), 60)
+        assert not any(run.done() for run in runs)
+        holding.release.set()
+        outcomes = await asyncio.gather(*runs)
+
+    assert (queued, other.result) == (13, 1)
+    assert [outcome.status for outcome in outcomes] == ["ok"] * 20
+
+
+async def test_turns_are_shared_by_weight_when_all_want_more() -> None:
+    """The next turn goes to whoever has the fewest for its weight, not to who came first."""
+    turns = Turns(9, weights={"eve": 1.0, "bob": 1.0, "ann": 2.0})
+    begun, held = asyncio.Semaphore(0), Counter[str]()
+
+    async def hold(owner: str) -> None:
+        async with turns.one(RunClock(), owner):
+            held[owner] += 1
+            begun.release()
+            await asyncio.Event().wait()
+
+    async def wait_for(count: int) -> Counter[str]:
+        for _ in range(count):
+            await asyncio.wait_for(begun.acquire(), 60)
+        return held.copy()
+
+    first = [asyncio.create_task(hold("eve")) for _ in range(40)]
+    alone = await wait_for(8)
+    others = [asyncio.create_task(hold(owner)) for _ in range(40) for owner in ("bob", "ann")]
+    beside = await wait_for(1)
+    for task in first[:8]:
+        task.cancel()
+    shared = await wait_for(7)
+    for task in (*first, *others):
+        task.cancel()
+    await asyncio.wait({*first, *others})
+
+    assert (alone, beside["eve"]) == ({"eve": 8}, 8)
+    assert shared - Counter(eve=8) == {"ann": 4, "bob": 2, "eve": 2}
+    assert turns.queued == 0
+
+
+async def test_a_thousand_calls_of_one_owner_stand_in_nobody_elses_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take their steps on the event loop one by one, while another owner's is taken at once."""
+    monkeypatch.setattr("sealyard.sandbox.turns._LATELY_SECONDS", 3_600.0)  # however slowly the test itself runs
+    turns = Turns(8, weights={"eve": 1.0, "bob": 1.0})
+    async with turns.one(RunClock(), "eve"), turns.one(RunClock(), "eve"), turns.one(RunClock(), "bob"):
+        steps = [asyncio.create_task(turns.step("eve")) for _ in range(1_000)]
+        await asyncio.sleep(0)
+        waiting = sum(not step.done() for step in steps)
+        other = asyncio.create_task(turns.step("bob"))
+        await asyncio.sleep(0)
+        is_through = other.done()
+        for step in steps[1:]:
+            step.cancel()
+        async with asyncio.timeout(60):
+            await steps[0]
+            await turns.step("eve")  # nothing of those that left stands in the way of the next
+
+    assert (waiting, is_through) == (1_000, True)
+
+
+async def test_a_queue_that_is_full_refuses_its_owner_and_no_one_else() -> None:
+    """Who has as many runs as one may have is told so; all together are told that the gateway is full."""
+    holding = Holding()
+    options = PoolOptions(size=1, running=2, queue=4, queue_each=2, weights={"eve": 1.0, "bob": 1.0})
+    async with open_sandbox(PLAIN, pool=options) as sandbox:
+        eve = await holding.begin(sandbox, "eve", 3, begun=1)
+        with pytest.raises(OwnQueueFull) as own:
+            await sandbox.run("1", session="eve:x")
+        bob = await holding.begin(sandbox, "bob", 3, begun=1)
+        with pytest.raises(QueueFull) as whole:
+            await sandbox.run("1", session="ann:x")
+        for run in eve[1:]:
+            run.cancel()
+        await asyncio.wait(eve[1:])
+        holding.release.set()
+        after = await sandbox.run("1", session="eve:y")
+        await asyncio.gather(eve[0], *bob)
+
+    assert str(own.value) == (
+        "3 of your runs are under way or wait for their turn, the most that one client may have. Wait for some of them "
+        "to end, or cancel some, and try again."
+    )
+    assert type(whole.value) is QueueFull
+    assert (
+        str(whole.value) == "The gateway is full: it has 6 runs, with those that wait for their turn. Try again later."
+    )
+    assert after.result == 1
+    assert min(own.value.retry_seconds, whole.value.retry_seconds) >= 1
+
+
+async def test_the_runs_of_one_owner_step_back_for_those_of_others() -> None:
+    """The kernel is told so: the more runs an owner has, the less each of them weighs; code cannot take it back."""
+    holding = Holding()
+    look = """
+import os
+before = os.getpriority(os.PRIO_PROCESS, 0)
+try:
+    os.nice(-1)
+except OSError:
+    pass
+[before, os.getpriority(os.PRIO_PROCESS, 0)]
+"""
+    options = PoolOptions(size=1, running=8, weights={"eve": 1.0, "bob": 1.0})
+    async with open_sandbox(PLAIN, pool=options) as sandbox:
+        runs = await holding.begin(sandbox, "eve", 3, begun=3)
+        fourth = await sandbox.run(look, session="eve:look")
+        other = await sandbox.run(look, session="bob:look")
+        holding.release.set()
         await asyncio.gather(*runs)
 
-    assert str(caught.value) == "2 of your sessions have runs under way. Wait for one of them."
-    assert other.result == 1
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert other.result == [own, own]
+    assert fourth.result == [min(19, own + 9)] * 2
 
 
 async def test_nobody_pushes_out_what_another_has_not_read_yet() -> None:

@@ -59,12 +59,13 @@ async def gateway(
     policy: PolicySettings | None = None,
     privacy: Mapping[str, Any] | None = None,
     learning: LearningConfig | None = None,
+    sandbox: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Gateway]:
     """A gateway over fake upstreams and a store in `folder`."""
     config = Config(
         store=StoreConfig(path=folder / "sealyard.db"),
         http=http or HttpConfig(),
-        sandbox=SandboxConfig(allow_weaker=True, pool_size=1, data_packages=False),
+        sandbox=SandboxConfig(allow_weaker=True, pool_size=1, data_packages=False, **(sandbox or {})),
         policy=policy or PolicySettings(),
         privacy=PrivacyConfig(**(privacy or {})),
         learning=learning or LearningConfig(),

@@ -538,6 +538,56 @@ async def test_who_asks_too_often_waits_and_nobody_else_does(tmp_path: Path) -> 
     assert set(free) == {200}
 
 
+async def test_a_run_beyond_the_queue_is_refused_with_when_to_try_again(tmp_path: Path) -> None:
+    """429 to who has too many runs itself, 503 to everybody when the gateway is full; one that waits is shown so."""
+    reached, release = asyncio.Semaphore(0), asyncio.Event()
+
+    async def wait() -> int:
+        reached.release()
+        await release.wait()
+        return 1
+
+    code = {"code": "from servers.slow import wait\nwait()"}
+    bounds = {"running": 2, "queue": 3, "queue_each": 1}
+    async with gateway(tmp_path, FakeUpstream("slow", wait=wait), http=TEAM, sandbox=bounds) as gate:
+        ann, bob, obs = [await gate.client(name) for name in ("ann", "bob", "obs")]
+        first = [(await client.post("executions", json=code)).json() for client in (ann, bob)]
+        for _ in first:
+            await asyncio.wait_for(reached.acquire(), 60)
+        queued = (await ann.post("executions", json={"code": "2"})).json()
+        refused = await ann.post("executions", json={"code": "3"}, headers={"idempotency-key": "k"})
+        await bob.post("executions", json={"code": "4"})
+        await obs.post("executions", json={"code": "5"})
+        full = await obs.post("analyses", json={"analysis_type": "filter", "data": []})
+        headers = {"authorization": "Bearer ann-token"}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=60) as http,
+            Client(streamable_http_client(f"{gate.url}/mcp", http_client=http)) as agent,
+        ):
+            told = await agent.call_tool("execute_code", {"code": "6"})
+        shown = (await ann.get(f"executions/{queued['execution_id']}")).json()
+        measured = (await obs.get("executions", params={"status": "running"})).json()["executions"]
+        release.set()
+        done = await over(ann, f"executions/{queued['execution_id']}")
+        again = await ann.post("executions", json={"code": "3", "wait": True}, headers={"idempotency-key": "k"})
+
+    assert (shown["status"], shown["queued"], done["result"], done["queued"]) == ("running", True, 2, False)
+    assert sorted(each["queued"] for each in measured) == [False, False, True, True, True]
+    own = (
+        "2 of your runs are under way or wait for their turn, the most that one client may have. Wait for some of them "
+        "to end, or cancel some, and try again."
+    )
+    assert await error(refused) == (429, "rate_limited", own)
+    assert await error(full) == (
+        503,
+        "unavailable",
+        "The gateway is full: it has 5 runs, with those that wait for their turn. Try again later.",
+    )
+    assert all(1 <= int(answer.headers["retry-after"]) <= 60 for answer in (refused, full))
+    assert (told.is_error, text_of(told)) == (True, f"OwnQueueFull: {own}")
+    assert again.json()["result"] == 3
+
+
 async def test_upstreams_tell_what_went_wrong_to_observers_alone(tmp_path: Path) -> None:
     """The others see how they are, and of those outside their scope nothing."""
     gone = FakeUpstream("gone", tool=lambda: 1)

@@ -30,10 +30,16 @@ def sandbox(rounds: int, as_json: bool) -> None:
 @bench.command()
 @click.option("--rounds", default=60, show_default=True, type=click.IntRange(5, 10_000), help="Runs of each kind.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def calls(rounds: int, as_json: bool) -> None:
+@click.option("--fairness", is_flag=True, hidden=True)
+def calls(rounds: int, as_json: bool, fairness: bool) -> None:
     """The cost of tool calls and runs through the whole gateway."""
     from sealyard.cli.bench_calls import measure  # noqa: PLC0415 - keeps `bench --help` light
 
+    if fairness:
+        from sealyard.cli.bench_fairness import measure as measure_fairness  # noqa: PLC0415
+
+        click.echo(msgspec.json.format(msgspec.json.encode(run_to_end(measure_fairness(rounds)))))
+        return
     _show(run_to_end(measure(rounds)), as_json=as_json)
 
 

@@ -117,6 +117,14 @@ class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     data_packages: bool = True
     """Load the level's own (numpy, pandas and the like) where they are installed; without them it starts faster."""
     running: Annotated[int, Meta(ge=1, le=10_000)] | None = None
+    queue: Annotated[int, Meta(ge=0, le=100_000)] = 2_000
+    """Runs of all principals that may wait for their turn; one more is refused with 503."""
+    queue_each: Annotated[int, Meta(ge=0, le=100_000)] = 500
+    """Runs of one principal that may wait for their turn; one more is refused with 429."""
+    sessions: Annotated[int, Meta(ge=0, le=100_000)] | None = None
+    """Workspaces that stay in memory while nobody runs in them; the files of others are put on disk."""
+    idle_mib: Annotated[int, Meta(ge=0, le=1 << 24)] = 1_024
+    """For files of idle sessions on disk. Beyond it the oldest of whoever has the most are deleted."""
 
 
 class StoreConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -143,6 +151,8 @@ class PrincipalEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Whether it may see what all principals do: their runs, metrics, alerts and the audit log."""
     domain: Annotated[str, Meta(pattern=_DOMAIN)] | None = None
     """What it works on, such as `data` or `code`. By default that is told from the tools that it uses."""
+    weight: Annotated[float, Meta(ge=0.1, le=100)] = 1.0
+    """By which it shares the turns to run: with 2 it gets twice as many as others when all want more."""
 
     def __repr__(self) -> str:  # a file may hold the token in place of a reference
         return f"PrincipalEntry(upstreams={self.upstreams!r}, level={self.level!r})"
@@ -227,6 +237,7 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 approve=each.approve,
                 observe=each.observe,
                 domain=each.domain,
+                weight=each.weight,
             )
         return found
 

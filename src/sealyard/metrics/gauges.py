@@ -27,6 +27,7 @@ GAUGES: dict[str, GaugeInfo] = {
         ("version", "tier", "level", "tokenizer"),
     ),
     "sealyard_executions_running": GaugeInfo("Executions of this gateway that are not over."),
+    "sealyard_executions_queued": GaugeInfo("Those of them that wait for their turn."),
     "sealyard_approvals_waiting": GaugeInfo("Calls that wait for a person's answer."),
     "sealyard_upstream_up": GaugeInfo(
         "0 if the upstream failed and was not started again since, else 1: one that nobody needed yet is not down.",

@@ -177,6 +177,7 @@ METRICS: dict[str, Metric] = {
         _counter("execution_errors_total", "Executions that failed, by exception.", error_type=_ERROR_TYPE),
         _counter("execution_failures_total", "Executions that failed, by cause.", failure=get_args(FailureKind)),
         _seconds("execution_duration_seconds", "How long executions took.", form=_FORM, level=_LEVEL),
+        _seconds("execution_queue_seconds", "How long executions waited for their turn."),
         _seconds("execution_cpu_seconds", "CPU time of executions.", form=_FORM),
         _histogram("execution_memory_bytes", "bytes", "Peak memory of executions.", _MEMORY_BYTES, level=_LEVEL),
         _histogram("execution_code_characters", "characters", "Length of the code that was run.", _CHARACTERS),

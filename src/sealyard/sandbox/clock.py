@@ -2,10 +2,9 @@
 
 import asyncio
 import contextlib
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 
-__all__ = ("RunClock", "Turns")
+__all__ = ("RunClock",)
 
 
 class RunClock:
@@ -81,64 +80,3 @@ class RunClock:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-class Turns:
-    """So many runs at once; more wait. A run whose clock stands still lends its turn, and takes it back at once.
-
-    At most as many as there are turns are lent at a time: what waits for people must not fill the memory.
-    """
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._free = count
-        self._lent = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
-
-    @contextlib.asynccontextmanager
-    async def one(self, clock: RunClock) -> AsyncIterator[None]:
-        """A turn, once there is one."""
-        await self._take()
-        is_lent = False
-
-        def on_change(is_still: bool) -> None:
-            nonlocal is_lent
-            if is_still and self._lent < self._count:
-                is_lent = True
-                self._lent += 1
-                self._give()
-            elif is_lent:
-                is_lent = False
-                self._lent -= 1
-                self._free -= 1  # below nothing, if another run has it by now
-
-        clock.on_change = on_change
-        try:
-            yield
-        finally:
-            clock.on_change = None
-            if is_lent:
-                self._lent -= 1
-            else:
-                self._give()
-
-    async def _take(self) -> None:
-        if self._free > 0:
-            self._free -= 1
-            return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if not turn.cancelled():
-                self._give()  # it came too late
-            raise
-
-    def _give(self) -> None:
-        self._free += 1
-        while self._free > 0 and self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():  # such as cancelled
-                turn.set_result(None)
-                self._free -= 1

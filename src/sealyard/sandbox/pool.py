@@ -9,7 +9,7 @@ import os
 import secrets
 import tempfile
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,6 +34,7 @@ _RENEW_SECONDS = 600.0  # between zygotes that differ only in what they have imp
 _QUIET_SECONDS = 5.0
 _SESSION_USERS, _RUN_USERS = 1_000, 33_000  # users of sessions and of single runs, inside the workers' range
 _USERS_EACH = 32_000
+_LEAST = {"size": 0, "running": 1, "queue": 0, "queue_each": 0, "recycle_after": 1, "sessions": 0, "idle_bytes": 0}
 
 _T = TypeVar("_T")
 
@@ -47,15 +48,23 @@ class PoolOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Refill when fewer wait; by default as soon as one is used."""
     running: int = 32
     """Runs at once; more wait their turn, before their deadline starts."""
+    queue: int = 2_000
+    """Runs of all owners that may wait for their turn; one more is refused."""
+    queue_each: int = 500
+    """Runs of one owner that may wait for their turn; one more is refused."""
+    weights: Mapping[str, float] = {}
+    """Owners that are known to come, and the weight by which each shares the turns; 1 for all others."""
     recycle_after: int = 10_000
     """Forks after which the zygote is executed afresh."""
     sessions: int = 64
-    """Sessions that may keep a workspace at once."""
-    session_idle_seconds: float = 3_600.0
-    """A session that was unused for so long makes room when another one needs it; its files are then gone."""
+    """Workspaces that stay open in memory while nobody runs in them; the files of others are put on disk."""
+    idle_bytes: int = 1 << 30
+    """Of files of idle sessions on disk. Beyond it the oldest of whoever has the most are deleted."""
+    idle_folder: Path | None = None
+    """Where they are put; by default below the temporary directory."""
 
     def __post_init__(self) -> None:
-        for field, low in (("size", 0), ("running", 1), ("recycle_after", 1), ("sessions", 0)):
+        for field, low in _LEAST.items():
             if getattr(self, field) < low:
                 raise InvalidRequest(f"{field} of the pool is {getattr(self, field)!r}. Give at least {low}.")
 
@@ -169,13 +178,13 @@ class Pool:
 
     # Workers.
 
-    async def take(self) -> Lease:
-        """A worker for one run: a waiting one if there is any. Give it back with `discard`."""
+    async def take(self, *, leave: int = 0) -> Lease:
+        """A worker for one run: a waiting one if there are more than `leave`. Give it back with `discard`."""
         if self.is_closed:
             raise SandboxClosed("The sandbox is closed.")
         await self.mend()
         self._taken_at = self._loop.time()
-        while self._waiting:
+        while len(self._waiting) > leave:
             lease = self._waiting.popleft()
             # One that was forked while its zygote was replaced knows nothing of the sessions made since.
             if lease.worker.is_waiting and lease.zygote.is_alive and lease.generation is self._generation:

@@ -6,7 +6,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,15 @@ import msgspec
 
 from sealyard.errors import InvalidRequest, SandboxBroken, SandboxClosed
 from sealyard.sandbox import spawn, wire
-from sealyard.sandbox.clock import RunClock, Turns
+from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.library import Library
 from sealyard.sandbox.packages import GuestPackages
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.pool import Lease, Pool, PoolOptions
 from sealyard.sandbox.report import TierReport
-from sealyard.sandbox.sessions import Sessions
+from sealyard.sandbox.sessions import Sessions, owner_of
+from sealyard.sandbox.shelf import Shelf
+from sealyard.sandbox.turns import Place, Turns
 from sealyard.sandbox.watch import Watch
 from sealyard.sandbox.worker import End, OnCall, OnOutput, Worker, limit_failure
 from sealyard.sandbox.workspace import Workspace, directory_usage
@@ -75,7 +77,8 @@ class Sandbox:
         """The proof that this sandbox passed."""
         self.check: Callable[[IsolationPolicy], None] = lambda policy: None
         """Raises `LevelUnavailable` for a policy that is not honoured here."""
-        self._sessions = Sessions()
+        self._shelf = Shelf(options.idle_folder)
+        self._sessions = Sessions(self._shelf)
         self.pool = Pool(
             policy,
             tier=tier,
@@ -88,10 +91,12 @@ class Sandbox:
             hand_over=self._sessions.hand_over,
         )
         self._sessions.pool = self.pool
-        self._turns = Turns(options.running)
+        self.turns = Turns(options.running, queue=options.queue, queue_each=options.queue_each, weights=options.weights)
+        """Who runs when. Everything that takes a worker for agent code has a place here."""
 
     async def start(self) -> None:
         """Build the first zygote. Raises `SandboxUnavailable` when this tier cannot be built here."""
+        await asyncio.to_thread(self._shelf.sweep)
         await self.pool.start()
 
     @property
@@ -118,6 +123,7 @@ class Sandbox:
         policy: IsolationPolicy | None = None,
         clock: RunClock | None = None,
         replay: ReplayClock | None = None,
+        place: Place | None = None,
     ) -> Outcome:
         """Run `code` in a sealed worker that is used for nothing else.
 
@@ -125,11 +131,13 @@ class Sandbox:
         `session`, files in the workspace stay for the next run of the same name. The code can import the tools of
         `library_version`, by default those of the whole catalog. `policy` is a stricter one than the sandbox's own.
         While `clock` is paused the wall limit stands still, and another run may take this one's turn. With `replay`
-        the code finds a clock that stands and randomness from a seed. What the code does wrong is in the outcome.
+        the code finds a clock that stands and randomness from a seed. A caller that holds the turn of a `place` gives
+        that; else the run waits for one of its session's owner. What the code does wrong is in the outcome.
 
         Raises:
             InvalidRequest: The context, a limit or the session's name is wrong.
             LevelUnavailable: This machine cannot honour `policy`.
+            QueueFull: Too many runs wait for their turn.
             SandboxBroken: The host side failed; whether the code ran is unknown.
             SandboxClosed: The sandbox was closed before or during the run.
         """
@@ -142,16 +150,18 @@ class Sandbox:
         # The stubs first, and without waiting: whoever published them need not hold them.
         async with (
             self._stubs(library_version) as stubs,
-            self._turns.one(clock),
+            self._turn(place, session, clock) as place,
             self._sessions.in_use(session, policy) as workspace,
         ):
-            place, imports = self._place_of(stubs), self._imports(policy)
-            job = _job(code, context or {}, policy, workspace, execution_id, place, imports, replay)
-            lease = await self.pool.take()
+            seen, imports = self._place_of(stubs), self._imports(policy)
+            job = _job(code, context or {}, policy, workspace, execution_id, seen, imports, replay)
+            lease = await self.pool.take(leave=0 if place.is_first else 1)
             started = time.perf_counter()
             try:
                 backstop_mib = max(policy.memory_mib, usual.memory_mib)
-                end = await self._run_on(lease, job, policy, backstop_mib, workspace, stubs, on_call, on_output, clock)
+                order = self._order(lease.worker, policy, backstop_mib, workspace, stubs) | {"nice": place.nice}
+                paced = None if on_call is None else self._paced(on_call, place.owner)
+                end = await self._run_on(lease, order, job, policy, workspace, paced, on_output, clock)
             except SandboxBroken as error:
                 if self.pool.is_closed:
                     raise SandboxClosed("The sandbox is closed.") from error
@@ -160,10 +170,10 @@ class Sandbox:
                 seconds = time.perf_counter() - started - clock.still_seconds
                 gone = self.pool.discard(lease)
                 self.pool.refill()
-            if workspace is not None:
-                workspace.note_leaving(gone)
-                if workspace.directory is None:
-                    self.pool.do_later(self._prepare_mount(workspace, lease.zygote))
+                if workspace is not None:
+                    workspace.note_leaving(gone)
+            if workspace is not None and workspace.directory is None:
+                self.pool.do_later(self._prepare_mount(workspace, lease.zygote))
         return self._outcome(end, execution_id, seconds, session, policy)
 
     def problem(self) -> str | None:
@@ -217,7 +227,8 @@ class Sandbox:
             job = _job("None", {}, policy, None, secrets.token_hex(8), place, imports, None)
             lease = await self.pool.take()
             try:
-                end = await self._run_on(lease, job, policy, policy.memory_mib, None, stubs, None, None, RunClock())
+                order = self._order(lease.worker, policy, policy.memory_mib, None, stubs)
+                end = await self._run_on(lease, order, job, policy, None, None, None, RunClock())
             finally:
                 self.pool.discard(lease)
                 self.pool.refill()
@@ -226,12 +237,25 @@ class Sandbox:
             raise SandboxBroken(f"A worker started and could run nothing: {failure.message}")
 
     def sessions(self) -> list[str]:
-        """The names of all sessions that have a workspace."""
+        """The names of all sessions that have files, in memory or on disk."""
         return self._sessions.names()
 
     def workspace(self, session: str) -> Workspace:
-        """The workspace of a session, in which a run may still be ending: see its `quiet`. Raises `UnknownSession`."""
+        """The workspace of a session, in which a run may still be ending: see its `quiet`.
+
+        Raises `UnknownSession`, and `InvalidRequest` while its files are on disk: see `keep`.
+        """
         return self._sessions.get(session)
+
+    def find_workspace(self, session: str) -> Workspace | None:
+        """The same; None where it would raise."""
+        return self._sessions.find(session)
+
+    @contextlib.contextmanager
+    def keep(self, session: str) -> Iterator[None]:
+        """Keep a session's files in memory, once a run has opened them."""
+        with self._sessions.keep(session):
+            yield
 
     async def remove_session(self, session: str) -> None:
         """Delete a session's workspace. Raises `InvalidRequest` while a run of it is under way."""
@@ -264,13 +288,33 @@ class Sandbox:
     async def close(self) -> None:
         """Kill every worker, end the zygotes, and leave nothing behind."""
         await self.pool.close()
-        self._sessions.close()
+        await self._sessions.close()
         await self.pool.remove_files()
 
     async def _prepare_mount(self, workspace: Workspace, zygote: Zygote) -> None:
-        """Ask for the workspace of a session's next run ahead of it."""
+        """Ask for the workspace of a session's next run ahead of it, unless a run beside this one has done so."""
+        if workspace.has_mount(zygote):
+            return
         with contextlib.suppress(SandboxBroken):  # that run asks for itself then, and hears what is wrong
             workspace.keep_mount(zygote, await zygote.lease_workspace(workspace.number))
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, place: Place | None, session: str | None, clock: RunClock) -> AsyncIterator[Place]:
+        """The place that a run has, or one that is made for it, with its turn."""
+        if place is not None:
+            yield place
+            return
+        async with self.turns.one(clock, owner_of(session or "")) as made:
+            yield made
+
+    def _paced(self, on_call: OnCall, owner: str) -> OnCall:
+        """`on_call` for a run that leaves room on the event loop for runs of other owners."""
+
+        async def answer(tool: str, args: dict[str, Any]) -> Any:
+            await self.turns.step(owner)
+            return await on_call(tool, args)
+
+        return answer
 
     @contextlib.asynccontextmanager
     async def _stubs(self, version: str | None) -> AsyncIterator[str | None]:
@@ -300,11 +344,10 @@ class Sandbox:
     async def _run_on(
         self,
         lease: Lease,
+        order: dict[str, Any],
         job: bytes,
         policy: IsolationPolicy,
-        backstop_mib: int,
         workspace: Workspace | None,
-        stubs: str | None,
         on_call: OnCall | None,
         on_output: OnOutput | None,
         clock: RunClock,
@@ -316,12 +359,17 @@ class Sandbox:
             if workspace is not None and workspace.directory is None:
                 held = workspace.take_mount(zygote)
                 descriptors.append(await zygote.lease_workspace(workspace.number) if held is None else held)
-            order = msgspec.json.encode(self._order(worker, policy, backstop_mib, workspace, stubs))
             limits = self._watched(worker, policy, zygote)
             if self.pool.directory is not None or limits.is_needed:
                 watch = asyncio.create_task(self._watch(worker, policy, workspace, limits))
             end = await worker.run(
-                order, job, descriptors=descriptors, policy=policy, on_call=on_call, on_output=on_output, clock=clock
+                msgspec.json.encode(order),
+                job,
+                descriptors=descriptors,
+                policy=policy,
+                on_call=on_call,
+                on_output=on_output,
+                clock=clock,
             )
             if self.pool.directory is not None and workspace is not None and end.failure is None:
                 # What was written since the last look stays in the session, so it is looked at once more.
@@ -370,6 +418,7 @@ class Sandbox:
             "library": stubs,
             "temp_room": self._room(policy, "temp"),
             "workspace_room": self._room(policy, "workspace") if workspace is None else None,
+            "nice": 0,
         }
 
     def _room(self, policy: IsolationPolicy, place: str) -> str | None:

@@ -1,53 +1,112 @@
-"""Sessions: workspaces by name, kept from run to run and across a change of zygote."""
+"""Sessions: workspaces by name, kept from run to run, across a change of zygote, and on disk while nobody runs in them.
+
+A workspace takes memory, so only some of them are kept open; the files of the others are packed and put on the shelf,
+and come back with the next run of the session. A session in use is never put away.
+"""
 
 import asyncio
 import itertools
+import logging
 import os
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from sealyard.errors import InvalidRequest, SandboxBroken, SandboxClosed, UnknownSession
 from sealyard.sandbox import spawn
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.pool import Pool
+from sealyard.sandbox.shelf import Parcel, Shelf
 from sealyard.sandbox.workspace import Workspace, check_session_name
 from sealyard.sandbox.zygote import Zygote
 
-__all__ = ("Sessions",)
+__all__ = ("Sessions", "owner_of")
+
+_log = logging.getLogger(__name__)
+
+
+class _Session:
+    """One session. It has a workspace, or a parcel on the shelf, or neither yet."""
+
+    def __init__(self, name: str, number: int) -> None:
+        self.name = name
+        self.owner = owner_of(name)
+        self.number = number
+        """Of its workspace, however often that is made: whose its files are depends on it."""
+        self.workspace: Workspace | None = None
+        self.parcel: Parcel | None = None
+        self.size_bytes = 0
+        self.files = 0
+        self.users = 0
+        """Runs that use it, and those that still look at what one of them left."""
+        self.used_at = 0.0
+        self.changing = asyncio.Lock()
+        """Held while its files are made, packed, unpacked or deleted. Who needs `Pool.renewing` too takes it second."""
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether there is nothing to keep of it."""
+        return not self.users and self.workspace is None and self.parcel is None
 
 
 class Sessions:
     """The workspaces of one sandbox. `pool` is set by it, since each needs the other.
 
-    What is before the first `:` of a session's name owns it. When no more workspaces can be made, owners have equal
-    shares of them.
+    What is before the first `:` of a session's name owns it. Whoever has the most open workspaces is the first whose
+    idle ones are put on the shelf, and whoever has the most on the shelf the first whose oldest are deleted there.
     """
 
     pool: Pool
 
-    def __init__(self) -> None:
-        self._workspaces: dict[str, Workspace] = {}
-        self._runs: dict[str, int] = {}
-        self._used: dict[str, float] = {}
-        self._making = asyncio.Lock()
+    def __init__(self, shelf: Shelf) -> None:
+        self._sessions: dict[str, _Session] = {}
         self._numbers = itertools.count(1)
+        self._shelf = shelf
+        self._shelf_bytes = 0
+        self._opened: set[_Session] = set()
+        """Those that have an open workspace."""
+        self._tidying: asyncio.Task[None] | None = None
+        self._tidied = asyncio.Condition()
+        self._trouble: Exception | None = None
+        """Why the last one could not be put away."""
 
     def names(self) -> list[str]:
-        """All sessions that have a workspace."""
-        return sorted(self._workspaces)
+        """All sessions that have files, open or on the shelf."""
+        return sorted(each.name for each in self._sessions.values() if each.workspace or each.parcel)
+
+    def find(self, session: str) -> Workspace | None:
+        """The workspace of a session, if it is open."""
+        found = self._sessions.get(session)
+        return None if found is None else found.workspace
 
     def get(self, session: str) -> Workspace:
-        """The workspace of a session. Raises `UnknownSession`."""
+        """The workspace of a session. Raises `UnknownSession`, and `InvalidRequest` if it is not open."""
+        workspace = self.find(session)
+        if workspace is None:
+            if self._known(session).parcel is not None:
+                raise InvalidRequest(f"The files of session {session!r} are on disk. A run that names it opens them.")
+            raise _unknown(session)
+        return workspace
+
+    @contextmanager
+    def keep(self, session: str) -> Iterator[_Session]:
+        """Keep a session from being put away or removed; it need not exist yet."""
+        kept = self._sessions.get(session)
+        if kept is None:
+            kept = self._sessions[session] = _Session(check_session_name(session), next(self._numbers))
+        kept.users += 1
         try:
-            return self._workspaces[session]
-        except KeyError:
-            raise UnknownSession(f"No session is called {session!r}. A run that names it makes one.") from None
+            yield kept
+        finally:
+            kept.users -= 1
+            kept.used_at = time.monotonic()
+            self._forget_if_nothing(kept)
+            self._tidy()
 
     @asynccontextmanager
     async def in_use(self, session: str | None, policy: IsolationPolicy) -> AsyncIterator[Workspace | None]:
-        """The workspace for one run, made if need be, and safe from removal meanwhile; None without a session.
+        """The workspace for one run, made or unpacked if need be; None without a session.
 
         It is as large as the policy of the first run says.
         """
@@ -56,38 +115,37 @@ class Sessions:
             return
         if self.pool.is_closed:
             raise SandboxClosed("The sandbox is closed.")
-        workspace = await self._open(check_session_name(session), policy)
-        self._runs[session] = self._runs.get(session, 0) + 1
-        try:
+        with self.keep(session) as kept:
+            while (workspace := kept.workspace) is None or kept.changing.locked():
+                # A caller that gives up does not stop it half way: another one may wait for the same.
+                await asyncio.shield(self.pool.do_later(self._open(kept, policy)))
             await workspace.quiet()
             yield workspace
-        finally:
-            self._runs[session] -= 1
-            self._used[session] = time.monotonic()
 
     async def remove(self, session: str) -> None:
-        """Delete a session's workspace. Raises `InvalidRequest` while a run of it is under way."""
-        async with self.pool.renewing:
-            workspace = self.get(session)
-            await workspace.quiet()
-            if self._runs.get(session):
+        """Delete a session's files. Raises `InvalidRequest` while a run of it is under way."""
+        found = self._known(session)
+        async with found.changing:
+            if found.workspace is not None:
+                await found.workspace.quiet()
+            if found.users:
                 raise InvalidRequest(f"A run of session {session!r} is under way. Wait for it or cancel it first.")
-            del self._workspaces[session]
-            self._runs.pop(session, None)
-            self._used.pop(session, None)
-            if workspace.directory is None and self.pool.zygote.is_alive:
-                await self.pool.zygote.remove_workspace(workspace.number)
-        await asyncio.to_thread(workspace.close)
+            if found.is_nothing:
+                raise _unknown(session)
+            await self._close_workspace(found)
+            await self._drop(found)
+            self._forget_if_nothing(found)
 
     async def hand_over(self, zygote: Zygote) -> None:
-        """Give every workspace to a new zygote.
+        """Give every open workspace to a new zygote.
 
         A descriptor can be given away once. While the old zygote lives it makes another one for that, so that nothing
         is lost if the new one fails; else ours is used up, and a workspace that was lost with it is forgotten.
         """
         old = self.pool.zygote
-        for session, workspace in list(self._workspaces.items()):
-            if workspace.directory is not None:
+        for session in list(self._opened):
+            workspace = session.workspace
+            if workspace is None or workspace.directory is not None:
                 continue
             spare = await old.lease_workspace(workspace.number) if old.is_alive else os.dup(workspace.root_fd)
             try:
@@ -96,75 +154,221 @@ class Sessions:
                 if old.is_alive or not zygote.is_alive:
                     raise
                 workspace.close()
-                del self._workspaces[session]
+                self._note_closed(session)
+                self._forget_if_nothing(session)
                 continue
             finally:
                 os.close(spare)
             os.close(workspace.root_fd)
             workspace.root_fd = root_fd
 
-    def close(self) -> None:
-        """Let go of all of them."""
-        while self._workspaces:
-            self._workspaces.popitem()[1].close()
+    async def close(self) -> None:
+        """Let go of all of them, and delete what is on the shelf."""
+        self._sessions.clear()
+        while self._opened:
+            workspace = self._opened.pop().workspace
+            if workspace is not None:
+                await asyncio.to_thread(workspace.close)
+        await asyncio.to_thread(self._shelf.close)
 
-    async def _open(self, session: str, policy: IsolationPolicy) -> Workspace:
-        async with self._making:
-            if session not in self._workspaces:
-                await self._make_room(session)
-                self._workspaces[session] = await self._make(session, next(self._numbers), policy)
-                self._used[session] = time.monotonic()
-            return self._workspaces[session]
+    def _known(self, session: str) -> _Session:
+        try:
+            return self._sessions[session]
+        except KeyError:
+            raise _unknown(session) from None
 
-    async def _make_room(self, session: str) -> None:
-        """Give up a session if there are too many: of those that may go, the one that was unused longest.
+    def _forget_if_nothing(self, session: _Session) -> None:
+        if session.is_nothing and self._sessions.get(session.name) is session:
+            del self._sessions[session.name]
 
-        Whoever has less than a fair share gets room from whoever has more. Beyond that, only what was unused for long
-        goes, and who has a share already gives up one of its own.
-        """
-        most, idle_seconds = self.pool.options.sessions, self.pool.options.session_idle_seconds
-        owner = _owner(session)
-        busy = sum(runs > 0 and _owner(each) == owner for each, runs in self._runs.items())
-        if owner and busy >= max(1, most // 2):  # what runs cannot be given up: somebody else may come yet
-            raise InvalidRequest(f"{busy} of your sessions have runs under way. Wait for one of them.")
-        if len(self._workspaces) < most:
+    # Opening.
+
+    async def _open(self, session: _Session, policy: IsolationPolicy) -> None:
+        with self.keep(session.name):  # for itself: who asked for it may leave meanwhile
+            async with session.changing:
+                if session.workspace is None:
+                    await self._open_now(session, policy)
+
+    async def _open_now(self, session: _Session, policy: IsolationPolicy) -> None:
+        await self._wait_for_room(session.owner)
+        if session.parcel is None:
+            session.size_bytes, session.files = policy.workspace_mib << 20, policy.workspace_files
+            await self._make(session, session.files)
             return
-        owned = Counter(map(_owner, self._workspaces))
-        share = max(1, most // len({*owned, owner}))
-        is_below = owned[owner] < share
-        long_ago = time.monotonic() - idle_seconds
+        parcel = session.parcel
+        workspace = await self._make(session, session.files + parcel.linked)
+        try:
+            with _held(workspace) as root:
+                await asyncio.to_thread(self._shelf.take, parcel, root, self._user_of(workspace))
+        except (OSError, ValueError) as error:
+            await self._close_workspace(session)
+            await self._drop(session)
+            raise SandboxBroken(
+                f"The files of session {session.name.removeprefix(f'{session.owner}:')!r} could not be brought back "
+                f"from disk and are lost: {error}. Run again: it begins with an empty workspace."
+            ) from error
+        session.parcel = None
+        self._shelf_bytes -= parcel.bytes
 
-        def may_go(each: str) -> bool:
-            was_unused = self._used[each] <= long_ago and (is_below or _owner(each) == owner)
-            return was_unused or (is_below and owned[_owner(each)] > share)
-
-        idle = [each for each in self._workspaces if not self._runs.get(each) and may_go(each)]
-        oldest = min(idle, key=lambda each: self._used[each], default=None)
-        if oldest is None:
-            raise InvalidRequest(
-                f"{most} sessions have a workspace, the most there can be. Use one of them again, or wait: one that is "
-                f"unused for {idle_seconds:g} s makes room."
-            )
-        await self.remove(oldest)
-
-    async def _make(self, session: str, number: int, policy: IsolationPolicy) -> Workspace:
-        pool = self.pool
+    async def _make(self, session: _Session, files: int) -> Workspace:
+        pool, number = self.pool, session.number
         if pool.directory is not None:
             directory = pool.directory / f"session-{number}"
             directory.mkdir(mode=0o700)
+            user = pool.user_of(0, number)
+            if user is not None:
+                os.chown(directory, user, user)
             root_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            return Workspace(session, number, root_fd, directory=directory)
+            return self._note_opened(session, Workspace(session.name, number, root_fd, directory=directory))
         if not pool.zygote.is_alive:
             await pool.renew()
         async with pool.renewing:  # a zygote that is being replaced hands over only what it knows of
-            root_fd = await pool.zygote.create_workspace(
-                number, size_bytes=policy.workspace_mib << 20, files=policy.workspace_files
-            )
+            root_fd = await pool.zygote.create_workspace(number, size_bytes=session.size_bytes, files=files)
             user = pool.user_of(0, number)
-            return Workspace(session, number, root_fd, user=None if user is None else spawn.FIRST_USER + user)
+            host_user = None if user is None else spawn.FIRST_USER + user
+            return self._note_opened(session, Workspace(session.name, number, root_fd, user=host_user))
+
+    def _note_opened(self, session: _Session, workspace: Workspace) -> Workspace:
+        session.workspace = workspace
+        self._opened.add(session)
+        return workspace
+
+    def _note_closed(self, session: _Session) -> None:
+        session.workspace = None
+        self._opened.discard(session)
+
+    def _user_of(self, workspace: Workspace) -> int | None:
+        """Whose its files are on the host."""
+        return workspace.user if workspace.directory is None else self.pool.user_of(0, workspace.number)
+
+    async def _close_workspace(self, session: _Session) -> None:
+        workspace = session.workspace
+        if workspace is None:
+            return
+        try:
+            async with self.pool.renewing:
+                self._note_closed(session)
+                if workspace.directory is None and not self.pool.is_closed and self.pool.zygote.is_alive:
+                    await self.pool.zygote.remove_workspace(workspace.number)
+        finally:
+            await asyncio.to_thread(workspace.close)
+
+    # Putting away.
+
+    async def _wait_for_room(self, owner: str) -> None:
+        """Wait while there are far too many open workspaces, if this owner has its share of them already.
+
+        A disk may be slower than those who fill them. Whoever has fewer than its share does not wait for that.
+        Raises `SandboxBroken` if they cannot be put away at all.
+        """
+        most = self.pool.options.sessions + self.pool.options.running
+
+        def has_room() -> bool:
+            counts = self._counts()
+            is_below = counts[owner] < max(1, most // max(1, len(counts)))
+            return len(self._opened) < most or is_below or self._next_idle() is None
+
+        async with self._tidied:
+            while not has_room() and not self.pool.is_closed:
+                self._tidy()
+                await self._tidied.wait()
+                if self._trouble is not None:
+                    raise SandboxBroken(
+                        f"The files of idle sessions cannot be put on disk: {self._trouble}. Make room on the disk, or "
+                        "use a session again that was used lately."
+                    )
+
+    def _counts(self) -> Counter[str]:
+        """How many open workspaces every owner has."""
+        return Counter(each.owner for each in self._opened)
+
+    def _next_idle(self) -> _Session | None:
+        """What is put away next: of the owner with the most open workspaces, the one that was unused longest."""
+        if len(self._opened) <= self.pool.options.sessions:
+            return None
+        counts = self._counts()
+        idle = (each for each in self._opened if not each.users)
+        return min(idle, key=lambda each: (-counts[each.owner], each.used_at), default=None)
+
+    def _tidy(self) -> None:
+        """Put away, in the background, what is idle and too many."""
+        is_busy = self._tidying is not None and not self._tidying.done()
+        if not is_busy and not self.pool.is_closed and self._next_idle() is not None:
+            self._tidying = self.pool.do_later(self._put_away())
+
+    async def _put_away(self) -> None:
+        self._trouble = None
+        try:
+            while not self.pool.is_closed and (session := self._next_idle()) is not None:
+                await self._put_on_shelf(session)
+                await self._keep_within_budget()
+                await self._notify()
+        except (OSError, ValueError, SandboxBroken) as error:
+            self._trouble = error
+            _log.warning("The files of an idle session cannot be put on disk, and stay in memory: %s", error)
+        await self._notify()
+
+    async def _notify(self) -> None:
+        async with self._tidied:
+            self._tidied.notify_all()
+
+    async def _put_on_shelf(self, session: _Session) -> None:
+        async with session.changing:
+            workspace = session.workspace
+            if workspace is None or session.users > 0:
+                return
+            await workspace.quiet()
+            with _held(workspace) as root:
+                parcel = await asyncio.to_thread(self._shelf.put, workspace.number, root)
+            if session.users > 0:  # somebody came meanwhile, and finds it as it was
+                if parcel is not None:
+                    await asyncio.to_thread(self._shelf.drop, parcel)
+                return
+            session.parcel = parcel
+            self._shelf_bytes += 0 if parcel is None else parcel.bytes
+            await self._close_workspace(session)
+            self._forget_if_nothing(session)
+
+    async def _keep_within_budget(self) -> None:
+        """Delete what is oldest of whoever has the most on the shelf, until the rest fits."""
+        while self._shelf_bytes > self.pool.options.idle_bytes:
+            sizes: Counter[str] = Counter()
+            idle = []
+            for each in self._sessions.values():
+                if each.parcel is not None:
+                    sizes[each.owner] += each.parcel.bytes
+                    if not each.users:
+                        idle.append(each)
+            if not idle:
+                return
+            oldest = min(idle, key=lambda each: (-sizes[each.owner], each.used_at))
+            await self._drop(oldest)
+            self._forget_if_nothing(oldest)
+
+    async def _drop(self, session: _Session) -> None:
+        """Delete what a session has on the shelf."""
+        parcel = session.parcel
+        if parcel is not None:
+            session.parcel = None
+            self._shelf_bytes -= parcel.bytes
+            await asyncio.to_thread(self._shelf.drop, parcel)
 
 
-def _owner(session: str) -> str:
+@contextmanager
+def _held(workspace: Workspace) -> Iterator[int]:
+    """A descriptor of its root for a thread: its own is replaced with the zygote."""
+    root = os.dup(workspace.root_fd)
+    try:
+        yield root
+    finally:
+        os.close(root)
+
+
+def owner_of(session: str) -> str:
     """Whose it is; sessions without a `:` in their name are all one owner's."""
     owner, colon, _ = session.partition(":")
     return owner if colon else ""
+
+
+def _unknown(session: str) -> UnknownSession:
+    return UnknownSession(f"No session is called {session!r}. A run that names it makes one.")

@@ -20,7 +20,14 @@ import msgspec
 
 from sealyard.errors import InvalidRequest
 
-__all__ = ("Workspace", "WorkspaceFile", "check_session_name", "directory_usage", "remove_directory")
+__all__ = (
+    "Workspace",
+    "WorkspaceFile",
+    "acting_as",
+    "check_session_name",
+    "directory_usage",
+    "remove_directory",
+)
 
 _log = logging.getLogger(__name__)
 
@@ -83,6 +90,10 @@ class Workspace:
         else:
             self._mount = (zygote, fd)
 
+    def has_mount(self, zygote: object) -> bool:
+        """Whether a descriptor is held for a worker of this zygote."""
+        return self._mount is not None and self._mount[0] is zygote
+
     def take_mount(self, zygote: object) -> int | None:
         """The descriptor held for a worker of this zygote, now the caller's to close; None if there is none."""
         if self._mount is None or self._mount[0] is not zygote:
@@ -123,7 +134,7 @@ class Workspace:
 
     def write_bytes(self, path: str, content: bytes) -> None:
         """Put a file into the workspace, making its folders. Raises `InvalidRequest` if a link is in the way."""
-        with _acting_as(self.user):
+        with acting_as(self.user):
             self._write(path, content)
 
     def _write(self, path: str, content: bytes) -> None:
@@ -279,7 +290,7 @@ def _open_anyway(name: str, folder: int) -> int:
 
 
 @contextlib.contextmanager
-def _acting_as(user: int | None) -> Iterator[None]:
+def acting_as(user: int | None) -> Iterator[None]:
     """Make files as `user`: root of the host has no place among the users of a workspace's file system.
 
     Holds for this thread and for files only.

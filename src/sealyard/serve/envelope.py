@@ -10,6 +10,8 @@ from sealyard.errors import (
     CallRefused,
     InvalidRequest,
     LevelUnavailable,
+    OwnQueueFull,
+    QueueFull,
     SandboxBroken,
     SandboxClosed,
     SandboxUnavailable,
@@ -45,8 +47,14 @@ CODES: dict[Code, tuple[int, str]] = {
     "not_found": (404, "There is no such thing, or not for this principal."),
     "conflict": (409, "It does not fit what is there already."),
     "too_large": (413, "The body is too long."),
-    "rate_limited": (429, "There were too many requests. `Retry-After` says when to try again."),
-    "unavailable": (503, "A part of the gateway cannot be used now."),
+    "rate_limited": (
+        429,
+        "There were too many requests, or too many runs of the principal wait. `Retry-After` says when to try again.",
+    ),
+    "unavailable": (
+        503,
+        "A part of the gateway cannot be used now, or too many runs wait. `Retry-After` may say when to try again.",
+    ),
     "internal": (500, "The gateway has a fault. Its log says more under the same request_id."),
 }
 """The usual status of each code, and what it means."""
@@ -59,6 +67,8 @@ _KINDS: tuple[tuple[type[SealyardError], Code], ...] = (
     (UnknownTool, "not_found"),
     (InvalidRequest, "invalid_request"),
     (CallRefused, "conflict"),
+    (OwnQueueFull, "rate_limited"),
+    (QueueFull, "unavailable"),
     (StoreError, "unavailable"),
     (VaultError, "unavailable"),
     (UpstreamError, "unavailable"),

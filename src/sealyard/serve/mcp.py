@@ -13,7 +13,7 @@ from sealyard import __version__
 from sealyard.broker.answers import Answer
 from sealyard.broker.conditions import glob
 from sealyard.config import SurfaceConfig
-from sealyard.errors import InvalidArguments, InvalidRequest, SealyardError
+from sealyard.errors import InvalidArguments, InvalidRequest, QueueFull, SealyardError
 from sealyard.serve.asking import PRINCIPAL, Asking, Call, open_asking, principal_of, seal_states
 from sealyard.serve.progress import Context
 from sealyard.serve.search_text import search
@@ -115,7 +115,7 @@ class _Surface:
                 return await self._call_one(ctx, params, params.name, params.arguments or {})
         except SealyardError as error:
             text = f"{type(error).__name__}: {error}"
-            if isinstance(error, InvalidRequest) and not isinstance(error, InvalidArguments):
+            if isinstance(error, InvalidRequest | QueueFull) and not isinstance(error, InvalidArguments):
                 self._note(ctx, params, text)  # else a run has begun, and its bill has it
             return _error(text)
         known = ", ".join(self._tools)
@@ -195,7 +195,7 @@ class _Surface:
 
         async def look(call: Call) -> types.CallToolResult:
             state = await executions.look(execution_id, principal=principal)
-            while call.asks and state.state == "running":
+            while call.asks and not state.is_over:
                 state = await executions.look(execution_id, principal=principal)
             return self._state(state)
 

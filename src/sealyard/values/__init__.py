@@ -276,6 +276,8 @@ class PrincipalScope(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it may see what all principals do: their runs, metrics, alerts and the audit log."""
     domain: str | None = None
     """What it works on, such as `data` or `code`. `None`: told from the tools that it uses."""
+    weight: float = 1.0
+    """By which it shares the turns to run with others."""
 
 
 # Approval

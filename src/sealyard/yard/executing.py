@@ -1,6 +1,7 @@
 """One execution, from the code that an agent sent to what it gets back."""
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from sealyard.broker.call import OnProgress, Passage
@@ -11,6 +12,7 @@ from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.review import Review, review
 from sealyard.sandbox.run import Sandbox
+from sealyard.sandbox.turns import Place
 from sealyard.sandbox.worker import OnOutput
 from sealyard.sandbox.workspace import check_session_name
 from sealyard.values import ExecutionRecord, Failure, Grant, Limits, Outcome, RecordStatus, Result, Usage
@@ -37,13 +39,28 @@ async def execute(
 ) -> Result:
     """Carry out an execution. It raises what `Yard.execute` does."""
     limits = limits_of(execution.request, yard.result_tokens)
-    snapshot = await yard.snapshot(execution.principal)
     sandbox = await yard.sandbox()
+    session = session_of(execution.principal, execution.request.session)
+    # What cannot be kept waiting is not begun. What the run leaves is looked at before it may be put on disk.
+    with sandbox.turns.enter(execution.principal) as place, sandbox.keep(session):
+        return await _execute(yard, execution, limits, sandbox, place, on_output, on_progress)
+
+
+async def _execute(
+    yard: "Yard",
+    execution: Execution,
+    limits: Limits,
+    sandbox: Sandbox,
+    place: Place,
+    on_output: OnOutput | None,
+    on_progress: OnProgress | None,
+) -> Result:
+    snapshot = await yard.snapshot(execution.principal)
     session = session_of(execution.principal, execution.request.session)
     guard = await yard.guards.of(session)
     wrote = written(execution.request)
     await yard.store.room()  # what cannot be recorded is not begun
-    running = await _Running.begin(yard, execution, wrote, snapshot, sandbox, session, guard, on_progress)
+    running = await _Running.begin(yard, execution, wrote, snapshot, sandbox, place, session, guard, on_progress)
     outcome: Outcome | None = None
     sent = ""
     status: RecordStatus = "cancelled"
@@ -51,7 +68,8 @@ async def execute(
         if execution.background:
             await yard.store.flush()
             execution.recorded.set()
-        outcome = await running.outcome(limits, on_output)
+        async with running.turn():
+            outcome = await running.outcome(limits, on_output)
         status = outcome.status
         result = await running.result(outcome)
         sent = result.text
@@ -74,6 +92,7 @@ class _Running:
         wrote: str,
         snapshot: Snapshot,
         sandbox: Sandbox,
+        place: Place,
         grant: Grant,
         guard: Guard,
         record: ExecutionRecord,
@@ -84,6 +103,7 @@ class _Running:
         self._execution = execution
         self._snapshot = snapshot
         self._sandbox = sandbox
+        self._place = place
         self._grant = grant
         self._guard = guard
         self._record = record
@@ -112,6 +132,7 @@ class _Running:
         wrote: str,
         snapshot: Snapshot,
         sandbox: Sandbox,
+        place: Place,
         session: str,
         guard: Guard,
         on_progress: OnProgress | None,
@@ -122,7 +143,16 @@ class _Running:
         record = await yard.journal.begin(
             grant, guard, request.code, request.context, snapshot, background=execution.background
         )
-        return cls(yard, execution, wrote, snapshot, sandbox, grant, guard, record, on_progress)
+        return cls(yard, execution, wrote, snapshot, sandbox, place, grant, guard, record, on_progress)
+
+    def turn(self) -> "contextlib.AbstractAsyncContextManager[None]":
+        """The turn of its principal, once it is due. Its clock starts then."""
+        self._place.on_wait = self._note_wait
+        return self._place.turn(self._clock)
+
+    def _note_wait(self, is_waiting: bool) -> None:
+        self._execution.is_queued = is_waiting
+        self._run.queued(is_waiting)
 
     async def outcome(self, limits: Limits, on_output: OnOutput | None) -> Outcome:
         """What came of it, with nothing private in it."""
@@ -182,6 +212,7 @@ class _Running:
                 execution_id=execution.id,
                 library_version=self._snapshot.stubs_version,
                 clock=self._clock,
+                place=self._place,
             )
 
     def _refused(self, failure: Failure) -> Outcome:
@@ -199,7 +230,7 @@ class _Running:
     async def result(self, outcome: Outcome) -> Result:
         """What the agent gets of it."""
         session, look = self._grant.session, self._look
-        workspace = self._sandbox.workspace(session) if session in self._sandbox.sessions() else None
+        workspace = self._sandbox.find_workspace(session)
         warnings = [
             finding.message
             for finding in self._verdict.findings

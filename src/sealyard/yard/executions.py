@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from sealyard.errors import InvalidRequest, SealyardError, UnknownExecution
+from sealyard.errors import SealyardError, UnknownExecution
 from sealyard.values import Result
 
 __all__ = ("MAX_SECONDS", "ExecuteRequest", "Execution", "ExecutionState", "Executions")
@@ -18,7 +18,6 @@ MAX_SECONDS = 120.0
 """The longest that a run may be given."""
 
 _KEPT = 256  # finished ones of one principal whose result can still be asked for; the journal has them all
-_RUNNING_EACH = 16  # at once, for one principal
 _SHOWN_CHARACTERS = 4_000
 _LOOK_SECONDS = 5.0
 
@@ -47,6 +46,8 @@ class Execution:
         self.background = background
         self.recorded = asyncio.Event()
         """Set when the journal has it."""
+        self.is_queued = False
+        """Whether it waits for its turn."""
         self.task: asyncio.Task[Result] | None = None
         self._output: list[str] = []
         self._characters = 0
@@ -68,12 +69,17 @@ class ExecutionState(msgspec.Struct, frozen=True, kw_only=True):
     """Where a background execution stands."""
 
     execution_id: str
-    state: Literal["running", "done", "cancelled", "failed"]
+    state: Literal["queued", "running", "done", "cancelled", "failed"]
     output: str = ""
     """The end of what it printed so far, while it runs."""
     result: Result | None = None
     error: str | None = None
     """Why the gateway could not carry it out."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it neither runs nor waits for its turn."""
+        return self.state not in ("queued", "running")
 
 
 class Executions:
@@ -89,14 +95,12 @@ class Executions:
         """Begin, and return when the journal has it. An `execution_id` that is given must be a new one.
 
         Raises:
-            InvalidRequest: The request is wrong, or too many of this principal's are running.
+            InvalidRequest: The request is wrong.
+            QueueFull: Too many runs wait for their turn.
         """
-        running = sum(not _is_over(each) and each.principal == principal for each in self._known.values())
-        if running >= _RUNNING_EACH:
-            raise InvalidRequest(f"{running} executions are running in the background. Wait for one or cancel one.")
         execution = Execution(request, principal, background=True, execution_id=execution_id)
         execution.task = asyncio.create_task(self._run(execution))
-        self._known[execution.id] = execution  # at once, so that those who start together count each other
+        self._known[execution.id] = execution
         recorded = asyncio.create_task(execution.recorded.wait())
         try:
             await asyncio.wait({execution.task, recorded}, return_when=asyncio.FIRST_COMPLETED)
@@ -118,7 +122,8 @@ class Executions:
         task = execution.task
         assert task is not None
         if not task.done():
-            return ExecutionState(execution_id=execution_id, state="running", output=execution.output)
+            state: Literal["queued", "running"] = "queued" if execution.is_queued else "running"
+            return ExecutionState(execution_id=execution_id, state=state, output=execution.output)
         if task.cancelled():
             return ExecutionState(execution_id=execution_id, state="cancelled", output=execution.output)
         error = task.exception()

@@ -59,6 +59,7 @@ class Figures:
         found = [
             gauge("sealyard_info", 1, version=__version__, tier=str(tier), level=level, tokenizer=tokens.TOKENIZER),
             gauge("sealyard_executions_running", len(yard.live.running())),
+            gauge("sealyard_executions_queued", sum(run.queued for run in yard.live.running())),
             gauge("sealyard_approvals_waiting", len(await yard.approvals.waiting())),
             gauge("sealyard_sandbox_ready", is_ready),
             gauge("sealyard_context_tokens_saved", whole.tokens.saved),

@@ -15,7 +15,7 @@ import msgspec
 
 __all__ = ("Live", "LiveEvent", "LiveKind", "LiveRun", "Watched")
 
-LiveKind = Literal["started", "output", "call", "called", "asked", "answered", "ended", "lagged"]
+LiveKind = Literal["started", "queued", "begun", "output", "call", "called", "asked", "answered", "ended", "lagged"]
 
 _EVENTS_KEPT = 2_000
 _QUEUED = 500
@@ -49,6 +49,8 @@ class LiveRun(msgspec.Struct, frozen=True, kw_only=True):
     output_characters: int
     asks: int
     """How many of its calls wait for a person."""
+    queued: bool = False
+    """Whether it waits for its turn to run."""
 
 
 class Watched:
@@ -62,12 +64,17 @@ class Watched:
         self.calls = 0
         self.output_characters = 0
         self.asks = 0
+        self.queued = False
 
     @property
     def run(self) -> LiveRun:
         """How it stands."""
         return msgspec.structs.replace(
-            self._run, calls=self.calls, output_characters=self.output_characters, asks=self.asks
+            self._run,
+            calls=self.calls,
+            output_characters=self.output_characters,
+            asks=self.asks,
+            queued=self.queued,
         )
 
     def output(self, text: str) -> None:

@@ -251,6 +251,7 @@ class Run:
         self._code_characters = code_characters
         self._background = background
         self._started = time.perf_counter()
+        self._queued_at = self._queued_seconds = 0.0
         self._bytes_in = 0
         self._answers: list[bytes] = []
         self._answers_bytes = 0
@@ -294,6 +295,16 @@ class Run:
     def visit(self) -> Visit:
         """Whose it is."""
         return self._visit
+
+    def queued(self, is_waiting: bool) -> None:
+        """It has to wait for its turn, or that has come."""
+        self._watched.queued = is_waiting
+        if is_waiting:
+            self._queued_at = time.perf_counter()
+            self._watched.tell("queued", {})
+        else:
+            self._queued_seconds = time.perf_counter() - self._queued_at
+            self._watched.tell("begun", {"queued_seconds": round(self._queued_seconds, 6)})
 
     def call(self, spec: ToolSpec, number: int, arguments: dict[str, Any]) -> None:
         """A tool is about to be called."""
@@ -394,6 +405,8 @@ class Run:
         Raises `StoreError`: then it is over too.
         """
         seconds = max(0.0, time.perf_counter() - self._started - waited_seconds)
+        if self._watched.queued:  # until its end
+            self._queued_seconds = time.perf_counter() - self._queued_at
         try:
             self._record_end(seconds, status, outcome, text)
         finally:
@@ -425,6 +438,7 @@ class Run:
                 level="" if outcome is None else outcome.level,
                 tier="" if outcome is None else outcome.tier,
                 seconds=seconds,
+                queued_seconds=self._queued_seconds,
                 cpu_seconds=None if usage is None else usage.cpu_seconds,
                 memory_bytes=None if usage is None else usage.memory_peak_bytes,
                 calls=self._calls,

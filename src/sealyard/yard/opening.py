@@ -105,7 +105,7 @@ async def open_yard(
         sandbox: asyncio.Task[Sandbox] | None = None
         if with_sandbox:
             walls = contextlib.AsyncExitStack()
-            sandbox = asyncio.create_task(_open(walls, config.sandbox, policy, library, folder))
+            sandbox = asyncio.create_task(_open(walls, config, policy, library, folder))
             stack.push_async_callback(walls.aclose)
             stack.push_async_callback(_abandon, sandbox)
             loading = asyncio.create_task(asyncio.to_thread(tokens.load))
@@ -323,13 +323,23 @@ async def _record_start(config: Config, rules: Policy, store: Store) -> None:
 
 
 async def _open(
-    stack: contextlib.AsyncExitStack, settings: SandboxConfig, policy: IsolationPolicy, library: Library, folder: Path
+    stack: contextlib.AsyncExitStack, config: Config, policy: IsolationPolicy, library: Library, folder: Path
 ) -> Sandbox:
-    options = PoolOptions()
+    settings, options = config.sandbox, PoolOptions()
     if settings.pool_size is not None:
         options = msgspec.structs.replace(options, size=settings.pool_size)
     if settings.running is not None:
         options = msgspec.structs.replace(options, running=settings.running)
+    if settings.sessions is not None:
+        options = msgspec.structs.replace(options, sessions=settings.sessions)
+    options = msgspec.structs.replace(
+        options,
+        queue=settings.queue,
+        queue_each=settings.queue_each,
+        weights={name: scope.weight for name, scope in config.http.scopes().items()},
+        idle_bytes=settings.idle_mib << 20,
+        idle_folder=config.store.path.parent / "idle-workspaces",
+    )
     sandbox = open_sandbox(
         policy,
         tier=settings.tier,

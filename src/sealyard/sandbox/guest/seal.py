@@ -165,6 +165,8 @@ class Seal:
             os.sched_setaffinity(0, order["cores"])
 
     def _limit(self, order: dict[str, Any]) -> None:
+        if order["nice"]:
+            os.nice(order["nice"])  # for good: to take it back needs a power that no worker has
         for name, value in (
             (resource.RLIMIT_AS, self._mapped_bytes + order["address_bytes"]),
             (resource.RLIMIT_CPU, order["cpu_seconds"]),

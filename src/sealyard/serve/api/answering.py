@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from sealyard.errors import SealyardError
+from sealyard.errors import QueueFull, SealyardError
 from sealyard.serve.api.declare import Call, Endpoint, Events, Needs, Reply, Text
 from sealyard.serve.api.decode import read_body, read_query, to_body
 from sealyard.serve.asking import PRINCIPAL
@@ -93,7 +94,8 @@ async def _guarded(yard: Yard, request: Request, path: str, answer: Callable[[],
     except SealyardError as error:
         code = code_of(error)
         if code != "internal":
-            return envelope(Refusal(code, await _shown(yard, error)), request_id)
+            retry = {"Retry-After": str(math.ceil(error.retry_seconds))} if isinstance(error, QueueFull) else None
+            return envelope(Refusal(code, await _shown(yard, error), headers=retry), request_id)
         _log.exception("Request %s, %s %s, failed.", request_id, request.method, path)
     except Exception:  # noqa: BLE001 - the last place where a fault can be told to who asked
         _log.exception("Request %s, %s %s, failed.", request_id, request.method, path)

@@ -57,6 +57,8 @@ class ExecutionSummary(msgspec.Struct, frozen=True, kw_only=True):
     code_characters: int
     waiting: int
     """Its calls that wait for a person."""
+    queued: bool
+    """Whether it waits for its turn to run. Its status is `running` all the same."""
     failure: FailureSummary | None
 
 
@@ -144,6 +146,7 @@ def summary_of(record: ExecutionRecord) -> ExecutionSummary:
         calls=0 if outcome is None else outcome.usage.tool_calls,
         code_characters=len(record.code),
         waiting=0,
+        queued=False,
         failure=None if failure is None else FailureSummary(type=failure.type, message=failure.message),
     )
 
@@ -154,7 +157,7 @@ def as_it_stands(yard: Yard, summary: ExecutionSummary) -> ExecutionSummary:
     if watched is None:
         return summary
     waiting = len(yard.approvals.open_asks(summary.execution_id))
-    return msgspec.structs.replace(summary, calls=watched.calls, waiting=waiting)
+    return msgspec.structs.replace(summary, calls=watched.calls, waiting=waiting, queued=watched.queued)
 
 
 def view_of(yard: Yard, record: ExecutionRecord, result: Result | None = None) -> ExecutionView:

@@ -269,7 +269,7 @@ async def _claimed(call: Call[None, NewExecution], key: str, request: ExecuteReq
 async def _over(call: Call[Any, Any], execution_id: str) -> None:
     """Wait until an execution is over, as far as this gateway can tell."""
     try:
-        while (await call.yard.executions.look(execution_id, principal=call.principal)).state == "running":
+        while not (await call.yard.executions.look(execution_id, principal=call.principal)).is_over:
             pass
     except UnknownExecution:
         return  # of another gateway, or forgotten since: the journal says how it stands

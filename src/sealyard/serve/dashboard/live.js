@@ -2,7 +2,7 @@
 
 import { address, get, Refusal, segment } from "./api.js";
 
-const KINDS = ["started", "output", "call", "called", "asked", "answered", "ended", "lagged"];
+const KINDS = ["started", "queued", "begun", "output", "call", "called", "asked", "answered", "ended", "lagged"];
 const OUTPUT_CHARACTERS = 16_384;
 const CALLS_KEPT = 200;
 const ENDED_KEPT = 5;
@@ -110,6 +110,7 @@ export class Live {
         form: detail.form,
         session: detail.session,
         background: detail.background,
+        isQueued: detail.queued,
         startedAt: detail.started_at,
       });
       run.output = joined(detail.output, run.output);
@@ -127,6 +128,7 @@ export class Live {
       form: about.form ?? "code",
       session: about.session ?? "",
       background: about.background ?? false,
+      isQueued: about.queued ?? false,
       calls: new Map(),
       asks: new Map(),
       output: "",
@@ -159,6 +161,8 @@ export class Live {
   apply = {
     started: (run, { form, session, background, at }) =>
       Object.assign(run, { form, session, background, startedAt: at }),
+    queued: (run) => (run.isQueued = true),
+    begun: (run) => (run.isQueued = false),
     output: (run, { text }) => {
       run.output += text;
       if (run.output.length > OUTPUT_CHARACTERS) {

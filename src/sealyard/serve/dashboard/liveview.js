@@ -24,6 +24,11 @@ export function liveRuns(state, act) {
   return panel("Live runs", { id: "live", note }, body);
 }
 
+function standing(run) {
+  if (run.asks.size > 0) return status("pending", "waits for approval");
+  return run.isQueued && run.endedAt === null ? status("pending", "waits for its turn") : status(run.status);
+}
+
 function card(run, state, act) {
   const calls = [...run.calls.values()];
   const spent = run.seconds ?? Math.max(0, state.now - run.startedAt);
@@ -34,7 +39,7 @@ function card(run, state, act) {
     el(
       "div",
       { class: "line" },
-      status(run.asks.size > 0 ? "pending" : run.status, run.asks.size > 0 ? "waits for approval" : undefined),
+      standing(run),
       el("a", { href: `#/runs/${encodeURIComponent(run.id)}`, class: "id" }, run.id),
       el("span", { class: "dim" }, [run.principal, run.session, run.form].filter((text) => text !== "").join(" · ")),
       run.background ? el("span", { class: "chip" }, "background") : null,

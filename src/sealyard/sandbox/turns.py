@@ -1,0 +1,279 @@
+"""Turns: how many runs there are at once, and whose is next when more are asked for than that.
+
+Every run belongs to an owner, which is the principal that asked for it. Owners share the turns by their weights: the
+next turn goes to the owner that has the fewest for its weight. A few turns stay free for owners that have less than
+their share, so that one which comes to a busy gateway need not wait until somebody else's run ends.
+"""
+
+import asyncio
+import contextlib
+import math
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+
+from sealyard.errors import OwnQueueFull, QueueFull
+from sealyard.sandbox.clock import RunClock
+
+__all__ = ("Place", "Turns")
+
+_RESERVED_SHARE = 8  # one turn in eight stays free: 4 of 32, and of fewer than 16 one
+_NICE_STEP = 1.25  # what one step of niceness means to the kernel: a share of the processor smaller by this factor
+_LONGEST_RETRY_SECONDS = 60.0
+_FIRST_GUESS_SECONDS = 1.0  # of how long a run takes, before one has ended
+_CALL_SECONDS = 0.002
+_START_SECONDS = 0.01
+"""Apart are calls and starts of runs of an owner beside others: a few times what one takes on the event loop."""
+_LATELY_SECONDS = 0.1  # a small run is over by then; one that computes or sleeps longer does not hold others back
+_MEMORY = 0.1  # the share of the newest run in the mean of how long they take
+
+
+class _Owner:
+    """The runs of one principal."""
+
+    def __init__(self, weight: float) -> None:
+        self.weight = weight
+        self.places = 0
+        """Its runs, whether they have a turn, wait for one or have lent theirs."""
+        self.active = 0
+        """Its runs that have a turn."""
+        self.served = 0
+        """When it was given its last turn, as a count of all that were given."""
+        self.waiting: deque[asyncio.Future[None]] = deque()
+        self.steps: deque[tuple[asyncio.Future[None], float]] = deque()
+        """What its runs are about to do on the event loop: see `Turns.step`."""
+        self.free_at = 0.0
+        """When the next of them may be done."""
+        self.seen_at = 0.0
+        """When one of its runs began or did something last."""
+
+
+class Place:
+    """One run, from the moment that it is asked for until it is over."""
+
+    def __init__(self, turns: "Turns", owner: str) -> None:
+        self._turns = turns
+        self.owner = owner
+        self.nice = 0
+        """How far its worker steps back for those of other owners, set when it gets its turn."""
+        self.is_first = True
+        """Whether its owner had no other run under way when it got its turn."""
+        self.on_wait: Callable[[bool], None] = lambda is_waiting: None
+        """Told when it has to wait for its turn, and when that has come."""
+
+    @contextlib.asynccontextmanager
+    async def turn(self, clock: RunClock) -> AsyncIterator[None]:
+        """Wait for the turn and have it. While `clock` stands still, another run may have it."""
+        async with self._turns.hold(self, clock):
+            yield
+
+
+class Turns:
+    """Gives out `count` turns. A run whose clock stands still lends its turn, and takes it back at once.
+
+    At most as many as there are turns are lent at a time: what waits for people must not fill the memory.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        *,
+        queue: int = 2_000,
+        queue_each: int = 500,
+        weights: Mapping[str, float] | None = None,
+    ) -> None:
+        self._count = count
+        self._queue = queue
+        self._queue_each = queue_each
+        self._lent = 0
+        self._served = 0
+        self._places = 0
+        self._mean_seconds = _FIRST_GUESS_SECONDS
+        self._weights = dict(weights or {})
+        self._owners: dict[str, _Owner] = {}
+        self._known = set(list(self._weights)[:2])
+        """Of those that have or may have runs, as many as it takes to know that there are several."""
+
+    @property
+    def queued(self) -> int:
+        """How many runs wait for their turn."""
+        return sum(len(owner.waiting) for owner in self._owners.values())
+
+    @contextlib.contextmanager
+    def enter(self, name: str) -> Iterator[Place]:
+        """A place for a run of an owner. It has to wait for its turn by `Place.turn`.
+
+        Raises:
+            OwnQueueFull: This owner has too many runs already.
+            QueueFull: All owners together have.
+        """
+        if len(self._known) < 2:
+            self._known.add(name)
+        owner = self._owners.get(name)
+        if owner is not None and owner.places >= self._most_of_one + self._queue_each:
+            raise OwnQueueFull(
+                f"{owner.places:,} of your runs are under way or wait for their turn, the most that one client may "
+                "have. Wait for some of them to end, or cancel some, and try again.",
+                retry_seconds=self._retry_seconds(owner.places),
+            )
+        if self._places >= self._count + self._queue:
+            raise QueueFull(
+                f"The gateway is full: it has {self._places:,} runs, with those that wait for their turn. Try again "
+                "later.",
+                retry_seconds=self._retry_seconds(self._places),
+            )
+        if owner is None:
+            owner = self._owners[name] = _Owner(self._weights.get(name, 1.0))
+        owner.places += 1
+        owner.seen_at = asyncio.get_running_loop().time()
+        self._places += 1
+        try:
+            yield Place(self, name)
+        finally:
+            owner.places -= 1
+            self._places -= 1
+            if not owner.places:
+                del self._owners[name]
+                self._hand_out()  # the shares of the others have grown
+
+    @contextlib.asynccontextmanager
+    async def one(self, clock: RunClock, name: str = "") -> AsyncIterator[Place]:
+        """A place of an owner and its turn. It raises what `enter` does."""
+        with self.enter(name) as place:
+            async with place.turn(clock):
+                yield place
+
+    @contextlib.asynccontextmanager
+    async def hold(self, place: Place, clock: RunClock) -> AsyncIterator[None]:
+        """The turn of a place, once it is due."""
+        owner = self._owners[place.owner]
+        await self._take(owner, place)
+        started = time.monotonic()
+        is_lent = False
+
+        def on_change(is_still: bool) -> None:
+            nonlocal is_lent
+            if is_still and self._lent < self._count:
+                is_lent = True
+                self._lent += 1
+                self._give_back(owner)
+            elif is_lent:
+                is_lent = False
+                self._lent -= 1
+                owner.active += 1  # more than there are, if another run has the turn by now
+
+        clock.on_change = on_change
+        try:
+            await self.step(place.owner, _START_SECONDS)
+            yield
+        finally:
+            clock.on_change = None
+            self._mean_seconds += _MEMORY * (time.monotonic() - started - self._mean_seconds)
+            if is_lent:
+                self._lent -= 1
+            else:
+                self._give_back(owner)
+
+    async def step(self, name: str, seconds: float = _CALL_SECONDS) -> None:
+        """Wait before something that takes time on the event loop, such as a tool call of a run.
+
+        Beside an owner that has fewer runs, and does something right now, it takes its steps a little apart, however
+        many of its runs are due: the loop, and the threads that need the interpreter as it does, are free in between.
+        """
+        owner, loop = self._owners[name], asyncio.get_running_loop()
+        owner.seen_at = loop.time()
+        if owner.steps or self._gives_way(owner):
+            step: asyncio.Future[None] = loop.create_future()
+            owner.steps.append((step, seconds))
+            if len(owner.steps) == 1:
+                loop.call_at(max(loop.time(), owner.free_at), self._go_on, owner)
+            await step
+
+    def _gives_way(self, owner: _Owner) -> bool:
+        if len(self._owners) < 2:
+            return False
+        size, lately = owner.places / owner.weight, asyncio.get_running_loop().time() - _LATELY_SECONDS
+        return any(each.seen_at > lately and each.places / each.weight < size for each in self._owners.values())
+
+    def _go_on(self, owner: _Owner) -> None:
+        loop = asyncio.get_running_loop()
+        step, seconds = owner.steps.popleft()
+        if not step.done():  # such as cancelled
+            step.set_result(None)
+            owner.free_at = loop.time() + seconds
+        if owner.steps:
+            loop.call_at(owner.free_at if self._gives_way(owner) else loop.time(), self._go_on, owner)
+
+    async def _take(self, owner: _Owner, place: Place) -> None:
+        if owner.waiting or not self._room()(owner):
+            await self._wait(owner, place)
+        else:
+            self._start(owner)
+        others = owner.active - 1  # which have a turn beside this run
+        place.is_first = not others
+        if self._reserved:
+            # All runs of one owner together then weigh about half as much as the only run of another one.
+            place.nice = min(19, round(math.log(1 + 2 * others / owner.weight, _NICE_STEP)))
+
+    async def _wait(self, owner: _Owner, place: Place) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        owner.waiting.append(turn)
+        place.on_wait(True)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self._give_back(owner)  # it came too late
+            elif turn in owner.waiting:
+                owner.waiting.remove(turn)
+            raise
+        place.on_wait(False)
+
+    def _start(self, owner: _Owner) -> None:
+        owner.active += 1
+        self._served += 1
+        owner.served = self._served
+
+    def _give_back(self, owner: _Owner) -> None:
+        owner.active -= 1
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        while (following := self._next()) is not None:
+            turn = following.waiting.popleft()
+            if not turn.done():  # such as cancelled
+                turn.set_result(None)
+                self._start(following)
+
+    def _next(self) -> _Owner | None:
+        """Whose turn it is: of those who may have one, who has the fewest for its weight, and of these longest ago."""
+        has_room = self._room()
+        able = (owner for owner in self._owners.values() if owner.waiting and has_room(owner))
+        return min(able, key=lambda owner: (owner.active / owner.weight, owner.served), default=None)
+
+    @property
+    def _reserved(self) -> int:
+        """Turns that stay free for owners with less than their share; none where only one owner is known."""
+        several = len(self._known) > 1 and self._count > 1
+        return max(1, self._count // _RESERVED_SHARE) if several else 0
+
+    @property
+    def _most_of_one(self) -> int:
+        return self._count - self._reserved
+
+    def _room(self) -> Callable[[_Owner], bool]:
+        """Whether an owner may have one more turn now."""
+        reserved, most = self._reserved, self._most_of_one
+        # Turns that were lent and taken back may be more than an owner can have; the others do not pay for those.
+        free = self._count - sum(min(each.active, most) for each in self._owners.values())
+        weights = sum(each.weight for each in self._owners.values()) + (1.0 if reserved else 0.0)  # one more may come
+
+        def has_room(owner: _Owner) -> bool:
+            share = max(1.0, self._count * owner.weight / weights)
+            return free > reserved or (free > 0 and owner.active < share)
+
+        return has_room
+
+    def _retry_seconds(self, places: int) -> float:
+        """When about a tenth of these runs will be over."""
+        return min(_LONGEST_RETRY_SECONDS, max(1.0, self._mean_seconds * places / self._count / 10))
