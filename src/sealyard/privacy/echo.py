@@ -1,0 +1,706 @@
+"""Finds what a tool was handed wherever a tool says it again, whatever stands beside it.
+
+`KnownValues` finds a value at the borders of words. That is not enough for what a call handed over: code chose what
+stands beside it, and the tool may have cut, turned or encoded it. So every string that was handed over is kept with
+the words around its private parts, and texts are read without case, accents and separators: as they are, unescaped,
+decoded from base64, hex and character codes, and column by column. Seeds of `_SEED` characters are looked up, and each
+that is known is extended as far as text and string agree; what agrees far enough not to be chance is an echo.
+
+The time is linear in the text: about 0.1 s for a megabyte, and does not depend on how much was handed over.
+"""
+
+import binascii
+import html
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import msgspec
+
+from sealyard.errors import LimitReached
+from sealyard.privacy.known import KnownValues
+from sealyard.privacy.view import View, folded, rewritten, without_tokens
+
+__all__ = ("Echo", "Echoes", "Leaves", "Piece", "Sent", "apart")
+
+Piece = tuple[str, str | None]
+"""A part of a string that a tool is handed, and its type if it is private."""
+
+_SEED = 6
+_BESIDE = 12
+"""Characters kept of what stands beside a value: enough to tell an echo by them alone."""
+_BESIDE_READ = 64
+"""Characters read to find those, since signs do not count."""
+_FRAGMENT = 8
+"""Characters that an echo in the call's own answer has at the least: eight letters in a row are hardly chance."""
+_DIGITS_FRAGMENT = 6
+"""The same where two of them are digits, in a text of up to `_SHORT_TEXT` characters: of 12 such fragments of a card's
+number one is in 10,000 digits by chance once in ten times, and in 1,000 once in a hundred."""
+_SHORT_TEXT = 10_000
+_LATER_FRAGMENT = 12
+_LATER_DIGITS_FRAGMENT = 10
+"""The same for answers to later calls, which are compared with all that the session handed over."""
+_OWN, _LATER_OWN = 3, 6
+"""Characters of the value itself in an echo, or all it has; the rest may be what stands beside it."""
+_STRIDE = 3
+"""Of seeds of a session, which finds all that is `_SEED + _STRIDE - 1` long, and takes a third of the memory."""
+_LONG = 256
+_LONG_STRIDE = 24
+"""Of seeds in a value of over `_LONG` characters: fragments of 29 characters are found."""
+_PLACES = 8
+"""Strings that one seed leads to. Endings such as `gmail.com` are in thousands, and seldom alone."""
+_DEPTH = 2
+"""How often a text is unescaped: JSON in JSON, `%2541`."""
+_SHORT_LEAF = 12
+"""Up to so many characters a leaf may be part of a value in pieces."""
+
+_SIGNS = re.compile(r"[\W_]+")
+_ESCAPE = re.compile(
+    r"(?:%[0-9A-Fa-f]{2})+|(?:=[0-9A-Fa-f]{2})+|=\r?\n|(?:\\x[0-9A-Fa-f]{2})+|(?:\\u[0-9A-Fa-f]{4})+"
+    r"|\\u\{[0-9A-Fa-f]{1,6}\}|\\U[0-9A-Fa-f]{8}|(?:\\[0-3][0-7]{2})+|\\[\\/\"'abfnrtv]"
+    r"|&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,10});"
+)
+_ESCAPE_SIGNS = ("%", "\\", "&", "=")
+_NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/_-]+", re.ASCII)
+_URL_ALPHABET = str.maketrans("-_", "+/")
+_NOT_HEX = re.compile(r"0[xX]|[^0-9A-Fa-f]+")
+_LEAST_CODE, _MOST_CODE = 32, 0x2FFFF
+_CODE = re.compile(r"[0-9]{2,6}")
+_MANY_CODES = 6
+_NOT_ALNUM_BYTES = bytes(each for each in range(256) if not (each < 128 and chr(each).isalnum()))
+
+
+class Echo(NamedTuple):
+    """A stretch of a text, and the value that it holds, or a part of it."""
+
+    start: int
+    end: int
+    value: str
+    type: str
+
+
+class _Line(NamedTuple):
+    """A string, or what is near the private parts of one, as texts are read."""
+
+    text: str
+    owners: Sequence[int]
+    """For each character the number of the value it belongs to, or -1."""
+    is_glued: bool
+    """Whether a letter or a digit of code's own touches a value: no prose does that."""
+
+
+class _Needle(NamedTuple):
+    """A value that is too short for a seed."""
+
+    text: str
+    value: int
+    is_anywhere: bool
+    """Not only where letters or digits begin and end."""
+
+
+class Echoes:
+    """Strings that tools were handed, to be found again.
+
+    Those of one call are found by short fragments too; those of a session (`is_later`) by what is long enough not to
+    be taken for something else in any answer that follows.
+    """
+
+    def __init__(self, *, is_later: bool = False, limit: int = 500_000) -> None:
+        """`limit` is the number of seeds, of about 200 bytes each."""
+        self._is_later = is_later
+        self._limit = limit
+        self._values: list[tuple[str, str]] = []
+        self._numbers: dict[str, int] = {}
+        self._lengths: list[int] = []
+        self._lines: list[_Line] = []
+        self._seeds: dict[str, list[tuple[int, int]]] = {}
+        self._needles: dict[_Needle, None] = {}
+        self._has_others = False
+        self._known: set[tuple[str, tuple[int, ...]]] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._seeds or self._needles)
+
+    def add(self, pieces: Sequence[Piece]) -> None:
+        """Remember a string that a tool is handed.
+
+        Raises:
+            LimitReached: There are `limit` seeds. None is dropped for a new one, since a value forgotten would leak.
+        """
+        if len(self._seeds) >= self._limit:
+            raise LimitReached(
+                f"This session has handed {len(self._values):,} private values to tools and cannot keep track of more. "
+                "Go on in another session."
+            )
+        plain = _near(pieces)
+        self._add_lines(plain)
+        unescaped = [(_unescaped(text) if kind is None else text, kind) for text, kind in plain]
+        if unescaped != plain:
+            self._add_lines(unescaped)
+
+    def find(self, text: str, breaks: Sequence[int] = ()) -> list[Echo]:
+        """Every echo in the text, in order and without overlap. `breaks` are offsets at which strings were joined."""
+        if not self or not text:
+            return []
+        found: list[Echo] = []
+        for reading in _readings(text, with_others=self._has_others):
+            for start, end, owner in self._scan(reading, breaks, len(text)):
+                found.append(self._echo(text, *reading.source(start, end), owner))
+        return apart(found)
+
+    # What was handed over
+
+    def _add_lines(self, pieces: Sequence[Piece]) -> None:
+        line: list[str] = []
+        owners: list[int] = []
+        for text, kind in pieces:
+            read = _canonical(text)
+            number = -1 if kind is None else self._number(text, kind, read)
+            line.append(read)
+            owners += [number] * len(read)
+        self._add_line(_Line("".join(line), tuple(owners), _is_glued(pieces)))
+        for text, kind in pieces:
+            if kind is not None:
+                self._add_value(text, self._numbers[text], is_glued=_is_glued(pieces))
+
+    def _number(self, text: str, kind: str, read: str) -> int:
+        number = self._numbers.get(text)
+        if number is None:
+            number = self._numbers[text] = len(self._values)
+            self._values.append((text, kind))
+            self._lengths.append(len(read))
+            self._has_others = self._has_others or not read.isascii()
+        return number
+
+    def _add_value(self, text: str, number: int, *, is_glued: bool) -> None:
+        """The value by itself, backwards, and as bytes would spell it that are not read as UTF-8."""
+        read = _canonical(text)
+        for each in {read[::-1], _canonical(text.encode("ascii", "ignore").decode()), _bytes_of(text)} - {read}:
+            if len(each) >= _FRAGMENT:
+                self._add_line(_Line(each, (number,) * len(each), is_glued=False))
+        if self._is_later or not read:
+            return
+        if is_glued and 2 <= len(read) < _FRAGMENT:
+            self._needles[_Needle(read, number, is_anywhere=True)] = None
+        elif 4 <= len(read) < _FRAGMENT:
+            self._needles[_Needle(read, number, is_anywhere=False)] = None
+        if 4 <= len(read) < _FRAGMENT:
+            for spelled in _spelled(text):
+                self._needles[_Needle(spelled, number, is_anywhere=True)] = None
+
+    def _add_line(self, line: _Line) -> None:
+        key = (line.text, tuple(line.owners))
+        if key in self._known:
+            return
+        self._known.add(key)
+        if len(line.text) < _SEED:
+            owner = max(line.owners, default=-1)
+            if line.is_glued and len(line.text) >= 3 and owner >= 0:
+                self._needles[_Needle(line.text, owner, is_anywhere=True)] = None
+            return
+        number = len(self._lines)
+        self._lines.append(line)
+        stride = 1 if not self._is_later else _STRIDE if len(line.text) <= _LONG else _LONG_STRIDE
+        last = len(line.text) - _SEED
+        for at in {*range(0, last + 1, stride), last}:
+            if max(line.owners[at : at + _SEED]) >= 0:
+                places = self._seeds.setdefault(line.text[at : at + _SEED], [])
+                if len(places) < _PLACES:
+                    places.append((number, at))
+
+    # What is said
+
+    def _scan(self, reading: "_Reading", breaks: Sequence[int], length: int) -> Iterator[tuple[int, int, int]]:
+        text, seeds = reading.text, self._seeds
+        done = 0
+        for at in [at for at in range(len(text) - _SEED + 1) if text[at : at + _SEED] in seeds]:
+            if at + _SEED <= done:
+                continue
+            for number, offset in seeds[text[at : at + _SEED]]:
+                line = self._lines[number]
+                before, after = _agreement(text, at, line.text, offset)
+                first, last = offset - before, offset + after
+                if self._is_telling(line, first, last, reading, at - before, breaks, length):
+                    done = max(done, at + after)
+                    yield from _owned(line.owners, first, last, at - before)
+        for needle in self._needles:
+            yield from self._places(reading, needle, breaks)
+
+    def _is_telling(
+        self, line: _Line, first: int, last: int, reading: "_Reading", at: int, breaks: Sequence[int], length: int
+    ) -> bool:
+        """Whether what agrees is too much for chance."""
+        size = last - first
+        owners = [owner for owner in line.owners[first:last] if owner >= 0]
+        least = _LATER_OWN if self._is_later else _OWN
+        if not owners or len(owners) < min(least, self._lengths[owners[0]]):
+            return False
+        if line.is_glued and size == len(line.text):
+            return True
+        digits = sum(map(str.isdigit, line.text[first:last]))
+        if self._is_later:
+            is_whole = any(owners.count(owner) >= self._lengths[owner] for owner in {*owners})
+            if is_whole and size >= _FRAGMENT:
+                return True
+            return size >= _LATER_FRAGMENT or (digits >= 4 and size >= _LATER_DIGITS_FRAGMENT)
+        if size >= _FRAGMENT:
+            return True
+        if digits < 2 or length > _SHORT_TEXT or size < _DIGITS_FRAGMENT:
+            return False
+        return _is_in_one(reading, at, at + size, breaks)
+
+    def _places(self, reading: "_Reading", needle: _Needle, breaks: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+        if not reading.is_plain:
+            return
+        at = reading.text.find(needle.text)
+        while at >= 0:
+            end = at + len(needle.text)
+            if needle.is_anywhere or (reading.isapart(at, end) and _is_in_one(reading, at, end, breaks)):
+                yield at, end, needle.value
+            at = reading.text.find(needle.text, end)
+
+    def _echo(self, text: str, start: int, end: int, owner: int) -> Echo:
+        """The echo with the signs that the value begins and ends with, such as those of a password."""
+        value, kind = self._values[owner]
+        inner = _SIGNS.match(value)
+        if inner and text.endswith(inner[0], 0, start):
+            start -= len(inner[0])
+        tail = len(value) - len(value.rstrip(value[-1])) if value and _SIGNS.fullmatch(value[-1]) else 0
+        if tail and text.startswith(value[len(value) - tail :], end):
+            end += tail
+        return Echo(start, end, value, kind)
+
+
+class Sent:
+    """What one call handed over, and what its tool has said of it so far beside the answer."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        """The type of each, by its text."""
+        self.echoes = Echoes()
+        self.known = KnownValues(is_thorough=True)
+        self.said = ""
+        """The end of earlier messages: a value may come in pieces."""
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+    def add(self, pieces: Sequence[Piece]) -> None:
+        """Remember a string that the tool is handed. Raises `LimitReached`."""
+        for text, kind in pieces:
+            if kind is not None and text not in self.values:
+                self.values[text] = kind
+                self.known.add(text, kind)
+        self.echoes.add(pieces)
+
+
+class Leaves:
+    """The strings and numbers of JSON data, read as one text, and the data put together again with others."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self._texts: list[str] = []
+        self._columns: list[str] = []
+        self._keys: list[str] = []
+        self._data: dict[str, Any] = {}
+        self._collect(value)
+
+    def find(self, *indexes: Echoes) -> "Found":
+        """The echoes in values, by number, and in keys, by name."""
+        found = Found(self._texts)
+        _spread(self._texts, indexes, found.add)
+        order = [number for number, text in enumerate(self._texts) if len(text) <= _SHORT_LEAF]
+        if len(order) > 2:  # the pieces of a value, one in each row
+            order.sort(key=lambda number: self._columns[number])
+            texts = [self._texts[number] for number in order]
+            _spread(texts, indexes, lambda number, echo: found.add(order[number], echo))
+        _spread(self._keys, indexes, lambda number, echo: found.add_key(self._keys[number], echo))
+        return found
+
+    def replaced(self, found: "Found", write: Callable[[str, Sequence[Echo]], str]) -> Any:
+        """The data with what `write` makes of each string or number in which there are echoes."""
+        numbers = iter(range(len(self._texts)))
+        keys = {key: write(key, apart(echoes)) for key, echoes in found.keys.items()}
+
+        def walk(value: Any) -> Any:
+            if isinstance(value, dict):
+                made = {keys.get(key, key): walk(item) for key, item in value.items()}
+                return made if any(made.get(key) is not item for key, item in value.items()) else value
+            if isinstance(value, list | tuple):
+                items = [walk(item) for item in value]
+                return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+            if not _is_leaf(value):
+                return value
+            data = self._data.get(value) if isinstance(value, str) else None
+            if data is not None:
+                changed = walk(data)
+                return value if changed is data else msgspec.json.encode(changed).decode()
+            number = next(numbers)
+            echoes = found.values.get(number)
+            return value if echoes is None else write(self._texts[number], _whole(value, apart(echoes)))
+
+        return walk(self._value)
+
+    def _collect(self, value: Any) -> None:
+        waiting: list[tuple[str, Any]] = [("", value)]
+        while waiting:
+            column, each = waiting.pop()
+            if isinstance(each, dict):
+                self._keys += (key for key in each if isinstance(key, str))
+                waiting += [(str(key), item) for key, item in reversed(each.items())]
+            elif isinstance(each, list | tuple):
+                waiting += [(column, item) for item in reversed(each)]
+            elif isinstance(each, str) and (data := self._read(each)) is not None:
+                waiting.append((column, data))
+            elif _is_leaf(each):
+                self._texts.append(each if isinstance(each, str) else str(each))
+                self._columns.append(column)
+
+    def _read(self, text: str) -> Any:
+        """The data that a text is, if it is JSON: a value in pieces is found in it by its columns."""
+        if text[:1] not in ("{", "["):
+            return None
+        if text not in self._data:
+            try:
+                self._data[text] = msgspec.json.decode(text)
+            except (ValueError, RecursionError):  # no JSON, or half a character
+                self._data[text] = None
+        return self._data[text]
+
+
+class Found:
+    """Where echoes are in JSON data."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
+        self.values: dict[int, list[Echo]] = {}
+        self.keys: dict[str, list[Echo]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.values or self.keys)
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether some string is neither free of echoes nor one value and nothing else."""
+        return any(self._is_part(number) for number in self.values)
+
+    def parts(self) -> "Found":
+        """The echoes in strings that are not one value and nothing else."""
+        found = Found(self._texts)
+        found.values = {number: echoes for number, echoes in self.values.items() if self._is_part(number)}
+        return found
+
+    def add(self, number: int, echo: Echo) -> None:
+        """Note an echo in a value."""
+        self.values.setdefault(number, []).append(echo)
+
+    def add_key(self, key: str, echo: Echo) -> None:
+        """Note an echo in a key."""
+        self.keys.setdefault(key, []).append(echo)
+
+    def _is_part(self, number: int) -> bool:
+        echoes = apart(self.values[number])
+        return len(echoes) > 1 or _canonical(self._texts[number]) != _canonical(echoes[0].value)
+
+
+def _is_leaf(value: Any) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
+
+
+def _whole(value: Any, echoes: list[Echo]) -> list[Echo]:
+    """The echoes; that of a number covers all of it."""
+    return echoes if isinstance(value, str) else [echoes[0]._replace(start=0, end=len(str(value)))]
+
+
+def _spread(texts: Sequence[str], indexes: Sequence[Echoes], add: Callable[[int, Echo], None]) -> None:
+    """Search the texts as one, and note what is found in each."""
+    if not texts:
+        return
+    starts = [0]
+    for text in texts[:-1]:
+        starts.append(starts[-1] + len(text) + 1)
+    joined = without_tokens("\n".join(texts))
+    for index in indexes:
+        for echo in index.find(joined, starts[1:]):
+            number = bisect_right(starts, echo.start) - 1
+            while number < len(starts) and starts[number] < echo.end:
+                start = max(0, echo.start - starts[number])
+                end = min(len(texts[number]), echo.end - starts[number])
+                if start < end:
+                    add(number, echo._replace(start=start, end=end))
+                number += 1
+
+
+# How texts are read
+
+
+_Source = Callable[[int, int], tuple[int, int]]
+
+
+class _Reading:
+    """A text without case and signs, read in one way, and the way back, which is made when it is needed."""
+
+    def __init__(self, text: str, make: Callable[[], _Source], *, of: str = "", views: Sequence[View] = ()) -> None:
+        """`of` is the text with signs, where it is to be had, and `views` lead from there to the original."""
+        self.text = text
+        self.is_plain = bool(of)
+        self._of = of
+        self._views = views
+        self._make = make
+        self._places: _Source | None = None
+
+    def source(self, start: int, end: int) -> tuple[int, int]:
+        """Where the original holds what is read between these offsets."""
+        found = self._inner(start, end)
+        for view in reversed(self._views):
+            found = view.source(*found)
+        return found
+
+    def isapart(self, start: int, end: int) -> bool:
+        """Whether letters, or digits, neither begin before nor go on behind: `userAnna`, `anna1`, not `hannah`."""
+        first, last = self._inner(start, end)
+        return _is_border(self._of[max(0, first - 1) : first + 1]) and _is_border(self._of[last - 1 : last + 1])
+
+    def _inner(self, start: int, end: int) -> tuple[int, int]:
+        if self._places is None:
+            self._places = self._make()
+        return self._places(start, end)
+
+
+def _is_border(pair: str) -> bool:
+    if len(pair) < 2:  # the text begins or ends here
+        return True
+    left, right = pair[0], pair[1]
+    if not left.isalnum() or not right.isalnum() or left.isdigit() != right.isdigit():
+        return True
+    return left.islower() and right.isupper()
+
+
+def _readings(text: str, *, with_others: bool) -> Iterator[_Reading]:
+    yield _plain(text)
+    views: list[View] = []
+    for _ in range(_DEPTH):
+        read = views[-1].text if views else text
+        view = rewritten(read, _ESCAPE, _decoded) if any(sign in read for sign in _ESCAPE_SIGNS) else None
+        if view is None:
+            break
+        views.append(view)
+        yield _plain(view.text, tuple(views))
+    for number in range(len(views) + 1):
+        read = views[number - 1].text if number else text
+        yield from _encoded(read, views[:number], with_others=with_others)
+
+
+def _plain(text: str, views: Sequence[View] = ()) -> _Reading:
+    read = folded(text)
+    return _Reading(_SIGNS.sub("", read.text), lambda: _letters(read), of=text, views=views)
+
+
+def _letters(read: View) -> _Source:
+    places = [at for at, character in enumerate(read.text) if character.isalnum()]
+    return lambda start, end: read.source(places[start], places[end - 1] + 1)
+
+
+def _encoded(text: str, views: Sequence[View], *, with_others: bool) -> Iterator[_Reading]:
+    """What the text is as base64 and hex, beginning at any character, and as a list of character codes."""
+    joined = _NOT_BASE64.sub("", text)
+    if len(joined) >= _FRAGMENT:
+        data = joined.translate(_URL_ALPHABET)
+        for offset in range(4):
+            part = data[offset:]
+            part = part[: len(part) - (len(part) % 4 == 1)]
+            decoded = binascii.a2b_base64(part + "==")
+            yield _Reading(
+                *_bytes_read(text, decoded, _NOT_BASE64, offset, (4, 3), with_others=with_others), views=views
+            )
+    digits = _NOT_HEX.sub("", text)
+    for offset in range(2) if len(digits) >= 2 * _SEED else ():
+        part = digits[offset:]
+        decoded = bytes.fromhex(part[: len(part) - len(part) % 2])
+        yield _Reading(*_bytes_read(text, decoded, _NOT_HEX, offset, (2, 1), with_others=with_others), views=views)
+    codes = [code for code in _CODE.finditer(text) if _LEAST_CODE <= int(code[0]) <= _MOST_CODE]
+    if len(codes) >= _MANY_CODES:
+        yield _Reading(*_codes_read(codes), views=views)
+
+
+def _bytes_read(
+    text: str, data: bytes, dropped: re.Pattern[str], offset: int, ratio: tuple[int, int], *, with_others: bool
+) -> tuple[str, Callable[[], _Source]]:
+    """Decoded bytes. `ratio` is how many characters of the text stand for how many bytes."""
+    characters, size = ratio
+    read = data.lower().translate(None, _NOT_ALNUM_BYTES).decode("ascii")
+    if with_others:
+        # Latin-1 keeps an offset for each byte; letters of other scripts are compared as their bytes, see `_bytes_of`.
+        read = _SIGNS.sub("", data.decode("latin-1").lower())
+
+    def make() -> _Source:
+        kept: list[int] = []
+        done = 0
+        for gap in dropped.finditer(text):
+            kept += range(done, gap.start())
+            done = gap.end()
+        kept += range(done, len(text))
+        if with_others:
+            places = [at for at, each in enumerate(data.decode("latin-1").lower()) if each.isalnum()]
+        else:
+            places = [at for at, each in enumerate(data) if each < 128 and chr(each).isalnum()]
+
+        def source(start: int, end: int) -> tuple[int, int]:
+            first = offset + places[start] // size * characters
+            last = offset + -(-(places[end - 1] + 1) // size) * characters
+            return kept[first], kept[min(last, len(kept)) - 1] + 1
+
+        return source
+
+    return read, make
+
+
+def _codes_read(codes: Sequence[re.Match[str]]) -> tuple[str, Callable[[], _Source]]:
+    numbers = (int(code[0]) for code in codes)
+    read = folded("".join(" " if 0xD800 <= number < 0xE000 else chr(number) for number in numbers))
+
+    def make() -> _Source:
+        letters = _letters(read)
+
+        def source(start: int, end: int) -> tuple[int, int]:
+            first, last = letters(start, end)
+            return codes[first].start(), codes[last - 1].end()
+
+        return source
+
+    return _SIGNS.sub("", read.text), make
+
+
+def _canonical(text: str) -> str:
+    return _SIGNS.sub("", folded(text).text)
+
+
+def _bytes_of(text: str) -> str:
+    """How UTF-8 bytes read that are taken for Latin-1: the same for text and value, and enough to compare."""
+    return "" if text.isascii() else _SIGNS.sub("", text.encode("utf-8", "replace").decode("latin-1").lower())
+
+
+def _spelled(text: str) -> Iterator[str]:
+    """A short value as base64 and hex have it."""
+    for each in {text, text.lower(), text.upper()}:
+        data = each.encode("utf-8", "replace")
+        yield data.hex()
+        yield _canonical(binascii.b2a_base64(data, newline=False).decode())
+
+
+def _decoded(run: str) -> str:
+    sign = run[0]
+    if sign == "&":
+        return html.unescape(run)
+    if sign == "=" and run.endswith("\n"):
+        return ""
+    if sign in "%=":
+        return _text_of(bytes.fromhex(run.replace(sign, "")))
+    kind = run[1]
+    if kind == "x":
+        return _text_of(bytes.fromhex(run.replace("\\x", "")))
+    if kind == "u" and run[2] != "{":
+        return bytes.fromhex(run.replace("\\u", "")).decode("utf-16-be", "replace")
+    if kind in "uU":
+        code = int(run.strip("\\uU{}"), 16)
+        return chr(code) if code < 0x110000 else " "
+    if kind.isdigit():
+        return _text_of(bytes(int(code, 8) for code in run.split("\\")[1:]))
+    return " " if kind.isalpha() else kind
+
+
+def _text_of(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda match: _decoded(match[0]), text)
+
+
+# What was handed over, and how far a text agrees with it
+
+
+def _near(pieces: Sequence[Piece]) -> list[Piece]:
+    """The pieces with no more of code's own words than stands beside a value."""
+    near: list[Piece] = []
+    last = len(pieces) - 1
+    for number, (text, kind) in enumerate(pieces):
+        if kind is not None:
+            near.append((text, kind))
+            continue
+        if number == 0:
+            text = _last_read(text)
+        elif number == last:
+            text = _first_read(text)
+        elif len(text) > 2 * _BESIDE_READ:
+            text = f"{_first_read(text)}\0{_last_read(text)}"
+        near.append((text, None))
+    return near
+
+
+def _last_read(text: str) -> str:
+    text = text[-_BESIDE_READ:]
+    while len(text) > _BESIDE and len(_canonical(text[1:])) >= _BESIDE:
+        text = text[1:]
+    return text
+
+
+def _first_read(text: str) -> str:
+    text = text[:_BESIDE_READ]
+    while len(text) > _BESIDE and len(_canonical(text[:-1])) >= _BESIDE:
+        text = text[:-1]
+    return text
+
+
+def _is_glued(pieces: Sequence[Piece]) -> bool:
+    return any(left[-1:].isalnum() and right[:1].isalnum() for (left, _), (right, _) in pairwise(pieces))
+
+
+def _agreement(text: str, at: int, line: str, offset: int) -> tuple[int, int]:
+    """How many characters before and from these offsets are the same."""
+    before = 0
+    most = min(at, offset, 2 * _LONG)
+    while before < most and text[at - before - 1] == line[offset - before - 1]:
+        before += 1
+    after = _SEED
+    most = min(len(text) - at, len(line) - offset)
+    while after < most and text[at + after] == line[offset + after]:
+        after += 1
+    return before, after
+
+
+def _owned(owners: Sequence[int], first: int, last: int, at: int) -> Iterator[tuple[int, int, int]]:
+    """The stretches from `at` on that belong to one value each."""
+    start = first
+    while start < last:
+        end = start + 1
+        while end < last and owners[end] == owners[start]:
+            end += 1
+        if owners[start] >= 0:
+            yield at + start - first, at + end - first, owners[start]
+        start = end
+
+
+def _is_in_one(reading: _Reading, start: int, end: int, breaks: Sequence[int]) -> bool:
+    """Whether it is in one of the strings that were joined at these offsets."""
+    if not breaks:
+        return True
+    start, end = reading.source(start, end)
+    return bisect_right(breaks, start) == bisect_right(breaks, end - 1)
+
+
+def apart(found: list[Echo]) -> list[Echo]:
+    """In order and without overlap: the first one stays, and of another what goes beyond it."""
+    kept: list[Echo] = []
+    for echo in sorted(found, key=lambda each: (each.start, -each.end)):
+        last = kept[-1] if kept else None
+        if last is not None and last.value == echo.value and echo.start <= last.end:
+            kept[-1] = last._replace(end=max(last.end, echo.end))
+        elif last is None or echo.end > last.end:
+            kept.append(echo if last is None else echo._replace(start=max(echo.start, last.end)))
+    return kept
