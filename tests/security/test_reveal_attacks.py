@@ -3,7 +3,9 @@
 The server is a real one that says again whatever it is told. Each attack is shown to work where privacy is off.
 """
 
+import base64
 import json
+import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -12,19 +14,20 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 from tests.mcp.upstreams import memory, served
 from tests.security.echo_server import PERSON, TRICKS, Echo
 
-from sealyard.broker.policy import PolicySettings, Rule
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig
+from sealyard.privacy.echo import Echoes, Sent, find_echoes
 from sealyard.privacy.span import TOKEN
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.serve.mcp import build_server
 from sealyard.serve.relay import build_relay
-from sealyard.testing import FakeUpstream
 from sealyard.values import UpstreamConfig
 from sealyard.yard import open_yard
 from sealyard.yard.opening import open_border
@@ -38,6 +41,11 @@ FRAGMENT = 8
 
 Say = Callable[..., Awaitable[str]]
 """Calls a tool with a text in which `{field}` stands for a person's field, and returns all that came of it."""
+
+
+def told(body: dict[str, Any]) -> str:
+    """What the audit log says of a call, but for the arguments, which are as code wrote them."""
+    return json.dumps({**body, "arguments": None})
 
 
 @asynccontextmanager
@@ -59,7 +67,8 @@ async def by_code(folder: Path, privacy: PrivacyConfig) -> AsyncIterator[Say]:
 
         async def say(text: str, *, tool: str = "say", times: int = 1, **arguments: Any) -> str:
             code = (
-                "import os\nfrom servers.crm import *\np = get_person()\nprint('tokens', *p.values())\n"
+                "import os\nfrom servers.crm import *\np = get_person()\n"
+                "print('tokens', *[each for each in p.values() if 'PII' in each])\n"
                 f"for _ in range({times}):\n    try:\n"
                 f"        answer = call_tool('mcp__crm__{tool}', {{'text': {text!r}.format(**p), **{arguments!r}}})\n"
                 "    except Exception as error:\n        answer = str(error)\n"
@@ -75,8 +84,8 @@ async def by_code(folder: Path, privacy: PrivacyConfig) -> AsyncIterator[Say]:
             result = await client.call_tool("execute_code", {"code": code}, progress_callback=hear)
             await yard.store.flush()
             shown = [result.model_dump_json(by_alias=True), result.content[0].text, *heard]  # type: ignore[union-attr]
-            journal = await yard.store.audit_entries(limit=50, kind="call")
-            return "\n".join([*shown, *(json.dumps(entry.body) for entry in journal)])
+            journal = await yard.store.audit_entries(limit=2, kind="call")
+            return "\n".join([*shown, *(told(entry.body) for entry in journal)])
 
         yield say
 
@@ -100,7 +109,7 @@ async def by_proxy(folder: Path, privacy: PrivacyConfig) -> AsyncIterator[Say]:
                 heard.append(message or "")
 
             async def say(text: str, *, tool: str = "say", **arguments: Any) -> str:
-                heard[:] = [f"tokens {' '.join(person.values())}"]
+                heard[:] = [f"tokens {' '.join(each for each in person.values() if 'PII' in each)}"]
                 given = {"text": text.format(**person), **arguments}
                 try:
                     result = await client.call_tool(tool, given, progress_callback=hear)
@@ -110,8 +119,8 @@ async def by_proxy(folder: Path, privacy: PrivacyConfig) -> AsyncIterator[Say]:
                 except MCPError as error:
                     heard.extend((error.message, json.dumps(error.data)))
                 await border.store.flush()
-                entries = await border.store.audit_entries(limit=50, kind="call")
-                return "\n".join([*heard, *(json.dumps(entry.body) for entry in entries)])
+                entries = await border.store.audit_entries(limit=1, kind="call")
+                return "\n".join([*heard, *(told(entry.body) for entry in entries)])
 
             yield say
 
@@ -154,3 +163,161 @@ async def test_every_trick_works_where_privacy_is_off(tmp_path: Path, way: str) 
         for trick in TRICKS:
             received = await say("q{card_number}q", trick=trick)
             assert left(trick, "q", PERSON["card_number"], "q", received), trick
+
+
+CHANNELS = ("answer", "error", "protocol error", "progress", "progress in pieces", "log", "blocks", "file", "link")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("privacy", [INSIDE, OFF], ids=["strict", "off"])
+async def test_no_channel_brings_back_what_a_call_handed_over(tmp_path: Path, way: str, privacy: PrivacyConfig) -> None:
+    """Answers, errors, progress, log messages, files, their names and links are one border; without it all leak."""
+    value = PERSON["card_number"]
+    leaks = []
+    async with WAYS[way](tmp_path, privacy) as say:
+        for channel in (*CHANNELS, "file name"):
+            received = await say("q{card_number}q", channel=channel)
+            if way == "proxy" and channel == "file":
+                blobs = re.findall(r'"blob":"([A-Za-z0-9+/=]+)"', received)
+                received = "".join(base64.b64decode(blob).decode() for blob in blobs)
+            if channel == "progress in pieces":
+                received = received.replace("\n", "")
+            is_left = any(value[at : at + 5] in TOKEN.sub(" ", received) for at in range(len(value) - 4))
+            leaks += [channel] if is_left else []
+    # From code no message of a server's log reaches anybody, and of quick progress only some.
+    unheard = {"log", "progress in pieces"} if way == "code" else set()
+    assert set(leaks) - unheard == (set() if privacy is INSIDE else {*CHANNELS, "file name"} - unheard)
+
+
+GLUED = (
+    ("{email}{phone}", ("email", "phone")),
+    ("{phone}{card_number}", ("phone", "card_number")),
+    ("{first_name}{last_name}", ("first_name", "last_name")),
+    ("x{iban}y{ssn}z", ("iban", "ssn")),
+    ("{email}{email}", ("email",)),
+    ("1{card_number}1", ("card_number",)),
+    ("%71{last_name}%71", ("last_name",)),
+    ("&#113;{last_name}&#113;", ("last_name",)),
+)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_two_values_in_a_row_give_away_no_part_of_either(tmp_path: Path, way: str) -> None:
+    """Not the domain of an address, nor the beginning of a number: both come back as their tokens."""
+    async with WAYS[way](tmp_path, INSIDE) as say:
+        for text, fields in GLUED:
+            for trick in ("as it is", "in capitals", "in base64 behind one", "backwards", "over lines"):
+                received = await say(text, trick=trick)
+                shown = TOKEN.sub(" ", received).casefold()
+                for field in fields:
+                    parts = re.findall(r"[^\W_]{4,}", PERSON[field].casefold())
+                    assert [part for part in parts if part in shown or part[::-1] in shown] == [], (text, trick)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("privacy", [INSIDE, OFF], ids=["strict", "off"])
+async def test_what_was_stored_with_letters_glued_to_it_is_not_read_back(
+    tmp_path: Path, way: str, privacy: PrivacyConfig
+) -> None:
+    """The second step of the attack: a later call, which is handed nothing, reads what the first one wrote."""
+    tricks = ("as it is", "in capitals", "backwards", "in base64 behind two", "in hex", "over lines", "in JSON escapes")
+    leaks = []
+    async with WAYS[way](tmp_path, privacy) as say:
+        for field in ("card_number", "email", "last_name", "first_name", "iban", "ssn", "phone"):
+            await say(f"q{{{field}}}q", tool="keep")
+            for trick in tricks:
+                received = await say("", tool="recall", trick=trick)
+                leaks += [(field, trick)] if left(trick, "q", PERSON[field], "q", received) else []
+    assert bool(leaks) == (privacy is OFF)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_the_token_that_was_handed_over_comes_back_as_itself(tmp_path: Path, way: str) -> None:
+    """Code can go on with it: what the tool says is the token with code's own letters beside it."""
+    async with WAYS[way](tmp_path, INSIDE) as say:
+        received = await say("q{card_number}q")
+        later = await say("", tool="recall") if (await say("x{card_number}y", tool="keep")) else ""
+    tokens = re.search(r"tokens (.*)", received.replace("\\n", "\n"))
+    assert tokens is not None
+    token = next(each for each in tokens[1].split() if "credit_card" in each)
+    assert f"q{token}q" in received
+    assert f"x{token}y" in later
+
+
+# Whole strings only
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_by_default_a_token_is_revealed_only_where_it_is_a_whole_string(tmp_path: Path, way: str) -> None:
+    """What stands beside a value is not for code to choose; the error says what to do instead."""
+    async with WAYS[way](tmp_path, PrivacyConfig()) as say:
+        refused = await say("q{card_number}q")
+        answered = await say("{card_number}", trick="between letters")
+
+    assert "only as the whole value of an argument" in refused
+    assert '"verdict": null' in refused
+    assert re.search(r"zz__PII_credit_card_[0-9a-f]{12}__zz", answered)
+    assert PERSON["card_number"] not in refused + answered
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_tool_that_never_gets_values_gets_tokens(tmp_path: Path, way: str) -> None:
+    """Such as one that computes: it counts the characters of the token."""
+    rules = (PrivacyRule(tools=("mcp__crm__say",), reveal="never"),)
+    async with WAYS[way](tmp_path, PrivacyConfig(rules=rules)) as say:
+        received = await say("q{card_number}q", trick="in percent signs")
+
+    assert "%5F%5F%50%49%49" in received  # __PII
+
+
+# What ordinary answers look like afterwards
+
+
+ORDINARY = (
+    "May is the month of the fair, and in May or maybe later 12 of 112 come; see 2012-12-12, id 3f12ab, v1.2.12.",
+    "A weather report: a feather and stones, rather a long way, at her house, Williams and Wilhelm, Anna's banana.",
+    '{"id": 4539, "order": "1961", "total": 1486.2, "rows": [4, 5, 3, 9], "sha": "9b2f4539d1e0814577"}',
+    "card ending 1486, phone code 44 20, year 1961, brindle, lantern, corvid, .org, gb82",
+)
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+async def test_ordinary_answers_are_not_mangled_by_what_a_session_handed_over(text: str) -> None:
+    """Short values and everyday words are found where they stand for the value, and nowhere else."""
+    later = Echoes(is_later=True)
+    sent = Sent()
+    for kind, value in PERSON.items():
+        for index in (later, sent):
+            index.add([(value, kind)])
+    for value in ("May", "12", "Rose", "Ann"):
+        later.add([(value, "person")])
+    assert find_echoes(text, [later, sent.echoes]) == []
+
+
+async def test_a_short_value_is_found_where_it_stands_alone_and_where_code_glued_something_to_it() -> None:
+    """`Anna` is in `user_anna1` and not in `Hannah`, unless code wrote `qAnnaq` itself."""
+    sent = Sent()
+    sent.add([("Anna", "person")])
+    glued = Sent()
+    glued.add([("q", None), ("Anna", "person"), ("q", None)])
+
+    def found(index: Sent, text: str) -> list[str]:
+        return [text[echo.start : echo.end] for echo in index.echoes.find(text)]
+
+    assert found(sent, "user_anna1, helloAnna, Hannah, Savannah, QW5uYQ==") == ["anna", "Anna", "QW5uYQ"]
+    assert found(glued, "zhannazh") == ["anna"]
+
+
+@given(st.text(max_size=60), st.text(min_size=12, max_size=40), st.text(max_size=60))
+def test_a_value_is_found_whatever_stands_beside_it(before: str, value: str, after: str) -> None:
+    """Any text beside any value that has twelve letters or digits: all of them are covered."""
+    if sum(map(str.isalnum, value)) < 12 or TOKEN.search(before + value + after):
+        return
+    index = Echoes()
+    index.add([(value, "text")])
+    text = before + value + after
+    shown = set(range(len(text)))
+    for echo in index.find(text):
+        shown -= set(range(echo.start, echo.end))
+    covered = range(len(before), len(before) + len(value))
+    assert [text[at] for at in covered if at in shown and text[at].isascii() and text[at].isalnum()] == []

@@ -100,6 +100,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """`policy.rules[2]`, counted from 0, or `preset guarded`."""
     reason: str
     """In the words of the rule, or in ours. No value of an argument is in it."""
+    doubt: str = ""
+    """What is in doubt about an argument, for who decides and keeps records. Code that wrote a token there is not
+    told: it would learn something about the value."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -322,8 +325,8 @@ def _undeclared(condition: Condition, spec: ToolSpec) -> str:
 
 
 def _in_doubt(entry: _Entry, doubt: Doubt) -> Decision:
-    reason = f"{entry.decision.reason} Its condition on an argument is in doubt, which counts as fitting: {doubt.why}."
-    return msgspec.structs.replace(entry.decision, reason=reason)
+    reason = f"{entry.decision.reason} Its condition on an argument is in doubt, which counts as fitting."
+    return msgspec.structs.replace(entry.decision, reason=reason, doubt=doubt.why)
 
 
 def _effect(spec: ToolSpec, *, is_trusted: bool) -> Effect:

@@ -14,6 +14,7 @@ import html
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -23,16 +24,18 @@ from sealyard.errors import LimitReached
 from sealyard.privacy.known import KnownValues
 from sealyard.privacy.view import View, folded, rewritten, without_tokens
 
-__all__ = ("Echo", "Echoes", "Leaves", "Piece", "Sent", "apart")
+__all__ = ("Echo", "Echoes", "Leaves", "Piece", "Sent", "find_echoes")
 
 Piece = tuple[str, str | None]
 """A part of a string that a tool is handed, and its type if it is private."""
 
-_SEED = 6
-_BESIDE = 12
-"""Characters kept of what stands beside a value: enough to tell an echo by them alone."""
-_BESIDE_READ = 64
-"""Characters read to find those, since signs do not count."""
+_SEED, _LATER_SEED = 4, 6
+"""Characters that are looked up: few in one call, more where what a session handed over is known."""
+_STRIDE = 3
+"""Only every third place of a text is looked up: each stretch of `_SEED + _STRIDE - 1` characters has such a place."""
+_BESIDE_READ = 32
+"""Characters kept of what stands beside a value: enough to tell an echo by them, whatever signs are among them."""
+_BREAK = "\0\0"
 _FRAGMENT = 8
 """Characters that an echo in the call's own answer has at the least: eight letters in a row are hardly chance."""
 _DIGITS_FRAGMENT = 6
@@ -44,31 +47,35 @@ _LATER_DIGITS_FRAGMENT = 10
 """The same for answers to later calls, which are compared with all that the session handed over."""
 _OWN, _LATER_OWN = 3, 6
 """Characters of the value itself in an echo, or all it has; the rest may be what stands beside it."""
-_STRIDE = 3
-"""Of seeds of a session, which finds all that is `_SEED + _STRIDE - 1` long, and takes a third of the memory."""
 _LONG = 256
-_LONG_STRIDE = 24
-"""Of seeds in a value of over `_LONG` characters: fragments of 29 characters are found."""
+_LONG_STRIDE = 8
+"""Between the seeds of a value of over `_LONG` characters: fragments of 29 characters are found, since 8 and `_STRIDE`
+meet every 24."""
 _PLACES = 8
 """Strings that one seed leads to. Endings such as `gmail.com` are in thousands, and seldom alone."""
 _DEPTH = 2
 """How often a text is unescaped: JSON in JSON, `%2541`."""
+_FEW = 8
+"""Needles that are looked for one by one; more are looked up at every place."""
 _SHORT_LEAF = 12
 """Up to so many characters a leaf may be part of a value in pieces."""
 
 _SIGNS = re.compile(r"[\W_]+")
 _ESCAPE = re.compile(
     r"(?:%[0-9A-Fa-f]{2})+|(?:=[0-9A-Fa-f]{2})+|=\r?\n|(?:\\x[0-9A-Fa-f]{2})+|(?:\\u[0-9A-Fa-f]{4})+"
-    r"|\\u\{[0-9A-Fa-f]{1,6}\}|\\U[0-9A-Fa-f]{8}|(?:\\[0-3][0-7]{2})+|\\[\\/\"'abfnrtv]"
-    r"|&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,10});"
+    r"|\\u\{[0-9A-Fa-f]{1,6}\}|\\U[0-9A-Fa-f]{8}|(?:\\[0-3][0-7]{2})+|(?:\\[\\/\"'abfnrtv])+"
+    r"|(?:&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,10});)+"
 )
 _ESCAPE_SIGNS = ("%", "\\", "&", "=")
 _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/_-]+", re.ASCII)
-_URL_ALPHABET = str.maketrans("-_", "+/")
+_NOT_BASE64_BYTES = bytes(each for each in range(256) if _NOT_BASE64.match(chr(each)))
+_URL_ALPHABET = bytes.maketrans(b"-_", b"+/")
 _NOT_HEX = re.compile(r"0[xX]|[^0-9A-Fa-f]+")
-_LEAST_CODE, _MOST_CODE = 32, 0x2FFFF
-_CODE = re.compile(r"[0-9]{2,6}")
-_MANY_CODES = 6
+_NOT_HEX_BYTES = bytes(each for each in range(256) if _NOT_HEX.match(chr(each)))
+_CODE = re.compile(r"(?<![0-9])[0-9]{2,6}(?![0-9])")
+_CODES = re.compile(r"(?<![0-9])[0-9]{2,6}(?:[^0-9A-Za-z]{1,8}[0-9]{2,6}(?![0-9])){5}")
+"""Enough of them in a row to spell something."""
+_MOST_CODE = 0x2FFFF
 _NOT_ALNUM_BYTES = bytes(each for each in range(256) if not (each < 128 and chr(each).isalnum()))
 
 
@@ -94,7 +101,6 @@ class _Line(NamedTuple):
 class _Needle(NamedTuple):
     """A value that is too short for a seed."""
 
-    text: str
     value: int
     is_anywhere: bool
     """Not only where letters or digits begin and end."""
@@ -110,14 +116,17 @@ class Echoes:
     def __init__(self, *, is_later: bool = False, limit: int = 500_000) -> None:
         """`limit` is the number of seeds, of about 200 bytes each."""
         self._is_later = is_later
+        self._seed = _LATER_SEED if is_later else _SEED
         self._limit = limit
         self._values: list[tuple[str, str]] = []
         self._numbers: dict[str, int] = {}
         self._lengths: list[int] = []
         self._lines: list[_Line] = []
         self._seeds: dict[str, list[tuple[int, int]]] = {}
-        self._needles: dict[_Needle, None] = {}
-        self._has_others = False
+        self._needles: dict[int, dict[str, _Needle]] = {}
+        """By their length."""
+        self.has_others = False
+        """Whether a value is not all in ASCII."""
         self._known: set[tuple[str, tuple[int, ...]]] = set()
 
     def __bool__(self) -> bool:
@@ -134,36 +143,45 @@ class Echoes:
                 f"This session has handed {len(self._values):,} private values to tools and cannot keep track of more. "
                 "Go on in another session."
             )
-        plain = _near(pieces)
-        self._add_lines(plain)
-        unescaped = [(_unescaped(text) if kind is None else text, kind) for text, kind in plain]
-        if unescaped != plain:
+        near = [
+            (text if kind is not None else _near(text, number, len(pieces)), kind)
+            for number, (text, kind) in enumerate(pieces)
+        ]
+        self._add_lines(near)
+        unescaped = [(_unescaped(text) if kind is None else text, kind) for text, kind in near]
+        if unescaped != near:
             self._add_lines(unescaped)
 
     def find(self, text: str, breaks: Sequence[int] = ()) -> list[Echo]:
         """Every echo in the text, in order and without overlap. `breaks` are offsets at which strings were joined."""
-        if not self or not text:
-            return []
-        found: list[Echo] = []
-        for reading in _readings(text, with_others=self._has_others):
-            for start, end, owner in self._scan(reading, breaks, len(text)):
-                found.append(self._echo(text, *reading.source(start, end), owner))
-        return apart(found)
+        return find_echoes(text, [self], breaks)
+
+    def find_in(self, reading: "_Reading", text: str, breaks: Sequence[int]) -> Iterator[Echo]:
+        """The echoes in one reading of the text."""
+        for start, end, owner in self._scan(reading, breaks, len(text)):
+            yield self._echo(text, *reading.source(start, end), owner)
+        for start, end, owner in self._short(reading, breaks) if reading.is_plain else ():
+            yield self._echo(text, *reading.source(start, end), owner)
 
     # What was handed over
 
     def _add_lines(self, pieces: Sequence[Piece]) -> None:
-        line: list[str] = []
-        owners: list[int] = []
+        is_glued = _is_glued(pieces)
+        lines: list[str] = [""]
+        owners: list[list[int]] = [[]]
         for text, kind in pieces:
-            read = _canonical(text)
-            number = -1 if kind is None else self._number(text, kind, read)
-            line.append(read)
-            owners += [number] * len(read)
-        self._add_line(_Line("".join(line), tuple(owners), _is_glued(pieces)))
+            for number, part in enumerate(text.split(_BREAK) if kind is None else (text,)):
+                if number:
+                    lines.append("")
+                    owners.append([])
+                read = _canonical(part)
+                lines[-1] += read
+                owners[-1] += [-1 if kind is None else self._number(part, kind, read)] * len(read)
+        for line, of in zip(lines, owners, strict=True):
+            self._add_line(_Line(line, tuple(of), is_glued))
         for text, kind in pieces:
             if kind is not None:
-                self._add_value(text, self._numbers[text], is_glued=_is_glued(pieces))
+                self._add_value(text, self._numbers[text], is_glued=is_glued)
 
     def _number(self, text: str, kind: str, read: str) -> int:
         number = self._numbers.get(text)
@@ -171,7 +189,7 @@ class Echoes:
             number = self._numbers[text] = len(self._values)
             self._values.append((text, kind))
             self._lengths.append(len(read))
-            self._has_others = self._has_others or not read.isascii()
+            self.has_others = self.has_others or not read.isascii()
         return number
 
     def _add_value(self, text: str, number: int, *, is_glued: bool) -> None:
@@ -183,50 +201,50 @@ class Echoes:
         if self._is_later or not read:
             return
         if is_glued and 2 <= len(read) < _FRAGMENT:
-            self._needles[_Needle(read, number, is_anywhere=True)] = None
+            self._add_needle(read, number, is_anywhere=True)
         elif 4 <= len(read) < _FRAGMENT:
-            self._needles[_Needle(read, number, is_anywhere=False)] = None
-        if 4 <= len(read) < _FRAGMENT:
-            for spelled in _spelled(text):
-                self._needles[_Needle(spelled, number, is_anywhere=True)] = None
+            self._add_needle(read, number, is_anywhere=False)
+        for spelled in _spelled(text) if 4 <= len(read) < _FRAGMENT else ():
+            self._add_needle(spelled, number, is_anywhere=True)
+
+    def _add_needle(self, text: str, number: int, *, is_anywhere: bool) -> None:
+        group = self._needles.setdefault(len(text), {})
+        if is_anywhere or text not in group:
+            group[text] = _Needle(number, is_anywhere)
 
     def _add_line(self, line: _Line) -> None:
         key = (line.text, tuple(line.owners))
         if key in self._known:
             return
         self._known.add(key)
-        if len(line.text) < _SEED:
-            owner = max(line.owners, default=-1)
-            if line.is_glued and len(line.text) >= 3 and owner >= 0:
-                self._needles[_Needle(line.text, owner, is_anywhere=True)] = None
+        if line.is_glued and 3 <= len(line.text) < self._seed + _STRIDE - 1 and max(line.owners) >= 0:
+            self._add_needle(line.text, max(line.owners), is_anywhere=True)
+        if len(line.text) < self._seed:
             return
         number = len(self._lines)
         self._lines.append(line)
-        stride = 1 if not self._is_later else _STRIDE if len(line.text) <= _LONG else _LONG_STRIDE
-        last = len(line.text) - _SEED
-        for at in {*range(0, last + 1, stride), last}:
-            if max(line.owners[at : at + _SEED]) >= 0:
-                places = self._seeds.setdefault(line.text[at : at + _SEED], [])
+        last = len(line.text) - self._seed
+        for at in range(0, last + 1, 1 if last < _LONG else _LONG_STRIDE):
+            if max(line.owners[at : at + self._seed]) >= 0:
+                places = self._seeds.setdefault(line.text[at : at + self._seed], [])
                 if len(places) < _PLACES:
                     places.append((number, at))
 
     # What is said
 
     def _scan(self, reading: "_Reading", breaks: Sequence[int], length: int) -> Iterator[tuple[int, int, int]]:
-        text, seeds = reading.text, self._seeds
+        text, seeds, size = reading.text, self._seeds, self._seed
         done = 0
-        for at in [at for at in range(len(text) - _SEED + 1) if text[at : at + _SEED] in seeds]:
-            if at + _SEED <= done:
+        for at in [at for at in range(0, len(text) - size + 1, _STRIDE) if text[at : at + size] in seeds]:
+            if at + size <= done:
                 continue
-            for number, offset in seeds[text[at : at + _SEED]]:
+            for number, offset in seeds[text[at : at + size]]:
                 line = self._lines[number]
-                before, after = _agreement(text, at, line.text, offset)
+                before, after = _agreement(text, at, line.text, offset, size)
                 first, last = offset - before, offset + after
                 if self._is_telling(line, first, last, reading, at - before, breaks, length):
                     done = max(done, at + after)
                     yield from _owned(line.owners, first, last, at - before)
-        for needle in self._needles:
-            yield from self._places(reading, needle, breaks)
 
     def _is_telling(
         self, line: _Line, first: int, last: int, reading: "_Reading", at: int, breaks: Sequence[int], length: int
@@ -251,15 +269,19 @@ class Echoes:
             return False
         return _is_in_one(reading, at, at + size, breaks)
 
-    def _places(self, reading: "_Reading", needle: _Needle, breaks: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-        if not reading.is_plain:
-            return
-        at = reading.text.find(needle.text)
-        while at >= 0:
-            end = at + len(needle.text)
-            if needle.is_anywhere or (reading.isapart(at, end) and _is_in_one(reading, at, end, breaks)):
-                yield at, end, needle.value
-            at = reading.text.find(needle.text, end)
+    def _short(self, reading: "_Reading", breaks: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+        """What is too short for seeds: anywhere if it was glued to something, else where letters or digits end."""
+        text = reading.text
+        for size, needles in self._needles.items():
+            if len(needles) <= _FEW:
+                places = [match.start() for needle in needles for match in re.finditer(needle, text)]
+            else:
+                places = [at for at in range(len(text) - size + 1) if text[at : at + size] in needles]
+            for at in places:
+                needle = needles[text[at : at + size]]
+                is_found = needle.is_anywhere or reading.is_apart(at, at + size)
+                if is_found and (needle.is_anywhere or _is_in_one(reading, at, at + size, breaks)):
+                    yield at, at + size, needle.value
 
     def _echo(self, text: str, start: int, end: int, owner: int) -> Echo:
         """The echo with the signs that the value begins and ends with, such as those of a password."""
@@ -271,6 +293,22 @@ class Echoes:
         if tail and text.startswith(value[len(value) - tail :], end):
             end += tail
         return Echo(start, end, value, kind)
+
+
+def find_echoes(text: str, indexes: Sequence[Echoes], breaks: Sequence[int] = ()) -> list[Echo]:
+    """Every echo of all these in the text, in order and without overlap."""
+    indexes = [index for index in indexes if index]
+    if not indexes or not text:
+        return []
+    with_others = any(index.has_others for index in indexes)
+    return apart(
+        [
+            echo
+            for reading in _readings(text, with_others=with_others)
+            for index in indexes
+            for echo in index.find_in(reading, text, breaks)
+        ]
+    )
 
 
 class Sent:
@@ -303,20 +341,23 @@ class Leaves:
         self._value = value
         self._texts: list[str] = []
         self._columns: list[str] = []
-        self._keys: list[str] = []
+        self._keys: dict[str, None] = {}
         self._data: dict[str, Any] = {}
         self._collect(value)
 
     def find(self, *indexes: Echoes) -> "Found":
         """The echoes in values, by number, and in keys, by name."""
         found = Found(self._texts)
+        if not indexes:
+            return found
         _spread(self._texts, indexes, found.add)
         order = [number for number, text in enumerate(self._texts) if len(text) <= _SHORT_LEAF]
         if len(order) > 2:  # the pieces of a value, one in each row
             order.sort(key=lambda number: self._columns[number])
             texts = [self._texts[number] for number in order]
             _spread(texts, indexes, lambda number, echo: found.add(order[number], echo))
-        _spread(self._keys, indexes, lambda number, echo: found.add_key(self._keys[number], echo))
+        keys = list(self._keys)
+        _spread(keys, indexes, lambda number, echo: found.add_key(keys[number], echo))
         return found
 
     def replaced(self, found: "Found", write: Callable[[str, Sequence[Echo]], str]) -> Any:
@@ -348,7 +389,7 @@ class Leaves:
         while waiting:
             column, each = waiting.pop()
             if isinstance(each, dict):
-                self._keys += (key for key in each if isinstance(key, str))
+                self._keys |= dict.fromkeys(key for key in each if isinstance(key, str))
                 waiting += [(str(key), item) for key, item in reversed(each.items())]
             elif isinstance(each, list | tuple):
                 waiting += [(column, item) for item in reversed(each)]
@@ -422,15 +463,14 @@ def _spread(texts: Sequence[str], indexes: Sequence[Echoes], add: Callable[[int,
     for text in texts[:-1]:
         starts.append(starts[-1] + len(text) + 1)
     joined = without_tokens("\n".join(texts))
-    for index in indexes:
-        for echo in index.find(joined, starts[1:]):
-            number = bisect_right(starts, echo.start) - 1
-            while number < len(starts) and starts[number] < echo.end:
-                start = max(0, echo.start - starts[number])
-                end = min(len(texts[number]), echo.end - starts[number])
-                if start < end:
-                    add(number, echo._replace(start=start, end=end))
-                number += 1
+    for echo in find_echoes(joined, indexes, starts[1:]):
+        number = bisect_right(starts, echo.start) - 1
+        while number < len(starts) and starts[number] < echo.end:
+            start = max(0, echo.start - starts[number])
+            end = min(len(texts[number]), echo.end - starts[number])
+            if start < end:
+                add(number, echo._replace(start=start, end=end))
+            number += 1
 
 
 # How texts are read
@@ -458,7 +498,7 @@ class _Reading:
             found = view.source(*found)
         return found
 
-    def isapart(self, start: int, end: int) -> bool:
+    def is_apart(self, start: int, end: int) -> bool:
         """Whether letters, or digits, neither begin before nor go on behind: `userAnna`, `anna1`, not `hannah`."""
         first, last = self._inner(start, end)
         return _is_border(self._of[max(0, first - 1) : first + 1]) and _is_border(self._of[last - 1 : last + 1])
@@ -495,7 +535,7 @@ def _readings(text: str, *, with_others: bool) -> Iterator[_Reading]:
 
 def _plain(text: str, views: Sequence[View] = ()) -> _Reading:
     read = folded(text)
-    return _Reading(_SIGNS.sub("", read.text), lambda: _letters(read), of=text, views=views)
+    return _Reading(_without_signs(read.text), lambda: _letters(read), of=text, views=views)
 
 
 def _letters(read: View) -> _Source:
@@ -505,24 +545,23 @@ def _letters(read: View) -> _Source:
 
 def _encoded(text: str, views: Sequence[View], *, with_others: bool) -> Iterator[_Reading]:
     """What the text is as base64 and hex, beginning at any character, and as a list of character codes."""
-    joined = _NOT_BASE64.sub("", text)
-    if len(joined) >= _FRAGMENT:
-        data = joined.translate(_URL_ALPHABET)
+    plain = text.encode("ascii", "ignore")
+    data = plain.translate(_URL_ALPHABET, _NOT_BASE64_BYTES)
+    if len(data) >= _FRAGMENT:
         for offset in range(4):
             part = data[offset:]
             part = part[: len(part) - (len(part) % 4 == 1)]
-            decoded = binascii.a2b_base64(part + "==")
+            decoded = binascii.a2b_base64(part + b"==")
             yield _Reading(
                 *_bytes_read(text, decoded, _NOT_BASE64, offset, (4, 3), with_others=with_others), views=views
             )
-    digits = _NOT_HEX.sub("", text)
+    digits = plain.replace(b"0x", b"").replace(b"0X", b"").translate(None, _NOT_HEX_BYTES).decode()
     for offset in range(2) if len(digits) >= 2 * _SEED else ():
-        part = digits[offset:]
-        decoded = bytes.fromhex(part[: len(part) - len(part) % 2])
+        run = digits[offset:]
+        decoded = bytes.fromhex(run[: len(run) - len(run) % 2])
         yield _Reading(*_bytes_read(text, decoded, _NOT_HEX, offset, (2, 1), with_others=with_others), views=views)
-    codes = [code for code in _CODE.finditer(text) if _LEAST_CODE <= int(code[0]) <= _MOST_CODE]
-    if len(codes) >= _MANY_CODES:
-        yield _Reading(*_codes_read(codes), views=views)
+    if _CODES.search(text):
+        yield _Reading(*_codes_read(text), views=views)
 
 
 def _bytes_read(
@@ -557,24 +596,36 @@ def _bytes_read(
     return read, make
 
 
-def _codes_read(codes: Sequence[re.Match[str]]) -> tuple[str, Callable[[], _Source]]:
-    numbers = (int(code[0]) for code in codes)
-    read = folded("".join(" " if 0xD800 <= number < 0xE000 else chr(number) for number in numbers))
+def _codes_read(text: str) -> tuple[str, Callable[[], _Source]]:
+    read = folded("".join(map(_character, _CODE.findall(text))))
 
     def make() -> _Source:
         letters = _letters(read)
+        codes = [code.span() for code in _CODE.finditer(text)]
 
         def source(start: int, end: int) -> tuple[int, int]:
             first, last = letters(start, end)
-            return codes[first].start(), codes[last - 1].end()
+            return codes[first][0], codes[last - 1][1]
 
         return source
 
     return _SIGNS.sub("", read.text), make
 
 
+@lru_cache(maxsize=1024)
+def _character(code: str) -> str:
+    number = int(code)
+    return " " if number > _MOST_CODE or 0xD800 <= number < 0xE000 else chr(number)
+
+
 def _canonical(text: str) -> str:
-    return _SIGNS.sub("", folded(text).text)
+    return _without_signs(text.lower() if text.isascii() else folded(text).text)
+
+
+def _without_signs(text: str) -> str:
+    if text.isascii():
+        return text.encode("ascii").translate(None, _NOT_ALNUM_BYTES).decode("ascii")
+    return _SIGNS.sub("", text)
 
 
 def _bytes_of(text: str) -> str:
@@ -608,7 +659,7 @@ def _decoded(run: str) -> str:
         return chr(code) if code < 0x110000 else " "
     if kind.isdigit():
         return _text_of(bytes(int(code, 8) for code in run.split("\\")[1:]))
-    return " " if kind.isalpha() else kind
+    return "".join(" " if kind.isalpha() else kind for kind in run[1::2])
 
 
 def _text_of(data: bytes) -> str:
@@ -625,49 +676,28 @@ def _unescaped(text: str) -> str:
 # What was handed over, and how far a text agrees with it
 
 
-def _near(pieces: Sequence[Piece]) -> list[Piece]:
-    """The pieces with no more of code's own words than stands beside a value."""
-    near: list[Piece] = []
-    last = len(pieces) - 1
-    for number, (text, kind) in enumerate(pieces):
-        if kind is not None:
-            near.append((text, kind))
-            continue
-        if number == 0:
-            text = _last_read(text)
-        elif number == last:
-            text = _first_read(text)
-        elif len(text) > 2 * _BESIDE_READ:
-            text = f"{_first_read(text)}\0{_last_read(text)}"
-        near.append((text, None))
-    return near
-
-
-def _last_read(text: str) -> str:
-    text = text[-_BESIDE_READ:]
-    while len(text) > _BESIDE and len(_canonical(text[1:])) >= _BESIDE:
-        text = text[1:]
-    return text
-
-
-def _first_read(text: str) -> str:
-    text = text[:_BESIDE_READ]
-    while len(text) > _BESIDE and len(_canonical(text[:-1])) >= _BESIDE:
-        text = text[:-1]
-    return text
+def _near(text: str, number: int, count: int) -> str:
+    """What of code's own words stands beside a value; between two of them, from both ends."""
+    if number == 0:
+        return text[-_BESIDE_READ:]
+    if number == count - 1:
+        return text[:_BESIDE_READ]
+    if len(text) <= 2 * _BESIDE_READ:
+        return text
+    return f"{text[:_BESIDE_READ]}{_BREAK}{text[-_BESIDE_READ:]}"
 
 
 def _is_glued(pieces: Sequence[Piece]) -> bool:
     return any(left[-1:].isalnum() and right[:1].isalnum() for (left, _), (right, _) in pairwise(pieces))
 
 
-def _agreement(text: str, at: int, line: str, offset: int) -> tuple[int, int]:
+def _agreement(text: str, at: int, line: str, offset: int, size: int) -> tuple[int, int]:
     """How many characters before and from these offsets are the same."""
     before = 0
     most = min(at, offset, 2 * _LONG)
     while before < most and text[at - before - 1] == line[offset - before - 1]:
         before += 1
-    after = _SEED
+    after = size
     most = min(len(text) - at, len(line) - offset)
     while after < most and text[at + after] == line[offset + after]:
         after += 1

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from sealyard.errors import ApprovalRefused, SealyardError, UnknownToken, UpstreamError
-from sealyard.privacy.echo import Echo, Echoes, Leaves, Piece, Sent, apart
+from sealyard.privacy.echo import Echo, Echoes, Leaves, Piece, Sent, find_echoes
 from sealyard.privacy.encodings import find_encoded
 from sealyard.privacy.known import KnownValues
 from sealyard.privacy.names import Meaning, read_name
@@ -242,14 +242,17 @@ class Guard:
         if self.scope is None:
             return text
         try:
-            return str(
-                self._conceal_sent(self._entry.conceal(self._conceal_said(text, sent), self._replace_entering), sent)
-            )
+            told = self._entry.conceal(self._conceal_said(text, sent, said=text), self._replace_entering)
+            return str(self._conceal_sent(told, sent))
         except SealyardError:
             raise
         except Exception as error:  # noqa: BLE001 - as in `admit`
             self._count_failure()
             return f"(Withheld: {_blame(error)}.)"
+
+    def admit_said(self, text: str, *, said: str, sent: Sent) -> str:
+        """An admitted message without the rest of a value that earlier ones began; `said` is how the server sent it."""
+        return text if self.scope is None else self._conceal_said(text, sent, said=said)
 
     def admit_echoes(self, value: Any, *, sent: Sent | None = None) -> Any:
         """`value` without what tools were handed and nothing else: for what was admitted in parts, or is not searched.
@@ -334,36 +337,37 @@ class Guard:
         the other. What is a whole string is left to it, since the rest of its column is judged by it.
         """
         indexes = self._indexes(sent)
-        is_foreign = True
-        if indexes and (leaves := Leaves(value)).find(*indexes).has_parts:
+        echoes = Leaves(value).find(*indexes)
+        if echoes.has_parts:
             value = _only().conceal(value, self._replace_entering, foreign_tokens=True)
-            is_foreign = False
             leaves = Leaves(value)
             value = leaves.replaced(leaves.find(*indexes).parts(), self._write_echoes)
-        value = scanner.conceal(value, self._replace_entering, foreign_tokens=is_foreign, **found)
-        return self._conceal_sent(value, sent)
+        value = scanner.conceal(value, self._replace_entering, foreign_tokens=not echoes.has_parts, **found)
+        return self._conceal_sent(value, sent, with_echoes=bool(echoes))
 
-    def _conceal_sent(self, value: Any, sent: Sent | None) -> Any:
+    def _conceal_sent(self, value: Any, sent: Sent | None, *, with_echoes: bool = True) -> Any:
         """`value` without what tools were handed; of what this very call handed over, however little it says."""
-        indexes = self._indexes(sent)
-        if indexes and (echoes := (leaves := Leaves(value)).find(*indexes)):
+        if with_echoes and (echoes := (leaves := Leaves(value)).find(*self._indexes(sent))):
             value = leaves.replaced(echoes, self._write_echoes)
         if not sent:
             return value
         value = _only(sent.known).conceal(value, self._replace_entering)
         return _without_numbers(value, sent.values, self._replace_entering)
 
-    def _conceal_said(self, text: str, sent: Sent | None) -> str:
-        """A message without echoes, also of a value that comes in pieces, one in each message."""
+    def _conceal_said(self, text: str, sent: Sent | None, *, said: str) -> str:
+        """A message without echoes, also of a value that comes in pieces, one in each message.
+
+        `said` is the message as the server sent it, and `text` what is left of it.
+        """
         indexes = self._indexes(sent)
         if sent is None or not indexes:
             return text
-        said = f"{sent.said}\n"
-        sent.said = f"{said}{text}"[-_SAID_CHARACTERS:]
-        found = [echo for index in indexes for echo in index.find(without_tokens(said + text))]
-        size = len(said)
+        earlier = f"{sent.said}\n"
+        sent.said = f"{earlier}{said}"[-_SAID_CHARACTERS:]
+        size = len(earlier)
+        found = [echo for echo in find_echoes(without_tokens(earlier + text), indexes) if echo.end > size]
         ours = [echo._replace(start=max(0, echo.start - size), end=echo.end - size) for echo in found]
-        return self._write_echoes(text, apart([echo for echo in ours if echo.end > 0]))
+        return self._write_echoes(text, ours)
 
     def _indexes(self, sent: Sent | None) -> list[Echoes]:
         return [each for each in (sent.echoes if sent else None, self._echoes) if each]

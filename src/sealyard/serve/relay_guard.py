@@ -185,7 +185,9 @@ class Screen:
     async def notification(self, upstream: str, method: str, params: Json) -> Json:
         """The parameters of a notification."""
         found: Json = await self._conceal(notification_shape(method), params, self._places.place(upstream))
-        return found
+        said = {name: params[name] for name in ("data", "message") if isinstance(params.get(name), str)}
+        told = {name: self.guard.admit_said(found[name], said=each, sent=self._sent) for name, each in said.items()}
+        return {**found, **told} if told else found
 
     async def error(self, upstream: str, error: MCPError) -> MCPError:
         """The same error, of the same class, with nothing private in it."""
@@ -194,7 +196,8 @@ class Screen:
 
     async def words(self, upstream: str, text: str) -> str:
         """A text: a progress report, or a reason why something failed."""
-        return str(await self._conceal(lambda value, leaf: leaf("text", value), text, self._places.place(upstream)))
+        found = str(await self._conceal(lambda value, leaf: leaf("text", value), text, self._places.place(upstream)))
+        return self.guard.admit_said(found, said=text, sent=self._sent)
 
     async def address(self, uri: str) -> str:
         """An address that was revealed, as the client knows it."""
