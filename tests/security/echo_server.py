@@ -83,6 +83,27 @@ TRICKS: dict[str, Callable[[str], Any]] = {
 }
 
 
+PROBES: dict[str, dict[str, Any]] = {
+    "probe_unique": {"type": "array", "uniqueItems": True},
+    "probe_choice": {"enum": ["1961-03-14", "x"]},
+    "probe_constant": {"const": "1961-03-14"},
+    "probe_pattern": {"type": "string", "pattern": "^1961"},
+    "probe_longest": {"type": "string", "maxLength": 10},
+    "probe_shortest": {"type": "string", "minLength": 11},
+    "probe_least": {"type": "integer", "minimum": 4539578763621486},
+    "probe_kind": {"type": "integer"},
+    "probe_any": {"anyOf": [{"const": "1961-03-14"}, {"type": "integer"}]},
+    "probe_not": {"not": {"const": "1961-03-14"}},
+    "probe_if": {
+        "type": "object",
+        "if": {"properties": {"day": {"const": "1961-03-14"}}},
+        "then": {"required": ["more"]},
+    },
+    "probe_names": {"type": "object", "propertyNames": {"pattern": "^1961"}},
+}
+"""Parameters whose schemas ask something about a value."""
+
+
 class Echo:
     """The server, and what it was told to keep."""
 
@@ -97,7 +118,15 @@ class Echo:
         words = {"text": {"type": "string"}, "trick": {"type": "string"}, "channel": {"type": "string"}}
         schema = {"type": "object", "properties": words}
         number = {"type": "object", "properties": {"number": {"type": "integer"}, "add": {"type": "integer"}}}
-        names = {"get_person": {"type": "object"}, "say": schema, "keep": schema, "recall": schema, "count": number}
+        probes = {name: {"type": "object", "properties": {"value": each}} for name, each in PROBES.items()}
+        names = {
+            **probes,
+            "get_person": {"type": "object"},
+            "say": schema,
+            "keep": schema,
+            "recall": schema,
+            "count": number,
+        }
         tools = [types.Tool(name=name, description=name, input_schema=each) for name, each in names.items()]
         return types.ListToolsResult(tools=tools, ttl_ms=1000, cache_scope="public")
 
@@ -105,6 +134,8 @@ class Echo:
         given = params.arguments or {}
         if params.name == "get_person":
             return _answer(dict(PERSON))
+        if params.name in PROBES:
+            return _answer({"ok": True})
         if params.name == "count":
             return _answer({"n": given["number"] + given.get("add", 0)})
         if params.name == "keep":

@@ -21,6 +21,7 @@ from mcp.shared.exceptions import MCPError
 from tests.mcp.upstreams import memory, served
 from tests.security.echo_server import PERSON, TRICKS, Echo
 
+from sealyard.broker.policy import PolicySettings, Rule
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig
 from sealyard.privacy.echo import Echoes, Sent, find_echoes
@@ -29,7 +30,7 @@ from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.serve.mcp import build_server
 from sealyard.serve.relay import build_relay
 from sealyard.values import UpstreamConfig
-from sealyard.yard import open_yard
+from sealyard.yard import Yard, open_yard
 from sealyard.yard.opening import open_border
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
@@ -49,8 +50,8 @@ def told(body: dict[str, Any]) -> str:
 
 
 @asynccontextmanager
-async def by_code(folder: Path, privacy: PrivacyConfig) -> AsyncIterator[Say]:
-    """A gateway whose code calls the tools."""
+async def opened(folder: Path, privacy: PrivacyConfig, **settings: Any) -> AsyncIterator[tuple[Yard, Client]]:
+    """A gateway over the server, and a client of it."""
     server = UpstreamConfig(
         name="crm",
         transport="stdio",
@@ -58,20 +59,28 @@ async def by_code(folder: Path, privacy: PrivacyConfig) -> AsyncIterator[Say]:
         args=("-m", "tests.security.echo_server"),
         env={"PYTHONPATH": str(Path(__file__).parents[2])},
     )
-    config = Config(upstreams={"crm": server}, store=StoreConfig(path=folder / "sealyard.db"), privacy=privacy)
+    store = StoreConfig(path=folder / "sealyard.db")
+    config = Config(upstreams={"crm": server}, store=store, privacy=privacy, **settings)
     async with (
         open_yard(config, policy=PLAIN) as yard,
         Client(build_server(yard, config.surface), cache=None) as client,
     ):
         await yard.snapshot()
+        yield yard, client
 
-        async def say(text: str, *, tool: str = "say", times: int = 1, **arguments: Any) -> str:
+
+@asynccontextmanager
+async def by_code(folder: Path, privacy: PrivacyConfig) -> AsyncIterator[Say]:
+    """A gateway whose code calls the tools."""
+    async with opened(folder, privacy) as (yard, client):
+
+        async def say(text: str, *, tool: str = "say", **arguments: Any) -> str:
             code = (
                 "import os\nfrom servers.crm import *\np = get_person()\n"
                 "print('tokens', *[each for each in p.values() if 'PII' in each])\n"
-                f"for _ in range({times}):\n    try:\n"
-                f"        answer = call_tool('mcp__crm__{tool}', {{'text': {text!r}.format(**p), **{arguments!r}}})\n"
-                "    except Exception as error:\n        answer = str(error)\n"
+                "try:\n"
+                f"    answer = call_tool('mcp__crm__{tool}', {{'text': {text!r}.format(**p), **{arguments!r}}})\n"
+                "except Exception as error:\n    answer = str(error)\n"
                 "files = [(name, open('files/' + name).read()) for name in os.listdir('files')] "
                 "if os.path.isdir('files') else []\n"
                 "print(answer, files)\nresult = [answer, files]"
@@ -268,6 +277,84 @@ async def test_a_tool_that_never_gets_values_gets_tokens(tmp_path: Path, way: st
         received = await say("q{card_number}q", trick="in percent signs")
 
     assert "%5F%5F%50%49%49" in received  # __PII
+
+
+# Questions about values
+
+
+QUESTIONS = {
+    "probe_unique": ["[p['date_of_birth'], '1961-03-14']", "[p['date_of_birth'], '1961-03-15']"],
+    "probe_choice": ["p['date_of_birth']", "p['ssn']"],
+    "probe_constant": ["p['date_of_birth']", "p['ssn']"],
+    "probe_pattern": ["p['date_of_birth']", "p['ssn']"],
+    "probe_longest": ["p['date_of_birth']", "p['ssn']"],
+    "probe_shortest": ["p['date_of_birth']", "p['ssn']"],
+    "probe_least": ["p['card_number']", "p['date_of_birth']"],
+    "probe_kind": ["p['card_number']", "p['email']"],
+    "probe_any": ["p['date_of_birth']", "p['ssn']"],
+    "probe_not": ["p['date_of_birth']", "p['ssn']"],
+    "probe_if": ["{'day': p['date_of_birth']}", "{'day': p['ssn']}"],
+    "probe_names": ["{p['date_of_birth']: 1}", "{p['ssn']: 1}"],
+}
+"""By tool: an argument whose value the schema takes, and one that it does not, or the other way round."""
+
+
+@pytest.mark.parametrize("decision", ["deny", "ask", "allow"])
+async def test_schemas_answer_no_question_about_a_value(tmp_path: Path, decision: Any) -> None:
+    """Whether a value fits is not checked here: the policy decides first, and after it the server alone."""
+    rule = Rule(tools=("crm/probe_*",), decision=decision, when={"value": {"exists": True}})
+    policy = PolicySettings(rules=(rule,), operators=False)
+    asked = ",\n".join(f"({tool!r}, {value})" for tool, values in QUESTIONS.items() for value in values)
+    code = (
+        "from servers.crm import get_person\np = get_person()\nresult = []\n"
+        f"for tool, value in [{asked}]:\n    try:\n"
+        "        result.append(str(call_tool('mcp__crm__' + tool, {'value': value})))\n"
+        "    except Exception as error:\n        result.append(type(error).__name__)"
+    )
+    async with opened(tmp_path, INSIDE, policy=policy) as (_, client):
+        received = await client.call_tool("execute_code", {"code": code})
+
+    told = msgspec.json.decode(received.content[0].text)  # type: ignore[union-attr]
+    expected = {"deny": "PolicyRefused", "ask": "ApprovalRefused", "allow": "{'ok': True}"}[decision]
+    assert told == [expected] * (2 * len(QUESTIONS))
+
+
+async def test_a_mistake_beside_a_token_is_told_before_anybody_is_asked(tmp_path: Path) -> None:
+    """What is wrong whatever the token stands for: a name, a kind, a value that code wrote itself."""
+    policy = PolicySettings(rules=(Rule(tools=("crm/*",), decision="ask"),), operators=False)
+    code = (
+        "token = '__PII_email_0123456789ab__'\nresult = []\n"
+        "for tool, given in [('probe_kind', {'value': [token]}), ('probe_unique', {'value': {'a': token}}),\n"
+        "    ('count', {'number': token, 'add': 'x'})]:\n    try:\n"
+        "        call_tool('mcp__crm__' + tool, given)\n"
+        "    except Exception as error:\n        result.append(str(error))"
+    )
+    async with opened(tmp_path, INSIDE, policy=policy) as (_, client):
+        received = await client.call_tool("execute_code", {"code": code})
+
+    told = msgspec.json.decode(received.content[0].text)  # type: ignore[union-attr]
+    assert [each.startswith("Wrong arguments for ") for each in told] == [True] * 3
+    assert "'add' is 'x'; it must be int" in told[2]
+    assert "'number'" not in told[2].partition("Call it as")[0]
+
+
+async def test_a_refusal_does_not_say_what_is_in_doubt_about_a_value(tmp_path: Path) -> None:
+    """Code learns that the rule denies; the audit log says why."""
+    rule = Rule(tools=("crm/say",), decision="deny", when={"text": "*brindlecombe.org"})
+    policy = PolicySettings(rules=(rule,))
+    code = (
+        "from servers.crm import *\np = get_person()\nresult = []\n"
+        "for text in [p['email'] + ' ', 'x@BRINDLECOMBE.org']:\n    try:\n        say(text=text)\n"
+        "    except Exception as error:\n        result.append(str(error))"
+    )
+    async with opened(tmp_path, INSIDE, policy=policy) as (yard, client):
+        received = await client.call_tool("execute_code", {"code": code})
+        entries = await yard.store.audit_entries(kind="decision")
+
+    private, own = msgspec.json.decode(received.content[0].text)  # type: ignore[union-attr]
+    assert private.endswith("is in doubt, which counts as fitting.")
+    assert own.endswith("counts as fitting: it is so but for case, spacing or spelling.")
+    assert all("but for case" in entry.body["reason"] for entry in entries)
 
 
 # What ordinary answers look like afterwards

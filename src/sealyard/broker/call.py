@@ -135,7 +135,7 @@ class Broker:
             call.arguments = guard.conceal(arguments)
             check_arguments(spec, arguments)
             real = await guard.reveal_latest(spec, arguments, sent)
-            call.decision = await self._decide(call, real, passage)
+            call.decision = await self._decide(call, real, passage, is_private=bool(sent))
             found = await self._throttle.run(
                 spec,
                 self._policy.limits(spec),
@@ -174,7 +174,7 @@ class Broker:
         self._throttle.forget(execution_id)
         self._approvals.end_run(execution_id)
 
-    async def _decide(self, call: "_Call", real: dict[str, Any], passage: Passage) -> Decision:
+    async def _decide(self, call: "_Call", real: dict[str, Any], passage: Passage, *, is_private: bool) -> Decision:
         """What the policy says of the call, once a person has said yes where it asks for one."""
         grant, spec = call.grant, call.spec
         decision = self._policy.decide(spec, grant.principal, real)
@@ -184,8 +184,8 @@ class Broker:
         self._audit(_entry(grant, "decision", {**body, "reason": decision.reason, "arguments": call.arguments}))
         call.decision = decision
         if decision.verdict == "deny":
-            reason = f" {decision.reason}" if decision.reason else ""
-            raise PolicyRefused(f"{spec.full_name} is denied by {decision.rule}.{reason}")
+            told = decision.told(is_private=is_private)
+            raise PolicyRefused(f"{spec.full_name} is denied by {decision.rule}.{f' {told}' if told else ''}")
         now = time.time()
         ask = Ask(
             id=secrets.token_hex(6),

@@ -101,8 +101,11 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     """In the words of the rule, or in ours. No value of an argument is in it."""
     doubt: str = ""
-    """What is in doubt about an argument, for who decides and keeps records. Code that wrote a token there is not
-    told: it would learn something about the value."""
+    """The end of the reason that says what is in doubt about an argument."""
+
+    def told(self, *, is_private: bool) -> str:
+        """The reason as code is told it: what is in doubt about a private value would say something about the value."""
+        return self.reason.removesuffix(self.doubt) + "." * bool(self.doubt) if is_private else self.reason
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -325,8 +328,9 @@ def _undeclared(condition: Condition, spec: ToolSpec) -> str:
 
 
 def _in_doubt(entry: _Entry, doubt: Doubt) -> Decision:
-    reason = f"{entry.decision.reason} Its condition on an argument is in doubt, which counts as fitting."
-    return msgspec.structs.replace(entry.decision, reason=reason, doubt=doubt.why)
+    why = f": {doubt.why}."
+    reason = f"{entry.decision.reason} Its condition on an argument is in doubt, which counts as fitting{why}"
+    return msgspec.structs.replace(entry.decision, reason=reason, doubt=why)
 
 
 def _effect(spec: ToolSpec, *, is_trusted: bool) -> Effect:

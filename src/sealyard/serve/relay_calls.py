@@ -111,8 +111,8 @@ class Calls:
         body |= {"reason": decision.reason, "arguments": call.arguments}
         self._border.store.audit(call.entry("decision", body))
         if decision.verdict == "deny":
-            reason = f" {decision.reason}" if decision.reason else ""
-            raise PolicyRefused(f"{call.tool} is denied by {decision.rule}.{reason}")
+            told = decision.told(is_private=call.screen.is_private)
+            raise PolicyRefused(f"{call.tool} is denied by {decision.rule}.{f' {told}' if told else ''}")
         now = time.time()
         ask = Ask(
             id=secrets.token_hex(6),

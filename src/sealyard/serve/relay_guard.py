@@ -97,6 +97,11 @@ class Screen:
         assert self._guard is not None, "no request of a client came before this"
         return self._guard
 
+    @property
+    def is_private(self) -> bool:
+        """Whether a request under way has handed over something private."""
+        return bool(self._sent)
+
     async def refresh(self) -> None:
         """Take note of what was erased meanwhile.
 
