@@ -253,6 +253,26 @@ async def test_the_token_that_was_handed_over_comes_back_as_itself(tmp_path: Pat
     assert f"x{token}y" in later
 
 
+async def test_a_cursor_made_of_what_was_handed_over_leads_on(tmp_path: Path) -> None:
+    """An encoded word with a value in it is one token, and the tool that is handed that gets the very word."""
+    code = (
+        "from servers.crm import *\np = get_person()\n"
+        "alone = say(text=p['email'], trick='in base64')['title']\n"
+        "cursor = say(text=p['email'], trick='in base64 of a longer text')['title']\n"
+        "keep(text=cursor)\nagain = recall()['title']\n"
+        "result = [cursor, again, alone, p['email']]"
+    )
+    async with opened(tmp_path, PrivacyConfig()) as (yard, client):
+        received = await client.call_tool("execute_code", {"code": code})
+        cursor, again, alone, email = msgspec.json.decode(received.content[0].text)  # type: ignore[union-attr]
+        (kept,) = await yard.guards.find(cursor)
+
+    assert TOKEN.fullmatch(cursor)
+    assert again == cursor
+    assert alone == email
+    assert kept.value == TRICKS["in base64 of a longer text"](PERSON["email"])
+
+
 # Whole strings only
 
 

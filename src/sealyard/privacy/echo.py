@@ -68,6 +68,10 @@ _ESCAPE = re.compile(
 )
 _ESCAPE_SIGNS = ("%", "\\", "&", "=")
 _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/_-]+", re.ASCII)
+_CODED = re.compile(r"[A-Za-z0-9+/=_-]*", re.ASCII)
+_STANDARD_ALPHABET = str.maketrans("-_", "+/")
+_WORD_CHARACTERS = 1 << 16
+"""What of an encoded word before an echo is taken with it, at the most."""
 _NOT_BASE64_BYTES = bytes(each for each in range(256) if _NOT_BASE64.match(chr(each)))
 _URL_ALPHABET = bytes.maketrans(b"-_", b"+/")
 _NOT_HEX = re.compile(r"0[xX]|[^0-9A-Fa-f]+")
@@ -86,6 +90,21 @@ class Echo(NamedTuple):
     end: int
     value: str
     type: str
+    is_encoded: bool = False
+    """Whether it is in a word that says it only when decoded."""
+
+    def word(self, text: str) -> "Echo":
+        """The echo; of what is encoded, the whole word, which stands for itself unless it says the value alone."""
+        if not self.is_encoded:
+            return self
+        before = _CODED.match(text[max(0, self.start - _WORD_CHARACTERS) : self.start][::-1])
+        after = _CODED.match(text, self.end)
+        start = self.start - (before.end() if before else 0)
+        end = after.end() if after else self.end
+        word = text[start:end]
+        if word.strip("=").translate(_STANDARD_ALPHABET) in _alone(self.value):
+            return self._replace(start=start, end=end)
+        return self._replace(start=start, end=end, value=word, type="text")
 
 
 class _Line(NamedTuple):
@@ -159,7 +178,7 @@ class Echoes:
     def find_in(self, reading: "_Reading", text: str, breaks: Sequence[int]) -> Iterator[Echo]:
         """The echoes in one reading of the text."""
         for start, end, owner in self._scan(reading, breaks, len(text)):
-            yield self._echo(text, *reading.source(start, end), owner)
+            yield self._echo(text, *reading.source(start, end), owner)._replace(is_encoded=not reading.is_plain)
         for start, end, owner in self._short(reading, breaks) if reading.is_plain else ():
             yield self._echo(text, *reading.source(start, end), owner)
 
@@ -631,6 +650,14 @@ def _without_signs(text: str) -> str:
 def _bytes_of(text: str) -> str:
     """How UTF-8 bytes read that are taken for Latin-1: the same for text and value, and enough to compare."""
     return "" if text.isascii() else _SIGNS.sub("", text.encode("utf-8", "replace").decode("latin-1").lower())
+
+
+@lru_cache(maxsize=1024)
+def _alone(value: str) -> frozenset[str]:
+    """How base64 and hex say the value and nothing else."""
+    data = value.encode("utf-8", "replace")
+    encoded = binascii.b2a_base64(data, newline=False).decode().strip("=")
+    return frozenset({data.hex(), data.hex().upper(), encoded})
 
 
 def _spelled(text: str) -> Iterator[str]:

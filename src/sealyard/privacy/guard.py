@@ -9,6 +9,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Literal, TypeVar
@@ -342,7 +343,8 @@ class Guard:
             value = _only().conceal(value, self._replace_entering, foreign_tokens=True)
             leaves = Leaves(value)
             value = leaves.replaced(leaves.find(*indexes).parts(), self._write_echoes)
-        value = scanner.conceal(value, self._replace_entering, foreign_tokens=not echoes.has_parts, **found)
+        replace = self._replace_restored if echoes.has_parts else self._replace_entering
+        value = scanner.conceal(value, replace, foreign_tokens=not echoes.has_parts, **found)
         return self._conceal_sent(value, sent, with_echoes=bool(echoes))
 
     def _conceal_sent(self, value: Any, sent: Sent | None, *, with_echoes: bool = True) -> Any:
@@ -377,15 +379,14 @@ class Guard:
         parts: list[str] = []
         done = 0
         for echo in echoes:
-            parts += (text[done : echo.start], self._replace_entering(echo.type, echo.value))
-            done = echo.end
+            echo = echo.word(text)
+            if echo.end > done:
+                parts += (text[done : max(done, echo.start)], self._replace_entering(echo.type, echo.value))
+                done = echo.end
         return "".join((*parts, text[done:]))
 
     def _replace_entering(self, kind: str, value: str | float) -> str:
         assert self.scope is not None
-        if isinstance(value, str) and kind != "literal" and "__" in value and TOKEN.search(value):
-            # A field that is private as a whole, in which an echo was: its token stands for what was there.
-            value = str(self.scope.reveal(value))
         # Where some tool shows what it has, all that others hide is remembered: it must not show that.
         if self._privacy.is_relaxed or kind in _BY_PLACE or kind not in TYPES:
             text = str(value)
@@ -394,6 +395,14 @@ class Guard:
                 self._known.add(kind, text)
         self._count(kind)
         return self.scope.token(kind, value)
+
+    def _replace_restored(self, kind: str, value: str | float) -> str:
+        """The same where echoes are tokens already: the token of a whole field stands for what was there."""
+        assert self.scope is not None
+        if isinstance(value, str) and TOKEN.search(value):
+            with suppress(UnknownToken):  # what only begins like a token stays as it is
+                value = str(self.scope.reveal(value))
+        return self._replace_entering(kind, value)
 
     def _replace_leaving(self, kind: str, value: str | float) -> str:
         assert self.scope is not None

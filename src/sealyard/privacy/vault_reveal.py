@@ -148,7 +148,7 @@ class _Writer:
             pieces += ((text[done : match.start()], None), (value, kind))
             parts += (text[done : match.start()], _percent(value) if "%" in match[0] else write(value, match.start()))
             done = match.end()
-        if not self._is_inside:
+        if not self._is_inside and any(kind not in (None, "literal") for _, kind in pieces):
             raise CallRefused(
                 "A token stands inside a longer text or in a key, and this tool is handed a token only as the whole "
                 'value of an argument. Pass it alone, or have the operator set reveal = "inside" for this tool.'
