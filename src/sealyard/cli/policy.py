@@ -20,8 +20,8 @@ __all__ = ("policy",)
 
 _STYLES = {"allow": "green", "ask": "yellow", "deny": "red"}
 _REVEALS: dict[Reveal, str] = {
-    "whole": "a token becomes the value where it is a whole string of the arguments, and is refused elsewhere",
-    "inside": "a token becomes the value wherever it stands in the arguments",
+    "whole": "a token becomes the value where it is a whole string, and is refused elsewhere",
+    "inside": "a token becomes the value wherever it stands",
     "never": "tokens stay tokens",
 }
 _CONFIG = click.option(

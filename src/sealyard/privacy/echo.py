@@ -133,7 +133,7 @@ class Echoes:
     """
 
     def __init__(self, *, is_later: bool = False, limit: int = 500_000) -> None:
-        """`limit` is the number of seeds, of about 200 bytes each."""
+        """`limit` is the number of seeds, of about 350 bytes each with all that belongs to it."""
         self._is_later = is_later
         self._seed = _LATER_SEED if is_later else _SEED
         self._limit = limit
