@@ -106,7 +106,18 @@ def test_explain_shows_preset_trust_limits_and_every_rule(sealyard: Command, wri
         "preset  guarded: the config says so.",
         "hidden  no",
         "limits  calls_per_run 5",
+        "reveal  whole: a token becomes the value where it is a whole string, and is refused elsewhere",
     ]
+
+
+def test_explain_shows_where_a_tool_gets_private_values(sealyard: Command, write_config: Callable[..., None]) -> None:
+    """The first privacy rule that names the tool decides; without one a token must be a whole string."""
+    write_config('[[privacy.rules]]\ntools = ["mcp__expenses__flag_*"]\nreveal = "inside"\n')
+
+    names = ("mcp__expenses__flag_expense", "mcp__expenses__list_expenses")
+    found = [json.loads(sealyard("policy", "explain", name, "--json").stdout)["reveal"] for name in names]
+
+    assert found == ["inside", "whole"]
 
 
 def test_trust_relaxes_the_preset(sealyard: Command, write_config: Callable[..., None]) -> None:

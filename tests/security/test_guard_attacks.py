@@ -115,7 +115,8 @@ async def test_a_tool_that_repeats_its_argument_shows_no_value_however_short(
 ) -> None:
     """A PIN says nothing by itself, but the answer to the call that was handed it must not show it."""
     code = f"p = get_person()\necho(text=p[{field!r}]), echo(text='x ' + p[{field!r}] + ' y')"
-    async with gateway(tmp_path) as (_, upstream, call):
+    inside = PrivacyConfig(rules=(PrivacyRule(tools=("*",), reveal="inside"),))
+    async with gateway(tmp_path, inside) as (_, upstream, call):
         received = await call(code)
 
     assert upstream.calls[1:] == [("echo", {"text": PERSON[field]}), ("echo", {"text": f"x {PERSON[field]} y"})]

@@ -262,7 +262,8 @@ async def test_values_reach_the_tool_that_tokens_are_handed_to(tmp_path: Path) -
         "echo(text=p['email'].upper())\n"
         "echo(text=f\"https://x.example.com/?q={p['email']}&r={p['iban']}\")\n"
     )
-    async with gateway(tmp_path, PrivacyConfig()) as (_, upstream, call):
+    inside = PrivacyConfig(rules=(PrivacyRule(tools=("mcp__*__echo",), reveal="inside"),))
+    async with gateway(tmp_path, inside) as (_, upstream, call):
         received = await call("execute_code", code=PREFIX + code)
 
     sent = [arguments["text"] for tool, arguments in upstream.calls if tool == "echo"]

@@ -134,7 +134,8 @@ async def test_nothing_planted_is_left_in_the_gateways_files(tmp_path: Path, mod
 @BOTH_ERAS
 async def test_token_becomes_the_value_wherever_a_client_can_say_one(tmp_path: Path, modern: bool) -> None:
     """Arguments, addresses, prompts, completions, forms and sampled words reach the upstream as it knows them."""
-    async with wired(tmp_path, {"crm": server(tmp_path)}, modern=modern) as wire:
+    inside = {"rules": [{"tools": ["*"], "reveal": "inside"}]}
+    async with wired(tmp_path, {"crm": server(tmp_path)}, modern=modern, privacy=inside) as wire:
         person = (await wire.result("tools/call", {"name": "get_person", "arguments": {}}))["structuredContent"]
         token = person["email"]
         await wire.result(

@@ -222,6 +222,7 @@ def test_a_doubt_about_an_ask_does_not_spare_a_later_denial() -> None:
         rule="policy.rules[0]",
         reason="Ours. Its condition on an argument is in doubt, which counts as fitting: it is a list where a text is "
         "meant.",
+        doubt=": it is a list where a text is meant.",
     )
 
 

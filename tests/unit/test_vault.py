@@ -398,16 +398,37 @@ def test_any_text_is_refused_or_revealed_and_nothing_else(text: str) -> None:
         assert "pii" in text.lower()
 
 
-async def test_whoever_reveals_may_hear_of_each_value(path: Path) -> None:
-    """With its type, so that it can be concealed again wherever it comes back."""
-    heard: list[tuple[str, Any]] = []
+async def test_whoever_reveals_may_hear_of_each_string_with_a_value(path: Path) -> None:
+    """In pieces, with the type of each value, so that it can be concealed again wherever it comes back."""
+    heard: list[Any] = []
     async with open_vault(path) as vault:
         scope = await vault.scope("s")
         tokens = [scope.token("email", EMAIL), scope.token("phone", 5551234)]
-        revealed = scope.reveal({"to": f"{tokens[0]} {tokens[1]}"}, on_value=lambda *each: heard.append(each))
+        given = {"to": f"{tokens[0]} or {tokens[1]}", "cc": tokens[0], "subject": "none"}
+        revealed = scope.reveal(given, on_text=heard.append)
 
-    assert revealed == {"to": f"{EMAIL} 5551234"}
-    assert heard == [("email", EMAIL), ("phone", 5551234)]
+    assert revealed == {"to": f"{EMAIL} or 5551234", "cc": EMAIL, "subject": "none"}
+    inside = [("", None), (EMAIL, "email"), (" or ", None), ("5551234", "phone"), ("", None)]
+    assert heard == [inside, [(EMAIL, "email")]]
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["q{}", "{}q", "{} {}", " {}", "https://x.org/{}", '{{"a": "{}"}}', "{}\n"],
+)
+async def test_only_whole_strings_are_revealed_where_nothing_else_may_be(path: Path, written: str) -> None:
+    """A token alone becomes its value; in a longer text or a key it is refused, and nothing is told of its value."""
+    async with open_vault(path) as vault:
+        scope = await vault.scope("s")
+        token = scope.token("email", EMAIL)
+        told = []
+        for given in ({"a": written.format(token, token)}, {token: 1}):
+            with pytest.raises(CallRefused, match="only as the whole value") as refused:
+                scope.reveal(given, is_inside=False)
+            told.append(str(refused.value))
+
+        assert scope.reveal({"a": [token], "b": token.upper()}, is_inside=False) == {"a": [EMAIL], "b": EMAIL}
+    assert told[0] == told[1]
 
 
 # Expiry

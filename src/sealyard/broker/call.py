@@ -1,7 +1,8 @@
 """The only road from sandboxed code to a tool.
 
-In the grant? Tokens are turned into values; do they fit? What does the policy say, and a person if it asks for one?
-Then the upstream, within the tool's limits; its answer's private values become tokens; the journal and the audit log.
+In the grant? Do the arguments fit, as code wrote them? Tokens are turned into values. What does the policy say, and a
+person if it asks for one? Then the upstream, within the tool's limits, which alone judges the values; its answer's
+private values become tokens; the journal and the audit log.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from sealyard.broker.policy import Decision, Policy
 from sealyard.catalog.arguments import check_arguments
 from sealyard.catalog.shapes import is_wrapped
 from sealyard.errors import PolicyRefused, SealyardError, UnknownTool, UpstreamError, UpstreamUnavailable
+from sealyard.privacy.echo import Sent
 from sealyard.privacy.guard import Guard
 from sealyard.store.rows import CALL_VALUE_BYTES
 from sealyard.store.samples import sample_of
@@ -114,6 +116,7 @@ class Broker:
         Raises:
             UnknownTool: It is not in the grant.
             UnknownToken: The arguments hold a token that is none of this session.
+            CallRefused: A token in them is inside a longer text, and the tool is handed only those that stand alone.
             InvalidArguments: The arguments do not fit its schema; nothing left the gateway.
             PolicyRefused: A rule or a person said no; nothing left the gateway.
             LimitReached: The tool has been called too often, or its server fails.
@@ -127,12 +130,12 @@ class Broker:
         guard = passage.guard
         arguments = without_empty(spec, arguments)
         call = _Call(grant, spec, number)
-        sent: dict[str, str] = {}
+        sent = Sent()
         try:
             call.arguments = guard.conceal(arguments)
+            check_arguments(spec, arguments)
             real = await guard.reveal_latest(spec, arguments, sent)
-            check_arguments(spec, real, shown=arguments)
-            call.decision = await self._decide(call, real, passage)
+            call.decision = await self._decide(call, real, passage, is_private=bool(sent))
             found = await self._throttle.run(
                 spec,
                 self._policy.limits(spec),
@@ -171,7 +174,7 @@ class Broker:
         self._throttle.forget(execution_id)
         self._approvals.end_run(execution_id)
 
-    async def _decide(self, call: "_Call", real: dict[str, Any], passage: Passage) -> Decision:
+    async def _decide(self, call: "_Call", real: dict[str, Any], passage: Passage, *, is_private: bool) -> Decision:
         """What the policy says of the call, once a person has said yes where it asks for one."""
         grant, spec = call.grant, call.spec
         decision = self._policy.decide(spec, grant.principal, real)
@@ -181,8 +184,8 @@ class Broker:
         self._audit(_entry(grant, "decision", {**body, "reason": decision.reason, "arguments": call.arguments}))
         call.decision = decision
         if decision.verdict == "deny":
-            reason = f" {decision.reason}" if decision.reason else ""
-            raise PolicyRefused(f"{spec.full_name} is denied by {decision.rule}.{reason}")
+            told = decision.told(is_private=is_private)
+            raise PolicyRefused(f"{spec.full_name} is denied by {decision.rule}.{f' {told}' if told else ''}")
         now = time.time()
         ask = Ask(
             id=secrets.token_hex(6),
@@ -275,7 +278,7 @@ def _entry(grant: Grant, kind: str, body: dict[str, Any]) -> AuditEntry:
     )
 
 
-async def _admit(guard: Guard, spec: ToolSpec, answer: Answer, sent: Mapping[str, str]) -> Answer:
+async def _admit(guard: Guard, spec: ToolSpec, answer: Answer, sent: Sent) -> Answer:
     """The answer as code may see it. A large one is looked through in a thread, so that others go on.
 
     Raises:
@@ -304,7 +307,7 @@ async def _admit(guard: Guard, spec: ToolSpec, answer: Answer, sent: Mapping[str
     return admit()
 
 
-def _plain_names(guard: Guard, spec: ToolSpec, answer: Answer, sent: Mapping[str, str]) -> dict[str, str]:
+def _plain_names(guard: Guard, spec: ToolSpec, answer: Answer, sent: Sent) -> dict[str, str]:
     """Other names for the files whose own ones hold something private: code sees the name of a file as it is."""
     names: dict[str, str] = {}
     for number, file in enumerate(answer.files, 1):
@@ -330,7 +333,7 @@ def is_large(value: Any) -> bool:
     return left <= 0
 
 
-def _concealed(passage: Passage, sent: Mapping[str, str]) -> OnProgress | None:
+def _concealed(passage: Passage, sent: Sent) -> OnProgress | None:
     """Reports progress in words that may leave."""
     report = passage.on_progress
     if report is None:

@@ -100,6 +100,12 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """`policy.rules[2]`, counted from 0, or `preset guarded`."""
     reason: str
     """In the words of the rule, or in ours. No value of an argument is in it."""
+    doubt: str = ""
+    """The end of the reason that says what is in doubt about an argument."""
+
+    def told(self, *, is_private: bool) -> str:
+        """The reason as code is told it: what is in doubt about a private value would say something about the value."""
+        return self.reason.removesuffix(self.doubt) + "." * bool(self.doubt) if is_private else self.reason
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -323,8 +329,9 @@ def _undeclared(condition: Condition, spec: ToolSpec) -> str:
 
 
 def _in_doubt(entry: _Entry, doubt: Doubt) -> Decision:
-    reason = f"{entry.decision.reason} Its condition on an argument is in doubt, which counts as fitting: {doubt.why}."
-    return msgspec.structs.replace(entry.decision, reason=reason)
+    why = f": {doubt.why}."
+    reason = f"{entry.decision.reason} Its condition on an argument is in doubt, which counts as fitting{why}"
+    return msgspec.structs.replace(entry.decision, reason=reason, doubt=why)
 
 
 def _effect(spec: ToolSpec, *, is_trusted: bool) -> Effect:

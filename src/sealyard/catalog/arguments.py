@@ -2,6 +2,9 @@
 
 A schema that cannot be used, or not safely, does not make its tool unusable: then only the names are checked, and the
 upstream judges the rest.
+
+What is checked is what code wrote. A token in it fits wherever it stands: to hold a private value against `enum`,
+`pattern` or `maxLength` would answer questions about it, and no policy has been asked yet.
 """
 
 import difflib
@@ -19,6 +22,7 @@ from sealyard.catalog.shapes import shape
 from sealyard.catalog.stubs import signature
 from sealyard.catalog.validation import Check, check_of
 from sealyard.errors import InvalidArguments
+from sealyard.privacy.span import TOKEN
 from sealyard.values import ToolSpec
 
 __all__ = ("check_arguments", "parameter_names")
@@ -29,16 +33,15 @@ _GIVEN_CHARACTERS = 80
 _EXPECTED_CHARACTERS = 300
 _CHOICES = 12
 _KEYS = 50
-_PRIVATE = "(private)"
+_CONDITIONAL = frozenset("anyOf oneOf not if then else contains dependentSchemas dependentRequired".split())
+"""What is below these in a schema may hold for one value and not for another."""
 
 _shortened = reprlib.Repr()
 _shortened.maxlevel, _shortened.maxstring, _shortened.maxother = 3, 60, 60
 
 
-def check_arguments(spec: ToolSpec, arguments: Any, *, shown: Any = None) -> dict[str, Any]:
-    """Return `arguments` if they fit the input schema of `spec`, or if only the upstream can tell.
-
-    `shown` are the same with tokens in the place of private values: only of those does a message speak.
+def check_arguments(spec: ToolSpec, arguments: Any) -> dict[str, Any]:
+    """Return `arguments`, as code wrote them, if they fit the input schema of `spec` or only the upstream can tell.
 
     Raises:
         InvalidArguments: They do not; the message names the parameters and what they should be.
@@ -52,11 +55,11 @@ def check_arguments(spec: ToolSpec, arguments: Any, *, shown: Any = None) -> dic
             return arguments
     except ValueError as error:
         raise InvalidArguments(f"The arguments of {spec.function} are not JSON data: {error}.") from None
-    complaint = _Complaint(spec, arguments, arguments if shown is None else shown)
+    complaint = _Complaint(spec, arguments)
     problems = complaint.names(judged=validator is not None)
     if validator is not None:
         problems += complaint.values(check, spec.input_schema, arguments, [])
-    elif not problems:
+    if not problems and (validator is None or _holds_token(arguments)):
         return arguments
     raise InvalidArguments(complaint.message(problems))
 
@@ -64,10 +67,9 @@ def check_arguments(spec: ToolSpec, arguments: Any, *, shown: Any = None) -> dic
 class _Complaint:
     """What is wrong with one call, in sentences."""
 
-    def __init__(self, spec: ToolSpec, arguments: dict[str, Any], shown: dict[str, Any]) -> None:
+    def __init__(self, spec: ToolSpec, arguments: dict[str, Any]) -> None:
         self._spec = spec
         self._arguments = arguments
-        self._shown = shown
         self._known = {parameter.key: parameter for parameter in parameters(spec)}
         self._free = [key for key in self._known if key not in arguments]
 
@@ -80,10 +82,13 @@ class _Complaint:
 
     def names(self, *, judged: bool) -> list[str]:
         """What the names alone tell. One that may be allowed is worth a word only if something is wrong."""
-        problems = [self._missing(key) for key in self._free if self._known[key].required]
+        is_named = not any(map(_is_token, self._arguments))  # else what is missing may be there
+        problems = [self._missing(key) for key in self._free if self._known[key].required and is_named]
         schema = self._spec.input_schema
         closed = schema.get("additionalProperties") is False and not schema.get("patternProperties")
-        others = itertools.islice((key for key in self._arguments if key not in self._known), _ALL_ERRORS)
+        others = itertools.islice(
+            (key for key in self._arguments if key not in self._known and not _is_token(key)), _ALL_ERRORS
+        )
         return problems + [self._unknown(key) for key in others if closed or (judged and self._nearest(key))]
 
     def values(self, check: Check, schema: dict[str, Any], value: Any, path: list[str | int]) -> list[str]:
@@ -92,31 +97,33 @@ class _Complaint:
         if validator is None or validator.is_valid(value):
             return []
         if check.is_explicable(value):
-            errors = itertools.islice(validator.iter_errors(value), _ALL_ERRORS)
+            is_private = _holds_token(value)
+            all_errors = validator.iter_errors(value)
+            certain = (error for error in all_errors if not is_private or _is_certain(error, value))
+            errors = itertools.islice(certain, _ALL_ERRORS)
             return [sentence for error in errors for sentence in self._sentences(error, schema, path)]
         found: list[str] = []
         for step, inner, part, item in _inside(schema, value):
             found += self.values(inner, part, item, [*path, step])
             if len(found) >= _ERRORS:
                 break
-        if not found and path:
-            given = self._seen(path)[1]
-            found.append(f"{self._place(path)} is {_given(given)}; it must be {_shape(schema, schema)}")
+        if not found and path and not _holds_token(value):
+            found.append(f"{self._place(path)} is {_given(value)}; it must be {_shape(schema, schema)}")
         return found
 
     def _sentences(
         self, error: jsonschema_rs.ValidationError, schema: dict[str, Any], path: list[str | int]
     ) -> list[str]:
         path = [*path, *error.instance_path]
-        place, given = self._place(path), _given(self._seen(path)[1])
+        place, given = self._place(path), _given(_at(self._arguments, path))
         match error.kind:
             case Kind.Required(property=key):
                 return [f"{place} lacks {_given(key)}" if path else self._missing(key)]
             case Kind.AdditionalProperties(unexpected=keys) | Kind.UnevaluatedProperties(unexpected=keys):
+                keys = [key for key in keys if not _is_token(key)]
                 if not path:
                     return [self._unknown(key) for key in keys[:_ALL_ERRORS]]
-                seen = [self._seen([*path, key])[0][-1] for key in keys[:_ERRORS]]
-                return [f"{place} has keys that are not allowed: {', '.join(map(_given, seen))}"]
+                return [f"{place} has keys that are not allowed: {', '.join(map(_given, keys[:_ERRORS]))}"]
             case Kind.FalseSchema() if len(path) == 1:
                 return [self._unknown(str(path[0]))]
             case Kind.Enum(options=options):
@@ -138,29 +145,11 @@ class _Complaint:
             )
         return self._known[str(path[0])].annotation if path and path[0] in self._known else "Any"
 
-    def _seen(self, path: Sequence[str | int]) -> tuple[list[Any], Any]:
-        """The path to a part, and the part, as who made the call wrote them."""
-        real: Any = self._arguments
-        shown: Any = self._shown
-        steps: list[Any] = []
-        step: Any
-        for step in path:
-            if isinstance(real, dict) and isinstance(shown, dict) and len(real) == len(shown):
-                steps.append(list(shown)[list(real).index(step)] if step in real else step)
-            elif isinstance(real, list) and isinstance(shown, list) and isinstance(step, int):
-                steps.append(step)
-            else:  # two keys were the same value
-                return [*steps, _PRIVATE], _PRIVATE
-            real = real[step] if isinstance(real, list) or step in real else None
-            shown = shown[steps[-1]] if isinstance(shown, list) or steps[-1] in shown else None
-        return steps, shown
-
     def _place(self, path: Sequence[str | int]) -> str:
         if not path:
             return "the object of all arguments"
-        steps = self._seen(path)[0]
-        text = str(steps[0])
-        for step in steps[1:]:
+        text = str(path[0])
+        for step in path[1:]:
             text += f"[{step}]" if isinstance(step, int) else f".{step}"
         return _called(self._known.get(str(path[0])), text)
 
@@ -169,13 +158,51 @@ class _Complaint:
         return f"{_called(parameter, key)} is missing; it must be {parameter.annotation if parameter else 'given'}"
 
     def _unknown(self, key: str) -> str:
-        key = str(self._seen([key])[0][-1])
         near = self._nearest(key)
         nearest = f"; the nearest is {_called(self._known[near], near)}" if near else ""
         return f"{_given(key)} is not one of its parameters{nearest}"
 
     def _nearest(self, key: str) -> str | None:
         return next(iter(difflib.get_close_matches(key[:100], self._free[:_KEYS], n=1)), None)
+
+
+def _is_certain(error: jsonschema_rs.ValidationError, value: Any) -> bool:
+    """Whether it is wrong whatever the tokens in `value` stand for."""
+    if _CONDITIONAL.intersection(map(str, error.schema_path)):
+        return False  # the condition may have looked at a token
+    part = _at(value, error.instance_path)
+    if not _holds_token(part):
+        return True
+    if not isinstance(part, dict | list):
+        return False
+    match error.kind:
+        case Kind.Type() | Kind.MinItems() | Kind.MaxItems():
+            return True
+        case Kind.Required():
+            return not any(map(_is_token, part))
+        case Kind.AdditionalProperties(unexpected=keys):
+            return not all(map(_is_token, keys))
+    return False
+
+
+def _is_token(text: object) -> bool:
+    """Whether a token is in it."""
+    return isinstance(text, str) and "__" in text and TOKEN.search(text) is not None
+
+
+def _holds_token(value: object) -> bool:
+    """Whether a token is anywhere in it."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            waiting += each
+            waiting += each.values()
+        elif isinstance(each, list | tuple):
+            waiting += each
+        elif _is_token(each):
+            return True
+    return False
 
 
 def _inside(schema: dict[str, Any], value: Any) -> Iterator[tuple[str | int, Check, dict[str, Any], Any]]:
@@ -190,7 +217,7 @@ def _inside(schema: dict[str, Any], value: Any) -> Iterator[tuple[str | int, Che
         check = Check(part)
         for number, item in enumerate(value):
             validator = check.choose(item)
-            if validator is not None and not validator.is_valid(item):
+            if validator is not None and not validator.is_valid(item) and not _holds_token(item):
                 yield number, check, part, item
                 return
 

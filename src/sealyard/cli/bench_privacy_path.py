@@ -19,7 +19,7 @@ from sealyard.cli.terminal import columns, plain, screen
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyMode, SandboxConfig, StoreConfig
 from sealyard.errors import SandboxBroken
-from sealyard.examples import customers, demo_upstreams, outbox_of
+from sealyard.examples import MAIL_RULE, customers, demo_upstreams, outbox_of
 from sealyard.examples.mail import Mail
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.serve.mcp import build_server
@@ -110,7 +110,7 @@ async def _open(place: Path, mode: PrivacyMode) -> AsyncIterator[_Job]:
     config = Config(
         upstreams=upstreams,
         store=StoreConfig(path=place / "sealyard.db"),
-        privacy=PrivacyConfig(mode=mode),
+        privacy=PrivacyConfig(mode=mode, rules=(MAIL_RULE,)),
         sandbox=SandboxConfig(allow_weaker=True),
     )
     policy = msgspec.structs.replace(DEFAULT, packages=(), tool_calls=10_000)

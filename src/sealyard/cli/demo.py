@@ -25,9 +25,9 @@ from sealyard.cli.demo_skills import show_skills
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, plain, screen
 from sealyard.config import Config
-from sealyard.config.settings import SandboxConfig, StoreConfig
+from sealyard.config.settings import PrivacyConfig, SandboxConfig, StoreConfig
 from sealyard.errors import SandboxBroken
-from sealyard.examples import demo_upstreams
+from sealyard.examples import MAIL_RULE, demo_upstreams
 from sealyard.metrics import tokens
 from sealyard.serve.mcp import build_server
 from sealyard.values import UpstreamConfig
@@ -316,7 +316,11 @@ async def _open_gateway() -> AsyncIterator[tuple[Yard, list[_Weighed], Client]]:
         files = place / "files"
         files.mkdir()
         servers = {name: _Weighed(config) for name, config in demo_upstreams(files).items()}
-        config = Config(store=StoreConfig(path=place / "sealyard.db"), sandbox=SandboxConfig(allow_weaker=True))
+        config = Config(
+            store=StoreConfig(path=place / "sealyard.db"),
+            sandbox=SandboxConfig(allow_weaker=True),
+            privacy=PrivacyConfig(rules=(MAIL_RULE,)),
+        )
         async with (
             open_yard(config, upstreams=servers) as yard,
             Client(build_server(yard, config.surface)) as agent,

@@ -11,13 +11,20 @@ from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, errors, plain, screen, write
 from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest, UnknownTool
+from sealyard.privacy.guard import Privacy, Reveal
 from sealyard.values import ToolSpec
 from sealyard.yard import open_yard
+from sealyard.yard.opening import build_privacy
 from sealyard.yard.unmatched import Unmatched
 
 __all__ = ("policy",)
 
 _STYLES = {"allow": "green", "ask": "yellow", "deny": "red"}
+_REVEALS: dict[Reveal, str] = {
+    "whole": "a token becomes the value where it is a whole string, and is refused elsewhere",
+    "inside": "a token becomes the value wherever it stands",
+    "never": "tokens stay tokens",
+}
 _CONFIG = click.option(
     "--config", type=click.Path(path_type=Path), help="A sealyard.toml or a client's file such as .mcp.json."
 )
@@ -44,6 +51,8 @@ class _Explanation(msgspec.Struct, frozen=True, kw_only=True):
     preset_reason: str
     steps: list[Step]
     limits: ToolLimits
+    reveal: Reveal
+    """Where in its arguments a token becomes the private value."""
 
 
 @click.group()
@@ -76,7 +85,7 @@ def explain(
     rules, why_preset = _build(loaded, preset)
     with errors.status("Asking the servers"):
         spec = run_to_end(_find(loaded, tool))
-    explanation = _explain(rules, why_preset, spec, principal, given)
+    explanation = _explain(rules, why_preset, spec, principal, given, build_privacy(loaded.privacy))
     if as_json:
         write(msgspec.json.encode(explanation).decode() + "\n")
     else:
@@ -130,7 +139,8 @@ def show(*, with_tools: bool, principal: str, preset: Preset | None, config: Pat
         errors.print(plain(f"warning: {each.message}", "yellow"))
     if not with_tools:
         specs = []
-    found = [_explain(rules, why_preset, spec, principal, None) for spec in specs]
+    privacy = build_privacy(loaded.privacy)
+    found = [_explain(rules, why_preset, spec, principal, None, privacy) for spec in specs]
     if as_json:
         settings = msgspec.structs.replace(loaded.policy, preset=rules.preset)
         shown: dict[str, Any] = {"policy": settings, "preset_reason": why_preset, "trusted": sorted(rules.trusted)}
@@ -195,7 +205,12 @@ async def _check(config: Config) -> tuple[tuple[Unmatched, ...], list[str]]:
 
 
 def _explain(
-    rules: Policy, why_preset: str, spec: ToolSpec, principal: str, arguments: dict[str, Any] | None
+    rules: Policy,
+    why_preset: str,
+    spec: ToolSpec,
+    principal: str,
+    arguments: dict[str, Any] | None,
+    privacy: Privacy,
 ) -> _Explanation:
     steps = rules.explain(spec, principal, arguments)
     (decider,) = (step for step in steps if step.decides)
@@ -214,6 +229,7 @@ def _explain(
         preset_reason=why_preset,
         steps=steps,
         limits=rules.limits(spec),
+        reveal=privacy.reveal(spec.full_name),
     )
 
 
@@ -238,6 +254,7 @@ def _show_explanation(found: _Explanation) -> None:
     facts.add_row("preset", plain(f"{found.preset}: {found.preset_reason}"))
     facts.add_row("hidden", plain("yes: in no search, stub or grant" if found.hidden else "no"))
     facts.add_row("limits", plain(_spell_limits(found.limits)))
+    facts.add_row("reveal", plain(f"{found.reveal}: {_REVEALS[found.reveal]}"))
     screen.print(facts)
 
 

@@ -259,6 +259,9 @@ class PrivacyRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Fields of its answers that are concealed whole, whatever they hold: free text."""
     visible: tuple[str, ...] = ()
     """Fields of its answers that are left as they are."""
+    reveal: Literal["whole", "inside", "never"] | None = None
+    """Where in its arguments a token becomes the value: where it is a whole string, inside longer texts too, nowhere.
+    By default `whole`, or `inside` where no tool's mode is `strict`."""
 
 
 class PrivacyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

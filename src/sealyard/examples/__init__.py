@@ -7,9 +7,13 @@ touch the disk: inside the directory, and the file, that they are given.
 import sys
 from pathlib import Path
 
+from sealyard.config.settings import PrivacyRule
 from sealyard.values import UpstreamConfig
 
-__all__ = ("demo_upstreams", "outbox_of")
+__all__ = ("MAIL_RULE", "demo_upstreams", "outbox_of")
+
+MAIL_RULE = PrivacyRule(tools=("mcp__mail__send_mail",), reveal="inside")
+"""A mail greets people by name: there a token is inside a longer text."""
 
 
 def demo_upstreams(directory: Path) -> dict[str, UpstreamConfig]:

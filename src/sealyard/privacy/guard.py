@@ -8,7 +8,8 @@ import codecs
 import re
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Literal, TypeVar
@@ -16,6 +17,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from sealyard.errors import ApprovalRefused, SealyardError, UnknownToken, UpstreamError
+from sealyard.privacy.echo import Echo, Echoes, Leaves, Piece, Sent, find_echoes
 from sealyard.privacy.encodings import find_encoded
 from sealyard.privacy.known import KnownValues
 from sealyard.privacy.names import Meaning, read_name
@@ -23,14 +25,18 @@ from sealyard.privacy.scanner import Scanner, ScanRules
 from sealyard.privacy.span import TOKEN, TYPES, Detector, Span, merge
 from sealyard.privacy.stream import ConcealedStream
 from sealyard.privacy.vault import Scope
+from sealyard.privacy.view import without_tokens
 from sealyard.values import ToolSpec
 
-__all__ = ("Guard", "Handling", "Mode", "Privacy")
+__all__ = ("Guard", "Handling", "Mode", "Privacy", "Reveal")
 
 Mode = Literal["strict", "output", "off"]
+Reveal = Literal["whole", "inside", "never"]
 
 _E = TypeVar("_E", bound=SealyardError)
 
+_SAID_CHARACTERS = 512
+"""Of earlier messages of a call, to find a value that comes in pieces."""
 _BY_PLACE = frozenset(
     "person address username password national_id tax_id passport driver_license medical_id bank_account text".split()
 )
@@ -45,6 +51,8 @@ class Handling(msgspec.Struct, frozen=True, kw_only=True):
     """Fields that are concealed whole."""
     visible: tuple[str, ...] = ()
     """Fields that are left as they are."""
+    reveal: Reveal | None = None
+    """Where in its arguments a token becomes the value; None: as `Privacy.reveal` says."""
 
 
 class Privacy:
@@ -61,6 +69,9 @@ class Privacy:
         """Whether some tool's answers reach the code as they are."""
         self.is_off = mode == "off" and all(handling.mode == "off" for _, handling in self._rules)
         """Whether no tool's answers are concealed."""
+        is_strict = mode == "strict" or any(handling.mode == "strict" for _, handling in self._rules)
+        self._reveal: Reveal = "whole" if is_strict else "inside"
+        """Where code holds no real value, what stands beside one is not for code to choose."""
 
     def handling(self, tool: str) -> Handling:
         """How the answers of a tool are handled: as the first rule says whose patterns fit its full name."""
@@ -69,6 +80,10 @@ class Privacy:
             fits = (each for patterns, each in self._rules if any(fnmatchcase(tool, pattern) for pattern in patterns))
             found = self._handling[tool] = next(fits, Handling(mode=self.mode))
         return found
+
+    def reveal(self, tool: str) -> Reveal:
+        """Where in a tool's arguments a token becomes the value."""
+        return self.handling(tool).reveal or self._reveal
 
 
 class Guard:
@@ -84,6 +99,8 @@ class Guard:
         """None when nothing is concealed."""
         self._known = _Memory()
         """What was hidden: looked for in what enters."""
+        self._echoes = Echoes(is_later=True)
+        """What tools were handed: looked for in what enters, whatever stands beside it."""
         self._held = _Memory()
         """What code may hold as it is: looked for in what leaves. Code that prints a guess at anything else must not
         learn whether it is right."""
@@ -126,42 +143,54 @@ class Guard:
 
     # To tools
 
-    def reveal(self, spec: ToolSpec, arguments: dict[str, Any], sent: dict[str, str] | None = None) -> dict[str, Any]:
-        """The arguments as the tool gets them. The text and the type of each value in them is added to `sent`.
+    def reveal(
+        self, spec: ToolSpec, arguments: dict[str, Any], sent: Sent | None = None, *, how: Reveal | None = None
+    ) -> dict[str, Any]:
+        """The arguments as the tool gets them. Each string with a private value in it is added to `sent`.
+
+        `how` counts instead of what the config says of the tool.
 
         Raises:
             UnknownToken: They hold something that looks like a token and is none of this session.
+            CallRefused: A token is inside a longer text, and the tool is handed only those that stand alone.
+            LimitReached: The session has handed over more than it can keep track of.
         """
-        if self.scope is None:
+        how = how or self._privacy.reveal(spec.full_name)
+        if self.scope is None or how == "never":
             return arguments
         is_strict = self._privacy.handling(spec.full_name).mode == "strict"
 
-        def note(kind: str, value: str | float) -> None:
-            self._known.add(kind, value)
-            if not is_strict:  # the answer may repeat it, and goes to the code as it is
-                self._held.add(kind, value)
+        def note(pieces: list[Piece]) -> None:
+            for text, kind in pieces:
+                if kind is not None:
+                    self._known.add(kind, text)
+                    if not is_strict:  # the answer may repeat it, and goes to the code as it is
+                        self._held.add(kind, text)
+            self._echoes.add(pieces)
             if sent is not None:
-                sent[str(value)] = kind
+                sent.add(pieces)
 
-        revealed: dict[str, Any] = self.scope.reveal(arguments, schema=spec.input_schema, on_value=note)
+        revealed: dict[str, Any] = self.scope.reveal(
+            arguments, schema=spec.input_schema, is_inside=how == "inside", on_text=note
+        )
         return revealed
 
     async def reveal_latest(
-        self, spec: ToolSpec, arguments: dict[str, Any], sent: dict[str, str] | None = None
+        self, spec: ToolSpec, arguments: dict[str, Any], sent: Sent | None = None, *, how: Reveal | None = None
     ) -> dict[str, Any]:
         """The same, with what another gateway has given out in the meantime. Raises as `reveal` does."""
         try:
-            return self.reveal(spec, arguments, sent)
+            return self.reveal(spec, arguments, sent, how=how)
         except UnknownToken:
             if self._refresh is None:
                 raise
         await self._refresh()
-        return self.reveal(spec, arguments, sent)
+        return self.reveal(spec, arguments, sent, how=how)
 
     # From tools
 
-    def admit(self, spec: ToolSpec, value: Any, *, sent: Mapping[str, str] = {}) -> Any:
-        """An upstream's answer as the code may see it; `sent` are the private values that the call handed over.
+    def admit(self, spec: ToolSpec, value: Any, *, sent: Sent | None = None) -> Any:
+        """An upstream's answer as the code may see it; `sent` is what the call handed over.
 
         In `strict` everything private is a token from here on. In the other modes it stays, and what was found is
         remembered: to be concealed when it leaves, or never to be if the tool's mode is `off`.
@@ -180,29 +209,27 @@ class Guard:
             self._count_failure()
             raise UpstreamError(f"The answer of {spec.full_name!r} is withheld: {_blame(error)}.") from None
 
-    def _admit(self, spec: ToolSpec, value: Any, sent: Mapping[str, str]) -> Any:
+    def _admit(self, spec: ToolSpec, value: Any, sent: Sent | None) -> Any:
         handling = self._privacy.handling(spec.full_name)
-        if not handling.whole and not sent and self._is_harmless(value):
+        if not handling.whole and not sent and not self._echoes and self._is_harmless(value):
             return value
         found: dict[str, Any] = {"schema": spec.output_schema, "whole": handling.whole, "visible": handling.visible}
         if handling.mode == "off":
             # What another tool's mode hid stays hidden, whichever tool repeats it.
-            value = self._repeated.conceal(value, self._replace_entering, foreign_tokens=True)
-            value = self._conceal_sent(value, sent)
+            value = self._conceal_entering(self._repeated, value, sent)
             self._publish(value, schema=spec.output_schema)
             return value
         if handling.visible:
             hidden = {str(each) for _, each in self._privacy.scanner.find_values(value, **found)}
             self._publish(value, schema=spec.output_schema, but=hidden)
         if handling.mode == "strict":
-            value = self._entry.conceal(value, self._replace_entering, foreign_tokens=True, **found)
-            return self._conceal_sent(value, sent)
+            return self._conceal_entering(self._entry, value, sent, **found)
         for kind, each in self._privacy.scanner.find_values(value, **found):
             self._known.add(kind, each)
             self._held.add(kind, each)
         return value
 
-    def admit_file(self, spec: ToolSpec, content: bytes, *, sent: Mapping[str, str] = {}) -> bytes:
+    def admit_file(self, spec: ToolSpec, content: bytes, *, sent: Sent | None = None) -> bytes:
         """A file of an answer as the code may see it: text is treated like the answer, anything else is left alone."""
         encoding = None if self.scope is None else _text_encoding(content)
         if encoding is None:
@@ -211,19 +238,40 @@ class Guard:
         admitted = self.admit(spec, text, sent=sent)
         return content if admitted is text else str(admitted).encode(encoding, "replace")
 
-    def admit_text(self, text: str, *, sent: Mapping[str, str] = {}) -> str:
+    def admit_text(self, text: str, *, sent: Sent | None = None) -> str:
         """What an upstream says beside its answers, such as progress, as anybody may see it."""
         if self.scope is None:
             return text
         try:
-            return str(self._conceal_sent(self._entry.conceal(text, self._replace_entering), sent))
+            told = self._entry.conceal(self._conceal_said(text, sent, said=text), self._replace_entering)
+            return str(self._conceal_sent(told, sent))
         except SealyardError:
             raise
         except Exception as error:  # noqa: BLE001 - as in `admit`
             self._count_failure()
             return f"(Withheld: {_blame(error)}.)"
 
-    def admit_error(self, error: _E, *, sent: Mapping[str, str] = {}) -> _E:
+    def admit_said(self, text: str, *, said: str, sent: Sent) -> str:
+        """An admitted message without the rest of a value that earlier ones began; `said` is how the server sent it."""
+        return text if self.scope is None else self._conceal_said(text, sent, said=said)
+
+    def admit_echoes(self, value: Any, *, sent: Sent | None = None) -> Any:
+        """`value` without what tools were handed and nothing else: for what was admitted in parts, or is not searched.
+
+        Raises:
+            UpstreamError: It cannot be looked through.
+        """
+        if self.scope is None:
+            return value
+        try:
+            return self._conceal_sent(value, sent)
+        except SealyardError:
+            raise
+        except Exception as error:  # noqa: BLE001 - as in `admit`
+            self._count_failure()
+            raise UpstreamError(f"What a server says is withheld: {_blame(error)}.") from None
+
+    def admit_error(self, error: _E, *, sent: Sent | None = None) -> _E:
         """The same error as code may see it. Words of a server or a person are looked through.
 
         Ours hold nothing that the code did not write itself. To conceal that would show it which of its guesses are
@@ -283,15 +331,59 @@ class Guard:
         found = self._held.values.find(text)
         return found if self._privacy.mode == "off" else [*self._privacy.scanner.find(text), *found]
 
-    def _conceal_sent(self, value: Any, sent: Mapping[str, str]) -> Any:
-        """`value` without what this very call handed over, however little it says: a PIN, a house number, `May`."""
+    def _conceal_entering(self, scanner: Scanner, value: Any, sent: Sent | None, **found: Any) -> Any:
+        """`value` without what tools were handed and what the scanner finds.
+
+        Echoes that something stands beside come first: of two values in a row the scanner might find one, with half of
+        the other. What is a whole string is left to it, since the rest of its column is judged by it.
+        """
+        indexes = self._indexes(sent)
+        echoes = Leaves(value).find(*indexes)
+        if echoes.has_parts:
+            value = _only().conceal(value, self._replace_entering, foreign_tokens=True)
+            leaves = Leaves(value)
+            value = leaves.replaced(leaves.find(*indexes).parts(), self._write_echoes)
+        replace = self._replace_restored if echoes.has_parts else self._replace_entering
+        value = scanner.conceal(value, replace, foreign_tokens=not echoes.has_parts, **found)
+        return self._conceal_sent(value, sent, with_echoes=bool(echoes))
+
+    def _conceal_sent(self, value: Any, sent: Sent | None, *, with_echoes: bool = True) -> Any:
+        """`value` without what tools were handed; of what this very call handed over, however little it says."""
+        if with_echoes and (echoes := (leaves := Leaves(value)).find(*self._indexes(sent))):
+            value = leaves.replaced(echoes, self._write_echoes)
         if not sent:
             return value
-        known = KnownValues(is_thorough=True)
-        for text, kind in sent.items():
-            known.add(text, kind)
-        value = _only(known).conceal(value, self._replace_entering)
-        return _without_numbers(value, sent, self._replace_entering)
+        value = _only(sent.known).conceal(value, self._replace_entering)
+        return _without_numbers(value, sent.values, self._replace_entering)
+
+    def _conceal_said(self, text: str, sent: Sent | None, *, said: str) -> str:
+        """A message without echoes, also of a value that comes in pieces, one in each message.
+
+        `said` is the message as the server sent it, and `text` what is left of it.
+        """
+        indexes = self._indexes(sent)
+        if sent is None or not indexes:
+            return text
+        earlier = f"{sent.said}\n"
+        sent.said = f"{earlier}{said}"[-_SAID_CHARACTERS:]
+        size = len(earlier)
+        found = [echo for echo in find_echoes(without_tokens(earlier + text), indexes) if echo.end > size]
+        ours = [echo._replace(start=max(0, echo.start - size), end=echo.end - size) for echo in found]
+        return self._write_echoes(text, ours)
+
+    def _indexes(self, sent: Sent | None) -> list[Echoes]:
+        return [each for each in (sent.echoes if sent else None, self._echoes) if each]
+
+    def _write_echoes(self, text: str, echoes: Sequence[Echo]) -> str:
+        """The text with the token of its value in the place of each echo."""
+        parts: list[str] = []
+        done = 0
+        for echo in echoes:
+            echo = echo.word(text)
+            if echo.end > done:
+                parts += (text[done : max(done, echo.start)], self._replace_entering(echo.type, echo.value))
+                done = echo.end
+        return "".join((*parts, text[done:]))
 
     def _replace_entering(self, kind: str, value: str | float) -> str:
         assert self.scope is not None
@@ -303,6 +395,14 @@ class Guard:
                 self._known.add(kind, text)
         self._count(kind)
         return self.scope.token(kind, value)
+
+    def _replace_restored(self, kind: str, value: str | float) -> str:
+        """The same where echoes are tokens already: the token of a whole field stands for what was there."""
+        assert self.scope is not None
+        if isinstance(value, str) and TOKEN.search(value):
+            with suppress(UnknownToken):  # what only begins like a token stays as it is
+                value = str(self.scope.reveal(value))
+        return self._replace_entering(kind, value)
 
     def _replace_leaving(self, kind: str, value: str | float) -> str:
         assert self.scope is not None

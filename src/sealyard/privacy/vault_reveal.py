@@ -3,6 +3,9 @@
 A string that is one token becomes the value, of the kind that the tool's schema asks for. Inside a longer string the
 value is written as that text needs it: escaped in JSON text, percent-encoded in a URL or where the token itself was,
 else as it is. What was revealed is not read again, so that a value that looks like a token stays what it is.
+
+Where only whole strings may be revealed, a token inside a longer one is refused: code that chooses what stands beside
+a value has half of what it takes to compute on it.
 """
 
 import json
@@ -17,10 +20,13 @@ import msgspec
 from sealyard.errors import CallRefused, UnknownToken
 from sealyard.privacy.vault_seal import PrivateValue
 
-__all__ = ("Find", "reveal_tokens")
+__all__ = ("Find", "OnText", "reveal_tokens")
 
 Find = Callable[[str, str], PrivateValue | None]
 """The value of the token of this type and id, both in lower case; None if there is none."""
+
+OnText = Callable[[list[tuple[str, str | None]]], None]
+"""Hears each string that holds a value, in pieces: a text, and its type if it is a value."""
 
 _U = "(?:_|%5F)"
 _BEGIN = re.compile(r"(?:__|%5F%5F|_%5F|%5F_)PII(?:_|%5F)", re.IGNORECASE | re.ASCII)
@@ -38,22 +44,32 @@ _RAW_JSON = msgspec.json.Decoder(msgspec.Raw)
 _Schemas = tuple[Mapping[str, Any], ...]
 
 
-def reveal_tokens(value: Any, find: Find, schema: Mapping[str, Any] | None = None) -> Any:
+def reveal_tokens(
+    value: Any,
+    find: Find,
+    schema: Mapping[str, Any] | None = None,
+    *,
+    is_inside: bool = True,
+    on_text: OnText = lambda _: None,
+) -> Any:
     """JSON data with every token replaced, in keys too; the very same object if it holds none.
+
+    Unless `is_inside`, a token is replaced only where it is the whole of a string that is no key.
 
     Raises:
         UnknownToken: Something begins like a token and is none that `find` knows.
-        CallRefused: Two keys of one object are the same token.
+        CallRefused: Two keys of one object are the same token, or a token is not alone and must be.
     """
     if not any(_begins(text) for text in _texts(value)):
         return value
     shape = _Shape(schema)
+    write = _Writer(find, on_text, is_inside=is_inside)
     holder = [value]
     waiting: deque[tuple[Any, Any, Any, _Schemas]] = deque([(holder, 0, value, shape.root)])
     while waiting:  # not by recursion: code may nest as deep as it likes
         parent, place, each, schemas = waiting.popleft()
         if isinstance(each, str):
-            parent[place] = _reveal_whole(each, find, schemas)
+            parent[place] = write.whole(each, schemas)
         elif isinstance(each, dict):
             made: dict[Any, Any] = {}
             parent[place] = made
@@ -61,7 +77,7 @@ def reveal_tokens(value: Any, find: Find, schema: Mapping[str, Any] | None = Non
                 raise CallRefused("Two keys of an object are the same token. Keep one of them.")
             for key, below in each.items():
                 # Of two keys for the same value the last counts. To refuse them would tell whether a guess is right.
-                key = _reveal_inside(key, find) if isinstance(key, str) else key
+                key = write.inside(key) if isinstance(key, str) else key
                 made[key] = below
             waiting.extend(
                 (made, key, below, shape.below(schemas, key))
@@ -98,34 +114,54 @@ def _begins(text: str) -> bool:
     return ("__" in text or "%5" in text) and _BEGIN.search(text) is not None
 
 
-def _reveal_whole(text: str, find: Find, schemas: _Schemas) -> Any:
-    match = _WHOLE.match(text)
-    if match is None or match.end() < len(text) or "%" in text:
-        return _reveal_inside(text, find)
-    return _in_kind(_find(match, find), schemas)
+class _Writer:
+    """Writes strings with values in the place of tokens."""
 
+    def __init__(self, find: Find, on_text: OnText, *, is_inside: bool) -> None:
+        self._find = find
+        self._on_text = on_text
+        self._is_inside = is_inside
 
-def _reveal_inside(text: str, find: Find) -> str:
-    if not _begins(text):
-        return text
-    write = _writer_for(text)
-    parts: list[str] = []
-    done = 0
-    while (begin := _BEGIN.search(text, done)) is not None:
-        match = _WHOLE.match(text, begin.start())
-        if match is None:
-            raise _unknown(text[begin.start() : begin.start() + _SHOWN])
-        value = str(_find(match, find))
-        parts += (text[done : match.start()], _percent(value) if "%" in match[0] else write(value, match.start()))
-        done = match.end()
-    return "".join((*parts, text[done:]))
+    def whole(self, text: str, schemas: _Schemas) -> Any:
+        """What a string becomes that may be one token."""
+        match = _WHOLE.match(text)
+        if match is None or match.end() < len(text) or "%" in text:
+            return self.inside(text)
+        kind, value = self._value(match)
+        self._on_text([(str(value), kind)])
+        return _in_kind(value, schemas)
 
+    def inside(self, text: str) -> str:
+        """What a string becomes that may hold tokens."""
+        if not _begins(text):
+            return text
+        write = _writer_for(text)
+        parts: list[str] = []
+        pieces: list[tuple[str, str | None]] = []
+        done = 0
+        while (begin := _BEGIN.search(text, done)) is not None:
+            match = _WHOLE.match(text, begin.start())
+            if match is None:
+                raise _unknown(text[begin.start() : begin.start() + _SHOWN])
+            kind, found = self._value(match)
+            value = str(found)
+            pieces += ((text[done : match.start()], None), (value, kind))
+            parts += (text[done : match.start()], _percent(value) if "%" in match[0] else write(value, match.start()))
+            done = match.end()
+        if not self._is_inside and any(kind not in (None, "literal") for _, kind in pieces):
+            raise CallRefused(
+                "A token stands inside a longer text or in a key, and this tool is handed a token only as the whole "
+                'value of an argument. Pass it alone, or have the operator set reveal = "inside" for this tool.'
+            )
+        self._on_text([*pieces, (text[done:], None)])
+        return "".join((*parts, text[done:]))
 
-def _find(match: re.Match[str], find: Find) -> PrivateValue:
-    value = find(match[1].lower().replace("%5f", "_"), match[2].lower())
-    if value is None:
-        raise _unknown(match[0])
-    return value
+    def _value(self, match: re.Match[str]) -> tuple[str, PrivateValue]:
+        kind = match[1].lower().replace("%5f", "_")
+        value = self._find(kind, match[2].lower())
+        if value is None:
+            raise _unknown(match[0])
+        return kind, value
 
 
 def _unknown(text: str) -> UnknownToken:

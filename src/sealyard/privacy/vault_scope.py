@@ -7,7 +7,7 @@ from typing import Any
 
 from sealyard.errors import LimitReached
 from sealyard.privacy.span import TOKEN
-from sealyard.privacy.vault_reveal import reveal_tokens
+from sealyard.privacy.vault_reveal import OnText, reveal_tokens
 from sealyard.privacy.vault_seal import (
     Origin,
     PrivateValue,
@@ -80,27 +80,19 @@ class Scope:
         value: Any,
         *,
         schema: Mapping[str, Any] | None = None,
-        on_value: Callable[[str, PrivateValue], None] | None = None,
+        is_inside: bool = True,
+        on_text: OnText = lambda _: None,
     ) -> Any:
         """JSON data with every token in it turned back; the very same object if there is none.
 
         `schema` is the JSON Schema of the data: a token that stands alone becomes the number or the text it asks for.
-        `on_value` hears the type and the value of each.
+        Unless `is_inside`, only tokens that stand alone are. `on_text` hears each string that held one.
 
         Raises:
             UnknownToken: Something begins like a token and is none of this scope.
-            CallRefused: Two keys of one object are the same token.
+            CallRefused: Two keys of one object are the same token, or a token is not alone and must be.
         """
-        if on_value is None:
-            return reveal_tokens(value, self._find, schema)
-
-        def find(kind: str, value_id: str) -> PrivateValue | None:
-            found = self._find(kind, value_id)
-            if found is not None:
-                on_value(kind, found)
-            return found
-
-        return reveal_tokens(value, find, schema)
+        return reveal_tokens(value, self._find, schema, is_inside=is_inside, on_text=on_text)
 
     def has(self, token: str) -> bool:
         """Whether this is one whole token of this scope, in whatever case."""

@@ -176,22 +176,6 @@ class Sandbox:
                 self.pool.do_later(self._prepare_mount(workspace, lease.zygote))
         return self._outcome(end, execution_id, seconds, session, policy)
 
-    def problem(self) -> str | None:
-        """What would keep the next run from starting, in a sentence; None if nothing is known to. Costs microseconds.
-
-        A directory that was removed is no problem as long as it can be made anew.
-        """
-        if self.pool.is_closed:
-            return "The sandbox is closed."
-        for place in self.pool.places:
-            there = next(each for each in (place, *place.parents) if each.is_dir())
-            if not os.access(there, os.W_OK):
-                return f"The directory {there} cannot be written to."
-            room = os.statvfs(there)
-            if room.f_bavail == 0 or (room.f_files and room.f_favail == 0):
-                return f"The disk of {there} is full."
-        return None
-
     async def attack(self, job: dict[str, Any]) -> list[wire.Finding]:
         """Have a sealed worker try to break out, and report what it could do."""
         # The mechanism is tried, at a number that is cheap to reach; and the answer decides whether code may fork.

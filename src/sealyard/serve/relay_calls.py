@@ -59,7 +59,7 @@ class Calls:
             call.failure = f"MCPError: {error.message}"
             outcome = error
         except SealyardError as error:
-            safe = screen.guard.admit_error(error)
+            safe = screen.error_of(error)
             call.failure = f"{type(safe).__name__}: {safe}"
             outcome = {"content": [{"type": "text", "text": call.failure}], "isError": True}
         finally:
@@ -111,8 +111,8 @@ class Calls:
         body |= {"reason": decision.reason, "arguments": call.arguments}
         self._border.store.audit(call.entry("decision", body))
         if decision.verdict == "deny":
-            reason = f" {decision.reason}" if decision.reason else ""
-            raise PolicyRefused(f"{call.tool} is denied by {decision.rule}.{reason}")
+            told = decision.told(is_private=call.screen.is_private)
+            raise PolicyRefused(f"{call.tool} is denied by {decision.rule}.{f' {told}' if told else ''}")
         now = time.time()
         ask = Ask(
             id=secrets.token_hex(6),

@@ -18,7 +18,8 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
 from sealyard.broker.call import is_large
 from sealyard.errors import CallRefused, SealyardError
-from sealyard.privacy.guard import Guard
+from sealyard.privacy.echo import Sent
+from sealyard.privacy.guard import Guard, Reveal
 from sealyard.privacy.span import TOKEN
 from sealyard.serve.relay_shapes import (
     ERROR_DATA,
@@ -39,11 +40,15 @@ _MANY = 50
 """Texts, however short."""
 _ORDER = {"structured": 0, "data": 1}
 """Fields say what is private; then the texts beside them are searched for the same values."""
+_WORDS = frozenset({"structured", "data", "text"})
 _OPAQUE = frozenset({"_meta", "name", "cursor", "requestState", "level"})
 """Parameters of a client that are the protocol's own."""
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*:(?://)?)?(.*)", re.IGNORECASE | re.ASCII | re.DOTALL)
 _CONCEALED_ADDRESS = re.compile(rf"([a-z][a-z0-9+.-]*:(?://)?)?({TOKEN.pattern})/?", re.IGNORECASE | re.ASCII)
 """As `Screen` makes them. Some clients put a slash behind what they take for a host."""
+
+_ADDRESS_PARTS = re.compile(r"[/?#&=:]")
+"""What separates the parts of an address."""
 
 
 class Places(Protocol):
@@ -83,7 +88,7 @@ class Screen:
         self._guards = guards
         self._places = places
         self._under_way = 0
-        self._sent: dict[str, str] = {}
+        self._sent = Sent()
         """What requests under way have handed over, to be found in whatever an upstream says to them."""
 
     @property
@@ -91,6 +96,11 @@ class Screen:
         """The principal's guard as it was at the last `refresh`."""
         assert self._guard is not None, "no request of a client came before this"
         return self._guard
+
+    @property
+    def is_private(self) -> bool:
+        """Whether a request under way has handed over something private."""
+        return bool(self._sent)
 
     async def refresh(self) -> None:
         """Take note of what was erased meanwhile.
@@ -116,7 +126,11 @@ class Screen:
         finally:
             self._under_way -= 1
             if not self._under_way:
-                self._sent = {}
+                self._sent = Sent()
+
+    def error_of(self, error: SealyardError) -> SealyardError:
+        """An error of a call as a client may see it."""
+        return self.guard.admit_error(error, sent=self._sent)
 
     async def arguments(self, spec: ToolSpec, arguments: Json) -> Json:
         """A tool's arguments as it gets them. Raises `CallRefused`, such as for a token that is none."""
@@ -146,12 +160,14 @@ class Screen:
     async def _address(self, uri: str) -> str:
         found = _CONCEALED_ADDRESS.fullmatch(uri)
         if found is None:
-            return str((await self._reveal({"uri": uri}))["uri"])
+            # An address is a text that a token is inside of. As a whole part of it nothing of code's own touches it.
+            is_apart = not any(TOKEN.sub("", part) and TOKEN.search(part) for part in _ADDRESS_PARTS.split(uri))
+            return str((await self._reveal({"uri": uri}, how="inside" if is_apart else None))["uri"])
         return (found[1] or "") + str((await self._reveal({"rest": found[2]}))["rest"])
 
-    async def _reveal(self, values: Json) -> Json:
+    async def _reveal(self, values: Json, *, how: Reveal | None = None) -> Json:
         try:
-            return await self.arguments(self._places.place(""), values)
+            return await self.guard.reveal_latest(self._places.place(""), values, self._sent, how=how)
         except CallRefused as error:
             raise MCPError(INVALID_PARAMS, f"{type(error).__name__}: {error}") from None
 
@@ -174,7 +190,9 @@ class Screen:
     async def notification(self, upstream: str, method: str, params: Json) -> Json:
         """The parameters of a notification."""
         found: Json = await self._conceal(notification_shape(method), params, self._places.place(upstream))
-        return found
+        said = {name: params[name] for name in ("data", "message") if isinstance(params.get(name), str)}
+        told = {name: self.guard.admit_said(found[name], said=each, sent=self._sent) for name, each in said.items()}
+        return {**found, **told} if told else found
 
     async def error(self, upstream: str, error: MCPError) -> MCPError:
         """The same error, of the same class, with nothing private in it."""
@@ -183,7 +201,8 @@ class Screen:
 
     async def words(self, upstream: str, text: str) -> str:
         """A text: a progress report, or a reason why something failed."""
-        return str(await self._conceal(lambda value, leaf: leaf("text", value), text, self._places.place(upstream)))
+        found = str(await self._conceal(lambda value, leaf: leaf("text", value), text, self._places.place(upstream)))
+        return self.guard.admit_said(found, said=text, sent=self._sent)
 
     async def address(self, uri: str) -> str:
         """An address that was revealed, as the client knows it."""
@@ -214,6 +233,11 @@ class Screen:
         for number in sorted(range(len(leaves)), key=lambda number: _ORDER.get(leaves[number][0], 2)):
             kind, value = leaves[number]
             made[number] = self._REPLACE[kind](self, value, spec)
+        words = [number for number, (kind, _) in enumerate(leaves) if kind in _WORDS]
+        if len(words) > 1:  # a value may be in pieces, one in each
+            whole = self.guard.admit_echoes([made[number] for number in words], sent=self._sent)
+            for number, each in zip(words, whole, strict=True):
+                made[number] = made[number] if made[number] == each else each
         return made
 
     def _replace_data(self, value: Any, spec: ToolSpec) -> Any:
@@ -245,7 +269,9 @@ class Screen:
     def _replace_form(self, value: str, spec: ToolSpec) -> str:
         """A text of a form. What only looks like a name stays: one of many choices cannot be told from a person's."""
         found: str = self._replace_data(value, spec)
-        return found if any(kind[1].lower() != "person" for kind in TOKEN.finditer(found)) else value
+        if any(kind[1].lower() != "person" for kind in TOKEN.finditer(found)):
+            return found
+        return str(self.guard.admit_echoes(value, sent=self._sent))
 
     _REPLACE: Mapping[str, Callable[["Screen", Any, ToolSpec], Any]] = {
         "structured": _replace_data,

@@ -261,8 +261,8 @@ Names, addresses, numbers and keys come as tokens such as `__PII_email_3f9a1c5e7
 gets the real value; you and your code never see it.
 
 - Equal values have equal tokens within a session: compare, join, group and count by them.
-- Pass a token on whole, alone or inside a longer text. Do not cut, change, decode or guess one: what is no token of
-  this session is refused with `UnknownToken`.
+- Pass a token on unchanged, as the whole value of an argument. Inside a longer text it is refused unless the gateway
+  lets that tool have it so. What is no token of this session is refused with `UnknownToken`.
 - To choose by what a value says, such as a domain or a year, let the tool filter: it sees the real values.
 - A value that you or your code wrote has another token than the same value of a tool.
 
@@ -272,7 +272,7 @@ from servers.mail import send_mail
 
 rows = [row for row in list_customers(plan="pro", country="PL") if row["spent"] > 3000]
 for row in rows:
-    send_mail(to=row["email"], subject="Thank you", body=f"Dear {row['first_name']}, thank you!")
+    send_mail(to=row["email"], subject="Thank you", body="Thank you for your order.")
 result = f"{len(rows)} mails"
 ```
 

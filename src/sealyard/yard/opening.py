@@ -261,7 +261,10 @@ def build_privacy(settings: PrivacyConfig) -> Privacy:
     scan = ScanRules(types=types, patterns=settings.patterns, allow=settings.allow)
     detectors = [PresidioDetector() for _ in settings.detectors]
     rules = [
-        (rule.tools, Handling(mode=rule.mode or settings.mode, whole=rule.whole, visible=rule.visible))
+        (
+            rule.tools,
+            Handling(mode=rule.mode or settings.mode, whole=rule.whole, visible=rule.visible, reveal=rule.reveal),
+        )
         for rule in settings.rules
     ]
     return Privacy(Scanner(scan, detectors), mode=settings.mode, rules=rules)

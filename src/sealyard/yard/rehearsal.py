@@ -16,10 +16,8 @@ import msgspec
 from sealyard.broker.call import Passage, without_empty
 from sealyard.catalog import Snapshot
 from sealyard.catalog.arguments import check_arguments
-from sealyard.catalog.validation import check_of
-from sealyard.errors import InvalidArguments, NotRecorded, UnknownTool
+from sealyard.errors import NotRecorded, UnknownTool
 from sealyard.privacy.guard import Guard
-from sealyard.privacy.span import TOKEN
 from sealyard.sandbox import ReplayClock
 from sealyard.sandbox.worker import OWN_CALLS
 from sealyard.skills.replay import Recordings, Replay, equal, replayed_error
@@ -67,7 +65,7 @@ async def replay(
         if spec is not None:
             arguments = without_empty(spec, arguments)
             name = spec.full_name
-            _check(spec, arguments)
+            check_arguments(spec, arguments)
         return answers.take(name, arguments)
 
     outcome = await _run(
@@ -109,7 +107,7 @@ async def record(
         if spec is None:
             raise UnknownTool(f"No tool named {name!r}. Call search_tools to find one that exists.")
         arguments = without_empty(spec, arguments)
-        _check(spec, arguments)
+        check_arguments(spec, arguments)
         if guard.conceal(arguments) != arguments:
             problems.append(f"It passes private values to {spec.full_name} that it makes itself. Make them inputs.")
             raise NotRecorded(problems[-1])
@@ -249,24 +247,6 @@ def _problem(outcome: Outcome, problems: list[str]) -> str:
     if failure is None:
         return "Its value is too large for an example." if outcome.spill is not None else ""
     return f"{failure.type}: {failure.message}"[:_PROBLEM_CHARACTERS]
-
-
-def _check(spec: ToolSpec, arguments: dict[str, Any]) -> None:
-    """Raise `InvalidArguments` for what is wrong, but for tokens: what they stand for is not known here."""
-    try:
-        check_arguments(spec, arguments)
-    except InvalidArguments:
-        validator = check_of(spec).choose(arguments)
-        if validator is None or not all(
-            _is_token(arguments, error.instance_path) for error in validator.iter_errors(arguments)
-        ):
-            raise
-
-
-def _is_token(value: Any, path: list[str | int]) -> bool:
-    for step in path:
-        value = value[step]
-    return isinstance(value, str) and TOKEN.search(value) is not None
 
 
 def _unrun(skill: Skill, example: SkillExample) -> Rehearsal:

@@ -1,0 +1,763 @@
+"""Finds what a tool was handed wherever a tool says it again, whatever stands beside it.
+
+`KnownValues` finds a value at the borders of words. That is not enough for what a call handed over: code chose what
+stands beside it, and the tool may have cut, turned or encoded it. So every string that was handed over is kept with
+the words around its private parts, and texts are read without case, accents and separators: as they are, unescaped,
+decoded from base64, hex and character codes, and column by column. Seeds of `_SEED` characters are looked up, and each
+that is known is extended as far as text and string agree; what agrees far enough not to be chance is an echo.
+
+The time is linear in the text: about 0.1 s for a megabyte, and does not depend on how much was handed over.
+"""
+
+import binascii
+import html
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import msgspec
+
+from sealyard.errors import LimitReached
+from sealyard.privacy.known import KnownValues
+from sealyard.privacy.view import View, folded, rewritten, without_tokens
+
+__all__ = ("Echo", "Echoes", "Leaves", "Piece", "Sent", "find_echoes")
+
+Piece = tuple[str, str | None]
+"""A part of a string that a tool is handed, and its type if it is private."""
+
+_SEED, _LATER_SEED = 4, 6
+"""Characters that are looked up: few in one call, more where what a session handed over is known."""
+_STRIDE = 3
+"""Only every third place of a text is looked up: each stretch of `_SEED + _STRIDE - 1` characters has such a place."""
+_BESIDE_READ = 32
+"""Characters kept of what stands beside a value: enough to tell an echo by them, whatever signs are among them."""
+_BREAK = "\0\0"
+_FRAGMENT = 8
+"""Characters that an echo in the call's own answer has at the least: eight letters in a row are hardly chance."""
+_DIGITS_FRAGMENT = 6
+"""The same where two of them are digits, in a text of up to `_SHORT_TEXT` characters: of 12 such fragments of a card's
+number one is in 10,000 digits by chance once in ten times, and in 1,000 once in a hundred."""
+_SHORT_TEXT = 10_000
+_LATER_FRAGMENT = 12
+_LATER_DIGITS_FRAGMENT = 10
+"""The same for answers to later calls, which are compared with all that the session handed over."""
+_OWN, _LATER_OWN = 3, 6
+"""Characters of the value itself in an echo, or all it has; the rest may be what stands beside it."""
+_LONG = 256
+_LONG_STRIDE = 8
+"""Between the seeds of a value of over `_LONG` characters: fragments of 29 characters are found, since 8 and `_STRIDE`
+meet every 24."""
+_PLACES = 8
+"""Strings that one seed leads to. Endings such as `gmail.com` are in thousands, and seldom alone."""
+_DEPTH = 2
+"""How often a text is unescaped: JSON in JSON, `%2541`."""
+_FEW = 8
+"""Needles that are looked for one by one; more are looked up at every place."""
+_SHORT_LEAF = 12
+"""Up to so many characters a leaf may be part of a value in pieces."""
+
+_SIGNS = re.compile(r"[\W_]+")
+_ESCAPE = re.compile(
+    r"(?:%[0-9A-Fa-f]{2})+|(?:=[0-9A-Fa-f]{2})+|=\r?\n|(?:\\x[0-9A-Fa-f]{2})+|(?:\\u[0-9A-Fa-f]{4})+"
+    r"|\\u\{[0-9A-Fa-f]{1,6}\}|\\U[0-9A-Fa-f]{8}|(?:\\[0-3][0-7]{2})+|(?:\\[\\/\"'abfnrtv])+"
+    r"|(?:&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,10});)+"
+)
+_ESCAPE_SIGNS = ("%", "\\", "&", "=")
+_NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/_-]+", re.ASCII)
+_CODED = re.compile(r"[A-Za-z0-9+/=_-]*", re.ASCII)
+_STANDARD_ALPHABET = str.maketrans("-_", "+/")
+_WORD_CHARACTERS = 1 << 16
+"""What of an encoded word before an echo is taken with it, at the most."""
+_NOT_BASE64_BYTES = bytes(each for each in range(256) if _NOT_BASE64.match(chr(each)))
+_URL_ALPHABET = bytes.maketrans(b"-_", b"+/")
+_NOT_HEX = re.compile(r"0[xX]|[^0-9A-Fa-f]+")
+_NOT_HEX_BYTES = bytes(each for each in range(256) if _NOT_HEX.match(chr(each)))
+_CODE = re.compile(r"(?<![0-9])[0-9]{2,6}(?![0-9])")
+_CODES = re.compile(r"(?<![0-9])[0-9]{2,6}(?:[^0-9A-Za-z]{1,8}[0-9]{2,6}(?![0-9])){5}")
+"""Enough of them in a row to spell something."""
+_MOST_CODE = 0x2FFFF
+_NOT_ALNUM_BYTES = bytes(each for each in range(256) if not (each < 128 and chr(each).isalnum()))
+
+
+class Echo(NamedTuple):
+    """A stretch of a text, and the value that it holds, or a part of it."""
+
+    start: int
+    end: int
+    value: str
+    type: str
+    is_encoded: bool = False
+    """Whether it is in a word that says it only when decoded."""
+
+    def word(self, text: str) -> "Echo":
+        """The echo; of what is encoded, the whole word, which stands for itself unless it says the value alone."""
+        if not self.is_encoded:
+            return self
+        before = _CODED.match(text[max(0, self.start - _WORD_CHARACTERS) : self.start][::-1])
+        after = _CODED.match(text, self.end)
+        start = self.start - (before.end() if before else 0)
+        end = after.end() if after else self.end
+        word = text[start:end]
+        if word.strip("=").translate(_STANDARD_ALPHABET) in _alone(self.value):
+            return self._replace(start=start, end=end)
+        return self._replace(start=start, end=end, value=word, type="text")
+
+
+class _Line(NamedTuple):
+    """A string, or what is near the private parts of one, as texts are read."""
+
+    text: str
+    owners: Sequence[int]
+    """For each character the number of the value it belongs to, or -1."""
+    is_glued: bool
+    """Whether a letter or a digit of code's own touches a value: no prose does that."""
+
+
+class _Needle(NamedTuple):
+    """A value that is too short for a seed."""
+
+    value: int
+    is_anywhere: bool
+    """Not only where letters or digits begin and end."""
+
+
+class Echoes:
+    """Strings that tools were handed, to be found again.
+
+    Those of one call are found by short fragments too; those of a session (`is_later`) by what is long enough not to
+    be taken for something else in any answer that follows.
+    """
+
+    def __init__(self, *, is_later: bool = False, limit: int = 500_000) -> None:
+        """`limit` is the number of seeds, of about 350 bytes each with all that belongs to it."""
+        self._is_later = is_later
+        self._seed = _LATER_SEED if is_later else _SEED
+        self._limit = limit
+        self._values: list[tuple[str, str]] = []
+        self._numbers: dict[str, int] = {}
+        self._lengths: list[int] = []
+        self._lines: list[_Line] = []
+        self._seeds: dict[str, list[tuple[int, int]]] = {}
+        self._needles: dict[int, dict[str, _Needle]] = {}
+        """By their length."""
+        self.has_others = False
+        """Whether a value is not all in ASCII."""
+        self._known: set[tuple[str, tuple[int, ...]]] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._seeds or self._needles)
+
+    def add(self, pieces: Sequence[Piece]) -> None:
+        """Remember a string that a tool is handed.
+
+        Raises:
+            LimitReached: There are `limit` seeds. None is dropped for a new one, since a value forgotten would leak.
+        """
+        if len(self._seeds) >= self._limit:
+            raise LimitReached(
+                f"This session has handed {len(self._values):,} private values to tools and cannot keep track of more. "
+                "Go on in another session."
+            )
+        near = [
+            (text if kind is not None else _near(text, number, len(pieces)), kind)
+            for number, (text, kind) in enumerate(pieces)
+        ]
+        self._add_lines(near)
+        unescaped = [(_unescaped(text) if kind is None else text, kind) for text, kind in near]
+        if unescaped != near:
+            self._add_lines(unescaped)
+
+    def find(self, text: str, breaks: Sequence[int] = ()) -> list[Echo]:
+        """Every echo in the text, in order and without overlap. `breaks` are offsets at which strings were joined."""
+        return find_echoes(text, [self], breaks)
+
+    def find_in(self, reading: "_Reading", text: str, breaks: Sequence[int]) -> Iterator[Echo]:
+        """The echoes in one reading of the text."""
+        for start, end, owner in self._scan(reading, breaks, len(text)):
+            yield self._echo(text, *reading.source(start, end), owner)._replace(is_encoded=not reading.is_plain)
+        for start, end, owner in self._short(reading, breaks) if reading.is_plain else ():
+            yield self._echo(text, *reading.source(start, end), owner)
+
+    # What was handed over
+
+    def _add_lines(self, pieces: Sequence[Piece]) -> None:
+        is_glued = _is_glued(pieces)
+        lines: list[str] = [""]
+        owners: list[list[int]] = [[]]
+        for text, kind in pieces:
+            for number, part in enumerate(text.split(_BREAK) if kind is None else (text,)):
+                if number:
+                    lines.append("")
+                    owners.append([])
+                read = _canonical(part)
+                lines[-1] += read
+                owners[-1] += [-1 if kind is None else self._number(part, kind, read)] * len(read)
+        for line, of in zip(lines, owners, strict=True):
+            self._add_line(_Line(line, tuple(of), is_glued))
+        for text, kind in pieces:
+            if kind is not None:
+                self._add_value(text, self._numbers[text], is_glued=is_glued)
+
+    def _number(self, text: str, kind: str, read: str) -> int:
+        number = self._numbers.get(text)
+        if number is None:
+            number = self._numbers[text] = len(self._values)
+            self._values.append((text, kind))
+            self._lengths.append(len(read))
+            self.has_others = self.has_others or not read.isascii()
+        return number
+
+    def _add_value(self, text: str, number: int, *, is_glued: bool) -> None:
+        """The value by itself, backwards, and as bytes would spell it that are not read as UTF-8."""
+        read = _canonical(text)
+        for each in {read[::-1], _canonical(text.encode("ascii", "ignore").decode()), _bytes_of(text)} - {read}:
+            if len(each) >= _FRAGMENT:
+                self._add_line(_Line(each, (number,) * len(each), is_glued=False))
+        if self._is_later or not read:
+            return
+        if is_glued and 2 <= len(read) < _FRAGMENT:
+            self._add_needle(read, number, is_anywhere=True)
+        elif 4 <= len(read) < _FRAGMENT:
+            self._add_needle(read, number, is_anywhere=False)
+        for spelled in _spelled(text) if 4 <= len(read) < _FRAGMENT else ():
+            self._add_needle(spelled, number, is_anywhere=True)
+
+    def _add_needle(self, text: str, number: int, *, is_anywhere: bool) -> None:
+        group = self._needles.setdefault(len(text), {})
+        if is_anywhere or text not in group:
+            group[text] = _Needle(number, is_anywhere)
+
+    def _add_line(self, line: _Line) -> None:
+        key = (line.text, tuple(line.owners))
+        if key in self._known:
+            return
+        self._known.add(key)
+        if line.is_glued and 3 <= len(line.text) < self._seed + _STRIDE - 1 and max(line.owners) >= 0:
+            self._add_needle(line.text, max(line.owners), is_anywhere=True)
+        if len(line.text) < self._seed:
+            return
+        number = len(self._lines)
+        self._lines.append(line)
+        last = len(line.text) - self._seed
+        for at in range(0, last + 1, 1 if last < _LONG else _LONG_STRIDE):
+            if max(line.owners[at : at + self._seed]) >= 0:
+                places = self._seeds.setdefault(line.text[at : at + self._seed], [])
+                if len(places) < _PLACES:
+                    places.append((number, at))
+
+    # What is said
+
+    def _scan(self, reading: "_Reading", breaks: Sequence[int], length: int) -> Iterator[tuple[int, int, int]]:
+        text, seeds, size = reading.text, self._seeds, self._seed
+        done = 0
+        for at in [at for at in range(0, len(text) - size + 1, _STRIDE) if text[at : at + size] in seeds]:
+            if at + size <= done:
+                continue
+            for number, offset in seeds[text[at : at + size]]:
+                line = self._lines[number]
+                before, after = _agreement(text, at, line.text, offset, size)
+                first, last = offset - before, offset + after
+                if self._is_telling(line, first, last, reading, at - before, breaks, length):
+                    done = max(done, at + after)
+                    yield from _owned(line.owners, first, last, at - before)
+
+    def _is_telling(
+        self, line: _Line, first: int, last: int, reading: "_Reading", at: int, breaks: Sequence[int], length: int
+    ) -> bool:
+        """Whether what agrees is too much for chance."""
+        size = last - first
+        owners = [owner for owner in line.owners[first:last] if owner >= 0]
+        least = _LATER_OWN if self._is_later else _OWN
+        if not owners or len(owners) < min(least, self._lengths[owners[0]]):
+            return False
+        if line.is_glued and size == len(line.text):
+            return True
+        digits = sum(map(str.isdigit, line.text[first:last]))
+        if self._is_later:
+            is_whole = any(owners.count(owner) >= self._lengths[owner] for owner in {*owners})
+            if is_whole and size >= _FRAGMENT:
+                return True
+            return size >= _LATER_FRAGMENT or (digits >= 4 and size >= _LATER_DIGITS_FRAGMENT)
+        if size >= _FRAGMENT:
+            return True
+        if digits < 2 or length > _SHORT_TEXT or size < _DIGITS_FRAGMENT:
+            return False
+        return _is_in_one(reading, at, at + size, breaks)
+
+    def _short(self, reading: "_Reading", breaks: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+        """What is too short for seeds: anywhere if it was glued to something, else where letters or digits end."""
+        text = reading.text
+        for size, needles in self._needles.items():
+            if len(needles) <= _FEW:
+                places = [match.start() for needle in needles for match in re.finditer(needle, text)]
+            else:
+                places = [at for at in range(len(text) - size + 1) if text[at : at + size] in needles]
+            for at in places:
+                needle = needles[text[at : at + size]]
+                is_found = needle.is_anywhere or reading.is_apart(at, at + size)
+                if is_found and (needle.is_anywhere or _is_in_one(reading, at, at + size, breaks)):
+                    yield at, at + size, needle.value
+
+    def _echo(self, text: str, start: int, end: int, owner: int) -> Echo:
+        """The echo with the signs that the value begins and ends with, such as those of a password."""
+        value, kind = self._values[owner]
+        inner = _SIGNS.match(value)
+        if inner and text.endswith(inner[0], 0, start):
+            start -= len(inner[0])
+        tail = len(value) - len(value.rstrip(value[-1])) if value and _SIGNS.fullmatch(value[-1]) else 0
+        if tail and text.startswith(value[len(value) - tail :], end):
+            end += tail
+        return Echo(start, end, value, kind)
+
+
+def find_echoes(text: str, indexes: Sequence[Echoes], breaks: Sequence[int] = ()) -> list[Echo]:
+    """Every echo of all these in the text, in order and without overlap."""
+    indexes = [index for index in indexes if index]
+    if not indexes or not text:
+        return []
+    with_others = any(index.has_others for index in indexes)
+    return apart(
+        [
+            echo
+            for reading in _readings(text, with_others=with_others)
+            for index in indexes
+            for echo in index.find_in(reading, text, breaks)
+        ]
+    )
+
+
+class Sent:
+    """What one call handed over, and what its tool has said of it so far beside the answer."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        """The type of each, by its text."""
+        self.echoes = Echoes()
+        self.known = KnownValues(is_thorough=True)
+        self.said = ""
+        """The end of earlier messages: a value may come in pieces."""
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+    def add(self, pieces: Sequence[Piece]) -> None:
+        """Remember a string that the tool is handed. Raises `LimitReached`."""
+        for text, kind in pieces:
+            if kind is not None and text not in self.values:
+                self.values[text] = kind
+                self.known.add(text, kind)
+        self.echoes.add(pieces)
+
+
+class Leaves:
+    """The strings and numbers of JSON data, read as one text, and the data put together again with others."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self._texts: list[str] = []
+        self._columns: list[str] = []
+        self._keys: dict[str, None] = {}
+        self._data: dict[str, Any] = {}
+        self._collect(value)
+
+    def find(self, *indexes: Echoes) -> "Found":
+        """The echoes in values, by number, and in keys, by name."""
+        found = Found(self._texts)
+        if not indexes:
+            return found
+        _spread(self._texts, indexes, found.add)
+        order = [number for number, text in enumerate(self._texts) if len(text) <= _SHORT_LEAF]
+        if len(order) > 2:  # the pieces of a value, one in each row
+            order.sort(key=lambda number: self._columns[number])
+            texts = [self._texts[number] for number in order]
+            _spread(texts, indexes, lambda number, echo: found.add(order[number], echo))
+        keys = list(self._keys)
+        _spread(keys, indexes, lambda number, echo: found.add_key(keys[number], echo))
+        return found
+
+    def replaced(self, found: "Found", write: Callable[[str, Sequence[Echo]], str]) -> Any:
+        """The data with what `write` makes of each string or number in which there are echoes."""
+        numbers = iter(range(len(self._texts)))
+        keys = {key: write(key, apart(echoes)) for key, echoes in found.keys.items()}
+
+        def walk(value: Any) -> Any:
+            if isinstance(value, dict):
+                made = {keys.get(key, key): walk(item) for key, item in value.items()}
+                return made if any(made.get(key) is not item for key, item in value.items()) else value
+            if isinstance(value, list | tuple):
+                items = [walk(item) for item in value]
+                return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+            if not _is_leaf(value):
+                return value
+            data = self._data.get(value) if isinstance(value, str) else None
+            if data is not None:
+                changed = walk(data)
+                return value if changed is data else msgspec.json.encode(changed).decode()
+            number = next(numbers)
+            echoes = found.values.get(number)
+            return value if echoes is None else write(self._texts[number], _whole(value, apart(echoes)))
+
+        return walk(self._value)
+
+    def _collect(self, value: Any) -> None:
+        waiting: list[tuple[str, Any]] = [("", value)]
+        while waiting:
+            column, each = waiting.pop()
+            if isinstance(each, dict):
+                self._keys |= dict.fromkeys(key for key in each if isinstance(key, str))
+                waiting += [(str(key), item) for key, item in reversed(each.items())]
+            elif isinstance(each, list | tuple):
+                waiting += [(column, item) for item in reversed(each)]
+            elif isinstance(each, str) and (data := self._read(each)) is not None:
+                waiting.append((column, data))
+            elif _is_leaf(each):
+                self._texts.append(each if isinstance(each, str) else str(each))
+                self._columns.append(column)
+
+    def _read(self, text: str) -> Any:
+        """The data that a text is, if it is JSON: a value in pieces is found in it by its columns."""
+        if text[:1] not in ("{", "["):
+            return None
+        if text not in self._data:
+            try:
+                self._data[text] = msgspec.json.decode(text)
+            except (ValueError, RecursionError):  # no JSON, or half a character
+                self._data[text] = None
+        return self._data[text]
+
+
+class Found:
+    """Where echoes are in JSON data."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
+        self.values: dict[int, list[Echo]] = {}
+        self.keys: dict[str, list[Echo]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.values or self.keys)
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether some string is neither free of echoes nor one value and nothing else."""
+        return any(self._is_part(number) for number in self.values)
+
+    def parts(self) -> "Found":
+        """The echoes in strings that are not one value and nothing else."""
+        found = Found(self._texts)
+        found.values = {number: echoes for number, echoes in self.values.items() if self._is_part(number)}
+        return found
+
+    def add(self, number: int, echo: Echo) -> None:
+        """Note an echo in a value."""
+        self.values.setdefault(number, []).append(echo)
+
+    def add_key(self, key: str, echo: Echo) -> None:
+        """Note an echo in a key."""
+        self.keys.setdefault(key, []).append(echo)
+
+    def _is_part(self, number: int) -> bool:
+        echoes = apart(self.values[number])
+        return len(echoes) > 1 or _canonical(self._texts[number]) != _canonical(echoes[0].value)
+
+
+def _is_leaf(value: Any) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
+
+
+def _whole(value: Any, echoes: list[Echo]) -> list[Echo]:
+    """The echoes; that of a number covers all of it."""
+    return echoes if isinstance(value, str) else [echoes[0]._replace(start=0, end=len(str(value)))]
+
+
+def _spread(texts: Sequence[str], indexes: Sequence[Echoes], add: Callable[[int, Echo], None]) -> None:
+    """Search the texts as one, and note what is found in each."""
+    if not texts:
+        return
+    starts = [0]
+    for text in texts[:-1]:
+        starts.append(starts[-1] + len(text) + 1)
+    joined = without_tokens("\n".join(texts))
+    for echo in find_echoes(joined, indexes, starts[1:]):
+        number = bisect_right(starts, echo.start) - 1
+        while number < len(starts) and starts[number] < echo.end:
+            start = max(0, echo.start - starts[number])
+            end = min(len(texts[number]), echo.end - starts[number])
+            if start < end:
+                add(number, echo._replace(start=start, end=end))
+            number += 1
+
+
+# How texts are read
+
+
+_Source = Callable[[int, int], tuple[int, int]]
+
+
+class _Reading:
+    """A text without case and signs, read in one way, and the way back, which is made when it is needed."""
+
+    def __init__(self, text: str, make: Callable[[], _Source], *, of: str = "", views: Sequence[View] = ()) -> None:
+        """`of` is the text with signs, where it is to be had, and `views` lead from there to the original."""
+        self.text = text
+        self.is_plain = bool(of)
+        self._of = of
+        self._views = views
+        self._make = make
+        self._places: _Source | None = None
+
+    def source(self, start: int, end: int) -> tuple[int, int]:
+        """Where the original holds what is read between these offsets."""
+        found = self._inner(start, end)
+        for view in reversed(self._views):
+            found = view.source(*found)
+        return found
+
+    def is_apart(self, start: int, end: int) -> bool:
+        """Whether letters, or digits, neither begin before nor go on behind: `userAnna`, `anna1`, not `hannah`."""
+        first, last = self._inner(start, end)
+        return _is_border(self._of[max(0, first - 1) : first + 1]) and _is_border(self._of[last - 1 : last + 1])
+
+    def _inner(self, start: int, end: int) -> tuple[int, int]:
+        if self._places is None:
+            self._places = self._make()
+        return self._places(start, end)
+
+
+def _is_border(pair: str) -> bool:
+    if len(pair) < 2:  # the text begins or ends here
+        return True
+    left, right = pair[0], pair[1]
+    if not left.isalnum() or not right.isalnum() or left.isdigit() != right.isdigit():
+        return True
+    return left.islower() and right.isupper()
+
+
+def _readings(text: str, *, with_others: bool) -> Iterator[_Reading]:
+    yield _plain(text)
+    views: list[View] = []
+    for _ in range(_DEPTH):
+        read = views[-1].text if views else text
+        view = rewritten(read, _ESCAPE, _decoded) if any(sign in read for sign in _ESCAPE_SIGNS) else None
+        if view is None:
+            break
+        views.append(view)
+        yield _plain(view.text, tuple(views))
+    for number in range(len(views) + 1):
+        read = views[number - 1].text if number else text
+        yield from _encoded(read, views[:number], with_others=with_others)
+
+
+def _plain(text: str, views: Sequence[View] = ()) -> _Reading:
+    read = folded(text)
+    return _Reading(_without_signs(read.text), lambda: _letters(read), of=text, views=views)
+
+
+def _letters(read: View) -> _Source:
+    places = [at for at, character in enumerate(read.text) if character.isalnum()]
+    return lambda start, end: read.source(places[start], places[end - 1] + 1)
+
+
+def _encoded(text: str, views: Sequence[View], *, with_others: bool) -> Iterator[_Reading]:
+    """What the text is as base64 and hex, beginning at any character, and as a list of character codes."""
+    plain = text.encode("ascii", "ignore")
+    data = plain.translate(_URL_ALPHABET, _NOT_BASE64_BYTES)
+    if len(data) >= _FRAGMENT:
+        for offset in range(4):
+            part = data[offset:]
+            part = part[: len(part) - (len(part) % 4 == 1)]
+            decoded = binascii.a2b_base64(part + b"==")
+            yield _Reading(
+                *_bytes_read(text, decoded, _NOT_BASE64, offset, (4, 3), with_others=with_others), views=views
+            )
+    digits = plain.replace(b"0x", b"").replace(b"0X", b"").translate(None, _NOT_HEX_BYTES).decode()
+    for offset in range(2) if len(digits) >= 2 * _SEED else ():
+        run = digits[offset:]
+        decoded = bytes.fromhex(run[: len(run) - len(run) % 2])
+        yield _Reading(*_bytes_read(text, decoded, _NOT_HEX, offset, (2, 1), with_others=with_others), views=views)
+    if _CODES.search(text):
+        yield _Reading(*_codes_read(text), views=views)
+
+
+def _bytes_read(
+    text: str, data: bytes, dropped: re.Pattern[str], offset: int, ratio: tuple[int, int], *, with_others: bool
+) -> tuple[str, Callable[[], _Source]]:
+    """Decoded bytes. `ratio` is how many characters of the text stand for how many bytes."""
+    characters, size = ratio
+    read = data.lower().translate(None, _NOT_ALNUM_BYTES).decode("ascii")
+    if with_others:
+        # Latin-1 keeps an offset for each byte; letters of other scripts are compared as their bytes, see `_bytes_of`.
+        read = _SIGNS.sub("", data.decode("latin-1").lower())
+
+    def make() -> _Source:
+        kept: list[int] = []
+        done = 0
+        for gap in dropped.finditer(text):
+            kept += range(done, gap.start())
+            done = gap.end()
+        kept += range(done, len(text))
+        if with_others:
+            places = [at for at, each in enumerate(data.decode("latin-1").lower()) if each.isalnum()]
+        else:
+            places = [at for at, each in enumerate(data) if each < 128 and chr(each).isalnum()]
+
+        def source(start: int, end: int) -> tuple[int, int]:
+            first = offset + places[start] // size * characters
+            last = offset + -(-(places[end - 1] + 1) // size) * characters
+            return kept[first], kept[min(last, len(kept)) - 1] + 1
+
+        return source
+
+    return read, make
+
+
+def _codes_read(text: str) -> tuple[str, Callable[[], _Source]]:
+    read = folded("".join(map(_character, _CODE.findall(text))))
+
+    def make() -> _Source:
+        letters = _letters(read)
+        codes = [code.span() for code in _CODE.finditer(text)]
+
+        def source(start: int, end: int) -> tuple[int, int]:
+            first, last = letters(start, end)
+            return codes[first][0], codes[last - 1][1]
+
+        return source
+
+    return _SIGNS.sub("", read.text), make
+
+
+@lru_cache(maxsize=1024)
+def _character(code: str) -> str:
+    number = int(code)
+    return " " if number > _MOST_CODE or 0xD800 <= number < 0xE000 else chr(number)
+
+
+def _canonical(text: str) -> str:
+    return _without_signs(text.lower() if text.isascii() else folded(text).text)
+
+
+def _without_signs(text: str) -> str:
+    if text.isascii():
+        return text.encode("ascii").translate(None, _NOT_ALNUM_BYTES).decode("ascii")
+    return _SIGNS.sub("", text)
+
+
+def _bytes_of(text: str) -> str:
+    """How UTF-8 bytes read that are taken for Latin-1: the same for text and value, and enough to compare."""
+    return "" if text.isascii() else _SIGNS.sub("", text.encode("utf-8", "replace").decode("latin-1").lower())
+
+
+@lru_cache(maxsize=1024)
+def _alone(value: str) -> frozenset[str]:
+    """How base64 and hex say the value and nothing else."""
+    data = value.encode("utf-8", "replace")
+    encoded = binascii.b2a_base64(data, newline=False).decode().strip("=")
+    return frozenset({data.hex(), data.hex().upper(), encoded})
+
+
+def _spelled(text: str) -> Iterator[str]:
+    """A short value as base64 and hex have it."""
+    for each in {text, text.lower(), text.upper()}:
+        data = each.encode("utf-8", "replace")
+        yield data.hex()
+        yield _canonical(binascii.b2a_base64(data, newline=False).decode())
+
+
+def _decoded(run: str) -> str:
+    sign = run[0]
+    if sign == "&":
+        return html.unescape(run)
+    if sign == "=" and run.endswith("\n"):
+        return ""
+    if sign in "%=":
+        return _text_of(bytes.fromhex(run.replace(sign, "")))
+    kind = run[1]
+    if kind == "x":
+        return _text_of(bytes.fromhex(run.replace("\\x", "")))
+    if kind == "u" and run[2] != "{":
+        return bytes.fromhex(run.replace("\\u", "")).decode("utf-16-be", "replace")
+    if kind in "uU":
+        code = int(run.strip("\\uU{}"), 16)
+        return chr(code) if code < 0x110000 else " "
+    if kind.isdigit():
+        return _text_of(bytes(int(code, 8) for code in run.split("\\")[1:]))
+    return "".join(" " if kind.isalpha() else kind for kind in run[1::2])
+
+
+def _text_of(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda match: _decoded(match[0]), text)
+
+
+# What was handed over, and how far a text agrees with it
+
+
+def _near(text: str, number: int, count: int) -> str:
+    """What of code's own words stands beside a value; between two of them, from both ends."""
+    if number == 0:
+        return text[-_BESIDE_READ:]
+    if number == count - 1:
+        return text[:_BESIDE_READ]
+    if len(text) <= 2 * _BESIDE_READ:
+        return text
+    return f"{text[:_BESIDE_READ]}{_BREAK}{text[-_BESIDE_READ:]}"
+
+
+def _is_glued(pieces: Sequence[Piece]) -> bool:
+    return any(left[-1:].isalnum() and right[:1].isalnum() for (left, _), (right, _) in pairwise(pieces))
+
+
+def _agreement(text: str, at: int, line: str, offset: int, size: int) -> tuple[int, int]:
+    """How many characters before and from these offsets are the same."""
+    before = 0
+    most = min(at, offset, 2 * _LONG)
+    while before < most and text[at - before - 1] == line[offset - before - 1]:
+        before += 1
+    after = size
+    most = min(len(text) - at, len(line) - offset)
+    while after < most and text[at + after] == line[offset + after]:
+        after += 1
+    return before, after
+
+
+def _owned(owners: Sequence[int], first: int, last: int, at: int) -> Iterator[tuple[int, int, int]]:
+    """The stretches from `at` on that belong to one value each."""
+    start = first
+    while start < last:
+        end = start + 1
+        while end < last and owners[end] == owners[start]:
+            end += 1
+        if owners[start] >= 0:
+            yield at + start - first, at + end - first, owners[start]
+        start = end
+
+
+def _is_in_one(reading: _Reading, start: int, end: int, breaks: Sequence[int]) -> bool:
+    """Whether it is in one of the strings that were joined at these offsets."""
+    if not breaks:
+        return True
+    start, end = reading.source(start, end)
+    return bisect_right(breaks, start) == bisect_right(breaks, end - 1)
+
+
+def apart(found: list[Echo]) -> list[Echo]:
+    """In order and without overlap: the first one stays, and of another what goes beyond it."""
+    kept: list[Echo] = []
+    for echo in sorted(found, key=lambda each: (each.start, -each.end)):
+        last = kept[-1] if kept else None
+        if last is not None and last.value == echo.value and echo.start <= last.end:
+            kept[-1] = last._replace(end=max(last.end, echo.end))
+        elif last is None or echo.end > last.end:
+            kept.append(echo if last is None else echo._replace(start=max(echo.start, last.end)))
+    return kept
