@@ -110,7 +110,8 @@ class Readiness:
         error = self._opening.exception()
         if error is not None:
             return Part(ok=False, reason=str(error))
-        if time.monotonic() - self._proven_at < _PROVEN_SECONDS:
+        is_fresh = time.monotonic() - self._proven_at < _PROVEN_SECONDS
+        if is_fresh and all(folder.is_dir() for folder in self._own_folders()):  # else a run has to make them anew
             return Part(ok=True)
         try:
             async with asyncio.timeout(_PROBE_SECONDS):
@@ -159,7 +160,7 @@ class Readiness:
         return Part(ok=True, left=left)
 
     def _look_at_files(self) -> Part:
-        """Whether a temporary file can be written, and what the gateway keeps among them is still there."""
+        """Whether a temporary file can be written."""
         try:
             with tempfile.TemporaryFile() as file:
                 file.write(b"x")
@@ -167,16 +168,11 @@ class Readiness:
             where = tempfile.tempdir or "TMPDIR"
             reason = f"No temporary file can be written in {where!r}: {error.strerror}. Make it writable."
             return Part(ok=False, reason=reason)
-        for folder in self._own_folders():
-            if not folder.is_dir():
-                return Part(ok=False, reason=f"The gateway's folder {str(folder)!r} is gone. Restart the gateway.")
         return Part(ok=True)
 
     def _own_folders(self) -> list[Path]:
-        opening = self._opening
-        if opening is None or not opening.done() or opening.cancelled() or opening.exception() is not None:
-            return []
-        sandbox = opening.result()
+        assert self._opening is not None
+        sandbox = self._opening.result()
         library = [] if sandbox.library is None else [sandbox.library.path]
         return library if sandbox.pool.directory is None else [*library, sandbox.pool.directory]
 
