@@ -6,11 +6,13 @@ Exit codes: 0 done, 1 the agent's code failed or was refused, 2 a mistake in the
 
 import importlib
 import io
+import logging
 import sys
 
 import click
 
 from sealyard import SealyardError, __version__
+from sealyard.privacy.logs import ConcealingFilter
 
 __all__ = ("main",)
 
@@ -69,6 +71,8 @@ def main() -> None:
     """Run the command that the arguments name and exit with its code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # agent code prints what the locale may not be able to
+    if logging.lastResort is not None:  # what a part logs that failed and was left out is one line, not its frames
+        logging.lastResort.addFilter(ConcealingFilter(str))
     try:
         code = _sealyard.main(prog_name="sealyard", standalone_mode=False)
     except click.Abort:

@@ -40,6 +40,8 @@ def serve(*, config: Path | None, http: str | None, mode: str | None) -> int:
     """
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr, format="%(name)s: %(message)s")
     logging.getLogger("sealyard").setLevel(logging.WARNING)
+    for handler in logging.getLogger().handlers:  # until there is a guard to conceal by
+        handler.addFilter(ConcealingFilter(str))
     loaded = load_config(config)
     for warning in loaded.warnings:
         errors.print(plain(f"warning: {warning}", "yellow"))
