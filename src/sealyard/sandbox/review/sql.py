@@ -110,8 +110,8 @@ class _Reading:
                     waiting += (one, other)
                 case ast.Starred(value=inner) | ast.NamedExpr(value=inner) | ast.Await(value=inner):
                     waiting.append(inner)
-                case _ if (inner := _trimmed(node)) is not None:
-                    waiting.append(inner)
+                case _ if (trimmed := _trimmed(node)) is not None:
+                    waiting.append(trimmed)
                 case _ if self._is_assembled(node):
                     yield node
 
@@ -160,8 +160,8 @@ class _Reading:
                 case ast.Name(id=name) if self._values.get(name) and names < DEPTH:
                     names += 1  # a name may stand for itself: the bound ends that
                     waiting.append(self._values[name][0])
-                case _ if (inner := _trimmed(part)) is not None:
-                    waiting.append(inner)
+                case _ if (trimmed := _trimmed(part)) is not None:
+                    waiting.append(trimmed)
                 case _:
                     yield "0" if self._is_constant(part) else _HOLE
 
