@@ -5,7 +5,8 @@ a step only if it is proven what it means for a call, from the two definitions a
 
 - A parameter or field has another name: `renames` says when that is proven.
 - A parameter is gone: nothing that is new, takes more than before or is spoken of as its heir may stand for it.
-- A parameter has to be given: its schema gives one value, which fits that very schema.
+- A parameter has to be given: if it is new, its schema gives one value; if not, its old default is what leaving it out
+  meant. Either fits the schema.
 - A scalar has another type: it is described as before, and the value has one form in either type (`convert`).
 
 All else is an obstacle. What a person says in `renames` needs no proof.
@@ -359,10 +360,11 @@ class _Planning:
             self._demand(to.name, to.name, None)
 
     def _demand(self, key: str, to: str, before: object) -> None:
-        """A parameter has to be given from now on. Left out, an old one meant its default."""
+        """A parameter has to be given from now on. Left out, an old one meant its old default, and nothing else."""
         after, root = self._schema(1, to), self._after.input_schema
-        value = _derived(before, self._before.input_schema, only_default=True)
-        value = _derived(after, root) if value is _NOTHING else value
+        value = _derived(after, root)
+        if before is not None:
+            value = _derived(before, self._before.input_schema, only_default=True)
         own = {name: part for name, part in after.items() if name != "format"} if isinstance(after, dict) else after
         if value is not _NOTHING and takes(own, root, value):  # of a format of its own it is taken to be
             self._add(AddParameter(name=to, value=value))

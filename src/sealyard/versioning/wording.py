@@ -90,7 +90,7 @@ _OPPOSED = [
     tuple(frozenset(side.split("/")) for side in pair.split())
     for pair in (
         "start/begin/from/since/after/min/minimum/first/lower end/finish/to/until/before/max/maximum/last/upper/stop",
-        "source/src/input/old/base/head/sender destination/dest/target/output/new/receiver/recipient",
+        "source/src/input/old/base/head/sender destination/dest/dst/target/output/new/receiver/recipient",
         "include/included/allow/allowed/enable/enabled/show hide/skip/ignore/deny/denied",
         "asc/ascending desc/descending",
         "create/add/insert/open/start/push/upload/write/send delete/remove/drop/close/stop/pull/download/read/get/list",
