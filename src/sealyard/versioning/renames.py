@@ -168,7 +168,8 @@ def _field_proof(old: Field, new: Field, texts: Mapping[str, int]) -> str:
     """What proves that two fields of one schema are the same, as the head of this module says; empty if nothing."""
     if are_spelled_alike(old.name, new.name):
         return "the same name in another spelling"
-    if _have_same_words(old.name, new.name) and are_same_text(old.description, new.description):
+    is_respelled = words(old.name) != words(new.name)  # else a case or a sign is all that tells them apart
+    if is_respelled and _have_same_words(old.name, new.name) and are_same_text(old.description, new.description):
         return "the same words in the name"
     if _have_same_text(old.description, new.description, texts) and not _have_contrast(old, new):
         return "the same description"
@@ -240,7 +241,8 @@ def _is_shortened(short: str, long: str) -> bool:
 
 
 def _have_other_units(old: Field, new: Field) -> bool:
-    if old.description and new.description and units(old.description) != units(new.description):
+    said = old.description and new.description and old.successor != new.name  # else the old text is an announcement
+    if said and units(old.description) != units(new.description):
         return True
     differing = units(old.name) ^ units(new.name)
     if differing == {"day"} and "date" in {*words(old.name), *words(new.name)}:
