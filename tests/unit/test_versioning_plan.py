@@ -548,7 +548,11 @@ def test_a_call_is_not_translated_by_a_guess(name: str) -> None:
 
 
 PROVEN: dict[str, tuple[ToolSpec, ToolSpec, dict[str, Any], dict[str, Any]]] = {
-    "another spelling": (_with(startDate=TEXT), _with(start_date=_described(TEXT, "Anew.")), *({"startDate": "x"}, {"start_date": "x"})),
+    "another spelling": (
+        _with(startDate=TEXT),
+        _with(start_date=_described(TEXT, "Anew.")),
+        *({"startDate": "x"}, {"start_date": "x"}),
+    ),
     "a text that says the old name": (
         _with(width=_described(NUMBER, "The width of the frame.")),
         _with(zephyr=_described(NUMBER, "the  width of the frame")),
@@ -580,7 +584,11 @@ PROVEN: dict[str, tuple[ToolSpec, ToolSpec, dict[str, Any], dict[str, Any]]] = {
         make_spec({"day": {**TEXT, "format": "date", "default": "2024-01-01"}}, ("day",)),
         *({}, {"day": "2024-01-01"}),
     ),
-    "a number as text": (_with(a={"anyOf": [TEXT, _MAYBE]}), _with(a={"anyOf": [NUMBER, _MAYBE]}), *({"a": "-7"}, {"a": -7})),
+    "a number as text": (
+        _with(a={"anyOf": [TEXT, _MAYBE]}),
+        _with(a={"anyOf": [NUMBER, _MAYBE]}),
+        *({"a": "-7"}, {"a": -7}),
+    ),
     "a fraction as text": (_with(a={"type": "number"}), _with(a=TEXT), *({"a": 1.5}, {"a": "1.5"})),
     "a key inside that stays": (
         _with(filter={"type": "object", "properties": {"since": TEXT, "kind": TEXT}}),
@@ -592,7 +600,7 @@ PROVEN: dict[str, tuple[ToolSpec, ToolSpec, dict[str, Any], dict[str, Any]]] = {
         _with(a={**TEXT, "pattern": "^[a-z]+$", "maxLength": 9}),
         *({"a": "abc"}, {"a": "abc"}),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PROVEN)
@@ -605,9 +613,14 @@ def test_a_call_is_translated_where_the_definitions_prove_how(name: str) -> None
 
 def test_a_field_of_the_answer_that_means_something_else_is_an_obstacle() -> None:
     """Descriptions that change places, and other units, are changes though names and types stay."""
-    swapped = make_plan(make_spec({}, output=_answers({"a": _FIRST, "b": _LAST})), make_spec({}, output=_answers({"a": _LAST, "b": _FIRST})))  # fmt: skip
+    swapped = make_plan(
+        make_spec({}, output=_answers({"a": _FIRST, "b": _LAST})),
+        make_spec({}, output=_answers({"a": _LAST, "b": _FIRST})),
+    )
     euros, cents = (_described(NUMBER, f"What it costs, in {unit}.") for unit in ("euros", "cents"))
-    scaled = make_plan(make_spec({}, output=_answers({"price": euros})), make_spec({}, output=_answers({"price": cents})))  # fmt: skip
+    scaled = make_plan(
+        make_spec({}, output=_answers({"price": euros})), make_spec({}, output=_answers({"price": cents}))
+    )
 
     assert [(each.side, each.field) for each in swapped.obstacles] == [("output", "items[].a"), ("output", "items[].b")]
     assert [(each.side, each.field) for each in scaled.obstacles] == [("output", "items[].price")]

@@ -317,9 +317,7 @@ def plain_schema(schema: object, root: dict[str, Any]) -> dict[str, Any] | None:
         if not isinstance(schema, dict):
             return None
         reference = schema.get("$ref")
-        parts = [
-            part for name in ("allOf", "anyOf", "oneOf") for part in schema.get(name) or () if not _is_null(part)
-        ]
+        parts = [part for name in ("allOf", "anyOf", "oneOf") for part in schema.get(name) or () if not _is_null(part)]
         if not isinstance(reference, str) and not parts:
             return schema
         if len(parts) + isinstance(reference, str) > 1:

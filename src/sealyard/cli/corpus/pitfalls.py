@@ -144,6 +144,7 @@ def _unit_changed(spec: ToolSpec, chance: random.Random) -> Mutation | None:
     known = _free(spec, "extent")
     if known is None:
         return None
+    said: list[dict[str, Any]]
     said = [{"type": "integer", "description": f"How much at most, in {unit}."} for unit in (before, after)]
     if chance.random() < 0.5:
         said[1]["maximum"] = 10**9  # what is given fits, and means something else
