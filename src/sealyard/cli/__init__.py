@@ -12,7 +12,6 @@ import sys
 import click
 
 from sealyard import SealyardError, __version__
-from sealyard.privacy.logs import ConcealingFilter
 
 __all__ = ("main",)
 
@@ -67,12 +66,18 @@ def _sealyard() -> None:
     """One MCP server in front of all your MCP servers."""
 
 
+def _cut_frames(record: logging.LogRecord) -> bool:
+    from sealyard.privacy.logs import ConcealingFilter  # noqa: PLC0415
+
+    return ConcealingFilter(str).filter(record)
+
+
 def main() -> None:
     """Run the command that the arguments name and exit with its code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # agent code prints what the locale may not be able to
     if logging.lastResort is not None:  # what a part logs that failed and was left out is one line, not its frames
-        logging.lastResort.addFilter(ConcealingFilter(str))
+        logging.lastResort.addFilter(_cut_frames)
     try:
         code = _sealyard.main(prog_name="sealyard", standalone_mode=False)
     except click.Abort:
