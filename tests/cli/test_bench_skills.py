@@ -18,6 +18,7 @@ from sealyard.cli.corpus.cases import Case, build_case
 from sealyard.cli.corpus.changes import Mutation, Truth, changed, edited, with_field
 from sealyard.cli.corpus.judge import Attempt, Stage
 from sealyard.cli.corpus.operations import OPERATIONS
+from sealyard.cli.corpus.pitfalls import PITFALLS
 from sealyard.values import ToolSpec, Trace
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -250,7 +251,30 @@ def test_nothing_is_migrated_wrongly() -> None:
     figures = measure_migration(_specs(), cases=150)
 
     assert (figures["migrated_wrongly"], figures["failed"]) == (0, [])
+    assert (figures["translated_wrongly"], figures["compatibility_layer_failed"]) == (0, [])
     assert figures["mechanical"] >= 0.98
+
+
+@pytest.mark.parametrize("operation", PITFALLS)
+def test_call_as_it_was_or_without_what_is_gone_is_wrong_after_a_pitfall(operation: str) -> None:
+    """There is another call that means the same, or none: so who passes names on or drops them is found out."""
+    for spec in _specs():
+        mutation = PITFALLS[operation](spec, random.Random(spec.full_name))
+        if mutation is None or mutation.after is None:
+            continue
+        given = {key: (values or (key,))[0] for key, values in mutation.given.items()}
+        kept = {key: value for key, value in given.items() if key in mutation.after.input_schema["properties"]}
+        truths = functools.reduce(_followed, mutation.truths, given)
+
+        assert not mutation.is_mechanical
+        assert operation in ("counterpart", "unfit default") or truths not in (given, kept)
+
+
+def _followed(arguments: dict[str, Any] | None, truth: Truth) -> dict[str, Any] | None:
+    try:
+        return None if arguments is None else truth.arguments(arguments)
+    except ValueError:
+        return None
 
 
 # The command
@@ -266,7 +290,8 @@ def test_command_prints_every_figure(sealyard: Command, tmp_path: Path) -> None:
 
     assert (done.returncode, done.stderr) == (0, "")
     figures = json.loads(done.stdout)
-    assert (figures["cases"], figures["migrated_wrongly"]) == (40, 0)
+    assert (figures["cases"], figures["migrated_wrongly"], figures["translated_wrongly"]) == (40, 0, 0)
+    assert figures["promises"]["translated_wrongly"] == "0"
     assert sum(counts["cases"] for counts in figures["by_operation"].values()) == 40
     assert min(figures[name] for name in ("save_ratio", "find_ratio", "load_ratio")) > 0
     assert figures["reuse_tokens"] < figures["rewriting_tokens"]

@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -200,3 +201,25 @@ def test_a_terminal_obeys_nothing_that_is_in_the_journal(tmp_path: Path, options
     assert process.wait(60) == 0
     assert b"owned" in text
     assert re.findall(rb"\x1b\]|\x1b\[2J|\x07|\xc2\x9b", text) == []
+
+
+def test_part_that_fails_is_one_line_for_who_looks(file: str) -> None:
+    """Nobody is shown the frames of what was left out: a line says which part failed, and the others are listed."""
+    breaking = (
+        "import sys\n"
+        "from sealyard.cli import main\n"
+        "from sealyard.learning.failures import Failures\n"
+        "def learn(*given):\n"
+        "    raise IndexError('tuple index out of range')\n"
+        "Failures.learn = learn\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", breaking, "insights", file], capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    first = "What is learned of failures failed 1 times. (IndexError: tuple index out of range)"
+    assert done.stderr.splitlines()[0] == first
+    assert lines(done.stdout)[0] == ["part", "learned", "from", "told", "right"]

@@ -6,11 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.failure_runs import DAY, HALF_LIFE, IMPORT, World, cause_of, make_call, make_run, make_spec, make_view
 
+from sealyard.learning import causes
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.code import code_print
 from sealyard.learning.failures import FIXES, GROUPS, VISITS, WAITING, Failures, Fix
 from sealyard.learning.insights import Insight
-from sealyard.values import Hinted
+from sealyard.values import CallEvidence, Hinted
 
 ERROR = ("ToolFailed", "ValueError: The date is not in ISO format.")
 FAILED_CALL = make_call(error="ToolFailed: no", arguments={"since": "10/01/2024"})
@@ -369,3 +370,45 @@ def test_forgotten_days_do_not_matter_to_who_comes_back() -> None:
     world.learn(make_run(FAILS, ERROR, calls=(FAILED_CALL,)), make_run(WORKS, at=DAY, calls=(GOOD_CALL,)))
 
     assert world.failures.visits == {}
+
+
+_KINDS = ("exception", "wall_time", "result")
+_RAISED = sorted({each for _, raised, _ in causes._FORMS for each in raised.split("|")} | causes._TOOL_ERRORS)
+_SAID = (
+    "",
+    "'name'",
+    "429 too many requests",
+    "permission denied",
+    "not found",
+    "The date is not in ISO format.",
+    "'dict' object has no attribute 'name'",
+    "f() got an unexpected keyword argument 'since'",
+    "mcp__bank__pay: 'since' is missing",
+    "name 'rows' is not defined",
+    "unsupported operand type(s) for +: 'NoneType' and 'int'",
+)
+
+
+@pytest.mark.parametrize("raised", [*_RAISED, "InvalidArguments", "ToolError", "Odd"])
+@pytest.mark.parametrize("calls", [(), (FAILED_CALL,), (make_call(tool="odd", error="ToolFailed: no"),)])
+def test_failure_of_any_kind_is_learned_again_and_again(raised: str, calls: tuple[CallEvidence, ...]) -> None:
+    """Twice in a row, after a hint, and repaired: also where nothing says which tool it was, so that no group fits."""
+    for kind in _KINDS:
+        for message in _SAID:
+            for code in ("", FAILS):
+                world, error = World(), (raised, message)
+                failed = [make_run(code, error, at=float(at), kind=kind, calls=calls) for at in range(3)]
+                world.learn(*failed, make_run(code, at=3.0, calls=(GOOD_CALL,)))
+
+                assert world.failures.runs >= (0 if cause_of(failed[0]) is None else len(failed))
+
+
+def test_tool_errors_of_no_known_tool_wait_for_what_repairs_them() -> None:
+    """They have no group in common, so that the second is not taken for the same failure again."""
+    world = World()
+    failed = [make_run("rows = fetch()", ("ToolFailed", "not found"), at=float(at)) for at in range(2)]
+    world.learn(*failed)
+
+    assert [cause.groups() for cause in map(cause_of, failed) if cause is not None] == [(), ()]
+    assert [len(waiting) for waiting in world.failures.visits.values()] == [2]
+    assert world.failures.runs == 2

@@ -286,6 +286,12 @@ def test_an_old_call_is_translated_to_a_new_one(change: str, before: dict[str, A
         ("str_int", {"user_id": 7.5}),
         ("str_int", {"user_id": "9" * 10_000}),
         ("int_str", {"limit": True}),
+        ("int_str", {"limit": 5.0}),
+        ("str_int", {"user_id": "007"}),
+        ("str_int", {"user_id": "+7"}),
+        ("str_int", {"user_id": "1_000"}),
+        ("str_int", {"user_id": " 7"}),
+        ("str_int", {"user_id": "\u0667"}),
         ("int_str", {"limit": "__PII_phone_3f9a1c20b7de__"}),
         ("start", {"start": 1, "since": 2}),
         ("start", ["start"]),
@@ -425,3 +431,196 @@ def test_any_two_definitions_have_a_plan(before: Any, after: Any) -> None:
 def test_a_path_is_split_and_joined(path: str) -> None:
     """`[]` is an item, `{}` the value of any key."""
     assert join_path(split_path(path)) == path
+
+
+def _with(**properties: dict[str, Any]) -> ToolSpec:
+    return make_spec(properties)
+
+
+_ADDRESS = _described(TEXT, "Street, number and city on one line.")
+_FIRST, _LAST = _described(TEXT, "Where the journey begins."), _described(TEXT, "The place it leads to.")
+_MAYBE: dict[str, Any] = {"type": "null"}
+UNPROVEN = {
+    "a counterpart with the same text": (_with(billing=_ADDRESS), _with(shipping=_ADDRESS), {"billing": "x"}),
+    "one letter for another": (
+        _with(x=_described(NUMBER, "Coordinate in the picture.")),
+        _with(y=_described(NUMBER, "Coordinate in the picture.")),
+        {"x": 1},
+    ),
+    "a text that names both": (
+        _with(email=_described(TEXT, "Either an email or a phone.")),
+        _with(phone=_described(TEXT, "Either an email or a phone.")),
+        {"email": "x"},
+    ),
+    "letters of another case": (_with(t=NUMBER), _with(T=NUMBER), {"t": 1}),
+    "names that differ by a sign": (make_spec({"a<": NUMBER}), make_spec({"a>": NUMBER}), {"a<": 1}),
+    "names that differ by a joint": (_with(x1_1=NUMBER), _with(x11=NUMBER), {"x1_1": 1}),
+    "an abbreviation of two words": (_with(desc=TEXT), _with(description=TEXT), {"desc": "x"}),
+    "texts that say the opposite": (
+        _with(q=_described(TEXT, "Rows deleted since")),
+        _with(query=_described(TEXT, "Rows not deleted since")),
+        {"q": "x"},
+    ),
+    "two gone and one new": (
+        _with(paint=_described(TEXT, "What it is painted with."), form=TEXT),
+        _with(shape=_described(TEXT, "How it looks.")),
+        {"paint": "x", "form": "y"},
+    ),
+    "names exchanged": (_with(a=_FIRST, b=_LAST), _with(a=_LAST, b=_FIRST), {"a": "x"}),
+    "names shifted": (_with(a=_FIRST, b=_LAST), _with(b=_FIRST, c=_LAST), {"b": "x"}),
+    "another unit": (
+        _with(wait=_described(NUMBER, "How long, in seconds.")),
+        _with(wait=_described({**NUMBER, "maximum": 9_999}, "How long, in milliseconds.")),
+        {"wait": 5},
+    ),
+    "an alias that is retired": (
+        _with(since=SINCE, start=_described(TEXT, "Deprecated: use `since` instead.")),
+        _with(since=SINCE),
+        {"start": "x"},
+    ),
+    "a twin that stays": (_with(since=SINCE, start=SINCE), _with(since=SINCE), {"start": "x"}),
+    "a field that takes over": (
+        _with(mode=TEXT, options={"type": "object", "properties": {"a": TEXT}}),
+        _with(options={"type": "object", "properties": {"a": TEXT, "mode": TEXT}}),
+        {"mode": "x"},
+    ),
+    "a parameter that takes more": (
+        _with(tag=TEXT, tags={"type": "array", "items": TEXT}),
+        _with(tag={"anyOf": [TEXT, {"type": "array", "items": TEXT}]}),
+        {"tags": ["x"]},
+    ),
+    "a text that speaks of it": (
+        _with(page_size=NUMBER, cursor=_described(TEXT, "Where to go on.")),
+        _with(cursor=_described(TEXT, "Where to go on; it holds `page_size` too.")),
+        {"page_size": 5},
+    ),
+    "a default that does not fit": (
+        make_spec({"a": {**TEXT, "default": None}}),
+        make_spec({"a": {**TEXT, "default": None}}, ("a",)),
+        {},
+    ),
+    "one choice where nothing was given": (
+        make_spec({"confirm": {"const": True}}),
+        make_spec({"confirm": {"const": True}}, ("confirm",)),
+        {},
+    ),
+    "a new default for what had none": (
+        make_spec({"n": NUMBER}),
+        make_spec({"n": {**NUMBER, "default": 9}}, ("n",)),
+        {},
+    ),
+    "a type that is described anew": (
+        _with(grade=_described(NUMBER, "From 1 to 6.")),
+        _with(grade=_described(TEXT, "Such as good or poor.")),
+        {"grade": 1},
+    ),
+    "a number that becomes a time": (
+        _with(at={"anyOf": [NUMBER, _MAYBE]}),
+        _with(at={"anyOf": [{**TEXT, "format": "date-time"}, _MAYBE]}),
+        {"at": 1_700_000_000},
+    ),
+    "a number that becomes a choice": (
+        _with(kind={"anyOf": [NUMBER, _MAYBE]}),
+        _with(kind={"anyOf": [{"enum": ["x", "y"], "type": "string"}, _MAYBE]}),
+        {"kind": 1},
+    ),
+    "a flag that becomes a number": (_with(retry=FLAG), _with(retry=NUMBER), {"retry": True}),
+    "a number that becomes a flag": (_with(desc={**NUMBER, "enum": [0, 1]}), _with(desc=FLAG), {"desc": 1}),
+    "a number with two forms": (_with(price={"type": "number"}), _with(price=TEXT), {"price": 12.0}),
+    "a version that looks like a number": (_with(a=TEXT), _with(a={"type": "number"}), {"a": "1.10"}),
+    "a number out of its new bounds": (_with(a=TEXT), _with(a={**NUMBER, "maximum": 10}), {"a": "11"}),
+    "a key inside that is gone": (
+        _with(filter={"type": "object", "properties": {"since": TEXT}}),
+        _with(filter={"type": "object", "properties": {"after": TEXT}}),
+        {"filter": {"since": "x"}},
+    ),
+    "a key that was not declared": (_with(a=TEXT), _with(a=TEXT, mode=NUMBER), {"mode": "x"}),
+}
+
+
+@pytest.mark.parametrize("name", UNPROVEN)
+def test_a_call_is_not_translated_by_a_guess(name: str) -> None:
+    """What the definitions do not prove is refused, whatever names, types and defaults suggest. Source: issue 14."""
+    before, after, arguments = UNPROVEN[name]
+
+    with pytest.raises(Untranslatable):
+        translate_arguments(make_plan(before, after), arguments)
+
+
+PROVEN: dict[str, tuple[ToolSpec, ToolSpec, dict[str, Any], dict[str, Any]]] = {
+    "another spelling": (
+        _with(startDate=TEXT),
+        _with(start_date=_described(TEXT, "Anew.")),
+        *({"startDate": "x"}, {"start_date": "x"}),
+    ),
+    "a text that says the old name": (
+        _with(width=_described(NUMBER, "The width of the frame.")),
+        _with(zephyr=_described(NUMBER, "the  width of the frame")),
+        *({"width": 5}, {"zephyr": 5}),
+    ),
+    "a text that says the new name": (
+        _with(limit=_described(NUMBER, "Maximum of results wanted.")),
+        _with(max_results=_described(NUMBER, "Maximum of results wanted.")),
+        *({"limit": 5}, {"max_results": 5}),
+    ),
+    "words for one side": (_with(since=SINCE), _with(start_date=SINCE), *({"since": "x"}, {"start_date": "x"})),
+    "a shortened name": (
+        _with(q=_described(TEXT, "What to look for.")),
+        _with(query=_described(TEXT, "What to look for.")),
+        *({"q": "x"}, {"query": "x"}),
+    ),
+    "what the old text says": (
+        _with(begin=_described(TEXT, "Deprecated: use `since` instead.")),
+        _with(since=SINCE),
+        *({"begin": "x"}, {"since": "x"}),
+    ),
+    "a default that is a list": (
+        make_spec({"tags": {"type": "array", "items": TEXT, "default": []}}),
+        make_spec({"tags": {"type": "array", "items": TEXT, "default": []}}, ("tags",)),
+        *({}, {"tags": []}),
+    ),
+    "a default of a format": (
+        make_spec({}),
+        make_spec({"day": {**TEXT, "format": "date", "default": "2024-01-01"}}, ("day",)),
+        *({}, {"day": "2024-01-01"}),
+    ),
+    "a number as text": (
+        _with(a={"anyOf": [TEXT, _MAYBE]}),
+        _with(a={"anyOf": [NUMBER, _MAYBE]}),
+        *({"a": "-7"}, {"a": -7}),
+    ),
+    "a fraction as text": (_with(a={"type": "number"}), _with(a=TEXT), *({"a": 1.5}, {"a": "1.5"})),
+    "a key inside that stays": (
+        _with(filter={"type": "object", "properties": {"since": TEXT, "kind": TEXT}}),
+        _with(filter={"type": "object", "properties": {"after": TEXT, "kind": TEXT}}),
+        *({"filter": {"kind": "x"}}, {"filter": {"kind": "x"}}),
+    ),
+    "a pattern that stays": (
+        _with(a={**TEXT, "pattern": "^[a-z]+$"}),
+        _with(a={**TEXT, "pattern": "^[a-z]+$", "maxLength": 9}),
+        *({"a": "abc"}, {"a": "abc"}),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROVEN)
+def test_a_call_is_translated_where_the_definitions_prove_how(name: str) -> None:
+    """Refusing more than that would break skills for nothing."""
+    before, after, given_, expected = PROVEN[name]
+
+    assert translate_arguments(make_plan(before, after), given_) == expected
+
+
+def test_a_field_of_the_answer_that_means_something_else_is_an_obstacle() -> None:
+    """Descriptions that change places, and other units, are changes though names and types stay."""
+    swapped = make_plan(
+        make_spec({}, output=_answers({"a": _FIRST, "b": _LAST})),
+        make_spec({}, output=_answers({"a": _LAST, "b": _FIRST})),
+    )
+    euros, cents = (_described(NUMBER, f"What it costs, in {unit}.") for unit in ("euros", "cents"))
+    scaled = make_plan(
+        make_spec({}, output=_answers({"price": euros})), make_spec({}, output=_answers({"price": cents}))
+    )
+
+    assert [(each.side, each.field) for each in swapped.obstacles] == [("output", "items[].a"), ("output", "items[].b")]
+    assert [(each.side, each.field) for each in scaled.obstacles] == [("output", "items[].price")]

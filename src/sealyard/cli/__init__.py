@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 the agent's code failed or was refused, 2 a mistake in the
 
 import importlib
 import io
+import logging
 import sys
 
 import click
@@ -74,10 +75,18 @@ def _take_over(arguments: list[str]) -> None:
         click.echo(f"note: {note}", err=True)
 
 
+def _cut_frames(record: logging.LogRecord) -> bool:
+    from sealyard.privacy.logs import ConcealingFilter  # noqa: PLC0415
+
+    return ConcealingFilter(str).filter(record)
+
+
 def main() -> None:
     """Run the command that the arguments name and exit with its code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # agent code prints what the locale may not be able to
+    if logging.lastResort is not None:  # what a part logs that failed and was left out is one line, not its frames
+        logging.lastResort.addFilter(_cut_frames)
     try:
         _take_over(sys.argv[1:])
         code = _sealyard.main(prog_name="sealyard", standalone_mode=False)

@@ -23,12 +23,13 @@ from sealyard.cli.terminal import columns, errors, plain, screen
 from sealyard.errors import InvalidRequest
 from sealyard.values import ToolSpec, Trace, TraceCall
 from sealyard.versioning.migrate import migrate, predict
-from sealyard.versioning.plan import Plan, adapt_answer, make_plan, translate_arguments
+from sealyard.versioning.plan import Plan, adapt_answer, make_plan, translate_answer, translate_arguments
 
 __all__ = ("Migrator", "attempt_migration", "build_cases", "measure_migration", "show_migration")
 
 _SEED = 5
 _OUTCOMES: tuple[Outcome, ...] = ("migrated_correctly", "migrated_wrongly", "refused_rightly", "refused_wrongly")
+_LAYER = ("refused_rightly", "refused_wrongly", "translated_correctly", "translated_wrongly")
 _SHOWN_FAILURES = 8
 _TRAP_SHARE = 6
 """One case of so many is a trap."""
@@ -122,6 +123,7 @@ class _Score:
         self._judged: list[tuple[Case, Judged]] = []
         self._predictions: Counter[tuple[str, bool]] = Counter()
         self._layer: Counter[str] = Counter()
+        self._layer_failed: list[dict[str, str]] = []
         self._seconds: list[tuple[float, float]] = []
         self._comments_lost = 0
         self._skipped = 0
@@ -148,18 +150,28 @@ class _Score:
             self._comments_lost += any(mark in case.code and mark not in attempt.code for mark in _COMMENTS)
 
     def _add_layer(self, case: Case, plan: Plan, recorded: Ran) -> None:
-        """Whether arguments that are translated at call time are what they should be."""
+        """Whether calls that are translated as they are made, and their answers, are what they should be."""
         for call in recorded.calls:
             if call.tool != plan.before.full_name:
                 continue
             truth = case.mutation.arguments(call.arguments)
             try:
                 translated = translate_arguments(plan, call.arguments)
-            except InvalidRequest:
+            except InvalidRequest as error:
                 wanted = truth is not None and case.mutation.is_mechanical
-                self._layer["refused_wrongly" if wanted else "refused_rightly"] += 1
-            else:
-                self._layer["translated_correctly" if translated == truth else "translated_wrongly"] += 1
+                self._note_layer("refused_wrongly" if wanted else "refused_rightly", case, str(error))
+                continue
+            why = "" if translated == truth else f"{translated} instead of {truth}"
+            if not any(obstacle.side == "output" for obstacle in plan.obstacles):  # else the skill is refused
+                answer = translate_answer(plan, case.mutation.answer(call.answer))
+                why = why or ("" if answer == call.answer else f"an answer of {answer} instead of {call.answer}")
+            self._note_layer("translated_wrongly" if why else "translated_correctly", case, why)
+
+    def _note_layer(self, outcome: str, case: Case, why: str) -> None:
+        self._layer[outcome] += 1
+        if outcome.endswith("wrongly") and len(self._layer_failed) < _SHOWN_FAILURES:
+            tool, operation = case.mutation.before.full_name, case.mutation.operation
+            self._layer_failed.append({"outcome": outcome, "operation": operation, "tool": tool, "why": why[:500]})
 
     def figures(self) -> dict[str, Any]:
         """All of it."""
@@ -184,7 +196,9 @@ class _Score:
             "predictions": self._predicted(),
             "by_operation": self._by(lambda case: (case.mutation.operation,)),
             "by_style": self._by(lambda case: case.styles),
-            "compatibility_layer": dict(sorted(self._layer.items())),
+            "translated_wrongly": self._layer["translated_wrongly"],
+            "compatibility_layer": {outcome: self._layer[outcome] for outcome in _LAYER},
+            "compatibility_layer_failed": self._layer_failed,
             "comments_lost": self._comments_lost,
             "migration_seconds": statistics.median(seconds for seconds, _ in self._seconds),
             "migration_ratio_to_parsing": statistics.median(seconds / bare for seconds, bare in self._seconds),

@@ -49,6 +49,7 @@ PROMISES = {
     "mechanical": "at least 0.98",
     "prediction": "shown",
     "migration_ratio_to_parsing": "shown",
+    "translated_wrongly": "0",
 }
 
 _SHELF = 100

@@ -44,6 +44,7 @@ def serve(*, config: Path | None, http: str | None, mode: str | None) -> int:
     logging.getLogger("sealyard").setLevel(logging.WARNING)
     for handler in logging.getLogger().handlers:
         handler.addFilter(RepeatFilter())
+        handler.addFilter(ConcealingFilter(str))  # until there is a guard to conceal by
     loaded = load_config(config)
     for warning in loaded.warnings:
         errors.print(plain(f"warning: {warning}", "yellow"))

@@ -165,6 +165,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """What it is remembered by, the narrowest first: this name at this tool, the tool, how the code is built, all.
 
         The first two are of no use for another tool; under the last two only what helps with any tool is remembered.
+        Empty for the error of a tool that is not known, unless another tool's way out may serve.
         """
         words = self.template.partition(":")[0]
         general = [f"*|{self.family}|{words}"]

@@ -234,7 +234,7 @@ class Failures(msgspec.Struct, kw_only=True):
     ) -> list[Waiting]:
         """What still waits once a run on the same job has failed too."""
         for each in same:
-            if each.cause.groups()[0] != cause.groups()[0]:
+            if not _is_same_cause(each.cause, cause):
                 continue  # it got further: what comes next repairs both
             for mark in dict.fromkeys(each.hints):
                 record = self._told(mark)
@@ -344,6 +344,11 @@ def _is_same_job(one: CodePrint | None, other: CodePrint | None, failed: Cause, 
         return found is True or one.exact == other.exact
     mine, theirs = set(one.sample), set(other.sample)
     return len(mine & theirs) >= _INSIDE * min(len(mine), len(theirs))
+
+
+def _is_same_cause(one: Cause, other: Cause) -> bool:
+    """Whether two failures are remembered by the same name. A tool's error without a tool has none."""
+    return bool(one.groups()) and one.groups()[:1] == other.groups()[:1]
 
 
 def _called(cause: Cause) -> set[str]:

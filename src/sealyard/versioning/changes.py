@@ -36,6 +36,7 @@ ChangeKind = Literal[
     "parameter_widened",
     "parameter_narrowed",
     "parameter_moved",
+    "parameter_swapped",
     "default_changed",
     "output_added",
     "output_removed",
@@ -45,13 +46,15 @@ ChangeKind = Literal[
     "output_optional",
     "output_widened",
     "output_narrowed",
+    "output_swapped",
     "output_declared",
     "output_undeclared",
     "output_unknown",
     "text",
     "annotations",
 ]
-"""`parameter_moved`: the function takes it at another position. `output_required`: from now on it is in every answer.
+"""`parameter_moved`: the function takes it at another position. `parameter_swapped` and `output_swapped`: of the same
+name and type, and described as something else. `output_required`: from now on it is in every answer.
 `output_declared` and `output_undeclared`: the whole output schema came or went. `output_unknown`: two output schemas
 differ in a way that cannot be judged."""
 

@@ -15,6 +15,7 @@ from sealyard.versioning.describing import kinds_in, shown, text_under, type_in_
 from sealyard.versioning.documents import Document, Numbers
 from sealyard.versioning.proof import Prover
 from sealyard.versioning.renames import Alike, Field, guess_replacements
+from sealyard.versioning.wording import folded, have_other_units, is_telling
 
 __all__ = ("TooMany", "Walk", "full_path")
 
@@ -118,6 +119,7 @@ class Walk:
                 continue
             self._compare_presence(place, name in old.required, to in new.required)
             self.compare(place, old.under(name), new.under(to), depth=depth + 1)
+        self._compare_meanings(path, old, new, [name for name in olds if name in news])
         taken = {replacement.name for replacement in renamed.values()}
         for name in came:
             if name not in taken:
@@ -152,7 +154,7 @@ class Walk:
             {name: _field(document, case, name) for name in _names(case)}
             for document, case in ((self._before, old), (self._after, new))
         ]
-        texts = Counter(field.description for side in fields for field in side.values() if field.description)
+        texts = Counter(folded(field.description) for side in fields for field in side.values() if field.description)
         return guess_replacements(
             [fields[0][name] for name in gone],
             [fields[1][name] for name in came],
@@ -160,6 +162,22 @@ class Walk:
             side=self._side,
             texts=texts,
         )
+
+    def _compare_meanings(self, path: str, old: Case, new: Case, kept: list[str]) -> None:
+        """Find fields of one name whose text says now that they are another, or speaks of other units."""
+        before = {name: folded(_text(self._before, old, name)) for name in _names(old)}
+        after = {name: folded(_text(self._after, new, name)) for name in _names(new)}
+        owners = [Counter(side.values()) for side in (before, after)]
+        kind: ChangeKind = "parameter_swapped" if self._side == "input" else "output_swapped"
+        for name in kept:
+            was, is_now = before[name], after[name]
+            if was == is_now:
+                continue
+            reason = "Its description speaks of other units." if have_other_units(was, is_now) else ""
+            if any(is_telling(text) and owners[0][text] == owners[1][text] == 1 for text in (was, is_now)):
+                reason = "A description went from one name to another, so that it may mean something else."
+            if reason:
+                self._add(kind, f"{path}.{name}" if path else name, was, is_now, "major", reason)
 
     def _compare_presence(self, place: str, was: bool, is_now: bool) -> None:
         if was == is_now:
@@ -374,16 +392,26 @@ def _limits(case: Case) -> list[Any]:
     return [limit for limit in found if isinstance(limit, dict | bool)]
 
 
+def _text(document: Document, case: Case, name: str) -> str:
+    text = text_under(document, case.under(name), "description")
+    return text if isinstance(text, str) else ""
+
+
 def _field(document: Document, case: Case, name: str) -> Field:
     schemas = case.under(name)
-    text = text_under(document, schemas, "description")
     distinct = any(
         len(part(schema, "enum", list)) > 1 or bool(part(schema, "properties", dict))
         for schema in schemas
         if isinstance(schema, dict)
     )
+    said = _text(document, case, name)
+    announced = newly_deprecated(("", False), (said, False))
     return Field(
-        name=name, description=text if isinstance(text, str) else "", required=name in case.required, distinct=distinct
+        name=name,
+        description=said,
+        required=name in case.required,
+        successor="" if announced is None else announced.replacement or "",
+        distinct=distinct,
     )
 
 

@@ -1,6 +1,15 @@
 """How to get from one definition of a tool to another: what a program can do, and what only a person can decide.
 
-The same steps rewrite code (`migrate`), translate a call as it is made, and adapt recorded answers.
+The same steps rewrite code (`migrate`), translate a call as it is made, and adapt recorded answers. So a change becomes
+a step only if it is proven what it means for a call, from the two definitions alone:
+
+- A parameter or field has another name: `renames` says when that is proven.
+- A parameter is gone: nothing that is new, takes more than before or is spoken of as its heir may stand for it.
+- A parameter has to be given: if it is new, its schema gives one value; if not, its old default is what leaving it out
+  meant. Either fits the schema.
+- A scalar has another type: it is described as before, and the value has one form in either type (`convert`).
+
+All else is an obstacle. What a person says in `renames` needs no proof.
 """
 
 import re
@@ -13,6 +22,7 @@ from sealyard.errors import InvalidRequest
 from sealyard.values import ToolSpec
 from sealyard.versioning.changes import SURE, Change
 from sealyard.versioning.compare import compare
+from sealyard.versioning.deprecations import newly_deprecated
 from sealyard.versioning.steps import (
     AddParameter,
     Difficulty,
@@ -30,9 +40,12 @@ from sealyard.versioning.steps import (
     find_scalar,
     fits,
     look_up,
+    plain_schema,
     signature_names,
     split_path,
+    takes,
 )
+from sealyard.versioning.wording import are_opposed, are_same_text, is_telling
 
 __all__ = (
     "AddParameter",
@@ -57,6 +70,9 @@ NamesOf = Callable[[ToolSpec], Mapping[str, str]]
 """The schema's key -> the function's parameter, in the order in which the function takes them."""
 
 _OUTPUT = "output"
+_TEXT = 4_000
+"""Characters of a description that are looked at."""
+_QUOTED = re.compile(r"[`'\"]([\w.-]+)[`'\"]|\b([A-Za-z]+(?:_\w+|[a-z][A-Z]\w*))\b")
 _NOTHING = object()
 _KEYS = 2_000
 _EXACT = ("format", "pattern", "contentEncoding", "contentMediaType")
@@ -110,11 +126,21 @@ def translate_arguments(plan: Plan, arguments: Any) -> dict[str, Any]:
             continue
         if after in translated:
             raise Untranslatable(f"Two arguments of {tool!r} would both be {after!r}. Give one of them.")
-        translated[after] = convert(value, retyped[key], key) if key in retyped else value
+        if key not in keys and key in plan.names_after:
+            raise Untranslatable(f"Argument {key!r} of {tool!r} was not declared and is now. Migrate the skill.")
+        translated[after] = _retyped(plan, key, value, retyped[key]) if key in retyped else value
     for step in plan.steps:
         if isinstance(step, AddParameter):
             translated.setdefault(step.name, step.value)
     return translated
+
+
+def _retyped(plan: Plan, key: str, value: Any, to: Scalar) -> Any:
+    """A value of another type that the new tool certainly takes. Raises `Untranslatable`."""
+    converted = convert(value, to, key)
+    if converted is not None and not fits(plan, key, converted):
+        raise Untranslatable(f"Argument {key!r} has become {to}, and does not take the value given. Change it.")
+    return converted
 
 
 def _is_hit(plan: Plan, obstacle: Obstacle, arguments: dict[str, Any]) -> bool:
@@ -182,7 +208,7 @@ class _Planning:
         self._steps: list[Step] = []
         self._obstacles: list[Obstacle] = []
         self._new: list[str] = []
-        """Parameters that nothing is known to be the old name of."""
+        """Parameters, and fields in them, that nothing is known to be the old name of, or that take more now."""
         for key, to in self._said.items():
             if key not in self._names[0] or (to and to not in self._names[1]):
                 known = ", ".join(self._names[1])
@@ -206,7 +232,7 @@ class _Planning:
             self._add(RenameField(path=path, after=to))
         found = compare(self._respelled(), after, output_before=output_before, output_after=output_after)
         old = {to: key for key, to in self._said.items() if to}
-        self._new = [each.field for each in found.changes if each.kind == "parameter_added" and "." not in each.field]
+        self._new = self._heirs(found.changes)
         for change in found.changes:
             if change.severity == "major" and change.side == "input":
                 self._input(change, old)
@@ -238,8 +264,15 @@ class _Planning:
         if step not in self._steps:
             self._steps.append(step)
 
-    def _block(self, side: Literal["tool", "input", "omitted", "output"], field: str, reason: str) -> None:
-        obstacle = Obstacle(side=side, field=field, reason=reason)
+    def _block(
+        self,
+        side: Literal["tool", "input", "omitted", "output"],
+        field: str,
+        reason: str,
+        *,
+        is_total: bool = False,
+    ) -> None:
+        obstacle = Obstacle(side=side, field=field, reason=reason, is_total=is_total)
         if obstacle not in self._obstacles:
             self._obstacles.append(obstacle)
 
@@ -256,16 +289,19 @@ class _Planning:
         name = f"The parameter `{before}`" if before else "The parameters"
         if nested:
             inside = f" changed at `{change.field}`" if before else " changed"
-            self._block("input", before, f"{name}{inside}: {change.reason}")
+            is_total = change.kind == "parameter_swapped"
+            self._block("input", before, f"{name}{inside}: {change.reason}", is_total=is_total)
             return
         match change.kind:
             case "parameter_renamed" if change.replacement is not None:
                 self._rename(before, change)
-            case "parameter_removed" if self._new:
-                new = ", ".join(f"`{name}`" for name in self._new[:3])
+            case "parameter_removed" if heirs := self._new or self._named_heirs(before):
+                new = ", ".join(f"`{name}`" for name in heirs[:3])
                 self._block("input", before, f"{name} is gone, and {new} may stand for it, which a person has to say.")
             case "parameter_removed":
                 self._add(RemoveParameter(name=before))
+            case "parameter_swapped":
+                self._block("input", before, f"{name} changed: {change.reason}", is_total=True)
             case "parameter_added":
                 self._demand(key, key, None)
             case "parameter_required":
@@ -274,6 +310,35 @@ class _Planning:
                 self._retype(before, change)
             case _:
                 self._block("input", before, f"{name} changed: {change.reason}")
+
+    def _heirs(self, changes: Sequence[Change]) -> list[str]:
+        """What a parameter that is gone may have become: what is new anywhere, and what takes more than before."""
+        known = {*self._names[0], *self._said.values()}
+        known |= {each.replacement.name for each in changes if each.replacement and each.replacement.confidence >= SURE}
+        wider = (
+            each.field
+            for each in changes
+            if each.field and each.side == "input" and each.kind in ("parameter_added", "parameter_widened")
+        )
+        return list(dict.fromkeys((*(key for key in self._names[1] if key not in known), *wider)))
+
+    def _named_heirs(self, key: str) -> list[str]:
+        """The parameters that texts give out as what a parameter that is gone has become, or always was."""
+        text = self._said_of(0, key)
+        announced = newly_deprecated(("", False), (text, False))
+        found = [announced.replacement] if announced is not None and announced.replacement in self._names[1] else []
+        for other in self._names[1]:
+            now = self._said_of(1, other)
+            is_named = key in _names_in(now) and key not in _names_in(self._said_of(0, other))
+            is_twin = is_telling(text) and are_same_text(text, now) and not are_opposed(key, other)
+            if is_named or is_twin:
+                found.append(other)
+        return [name for name in found if name]
+
+    def _said_of(self, side: int, key: str) -> str:
+        schema = plain_schema(self._schema(side, key), (self._before, self._after)[side].input_schema)
+        text = schema.get("description") if schema is not None else None
+        return text if isinstance(text, str) else ""
 
     def _new_key(self, key: str) -> str:
         """The new key of a parameter, as far as the steps so far tell."""
@@ -295,11 +360,13 @@ class _Planning:
             self._demand(to.name, to.name, None)
 
     def _demand(self, key: str, to: str, before: object) -> None:
-        """A parameter has to be given from now on. Left out, an old one meant its default."""
-        after = self._schema(1, to)
-        value = _derived(before, self._before.input_schema, only_default=True)
-        value = _derived(after, self._after.input_schema) if value is _NOTHING else value
-        if value is not _NOTHING:
+        """A parameter has to be given from now on. Left out, an old one meant its old default, and nothing else."""
+        after, root = self._schema(1, to), self._after.input_schema
+        value = _derived(after, root)
+        if before is not None:
+            value = _derived(before, self._before.input_schema, only_default=True)
+        own = {name: part for name, part in after.items() if name != "format"} if isinstance(after, dict) else after
+        if value is not _NOTHING and takes(own, root, value):  # of a format of its own it is taken to be
             self._add(AddParameter(name=to, value=value))
         elif before is None:
             self._block("tool", to, f"The parameter `{to}` is new and required, and no value follows from its schema.")
@@ -308,9 +375,14 @@ class _Planning:
 
     def _retype(self, key: str, change: Change) -> None:
         """Another type, or fewer values."""
-        old, new = self._schema(0, key), self._schema(1, self._new_key(key))
-        was, is_now = find_scalar(old, self._before.input_schema), find_scalar(new, self._after.input_schema)
-        if was is not None and is_now is not None and _is_convertible(was[0], is_now[0], old, new):
+        to = self._new_key(key)
+        sides = ((self._schema(0, key), self._before.input_schema), (self._schema(1, to), self._after.input_schema))
+        (old, new), (was, is_now) = (
+            [plain_schema(*side) for side in sides],
+            [find_scalar(*side) for side in sides],
+        )
+        is_same = key in self._said or are_same_text(self._said_of(0, key), self._said_of(1, to))
+        if was and is_now and old and new and is_same and _is_convertible(was[0], is_now[0], old, new):
             self._add(RetypeParameter(name=key, to=is_now[0]))
             return
         words = f" ({change.before} before, {change.after} now)" if change.before or change.after else ""
@@ -368,25 +440,31 @@ def _derived(schema: object, root: dict[str, Any], *, only_default: bool = False
     return choices[0] if isinstance(choices, list) and len(choices) == 1 else _NOTHING
 
 
-def _is_convertible(was: Scalar, is_now: Scalar, old: object, new: object) -> bool:
-    """Whether every old value has a meaning in the new type, as far as schemas tell."""
-    if was == is_now or (was, is_now) == ("boolean", "string"):
+def _is_convertible(was: Scalar, is_now: Scalar, old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Whether old values have a meaning in the new type, as far as schemas tell. Each is looked at when it is given."""
+    if was in (is_now, "boolean") or any(key in schema for schema in (old, new) for key in _EXACT):
         return False
-    if any(isinstance(schema, dict) and any(key in schema for key in _EXACT) for schema in (old, new)):
+    choices = [_choices(schema) for schema in (old, new)]
+    if choices[0] is None:
+        return choices[1] is None and is_now != "boolean"
+    try:
+        converted = [convert(value, is_now) for value in choices[0]]
+    except Untranslatable:
         return False
-    choices = [schema.get("enum") if isinstance(schema, dict) else None for schema in (old, new)]
-    if isinstance(choices[1], list) and not isinstance(choices[0], list):
-        return False
-    for value in choices[0] if isinstance(choices[0], list) else ():
-        try:
-            converted = convert(value, is_now)
-        except Untranslatable:
-            return False
-        if isinstance(choices[1], list) and converted not in choices[1]:
-            return False
-    if is_now == "boolean":
-        return isinstance(choices[0], list)
-    return True
+    return choices[1] is None or all(value in choices[1] for value in converted)
+
+
+def _choices(schema: dict[str, Any]) -> list[Any] | None:
+    """The values that a schema lists."""
+    if "const" in schema:
+        return [schema["const"]]
+    choices = schema.get("enum")
+    return choices if isinstance(choices, list) else None
+
+
+def _names_in(text: str) -> set[str]:
+    """The names that a text quotes, and the words in it that no prose has: `page_size`, `pageSize`."""
+    return {name for found in _QUOTED.findall(text[:_TEXT]) for name in found if name}
 
 
 def _has_odd_keys(schema: object) -> bool:

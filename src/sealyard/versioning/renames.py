@@ -1,7 +1,16 @@
-"""Guesses which new field or tool stands for one that is gone.
+"""Which new field or tool stands for one that is gone: what is proven, and what is only likely.
 
-A wrong guess makes a wrong migration, so evidence adds up slowly and doubt caps it: nothing is `SURE` without equal
-schemas, and without the same description or the same words in the name. Where two candidates are close, there is none.
+A wrong guess makes a wrong call, so that only what is proven is `SURE`. A field is proven to be another one if their
+schemas are equal, nothing speaks against it, no other field could be it as well, and one of these holds:
+
+- The names are spelled alike: `startDate` and `start_date`. That is as good as the same name.
+- The names have the same words, shortened or in another order, and the descriptions are the same, if there are any.
+- The descriptions are the same, say something, are of no other field, and the names do not contradict them: the words
+  that only one of the names has must not be what tells two things apart. `billing_address` and `shipping_address` may
+  both be described as `Street, number and city`, and `width` is not `depth` because both are `Size in pixels`.
+- The old description says that the new one is to be used instead.
+
+All else is a guess with a confidence, for a person to confirm.
 """
 
 from collections import Counter
@@ -15,7 +24,19 @@ from sealyard.versioning.cases import Budget, Exhausted, part
 from sealyard.versioning.changes import SURE, Replacement
 from sealyard.versioning.documents import Document, Numbers, TooLarge
 from sealyard.versioning.proof import Prover
-from sealyard.versioning.wording import are_opposed, are_same_text, is_telling, likeness, share, stems, units, words
+from sealyard.versioning.wording import (
+    are_contrasted,
+    are_opposed,
+    are_same_text,
+    are_spelled_alike,
+    folded,
+    is_telling,
+    likeness,
+    share,
+    stems,
+    units,
+    words,
+)
 
 __all__ = ("Alike", "Field", "find_renamed", "guess_replacements")
 
@@ -29,6 +50,8 @@ _MARGIN = 0.15
 _FIELD_PAIRS = 2_500
 _TOOL_PAIRS = 10_000
 _UNSURE = SURE - 0.05
+_PROVEN = 0.95
+"""So far above `_UNSURE` that no guess comes near it."""
 _STEPS = 5_000
 _VERBS = {
     word: group.split()[0]
@@ -52,6 +75,8 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     description: str = ""
     required: bool = False
+    successor: str = ""
+    """The name that its own text says to use instead."""
     distinct: bool = False
     """Whether its schema alone tells it from most others: it lists values, or has fields."""
 
@@ -66,11 +91,12 @@ def guess_replacements(
 ) -> dict[str, Replacement]:
     """What stands for each field that is gone, by its name; without those that nothing does, or not clearly.
 
-    `texts` counts the descriptions of all fields beside these: one that several have proves nothing.
+    `texts` counts the `folded` descriptions of all fields, also of those that stayed: one that several have proves
+    nothing.
     """
     if len(removed) * len(added) > _FIELD_PAIRS:
         return {}
-    counted = texts if texts is not None else Counter(field.description for field in (*removed, *added))
+    counted = texts if texts is not None else Counter(folded(field.description) for field in (*removed, *added))
     scores = {
         (old.name, new.name): _field_score(old, new, alike(old.name, new.name), side, counted)
         for old in removed
@@ -93,7 +119,7 @@ def find_renamed(
     """
     if len(removed) * len(added) > _TOOL_PAIRS:
         return []
-    texts = Counter(spec.description for spec in (*removed, *added, *kept))
+    texts = Counter(folded(spec.description) for spec in (*removed, *added, *kept))
     scores = {}
     for old_number, old in enumerate(removed):
         for new_number, new in enumerate(added):
@@ -125,27 +151,50 @@ def _field_score(
     old: Field, new: Field, alike: Alike, side: Literal["input", "output"], texts: Mapping[str, int]
 ) -> tuple[float, str]:
     """How likely `new` stands for `old`, and why."""
+    doubts = _field_doubts(old, new, alike, side)
+    proof = _field_proof(old, new, texts)
+    if proof and not doubts:
+        return _PROVEN, _sentence(f"{proof} and the same type", [])
+    score, why = _UNSURE, proof
+    if not proof:
+        score, why = _field_guess(old, new)
+    if alike == "other":
+        score *= 0.6
+    score = min(score, *(cap for cap, _ in doubts)) if doubts else score
+    return score, _sentence(f"{why} and the same type" if alike == "same" else why, [doubt for _, doubt in doubts])
+
+
+def _field_proof(old: Field, new: Field, texts: Mapping[str, int]) -> str:
+    """What proves that two fields of one schema are the same, as the head of this module says; empty if nothing."""
+    if are_spelled_alike(old.name, new.name):
+        return "the same name in another spelling"
+    is_respelled = words(old.name) != words(new.name)  # else a case or a sign is all that tells them apart
+    if is_respelled and _have_same_words(old.name, new.name) and are_same_text(old.description, new.description):
+        return "the same words in the name"
+    if _have_same_text(old.description, new.description, texts) and not _have_contrast(old, new):
+        return "the same description"
+    return "the name that the old description says to use" if old.successor == new.name else ""
+
+
+def _have_contrast(old: Field, new: Field) -> bool:
+    """Whether the names may tell two fields apart that one text describes."""
+    one, other = frozenset(stems(old.name)), frozenset(stems(new.name))
+    return not _is_short_for(old.name, new.name) and are_contrasted(one - other, other - one, old.description)
+
+
+def _field_guess(old: Field, new: Field) -> tuple[float, str]:
+    """How likely `new` stands for `old` where nothing proves it, and why; never `SURE`."""
     near = likeness(old.description, new.description)
     shared = share(stems(old.name), stems(new.name))
-    if _have_same_text(old.description, new.description, texts):
-        score, why = 0.92 if shared else 0.88, "the same description"
-    elif _have_same_words(old.name, new.name):
-        silent = not (old.description and new.description)
-        score, why = 0.9 if silent or near >= 0.2 else 0.82, "the same words in the name"
-    elif stems(old.name) == stems(new.name):
-        score, why = min(_UNSURE + 0.2 * near, 0.85), "the same words in the name but for the plural"
+    if _have_same_words(old.name, new.name) or stems(old.name) == stems(new.name):
+        score, why = 0.65 + 0.2 * near, "the same words in the name"
     elif _is_short_for(old.name, new.name):
         score, why = 0.65 + 0.2 * near, "a name that looks like the other one shortened"
     elif shared:
         score, why = 0.35 + 0.25 * shared + 0.25 * near + 0.1 * old.distinct, "a word of the name in common"
-        score = score if near >= 0.8 else min(score, _UNSURE)
     else:
-        score, why = min(0.15 + 0.45 * near + 0.3 * old.distinct, _UNSURE), "a similar description"
-    if alike == "other":
-        score *= 0.6
-    doubts = _field_doubts(old, new, alike, side)
-    score = min(score, *(cap for cap, _ in doubts)) if doubts else score
-    return score, _sentence(f"{why} and the same type" if alike == "same" else why, [doubt for _, doubt in doubts])
+        score, why = 0.15 + 0.45 * near + 0.3 * old.distinct, "a similar description"
+    return min(score, _UNSURE), why
 
 
 def _field_doubts(old: Field, new: Field, alike: Alike, side: Literal["input", "output"]) -> list[tuple[float, str]]:
@@ -166,7 +215,7 @@ def _field_doubts(old: Field, new: Field, alike: Alike, side: Literal["input", "
 
 def _have_same_text(one: str, other: str, texts: Mapping[str, int]) -> bool:
     """Whether two descriptions say the same, enough, and nothing that others say too."""
-    return is_telling(one) and are_same_text(one, other) and texts.get(one, 0) <= 1 + (one == other)
+    return is_telling(one) and are_same_text(one, other) and texts.get(folded(one), 0) <= 2
 
 
 def _have_same_words(one: str, other: str) -> bool:
@@ -180,17 +229,24 @@ def _have_same_words(one: str, other: str) -> bool:
 
 
 def _is_short_for(one: str, other: str) -> bool:
-    """Whether one name is a beginning or an initial of the other: `q` of `query`."""
+    """Whether each word of one name is short for that of the other: `q` for `query`, `msgCnt` for `message_count`."""
     first, second = sorted((words(one), words(other)), key=lambda each: len("".join(each)))
-    return len(first) == len(second) > 0 and all(
-        long.startswith(short) for short, long in zip(first, second, strict=True)
-    )
+    return len(first) == len(second) > 0 and all(map(_is_shortened, first, second))
+
+
+def _is_shortened(short: str, long: str) -> bool:
+    """Whether all letters of a word are in a longer one that begins as it does, in their order."""
+    letters = iter(long)
+    return short[:1] == long[:1] and all(letter in letters for letter in short)
 
 
 def _have_other_units(old: Field, new: Field) -> bool:
-    if old.description and new.description and units(old.description) != units(new.description):
+    said = old.description and new.description and old.successor != new.name  # else the old text is an announcement
+    if said and units(old.description) != units(new.description):
         return True
     differing = units(old.name) ^ units(new.name)
+    if differing == {"day"} and "date" in {*words(old.name), *words(new.name)}:
+        return False  # a day in the calendar either way
     return bool(differing) and not (differing <= units(old.description) and old.description == new.description)
 
 
@@ -205,7 +261,8 @@ def _tool_score(old: ToolSpec, new: ToolSpec, texts: Mapping[str, int]) -> tuple
     if (
         is_telling(text, least=4 if _parameters(old) < 2 else 1 if shared else 2)
         and are_same_text(text, new.description)
-        and texts[text] == 1 + (text == new.description)
+        and texts[folded(text)] == 2
+        and not are_contrasted(set(meant[0]) - set(meant[1]), set(meant[1]) - set(meant[0]), text)
     ):
         clear = _parameters(old) > 0 or shared >= 0.5 or is_telling(text, least=6)
         score, why = 0.9 if clear else _UNSURE, "the same description"
@@ -213,7 +270,7 @@ def _tool_score(old: ToolSpec, new: ToolSpec, texts: Mapping[str, int]) -> tuple
         silent = not (old.description and new.description)
         score, why = 0.9 if silent or near >= 0.2 else 0.82, "the same words in the name"
     elif first and meant[0] == meant[1]:
-        score, why = 0.85 if near >= 0.5 and _plurals(old.name) == _plurals(new.name) else 0.7, "a similar name"
+        score, why = 0.7, "a similar name"
     else:
         score, why = min(0.3 + 0.2 * shared + 0.4 * near, _UNSURE), "a similar description"
         score = score if _parameters(old) or near >= 0.8 else min(score, 0.4)

@@ -29,8 +29,10 @@ __all__ = (
     "fits",
     "join_path",
     "look_up",
+    "plain_schema",
     "signature_names",
     "split_path",
+    "takes",
 )
 
 Scalar = Literal["string", "integer", "number", "boolean"]
@@ -39,6 +41,11 @@ Difficulty = Literal["mechanical", "needs a look", "impossible"]
 that has none. `impossible`: every call is."""
 
 _TOKEN = re.compile(r"__PII_\w+__")
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,300}")
+"""A whole number as it is written in one way only: `007` and `+7` may be names of something."""
+_HOPS = 8
+_PLACES = 2_000
+"""Parts of a value that are looked at: no literal in code and no default has more."""
 
 
 class Untranslatable(InvalidRequest):
@@ -104,6 +111,8 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
     """The old key of the parameter (of `input` empty: one that is not declared), or the path in the answer by the old
     names, empty for the whole."""
     reason: str
+    is_total: bool = False
+    """Of `input`: whether it hits every value, also one that the new tool takes, since it may mean something else."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,26 +167,59 @@ def signature_names(spec: ToolSpec) -> dict[str, str]:
 
 
 def fits(plan: Plan, key: str, value: Any) -> bool:
-    """Whether a value of an old parameter is certainly one that the new tool takes as it is."""
+    """Whether a value of an old parameter is certainly one that the new tool takes as it is, and understands."""
     after = plan.keys.get(key, key)
     root = plan.after.input_schema if plan.after is not None else {}
     properties = root.get("properties")
     if after is None or not isinstance(properties, dict) or after not in properties:
         return False
-    declared = properties[after]
+    if any(each.is_total and each.side == "input" and each.field == key for each in plan.obstacles):
+        return False
     old = plan.before.input_schema.get("properties")
     was = old.get(key) if isinstance(old, dict) else None
-    if isinstance(declared, dict) and isinstance(was, dict) and declared.get("format") == was.get("format"):
-        declared = {name: part for name, part in declared.items() if name != "format"}  # it said so all along
+    return takes(properties[after], root, value, was=was)
+
+
+def takes(declared: object, root: dict[str, Any], value: Any, *, was: object = None) -> bool:
+    """Whether a schema certainly takes a value, and declares every key in it.
+
+    A key that nobody declares is not known to be understood, even where the schema lets it pass. What `was`, the old
+    schema, said of formats and patterns in the same words is taken to hold.
+    """
+    if isinstance(declared, dict) and isinstance(was, dict):
+        said = {name for name in ("format", "pattern") if name in declared and declared[name] == was.get(name)}
+        declared = {name: part for name, part in declared.items() if name not in said}
     places: dict[str, Any] = {name: root[name] for name in ("$defs", "definitions") if name in root}
-    return input_verdict({"const": value}, {"allOf": [declared], **places}, top=False) == "compatible"
+    try:
+        given = ({"const": value}, _exactly(value, [_PLACES]))
+    except OverflowError:
+        return False
+    goal = {"allOf": [declared], **places}
+    return any(input_verdict(each, goal, top=False) == "compatible" for each in given)
+
+
+def _exactly(value: Any, left: list[int]) -> dict[str, Any]:
+    """A schema that a value fits and that declares its keys. Raises `OverflowError` if more than `left` parts."""
+    left[0] -= 1
+    if left[0] < 0:
+        raise OverflowError
+    if isinstance(value, list):
+        items = {"items": {"anyOf": [_exactly(item, left) for item in value]}} if value else {}
+        return {"type": "array", "minItems": len(value), "maxItems": len(value), **items}
+    if isinstance(value, dict):
+        parts = {name: _exactly(part, left) for name, part in value.items()}
+        return {"type": "object", "properties": parts, "required": [*parts], "additionalProperties": False}
+    return {"const": value}
 
 
 def convert(value: Any, to: Scalar, name: str = "value") -> Any:
     """A scalar as another type of the same meaning; None stays None.
 
+    Proven is what has one form in either type, so that it could be converted back: `"7"` and 7, but not `"007"`, which
+    may be a name, nor 12.0, which may be written in two ways, nor true, which as a number may be a count.
+
     Raises:
-        Untranslatable: It has no meaning in that type.
+        Untranslatable: It has no meaning in that type, or more than one.
     """
     converted = None if isinstance(value, str) and _TOKEN.search(value) else _converted(value, to)
     if converted is None and value is not None:
@@ -186,26 +228,36 @@ def convert(value: Any, to: Scalar, name: str = "value") -> Any:
 
 
 def _converted(value: Any, to: Scalar) -> Any:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    match value, to:
+        case (str(), "string") | (bool(), "boolean"):
+            return value
+        case bool(), _:
+            return None
+        case str(), "boolean":
+            return {"true": True, "false": False}.get(value)
+        case str(), "integer" | "number":
+            return _number(value, to)
+        case int(), "string":
+            return str(value) if abs(value) < 10**300 else None
+        case float(), "string":
+            return repr(value) if math.isfinite(value) and not value.is_integer() and "e" not in repr(value) else None
+        case float(), "integer":
+            return int(value) if value.is_integer() else None
+        case (int(), "integer" | "number") | (float(), "number"):
+            return value if math.isfinite(value) else None
+    return None
+
+
+def _number(text: str, to: Scalar) -> int | float | None:
+    """The number that a text is the only form of."""
+    if _WHOLE.fullmatch(text):
+        return int(text)
     try:
-        match to:
-            case "string":
-                return value if isinstance(value, str) else str(value) if is_number else None
-            case "boolean":
-                if isinstance(value, str):
-                    return {"true": True, "false": False}.get(value)
-                return bool(value) if isinstance(value, bool) or value in (0, 1) else None
-            case "integer":
-                if isinstance(value, float):
-                    return int(value) if value.is_integer() else None
-                return int(value) if isinstance(value, str | int) else None
-            case "number":
-                number = (
-                    float(value) if isinstance(value, str) else value + 0 if isinstance(value, int | float) else None
-                )
-                return number if number is not None and math.isfinite(number) else None
-    except (ValueError, OverflowError, TypeError):
+        number = float(text)
+    except ValueError:
         return None
+    is_plain = math.isfinite(number) and not number.is_integer() and repr(number) == text and "e" not in text
+    return number if is_plain and to == "number" else None
 
 
 def split_path(path: str) -> tuple[str, ...]:
@@ -257,6 +309,27 @@ def find_scalar(schema: object, root: dict[str, Any]) -> tuple[Scalar, bool] | N
         case found if found == {"boolean"}:
             return "boolean", nullable
     return None
+
+
+def plain_schema(schema: object, root: dict[str, Any]) -> dict[str, Any] | None:
+    """What a schema says of values other than null, with references followed; None if it has alternatives."""
+    for _ in range(_HOPS):
+        if not isinstance(schema, dict):
+            return None
+        reference = schema.get("$ref")
+        parts = [part for name in ("allOf", "anyOf", "oneOf") for part in schema.get(name) or () if not _is_null(part)]
+        if not isinstance(reference, str) and not parts:
+            return schema
+        if len(parts) + isinstance(reference, str) > 1:
+            return None
+        inner = look_up(reference, root) if isinstance(reference, str) else parts[0]
+        beside = {name: part for name, part in schema.items() if name not in ("$ref", "allOf", "anyOf", "oneOf")}
+        schema = {**inner, **beside} if isinstance(inner, dict) else None
+    return None
+
+
+def _is_null(schema: object) -> bool:
+    return isinstance(schema, dict) and schema.get("type") == "null"
 
 
 def look_up(reference: str, root: dict[str, Any]) -> object:

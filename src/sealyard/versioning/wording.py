@@ -4,11 +4,29 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-__all__ = ("are_opposed", "are_same_text", "is_telling", "likeness", "share", "stems", "text_words", "units", "words")
+__all__ = (
+    "are_contrasted",
+    "are_opposed",
+    "are_same_text",
+    "are_spelled_alike",
+    "folded",
+    "have_other_units",
+    "is_telling",
+    "likeness",
+    "share",
+    "stems",
+    "text_words",
+    "units",
+    "words",
+)
 
 _CHARACTERS = 500
 _KEPT = 512
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
+_SEPARATORS = re.compile(r"[\W_]+")
+_COVERED = 4
+"""Letters from which on a word counts as said by a longer or shorter form of it: `sort` by `sorting`."""
+# Only what has one meaning: `desc`, `curr`, `prev`, `dir`, `req`, `col`, `ver` and the like are short for two words.
 _ABBREVIATIONS = {
     short: full
     for full, shorts in {
@@ -20,29 +38,24 @@ _ABBREVIATIONS = {
         "attribute": "attr",
         "average": "avg",
         "calculation": "calc",
-        "column": "col",
         "command": "cmd",
         "configuration": "cfg config",
         "context": "ctx",
-        "current": "curr",
         "database": "db",
         "department": "dept",
-        "description": "desc descr",
+        "description": "descr",
         "destination": "dest dst",
-        "directory": "dir",
         "document": "doc",
         "environment": "env",
         "error": "err",
-        "extension": "ext",
         "format": "fmt",
         "frequency": "freq",
-        "function": "func fn",
+        "function": "func",
         "identifier": "id ident",
         "image": "img",
         "index": "idx",
         "information": "info",
         "language": "lang",
-        "latitude": "lat",
         "length": "len",
         "library": "lib",
         "longitude": "lon lng",
@@ -52,30 +65,23 @@ _ABBREVIATIONS = {
         "number": "num",
         "object": "obj",
         "option": "opt",
-        "organization": "org organisation",
+        "organization": "organisation",
         "parameter": "param",
         "password": "pwd passwd",
-        "picture": "pic",
-        "position": "pos",
-        "previous": "prev",
         "project": "proj",
         "quantity": "qty",
         "reference": "ref",
         "repository": "repo",
-        "request": "req",
         "response": "resp",
         "sequence": "seq",
         "source": "src",
         "specification": "spec",
-        "string": "str",
         "temporary": "tmp",
         "text": "txt",
         "timestamp": "ts",
         "timezone": "tz",
         "value": "val",
         "variable": "var",
-        "version": "ver",
-        "window": "win",
     }.items()
     for short in shorts.split()
 }
@@ -84,7 +90,7 @@ _OPPOSED = [
     tuple(frozenset(side.split("/")) for side in pair.split())
     for pair in (
         "start/begin/from/since/after/min/minimum/first/lower end/finish/to/until/before/max/maximum/last/upper/stop",
-        "source/src/input/old/base/head/sender destination/dest/target/output/new/receiver/recipient",
+        "source/src/input/old/base/head/sender destination/dest/dst/target/output/new/receiver/recipient",
         "include/included/allow/allowed/enable/enabled/show hide/skip/ignore/deny/denied",
         "asc/ascending desc/descending",
         "create/add/insert/open/start/push/upload/write/send delete/remove/drop/close/stop/pull/download/read/get/list",
@@ -103,14 +109,42 @@ _OPPOSED = [
         "id/uuid/identifier name/title/email/url/path",
     )
 ]
+_TIMES = frozenset("at date datetime day on time timestamp".split())
 _NEGATIONS = frozenset("no not non without exclude excluded excluding disable disabled dont never".split())
-_UNITS = frozenset(
-    "ns us ms millis millisecond milliseconds s sec secs second seconds m min mins minute minutes h hr hrs hour hours "
-    "day days week weeks month months year years b byte bytes kb mb gb tb kib mib gib kilobytes megabytes gigabytes "
-    "bits px pixels pt em mm cm km meters metres miles feet inches kg g grams lb lbs pounds celsius fahrenheit kelvin "
-    "cents dollars eur euro euros usd gbp percent percentage ratio degrees radians epoch unix iso tokens characters "
-    "chars".split()
-)
+_UNITS = {
+    word: group.split()[0]
+    for group in (
+        "nanosecond nanoseconds ns",
+        "microsecond microseconds us",
+        "millisecond milliseconds millis ms",
+        "second seconds s sec secs",
+        "minute minutes min mins",
+        "hour hours h hr hrs",
+        "day days",
+        "week weeks",
+        "month months",
+        "year years",
+        "byte bytes b",
+        "kilobyte kilobytes kb",
+        "megabyte megabytes mb",
+        "gigabyte gigabytes gb",
+        "pixel pixels px",
+        "inch inches",
+        "meter meters metre metres",
+        "mile miles",
+        "gram grams g",
+        "pound pounds lb lbs",
+        "cent cents",
+        "dollar dollars usd",
+        "euro euros eur",
+        "percent percentage",
+        "character characters chars",
+        *"m tb kib mib gib bits pt em mm cm km feet kg celsius fahrenheit kelvin gbp ratio degrees radians".split(),
+        *"epoch unix iso tokens".split(),
+    )
+    for word in group.split()
+}
+"""Every way to write a unit of measure, with one name for each unit."""
 _COMMON = frozenset(
     "a an and are as at be by can for from has have if in into is it its of on or that the these this those to used "
     "using was when which will with you your optional required default value parameter argument field tool description "
@@ -136,9 +170,62 @@ def text_words(text: str) -> frozenset[str]:
     return frozenset(words(text)) - _COMMON
 
 
+def folded(text: str) -> str:
+    """A text as it is the same whatever its spaces, its case and its last stop are."""
+    return " ".join(text.lower().split()).rstrip(".")
+
+
 def are_same_text(one: str, other: str) -> bool:
-    """Whether two texts differ in spaces and case at most."""
-    return one == other or one.lower().split() == other.lower().split()
+    """Whether two texts differ in spaces, case and the last stop at most."""
+    return one == other or folded(one) == folded(other)
+
+
+def are_spelled_alike(one: str, other: str) -> bool:
+    """Whether two names have the same letters and digits, and differ in case and in what joins their words.
+
+    A case is all that tells `t` from `T`, a sign all that tells `a<` from `a>`, and a joint all that tells `x1_1` from
+    `x11`: such names are two.
+    """
+    joined = [_SEPARATORS.sub("", name).lower() for name in (one, other)]
+    signs = [set(re.findall(r"[^\w\s.\-/$@]", name)) for name in (one, other)]
+    if joined[0] != joined[1] or len(joined[0]) < 2 or signs[0] != signs[1]:
+        return False
+    has_digits = any(letter.isdigit() for letter in joined[0])
+    return _ends(one) == _ends(other) and (not has_digits or words(one) == words(other))
+
+
+def _ends(name: str) -> int:
+    """How many words of a name may be plurals: `users_id` is not `user_sid`."""
+    return sum(word.endswith("s") for word in words(name))
+
+
+def are_contrasted(left: Iterable[str], right: Iterable[str], text: str) -> bool:
+    """Whether the words that one of two names has alone may tell apart what one text says of both.
+
+    A text that says all of the one and not of the other is about that one, whatever the other is called. One that says
+    neither leaves it to the names, as does one that says both: `email` and `phone` are both how to reach somebody.
+    """
+    old, new = frozenset(left), frozenset(right)
+    if not old or not new or any(_are_on(side, old, new) for sides in _OPPOSED for side in sides):
+        return False
+    said = frozenset(stems(text[:_CHARACTERS]))
+    return _is_said(old, said) == _is_said(new, said)
+
+
+def _are_on(side: frozenset[str], *some: frozenset[str]) -> bool:
+    """Whether each name has a word of one side, and else none but such as only say that it is a time."""
+    return all(words & side and words <= side | _TIMES for words in some)
+
+
+def _is_said(some: frozenset[str], said: frozenset[str]) -> bool:
+    return all(
+        word in said
+        or any(
+            (longer.startswith(word) and len(word) >= _COVERED) or (word.startswith(longer) and len(longer) >= _COVERED)
+            for longer in said
+        )
+        for word in some
+    )
 
 
 def is_telling(text: str, *, least: int = 2) -> bool:
@@ -170,7 +257,13 @@ def are_opposed(one: str, other: str) -> bool:
 
 def units(text: str) -> frozenset[str]:
     """The units of measure that a name or a text speaks of."""
-    return frozenset(words(text)) & _UNITS
+    return frozenset(_UNITS[word] for word in words(text) if word in _UNITS)
+
+
+def have_other_units(one: str, other: str) -> bool:
+    """Whether two texts both speak of units, and of none in common."""
+    mine, theirs = (units(text.replace("'s", "")) for text in (one, other))  # whose, not a second
+    return bool(mine) and bool(theirs) and not mine & theirs
 
 
 def _singular(word: str) -> str:

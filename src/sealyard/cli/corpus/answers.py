@@ -30,6 +30,7 @@ def rename_field(spec: ToolSpec, chance: random.Random, kind: str) -> Mutation |
             before=spec,
             after=with_field(spec, steps, found[0], found[1]),
             truths=(Truth(field=steps, field_after=found[0]),),
+            is_mechanical=found[2],
             field=steps,
         )
     return None

@@ -25,14 +25,14 @@ ANSWER: dict[str, Any] = {
             "items": {
                 "type": "object",
                 "properties": {
-                    "entry_id": {"type": "string", "description": "What identifies this entry for good."},
-                    "display_name": {"type": "string", "description": "How people call the thing."},
-                    "list_rank": {"type": "integer", "description": "At which place it stands among all others."},
+                    "entry_id": {"type": "string", "description": "The id of this entry for good."},
+                    "display_name": {"type": "string", "description": "The name to display for the thing."},
+                    "list_rank": {"type": "integer", "description": "The rank at which it stands in the list."},
                 },
                 "required": ["entry_id", "display_name", "list_rank"],
             },
         },
-        "total_count": {"type": "integer", "description": "How many there would be without a limit."},
+        "total_count": {"type": "integer", "description": "The total count, as it would be without a limit."},
         "next_cursor": {"type": "string", "description": "Where the following answer begins."},
     },
     "required": ["entries", "total_count", "next_cursor"],
@@ -47,6 +47,10 @@ class Truth(msgspec.Struct, frozen=True, kw_only=True):
     removed: tuple[str, ...] = ()
     added: Mapping[str, Any] = {}
     retyped: Mapping[str, str] = {}
+    scaled: Mapping[str, int] = {}
+    """By which factor a number is larger in its new unit."""
+    inside: Mapping[str, str] = {}
+    """Parameters that are fields of another one now."""
     field: Steps = ()
     """The field of the answer that is called `field_after` now, or is not there any more."""
     field_after: str | None = None
@@ -59,6 +63,10 @@ class Truth(msgspec.Struct, frozen=True, kw_only=True):
         for key, kind in self.retyped.items():
             if kept.get(key) is not None:
                 kept[key] = _retyped(kept[key], kind)
+        for key, factor in self.scaled.items():
+            kept[key] *= factor
+        for key in self.inside.keys() & kept.keys():
+            kept[self.inside[key]] = {**kept.get(self.inside[key], {}), key: kept.pop(key)}
         return {**self.added, **kept}
 
     def answer(self, before: Any) -> Any:

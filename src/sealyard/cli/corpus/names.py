@@ -61,7 +61,8 @@ def synonym(key: str, schema: dict[str, Any], chance: random.Random, others: dic
     elif len(words[0]) > 4:
         words[0] = words[0][0] + re.sub("[aeiou]", "", words[0][1:])  # as people shorten
     new = "_".join(words)
-    return None if new == key else (new, _titled(schema, new), _is_distinct(schema, others))
+    is_told = _is_distinct(schema, others) and (not known or _tells(key, new, schema))
+    return None if new == key else (new, _titled(schema, new), is_told)
 
 
 def reworded(key: str, schema: dict[str, Any], chance: random.Random, others: dict[str, Any]) -> Renamed | None:
@@ -89,7 +90,7 @@ def _said_again(text: str) -> str:
 def unlike(key: str, schema: dict[str, Any], chance: random.Random, others: dict[str, Any]) -> Renamed | None:
     """A name that has nothing to do with the old one: only the description tells."""
     new = chance.choice(_UNLIKE)
-    return (new, _titled(schema, new), True) if _is_distinct(schema, others) else None
+    return (new, _titled(schema, new), _tells(key, new, schema)) if _is_distinct(schema, others) else None
 
 
 def words_of(name: str) -> list[str]:
@@ -111,6 +112,17 @@ def _is_distinct(schema: dict[str, Any], others: dict[str, Any]) -> bool:
     said = schema.get("description")
     same = [each for each in others.values() if isinstance(each, dict) and each.get("description") == said]
     return isinstance(said, str) and len(said.split()) >= 3 and len(same) == 1
+
+
+def _tells(key: str, new: str, schema: dict[str, Any]) -> bool:
+    """Whether a description says what the old name says and the new one does not, or the other way round.
+
+    Else it is left to the names what is described: `swapped for its counterpart` looks just the same and is none.
+    """
+    said = words_of(schema["description"])
+    old, young = set(words_of(key)), set(words_of(new))
+    found = [all(any(word[:5] == each[:5] for each in said) for word in some) for some in (old - young, young - old)]
+    return found[0] != found[1]
 
 
 def shuffled(found: Any, chance: random.Random) -> list[Any]:

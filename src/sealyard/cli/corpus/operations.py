@@ -17,6 +17,7 @@ from sealyard.cli.corpus.names import (
     unlike,
     words_of,
 )
+from sealyard.cli.corpus.pitfalls import PITFALLS
 from sealyard.cli.corpus.values import Unmakeable, fits, make_many
 from sealyard.values import ToolSpec
 
@@ -389,6 +390,7 @@ OPERATIONS: dict[str, Operation] = {
     "field removed": remove_field,
     "answer wrapped": wrap_answer,
     "several": _several,
+    **PITFALLS,
 }
 """By name. Each gives `None` for a tool that it cannot be done to."""
 _SIMPLE = (

@@ -21,7 +21,7 @@ from typing import Literal
 import msgspec
 
 from sealyard.sandbox.policy.levels import IsolationLevel, IsolationPolicy
-from sealyard.sandbox.review import advice
+from sealyard.sandbox.review import advice, sql
 from sealyard.sandbox.review.survey import DEPTH, Arithmetic, Noted, Place, Survey, text_of
 from sealyard.values import Failure, FailureKind
 from sealyard.versioning.scopes import parser_lock
@@ -169,6 +169,8 @@ def review(
     rules = _Rules(survey, notes, policy, tools=tools, packages=packages)
     for noted, place in survey.noted:
         rules.check(noted, place)
+    for node in sql.assembled_sql(code, tree, rules.is_tool_call):
+        notes.add("sql-text", node, sql.MESSAGE, sql.HINT)
     return notes.review(rules.estimate())
 
 
@@ -303,6 +305,11 @@ class _Rules:
             case ast.BinOp():
                 self._check_size(node, self._arithmetic.size_bytes(node))
 
+    def is_tool_call(self, node: ast.Call) -> bool:
+        """Whether it calls a tool, as a function or by its name."""
+        name = self._survey.resolve(node.func)
+        return name is not None and _is_tool(name)
+
     def estimate(self) -> Estimate:
         """What was counted on the way."""
         return Estimate(
@@ -366,7 +373,7 @@ class _Rules:
         if name is None:
             return
         text, number = text_of(node.args), self._arithmetic.number(node.args[0]) if node.args else None
-        if name in _TOOL_CALLERS or (name.startswith("servers.") and name.count(".") > 1):
+        if _is_tool(name):
             self._count_tool_call(place)
             if name in _TOOL_CALLERS:
                 self._check_tool(text or text_of([word.value for word in node.keywords if word.arg == "name"]), node)
@@ -504,6 +511,10 @@ class _Rules:
             if nearest := difflib.get_close_matches(wrong, likely, n=3, cutoff=0.6):
                 return f"Nearest: {', '.join(map(repr, nearest))}. search_tools finds others."
         return "Call search_tools to find one that exists."
+
+
+def _is_tool(name: str) -> bool:
+    return name in _TOOL_CALLERS or (name.startswith("servers.") and name.count(".") > 1)
 
 
 def _key(name: str) -> str:

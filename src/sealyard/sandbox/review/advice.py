@@ -43,6 +43,7 @@ SEVERITIES: dict[str, tuple[Severity | None, Severity | None, Severity | None]] 
     "sleep": ("warn", "warn", "warn"),
     "memory": ("warn", "warn", "warn"),
     "endless-loop": ("warn", "warn", "warn"),
+    "sql-text": ("warn", "warn", "warn"),
 }
 """What each rule means at development, production and hardened; `None` keeps silent."""
 
