@@ -80,7 +80,7 @@ class Compatibility:
             if how == "newer_minor":
                 reason = f"{need.tool} is at {spec.version}; the skill was written for {need.version}."
                 plan = await self.plan(need, spec)
-                plan = plan if plan is not None and plan.is_reordered and not plan.obstacles else None
+                plan = plan if plan is not None and plan.is_reordered else None
                 return msgspec.structs.replace(found, state="newer", reason=reason, plan=plan)
         plan = await self.plan(need, spec)
         if plan is None:
