@@ -14,8 +14,6 @@ import keyword
 from collections.abc import Iterable
 from typing import Any, Literal
 
-import msgspec
-
 from sealyard.values import ToolSpec
 from sealyard.versioning.cases import Budget, Exhausted
 from sealyard.versioning.changes import (
@@ -38,6 +36,8 @@ __all__ = ("SURE", "Field", "compare", "find_renamed", "guess_replacements")
 _TEXT = 300
 _HINTS = ("read_only", "destructive", "idempotent", "open_world")
 _HOPS = 8
+_PARTS = 10_000
+"""Objects and lists of a schema that are compared: one with more counts as changed, and is then walked in bounds."""
 
 
 def compare(
@@ -135,11 +135,23 @@ def _outputs(
 
 
 def _is_same(before: Any, after: Any) -> bool:
-    """Whether two schemas are the same text, with their keys in the same order: that of parameters means something."""
-    try:
-        return msgspec.json.encode(before) == msgspec.json.encode(after)
-    except (ValueError, TypeError, OverflowError, RecursionError):
-        return False
+    """Whether two schemas are the same, with their keys in the same order: that of parameters means something."""
+    waiting = [(before, after)]
+    seen: set[tuple[int, int]] = set()
+    while waiting:
+        one, other = waiting.pop()
+        if one is other or (id(one), id(other)) in seen:
+            continue
+        if type(one) is not type(other):
+            return False
+        if isinstance(one, dict | list):
+            seen.add((id(one), id(other)))  # a part may stand in many places
+            if len(one) != len(other) or len(seen) > _PARTS or (isinstance(one, dict) and list(one) != list(other)):
+                return False
+            waiting += zip(*((each.values() if isinstance(each, dict) else each) for each in (one, other)), strict=True)
+        elif one != other:
+            return False
+    return True
 
 
 def _seen(schema: dict[str, Any] | None) -> tuple[Any, Any]:
