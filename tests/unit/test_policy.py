@@ -5,6 +5,7 @@ import sys
 import msgspec
 import pytest
 
+from sealyard import former
 from sealyard.errors import InvalidRequest
 from sealyard.sandbox.policy import (
     ANALYSIS,
@@ -20,7 +21,7 @@ from sealyard.values import Limits
 
 STDLIB = frozenset(sys.stdlib_module_names)
 DATA_STACK = frozenset(("duckdb", "numpy", "pandas", "polars"))
-GUEST = {"servers", "skills", "tool_discovery", "sealyard_analysis"}
+GUEST = {"servers", "skills", "tool_discovery", "sealyard_analysis", former.ANALYSIS}
 
 RANGES = {
     "wall_seconds": (1, 120),

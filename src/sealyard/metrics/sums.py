@@ -292,7 +292,7 @@ def _add_executed(sums: Sums, fact: Executed) -> None:
     level = fact.level or "none"
     sums.count("sealyard_execution_total", fact.form, fact.status, level, fact.tier or "none")
     sums.observe("sealyard_execution_duration_seconds", fact.seconds, fact.form, level)
-    if fact.form != "call":  # which takes no turn
+    if fact.queued_seconds is not None:
         sums.observe("sealyard_execution_queue_seconds", fact.queued_seconds)
     sums.observe("sealyard_execution_calls", fact.calls)
     sums.count("sealyard_execution_use_cases_total", fact.use_case)

@@ -130,8 +130,8 @@ class Executed(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="executi
     tier: str = ""
     seconds: float
     """From when it was accepted to when it was over, without the time that people took to allow its calls."""
-    queued_seconds: float = 0.0
-    """How much of that it waited for its turn."""
+    queued_seconds: float | None = None
+    """How much of that it waited for its turn. None for a single call, which takes none, and for older facts."""
     cpu_seconds: float | None = None
     memory_bytes: int | None = None
     calls: int = 0

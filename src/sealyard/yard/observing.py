@@ -438,7 +438,7 @@ class Run:
                 level="" if outcome is None else outcome.level,
                 tier="" if outcome is None else outcome.tier,
                 seconds=seconds,
-                queued_seconds=self._queued_seconds,
+                queued_seconds=None if self._form == "call" else self._queued_seconds,
                 cpu_seconds=None if usage is None else usage.cpu_seconds,
                 memory_bytes=None if usage is None else usage.memory_peak_bytes,
                 calls=self._calls,
