@@ -12,17 +12,21 @@ that: there it holds none.
 
 import base64
 import binascii
-import codecs
 import html
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
+from sealyard.privacy.key_formats import KEY
+from sealyard.privacy.numbers import find_iban
 from sealyard.privacy.span import Span
 from sealyard.privacy.view import plain, rewritten, united, without_tokens
+from sealyard.privacy.wallets import WALLET, is_wallet
 
-__all__ = ("find_encoded",)
+__all__ = ("find_encoded", "find_encoded_words")
 
 _DEPTH = 2
 _UNPACKED_BYTES = 1 << 20
@@ -41,6 +45,9 @@ _WORDS = re.compile(rf"[-_/+]*{_WORD}(?:[-_/+>\s]+{_WORD})*[-_/+]*")
 _WORDS_CHARACTERS = 256
 _URL_ALPHABET = str.maketrans("-_", "+/", " \t\r\n>=")
 _BASE32 = re.compile(r"(?:[A-Z2-7]{8,}|[a-z2-7]{8,})={0,6}")
+_LEAST_BASE64 = 6
+_LEAST_BASE32 = 16
+"""A shorter run in small letters is a word."""
 _SAMPLE_CHARACTERS = 1024
 """What of a long run is looked at first: base32 is decoded slowly."""
 _HEX = re.compile(r"[0-9A-Fa-f]{6,}")
@@ -78,6 +85,179 @@ def find_encoded(text: str, find: Callable[[str], list[Span]]) -> list[Span]:
     return united(_Search(find, _UNPACKED_BYTES + 8 * len(text)).encoded(without_tokens(text), _DEPTH))
 
 
+def find_encoded_words(
+    words: Collection[str],
+    find: Callable[[str], list[Span]],
+    find_each: Callable[[Sequence[str]], Sequence[Collection[Span]]],
+) -> dict[str, list[Span]]:
+    """What `find_encoded` finds in each of many single words that hold something, as fast as most words allow.
+
+    Nearly every long word is a path, a hash, a name or an id. So the texts that the words decode to are first searched
+    together, with `find_each`, and only a word that gave one with a finding is looked into as `find_encoded` does.
+    What decodes to fewer than `_SHORT_TEXT` characters counts in ASCII only, and a word read backwards or rotated by 13
+    letters if it begins as a key, an account number or a wallet does, or names a secret.
+    """
+    suspicious = set(_turned(words))
+    owners: list[str] = []
+    readings: list[str] = []
+    for word in words:
+        for reading in _readings(word, _DEPTH):
+            owners.append(word)
+            readings.append(reading)
+    suspicious.update(owner for owner, spans in zip(owners, find_each(readings), strict=True) if spans)
+    found = {word: find_encoded(word, find) for word in words if word in suspicious}
+    return {word: spans for word, spans in found.items() if spans}
+
+
+_SHORT_TEXT = 12
+_SIMPLE = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
+_HEX_WORD = re.compile(r"[0-9a-f-]+|[0-9A-F-]+")
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\[0-9xuUabfnrtv\\/\"']|&[#A-Za-z]\w{1,9};|=[0-9A-Fa-f]{2}")
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_ROTATED = str.maketrans(_LETTERS, _LETTERS[13:26] + _LETTERS[:13] + _LETTERS[39:] + _LETTERS[26:39])
+_ACCOUNT = re.compile(r"\n[A-Za-z]{2}[0-9]{2}[A-Za-z0-9]{11}")
+_TURNED_START = re.compile(rf"\n(?:{KEY}|[A-Za-z]{{2}}[0-9]{{2}}[A-Za-z0-9]{{11}}|(?x:{WALLET.pattern}))")
+"""A key, the start of an account number, or a wallet at the beginning of a line."""
+_SECRETS = ("pass", "pwd", "secret", "token", "key", "bearer", "cookie", "session")
+_TURNED_SECRET = re.compile(rf"\n[^\n=;]*[=; ](?:{'|'.join(_SECRETS)})|\n[^\n=;]*(?:{'|'.join(_SECRETS)})[^\n=;]*[=;]")
+"""A name that secrets have in a word of two parts, in small letters."""
+_MAY_BE_CODES = re.compile(r"[+/_-].[+/_-]{1,4}.(?![A-Za-z0-9])|[0-9A-Fa-f]{2}(?:[/+-]{1,4}[0-9A-Fa-f]{2,8}){3}")
+"""What a word of single letters set apart or of character codes holds."""
+_BROKEN = re.compile(rb"[\x00-\x7f][\x80-\xbf]|[\xc2-\xf4][^\x80-\xbf]|[\xc0\xc1\xf5-\xff]|\A[\x80-\xbf]")
+"""What is never in UTF-8."""
+
+
+def _turned(words: Collection[str]) -> Iterator[str]:
+    """The words that may be something private read backwards or rotated."""
+    listed = list(words)
+    backwards = "\n".join(["", *(word[::-1] for word in listed)])
+    starts = list(accumulate((len(word) + 1 for word in listed), initial=0))
+    rotated = "\n".join(["", *listed]).translate(_ROTATED)
+    for turned in (backwards, rotated, backwards.translate(_ROTATED)):
+        patterns = [(_TURNED_START, turned)]
+        if "=" in turned or ";" in turned:
+            lower = turned.lower()
+            if any(secret in lower for secret in _SECRETS):
+                patterns.append((_TURNED_SECRET, lower))
+        for pattern, text in patterns:
+            for match in pattern.finditer(text):
+                if match.lastgroup is not None and not is_wallet(match.lastgroup, match[match.lastgroup]):
+                    continue
+                if _ACCOUNT.match(text, match.start()) and find_iban(text, match.start() + 1) is None:
+                    continue
+                yield listed[bisect_right(starts, match.start()) - 1]
+
+
+def _readings(word: str, depth: int) -> Iterator[str]:
+    """The texts that a word or its parts decode to."""
+    parts = (word,) if _SIMPLE.fullmatch(word) else _SIMPLE.findall(word)
+    if len(parts) != 1 and _ESCAPE.search(word):
+        for reading in _escaped(word):
+            yield reading.text
+            if depth > 1:
+                yield from _readings(reading.text, depth - 1)
+    for part in parts:
+        if len(part) < _LEAST_PART:
+            continue
+        for data in _decoded(part):
+            read = data if isinstance(data, str) else _readable(_unpacked_head(data))
+            if read is None or len(read.strip()) < _SHORTEST:
+                continue
+            if read.isascii() or len(read) >= _SHORT_TEXT:
+                yield read
+            if depth > 1 and len(read) >= _SHORT_TEXT and read.isprintable():
+                yield from _readings(read, depth - 1)
+
+
+def _unpacked_head(data: bytes) -> bytes:
+    """The beginning of what the data unpacks to, for a first look; what is longer is read as it stands elsewhere."""
+    return _Search(lambda _: [], _UNPACKED_BYTES).unpacked(data) if data[:2] in _PACKED else data
+
+
+_LEAST_PART = 8
+
+
+def _decoded(part: str) -> Iterator[bytes | str]:
+    """What a part of letters, digits and `+/_-` decodes to, as far as it may be text."""
+    hex_runs = _HEX.findall(part)
+    if _HEX_WORD.fullmatch(part):
+        # Read as base64 or base32, letters up to F and digits spell no text.
+        for run in hex_runs:
+            yield from _texts(_hex(run))
+            yield from _texts(_hex(run[::-1]))
+        return
+    if _MAY_BE_CODES.search(part):
+        for pattern, decode in ((_CODES, _codes), (_APART, _apart)):
+            for match in pattern.finditer(part):
+                yield from decode(match.group())
+    for run in hex_runs:
+        yield from _texts(_hex(run))
+    is_lower = part.islower()
+    is_words = len(part) < _WORDS_CHARACTERS and _WORDS.fullmatch(part) is not None
+    if not is_words or not is_lower:
+        yield from _texts(_spelt(part, is_turned=True))
+        if len(part) < _WORDS_CHARACTERS and not part.isalnum():
+            for piece in _BASE64_PART.findall(part):
+                yield from _texts(_spelt(piece))
+    if not is_lower or _BASE32_LOWER.search(part):
+        for run in (*_BASE32.findall(part), *_BASE32.findall(part.translate(_ROTATED))):
+            if len(run) >= _LEAST_BASE32 or not (run.isalpha() and run.islower()):
+                yield from _texts(_base32(run))
+                yield from _texts(_base32(run[::-1]))
+
+
+_BASE32_LOWER = re.compile(r"[a-z]{16}|[a-z][2-7]|[2-7][a-z]")
+_BASE64_ORDER = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_FIRST_BYTES = str.maketrans(
+    {sign: " " if place < 2 or 4 <= place < 8 else "a" if place < 32 else "b" for place, sign in enumerate(_BASE64_ORDER)}
+    | {"-": "b", "_": "b"}
+)
+"""What the first of four signs of base64 says of a byte: a control character, one of ASCII, or another."""
+_FIRST_BYTES_ROTATED = {code: _FIRST_BYTES[new] for code, new in _ROTATED.items()} | {
+    ord(sign): "b" for sign in "0123456789+/-_"
+}
+_ASCII_RUN = 6
+"""Groups of four signs in a row that a text in base64 has with a letter, digit or sign of ASCII in front of each."""
+_PACKED_START = re.compile(r".{0,3}(?:H4s|e[JNAF])")
+_ZEROS_SHARE = 4
+"""Of the signs of base64, at least one in so many is an `A` if the text is in UTF-16."""
+
+
+def _spelt(run: str, *, is_turned: bool = False) -> Iterator[bytes]:
+    """What a run is in base64, at each place where a group may begin; with `is_turned` also backwards and rotated.
+
+    The signs say of every third byte what it is, so that most runs need not be decoded to know that they are no text.
+    """
+    first = run.translate(_FIRST_BYTES)
+    ways = [(run, first)]
+    if is_turned:
+        ways += [(run[::-1], first[::-1]), (run.translate(_ROTATED), run.translate(_FIRST_BYTES_ROTATED))]
+    for way, bytes_said in ways:
+        needed = "a" * min(_ASCII_RUN, max(2, len(way) // 4 - 1))
+        is_packed = way.count("A") * _ZEROS_SHARE >= len(way) or _PACKED_START.match(way) is not None
+        signs = ""
+        for offset in range(4):
+            said = bytes_said[offset::4]
+            if is_packed or needed in said or " " not in said:
+                signs = signs or way.translate(_URL_ALPHABET)
+                part = signs[offset:]
+                if len(part) >= _LEAST_BASE64:
+                    yield binascii.a2b_base64(part[: len(part) - (len(part) % 4 == 1)] + "==")
+
+
+def _texts(decoded: Iterator[bytes]) -> Iterator[bytes]:
+    """Those of which `_readable` may make something; cheap, and never wrong when it leaves one out."""
+    for data in decoded:
+        odd = len(data.translate(None, _PRINTABLE))
+        if len(data) < _SHORT_TEXT:
+            if not odd and len(data) >= _SHORTEST:
+                yield data
+        elif 3 * odd < len(data) or data[:2] in _PACKED or _BROKEN.search(data[:-3]) is None:
+            yield data
+        elif 5 * data.count(0) >= 2 * len(data):
+            yield data
+
+
 class _Reading(NamedTuple):
     """A text as it reads decoded, and the way back to the offsets of the encoded one."""
 
@@ -100,7 +280,7 @@ def _reverse(text: str) -> _Reading:
 
 
 def _rotate(text: str) -> _Reading:
-    return _Reading(codecs.encode(text, "rot13"), lambda start, end: (start, end))
+    return _Reading(text.translate(_ROTATED), lambda start, end: (start, end))
 
 
 _Turns = tuple[Callable[[str], _Reading], ...]
@@ -157,14 +337,14 @@ class _Search:
     def _decoded_type(self, decode: _Decode, content: str, depth: int) -> str | None:
         for decoded in decode(content):
             try:
-                read = decoded if isinstance(decoded, str) else _readable(self._unpacked(decoded))
+                read = decoded if isinstance(decoded, str) else _readable(self.unpacked(decoded))
             except _TooLarge:
                 return "text"
             if read is not None and len(read.strip()) >= _SHORTEST and (spans := self._found(read, depth - 1)):
                 return max(spans, key=lambda span: span.end - span.start).type
         return None
 
-    def _unpacked(self, data: bytes) -> bytes:
+    def unpacked(self, data: bytes) -> bytes:
         """The data, unpacked if it is in the format of gzip or zlib, twice at most."""
         for _ in range(_DEPTH):
             if data[:2] not in _PACKED:
@@ -265,7 +445,7 @@ def _base64(run: str) -> Iterator[bytes]:
     # Junk in front shifts where groups of four begin.
     for offset in range(4):
         part = characters[offset:]
-        if len(part) >= 6:
+        if len(part) >= _LEAST_BASE64:
             yield binascii.a2b_base64(part[: len(part) - (len(part) % 4 == 1)] + "==")
     if "\n" in run:
         # A word at the end of the line before is no part of it.
@@ -274,9 +454,9 @@ def _base64(run: str) -> Iterator[bytes]:
 
 def _base32(run: str) -> Iterator[bytes]:
     characters = run.strip("=").upper()
-    if len(characters) < 16 and run.islower() and run.isalpha():
+    if len(characters) < _LEAST_BASE32 and run.islower() and run.isalpha():
         return
-    for offset in range(8 if len(characters) >= 16 else 1):
+    for offset in range(8 if len(characters) >= _LEAST_BASE32 else 1):
         part = characters[offset:]
         part = part[: len(part) - (len(part) % 8 in (1, 3, 6))]
         sample = part[:_SAMPLE_CHARACTERS]

@@ -14,6 +14,7 @@ import msgspec
 from sealyard.errors import InvalidConfig
 from sealyard.privacy.fields import Field, Leaf, Value, gather
 from sealyard.privacy.judging import Criteria, Finding, Judge, Verdict
+from sealyard.privacy.names import read_name
 from sealyard.privacy.placed import PlacedFloat, PlacedInt, PlacedText
 from sealyard.privacy.reading import read_text
 from sealyard.privacy.records import Container, Treatments, collect
@@ -27,6 +28,12 @@ Replace: TypeAlias = Callable[[str, Value], str]
 _DEFAULT = frozenset(name for name, info in TYPES.items() if info.default)
 _STRUCTURED = re.compile(r"""[{\[\n\t=|<:](?:(?<=[\n\t=|])|(?<=[{\[])\s*["'{\[]|(?<=<)/|(?<=:)\s)""")
 """What a value holds that may be data or a table itself."""
+_TAKEN_APART = re.compile(r"[{\[(\n\t=:<]")
+"""What a text holds of which `read_text` makes more than prose."""
+_MORE_THAN_NAMES = re.compile(r"[{\[(\n\t|<]")
+_NAMING = re.compile(r"[:=]")
+_NO_NAME = re.compile(r".*[^\w.\-]")
+_NAME_CHARACTERS = 64
 _MOST_NESTED = 6
 _IS_NAME = object()
 _TYPE_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -72,6 +79,11 @@ class Scanner:
         """Where the text holds something private: sorted, without overlap. Tokens are left out."""
         found = _Pass(self._criteria, {}, foreign_tokens=False).find(text)
         return [Span(each.start, each.end, each.type) for each in found]
+
+    def find_each(self, texts: Sequence[str]) -> list[list[Span]]:
+        """The same for each of many texts, those of plain words together: far faster than one by one."""
+        found = _Pass(self._criteria, {}, foreign_tokens=False).find_each(texts)
+        return [[Span(each.start, each.end, each.type) for each in findings] for findings in found]
 
     def find_values(
         self,
@@ -160,6 +172,19 @@ class _Pass:
                 found += _placed(name, names[name])
         return _settle(text, found)
 
+    def find_each(self, texts: Sequence[str]) -> list[list[Finding]]:
+        found: list[list[Finding]] = [[] for _ in texts]
+        plain: list[Leaf] = []
+        for number, text in enumerate(texts):
+            if _TAKEN_APART.search(text) is None or _names_nothing(text):
+                plain.append((text, number, None))
+            else:
+                found[number] = self.find(text)
+        for leaf, verdict in self._judge.by_value(plain):
+            if isinstance(verdict, list):
+                found[leaf[1]] = verdict
+        return found
+
     def _verdicts(
         self, fields: Sequence[Field], depth: int, names: dict[str, list[Finding]], prose: Sequence[PlacedText] = ()
     ) -> Iterator[tuple[Leaf, Verdict]]:
@@ -173,7 +198,13 @@ class _Pass:
         together += ((each, each.start, None) for each in prose)
         for leaf in undecided:
             value = leaf[0]
-            if isinstance(value, str) and len(value) > 5 and depth < _MOST_NESTED and _STRUCTURED.search(value):
+            if (
+                isinstance(value, str)
+                and len(value) > 5
+                and depth < _MOST_NESTED
+                and _STRUCTURED.search(value)
+                and not _names_nothing(value)
+            ):
                 findings = self.find(value, depth + 1)
                 if findings:
                     yield leaf, findings
@@ -184,6 +215,22 @@ class _Pass:
                 yield leaf, verdict
             elif isinstance(verdict, list):
                 names[str(leaf[0])] = verdict
+
+
+def _names_nothing(text: str) -> bool:
+    """Whether a text has no structure but names in front of `=` and `:`, none of which means anything.
+
+    Addresses of pages and lines of logs are like that. What they hold is as little private by name as any word.
+    """
+    if _MORE_THAN_NAMES.search(text):
+        return False
+    pieces = _NAMING.split(text)
+    for piece in pieces[:-1]:
+        for name in (piece.rpartition(" ")[2], piece[-_NAME_CHARACTERS:]):
+            meaning = read_name(_NO_NAME.sub("", name))
+            if meaning.kind or meaning.is_number or meaning.is_thing:
+                return False
+    return " " not in text
 
 
 def _compile(name: str, pattern: str) -> re.Pattern[str]:
