@@ -65,7 +65,7 @@ _CHECKED = frozenset({"credit_card", "iban", "ssn", "national_id", "tax_id"})
 _PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _BACKSLASH = re.compile(
     r"(?:\\x[0-9A-Fa-f]{2})+|(?:\\u[0-9A-Fa-f]{4})+|\\u\{[0-9A-Fa-f]{1,6}\}|\\U[0-9A-Fa-f]{8}|(?:\\[0-3][0-7]{2})+"
-    r"|\\[\\/\"'abfnrtv]"
+    r"|(?:\\[\\/\"'abfnrtv])+"
 )
 _SIGNS = str.maketrans("abfnrtv", "  \f\n\r\t ")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,10});")
@@ -113,6 +113,8 @@ _SHORT_TEXT = 12
 _SIMPLE = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 _HEX_WORD = re.compile(r"[0-9a-f-]+|[0-9A-F-]+")
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\[0-9xuUabfnrtv\\/\"']|&[#A-Za-z]\w{1,9};|=[0-9A-Fa-f]{2}")
+_STRONG_ESCAPE = re.compile(r"[%\\&]")
+"""An equals sign before two digits is an escape far less often than an assignment."""
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ROTATED = str.maketrans(_LETTERS, _LETTERS[13:26] + _LETTERS[:13] + _LETTERS[39:] + _LETTERS[26:39])
 _ACCOUNT = re.compile(r"\n[A-Za-z]{2}[0-9]{2}[A-Za-z0-9]{11}")
@@ -154,7 +156,7 @@ def _readings(word: str, depth: int) -> Iterator[str]:
     if len(parts) != 1 and _ESCAPE.search(word):
         for reading in _escaped(word):
             yield reading.text
-            if depth > 1:
+            if depth > 1 and _STRONG_ESCAPE.search(word):
                 yield from _readings(reading.text, depth - 1)
     for part in parts:
         if len(part) < _LEAST_PART:
@@ -183,8 +185,9 @@ def _decoded(part: str) -> Iterator[bytes | str]:
     if _HEX_WORD.fullmatch(part):
         # Read as base64 or base32, letters up to F and digits spell no text.
         for run in hex_runs:
-            yield from _texts(_hex(run))
-            yield from _texts(_hex(run[::-1]))
+            for way in (run, run[::-1]):
+                if len(run) >= 2 * _SHORT_TEXT or _PRINTABLE_HEX.match(way):
+                    yield from _texts(_hex(way))
         return
     if _MAY_BE_CODES.search(part):
         for pattern, decode in ((_CODES, _codes), (_APART, _apart)):
@@ -206,6 +209,8 @@ def _decoded(part: str) -> Iterator[bytes | str]:
                 yield from _texts(_base32(run[::-1]))
 
 
+_PRINTABLE_HEX = re.compile(r"[0-9A-Fa-f]?(?:[2-6][0-9A-Fa-f]|7[0-9A-Ea-e]|0[9ADad]){4}")
+"""How letters and digits of ASCII begin in hex, or behind one digit."""
 _BASE32_LOWER = re.compile(r"[a-z]{16}|[a-z][2-7]|[2-7][a-z]")
 _BASE64_ORDER = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _FIRST_BYTES = str.maketrans(
@@ -410,7 +415,7 @@ def _unescaped(run: str) -> str:
         return chr(code) if code < 0x110000 else "\ufffd"
     if kind.isdigit():
         return _decoded_bytes(bytes(int(code, 8) for code in run.split("\\")[1:]))
-    return kind.translate(_SIGNS)
+    return run[1::2].translate(_SIGNS)
 
 
 def _unquoted(run: str) -> str:

@@ -445,14 +445,14 @@ def _is_meaningless(name: str) -> bool:
     return read_name(name) == Meaning(is_number=read_name(name).is_number)
 
 
-_ENCODED_RUN = re.compile(
-    r"(?<![\w.+-])[\w.+-]*+(?:&#?\w{2,8}+;|%[0-9A-Fa-f]{2})[\w.+%&#;-]++|[A-Za-z0-9+/=_%&#;\\-]{16,}", re.ASCII
-)
-"""A word with entities or percent signs in it, such as an address, or a long word of one of the alphabets."""
-
-
 _ENCODED_WORDS = Runs(WORD + "+/=%&#;\\", least=16)
-"""The same where there are neither."""
+"""Long words of one of the alphabets."""
+_ESCAPED_WORD = re.compile(
+    r"(?<![\w.+-])[\w.+-]*+(?:&#?\w{2,8}+;|%[0-9A-Fa-f]{2})[\w.+%&#;-]++", re.ASCII
+)
+"""A word with entities or percent signs in it, such as an address."""
+_BEFORE_ESCAPE = re.compile(r"[\w.+-]{0,400}", re.ASCII)
+_ESCAPE_SIGN = re.compile(r"[&%]")
 
 
 class _AnyType:
@@ -498,10 +498,15 @@ class _Encoded:
 
 def _encoded_runs(text: str) -> Iterator[tuple[str, int]]:
     """The words that may be encoded, with their places."""
-    if "%" in text or "&" in text:
-        found = ((run[0], run.start()) for run in _ENCODED_RUN.finditer(text))
-    else:
-        found = ((text[start:end], start) for start, end in _ENCODED_WORDS.find(text))
-    for word, start in found:
+    for start, end in _ENCODED_WORDS.find(text):
+        word = text[start:end]
         if not (word.isdigit() or (word.isalpha() and word.islower())):
             yield word, start
+    done = 0
+    while sign := _ESCAPE_SIGN.search(text, done) if "%" in text or "&" in text else None:
+        before = _BEFORE_ESCAPE.match(text[max(done, sign.start() - 400) : sign.start()][::-1])
+        word_start = sign.start() - (before.end() if before else 0)
+        escaped = _ESCAPED_WORD.match(text, word_start)
+        if escaped is not None:
+            yield escaped[0], word_start
+        done = max(sign.end(), escaped.end() if escaped else 0)

@@ -32,7 +32,7 @@ _TAKEN_APART = re.compile(r"[{\[(\n\t=:<]")
 """What a text holds of which `read_text` makes more than prose."""
 _MORE_THAN_NAMES = re.compile(r"[{\[(\n\t|<]")
 _NAMING = re.compile(r"[:=]")
-_NO_NAME = re.compile(r".*[^\w.\-]")
+_LAST_NAME = re.compile(r"[^\W\d_][\w.\-]*\Z")
 _NAME_CHARACTERS = 64
 _MOST_NESTED = 6
 _IS_NAME = object()
@@ -224,11 +224,11 @@ def _names_nothing(text: str) -> bool:
     """
     if _MORE_THAN_NAMES.search(text):
         return False
-    pieces = _NAMING.split(text)
-    for piece in pieces[:-1]:
-        for name in (piece.rpartition(" ")[2], piece[-_NAME_CHARACTERS:]):
-            meaning = read_name(_NO_NAME.sub("", name))
-            if meaning.kind or meaning.is_number or meaning.is_thing:
+    for piece in _NAMING.split(text)[:-1]:
+        name = _LAST_NAME.search(piece[-_NAME_CHARACTERS:])
+        if name is not None:
+            meaning = read_name(name[0])
+            if meaning.kind or meaning.is_number:
                 return False
     return " " not in text
 
