@@ -16,7 +16,7 @@ import html
 import re
 import zlib
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -112,9 +112,9 @@ def find_encoded_words(
 _SHORT_TEXT = 12
 _SIMPLE = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 _HEX_WORD = re.compile(r"[0-9a-f-]+|[0-9A-F-]+")
-_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\[0-9xuUabfnrtv\\/\"']|&[#A-Za-z]\w{1,9};|=[0-9A-Fa-f]{2}")
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\[0-9xuUabfnrtv\\/\"']|&[#A-Za-z]\w{1,9};|=(?:40|3[Dd]|2[Ee]|[0-9A-Fa-f]{2}=[0-9A-Fa-f]{2})")
+"""An equals sign before two digits is an assignment far more often than an escape: that of a sign of its own counts."""
 _STRONG_ESCAPE = re.compile(r"[%\\&]")
-"""An equals sign before two digits is an escape far less often than an assignment."""
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ROTATED = str.maketrans(_LETTERS, _LETTERS[13:26] + _LETTERS[:13] + _LETTERS[39:] + _LETTERS[26:39])
 _ACCOUNT = re.compile(r"\n[A-Za-z]{2}[0-9]{2}[A-Za-z0-9]{11}")
@@ -185,9 +185,7 @@ def _decoded(part: str) -> Iterator[bytes | str]:
     if _HEX_WORD.fullmatch(part):
         # Read as base64 or base32, letters up to F and digits spell no text.
         for run in hex_runs:
-            for way in (run, run[::-1]):
-                if len(run) >= 2 * _SHORT_TEXT or _PRINTABLE_HEX.match(way):
-                    yield from _texts(_hex(way))
+            yield from _texts(_spelt_in_hex(run))
         return
     if _MAY_BE_CODES.search(part):
         for pattern, decode in ((_CODES, _codes), (_APART, _apart)):
@@ -199,18 +197,22 @@ def _decoded(part: str) -> Iterator[bytes | str]:
     is_words = len(part) < _WORDS_CHARACTERS and _WORDS.fullmatch(part) is not None
     if not is_words or not is_lower:
         yield from _texts(_spelt(part, is_turned=True))
-        if len(part) < _WORDS_CHARACTERS and not part.isalnum():
+        if len(part) < _WORDS_CHARACTERS and not part.isalnum() and _PLAIN_PART.search(part):
             for piece in _BASE64_PART.findall(part):
                 yield from _texts(_spelt(piece))
     if not is_lower or _BASE32_LOWER.search(part):
-        for run in (*_BASE32.findall(part), *_BASE32.findall(part.translate(_ROTATED))):
+        for run in (*_BASE32_PART.findall(part), *_BASE32_PART.findall(part.translate(_ROTATED))):
             if len(run) >= _LEAST_BASE32 or not (run.isalpha() and run.islower()):
                 yield from _texts(_base32(run))
                 yield from _texts(_base32(run[::-1]))
 
 
-_PRINTABLE_HEX = re.compile(r"[0-9A-Fa-f]?(?:[2-6][0-9A-Fa-f]|7[0-9A-Ea-e]|0[9ADad]){4}")
-"""How letters and digits of ASCII begin in hex, or behind one digit."""
+_PLAIN_PART = re.compile(r"(?<![A-Za-z0-9])(?:[A-Z]?[a-z]{2,}|[A-Z]{2,}|[0-9]+)(?![A-Za-z0-9])")
+"""A word or number beside which another part may be encoded. Without one, all of it is or nothing."""
+_BASE32_PART = re.compile(
+    r"(?<![A-Za-z0-9])(?:[A-Z2-7]{8,15}|[a-z2-7]{8,15})(?![A-Za-z0-9])|[A-Z2-7]{16,}|[a-z2-7]{16,}"
+)
+"""The same as `_BASE32`; fewer than sixteen signs in the middle of a longer word are chance."""
 _BASE32_LOWER = re.compile(r"[a-z]{16}|[a-z][2-7]|[2-7][a-z]")
 _BASE64_ORDER = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _FIRST_BYTES = str.maketrans(
@@ -228,7 +230,7 @@ _ZEROS_SHARE = 4
 """Of the signs of base64, at least one in so many is an `A` if the text is in UTF-16."""
 
 
-def _spelt(run: str, *, is_turned: bool = False) -> Iterator[bytes]:
+def _spelt(run: str, *, is_turned: bool = False) -> list[bytes]:
     """What a run is in base64, at each place where a group may begin; with `is_turned` also backwards and rotated.
 
     The signs say of every third byte what it is, so that most runs need not be decoded to know that they are no text.
@@ -237,20 +239,37 @@ def _spelt(run: str, *, is_turned: bool = False) -> Iterator[bytes]:
     ways = [(run, first)]
     if is_turned:
         ways += [(run[::-1], first[::-1]), (run.translate(_ROTATED), run.translate(_FIRST_BYTES_ROTATED))]
+    needed = "a" * min(_ASCII_RUN, max(2, len(run) // 4 - 1))
+    found = []
     for way, bytes_said in ways:
-        needed = "a" * min(_ASCII_RUN, max(2, len(way) // 4 - 1))
         is_packed = way.count("A") * _ZEROS_SHARE >= len(way) or _PACKED_START.match(way) is not None
-        signs = ""
         for offset in range(4):
             said = bytes_said[offset::4]
             if is_packed or needed in said or " " not in said:
-                signs = signs or way.translate(_URL_ALPHABET)
-                part = signs[offset:]
+                part = way[offset:].translate(_URL_ALPHABET)
                 if len(part) >= _LEAST_BASE64:
-                    yield binascii.a2b_base64(part[: len(part) - (len(part) % 4 == 1)] + "==")
+                    found.append(binascii.a2b_base64(part[: len(part) - (len(part) % 4 == 1)] + "=="))
+    return found
 
 
-def _texts(decoded: Iterator[bytes]) -> Iterator[bytes]:
+_FIRST_DIGITS = str.maketrans("0123456789abcdefABCDEF", "  aaaaaabbbbbbbbbbbbbb")
+
+
+def _spelt_in_hex(run: str) -> list[bytes]:
+    """The same for hex, forwards and backwards: every first digit says what its byte is."""
+    said = run.translate(_FIRST_DIGITS)
+    needed = "a" * min(_ASCII_RUN, len(run) // 2 - 1)
+    found = []
+    for way, digits_said in ((run, said), (run[::-1], said[::-1])):
+        for offset in (0, 1):
+            firsts = digits_said[offset::2]
+            if needed in firsts or " " not in firsts or way.startswith(("1f8b", "78"), offset):
+                part = way[offset:]
+                found.append(bytes.fromhex(part[: len(part) - len(part) % 2]))
+    return found
+
+
+def _texts(decoded: Iterable[bytes]) -> Iterator[bytes]:
     """Those of which `_readable` may make something; cheap, and never wrong when it leaves one out."""
     for data in decoded:
         odd = len(data.translate(None, _PRINTABLE))

@@ -473,6 +473,9 @@ class _Encoded:
     other one looks at single long words only, as a server might send them, and costs next to nothing where none are.
     """
 
+    knows_words = False
+    """What is shorter than `_LEAST_SEARCHED` of `judging` and has no escape in it is not encoded."""
+
     def __init__(
         self,
         find: Callable[[str], list[Span]],

@@ -51,7 +51,7 @@ _EMAIL = re.compile(r"[^@\s,;<>()]{1,64}@[^@\s,;<>()]+\.[^@\s,;<>().]{2,}")
 _ENTRY = re.compile(r"[^,;\n]+")
 _UNSEARCHED_NUMBER = 10**11
 _LEAST_SEARCHED = 16
-_SEARCHED = re.compile(r"[\d@:=<]|__")
+_SEARCHED = re.compile(r"[\d@:=<%&]|__")
 """A value shorter than that and without one of these is a word or two."""
 
 
@@ -62,17 +62,18 @@ class Judge:
         self._criteria = criteria
         self._foreign = foreign_tokens
         # Even the shortest value must be searched if somebody else's detector may know it.
-        self._searches_all = bool(criteria.patterns or criteria.detectors)
+        self._searches_all = bool(criteria.patterns) or any(map(_knows_words, criteria.detectors))
 
-    def by_name(self, fields: Iterable[Field], undecided: list[Leaf]) -> Iterator[tuple[Leaf, Verdict]]:
-        """Every value of a private field; all others are added to `undecided`."""
+    def by_name(self, fields: Iterable[Field], undecided: list[list[Leaf]]) -> Iterator[tuple[Leaf, Verdict]]:
+        """Every value of a private field; all others are added to `undecided`, a column at a time."""
         for field in fields:
             if not field.leaves or field.treatment == "visible":
                 continue
             kind = decide(field)
             if not kind or kind.removesuffix("?") not in self._criteria.types:
-                undecided += field.leaves
+                undecided.append(field.leaves)
                 continue
+            rest: list[Leaf] = []
             is_simple = kind not in ("person?", "text") and self._criteria.allow is None
             for leaf in field.leaves:
                 value = leaf[0]
@@ -80,11 +81,12 @@ class Judge:
                     if len(value) > 24 or not is_blank(value):
                         yield leaf, kind
                 elif not applies(kind, value):
-                    undecided.append(leaf)
+                    rest.append(leaf)
                 else:
                     verdict = self._whole(kind.removesuffix("?"), value)
                     if verdict:
                         yield leaf, verdict
+            undecided.append(rest)
 
     def by_value(self, leaves: Sequence[Leaf]) -> Iterator[tuple[Leaf, Verdict]]:
         """Every value that holds something private, searched as one text."""
@@ -112,6 +114,14 @@ class Judge:
             elif findings:
                 yield leaf, findings
             start = end + len(_BETWEEN)
+
+    def searched(self, column: Sequence[Leaf], texts: str) -> Sequence[Leaf]:
+        """Those values of a column that can hold something private by value; `texts` are all of them in one text."""
+        if self._searches_all:
+            return column
+        if _SEARCHED.search(texts) is None:
+            return [leaf for leaf in column if isinstance(leaf[0], str) and len(leaf[0]) >= _LEAST_SEARCHED]
+        return [leaf for leaf in column if self.is_searched(leaf[0])]
 
     def is_searched(self, value: Value) -> bool:
         """Whether a value can hold something private by value at all."""
@@ -189,6 +199,11 @@ class Judge:
             and (span.type == "literal" or _COVER not in covered[span.start : span.end])
         ]
         return merge(kept)
+
+
+def _knows_words(detector: Detector) -> bool:
+    """Whether a detector may find something in a word or two: not if it says otherwise, or knows nothing yet."""
+    return bool(detector) and getattr(detector, "knows_words", True)
 
 
 def _mailboxes(value: str) -> Iterator[Finding]:

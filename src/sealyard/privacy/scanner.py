@@ -36,6 +36,8 @@ _LAST_NAME = re.compile(r"[^\W\d_][\w.\-]*\Z")
 _NAME_CHARACTERS = 64
 _MOST_NESTED = 6
 _IS_NAME = object()
+_APART = "\x00"
+"""Stands between the values of a column that are looked at together: it is no part of any structure."""
 _TYPE_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
@@ -189,32 +191,33 @@ class _Pass:
         self, fields: Sequence[Field], depth: int, names: dict[str, list[Finding]], prose: Sequence[PlacedText] = ()
     ) -> Iterator[tuple[Leaf, Verdict]]:
         """Every value that holds something private. What is private in the names of fields is added to `names`."""
-        undecided: list[Leaf] = []
+        undecided: list[list[Leaf]] = []
         judge = self._judge
         yield from judge.by_name(fields, undecided)
         searched: list[str] = []
         names |= judge.private_names(fields, searched)
         together: list[Leaf] = [(each, -1, _IS_NAME) for each in searched]
         together += ((each, each.start, None) for each in prose)
-        for leaf in undecided:
-            value = leaf[0]
-            if (
-                isinstance(value, str)
-                and len(value) > 5
-                and depth < _MOST_NESTED
-                and _STRUCTURED.search(value)
-                and not _names_nothing(value)
-            ):
-                findings = self.find(value, depth + 1)
-                if findings:
-                    yield leaf, findings
-            elif judge.is_searched(value):
-                together.append(leaf)
+        for column in undecided:
+            texts = _APART.join([leaf[0] for leaf in column if isinstance(leaf[0], str)])
+            if depth < _MOST_NESTED and _STRUCTURED.search(texts):
+                plain = []
+                for leaf in column:
+                    if not isinstance(leaf[0], str) or not _is_structured(leaf[0]):
+                        plain.append(leaf)
+                    elif findings := self.find(leaf[0], depth + 1):
+                        yield leaf, findings
+                column = plain
+            together += judge.searched(column, texts)
         for leaf, verdict in judge.by_value(together):
             if leaf[2] is not _IS_NAME:
                 yield leaf, verdict
             elif isinstance(verdict, list):
                 names[str(leaf[0])] = verdict
+
+
+def _is_structured(value: str) -> bool:
+    return len(value) > 5 and _STRUCTURED.search(value) is not None and not _names_nothing(value)
 
 
 def _names_nothing(text: str) -> bool:

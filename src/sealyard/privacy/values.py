@@ -133,7 +133,9 @@ def _emails(text: str, plain: str) -> Iterator[Span]:
         if not local or _PICTURE.search(domain[0]):
             continue
         # What binds in an address also assigns, quotes and lists: `to='a@b.de'`, `x=a@b.de`, `a@b.de/c@d.de`.
-        name = _BINDS_AND_ENDS.sub("", local[0][::-1]).lstrip("!#$%&'*^~.-")
+        name = local[0][::-1]
+        if not name.isalnum():
+            name = _BINDS_AND_ENDS.sub("", name).lstrip("!#$%&'*^~.-")
         if not name or name == "git":
             continue
         done = domain.end()
@@ -173,6 +175,8 @@ _WORD_REST = re.compile(r"[A-Za-z0-9_\-+/=]*")
 _WORD = re.compile(r"[A-Za-z0-9]{15,}")
 _LEAST_WALLET = 25
 _MOST_BASE58 = 36
+_MOST_REGISTERED = 20
+"""No number of a register is longer without a separator."""
 
 
 def _split_words(plain: str) -> tuple[list[tuple[int, int]], list[Span]]:
@@ -226,9 +230,9 @@ def _in_word(plain: str, start: int, end: int) -> Iterator[Span]:
     if end - start >= _LEAST_WALLET and (wallet := WALLET.match(plain, start)):
         if is_wallet(wallet.lastgroup or "", wallet[0]):
             yield Span(*wallet.span(), "wallet")
-    elif name := find_registered(plain[start:end]):
+    elif end - start <= _MOST_REGISTERED and (name := find_registered(plain[start:end])):
         yield Span(start, end, name)
-    elif iban := find_iban(plain, start):
+    elif plain[start + 2 : start + 4].isdigit() and (iban := find_iban(plain, start)):
         yield iban
 
 
