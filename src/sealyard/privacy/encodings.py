@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from sealyard.privacy.key_formats import KEY
 from sealyard.privacy.numbers import find_iban
+from sealyard.privacy.runs import Runs
 from sealyard.privacy.span import Span
 from sealyard.privacy.view import plain, rewritten, united, without_tokens
 from sealyard.privacy.wallets import WALLET, is_wallet
@@ -111,6 +112,7 @@ def find_encoded_words(
 
 _SHORT_TEXT = 12
 _SIMPLE = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
+_UUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
 _HEX_WORD = re.compile(r"[0-9a-f-]+|[0-9A-F-]+")
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\[0-9xuUabfnrtv\\/\"']|&[#A-Za-z]\w{1,9};|=(?:40|3[Dd]|2[Ee]|[0-9A-Fa-f]{2}=[0-9A-Fa-f]{2})")
 """An equals sign before two digits is an assignment far more often than an escape: that of a sign of its own counts."""
@@ -152,6 +154,8 @@ def _turned(words: Collection[str]) -> Iterator[str]:
 
 def _readings(word: str, depth: int) -> Iterator[str]:
     """The texts that a word or its parts decode to."""
+    if _UUID.fullmatch(word):
+        return
     parts = (word,) if _SIMPLE.fullmatch(word) else _SIMPLE.findall(word)
     if len(parts) != 1 and _ESCAPE.search(word):
         for reading in _escaped(word):
@@ -161,7 +165,7 @@ def _readings(word: str, depth: int) -> Iterator[str]:
     for part in parts:
         if len(part) < _LEAST_PART:
             continue
-        for data in _decoded(part):
+        for data in _decoded(part.rstrip("=")):
             read = data if isinstance(data, str) else _readable(_unpacked_head(data))
             if read is None or len(read.strip()) < _SHORTEST:
                 continue
@@ -200,19 +204,27 @@ def _decoded(part: str) -> Iterator[bytes | str]:
         if len(part) < _WORDS_CHARACTERS and not part.isalnum() and _PLAIN_PART.search(part):
             for piece in _BASE64_PART.findall(part):
                 yield from _texts(_spelt(piece))
-    if not is_lower or _BASE32_LOWER.search(part):
-        for run in (*_BASE32_PART.findall(part), *_BASE32_PART.findall(part.translate(_ROTATED))):
-            if len(run) >= _LEAST_BASE32 or not (run.isalpha() and run.islower()):
-                yield from _texts(_base32(run))
-                yield from _texts(_base32(run[::-1]))
+    for run in _base32_runs(part):
+        for way in (run, run.translate(_ROTATED)):
+            if _BASE32.fullmatch(way):
+                yield from _texts(_base32(way))
+                yield from _texts(_base32(way[::-1]))
+
+
+def _base32_runs(part: str) -> Iterator[str]:
+    """What may be base32: all letters between two separators, or a long run, in capitals or small letters alone."""
+    if len(part) >= _WORDS_CHARACTERS:
+        yield from (part[start:end] for runs in _BASE32_LONG for start, end in runs.find(part))
+        return
+    for run in _BASE64_SEPARATORS.split(part):
+        if len(run) >= _LEAST_PART and (run.isupper() or (run.islower() and _BASE32_LOWER.search(run))):
+            yield run
 
 
 _PLAIN_PART = re.compile(r"(?<![A-Za-z0-9])(?:[A-Z]?[a-z]{2,}|[A-Z]{2,}|[0-9]+)(?![A-Za-z0-9])")
 """A word or number beside which another part may be encoded. Without one, all of it is or nothing."""
-_BASE32_PART = re.compile(
-    r"(?<![A-Za-z0-9])(?:[A-Z2-7]{8,15}|[a-z2-7]{8,15})(?![A-Za-z0-9])|[A-Z2-7]{16,}|[a-z2-7]{16,}"
-)
-"""The same as `_BASE32`; fewer than sixteen signs in the middle of a longer word are chance."""
+_BASE64_SEPARATORS = re.compile(r"[-_/+]")
+_BASE32_LONG = tuple(Runs(f"{letters}0123456789", least=_LEAST_BASE32) for letters in (_LETTERS[:26], _LETTERS[26:]))
 _BASE32_LOWER = re.compile(r"[a-z]{16}|[a-z][2-7]|[2-7][a-z]")
 _BASE64_ORDER = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _FIRST_BYTES = str.maketrans(
@@ -258,12 +270,16 @@ _FIRST_DIGITS = str.maketrans("0123456789abcdefABCDEF", "  aaaaaabbbbbbbbbbbbbb"
 def _spelt_in_hex(run: str) -> list[bytes]:
     """The same for hex, forwards and backwards: every first digit says what its byte is."""
     said = run.translate(_FIRST_DIGITS)
-    needed = "a" * min(_ASCII_RUN, len(run) // 2 - 1)
+    needed = "a" * _ASCII_RUN
     found = []
     for way, digits_said in ((run, said), (run[::-1], said[::-1])):
         for offset in (0, 1):
             firsts = digits_said[offset::2]
-            if needed in firsts or " " not in firsts or way.startswith(("1f8b", "78"), offset):
+            if len(run) < 2 * _SHORT_TEXT:
+                is_text = not firsts.strip("a")
+            else:
+                is_text = needed in firsts or " " not in firsts or way.startswith(("1f8b", "78"), offset)
+            if is_text:
                 part = way[offset:]
                 found.append(bytes.fromhex(part[: len(part) - len(part) % 2]))
     return found

@@ -1,6 +1,7 @@
 """Tables in a text: CSV and its kin, tables drawn with bars, columns aligned by spaces. Cells keep their offsets."""
 
 import re
+from functools import lru_cache
 
 from sealyard.privacy.fields import Field, Leaf
 from sealyard.privacy.names import read_name
@@ -49,6 +50,11 @@ def is_header(names: list[str]) -> bool:
     """Whether a row's cells are the names of columns: short, different, no data, and at least one is known."""
     if len(names) - names.count("") < 2 or len(names) > _MOST_COLUMNS or len(set(names)) < len(names) - names.count(""):
         return False
+    return _are_names(tuple(names))
+
+
+@lru_cache(maxsize=2_000)
+def _are_names(names: tuple[str, ...]) -> bool:
     for name in names:
         if len(name) > _LONGEST_HEADER or name.count(" ") > 5 or (name and _DATA.fullmatch(name)) or TOKEN.search(name):
             return False
