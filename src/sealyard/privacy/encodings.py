@@ -20,8 +20,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from sealyard.privacy.checks import is_card
 from sealyard.privacy.key_formats import KEY
-from sealyard.privacy.numbers import find_iban
+from sealyard.privacy.numbers import find_iban, find_registered
 from sealyard.privacy.runs import Runs
 from sealyard.privacy.span import Span
 from sealyard.privacy.view import plain, rewritten, united, without_tokens
@@ -98,6 +99,7 @@ def find_encoded_words(
     What decodes to fewer than `_SHORT_TEXT` characters counts in ASCII only, and a word read backwards or rotated by 13
     letters if it begins as a key, an account number or a wallet does, or names a secret.
     """
+    words = [word for word in words if not _PLAIN_WORDS.fullmatch(word)]
     suspicious = set(_turned(words))
     owners: list[str] = []
     readings: list[str] = []
@@ -111,6 +113,9 @@ def find_encoded_words(
 
 
 _SHORT_TEXT = 12
+_PLAIN_WORD = r"(?:[a-z]{2,15}|[0-9]{1,5}(?![-_/+=&#;]+[0-9]))"
+_PLAIN_WORDS = re.compile(rf"[-_/+=&#;]*{_PLAIN_WORD}(?:[-_/+=&#;]+{_PLAIN_WORD})*+[-_/+=&#;]*")
+"""A path or a query of words in small letters and short numbers: no encoding makes such, and nothing private is one."""
 _SIMPLE = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 _UUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
 _HEX_WORD = re.compile(r"[0-9a-f-]+|[0-9A-F-]+")
@@ -119,11 +124,13 @@ _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\[0-9xuUabfnrtv\\/\"']|&[#A-Za-z]\w{1,9}
 _STRONG_ESCAPE = re.compile(r"[%\\&]")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ROTATED = str.maketrans(_LETTERS, _LETTERS[13:26] + _LETTERS[:13] + _LETTERS[39:] + _LETTERS[26:39])
-_ACCOUNT = re.compile(r"\n[A-Za-z]{2}[0-9]{2}[A-Za-z0-9]{11}")
-_TURNED_START = re.compile(rf"\n(?:{KEY}|[A-Za-z]{{2}}[0-9]{{2}}[A-Za-z0-9]{{11}}|(?x:{WALLET.pattern}))")
-"""A key, the start of an account number, or a wallet at the beginning of a line."""
+_TURNED_START = re.compile(
+    rf"[\n+/_=;%&#\\-](?:(?:{KEY})|(?P<account>[A-Za-z]{{2}}[0-9]{{2}}[A-Za-z0-9]{{11,30}})|(?P<card>[0-9]{{13,19}})(?![0-9A-Za-z])"
+    rf"|(?P<register>[A-Za-z0-9]{{15,16}}|[A-Za-z0-9]{{18}})(?![A-Za-z0-9])|(?x:{WALLET.pattern}))"
+)
+"""A key, or what may be another private number, where a part of a word begins."""
 _SECRETS = ("pass", "pwd", "secret", "token", "key", "bearer", "cookie", "session")
-_TURNED_SECRET = re.compile(rf"\n[^\n=;]*[=; ](?:{'|'.join(_SECRETS)})|\n[^\n=;]*(?:{'|'.join(_SECRETS)})[^\n=;]*[=;]")
+_TURNED_SECRET = re.compile(rf"[\n=;](?:{'|'.join(_SECRETS)})|(?:{'|'.join(_SECRETS)})[a-z0-9_-]*[=;]")
 """A name that secrets have in a word of two parts, in small letters."""
 _MAY_BE_CODES = re.compile(r"[+/_-].[+/_-]{1,4}.(?![A-Za-z0-9])|[0-9A-Fa-f]{2}(?:[/+-]{1,4}[0-9A-Fa-f]{2,8}){3}")
 """What a word of single letters set apart or of character codes holds."""
@@ -145,11 +152,17 @@ def _turned(words: Collection[str]) -> Iterator[str]:
                 patterns.append((_TURNED_SECRET, lower))
         for pattern, text in patterns:
             for match in pattern.finditer(text):
-                if match.lastgroup is not None and not is_wallet(match.lastgroup, match[match.lastgroup]):
-                    continue
-                if _ACCOUNT.match(text, match.start()) and find_iban(text, match.start() + 1) is None:
+                if match.lastgroup is not None and not _is_number(match.lastgroup, match[match.lastgroup]):
                     continue
                 yield listed[bisect_right(starts, match.start()) - 1]
+
+
+def _is_number(kind: str, value: str) -> bool:
+    if kind == "account":
+        return find_iban(value, 0) is not None
+    if kind == "card":
+        return is_card(value)
+    return find_registered(value) is not None if kind == "register" else is_wallet(kind, value)
 
 
 def _readings(word: str, depth: int) -> Iterator[str]:
@@ -200,15 +213,15 @@ def _decoded(part: str) -> Iterator[bytes | str]:
     is_lower = part.islower()
     is_words = len(part) < _WORDS_CHARACTERS and _WORDS.fullmatch(part) is not None
     if not is_words or not is_lower:
-        yield from _texts(_spelt(part, is_turned=True))
-        if len(part) < _WORDS_CHARACTERS and not part.isalnum() and _PLAIN_PART.search(part):
+        spelt = _spelt(part, is_turned=True)
+        yield from _texts(spelt)
+        if len(part) < _WORDS_CHARACTERS and not part.isalnum() and (spelt or _PLAIN_PART.search(part)):
             for piece in _BASE64_PART.findall(part):
                 yield from _texts(_spelt(piece))
     for run in _base32_runs(part):
-        for way in (run, run.translate(_ROTATED)):
-            if _BASE32.fullmatch(way):
-                yield from _texts(_base32(way))
-                yield from _texts(_base32(way[::-1]))
+        for way in (*_BASE32.findall(run), *_BASE32.findall(run.translate(_ROTATED))):
+            yield from _texts(_base32(way))
+            yield from _texts(_base32(way[::-1]))
 
 
 def _base32_runs(part: str) -> Iterator[str]:
@@ -217,12 +230,16 @@ def _base32_runs(part: str) -> Iterator[str]:
         yield from (part[start:end] for runs in _BASE32_LONG for start, end in runs.find(part))
         return
     for run in _BASE64_SEPARATORS.split(part):
-        if len(run) >= _LEAST_PART and (run.isupper() or (run.islower() and _BASE32_LOWER.search(run))):
-            yield run
+        if len(run) >= _LEAST_PART:
+            if run.isupper() or (run.islower() and _BASE32_LOWER.search(run)):
+                yield run
+            elif len(run) > _LEAST_BASE32 and not run.islower():
+                yield from _BASE32_INSIDE.findall(run)
 
 
-_PLAIN_PART = re.compile(r"(?<![A-Za-z0-9])(?:[A-Z]?[a-z]{2,}|[A-Z]{2,}|[0-9]+)(?![A-Za-z0-9])")
+_PLAIN_PART = re.compile(r"(?<![A-Za-z0-9])(?:[A-Z]?[a-z0-9]{3,}|[A-Z0-9]{3,})(?![A-Za-z0-9])")
 """A word or number beside which another part may be encoded. Without one, all of it is or nothing."""
+_BASE32_INSIDE = re.compile(r"[A-Z2-7]{16,}|[a-z2-7]{16,}")
 _BASE64_SEPARATORS = re.compile(r"[-_/+]")
 _BASE32_LONG = tuple(Runs(f"{letters}0123456789", least=_LEAST_BASE32) for letters in (_LETTERS[:26], _LETTERS[26:]))
 _BASE32_LOWER = re.compile(r"[a-z]{16}|[a-z][2-7]|[2-7][a-z]")

@@ -7,6 +7,7 @@ journal, the audit log or a log file goes through `Guard.conceal`, and through n
 import codecs
 import re
 import threading
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -447,12 +448,14 @@ def _is_meaningless(name: str) -> bool:
 
 _ENCODED_WORDS = Runs(WORD + "+/=%&#;\\", least=16)
 """Long words of one of the alphabets."""
-_ESCAPED_WORD = re.compile(
-    r"(?<![\w.+-])[\w.+-]*+(?:&#?\w{2,8}+;|%[0-9A-Fa-f]{2})[\w.+%&#;-]++", re.ASCII
+_ENCODED_RUN = re.compile(
+    r"(?<![\w.+-])[\w.+-]*+(?:&#?\w{2,8}+;|%[0-9A-Fa-f]{2})[\w.+%&#;-]++|[A-Za-z0-9+/=_%&#;\\-]{16,}", re.ASCII
 )
-"""A word with entities or percent signs in it, such as an address."""
-_BEFORE_ESCAPE = re.compile(r"[\w.+-]{0,400}", re.ASCII)
+"""The same, or a word with entities or percent signs in it, such as an address."""
 _ESCAPE_SIGN = re.compile(r"[&%]")
+_AROUND = " \t\n\"'<>"
+_BEHIND = re.compile(rf"[{_AROUND}]")
+"""What stands around a run of words with an escape in it."""
 
 
 class _AnyType:
@@ -490,7 +493,7 @@ class _Encoded:
         if self._find_each is None:
             yield from find_encoded(text, self._find)
             return
-        runs = list(_encoded_runs(text))
+        runs = [run for run in _encoded_runs(text) if not _is_word(run[0])]
         words = {run[0]: None for run in runs}
         plain = [word for word in words if TOKEN.search(word) is None]
         found = find_encoded_words(plain, self._find, self._find_each) if plain else {}
@@ -499,17 +502,28 @@ class _Encoded:
                 yield Span(start + span.start, start + span.end, span.type)
 
 
+def _is_word(run: str) -> bool:
+    return run.isdigit() or (run.isalpha() and run.islower())
+
+
 def _encoded_runs(text: str) -> Iterator[tuple[str, int]]:
     """The words that may be encoded, with their places."""
+    escaped = list(_with_escapes(text)) if "%" in text or "&" in text else []
+    for start, end in escaped:
+        for run in _ENCODED_RUN.finditer(text, start, end):
+            yield run[0], run.start()
+    starts = [start for start, _ in escaped]
     for start, end in _ENCODED_WORDS.find(text):
-        word = text[start:end]
-        if not (word.isdigit() or (word.isalpha() and word.islower())):
-            yield word, start
+        place = bisect_right(starts, start) - 1
+        if place < 0 or start >= escaped[place][1]:
+            yield text[start:end], start
+
+
+def _with_escapes(text: str) -> Iterator[tuple[int, int]]:
+    """The stretches between blanks and quotes that have an escape in them."""
     done = 0
-    while sign := _ESCAPE_SIGN.search(text, done) if "%" in text or "&" in text else None:
-        before = _BEFORE_ESCAPE.match(text[max(done, sign.start() - 400) : sign.start()][::-1])
-        word_start = sign.start() - (before.end() if before else 0)
-        escaped = _ESCAPED_WORD.match(text, word_start)
-        if escaped is not None:
-            yield escaped[0], word_start
-        done = max(sign.end(), escaped.end() if escaped else 0)
+    while sign := _ESCAPE_SIGN.search(text, done):
+        start = max(done, *(text.rfind(around, done, sign.start()) + 1 for around in _AROUND))
+        behind = _BEHIND.search(text, sign.end())
+        done = behind.start() if behind else len(text)
+        yield start, done

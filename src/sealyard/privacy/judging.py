@@ -51,7 +51,7 @@ _EMAIL = re.compile(r"[^@\s,;<>()]{1,64}@[^@\s,;<>()]+\.[^@\s,;<>().]{2,}")
 _ENTRY = re.compile(r"[^,;\n]+")
 _UNSEARCHED_NUMBER = 10**11
 _LEAST_SEARCHED = 16
-_SEARCHED = re.compile(r"[\d@:=<%&]|__")
+_SEARCHED = re.compile(r"[\d@:=<%&]|__| [A-ZÀ-ÖØ-ÞŁŚŻ]")
 """A value shorter than that and without one of these is a word or two."""
 
 
