@@ -7,6 +7,7 @@ of a tool is. Every round has another seed, so that nothing remembered from one 
 import base64
 import gc
 import random
+import secrets
 import statistics
 import string
 import time
@@ -55,7 +56,7 @@ _Make = Callable[[_Random, int], Any]
 
 def generate(kind: str, *, seed: int = 1, characters: int = _CHARACTERS) -> Any:
     """An answer of one of `KINDS`, the same for the same seed: a text, or JSON data of about that size."""
-    return KINDS[kind](random.Random(f"{kind} {seed}"), characters)
+    return KINDS[kind](random.Random(f"{kind} {seed}"), characters)  # noqa: S311 - made up, not secret
 
 
 def measure(
@@ -113,7 +114,7 @@ class _Unwritten:
 
 
 def _scope() -> Scope:
-    keys = Keys.of([random.randbytes(32)])
+    keys = Keys.of([secrets.token_bytes(32)])
     row = make_scope("bench", key_id=keys.current_id, keys=keys, now=time.time())
     storage = cast(VaultStorage, _Unwritten())
     return Scope(row, open_scope(row, keys), storage, expires_seconds=_EXPIRES_SECONDS, clock=time.time)

@@ -119,7 +119,9 @@ _PLAIN_WORDS = re.compile(rf"[-_/+=&#;]*{_PLAIN_WORD}(?:[-_/+=&#;]+{_PLAIN_WORD}
 _SIMPLE = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 _UUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
 _HEX_WORD = re.compile(r"[0-9a-f-]+|[0-9A-F-]+")
-_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\[0-9xuUabfnrtv\\/\"']|&[#A-Za-z]\w{1,9};|=(?:40|3[Dd]|2[Ee]|[0-9A-Fa-f]{2}=[0-9A-Fa-f]{2})")
+_ESCAPE = re.compile(
+    r"%[0-9A-Fa-f]{2}|\\[0-9xuUabfnrtv\\/\"']|&[#A-Za-z]\w{1,9};|=(?:40|3[Dd]|2[Ee]|[0-9A-Fa-f]{2}=[0-9A-Fa-f]{2})"
+)
 """An equals sign before two digits is an assignment far more often than an escape: that of a sign of its own counts."""
 _STRONG_ESCAPE = re.compile(r"[%\\&]")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -245,7 +247,10 @@ _BASE32_LONG = tuple(Runs(f"{letters}0123456789", least=_LEAST_BASE32) for lette
 _BASE32_LOWER = re.compile(r"[a-z]{16}|[a-z][2-7]|[2-7][a-z]")
 _BASE64_ORDER = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _FIRST_BYTES = str.maketrans(
-    {sign: " " if place < 2 or 4 <= place < 8 else "a" if place < 32 else "b" for place, sign in enumerate(_BASE64_ORDER)}
+    {
+        sign: " " if place < 2 or 4 <= place < 8 else "a" if place < 32 else "b"
+        for place, sign in enumerate(_BASE64_ORDER)
+    }
     | {"-": "b", "_": "b"}
 )
 """What the first of four signs of base64 says of a byte: a control character, one of ASCII, or another."""
@@ -309,9 +314,12 @@ def _texts(decoded: Iterable[bytes]) -> Iterator[bytes]:
         if len(data) < _SHORT_TEXT:
             if not odd and len(data) >= _SHORTEST:
                 yield data
-        elif 3 * odd < len(data) or data[:2] in _PACKED or _BROKEN.search(data[:-3]) is None:
-            yield data
-        elif 5 * data.count(0) >= 2 * len(data):
+        elif (
+            3 * odd < len(data)
+            or data[:2] in _PACKED
+            or _BROKEN.search(data[:-3]) is None
+            or 5 * data.count(0) >= 2 * len(data)
+        ):
             yield data
 
 

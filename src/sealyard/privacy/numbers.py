@@ -27,8 +27,8 @@ _RUN = re.compile(
 )
 _GLUE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+(")
 _STAMP = re.compile(
-    r"(?:19|20)(?<![A-Za-z0-9.\-/][0-9]{2})[0-9]{2}-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9](?::[0-5][0-9])?(?:[.,][0-9]{1,9})?"
-    r"(?![0-9])"
+    r"(?:19|20)(?<![A-Za-z0-9.\-/][0-9]{2})[0-9]{2}-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9]"
+    r"(?::[0-5][0-9])?(?:[.,][0-9]{1,9})?(?![0-9])"
 )
 """A day with a time, of which logs are full. It is nobody's number."""
 _LEAST_ALONE = 13

@@ -34,15 +34,15 @@ _BEFORE_MAILBOX = re.compile(rf"{_NAME},?\"?\Z")
 _LONGEST_BEFORE = 160
 """Characters before a mailbox that may be the name: four words and what is between them."""
 
-_BIRTHS = ("born", "dob", "d.o.b", "date of birth", "geboren am", "né le", "née le", "nacio el", "nació el", "nato il")
-_BIRTHS = (*_BIRTHS, "nata il", "birthday")
+_BIRTHS = tuple(
+    "born,dob,d.o.b,date of birth,geboren am,né le,née le,nacio el,nació el,nato il,nata il,birthday".split(",")
+)
 _BORN = re.compile(
     r"\b(?:born(?: on| in)?|DOB|D\.O\.B\.?|date of birth|geboren am|née? le|naci[oó] el|nat[oa] il|birthday)"
     rf"(?: is| was| on)?:?[ ]{{1,2}}{_DATE}",
     re.IGNORECASE,
 )
-_LIVES = ("live at", "lives at", "living at", "resides at", "residing at", "address is", "wohnt in der", "habite au")
-_LIVES = (*_LIVES, "vive en")
+_LIVES = tuple("live at,lives at,living at,resides at,residing at,address is,wohnt in der,habite au,vive en".split(","))
 _HOME = re.compile(
     r"\b(?:lives? at|living at|resid(?:es|ing) at|address is|wohnt in der|habite au|vive en)[ ]" + _PLACE
 )

@@ -6,9 +6,8 @@ replaced by one of two marks, and the run of marks is then looked for as a plain
 
 from collections.abc import Iterator
 
-__all__ = ("HEX", "Runs", "WORD")
+__all__ = ("WORD", "Runs")
 
-HEX = "0123456789abcdef"
 WORD = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 
 _IN = b"a"
