@@ -51,8 +51,10 @@ _EMAIL = re.compile(r"[^@\s,;<>()]{1,64}@[^@\s,;<>()]+\.[^@\s,;<>().]{2,}")
 _ENTRY = re.compile(r"[^,;\n]+")
 _UNSEARCHED_NUMBER = 10**11
 _LEAST_SEARCHED = 16
-_SEARCHED = re.compile(r"[\d@:=<%&]|__| [A-ZÀ-ÖØ-ÞŁŚŻ]")
+_SEARCHED = re.compile(r"[\d@:=<]|__")
 """A value shorter than that and without one of these is a word or two."""
+_SEARCHED_CLOSELY = re.compile(r"[\d@:=<%&]|__| [A-ZÀ-ÖØ-ÞŁŚŻ]")
+"""The same for an answer, which detectors search besides: an escape, or a title before a name, may be in it."""
 
 
 class Judge:
@@ -62,6 +64,7 @@ class Judge:
         self._criteria = criteria
         self._foreign = foreign_tokens
         # Even the shortest value must be searched if somebody else's detector may know it.
+        self._signs = _SEARCHED_CLOSELY if criteria.detectors else _SEARCHED
         self._searches_all = bool(criteria.patterns) or any(map(_knows_words, criteria.detectors))
 
     def by_name(self, fields: Iterable[Field], undecided: list[list[Leaf]]) -> Iterator[tuple[Leaf, Verdict]]:
@@ -116,20 +119,18 @@ class Judge:
             start = end + len(_BETWEEN)
 
     def searched(self, column: Sequence[Leaf], texts: str) -> Sequence[Leaf]:
-        """Those values of a column that can hold something private by value; `texts` are all of them in one text."""
+        """Those values of a column that can hold something private by value; `texts` are its texts as one."""
         if self._searches_all:
             return column
-        if _SEARCHED.search(texts) is None:
-            return [leaf for leaf in column if isinstance(leaf[0], str) and len(leaf[0]) >= _LEAST_SEARCHED]
+        if self._signs.search(texts) is None:
+            return [leaf for leaf in column if _is_long(leaf[0])]
         return [leaf for leaf in column if self.is_searched(leaf[0])]
 
     def is_searched(self, value: Value) -> bool:
         """Whether a value can hold something private by value at all."""
         if self._searches_all:
             return True
-        if isinstance(value, str):
-            return len(value) >= _LEAST_SEARCHED or _SEARCHED.search(value) is not None
-        return isinstance(value, int) and abs(value) >= _UNSEARCHED_NUMBER
+        return _is_long(value) or (isinstance(value, str) and self._signs.search(value) is not None)
 
     def private_names(self, fields: Sequence[Field], searched: list[str]) -> dict[str, list[Finding]]:
         """The names of fields that are private themselves; those that may be by value are added to `searched`."""
@@ -199,6 +200,12 @@ class Judge:
             and (span.type == "literal" or _COVER not in covered[span.start : span.end])
         ]
         return merge(kept)
+
+
+def _is_long(value: Value) -> bool:
+    if isinstance(value, str):
+        return len(value) >= _LEAST_SEARCHED
+    return isinstance(value, int) and abs(value) >= _UNSEARCHED_NUMBER
 
 
 def _knows_words(detector: Detector) -> bool:
