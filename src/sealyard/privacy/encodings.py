@@ -100,7 +100,7 @@ def find_encoded_words(
     letters if it begins as a key, an account number or a wallet does, or names a secret.
     """
     words = [word for word in words if not _PLAIN_WORDS.fullmatch(word)]
-    suspicious = set(_turned(words))
+    suspicious = set(_turned([word for word in words if not _HASH.fullmatch(word)]))
     owners: list[str] = []
     readings: list[str] = []
     for word in words:
@@ -113,11 +113,14 @@ def find_encoded_words(
 
 
 _SHORT_TEXT = 12
+_UUID = r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"
 _PLAIN_WORD = r"(?:[a-z]{2,15}|[0-9]{1,5}(?![-_/+=&#;]+[0-9]))"
-_PLAIN_WORDS = re.compile(rf"[-_/+=&#;]*{_PLAIN_WORD}(?:[-_/+=&#;]+{_PLAIN_WORD})*+[-_/+=&#;]*")
-"""A path or a query of words in small letters and short numbers: no encoding makes such, and nothing private is one."""
+_PLAIN_WORDS = re.compile(rf"[-_/+=&#;]*{_PLAIN_WORD}(?:[-_/+=&#;]+{_PLAIN_WORD})*+[-_/+=&#;]*|{_UUID}")
+"""A path or a query of words in small letters and short numbers, or a UUID: no encoding makes such, and nothing private
+is one."""
+_HASH = re.compile(r"[0-9a-f]{25,}")
+"""No key, account number or wallet is that long and of these letters alone."""
 _SIMPLE = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
-_UUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
 _HEX_WORD = re.compile(r"[0-9a-f-]+|[0-9A-F-]+")
 _ESCAPE = re.compile(
     r"%[0-9A-Fa-f]{2}|\\[0-9xuUabfnrtv\\/\"']|&[#A-Za-z]\w{1,9};|=(?:40|3[Dd]|2[Ee]|[0-9A-Fa-f]{2}=[0-9A-Fa-f]{2})"
@@ -127,7 +130,7 @@ _STRONG_ESCAPE = re.compile(r"[%\\&]")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ROTATED = str.maketrans(_LETTERS, _LETTERS[13:26] + _LETTERS[:13] + _LETTERS[39:] + _LETTERS[26:39])
 _TURNED_START = re.compile(
-    rf"[\n+/_=;%&#\\-](?:(?:{KEY})|(?P<account>[A-Za-z]{{2}}[0-9]{{2}}[A-Za-z0-9]{{11,30}})|(?P<card>[0-9]{{13,19}})(?![0-9A-Za-z])"
+    rf"[\n+/_=;%&#-](?:(?:{KEY})|(?P<account>[A-Za-z]{{2}}[0-9]{{2}}[A-Za-z0-9]{{11,30}})|(?P<card>[0-9]{{13,19}})(?![0-9A-Za-z])"
     rf"|(?P<register>[A-Za-z0-9]{{15,16}}|[A-Za-z0-9]{{18}})(?![A-Za-z0-9])|(?x:{WALLET.pattern}))"
 )
 """A key, or what may be another private number, where a part of a word begins."""
@@ -169,8 +172,6 @@ def _is_number(kind: str, value: str) -> bool:
 
 def _readings(word: str, depth: int) -> Iterator[str]:
     """The texts that a word or its parts decode to."""
-    if _UUID.fullmatch(word):
-        return
     parts = (word,) if _SIMPLE.fullmatch(word) else _SIMPLE.findall(word)
     if len(parts) != 1 and _ESCAPE.search(word):
         for reading in _escaped(word):
