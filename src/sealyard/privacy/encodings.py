@@ -103,12 +103,18 @@ def find_encoded_words(
     suspicious = set(_turned([word for word in words if not _HASH.fullmatch(word)]))
     owners: list[str] = []
     readings: list[str] = []
+    too_large: set[str] = set()
+    unpacked = _Search(find, _UNPACKED_BYTES + 8 * sum(map(len, words))).unpacked
     for word in words:
-        for reading in _readings(word, _DEPTH):
-            owners.append(word)
-            readings.append(reading)
+        try:
+            for reading in _readings(word, _DEPTH, unpacked):
+                owners.append(word)
+                readings.append(reading)
+        except _TooLarge:
+            too_large.add(word)
     suspicious.update(owner for owner, spans in zip(owners, find_each(readings), strict=True) if spans)
-    found = {word: find_encoded(word, find) for word in words if word in suspicious}
+    found = {word: find_encoded(word, find) for word in words if word in suspicious - too_large}
+    found |= {word: [Span(0, len(word), "text")] for word in too_large}
     return {word: spans for word, spans in found.items() if spans}
 
 
@@ -151,7 +157,7 @@ _BROKEN = re.compile(rb"[\x00-\x7f][\x80-\xbf]|[\xc2-\xf4][^\x80-\xbf]|[\xc0\xc1
 def _turned(words: Collection[str]) -> Iterator[str]:
     """The words that may be something private read backwards or rotated."""
     listed = list(words)
-    backwards = "\n".join(["", *(word[::-1] for word in listed)])
+    backwards = "\n".join(["", *(word[::-1] for word in listed)]).replace("n\\", " \n")  # an escaped end of a line
     starts = list(accumulate((len(word) + 1 for word in listed), initial=0))
     rotated = "\n".join(["", *listed]).translate(_ROTATED)
     for turned in (backwards, rotated, backwards.translate(_ROTATED)):
@@ -175,30 +181,37 @@ def _is_number(kind: str, value: str) -> bool:
     return find_registered(value) is not None if kind == "register" else is_wallet(kind, value)
 
 
-def _readings(word: str, depth: int) -> Iterator[str]:
-    """The texts that a word or its parts decode to."""
+def _readings(word: str, depth: int, unpacked: Callable[[bytes], bytes]) -> Iterator[str]:
+    """The texts that a word or its parts decode to, each also backwards and rotated. Raises `_TooLarge`."""
     parts = (word,) if _SIMPLE.fullmatch(word) else _SIMPLE.findall(word)
     if len(parts) != 1 and _ESCAPE.search(word):
+        is_strong = _STRONG_ESCAPE.search(word) is not None
         for reading in _escaped(word):
             yield reading.text
-            if depth > 1 and _STRONG_ESCAPE.search(word):
-                yield from _readings(reading.text, depth - 1)
+            if depth > 1 and is_strong:
+                yield from _deeper(reading.text, depth, unpacked)
     for part in parts:
         if len(part) < _LEAST_PART:
             continue
         for data in _decoded(part.rstrip("=")):
-            read = data if isinstance(data, str) else _readable(_unpacked_head(data))
+            read = data if isinstance(data, str) else _readable(unpacked(data))
             if read is None or len(read.strip()) < _SHORTEST:
                 continue
             if read.isascii() or len(read) >= _SHORT_TEXT:
                 yield read
             if depth > 1 and len(read) >= _SHORT_TEXT and read.isprintable():
-                yield from _readings(read, depth - 1)
+                yield from _deeper(read, depth, unpacked)
 
 
-def _unpacked_head(data: bytes) -> bytes:
-    """The beginning of what the data unpacks to, for a first look; what is longer is read as it stands elsewhere."""
-    return _Search(lambda _: [], _UNPACKED_BYTES).unpacked(data) if data[:2] in _PACKED else data
+def _deeper(read: str, depth: int, unpacked: Callable[[bytes], bytes]) -> Iterator[str]:
+    flat = read.translate(_FLAT)
+    yield flat[::-1]
+    yield flat.translate(_ROTATED)
+    yield flat[::-1].translate(_ROTATED)
+    for pattern, decode in ((_CODES, _codes), (_APART, _apart)):
+        for match in pattern.finditer(read):
+            yield from decode(match.group())
+    yield from _readings(read, depth - 1, unpacked)
 
 
 _LEAST_PART = 8

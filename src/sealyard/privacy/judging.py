@@ -63,9 +63,16 @@ class Judge:
     def __init__(self, criteria: Criteria, *, foreign_tokens: bool) -> None:
         self._criteria = criteria
         self._foreign = foreign_tokens
-        # Even the shortest value must be searched if somebody else's detector may know it.
+        self._searches_names = bool(criteria.patterns or criteria.detectors)
         self._signs = _SEARCHED_CLOSELY if criteria.detectors else _SEARCHED
-        self._searches_all = bool(criteria.patterns) or any(map(_knows_words, criteria.detectors))
+
+    @property
+    def _searches_all(self) -> bool:
+        """Whether even the shortest value must be searched: somebody else's detector may know it.
+
+        What is found by name is known from then on, so it is asked when everything by name has been decided.
+        """
+        return bool(self._criteria.patterns) or any(map(_knows_words, self._criteria.detectors))
 
     def by_name(self, fields: Iterable[Field], undecided: list[list[Leaf]]) -> Iterator[tuple[Leaf, Verdict]]:
         """Every value of a private field; all others are added to `undecided`, a column at a time."""
@@ -92,12 +99,23 @@ class Judge:
             undecided.append(rest)
 
     def by_value(self, leaves: Sequence[Leaf]) -> Iterator[tuple[Leaf, Verdict]]:
-        """Every value that holds something private, searched as one text."""
+        """Every value that holds something private, searched as one text.
+
+        What is only searched because a detector may know it is searched by detectors alone.
+        """
+        if not self._searches_all:
+            yield from self._by_value(leaves, is_form_searched=True)
+            return
+        known = [leaf for leaf in leaves if not self.is_searched(leaf[0])]
+        yield from self._by_value([leaf for leaf in leaves if self.is_searched(leaf[0])], is_form_searched=True)
+        yield from self._by_value(known, is_form_searched=False)
+
+    def _by_value(self, leaves: Sequence[Leaf], *, is_form_searched: bool) -> Iterator[tuple[Leaf, Verdict]]:
         if not leaves:
             return
         texts = [leaf[0] if isinstance(leaf[0], str) else str(leaf[0]) for leaf in leaves]
         joined = _BETWEEN.join(texts)
-        spans = iter(self._search(joined))
+        spans = iter(self._search(joined, is_form_searched=is_form_searched))
         span = next(spans, None)
         start = 0
         for leaf, text in zip(leaves, texts, strict=True):
@@ -127,9 +145,7 @@ class Judge:
         return [leaf for leaf in column if self.is_searched(leaf[0])]
 
     def is_searched(self, value: Value) -> bool:
-        """Whether a value can hold something private by value at all."""
-        if self._searches_all:
-            return True
+        """Whether a value can hold something private by its form."""
         return _is_long(value) or (isinstance(value, str) and self._signs.search(value) is not None)
 
     def private_names(self, fields: Sequence[Field], searched: list[str]) -> dict[str, list[Finding]]:
@@ -145,7 +161,7 @@ class Judge:
                 verdict = self._whole(kind, name) if applies(kind, name) else []
                 if verdict:
                     found[name] = verdict
-            elif self._searches_all or field.meaning.may_be_private:
+            elif self._searches_names or field.meaning.may_be_private:
                 candidates[name] = None
         searched += (name for name in candidates if name not in found)
         return found
@@ -177,7 +193,7 @@ class Judge:
             findings += _rest(value, begin, stop, kind)
         return findings
 
-    def _search(self, text: str) -> list[Span]:
+    def _search(self, text: str, *, is_form_searched: bool) -> list[Span]:
         """What is private in a text by value alone, sorted and without overlap."""
         criteria = self._criteria
         found: list[Span] = []
@@ -186,8 +202,9 @@ class Judge:
             covered = TOKEN.sub(lambda match: _COVER * len(match.group()), text)
             if self._foreign:
                 found += [Span(*match.span(), "literal") for match in TOKEN.finditer(text)]
-        found += find_values(covered)
-        found += find_in_prose(covered)
+        if is_form_searched:
+            found += find_values(covered)
+            found += find_in_prose(covered)
         for name, pattern in criteria.patterns:
             found += _matches(name, pattern, covered)
         for detector in criteria.detectors:

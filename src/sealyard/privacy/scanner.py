@@ -198,16 +198,19 @@ class _Pass:
         names |= judge.private_names(fields, searched)
         together: list[Leaf] = [(each, -1, _IS_NAME) for each in searched]
         together += ((each, each.start, None) for each in prose)
+        plain: list[tuple[list[Leaf], str]] = []
         for column in undecided:
             texts = _APART.join([leaf[0] for leaf in column if isinstance(leaf[0], str)])
             if depth < _MOST_NESTED and _STRUCTURED.search(texts):
-                plain = []
+                rest = []
                 for leaf in column:
                     if not isinstance(leaf[0], str) or not _is_structured(leaf[0]):
-                        plain.append(leaf)
+                        rest.append(leaf)
                     elif findings := self.find(leaf[0], depth + 1):
                         yield leaf, findings
-                column = plain
+                column = rest
+            plain.append((column, texts))
+        for column, texts in plain:  # only now everything is known that was found by name
             together += judge.searched(column, texts)
         for leaf, verdict in judge.by_value(together):
             if leaf[2] is not _IS_NAME:
