@@ -125,7 +125,7 @@ REFUSALS: dict[str, list[tuple[str, dict[str, Any], str]]] = {
             "delete_file",
             {},
             "No tool named 'delete_file'. The tools of this server are"
-            " list_files, read_file, read_media, search_files, write_file.",
+            " list_files, list_archive, read_file, read_media, search_files, write_file.",
         ),
     ],
 }

@@ -1,6 +1,7 @@
 """Privacy, policy, approval and audit as the yard puts them together, over real stores and a real sandbox."""
 
 import asyncio
+import base64
 import contextlib
 import json
 import time
@@ -77,6 +78,29 @@ def policy(*rules: Rule, **options: Any) -> PolicySettings:
 
 
 # Privacy
+
+
+async def test_a_private_value_is_hidden_wherever_one_answer_repeats_it(tmp_path: Path) -> None:
+    """A name known by its field in a lone word, a card among other numbers, a key encoded in a dictionary's key."""
+    key = base64.b64encode(b"AKIAQWERTZUIOPASDFGH").decode()
+
+    def get_page() -> dict[str, Any]:
+        """Get a page of mixed data."""
+        return {
+            "tags": ["Ottoline", "new"],
+            "mixed": ["ab", 4539578763621486, 7],
+            "seen": {key: 1},
+            "row": {"first_name": "Ottoline", "plan": "pro"},
+            "greeting": ["Mr. Aldous"],
+            "paths": ["src/module_one/view.py"] * 40,
+        }
+
+    async with opened(tmp_path, office(get_page=get_page)) as yard:
+        text = await run(yard, "get_page()")
+
+    assert [each for each in ("Ottoline", "4539578763621486", key, "Aldous") if each in text] == []
+    assert text.count("src/module_one/view.py") == 40
+    assert '"ab"' in text
 
 
 async def test_equal_values_have_equal_tokens_so_that_joins_work(tmp_path: Path) -> None:

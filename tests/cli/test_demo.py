@@ -30,6 +30,7 @@ def test_demo_works_saves_tokens_and_stops_every_attack(sealyard: Command) -> No
     plain, paid = (int(number.replace(",", "")) for number in total)
     assert paid * 100 < plain
     assert "5000 expenses, " in done.stdout
+    assert "50000 paths, 50 tests of billing" in done.stdout
     assert "This helped you before (1 of 1)" in done.stdout
     assert leftovers() <= before
 

@@ -12,13 +12,14 @@ import re
 import textwrap
 import urllib.parse
 import zlib
+from functools import reduce
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.privacy.encodings import find_encoded
+from sealyard.privacy.encodings import find_encoded, find_encoded_words
 from sealyard.privacy.known import KnownValues
 from sealyard.privacy.span import Span
 
@@ -233,3 +234,41 @@ def test_any_text_is_searched_without_failing(text):
     spans = find_encoded(text, lambda read: [Span(0, len(read), "x")] if read else [])
     assert all(0 <= span.start < span.end <= len(text) for span in spans)
     assert all(first.end <= second.start for first, second in pairwise(spans))
+
+
+def _found_in_word(word):
+    """Whether the quick way, which answers of tools go, finds something in a word."""
+    return bool(find_encoded_words([word, "src/plain/path.py"], KNOWN.find, lambda texts: list(map(KNOWN.find, texts))))
+
+
+_WORD = re.compile(r"[A-Za-z0-9+/=_%&#;\\-]{16,}")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        names
+        for names in [*((name,) for name in ENCODERS), *PAIRS]
+        if _WORD.fullmatch(reduce(lambda text, name: ENCODERS[name](text), names, EMAIL))
+    ],
+    ids=" then ".join,
+)
+def test_encoded_value_in_one_word_is_found_the_quick_way_too(names):
+    """Each of the ways, and two of them on top of each other, as far as a single long word comes of it."""
+    word = reduce(lambda text, name: ENCODERS[name](text), names, EMAIL)
+
+    assert find_encoded(word, KNOWN.find)
+    assert _found_in_word(word)
+
+
+def test_words_that_unpack_to_too_much_are_findings_themselves():
+    """What cannot be read is hidden; all words of an answer share the bytes that may be unpacked."""
+    bomb = _base64_of(zlib.compress(bytes(8 << 20), 9))
+
+    found = find_encoded_words([bomb, _base64(EMAIL)], KNOWN.find, lambda texts: list(map(KNOWN.find, texts)))
+
+    assert found == {bomb: [Span(0, len(bomb), "text")], _base64(EMAIL): [Span(0, len(_base64(EMAIL)), "email")]}
+
+
+def _base64_of(data):
+    return base64.b64encode(data).decode()

@@ -53,10 +53,28 @@ def test_text_is_data_if_nothing_is_lost_by_it(content: str) -> None:
 
 
 def test_structured_content_comes_first() -> None:
-    """The text beside it is kept as text."""
-    result = {"content": [text("one row")], "structuredContent": {"rows": 1}}
+    """The text beside it repeats it and is not read; a file beside it is kept."""
+    image = {"type": "image", "data": PNG, "mimeType": "image/png"}
+    result = {"content": [text("one row"), image], "structuredContent": {"rows": 1}}
 
-    assert to_answer(result) == Answer(value={"rows": 1}, text="one row")
+    answer = to_answer(result)
+
+    assert (answer.value, answer.text, [file.name for file in answer.files]) == ({"rows": 1}, "", ["image.png"])
+
+
+def test_structured_content_has_no_limit_of_blocks_beside_it() -> None:
+    """A server of the SDK repeats each item of a list as a block of its own, whatever their number."""
+    names = [f"src/file_{number}.py" for number in range(100_000)]
+
+    answer = to_answer({"content": [text(name) for name in names], "structuredContent": {"result": names}}, unwrap=True)
+
+    assert answer == Answer(value=names)
+
+
+def test_error_of_many_blocks_is_the_tools_error() -> None:
+    """It says what the tool says, and not that there are many blocks."""
+    with pytest.raises(ToolFailed, match="no such row"):
+        to_answer({"content": [text("no such row")] * 100_000, "isError": True})
 
 
 def test_wrapped_result_is_unwrapped_only_if_asked() -> None:
@@ -183,7 +201,7 @@ def test_long_error_keeps_its_beginning_and_its_end() -> None:
 def test_too_many_blocks_or_files_are_refused() -> None:
     """Nobody means a hundred thousand of them."""
     with pytest.raises(UpstreamError):
-        to_answer({"content": [text("")] * 10_001})
+        to_answer({"content": [text("")] * 50_001})
     with pytest.raises(UpstreamError):
         to_answer({"content": [{"type": "image", "data": PNG}] * 257})
 

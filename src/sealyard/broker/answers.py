@@ -20,7 +20,10 @@ __all__ = ("COMPLAINT_CHARACTERS", "Answer", "AnswerFile", "misfit", "renamed", 
 _ERROR_CHARACTERS = 4_000
 COMPLAINT_CHARACTERS = 64_000
 """Of an error before it is looked through: what is shown is cut from its middle, far from where this cuts."""
-_MOST_BLOCKS = 10_000
+_MOST_BLOCKS = 50_000
+"""Blocks that are read, each in about a microsecond: more would hold up others for longer than they may notice."""
+_COMPLAINT_BLOCKS = 1_000
+"""Blocks of an error that are read: its text is cut in the middle anyway."""
 _MOST_FILES = 256
 _NAME_CHARACTERS = 80
 _EXTENSIONS = {
@@ -86,34 +89,42 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     value: Any
     files: tuple[AnswerFile, ...] = ()
     text: str = ""
+    """The text blocks; empty beside structured content, which repeats them."""
 
 
 def to_answer(result: Mapping[str, Any], *, unwrap: bool = False) -> Answer:
     """The answer in a `tools/call` result, as it came over the wire.
 
     The value is `structuredContent` if there is any; else the one content block, or a list of them; else `None`.
+    Beside structured content, text blocks are a second copy of it and are not read: a server that lists 50,000 names
+    sends a block for each. Files among the blocks are read either way.
     A text that is JSON becomes data. With `unwrap`, `{"result": x}` becomes `x`.
 
     Raises:
         ToolFailed: The result says that it is an error.
-        UpstreamError: It has more blocks or files than anybody could mean.
+        UpstreamError: It has more blocks or files than are read.
     """
     blocks = result.get("content")
     blocks = blocks if isinstance(blocks, list) else []
-    if len(blocks) > _MOST_BLOCKS:
-        raise UpstreamError(f"The answer has {len(blocks)} content blocks; at most {_MOST_BLOCKS} are read.")
-    files: list[AnswerFile] = []
-    parts = [_read(block, files) for block in blocks]
-    texts = [part for part in parts if isinstance(part, str)]
-    text = "\n".join(texts)
     structured = result.get("structuredContent")
     if result.get("isError") is True:
-        raise ToolFailed(_complaint(text, structured))
+        texts = [_read(block, []) for block in blocks[:_COMPLAINT_BLOCKS]]
+        raise ToolFailed(_complaint("\n".join(text for text in texts if isinstance(text, str)), structured))
+    if structured is not None:
+        blocks = [block for block in blocks if not isinstance(block, dict) or block.get("type") != "text"]
+    if len(blocks) > _MOST_BLOCKS:
+        raise UpstreamError(
+            f"The answer has {len(blocks):,} content blocks; at most {_MOST_BLOCKS:,} are read. "
+            "Ask the tool for fewer, or for structured content."
+        )
+    files: list[AnswerFile] = []
+    parts = [_read(block, files) for block in blocks]
     if structured is not None:
         if unwrap and isinstance(structured, dict) and structured.keys() == {"result"}:
             structured = structured["result"]
-        return Answer(value=structured, files=tuple(files), text=text)
-    return Answer(value=_value(parts, texts), files=tuple(files), text=text)
+        return Answer(value=structured, files=tuple(files))
+    texts = [part for part in parts if isinstance(part, str)]
+    return Answer(value=_value(parts, texts), files=tuple(files), text="\n".join(texts))
 
 
 def short(text: str, characters: int = _ERROR_CHARACTERS) -> str:

@@ -131,23 +131,28 @@ def discovery(data: Path, semantic: bool, store: Path | None, as_json: bool) -> 
     default=3,
     show_default=True,
     type=click.IntRange(0, 100),
-    help="Runs of the whole way from rows to mails, beside the same without privacy; 0 leaves it out.",
+    help="Runs of the whole way from rows to mails, beside the same without privacy, and of a search by kind of text;"
+    " 0 leaves both out.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def privacy(data: Path | None, rounds: int, as_json: bool) -> None:
     """What is found of private values, and what hiding them costs."""
+    from sealyard.cli import bench_scanner  # noqa: PLC0415
     from sealyard.cli.bench_privacy import measure, show  # noqa: PLC0415 - keeps `bench --help` light
     from sealyard.cli.bench_privacy_path import measure_path, show_path  # noqa: PLC0415
 
     found = {} if data is None else measure(data)
     path = run_to_end(measure_path(rounds)) if rounds else {}
+    scanner = bench_scanner.measure(rounds=rounds) if rounds else {}
     if as_json:
-        click.echo(msgspec.json.encode({**found, **({"end_to_end": path} if path else {})}).decode())
+        more = {"end_to_end": path, "scanner": scanner} if rounds else {}
+        click.echo(msgspec.json.encode({**found, **more}).decode())
         return
     if found:
         show(found)
-    if path:
+    if rounds:
         show_path(path)
+        bench_scanner.show(scanner)
 
 
 @bench.command()

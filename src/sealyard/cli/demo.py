@@ -77,6 +77,15 @@ write_file(path="notes/trip.md", text=text)
 result = {"parks": len(parks), "dry": len(dry), "cheapest": offers[:3]}
 """
 
+_ARCHIVE = """\
+from servers.files import list_archive
+
+paths = list_archive()
+tests = [path for path in paths if "billing/tests/" in path]
+print(len(paths), "paths,", len(tests), "tests of billing")
+result = [path.rpartition("/")[2] for path in tests[:5]]
+"""
+
 _CARELESS = """\
 from servers.expenses import list_expenses
 
@@ -139,6 +148,7 @@ _SCRIPT = (
     _Step("read every row, return what matters", "execute_code", {"code": _AUDIT}),
     _Step("ask about rows without code", "execute_analysis", _TOTALS),
     _Step("one run, two servers, calls side by side", "execute_code", {"code": _TRIP}),
+    _Step("fifty thousand paths, five names", "execute_code", {"code": _ARCHIVE}),
     _Step("careless: return every row", "execute_code", {"code": _CARELESS, "session": _SESSION}),
     _Step("a mistake", "execute_code", {"code": _MISTAKE, "session": _SESSION}, fails=True),
     _Step("use the careless run's file, save another", "execute_code", {"code": _SAVE, "session": _SESSION}),

@@ -17,6 +17,8 @@ __all__ = ("build_toolbox", "write_samples")
 
 _HITS = 200
 _HIT_CHARACTERS = 400
+_ARCHIVED = 50_000
+_ARCHIVED_TESTS = 50
 
 PathBelow = Annotated[str, Meta(max_length=1_000, description="Path inside the directory, such as notes/today.md.")]
 
@@ -58,6 +60,11 @@ def build_toolbox(directory: Path) -> Toolbox:
     ) -> list[File]:
         """List files and directories with their sizes, by name."""
         return [File(**entry._asdict()) for entry in folder.entries(path, recursive=recursive)]
+
+    @toolbox.tool(read_only=True)
+    def list_archive() -> list[str]:
+        """List the path of every file in the company's archive, a large one that is kept elsewhere."""
+        return _archive()
 
     @toolbox.tool(read_only=True)
     def read_file(
@@ -110,6 +117,17 @@ def write_samples(directory: Path) -> None:
     for path, text in _SAMPLES.items():
         folder.write(path, text.encode())
     folder.write("images/sunrise.png", _png(96, 64))
+
+
+def _archive() -> list[str]:
+    """Fifty thousand paths, fifty of which are tests of the billing service; always the same."""
+    teams = ("accounts", "billing", "catalog", "delivery", "search")
+    paths = [
+        f"services/{teams[number % len(teams)]}/{number // 500:03d}/{kind}_{number:05d}.py"
+        for number in range(_ARCHIVED - _ARCHIVED_TESTS)
+        for kind in [("model", "report", "route", "view")[number % 4]]
+    ]
+    return paths + [f"services/billing/tests/test_invoice_{number:02d}.py" for number in range(_ARCHIVED_TESTS)]
 
 
 def _decode(content: bytes, path: str) -> str:

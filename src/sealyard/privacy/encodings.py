@@ -12,17 +12,23 @@ that: there it holds none.
 
 import base64
 import binascii
-import codecs
 import html
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
+from sealyard.privacy.checks import is_card
+from sealyard.privacy.key_formats import KEY
+from sealyard.privacy.numbers import find_iban, find_registered
+from sealyard.privacy.runs import Runs
 from sealyard.privacy.span import Span
 from sealyard.privacy.view import plain, rewritten, united, without_tokens
+from sealyard.privacy.wallets import WALLET, is_wallet
 
-__all__ = ("find_encoded",)
+__all__ = ("find_encoded", "find_encoded_words")
 
 _DEPTH = 2
 _UNPACKED_BYTES = 1 << 20
@@ -41,6 +47,9 @@ _WORDS = re.compile(rf"[-_/+]*{_WORD}(?:[-_/+>\s]+{_WORD})*[-_/+]*")
 _WORDS_CHARACTERS = 256
 _URL_ALPHABET = str.maketrans("-_", "+/", " \t\r\n>=")
 _BASE32 = re.compile(r"(?:[A-Z2-7]{8,}|[a-z2-7]{8,})={0,6}")
+_LEAST_BASE64 = 6
+_LEAST_BASE32 = 16
+"""A shorter run in small letters is a word."""
 _SAMPLE_CHARACTERS = 1024
 """What of a long run is looked at first: base32 is decoded slowly."""
 _HEX = re.compile(r"[0-9A-Fa-f]{6,}")
@@ -58,7 +67,7 @@ _CHECKED = frozenset({"credit_card", "iban", "ssn", "national_id", "tax_id"})
 _PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _BACKSLASH = re.compile(
     r"(?:\\x[0-9A-Fa-f]{2})+|(?:\\u[0-9A-Fa-f]{4})+|\\u\{[0-9A-Fa-f]{1,6}\}|\\U[0-9A-Fa-f]{8}|(?:\\[0-3][0-7]{2})+"
-    r"|\\[\\/\"'abfnrtv]"
+    r"|(?:\\[\\/\"'abfnrtv])+"
 )
 _SIGNS = str.maketrans("abfnrtv", "  \f\n\r\t ")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,10});")
@@ -76,6 +85,261 @@ def find_encoded(text: str, find: Callable[[str], list[Span]]) -> list[Span]:
     passed over. The time is linear in the text for a linear `find`.
     """
     return united(_Search(find, _UNPACKED_BYTES + 8 * len(text)).encoded(without_tokens(text), _DEPTH))
+
+
+def find_encoded_words(
+    words: Collection[str],
+    find: Callable[[str], list[Span]],
+    find_each: Callable[[Sequence[str]], Sequence[Collection[Span]]],
+) -> dict[str, list[Span]]:
+    """What `find_encoded` finds in each of many single words that hold something, as fast as most words allow.
+
+    Nearly every long word is a path, a hash, a name or an id. So the texts that the words decode to are first searched
+    together, with `find_each`, and only a word that gave one with a finding is looked into as `find_encoded` does.
+    What decodes to fewer than `_SHORT_TEXT` characters counts in ASCII only, and a word read backwards or rotated by 13
+    letters if it begins as a key, an account number or a wallet does, or names a secret.
+    """
+    words = [word for word in words if not _PLAIN_WORDS.fullmatch(word)]
+    suspicious = set(_turned([word for word in words if not _HASH.fullmatch(word)]))
+    owners: list[str] = []
+    readings: list[str] = []
+    too_large: set[str] = set()
+    unpacked = _Search(find, _UNPACKED_BYTES + 8 * sum(map(len, words))).unpacked
+    for word in words:
+        try:
+            for reading in _readings(word, _DEPTH, unpacked):
+                owners.append(word)
+                readings.append(reading)
+        except _TooLarge:
+            too_large.add(word)
+    suspicious.update(owner for owner, spans in zip(owners, find_each(readings), strict=True) if spans)
+    found = {word: find_encoded(word, find) for word in words if word in suspicious - too_large}
+    found |= {word: [Span(0, len(word), "text")] for word in too_large}
+    return {word: spans for word, spans in found.items() if spans}
+
+
+_SHORT_TEXT = 12
+_UUID = r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"
+_PLAIN_WORD = r"(?:[a-z]{2,15}|[0-9]{1,5}(?![-_/+=&#;]+[0-9]))"
+_PLAIN_WORDS = re.compile(rf"[-_/+=&#;]*{_PLAIN_WORD}(?:[-_/+=&#;]+{_PLAIN_WORD})*+[-_/+=&#;]*|{_UUID}")
+"""A path or a query of words in small letters and short numbers, or a UUID: no encoding makes such, and nothing private
+is one."""
+_HASH = re.compile(r"[0-9a-f]{25,}")
+"""No key, account number or wallet is that long and of these letters alone."""
+_SIMPLE = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
+_HEX_WORD = re.compile(r"[0-9a-f-]+|[0-9A-F-]+")
+_ESCAPE = re.compile(
+    r"%[0-9A-Fa-f]{2}|\\[0-9xuUabfnrtv\\/\"']|&[#A-Za-z]\w{1,9};|=(?:40|3[Dd]|2[Ee]|[0-9A-Fa-f]{2}=[0-9A-Fa-f]{2})"
+)
+"""An equals sign before two digits is an assignment far more often than an escape: that of a sign of its own counts."""
+_STRONG_ESCAPE = re.compile(r"[%\\&]")
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_ROTATED = str.maketrans(_LETTERS, _LETTERS[13:26] + _LETTERS[:13] + _LETTERS[39:] + _LETTERS[26:39])
+_REGISTERED = (
+    "[0-9]{15}|[0-9]{17}[0-9Xx]|[0-9]{5}[A-Za-z][0-9]{9}|[0-9]{2}[A-Za-z]{5}[0-9]{4}[A-Za-z][0-9A-Za-z]{3}"
+    "|[A-Za-z]{6}[0-9]{2}[A-Za-z][0-9]{2}[A-Za-z][0-9]{3}[A-Za-z]|[A-Za-z]{4}[0-9]{6}[A-Za-z]{6}[0-9A-Za-z]{2}"
+)
+"""Numbers of registers that are long enough for a word."""
+_TURNED_START = re.compile(
+    rf"[\n+/_=;%&#-](?:(?:{KEY})|(?P<account>[A-Za-z]{{2}}[0-9]{{2}}[A-Za-z0-9]{{11,30}})|(?P<card>[0-9]{{13,19}})(?![0-9A-Za-z])"
+    rf"|(?P<register>{_REGISTERED})(?![A-Za-z0-9])|(?x:{WALLET.pattern}))"
+)
+"""A key, or what may be another private number, where a part of a word begins."""
+_SECRETS = ("pass", "pwd", "secret", "token", "key", "bearer", "cookie", "session")
+_TURNED_SECRET = re.compile(rf"[\n=;](?:{'|'.join(_SECRETS)})|(?:{'|'.join(_SECRETS)})[a-z0-9_-]*[=;]")
+"""A name that secrets have in a word of two parts, in small letters."""
+_MAY_BE_CODES = re.compile(r"[+/_-].[+/_-]{1,4}.(?![A-Za-z0-9])|[0-9A-Fa-f]{2}(?:[/+-]{1,4}[0-9A-Fa-f]{2,8}){3}")
+"""What a word of single letters set apart or of character codes holds."""
+_BROKEN = re.compile(rb"[\x00-\x7f][\x80-\xbf]|[\xc2-\xf4][^\x80-\xbf]|[\xc0\xc1\xf5-\xff]|\A[\x80-\xbf]")
+"""What is never in UTF-8."""
+
+
+def _turned(words: Collection[str]) -> Iterator[str]:
+    """The words that may be something private read backwards or rotated."""
+    listed = list(words)
+    backwards = "\n".join(["", *(word[::-1] for word in listed)]).replace("n\\", " \n")  # an escaped end of a line
+    starts = list(accumulate((len(word) + 1 for word in listed), initial=0))
+    rotated = "\n".join(["", *listed]).translate(_ROTATED)
+    for turned in (backwards, rotated, backwards.translate(_ROTATED)):
+        patterns = [(_TURNED_START, turned)]
+        if "=" in turned or ";" in turned:
+            lower = turned.lower()
+            if any(secret in lower for secret in _SECRETS):
+                patterns.append((_TURNED_SECRET, lower))
+        for pattern, text in patterns:
+            for match in pattern.finditer(text):
+                if match.lastgroup is not None and not _is_number(match.lastgroup, match[match.lastgroup]):
+                    continue
+                yield listed[bisect_right(starts, match.start()) - 1]
+
+
+def _is_number(kind: str, value: str) -> bool:
+    if kind == "account":
+        return find_iban(value, 0) is not None
+    if kind == "card":
+        return is_card(value)
+    return find_registered(value) is not None if kind == "register" else is_wallet(kind, value)
+
+
+def _readings(word: str, depth: int, unpacked: Callable[[bytes], bytes]) -> Iterator[str]:
+    """The texts that a word or its parts decode to, each also backwards and rotated. Raises `_TooLarge`."""
+    parts = (word,) if _SIMPLE.fullmatch(word) else _SIMPLE.findall(word)
+    if len(parts) != 1 and _ESCAPE.search(word):
+        is_strong = _STRONG_ESCAPE.search(word) is not None
+        for reading in _escaped(word):
+            yield reading.text
+            if depth > 1 and is_strong:
+                yield from _deeper(reading.text, depth, unpacked)
+    for part in parts:
+        if len(part) < _LEAST_PART:
+            continue
+        for data in _decoded(part.rstrip("=")):
+            read = data if isinstance(data, str) else _readable(unpacked(data))
+            if read is None or len(read.strip()) < _SHORTEST:
+                continue
+            if read.isascii() or len(read) >= _SHORT_TEXT:
+                yield read
+            if depth > 1 and len(read) >= _SHORT_TEXT and read.isprintable():
+                yield from _deeper(read, depth, unpacked)
+
+
+def _deeper(read: str, depth: int, unpacked: Callable[[bytes], bytes]) -> Iterator[str]:
+    flat = read.translate(_FLAT)
+    yield flat[::-1]
+    yield flat.translate(_ROTATED)
+    yield flat[::-1].translate(_ROTATED)
+    for pattern, decode in ((_CODES, _codes), (_APART, _apart)):
+        for match in pattern.finditer(read):
+            yield from decode(match.group())
+    yield from _readings(read, depth - 1, unpacked)
+
+
+_LEAST_PART = 8
+
+
+def _decoded(part: str) -> Iterator[bytes | str]:
+    """What a part of letters, digits and `+/_-` decodes to, as far as it may be text."""
+    hex_runs = _HEX.findall(part)
+    if _HEX_WORD.fullmatch(part):
+        # Read as base64 or base32, letters up to F and digits spell no text.
+        for run in hex_runs:
+            yield from _texts(_spelt_in_hex(run))
+        return
+    if _MAY_BE_CODES.search(part):
+        for pattern, decode in ((_CODES, _codes), (_APART, _apart)):
+            for match in pattern.finditer(part):
+                yield from decode(match.group())
+    for run in hex_runs:
+        yield from _texts(_hex(run))
+    is_lower = part.islower()
+    is_words = len(part) < _WORDS_CHARACTERS and _WORDS.fullmatch(part) is not None
+    if not is_words or not is_lower:
+        spelt = _spelt(part, is_turned=True)
+        yield from _texts(spelt)
+        if len(part) < _WORDS_CHARACTERS and not part.isalnum() and (spelt or _PLAIN_PART.search(part)):
+            for piece in _BASE64_PART.findall(part):
+                yield from _texts(_spelt(piece))
+    for run in _base32_runs(part):
+        for way in (*_BASE32.findall(run), *_BASE32.findall(run.translate(_ROTATED))):
+            yield from _texts(_base32(way))
+            yield from _texts(_base32(way[::-1]))
+
+
+def _base32_runs(part: str) -> Iterator[str]:
+    """What may be base32: all letters between two separators, or a long run, in capitals or small letters alone."""
+    if len(part) >= _WORDS_CHARACTERS:
+        yield from (part[start:end] for runs in _BASE32_LONG for start, end in runs.find(part))
+        return
+    for run in _BASE64_SEPARATORS.split(part):
+        if len(run) >= _LEAST_PART:
+            if run.isupper() or (run.islower() and _BASE32_LOWER.search(run)):
+                yield run
+            elif len(run) > _LEAST_BASE32 and not run.islower():
+                yield from _BASE32_INSIDE.findall(run)
+
+
+_PLAIN_PART = re.compile(r"(?<![A-Za-z0-9])(?:[A-Z]?[a-z0-9]{3,}|[A-Z0-9]{3,})(?![A-Za-z0-9])")
+"""A word or number beside which another part may be encoded. Without one, all of it is or nothing."""
+_BASE32_INSIDE = re.compile(r"[A-Z2-7]{16,}|[a-z2-7]{16,}")
+_BASE64_SEPARATORS = re.compile(r"[-_/+]")
+_BASE32_LONG = tuple(Runs(f"{letters}0123456789", least=_LEAST_BASE32) for letters in (_LETTERS[:26], _LETTERS[26:]))
+_BASE32_LOWER = re.compile(r"[a-z]{16}|[a-z][2-7]|[2-7][a-z]")
+_BASE64_ORDER = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_FIRST_BYTES = str.maketrans(
+    {
+        sign: " " if place < 2 or 4 <= place < 8 else "a" if place < 32 else "b"
+        for place, sign in enumerate(_BASE64_ORDER)
+    }
+    | {"-": "b", "_": "b"}
+)
+"""What the first of four signs of base64 says of a byte: a control character, one of ASCII, or another."""
+_FIRST_BYTES_ROTATED = {code: _FIRST_BYTES[new] for code, new in _ROTATED.items()} | {
+    ord(sign): "b" for sign in "0123456789+/-_"
+}
+_ASCII_RUN = 6
+"""Groups of four signs in a row that a text in base64 has with a letter, digit or sign of ASCII in front of each."""
+_PACKED_START = re.compile(r".{0,3}(?:H4s|e[JNAF])")
+_ZEROS_SHARE = 4
+"""Of the signs of base64, at least one in so many is an `A` if the text is in UTF-16."""
+
+
+def _spelt(run: str, *, is_turned: bool = False) -> list[bytes]:
+    """What a run is in base64, at each place where a group may begin; with `is_turned` also backwards and rotated.
+
+    The signs say of every third byte what it is, so that most runs need not be decoded to know that they are no text.
+    """
+    first = run.translate(_FIRST_BYTES)
+    ways = [(run, first)]
+    if is_turned:
+        ways += [(run[::-1], first[::-1]), (run.translate(_ROTATED), run.translate(_FIRST_BYTES_ROTATED))]
+    needed = "a" * min(_ASCII_RUN, max(2, len(run) // 4 - 1))
+    found = []
+    for way, bytes_said in ways:
+        is_packed = way.count("A") * _ZEROS_SHARE >= len(way) or _PACKED_START.match(way) is not None
+        for offset in range(4):
+            said = bytes_said[offset::4]
+            if is_packed or needed in said or " " not in said:
+                part = way[offset:].translate(_URL_ALPHABET)
+                if len(part) >= _LEAST_BASE64:
+                    found.append(binascii.a2b_base64(part[: len(part) - (len(part) % 4 == 1)] + "=="))
+    return found
+
+
+_FIRST_DIGITS = str.maketrans("0123456789abcdefABCDEF", "  aaaaaabbbbbbbbbbbbbb")
+
+
+def _spelt_in_hex(run: str) -> list[bytes]:
+    """The same for hex, forwards and backwards: every first digit says what its byte is."""
+    said = run.translate(_FIRST_DIGITS)
+    needed = "a" * _ASCII_RUN
+    found = []
+    for way, digits_said in ((run, said), (run[::-1], said[::-1])):
+        for offset in (0, 1):
+            firsts = digits_said[offset::2]
+            if len(run) < 2 * _SHORT_TEXT:
+                is_text = not firsts.strip("a")
+            else:
+                is_text = needed in firsts or " " not in firsts or way.startswith(("1f8b", "78"), offset)
+            if is_text:
+                part = way[offset:]
+                found.append(bytes.fromhex(part[: len(part) - len(part) % 2]))
+    return found
+
+
+def _texts(decoded: Iterable[bytes]) -> Iterator[bytes]:
+    """Those of which `_readable` may make something; cheap, and never wrong when it leaves one out."""
+    for data in decoded:
+        odd = len(data.translate(None, _PRINTABLE))
+        if len(data) < _SHORT_TEXT:
+            if not odd and len(data) >= _SHORTEST:
+                yield data
+        elif (
+            3 * odd < len(data)
+            or data[:2] in _PACKED
+            or _BROKEN.search(data[:-3]) is None
+            or 5 * data.count(0) >= 2 * len(data)
+        ):
+            yield data
 
 
 class _Reading(NamedTuple):
@@ -100,7 +364,7 @@ def _reverse(text: str) -> _Reading:
 
 
 def _rotate(text: str) -> _Reading:
-    return _Reading(codecs.encode(text, "rot13"), lambda start, end: (start, end))
+    return _Reading(text.translate(_ROTATED), lambda start, end: (start, end))
 
 
 _Turns = tuple[Callable[[str], _Reading], ...]
@@ -157,14 +421,14 @@ class _Search:
     def _decoded_type(self, decode: _Decode, content: str, depth: int) -> str | None:
         for decoded in decode(content):
             try:
-                read = decoded if isinstance(decoded, str) else _readable(self._unpacked(decoded))
+                read = decoded if isinstance(decoded, str) else _readable(self.unpacked(decoded))
             except _TooLarge:
                 return "text"
             if read is not None and len(read.strip()) >= _SHORTEST and (spans := self._found(read, depth - 1)):
                 return max(spans, key=lambda span: span.end - span.start).type
         return None
 
-    def _unpacked(self, data: bytes) -> bytes:
+    def unpacked(self, data: bytes) -> bytes:
         """The data, unpacked if it is in the format of gzip or zlib, twice at most."""
         for _ in range(_DEPTH):
             if data[:2] not in _PACKED:
@@ -230,7 +494,7 @@ def _unescaped(run: str) -> str:
         return chr(code) if code < 0x110000 else "\ufffd"
     if kind.isdigit():
         return _decoded_bytes(bytes(int(code, 8) for code in run.split("\\")[1:]))
-    return kind.translate(_SIGNS)
+    return run[1::2].translate(_SIGNS)
 
 
 def _unquoted(run: str) -> str:
@@ -265,7 +529,7 @@ def _base64(run: str) -> Iterator[bytes]:
     # Junk in front shifts where groups of four begin.
     for offset in range(4):
         part = characters[offset:]
-        if len(part) >= 6:
+        if len(part) >= _LEAST_BASE64:
             yield binascii.a2b_base64(part[: len(part) - (len(part) % 4 == 1)] + "==")
     if "\n" in run:
         # A word at the end of the line before is no part of it.
@@ -274,9 +538,9 @@ def _base64(run: str) -> Iterator[bytes]:
 
 def _base32(run: str) -> Iterator[bytes]:
     characters = run.strip("=").upper()
-    if len(characters) < 16 and run.islower() and run.isalpha():
+    if len(characters) < _LEAST_BASE32 and run.islower() and run.isalpha():
         return
-    for offset in range(8 if len(characters) >= 16 else 1):
+    for offset in range(8 if len(characters) >= _LEAST_BASE32 else 1):
         part = characters[offset:]
         part = part[: len(part) - (len(part) % 8 in (1, 3, 6))]
         sample = part[:_SAMPLE_CHARACTERS]

@@ -7,6 +7,7 @@ journal, the audit log or a log file goes through `Guard.conceal`, and through n
 import codecs
 import re
 import threading
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,9 +19,10 @@ import msgspec
 
 from sealyard.errors import ApprovalRefused, SealyardError, UnknownToken, UpstreamError
 from sealyard.privacy.echo import Echo, Echoes, Leaves, Piece, Sent, find_echoes
-from sealyard.privacy.encodings import find_encoded
+from sealyard.privacy.encodings import find_encoded, find_encoded_words
 from sealyard.privacy.known import KnownValues
 from sealyard.privacy.names import Meaning, read_name
+from sealyard.privacy.runs import WORD, Runs
 from sealyard.privacy.scanner import Scanner, ScanRules
 from sealyard.privacy.span import TOKEN, TYPES, Detector, Span, merge
 from sealyard.privacy.stream import ConcealedStream
@@ -109,15 +111,15 @@ class Guard:
         self._hidden: Counter[str] = Counter()
         self._failures = 0
         scanner = privacy.scanner
-        self._entry = scanner.with_detectors([self._known.values, _Encoded(scanner.find)])
+        self._entry = scanner.with_detectors([self._known.values, _Encoded(scanner.find, scanner.find_each)])
         self._repeated = _only(self._known.values)
         if privacy.mode == "off":
-            self._exit = _only(self._held.values, _Encoded(self._held.values.find, is_thorough=True))
+            self._exit = _only(self._held.values, _Encoded(self._held.values.find))
         elif privacy.is_relaxed:
-            self._exit = scanner.with_detectors([self._held.values, _Encoded(self._find_plain, is_thorough=True)])
+            self._exit = scanner.with_detectors([self._held.values, _Encoded(self._find_plain)])
         else:
             # Code holds nothing real, and must not learn by printing guesses which of them a tool has sent.
-            self._exit = scanner.with_detectors([_Encoded(scanner.find)])
+            self._exit = scanner.with_detectors([_Encoded(scanner.find, scanner.find_each)])
 
     @property
     def is_off(self) -> bool:
@@ -544,10 +546,16 @@ def _is_meaningless(name: str) -> bool:
     return read_name(name) == Meaning(is_number=read_name(name).is_number)
 
 
+_ENCODED_WORDS = Runs(WORD + "+/=%&#;\\", least=16)
+"""Long words of one of the alphabets."""
 _ENCODED_RUN = re.compile(
     r"(?<![\w.+-])[\w.+-]*+(?:&#?\w{2,8}+;|%[0-9A-Fa-f]{2})[\w.+%&#;-]++|[A-Za-z0-9+/=_%&#;\\-]{16,}", re.ASCII
 )
-"""A word with entities or percent signs in it, such as an address, or a long word of one of the alphabets."""
+"""The same, or a word with entities or percent signs in it, such as an address."""
+_ESCAPE_SIGN = re.compile(r"[&%]")
+_AROUND = " \t\n\"'<>"
+_BEHIND = re.compile(rf"[{_AROUND}]")
+"""What stands around a run of words with an escape in it."""
 
 
 class _AnyType:
@@ -568,21 +576,54 @@ class _Encoded:
     other one looks at single long words only, as a server might send them, and costs next to nothing where none are.
     """
 
-    def __init__(self, find: Callable[[str], list[Span]], *, is_thorough: bool = False) -> None:
+    knows_words = False
+    """What is shorter than `_LEAST_SEARCHED` of `judging` and has no escape in it is not encoded."""
+
+    def __init__(
+        self,
+        find: Callable[[str], list[Span]],
+        find_each: Callable[[Sequence[str]], list[list[Span]]] | None = None,
+    ) -> None:
+        """With `find_each`, which searches many texts at once, it is the quick one; else the thorough one."""
         self._find = find
-        self._is_thorough = is_thorough
+        self._find_each = find_each
 
     def find(self, text: str) -> Iterator[Span]:
         """The encoded words and runs of words in which something private is."""
-        if self._is_thorough:
+        if self._find_each is None:
             yield from find_encoded(text, self._find)
             return
-        seen: dict[str, list[Span]] = {}
-        for run in _ENCODED_RUN.finditer(text):
-            word = run[0]
-            if word.isdigit() or (word.isalpha() and word.islower()):
-                continue
-            if word not in seen:
-                seen[word] = [] if TOKEN.search(word) else find_encoded(word, self._find)
-            for span in seen[word]:
-                yield Span(run.start() + span.start, run.start() + span.end, span.type)
+        runs = [run for run in _encoded_runs(text) if not _is_word(run[0])]
+        words = {run[0]: None for run in runs}
+        plain = [word for word in words if TOKEN.search(word) is None]
+        found = find_encoded_words(plain, self._find, self._find_each) if plain else {}
+        for word, start in runs if found else ():
+            for span in found.get(word, ()):
+                yield Span(start + span.start, start + span.end, span.type)
+
+
+def _is_word(run: str) -> bool:
+    return run.isdigit() or (run.isalpha() and run.islower())
+
+
+def _encoded_runs(text: str) -> Iterator[tuple[str, int]]:
+    """The words that may be encoded, with their places."""
+    escaped = list(_with_escapes(text)) if "%" in text or "&" in text else []
+    for start, end in escaped:
+        for run in _ENCODED_RUN.finditer(text, start, end):
+            yield run[0], run.start()
+    starts = [start for start, _ in escaped]
+    for start, end in _ENCODED_WORDS.find(text):
+        place = bisect_right(starts, start) - 1
+        if place < 0 or start >= escaped[place][1]:
+            yield text[start:end], start
+
+
+def _with_escapes(text: str) -> Iterator[tuple[int, int]]:
+    """The stretches between blanks and quotes that have an escape in them."""
+    done = 0
+    while sign := _ESCAPE_SIGN.search(text, done):
+        start = max(done, *(text.rfind(around, done, sign.start()) + 1 for around in _AROUND))
+        behind = _BEHIND.search(text, sign.end())
+        done = behind.start() if behind else len(text)
+        yield start, done

@@ -53,6 +53,8 @@ _UNSEARCHED_NUMBER = 10**11
 _LEAST_SEARCHED = 16
 _SEARCHED = re.compile(r"[\d@:=<]|__")
 """A value shorter than that and without one of these is a word or two."""
+_SEARCHED_CLOSELY = re.compile(r"[\d@:=<%&]|__| [A-ZÀ-ÖØ-ÞŁŚŻ]")
+"""The same for an answer, which detectors search besides: an escape, or a title before a name, may be in it."""
 
 
 class Judge:
@@ -61,18 +63,27 @@ class Judge:
     def __init__(self, criteria: Criteria, *, foreign_tokens: bool) -> None:
         self._criteria = criteria
         self._foreign = foreign_tokens
-        # Even the shortest value must be searched if somebody else's detector may know it.
-        self._searches_all = bool(criteria.patterns or criteria.detectors)
+        self._searches_names = bool(criteria.patterns or criteria.detectors)
+        self._signs = _SEARCHED_CLOSELY if criteria.detectors else _SEARCHED
 
-    def by_name(self, fields: Iterable[Field], undecided: list[Leaf]) -> Iterator[tuple[Leaf, Verdict]]:
-        """Every value of a private field; all others are added to `undecided`."""
+    @property
+    def _searches_all(self) -> bool:
+        """Whether even the shortest value must be searched: somebody else's detector may know it.
+
+        What is found by name is known from then on, so it is asked when everything by name has been decided.
+        """
+        return bool(self._criteria.patterns) or any(map(_knows_words, self._criteria.detectors))
+
+    def by_name(self, fields: Iterable[Field], undecided: list[list[Leaf]]) -> Iterator[tuple[Leaf, Verdict]]:
+        """Every value of a private field; all others are added to `undecided`, a column at a time."""
         for field in fields:
             if not field.leaves or field.treatment == "visible":
                 continue
             kind = decide(field)
             if not kind or kind.removesuffix("?") not in self._criteria.types:
-                undecided += field.leaves
+                undecided.append(field.leaves)
                 continue
+            rest: list[Leaf] = []
             is_simple = kind not in ("person?", "text") and self._criteria.allow is None
             for leaf in field.leaves:
                 value = leaf[0]
@@ -80,19 +91,31 @@ class Judge:
                     if len(value) > 24 or not is_blank(value):
                         yield leaf, kind
                 elif not applies(kind, value):
-                    undecided.append(leaf)
+                    rest.append(leaf)
                 else:
                     verdict = self._whole(kind.removesuffix("?"), value)
                     if verdict:
                         yield leaf, verdict
+            undecided.append(rest)
 
     def by_value(self, leaves: Sequence[Leaf]) -> Iterator[tuple[Leaf, Verdict]]:
-        """Every value that holds something private, searched as one text."""
+        """Every value that holds something private, searched as one text.
+
+        What is only searched because a detector may know it is searched by detectors alone.
+        """
+        if not self._searches_all:
+            yield from self._by_value(leaves, is_form_searched=True)
+            return
+        known = [leaf for leaf in leaves if not self.is_searched(leaf[0])]
+        yield from self._by_value([leaf for leaf in leaves if self.is_searched(leaf[0])], is_form_searched=True)
+        yield from self._by_value(known, is_form_searched=False)
+
+    def _by_value(self, leaves: Sequence[Leaf], *, is_form_searched: bool) -> Iterator[tuple[Leaf, Verdict]]:
         if not leaves:
             return
         texts = [leaf[0] if isinstance(leaf[0], str) else str(leaf[0]) for leaf in leaves]
         joined = _BETWEEN.join(texts)
-        spans = iter(self._search(joined))
+        spans = iter(self._search(joined, is_form_searched=is_form_searched))
         span = next(spans, None)
         start = 0
         for leaf, text in zip(leaves, texts, strict=True):
@@ -113,13 +136,17 @@ class Judge:
                 yield leaf, findings
             start = end + len(_BETWEEN)
 
-    def is_searched(self, value: Value) -> bool:
-        """Whether a value can hold something private by value at all."""
+    def searched(self, column: Sequence[Leaf], texts: str) -> Sequence[Leaf]:
+        """Those values of a column that can hold something private by value; `texts` are its texts as one."""
         if self._searches_all:
-            return True
-        if isinstance(value, str):
-            return len(value) >= _LEAST_SEARCHED or _SEARCHED.search(value) is not None
-        return isinstance(value, int) and abs(value) >= _UNSEARCHED_NUMBER
+            return column
+        if self._signs.search(texts) is None:
+            return [leaf for leaf in column if _is_long(leaf[0])]
+        return [leaf for leaf in column if self.is_searched(leaf[0])]
+
+    def is_searched(self, value: Value) -> bool:
+        """Whether a value can hold something private by its form."""
+        return _is_long(value) or (isinstance(value, str) and self._signs.search(value) is not None)
 
     def private_names(self, fields: Sequence[Field], searched: list[str]) -> dict[str, list[Finding]]:
         """The names of fields that are private themselves; those that may be by value are added to `searched`."""
@@ -134,7 +161,7 @@ class Judge:
                 verdict = self._whole(kind, name) if applies(kind, name) else []
                 if verdict:
                     found[name] = verdict
-            elif self._searches_all or field.meaning.may_be_private:
+            elif self._searches_names or field.meaning.may_be_private:
                 candidates[name] = None
         searched += (name for name in candidates if name not in found)
         return found
@@ -166,7 +193,7 @@ class Judge:
             findings += _rest(value, begin, stop, kind)
         return findings
 
-    def _search(self, text: str) -> list[Span]:
+    def _search(self, text: str, *, is_form_searched: bool) -> list[Span]:
         """What is private in a text by value alone, sorted and without overlap."""
         criteria = self._criteria
         found: list[Span] = []
@@ -175,8 +202,9 @@ class Judge:
             covered = TOKEN.sub(lambda match: _COVER * len(match.group()), text)
             if self._foreign:
                 found += [Span(*match.span(), "literal") for match in TOKEN.finditer(text)]
-        found += find_values(covered)
-        found += find_in_prose(covered)
+        if is_form_searched:
+            found += find_values(covered)
+            found += find_in_prose(covered)
         for name, pattern in criteria.patterns:
             found += _matches(name, pattern, covered)
         for detector in criteria.detectors:
@@ -189,6 +217,17 @@ class Judge:
             and (span.type == "literal" or _COVER not in covered[span.start : span.end])
         ]
         return merge(kept)
+
+
+def _is_long(value: Value) -> bool:
+    if isinstance(value, str):
+        return len(value) >= _LEAST_SEARCHED
+    return isinstance(value, int) and abs(value) >= _UNSEARCHED_NUMBER
+
+
+def _knows_words(detector: Detector) -> bool:
+    """Whether a detector may find something in a word or two: not if it says otherwise, or knows nothing yet."""
+    return bool(detector) and getattr(detector, "knows_words", True)
 
 
 def _mailboxes(value: str) -> Iterator[Finding]:

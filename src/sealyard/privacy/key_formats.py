@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from sealyard.privacy.span import Span
 
-__all__ = ("KEY_FORMATS", "MARKED_FORMATS", "find_keys")
+__all__ = ("KEY", "KEY_FORMATS", "MARKED_FORMATS", "find_keys")
 
 _W = "[A-Za-z0-9_-]"
 _A = "[A-Za-z0-9]"
@@ -217,7 +217,9 @@ def _by_first_character() -> str:
     return "|".join(f"{first}(?:{'|'.join(rest)})" for first, rest in grouped.items())
 
 
-_KEY = re.compile(_START + _by_first_character() + ")")
+KEY = _by_first_character()
+"""A key of any of the forms, as a pattern."""
+_KEY = re.compile(_START + KEY + ")")
 _MARKED = tuple((mark, re.compile(_START + pattern + ")")) for mark, pattern in MARKED_FORMATS.values())
 
 

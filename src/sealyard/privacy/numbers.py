@@ -6,6 +6,7 @@ the few characters around it, so the cost is that of the pass plus a bounded amo
 
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from sealyard.privacy.checks import digits_of, iban_length, is_card, is_iban, is_ipv4, is_plausible, is_ssn, luhn
 from sealyard.privacy.labels import Label, label_before
@@ -17,10 +18,24 @@ from sealyard.privacy.span import Span
 __all__ = ("find_iban", "find_numbers", "find_registered", "without")
 
 _RUN = re.compile(
-    r"[0-9](?:[0-9 ().\-/]{5,}"
+    # not a whole cell that is a plain number or a day, nor the rest of one
+    r"[0-9](?:(?<![0-9][0-9])(?<![0-9]\.[0-9])"
+    r"(?!(?<=[\n\t,;|][0-9])(?:[0-9]{0,11}(?:\.[0-9]{1,20})?|[0-9]{3}-[0-9]{2}-[0-9]{2})[\n\t,;|])[0-9 ().\-/]{5,}"
     r"|[0-9]{3}[A-Z](?![A-Za-z0-9])"  # the end of an Indian PAN
-    r"|(?<=[A-Za-z]{2}[0-9])[0-9][ \-]?[A-Za-z0-9]{4})"  # the start of an IBAN with a bank's letters
+    # the start of an IBAN with a bank's letters
+    r"|(?<=[A-Za-z]{2}[0-9])(?<![A-Za-z0-9][A-Za-z]{2}[0-9])[0-9][ \-]?[A-Za-z0-9]{4})"
 )
+_GLUE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+(")
+_STAMP = re.compile(
+    r"(?:19|20)(?<![A-Za-z0-9.\-/][0-9]{2})[0-9]{2}-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9]"
+    r"(?::[0-5][0-9])?(?:[.,][0-9]{1,9})?(?![0-9])"
+)
+"""A day with a time, of which logs are full. It is nobody's number."""
+_LEAST_ALONE = 13
+"""Fewer bare digits than this are private only if a word says so."""
+_LONGEST_DAY = 13
+_ENDS = frozenset(("", *"\n\t,;|"))
+"""What stands around a number that no word reaches."""
 _GLUED = re.compile(r"[A-Za-z0-9_\-]{0,24}")
 _GLUED_BEFORE = re.compile(r"[A-Za-z0-9_\-]{1,24}|[+(]{1,2}")
 _WIDE = re.compile(r" {2,}")
@@ -66,12 +81,14 @@ _NUMBER_CHARACTERS = 40
 def find_numbers(plain: str, text: str) -> list[Span]:
     """The private numbers of the text. `plain` is the text in ASCII, of the same length."""
     spans: list[Span] = []
+    if ":" in plain and "-" in plain:
+        plain = _STAMP.sub(lambda stamp: "#" * len(stamp[0]), plain)
     done = 0
     for run in _RUN.finditer(plain):
         left, right = run.span()
         if right <= done:
             continue
-        if left > done and (plain[left - 1].isalnum() or plain[left - 1] in "_-+("):
+        if left > done and plain[left - 1] in _GLUE:
             glued = _GLUED_BEFORE.match(plain[max(done, left - 24) : left][::-1])
             left -= glued.end() if glued else 0
             if plain[left].isalpha() and (iban := find_iban(plain, left)):
@@ -85,7 +102,7 @@ def find_numbers(plain: str, text: str) -> list[Span]:
         if "  " in piece:
             for start, end in _without_wide_gaps(plain, left, right):
                 spans += _in_piece(plain[start:end], start, plain, text)
-        elif "_" not in piece:
+        elif "_" not in piece and not (_is_bare(piece) and _is_alone(text, left, right)):
             spans += _in_piece(piece, left, plain, text)
     return spans
 
@@ -96,6 +113,24 @@ def _without_wide_gaps(plain: str, start: int, end: int) -> Iterator[tuple[int, 
         yield start, gap.start()
         start = gap.end()
     yield start, end
+
+
+def _is_bare(piece: str) -> bool:
+    """Whether it is a number that is nobody's without a word beside it: few digits, a fraction, a day."""
+    if piece.isdigit():
+        return len(piece) < _LEAST_ALONE
+    return _is_plain_shape(shape_of(piece)) if len(piece) <= _LONGEST_DAY else False
+
+
+@lru_cache(maxsize=4096)
+def _is_plain_shape(shape: str) -> bool:
+    return shape in _NO_NUMBER or (shape.count(".") == 1 and not shape.strip("9."))
+
+
+def _is_alone(text: str, start: int, end: int) -> bool:
+    """Whether no word reaches the place from either side."""
+    before, after = text[start - 1 : start], text[end : end + 1]
+    return after in _ENDS and before in _ENDS and not (before == "\n" and text[start - 2 : start] == ":\n")
 
 
 def find_iban(plain: str, start: int) -> Span | None:

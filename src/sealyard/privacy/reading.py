@@ -16,7 +16,10 @@ __all__ = ("Reading", "read_text")
 
 _BRACKET = re.compile(r"[{\[(]")
 _TABULAR = re.compile(r"[|│┃\t;,]|\S {2,}\S")
+_TABULAR_SIGNS = ("|", "│", "┃", "\t", ";", ",", "  ")
 _INSERT = re.compile(r"\binsert\s+into\b", re.IGNORECASE)
+_OPENINGS = re.compile(r"""(?:[{\[(]\s*+(?:"[^"\\\n]{0,200}+"\s*+:\s*+)?+){64,}+""")
+"""More brackets in a row than data has, each with a key at most. What they hold is read from the last one on."""
 _SEPARATING = re.compile(r"[\s,;]*")
 
 
@@ -88,6 +91,8 @@ def read_text(text: str) -> Reading:
         start = bracket.start()
         if OPENING.match(text, start) is None:
             continue
+        if openings := _OPENINGS.match(text, start):
+            start = max(text.rfind(sign, start, openings.end()) for sign in "{[(")
         data, end = read_literal(text, start)
         _read_plain(text, position, start, reading)
         reading.data.append(data)
@@ -105,7 +110,8 @@ def _read_plain(text: str, start: int, end: int, reading: Reading) -> None:
     """Tables, then what is left of the text between them."""
     if start >= end or not text[start:end].strip():
         return
-    if _TABULAR.search(text, start, end) is None or text.find("\n", start, end) < 0:
+    is_tabular = any(text.find(sign, start, end) >= 0 for sign in _TABULAR_SIGNS)
+    if not is_tabular or text.find("\n", start, end) < 0:
         _read_prose(text, start, end, reading)
         return
     lines = _lines(text, start, end)
@@ -147,7 +153,7 @@ def _read_prose(text: str, start: int, end: int, reading: Reading) -> None:
         reading.named.extend(read_lines(text, start, end))
     if "=" in written:
         reading.named.extend(read_pairs(text, start, end))
-    if _INSERT.search(written) is not None:
+    if "insert" in written.lower() and _INSERT.search(written) is not None:
         reading.named.extend(read_inserts(text, start, end))
     if "</" in written or "/>" in written:
         tree = read_tags(text, start, end)

@@ -170,6 +170,9 @@ class _Collector:
                 return
         if each and isinstance(each[0], dict):
             field.in_list = True
+        if each and set(map(type, each)) == {str}:
+            field.leaves += [(value, index, position) for position, value in enumerate(each)]
+            return
         for position, value in enumerate(each):
             self._take(value, field, index, position)
 

@@ -14,6 +14,7 @@ import msgspec
 from sealyard.errors import InvalidConfig
 from sealyard.privacy.fields import Field, Leaf, Value, gather
 from sealyard.privacy.judging import Criteria, Finding, Judge, Verdict
+from sealyard.privacy.names import read_name
 from sealyard.privacy.placed import PlacedFloat, PlacedInt, PlacedText
 from sealyard.privacy.reading import read_text
 from sealyard.privacy.records import Container, Treatments, collect
@@ -27,8 +28,16 @@ Replace: TypeAlias = Callable[[str, Value], str]
 _DEFAULT = frozenset(name for name, info in TYPES.items() if info.default)
 _STRUCTURED = re.compile(r"""[{\[\n\t=|<:](?:(?<=[\n\t=|])|(?<=[{\[])\s*["'{\[]|(?<=<)/|(?<=:)\s)""")
 """What a value holds that may be data or a table itself."""
+_TAKEN_APART = re.compile(r"[{\[(\n\t=:<]")
+"""What a text holds of which `read_text` makes more than prose."""
+_MORE_THAN_NAMES = re.compile(r"[{\[(\n\t|<]")
+_NAMING = re.compile(r"[:=]")
+_LAST_NAME = re.compile(r"[^\W\d_][\w.\-]*\Z")
+_NAME_CHARACTERS = 64
 _MOST_NESTED = 6
 _IS_NAME = object()
+_APART = "\x00"
+"""Stands between the values of a column that are looked at together: it is no part of any structure."""
 _TYPE_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
@@ -72,6 +81,11 @@ class Scanner:
         """Where the text holds something private: sorted, without overlap. Tokens are left out."""
         found = _Pass(self._criteria, {}, foreign_tokens=False).find(text)
         return [Span(each.start, each.end, each.type) for each in found]
+
+    def find_each(self, texts: Sequence[str]) -> list[list[Span]]:
+        """The same for each of many texts, those of plain words together: far faster than one by one."""
+        found = _Pass(self._criteria, {}, foreign_tokens=False).find_each(texts)
+        return [[Span(each.start, each.end, each.type) for each in findings] for findings in found]
 
     def find_values(
         self,
@@ -160,30 +174,69 @@ class _Pass:
                 found += _placed(name, names[name])
         return _settle(text, found)
 
+    def find_each(self, texts: Sequence[str]) -> list[list[Finding]]:
+        found: list[list[Finding]] = [[] for _ in texts]
+        plain: list[Leaf] = []
+        for number, text in enumerate(texts):
+            if _TAKEN_APART.search(text) is None or _names_nothing(text):
+                plain.append((text, number, None))
+            else:
+                found[number] = self.find(text)
+        for leaf, verdict in self._judge.by_value(plain):
+            if isinstance(verdict, list):
+                found[leaf[1]] = verdict
+        return found
+
     def _verdicts(
         self, fields: Sequence[Field], depth: int, names: dict[str, list[Finding]], prose: Sequence[PlacedText] = ()
     ) -> Iterator[tuple[Leaf, Verdict]]:
         """Every value that holds something private. What is private in the names of fields is added to `names`."""
-        undecided: list[Leaf] = []
+        undecided: list[list[Leaf]] = []
         judge = self._judge
         yield from judge.by_name(fields, undecided)
         searched: list[str] = []
         names |= judge.private_names(fields, searched)
         together: list[Leaf] = [(each, -1, _IS_NAME) for each in searched]
         together += ((each, each.start, None) for each in prose)
-        for leaf in undecided:
-            value = leaf[0]
-            if isinstance(value, str) and len(value) > 5 and depth < _MOST_NESTED and _STRUCTURED.search(value):
-                findings = self.find(value, depth + 1)
-                if findings:
-                    yield leaf, findings
-            elif judge.is_searched(value):
-                together.append(leaf)
+        plain: list[tuple[list[Leaf], str]] = []
+        for column in undecided:
+            texts = _APART.join([leaf[0] for leaf in column if isinstance(leaf[0], str)])
+            if depth < _MOST_NESTED and _STRUCTURED.search(texts):
+                rest = []
+                for leaf in column:
+                    if not isinstance(leaf[0], str) or not _is_structured(leaf[0]):
+                        rest.append(leaf)
+                    elif findings := self.find(leaf[0], depth + 1):
+                        yield leaf, findings
+                column = rest
+            plain.append((column, texts))
+        for column, texts in plain:  # only now everything is known that was found by name
+            together += judge.searched(column, texts)
         for leaf, verdict in judge.by_value(together):
             if leaf[2] is not _IS_NAME:
                 yield leaf, verdict
             elif isinstance(verdict, list):
                 names[str(leaf[0])] = verdict
+
+
+def _is_structured(value: str) -> bool:
+    return len(value) > 5 and _STRUCTURED.search(value) is not None and not _names_nothing(value)
+
+
+def _names_nothing(text: str) -> bool:
+    """Whether a text has no structure but names in front of `=` and `:`, none of which means anything.
+
+    Addresses of pages and lines of logs are like that. What they hold is as little private by name as any word.
+    """
+    if _MORE_THAN_NAMES.search(text):
+        return False
+    for piece in _NAMING.split(text)[:-1]:
+        name = _LAST_NAME.search(piece[-_NAME_CHARACTERS:])
+        if name is not None:
+            meaning = read_name(name[0])
+            if meaning.kind or meaning.is_number:
+                return False
+    return " " not in text
 
 
 def _compile(name: str, pattern: str) -> re.Pattern[str]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Protocol
 
 import msgspec
@@ -69,7 +70,10 @@ TYPES: dict[str, TypeInfo] = {
 
 def merge(spans: Iterable[Span]) -> list[Span]:
     """The spans in order without overlap. Of two that overlap the longer one stays, and what is left of the other."""
-    kept: list[Span] = []
+    kept = list(spans)
+    if all(one.end <= other.start for one, other in pairwise(kept)):
+        return kept
+    spans, kept = kept, []
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
         while kept and span.start < kept[-1].end < span.end:
             last = kept[-1]

@@ -1,6 +1,7 @@
 """Tables in a text: CSV and its kin, tables drawn with bars, columns aligned by spaces. Cells keep their offsets."""
 
 import re
+from functools import lru_cache
 
 from sealyard.privacy.fields import Field, Leaf
 from sealyard.privacy.names import read_name
@@ -49,10 +50,15 @@ def is_header(names: list[str]) -> bool:
     """Whether a row's cells are the names of columns: short, different, no data, and at least one is known."""
     if len(names) - names.count("") < 2 or len(names) > _MOST_COLUMNS or len(set(names)) < len(names) - names.count(""):
         return False
+    return _are_names(tuple(names))
+
+
+@lru_cache(maxsize=2_000)
+def _are_names(names: tuple[str, ...]) -> bool:
     for name in names:
         if len(name) > _LONGEST_HEADER or name.count(" ") > 5 or (name and _DATA.fullmatch(name)) or TOKEN.search(name):
             return False
-    meanings = [read_name(name) for name in names if name]
+    meanings = (read_name(name) for name in names if name)
     return any(meaning.kind or meaning.is_thing for meaning in meanings)
 
 
@@ -92,8 +98,10 @@ def _read_delimited(text: str, lines: list[Line], index: int, delimiter: str) ->
     second, _ = _row(text, lines, after, delimiter)
     names = [str(cell).strip() for cell, _, _ in first]
     width = len(names)
+    if len(second) < 2:
+        return None
     table = Field("")
-    if is_header(names) and width >= len(second) >= 2 and (delimiter != "," or _is_compact(text, lines[index])):
+    if width >= len(second) and (delimiter != "," or _is_compact(text, lines[index])) and is_header(names):
         columns = _columns(table, names)
         _name_columns(columns, first)
         index = after

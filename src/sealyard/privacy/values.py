@@ -15,6 +15,7 @@ from sealyard.privacy.assignments import find_assigned, is_random, kinds_of_char
 from sealyard.privacy.checks import is_ipv6
 from sealyard.privacy.key_formats import find_keys
 from sealyard.privacy.numbers import find_iban, find_numbers, find_registered, without
+from sealyard.privacy.runs import WORD, Runs
 from sealyard.privacy.span import Span, merge
 from sealyard.privacy.wallets import WALLET, is_wallet
 
@@ -22,14 +23,16 @@ __all__ = ("find_values",)
 
 _ANYTHING = re.compile(r"[0-9@:=]|pass|pwd|bearer|token|key|secret|[A-Za-z0-9_\-]{16}", re.IGNORECASE)
 """Most cells of a table are words. Without one of these there is nothing to find."""
+_CELL = 400
+"""In a text longer than this, each detector finds out faster by itself that there is nothing for it."""
 
-_ASSIGNS = re.compile(r"[ :=>\t\n]")
+_ASSIGNS = re.compile(r"[ :=>\t]")
 _LEAST_KEY = 14
 
 
 def find_values(text: str) -> list[Span]:
     """The private values of any text: prose, code, logs, JSON, tables. Sorted, none overlaps another."""
-    if len(text) < 5 or not (_ANYTHING.search(text) or not text.isascii()):
+    if len(text) < 5 or (len(text) < _CELL and text.isascii() and not _ANYTHING.search(text)):
         return []
     wide = _with_plain_marks(text)
     plain = wide if wide.isascii() else wide.encode("ascii", "replace").decode("ascii")
@@ -38,9 +41,9 @@ def find_values(text: str) -> list[Span]:
     if "@" in plain or "%40" in plain:
         spans += merge(_emails(wide, plain))
         unread = without(plain, spans)
-    spans += find_numbers(unread, wide)
-    if len(plain) >= _LEAST_KEY:
-        spans += _keys(plain)
+    words = _split_words(plain) if len(plain) >= _LEAST_KEY else ([], [])
+    spans += find_numbers(without(unread, words[1]), wide)
+    spans += _keys(plain, words[0])
     if ":" in plain or len(plain) >= _LEAST_KEY:
         spans += _colons(plain)
     if ":/" in plain or ":\\/" in plain:
@@ -130,7 +133,9 @@ def _emails(text: str, plain: str) -> Iterator[Span]:
         if not local or _PICTURE.search(domain[0]):
             continue
         # What binds in an address also assigns, quotes and lists: `to='a@b.de'`, `x=a@b.de`, `a@b.de/c@d.de`.
-        name = _BINDS_AND_ENDS.sub("", local[0][::-1]).lstrip("!#$%&'*^~.-")
+        name = local[0][::-1]
+        if not name.isalnum():
+            name = _BINDS_AND_ENDS.sub("", name).lstrip("!#$%&'*^~.-")
         if not name or name == "git":
             continue
         done = domain.end()
@@ -151,38 +156,84 @@ _LONG = re.compile(
 
 A key of twenty characters hardly ever lacks both; names, dates and running numbers mostly do.
 """
+_LONG_WORDS = Runs(WORD, least=13)
+"""Words in which `_LONG` can find a place, behind a dot in front of them at the least."""
+_OPAQUE = re.compile(
+    r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9A-F]{8}-(?:[0-9A-F]{4}-){3}[0-9A-F]{12}|(?!bc1)[0-9a-f]{25,}"
+)
+"""A UUID or a hash. No account or register number is as long and has these letters only, nor a key without more marks
+around it; a wallet does where `_is_opaque` says so."""
+_OPAQUE_LABELLED = 34
+"""What is longer than this is no number even if a word before it says so."""
+_REGION_SIGNS = frozenset(".:/~$+=!*%")
+_UNLABELLED = frozenset("\n\t,;|\x00")
+"""Signs over which no word reaches to say what follows."""
+_WALLET_STARTS = frozenset("12379")
 _REGION_BEFORE = re.compile(r"[A-Za-z0-9_.:/~$+=!\-]{0,96}")
 _REGION = re.compile(r"[A-Za-z0-9_.:/~$+=!*%\-]{0,2000}")
 _WORD_REST = re.compile(r"[A-Za-z0-9_\-+/=]*")
 _WORD = re.compile(r"[A-Za-z0-9]{15,}")
 _LEAST_WALLET = 25
+_MOST_BASE58 = 36
+_MOST_REGISTERED = 20
+"""No number of a register is longer without a separator."""
 
 
-def _keys(plain: str) -> Iterator[Span]:
-    """Keys, tokens, wallets, account numbers: all that is one long word."""
+def _split_words(plain: str) -> tuple[list[tuple[int, int]], list[Span]]:
+    """The long words of the text: those to look into, and those that are a UUID or a hash and nothing else."""
+    words = []
+    opaque = []
+    for start, end in _LONG_WORDS.find(plain):
+        if end - start >= _LEAST_WALLET and _OPAQUE.fullmatch(plain, start, end) and _is_opaque(plain, start, end):
+            opaque.append(Span(start, end, ""))
+        else:
+            words.append((start, end))
+    return words, opaque
+
+
+def _is_opaque(plain: str, start: int, end: int) -> bool:
+    """Whether a word of the form stands alone, where nothing can make it a key, a number or a wallet."""
+    before = plain[start - 1 : start]
+    if before in _REGION_SIGNS or plain[end : end + 1] in _REGION_SIGNS:
+        return False
+    length = end - start
+    if length > _MOST_BASE58:
+        return True
+    if length <= _OPAQUE_LABELLED and before and (before not in _UNLABELLED or plain[start - 2 : start] == ":\n"):
+        return False
+    return plain[start + 8] == "-" or plain[start] not in _WALLET_STARTS or plain.find("0", start, end) >= 0
+
+
+def _keys(plain: str, words: list[tuple[int, int]]) -> Iterator[Span]:
+    """Keys, tokens, wallets, account numbers: all that is one of these long words."""
     done = 0
-    for hit in _LONG.finditer(plain):
-        if hit.start() < done:
-            continue
-        before = _REGION_BEFORE.match(plain[max(done, hit.start() - 96) : hit.start()][::-1])
-        left = hit.start() - (before.end() if before else 0)
-        ahead = _REGION.match(plain, hit.start())
-        right = ahead.end() if ahead else hit.end()
-        done = max(right, hit.end())
-        for key in find_keys(plain, left, right):
-            if key.end == right and (rest := _WORD_REST.match(plain, right)):
-                # The region was cut: a long token goes on.
-                done = max(done, rest.end())
-                key = Span(key.start, rest.end(), key.type)
-            yield key
-        for word in _WORD.finditer(plain, left, right):
-            if len(word[0]) >= _LEAST_WALLET and (wallet := WALLET.match(plain, word.start())):
-                if is_wallet(wallet.lastgroup or "", wallet[0]):
-                    yield Span(*wallet.span(), "wallet")
-            elif name := find_registered(word[0]):
-                yield Span(*word.span(), name)
-            elif iban := find_iban(plain, word.start()):
-                yield iban
+    for start, end in words:
+        hit = _LONG.search(plain, max(start - 1, done), end) if end > done else None
+        while hit is not None:
+            before = _REGION_BEFORE.match(plain[max(done, hit.start() - 96) : hit.start()][::-1])
+            left = hit.start() - (before.end() if before else 0)
+            ahead = _REGION.match(plain, hit.start())
+            right = ahead.end() if ahead else hit.end()
+            done = max(right, hit.end())
+            for key in find_keys(plain, left, right):
+                if key.end == right and (rest := _WORD_REST.match(plain, right)):
+                    # The region was cut: a long token goes on.
+                    done = max(done, rest.end())
+                    key = Span(key.start, rest.end(), key.type)
+                yield key
+            for word in _WORD.finditer(plain, left, right):
+                yield from _in_word(plain, *word.span())
+            hit = _LONG.search(plain, done, end) if end > done else None
+
+
+def _in_word(plain: str, start: int, end: int) -> Iterator[Span]:
+    if end - start >= _LEAST_WALLET and (wallet := WALLET.match(plain, start)):
+        if is_wallet(wallet.lastgroup or "", wallet[0]):
+            yield Span(*wallet.span(), "wallet")
+    elif end - start <= _MOST_REGISTERED and (name := find_registered(plain[start:end])):
+        yield Span(start, end, name)
+    elif plain[start + 2 : start + 4].isdigit() and (iban := find_iban(plain, start)):
+        yield iban
 
 
 _COLON = re.compile(
@@ -203,9 +254,7 @@ _HEXTETS = re.compile(r"[0-9a-fA-F]+")
 def _colons(plain: str) -> Iterator[Span]:
     """Hardware addresses and IPv6."""
     done = 0
-    for hit in _COLON.finditer(plain):
-        if hit.start() < done:
-            continue
+    while hit := _COLON.search(plain, done):
         before = _ADDRESS_BEFORE.match(plain[max(done, hit.start() - 40) : hit.start()][::-1])
         left = hit.start() - (before.end() if before else 0)
         ahead = _ADDRESS.match(plain, hit.start())
@@ -243,6 +292,7 @@ _SCHEME_BEFORE = re.compile(r"[A-Za-z0-9+.\-]{1,20}")
 _URL = re.compile(
     r"(?:(?P<user>[^\s/?#@\"'<>\\]{0,256}:[^\s/?#@\"'<>]{1,256}|[A-Za-z0-9_\-]{20,256})@)?[^\s\"'<>`\\,]{1,4096}"
 )
+_URL_REST = re.compile(r"[^\s\"'<>`\\,]{1,4096}")
 _QUERY = re.compile(
     r"[?&#;](?:(?P<sure>[a-z_\-]{0,24}(?:token|secret|password|passwd|pwd|api[_\-]?key|apikey|signature|credential)|sig|jwt)"
     r"|(?P<maybe>key|auth|code|sid|session|hash|access|k|t))=(?P<value>[^&#\s\"'<>]{6,2048})",
@@ -254,21 +304,30 @@ _WEBHOOK = re.compile(
     r"|chat\.googleapis\.com/v1/spaces/|maker\.ifttt\.com/trigger/)[^\s\"'<>]{10,}",
     re.IGNORECASE,
 )
+_WEBHOOK_PARTS = ("hooks.", "discord", "webhook", "chat.googleapis", "maker.ifttt")
+"""One of these is in each of them, in small letters."""
 
 
 def _urls(plain: str) -> Iterator[Span]:
     """URLs with a password in front of the host or a key behind the question mark: the whole of it."""
     done = 0
+    may_have_user = "@" in plain
+    may_be_hook = any(part in plain.lower() for part in _WEBHOOK_PARTS)
     for slashes in _SLASHES.finditer(plain):
+        begin = slashes.end()
         if slashes.start() < done:
             continue
+        url = (_URL if may_have_user else _URL_REST).match(plain, begin)
+        if not url or not (may_have_user or may_be_hook or plain.find("=", begin, url.end()) > 0):
+            done = url.end() if url else done
+            continue
         scheme = _SCHEME_BEFORE.match(plain[max(0, slashes.start() - 20) : slashes.start()][::-1])
-        url = _URL.match(plain, slashes.end()) if scheme else None
-        if not scheme or not url:
+        if not scheme:
             continue
         done = url.end()
-        start, end = slashes.start() - scheme.end(), slashes.end() + len(url[0].rstrip(".,;:!?)]}"))
-        if url["user"] or _WEBHOOK.match(plain, slashes.end(), end) or _has_key(plain, slashes.end(), end):
+        start, end = slashes.start() - scheme.end(), begin + len(url[0].rstrip(".,;:!?)]}"))
+        has_user = may_have_user and url["user"]
+        if has_user or (may_be_hook and _WEBHOOK.match(plain, begin, end)) or _has_key(plain, begin, end):
             yield Span(start, end, "url")
 
 

@@ -1,0 +1,34 @@
+"""Long runs of characters of one class, found at the speed of memory.
+
+A pattern that looks for sixteen characters of a class tries every place of every word. Here each character is first
+replaced by one of two marks, and the run of marks is then looked for as a plain text: two calls in C for the lot.
+"""
+
+from collections.abc import Iterator
+
+__all__ = ("WORD", "Runs")
+
+WORD = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
+
+_IN = b"a"
+_OUT = b" "
+
+
+class Runs:
+    """Finds runs of at least so many of these ASCII characters."""
+
+    def __init__(self, characters: str, *, least: int) -> None:
+        self._marks = bytes(_IN[0] if chr(code) in characters else _OUT[0] for code in range(256))
+        self._run = _IN * least
+
+    def find(self, text: str) -> Iterator[tuple[int, int]]:
+        """Where each run starts and has ended, in order. Linear in the text."""
+        marks = text.encode("ascii", "replace").translate(self._marks)
+        start = marks.find(self._run)
+        while start >= 0:
+            end = marks.find(_OUT, start + len(self._run))
+            if end < 0:
+                yield start, len(marks)
+                return
+            yield start, end
+            start = marks.find(self._run, end)
