@@ -19,6 +19,7 @@ SealyardError
 ├── SandboxUnavailable      no sandbox could be built here at all: read `sealyard doctor`
 ├── SandboxBroken           a part of the sandbox failed on the host side: report it, a new run may work
 ├── SandboxClosed           the sandbox was closed before or during the call
+├── HelperFailed            a helper process took too long over something or ended: send less, or simpler data
 ├── VaultError              the vault of private values cannot be opened: the message says which key is missing
 └── CallRefused             raised by an `on_call` callback; re-raised in the guest under its own name
     ├── UnknownToken        a private value's token is not one of this session: use it as it was given
@@ -34,6 +35,7 @@ What agent code does wrong is never an exception here: it is a `Failure` in an `
 __all__ = (
     "ApprovalRefused",
     "CallRefused",
+    "HelperFailed",
     "InvalidArguments",
     "InvalidConfig",
     "InvalidRequest",
@@ -136,6 +138,10 @@ class SandboxBroken(SealyardError):
 
 class SandboxClosed(SealyardError):
     """The sandbox was closed."""
+
+
+class HelperFailed(SealyardError):
+    """A helper process took too long, ended or could not be started."""
 
 
 class VaultError(SealyardError):

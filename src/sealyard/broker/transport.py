@@ -10,7 +10,6 @@ first byte that is not UTF-8, so children are started here (`loop.subprocess_exe
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import re
@@ -35,10 +34,11 @@ from mcp_types import (
     JSONRPCResponse,
 )
 
+from sealyard.broker.answers import read_leniently
 from sealyard.broker.stderr import Tail
 from sealyard.values import UpstreamConfig
 
-__all__ = ("Inbound", "open_child", "read_leniently", "read_line", "too_large")
+__all__ = ("AS_IT_CAME", "Inbound", "open_child", "read_line", "too_large")
 
 # The SDK logs what a server does wrong; without a handler Python would print that to our standard error.
 for _name in ("mcp", "client"):
@@ -51,11 +51,18 @@ _UNREAD_BYTES = 1 << 20
 """When so many bytes wait to be read as messages, the child waits too."""
 _TURN = 100
 """So many messages in a row, then everybody else on the loop has a turn."""
+AS_IT_CAME = "as it came"
+"""In the place of a result that is too large to be decoded on the event loop: its message, as bytes."""
+_LARGE_BYTES = 64 << 10
+"""A message of this size takes 4 ms to decode at worst."""
+_ENVELOPE_BYTES = 8 << 20
+"""Of a message whose id is sought by reading over all of it: 20 ms at worst. In a longer one it stands at an edge."""
 _EDGE_BYTES = 1 << 10
 _MOST_REPLIES = 32
 
 _ID = rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,200}")'
 _ID_AT_START = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
+_ANSWER_AT_START = re.compile(_ID_AT_START.pattern + rb'\s*,\s*"(?:result|error)"\s*:')
 _ID_AT_END = re.compile(_ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 
 
@@ -136,11 +143,12 @@ class Inbound(_Streamed):
 
 @contextlib.asynccontextmanager
 async def open_child(
-    config: UpstreamConfig, stderr: Tail, on_fault: Callable[[str], None]
+    config: UpstreamConfig, stderr: Tail, on_fault: Callable[[str], None], *, leaves_large: bool = False
 ) -> "AsyncIterator[tuple[_Child, _Child]]":
     """Start the config's command and talk to it line by line. Leaving ends it with all its descendants in its group.
 
-    `on_fault` gets the reason if the connection ends otherwise than by leaving.
+    `on_fault` gets the reason if the connection ends otherwise than by leaving. With `leaves_large`, large results are
+    not decoded: see `AS_IT_CAME`.
 
     Raises:
         OSError: The command cannot be started.
@@ -148,7 +156,7 @@ async def open_child(
     """
     assert config.command is not None
     transport, child = await asyncio.get_running_loop().subprocess_exec(
-        lambda: _Child(config.answer_bytes, stderr, on_fault),
+        lambda: _Child(config.answer_bytes, stderr, on_fault, leaves_large=leaves_large),
         config.command,
         *config.args,
         env=get_default_environment() | config.env,
@@ -209,7 +217,10 @@ def _signal(group: int, number: int) -> bool:
 class _Child(_Streamed, asyncio.SubprocessProtocol):
     """A child's pipes as the two message streams the SDK asks for."""
 
-    def __init__(self, answer_bytes: int, stderr: Tail, on_fault: Callable[[str], None]) -> None:
+    def __init__(
+        self, answer_bytes: int, stderr: Tail, on_fault: Callable[[str], None], *, leaves_large: bool = False
+    ) -> None:
+        self._leaves_large = leaves_large
         self._answer_bytes = answer_bytes
         self._stderr = stderr
         self._on_fault = on_fault
@@ -293,7 +304,7 @@ class _Child(_Streamed, asyncio.SubprocessProtocol):
                 self._unread_bytes -= len(line)
                 if self._paused and self._unread_bytes < _UNREAD_BYTES // 2:
                     self._pause(False)
-                self._messages.extend(read_line(line))
+                self._messages.extend(read_line(line, leaves_large=self._leaves_large))
             elif self._ended:
                 raise anyio.EndOfStream
             else:
@@ -379,10 +390,15 @@ def too_large(answer_bytes: int) -> str:
     return f"The answer is larger than {answer_bytes} bytes. Ask for less, or raise answer_bytes in the config."
 
 
-def read_line(line: bytes) -> "list[SessionMessage | Exception]":
-    """The messages in one line, as leniently as they can be told apart; an exception for what is none."""
+def read_line(line: bytes, *, leaves_large: bool = False) -> "list[SessionMessage | Exception]":
+    """The messages in one line, as leniently as they can be told apart; an exception for what is none.
+
+    With `leaves_large`, the result of a long line is not decoded.
+    """
     if not line.strip():
         return []
+    if leaves_large and len(line) > _LARGE_BYTES and (message := _large_message(line)) is not None:
+        return [message]
     try:
         data = msgspec.json.decode(line)
     except (ValueError, RecursionError):
@@ -390,19 +406,45 @@ def read_line(line: bytes) -> "list[SessionMessage | Exception]":
             # Not UTF-8, NaN or half a character in it: still the answer to somebody's call.
             data = read_leniently(line) if line.lstrip().startswith((b"{", b"[")) else None
         except (ValueError, RecursionError) as error:
-            return [ValueError(str(error))]
+            return [_unreadable(line, error)]
     items = data if isinstance(data, list) else [data]
     return [_message(item) for item in items]
 
 
-def read_leniently(line: bytes) -> Any:
-    """JSON as programs write it that cut a text within a character: the half becomes U+FFFD, which can be sent on.
+class _Envelope(msgspec.Struct):
+    id: int | str | None = None
+    method: str | None = None
+    result: msgspec.Raw | None = None
 
-    Raises `ValueError` or `RecursionError`.
-    """
-    data = json.loads(line.decode("utf-8", "replace"))
-    text = json.dumps(data, ensure_ascii=False)
-    return json.loads(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
+
+def _large_message(line: bytes) -> SessionMessage | Exception | None:
+    """The answer to a call, with its message as it came; None for what is no answer, or a small one after all."""
+    if found := _ANSWER_AT_START.match(line[:_EDGE_BYTES]):
+        number = msgspec.json.decode(found[1])
+    elif len(line) <= _ENVELOPE_BYTES:
+        try:
+            envelope = msgspec.json.decode(line, type=_Envelope)
+        except (ValueError, RecursionError) as error:
+            return _unreadable(line, error)
+        if envelope.id is None or envelope.method is not None:
+            return None if len(line) <= _LARGE_BYTES * 16 else ValueError("a large message that answers no call")
+        number = envelope.id
+    elif found := _ID_AT_END.search(line[-_EDGE_BYTES:]):
+        number = msgspec.json.decode(found[1])
+    else:
+        return ValueError("a large message that names no call")
+    result = {AS_IT_CAME: line}
+    return SessionMessage(JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=result))
+
+
+def _unreadable(line: bytes, error: Exception) -> SessionMessage | Exception:
+    """The answer to whoever waits for this message, if it says who that is: else they would wait for their timeout."""
+    found = _ID_AT_START.match(line[:_EDGE_BYTES]) or _ID_AT_END.search(line[-_EDGE_BYTES:])
+    if found is None:
+        return ValueError(str(error))
+    what = "is nested too deeply to be read" if isinstance(error, RecursionError) else "is no JSON"
+    data = ErrorData(code=INTERNAL_ERROR, message=f"The answer {what}. Ask for less, or for something simpler.")
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=msgspec.json.decode(found[1]), error=data))
 
 
 def _message(data: Any) -> SessionMessage | Exception:

@@ -346,7 +346,7 @@ class Life:
             return open_memory(self._server, on_change=self.changed.set)
         link: AbstractAsyncContextManager[tuple[Any, Any]]
         if exchange is None:
-            link = open_child(self._config, self.stderr, self._note_fault)
+            link = open_child(self._config, self.stderr, self._note_fault, leaves_large=True)
         elif self._config.transport == "sse":
             link = open_events(self._config, exchange)
         else:

@@ -6,26 +6,30 @@ journal, the audit log or a log file goes through `Guard.conceal`, and through n
 
 import codecs
 import re
+import sys
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from sealyard.errors import ApprovalRefused, SealyardError, UnknownToken, UpstreamError
+from sealyard.privacy.door import Door
 from sealyard.privacy.encodings import find_encoded
 from sealyard.privacy.known import KnownValues
 from sealyard.privacy.names import Meaning, read_name
 from sealyard.privacy.scanner import Scanner, ScanRules
+from sealyard.privacy.seen import Seen
 from sealyard.privacy.span import TOKEN, TYPES, Detector, Span, merge
 from sealyard.privacy.stream import ConcealedStream
 from sealyard.privacy.vault import Scope
 from sealyard.values import ToolSpec
 
-__all__ = ("Guard", "Handling", "Mode", "Privacy")
+__all__ = ("Guard", "Handling", "Mode", "Privacy", "text_encoding")
 
 Mode = Literal["strict", "output", "off"]
 
@@ -55,18 +59,18 @@ class Privacy:
     ) -> None:
         self.scanner = scanner
         self.mode: Mode = mode
-        self._rules = tuple(rules)
+        self.rules = tuple(rules)
         self._handling: dict[str, Handling] = {}
-        self.is_relaxed = mode != "strict" or any(handling.mode != "strict" for _, handling in self._rules)
+        self.is_relaxed = mode != "strict" or any(handling.mode != "strict" for _, handling in self.rules)
         """Whether some tool's answers reach the code as they are."""
-        self.is_off = mode == "off" and all(handling.mode == "off" for _, handling in self._rules)
+        self.is_off = mode == "off" and all(handling.mode == "off" for _, handling in self.rules)
         """Whether no tool's answers are concealed."""
 
     def handling(self, tool: str) -> Handling:
         """How the answers of a tool are handled: as the first rule says whose patterns fit its full name."""
         found = self._handling.get(tool)
         if found is None:
-            fits = (each for patterns, each in self._rules if any(fnmatchcase(tool, pattern) for pattern in patterns))
+            fits = (each for patterns, each in self.rules if any(fnmatchcase(tool, pattern) for pattern in patterns))
             found = self._handling[tool] = next(fits, Handling(mode=self.mode))
         return found
 
@@ -87,7 +91,11 @@ class Guard:
         self._held = _Memory()
         """What code may hold as it is: looked for in what leaves. Code that prints a guess at anything else must not
         learn whether it is right."""
-        self._public: set[str] = set()
+        self._public: dict[str, None] = {}
+        """In the order in which they were declared."""
+        self._told = (0, 0, 0)
+        self.door = Door(self, None, None, who="")
+        """The same for the event loop; who makes guards gives it helpers."""
         self._counting = threading.Lock()
         self._hidden: Counter[str] = Counter()
         self._failures = 0
@@ -123,6 +131,38 @@ class Guard:
             hidden, failures = self._hidden, self._failures
             self._hidden, self._failures = Counter(), 0
         return dict(hidden), failures
+
+    def count(self, hidden: Mapping[str, int], failures: int) -> None:
+        """Count what was done elsewhere for this session."""
+        with self._counting:
+            self._hidden.update(hidden)
+            self._failures += failures
+
+    def count_failure(self) -> None:
+        """Something was withheld whole."""
+        self.count({}, 1)
+
+    # What it has seen, for a guard of the same session in another process
+
+    def learn(self, seen: Seen) -> None:
+        """Know these values too. Raises `LimitReached`."""
+        for kind, text in seen.known:
+            self._known.add(kind, text)
+        for kind, text in seen.held:
+            self._held.add(kind, text)
+        self._public.update(dict.fromkeys(seen.public))
+
+    def seen_since(self, position: tuple[int, int, int], most: int) -> tuple[Seen, tuple[int, int, int]]:
+        """At most so many values of each kind that were seen after a position, and the position after them."""
+        known, held = self._known.since(position[0], most), self._held.since(position[1], most)
+        public = list(islice(self._public, position[2], min(position[2] + most, sys.maxsize)))
+        after = (position[0] + len(known), position[1] + len(held), position[2] + len(public))
+        return Seen(known=known, held=held, public=public), after
+
+    def take_news(self) -> Seen:
+        """What was seen since it was last asked."""
+        seen, self._told = self.seen_since(self._told, sys.maxsize)
+        return seen
 
     # To tools
 
@@ -177,7 +217,7 @@ class Guard:
         except SealyardError:
             raise
         except Exception as error:  # noqa: BLE001 - its message may hold what it was to hide
-            self._count_failure()
+            self.count_failure()
             raise UpstreamError(f"The answer of {spec.full_name!r} is withheld: {_blame(error)}.") from None
 
     def _admit(self, spec: ToolSpec, value: Any, sent: Mapping[str, str]) -> Any:
@@ -204,7 +244,7 @@ class Guard:
 
     def admit_file(self, spec: ToolSpec, content: bytes, *, sent: Mapping[str, str] = {}) -> bytes:
         """A file of an answer as the code may see it: text is treated like the answer, anything else is left alone."""
-        encoding = None if self.scope is None else _text_encoding(content)
+        encoding = None if self.scope is None else text_encoding(content)
         if encoding is None:
             return content
         text = content.decode(encoding)
@@ -220,7 +260,7 @@ class Guard:
         except SealyardError:
             raise
         except Exception as error:  # noqa: BLE001 - as in `admit`
-            self._count_failure()
+            self.count_failure()
             return f"(Withheld: {_blame(error)}.)"
 
     def admit_error(self, error: _E, *, sent: Mapping[str, str] = {}) -> _E:
@@ -249,7 +289,7 @@ class Guard:
         except SealyardError:
             raise
         except Exception as error:  # noqa: BLE001 - as in `admit`
-            self._count_failure()
+            self.count_failure()
             raise SealyardError(f"What was to be shown is withheld: {_blame(error)}.") from None
 
     def _conceal(self, value: Any) -> Any:
@@ -317,29 +357,32 @@ class Guard:
         with self._counting:
             self._hidden[kind if kind in TYPES else "custom"] += 1
 
-    def _count_failure(self) -> None:
-        with self._counting:
-            self._failures += 1
-
     def _publish(self, value: Any, *, schema: Any, but: Collection[str] = ()) -> None:
         """Let pass what the config declares to be no secret: what is found in `value`, without `but`."""
         found = {str(each) for _, each in self._privacy.scanner.find_values(value, schema=schema)}
-        self._public |= found.difference(but)
+        self._public.update(dict.fromkeys(sorted(found.difference(but))))
 
 
 class _Memory:
     """Values that were seen, to be found again. Safe to add to from any thread."""
 
     def __init__(self) -> None:
-        self.texts: set[str] = set()
+        self.texts: dict[str, str] = {}
+        """With their types."""
         self.values = KnownValues()
+        self._order: list[str] = []
 
     def add(self, kind: str, value: str | float) -> None:
         """Remember it. Raises `LimitReached`."""
         text = str(value)
         if text not in self.texts:
             self.values.add(text, kind)
-            self.texts.add(text)
+            self.texts[text] = kind
+            self._order.append(text)
+
+    def since(self, position: int, most: int) -> list[tuple[str, str]]:
+        """At most so many types and texts that were added after a position."""
+        return [(self.texts[text], text) for text in self._order[position : min(position + most, sys.maxsize)]]
 
 
 def _only(*detectors: Detector) -> Scanner:
@@ -366,7 +409,7 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _SAMPLE_BYTES = 4096
 
 
-def _text_encoding(content: bytes) -> str | None:
+def text_encoding(content: bytes) -> str | None:
     """The encoding if it is text: Unicode, or without a control character in it, as an older program writes it."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         guesses = ["utf-16"]

@@ -116,7 +116,10 @@ class Yard:
             keep=store.traces.keep,
             audit=store.audit,
             digest=guards.digest,
+            offload=guards.offload,
         )
+        self.offload = guards.offload
+        """Helper processes for what would hold up the event loop; None where there are none."""
         self.journal = Journal(store)
         self.observed = observed
         self.observer = Observer(store, approvals)
