@@ -150,8 +150,8 @@ def read_message(message: bytes) -> dict[str, Any]:
     result = data.get("result") if isinstance(data, dict) else None
     if isinstance(result, dict):
         return result
-    error = data.get("error") if isinstance(data, dict) else None
-    words = error.get("message") if isinstance(error, dict) else error
+    words = data.get("error") if isinstance(data, dict) else None
+    words = words.get("message") if isinstance(words, dict) else words
     if isinstance(words, str):
         raise ToolFailed(short(words, COMPLAINT_CHARACTERS))
     raise UpstreamError("The server's answer is neither a result nor an error.")

@@ -44,7 +44,9 @@ def answer(params: Any, body: bytes, mirror: Mirror | None, ask: Ask) -> tuple[A
     sample = _sample(encoded, value) if guard.is_admitted_concealed(spec) else b""
     told = msgspec.json.encode(guard.conceal_admitted(spec, value)) if len(encoded) <= CALL_VALUE_BYTES else b""
     files = [_Text(mirror, given, file) for file in found.files]
-    counted, (encoded, sample, told, *texts) = mirror.settle([encoded, sample, told, *(each.text for each in files)], ask)
+    counted, (encoded, sample, told, *texts) = mirror.settle(
+        [encoded, sample, told, *(each.text for each in files)], ask
+    )
     contents = [each.content(text) for each, text in zip(files, texts, strict=True)]
     kept = told if len(encoded) <= CALL_VALUE_BYTES else b""
     described = [(names.get(file.name, file.name), file.mime) for file in found.files]

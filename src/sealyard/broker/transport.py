@@ -15,7 +15,7 @@ import os
 import re
 import signal
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -38,7 +38,7 @@ from sealyard.broker.answers import read_leniently
 from sealyard.broker.stderr import Tail
 from sealyard.values import UpstreamConfig
 
-__all__ = ("AS_IT_CAME", "Inbound", "open_child", "read_line", "too_large")
+__all__ = ("WHOLE", "Inbound", "open_child", "read_line", "too_large", "whole_message")
 
 # The SDK logs what a server does wrong; without a handler Python would print that to our standard error.
 for _name in ("mcp", "client"):
@@ -51,8 +51,8 @@ _UNREAD_BYTES = 1 << 20
 """When so many bytes wait to be read as messages, the child waits too."""
 _TURN = 100
 """So many messages in a row, then everybody else on the loop has a turn."""
-AS_IT_CAME = "as it came"
-"""In the place of a result that is too large to be decoded on the event loop: its message, as bytes."""
+WHOLE = "the whole message"
+"""Stands in a result that is too large to be decoded on the event loop, with its message as bytes, which no JSON has."""
 _LARGE_BYTES = 64 << 10
 """A message of this size takes 4 ms to decode at worst."""
 _ENVELOPE_BYTES = 8 << 20
@@ -148,7 +148,7 @@ async def open_child(
     """Start the config's command and talk to it line by line. Leaving ends it with all its descendants in its group.
 
     `on_fault` gets the reason if the connection ends otherwise than by leaving. With `leaves_large`, large results are
-    not decoded: see `AS_IT_CAME`.
+    not decoded: see `WHOLE`.
 
     Raises:
         OSError: The command cannot be started.
@@ -411,6 +411,12 @@ def read_line(line: bytes, *, leaves_large: bool = False) -> "list[SessionMessag
     return [_message(item) for item in items]
 
 
+def whole_message(result: Mapping[str, Any]) -> bytes | None:
+    """The message of a result that was not decoded."""
+    message = result.get(WHOLE)
+    return message if isinstance(message, bytes) else None
+
+
 class _Envelope(msgspec.Struct):
     id: int | str | None = None
     method: str | None = None
@@ -433,7 +439,7 @@ def _large_message(line: bytes) -> SessionMessage | Exception | None:
         number = msgspec.json.decode(found[1])
     else:
         return ValueError("a large message that names no call")
-    result = {AS_IT_CAME: line}
+    result = {WHOLE: line}
     return SessionMessage(JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=result))
 
 

@@ -41,7 +41,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sealyard import __version__
 from sealyard.broker.answers import short
-from sealyard.broker.transport import AS_IT_CAME, Inbound
+from sealyard.broker.transport import Inbound, whole_message
 from sealyard.offload import turn
 from sealyard.offload.turns import spend
 from sealyard.values import Definition, ToolAnnotations
@@ -130,8 +130,8 @@ class Channel:
     ) -> dict[str, Any]:
         """Called by the session."""
         result = await self._inner.send_raw_request(method, params, opts)
-        if AS_IT_CAME in result and method != "tools/call":
-            result = await _decoded(result[AS_IT_CAME])
+        if method != "tools/call" and (message := whole_message(result)) is not None:
+            result = await _decoded(message)
         if method == "tools/call":
             return {"content": [], "resultType": "complete", "_meta": {_AS_IT_CAME: result}}
         if method == "tools/list":

@@ -36,9 +36,8 @@ TASKS = {
     "words": "sealyard.privacy.offloaded:words",
     "answer": "sealyard.broker.offloaded:answer",
     "review": "sealyard.sandbox.review.offloaded:review_code",
-    "read_code": "sealyard.learning.offloaded:read_code",
-    "job": "sealyard.learning.offloaded:job",
     "read_skill": "sealyard.skills.offloaded:read",
+    "rewrite": "sealyard.versioning.offloaded:rewrite",
 }
 """Where each task is. Its module's `remember` takes in what the gateway tells of a memory, if it has any."""
 

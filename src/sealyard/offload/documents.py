@@ -48,12 +48,12 @@ async def decode(data: bytes, offload: "Offload | None", *, who: str, what: str)
         check_document(what, *counted)
     try:
         value = msgspec.json.decode(data)
+        is_deep = depth_exceeds(value, MOST_DEPTH)
     except RecursionError:
-        check_document(what, 0, MOST_DEPTH + 1)
+        value, is_deep = None, True
     except ValueError as error:
         raise InvalidRequest(f"{what} is not JSON: {error}. Send valid JSON.") from None
-    if depth_exceeds(value, MOST_DEPTH):
-        check_document(what, 0, MOST_DEPTH + 1)
+    check_document(what, 0, MOST_DEPTH + 1 if is_deep else 0)
     return value
 
 

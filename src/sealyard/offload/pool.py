@@ -183,7 +183,7 @@ class Offload:
         ending.add_done_callback(self._ending.discard)
 
 
-class _TaskFailed(Exception):  # noqa: N818 - it never leaves this file
+class _TaskFailed(Exception):
     """The task raised; its helper is as good as before."""
 
     def __init__(self, error: SealyardError) -> None:

@@ -31,7 +31,7 @@ class _Pass:
 
 async def turn() -> None:
     """Wait until short work may be done on this loop: at once, unless this pass has had enough of it."""
-    while _pass().spent > _TURN_SECONDS:
+    while _pass().spent > _TURN_SECONDS:  # noqa: ASYNC110 - the next pass comes by itself
         await asyncio.sleep(0)
 
 

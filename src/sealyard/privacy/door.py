@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from sealyard.errors import ApprovalRefused, HelperFailed, SealyardError, UpstreamError
-from sealyard.offload import Answered, Offload, is_large, turn
+from sealyard.offload import Answered, Offload, is_large, signs_of, turn
 from sealyard.offload.turns import spend
 from sealyard.privacy.seen import Seen
 from sealyard.values import ToolSpec
@@ -29,6 +29,9 @@ _E = TypeVar("_E", bound=SealyardError)
 
 _TOLD_AT_ONCE = 5_000
 """Values that a helper is told in one message: a few milliseconds to encode."""
+_DECODED_BYTES = 256 << 10
+_DECODED_SIGNS = 20_000
+"""Of structure in a value that is decoded here: 4 ms at worst."""
 _LONG_CHARACTERS = 1 << 14
 """A longer value is taken in by parts, and its token is made in a thread."""
 
@@ -49,7 +52,7 @@ class Door:
         return (await self.conceal_each([value]))[0]
 
     async def conceal_each(self, values: list[Any]) -> list[Any]:
-        """`Guard.conceal` for several values, each by itself."""
+        """`Guard.conceal` for several values, each by itself. One that is changed and large comes as `msgspec.Raw`."""
         guard = self._guard
         if guard.is_off:
             return values
@@ -60,6 +63,21 @@ class Door:
         except HelperFailed as error:
             guard.count_failure()
             raise SealyardError(f"What was to be shown is withheld: {error}") from None
+
+    async def conceal_document(self, document: bytes) -> msgspec.Raw:
+        """`Guard.conceal` for a value in JSON. Raises what that does."""
+        guard = self._guard
+        if guard.is_off:
+            return msgspec.Raw(document)
+        if self._offload is None:
+            shown = await asyncio.to_thread(lambda: msgspec.json.encode(guard.conceal(msgspec.json.decode(document))))
+            return msgspec.Raw(shown)
+        try:
+            answered = await self.run("conceal", None, b"[%b]" % document)
+        except HelperFailed as error:
+            guard.count_failure()
+            raise SealyardError(f"What was to be shown is withheld: {error}") from None
+        return msgspec.Raw(answered.document[1:-1] if answered.result["changed"] else document)
 
     async def admit_texts(self, spec: ToolSpec, values: list[Any], sent: Mapping[str, str]) -> list[Any]:
         """`Guard.admit` and then `Guard.conceal_admitted` for several values. Raises what those do."""
@@ -148,7 +166,8 @@ class Door:
         changed = answered.result["changed"]
         if not changed:
             return values
-        made = dict(zip(changed, msgspec.json.decode(answered.document), strict=True))
+        parts = msgspec.json.decode(answered.document, type=list[msgspec.Raw])
+        made = dict(zip(changed, map(_decoded, parts), strict=True))
         return [made.get(number, value) for number, value in enumerate(values)]
 
     # What a helper asks for
@@ -175,6 +194,14 @@ class Door:
             return scope.token(kind, value, origin=origin)
         finally:
             spend(started)
+
+
+def _decoded(part: msgspec.Raw) -> Any:
+    """A value that a helper made: as it is if decoding it could take long."""
+    data = bytes(part)
+    is_text = data.startswith(b'"')
+    is_small = len(data) <= _DECODED_BYTES and signs_of(data) <= _DECODED_SIGNS
+    return msgspec.json.decode(data) if is_text or is_small else part.copy()
 
 
 def _slowly(seen: Seen) -> Iterator[Seen]:

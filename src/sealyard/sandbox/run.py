@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from sealyard.errors import InvalidRequest, SandboxBroken, SandboxClosed
+from sealyard.offload import Offload
 from sealyard.sandbox import spawn, wire
 from sealyard.sandbox.clock import RunClock, Turns
 from sealyard.sandbox.library import Library
@@ -114,6 +115,7 @@ class Sandbox:
         policy: IsolationPolicy | None = None,
         clock: RunClock | None = None,
         replay: ReplayClock | None = None,
+        offload: Offload | None = None,
     ) -> Outcome:
         """Run `code` in a sealed worker that is used for nothing else.
 
@@ -121,7 +123,8 @@ class Sandbox:
         `session`, files in the workspace stay for the next run of the same name. The code can import the tools of
         `library_version`, by default those of the whole catalog. `policy` is a stricter one than the sandbox's own.
         While `clock` is paused the wall limit stands still, and another run may take this one's turn. With `replay`
-        the code finds a clock that stands and randomness from a seed. What the code does wrong is in the outcome.
+        the code finds a clock that stands and randomness from a seed. `offload` looks at large arguments of calls.
+        What the code does wrong is in the outcome.
 
         Raises:
             InvalidRequest: The context, a limit or the session's name is wrong.
@@ -147,7 +150,10 @@ class Sandbox:
             started = time.perf_counter()
             try:
                 backstop_mib = max(policy.memory_mib, usual.memory_mib)
-                end = await self._run_on(lease, job, policy, backstop_mib, workspace, stubs, on_call, on_output, clock)
+                who = (session or "").partition(":")[0]
+                end = await self._run_on(
+                    lease, job, policy, backstop_mib, workspace, stubs, on_call, on_output, clock, offload, who
+                )
             except SandboxBroken as error:
                 if self.pool.is_closed:
                     raise SandboxClosed("The sandbox is closed.") from error
@@ -264,6 +270,8 @@ class Sandbox:
         on_call: OnCall | None,
         on_output: OnOutput | None,
         clock: RunClock,
+        offload: Offload | None,
+        who: str,
     ) -> End:
         worker, zygote = lease.worker, lease.zygote
         descriptors: list[int] = []
@@ -276,7 +284,16 @@ class Sandbox:
             if self.pool.directory is not None:
                 watch = asyncio.create_task(self._watch_directories(worker, policy, workspace))
             end = await worker.run(
-                order, job, descriptors=descriptors, policy=policy, on_call=on_call, on_output=on_output, clock=clock
+                order,
+                job,
+                descriptors=descriptors,
+                policy=policy,
+                on_call=on_call,
+                on_output=on_output,
+                clock=clock,
+                inline_bytes=None if workspace is None else policy.inline_bytes,
+                offload=offload,
+                who=who,
             )
             if self.pool.directory is not None and workspace is not None and end.failure is None:
                 # What was written since the last look stays in the session, so it is looked at once more.
@@ -407,7 +424,7 @@ class Sandbox:
         return Outcome(
             execution_id=execution_id,
             status=status,
-            result=done.result if done is not None and failure is None else None,
+            result=msgspec.json.decode(done.result) if done is not None and failure is None else None,
             output=end.output,
             failure=failure,
             spill=spill,

@@ -6,7 +6,6 @@ length is checked before anything is kept, and a frame is a value of one of the 
 
 import struct
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
@@ -40,7 +39,8 @@ class Call(_Frame, frozen=True, kw_only=True, tag="call"):
 
     id: int
     tool: str
-    args: dict[str, Any]
+    args: msgspec.Raw
+    """Decoded by who may wait for that: it may be nothing but empty lists."""
 
 
 class DoneSpill(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,7 +67,7 @@ class Done(_Frame, frozen=True, kw_only=True, tag="done"):
     """The code came to its end."""
 
     ok: bool
-    result: Any = None
+    result: msgspec.Raw = msgspec.Raw(b"null")
     notes: list[str] = []
     spill: DoneSpill | None = None
     failure: DoneFailure | None = None

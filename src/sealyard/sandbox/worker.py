@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from sealyard.errors import SandboxBroken
+from sealyard.offload import Offload, decode
 from sealyard.sandbox import wire
 from sealyard.sandbox.cgroup import Leaf
 from sealyard.sandbox.clock import RunClock
@@ -34,6 +35,9 @@ OnOutput = Callable[[str], None]
 _EXIT_SECONDS = 10.0  # for a killed worker to be reaped
 _LEAVE_SECONDS = 2.0  # for one that hung up to be gone
 _FRAME_OVERHEAD = 64 << 10
+_WORDS_BYTES = 512 << 10  # of a last frame beside its result: five texts of 16,384 characters, each as \\u1234
+_PREVIEW_BYTES = 1 << 10  # by which a preview may miss its size
+_ARGUMENTS = "What {!r:.60} is called with"
 _UNREAD_BYTES = 64 << 20  # of answers that wait for the code to read them
 _OWN_CALLS = 1_000  # in one run; the guest reports at most 200 times, and nobody needs so many skills
 _CALLS_PAST_LIMIT = 100  # after so many refused calls the code is not going to stop by itself
@@ -94,6 +98,9 @@ class Worker(asyncio.Protocol):
         self._is_sealed = False
         self._is_probe = False
         self._call_bytes = 0
+        self._inline_bytes = 0
+        self._offload: Offload | None = None
+        self._who = ""
         self._done: wire.Done | None = None
         self._attacked: wire.Attacked | None = None
         self._failure: Failure | None = None
@@ -122,8 +129,14 @@ class Worker(asyncio.Protocol):
         on_output: OnOutput | None,
         is_probe: bool = False,
         clock: RunClock | None = None,
+        inline_bytes: int | None = None,
+        offload: Offload | None = None,
+        who: str = "",
     ) -> End:
         """Seal the worker, run the job, and say how it ended.
+
+        A result over `inline_bytes` breaks the protocol: it belongs into a file. Large arguments are looked at by
+        `offload`, for the principal `who`.
 
         Raises:
             SandboxBroken: The worker could not be sealed, or its zygote ended.
@@ -133,6 +146,8 @@ class Worker(asyncio.Protocol):
         self._on_output = on_output
         self._is_probe = is_probe
         self._call_bytes = policy.call_bytes
+        self._inline_bytes = policy.result_bytes if inline_bytes is None else inline_bytes
+        self._offload, self._who = offload, who
         self._reader.max_bytes = max(policy.result_bytes, policy.call_bytes) + _FRAME_OVERHEAD
         self._loop.add_reader(self.fork.output_fd, self._on_output_readable)
         self._output_open = True
@@ -213,13 +228,21 @@ class Worker(asyncio.Protocol):
         try:
             for body in self._reader.feed(data):
                 frame = wire.parse(body)
-                if isinstance(frame, wire.Call) and len(body) > self._call_bytes + _FRAME_OVERHEAD:
-                    raise wire.ProtocolError(f"a call of {len(body):,} bytes")
+                self._check_size(frame, len(body))
                 self._take(frame)
                 if self._ended.done():
                     return
         except wire.ProtocolError as error:
             self._fail("protocol", f"The worker broke the protocol with {error}.")
+
+    def _check_size(self, frame: wire.Frame, size: int) -> None:
+        """Before anything is done with it."""
+        if isinstance(frame, wire.Call) and size > self._call_bytes + _FRAME_OVERHEAD:
+            raise wire.ProtocolError(f"a call of {size:,} bytes")
+        if isinstance(frame, wire.Done) and size > self._inline_bytes + _WORDS_BYTES:
+            raise wire.ProtocolError(f"an end of {size:,} bytes")
+        if isinstance(frame, wire.Done) and len(bytes(frame.result)) > self._inline_bytes + _PREVIEW_BYTES:
+            raise wire.ProtocolError(f"a result of {len(bytes(frame.result)):,} bytes that belongs into a file")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The worker ended, or we hung up."""
@@ -299,7 +322,11 @@ class Worker(asyncio.Protocol):
                 self._reply_error(frame.id, "ToolError", f"No {what}: this run has no tools.")
                 return
             try:
-                value = await self._on_call(frame.tool, frame.args)
+                args = await decode(bytes(frame.args), self._offload, who=self._who, what=_ARGUMENTS.format(frame.tool))
+                if not isinstance(args, dict):
+                    self._fail("protocol", "The worker broke the protocol with arguments that are no object.")
+                    return
+                value = await self._on_call(frame.tool, args)
                 reply = {"t": "reply", "id": frame.id, "ok": True, "value": value}
                 if isinstance(value, Reply):
                     reply |= {"value": value.value, "files": value.files}

@@ -59,7 +59,7 @@ class Calls:
             call.failure = f"MCPError: {error.message}"
             outcome = error
         except SealyardError as error:
-            safe = screen.guard.admit_error(error)
+            safe = await screen.guard.door.admit_error(error)
             call.failure = f"{type(safe).__name__}: {safe}"
             outcome = {"content": [{"type": "text", "text": call.failure}], "isError": True}
         finally:

@@ -1,6 +1,5 @@
 """One execution, from the code that an agent sent to what it gets back."""
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from sealyard.broker.call import OnProgress, Passage
@@ -9,7 +8,7 @@ from sealyard.errors import InvalidRequest
 from sealyard.privacy.guard import Guard
 from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.policy.levels import IsolationPolicy
-from sealyard.sandbox.review import Review, review
+from sealyard.sandbox.review import Review, check_code
 from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.worker import OnOutput
 from sealyard.sandbox.workspace import check_session_name
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ("execute", "session_of")
 
 _SESSION_CHARACTERS = 50
-_MUCH_OUTPUT = 10_000  # characters
 _WARNINGS = 3
 
 
@@ -129,7 +127,7 @@ class _Running:
         yard, code = self._yard, self._execution.request.code
         modules = self._sandbox.packages.modules
         policy = self._policy if limits.wall_seconds is None else self._policy.with_limits(limits)
-        self._verdict = review(code, policy, tools=yard.tool_names(self._snapshot), packages=modules)
+        self._verdict = await yard.review(code, policy, self._snapshot, modules, self._execution.principal)
         look = await self._take_look(limits)
         refusal = self._verdict.refusal() or look.refusal
         if refusal is None:
@@ -137,8 +135,8 @@ class _Running:
                 refusal = await yard.guidance.ask(look, self._grant, self._record)
         seen = await self._run_code(look, on_output) if refusal is None else self._refused(refusal)
         if not self._is_code:
-            return await _concealed(without_cut_values(told(seen), self._guard), self._guard)
-        outcome = await _concealed(seen, self._guard)
+            return await conceal_outcome(without_cut_values(told(seen), self._guard), self._guard)
+        outcome = await conceal_outcome(seen, self._guard)
         return await yard.guidance.explain(outcome, self._record, look, self._run, self._snapshot)
 
     async def _take_look(self, limits: Limits) -> Look:
@@ -182,6 +180,7 @@ class _Running:
                 execution_id=execution.id,
                 library_version=self._snapshot.stubs_version,
                 clock=self._clock,
+                offload=self._yard.offload,
             )
 
     def _refused(self, failure: Failure) -> Outcome:
@@ -208,7 +207,7 @@ class _Running:
         tips = []
         if self._is_code and look is not None:
             tips = await self._yard.guidance.notes(outcome, self._record, look, self._run)
-        return render(
+        return await render(
             outcome,
             budget_tokens=self._yard.result_tokens,
             workspace=workspace,
@@ -232,6 +231,7 @@ def limits_of(request: ExecuteRequest, result_tokens: int) -> Limits:
     """The limits that a request asks for. Raises `InvalidRequest` for one that is wrong."""
     if request.language not in ("python", "python3"):
         raise InvalidRequest(f"language is {request.language!r}. Only 'python' is run here.")
+    check_code(request.code)
     if not request.code.strip():
         raise InvalidRequest("The code is empty. Give at least one statement.")
     seconds = request.timeout_seconds
@@ -245,10 +245,3 @@ def session_of(principal: str, session: str | None) -> str:
     if session and len(check_session_name(session)) > _SESSION_CHARACTERS:
         raise InvalidRequest(f"The session's name has {len(session)} characters. Use at most {_SESSION_CHARACTERS}.")
     return f"{principal}:{session or 'default'}"
-
-
-async def _concealed(outcome: Outcome, guard: Guard) -> Outcome:
-    """The outcome as anybody may see it. Much output is looked through in a thread, so that others go on."""
-    if len(outcome.output) > _MUCH_OUTPUT or outcome.spill is not None:
-        return await asyncio.to_thread(conceal_outcome, outcome, guard)
-    return conceal_outcome(outcome, guard)

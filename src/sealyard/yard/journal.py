@@ -63,9 +63,9 @@ class Journal:
                 body["failure"] = {"type": outcome.failure.type, "message": outcome.failure.message}
         self._store.audit(_entry(record, "execution.end", body))
 
-    def note_unknown(self, grant: Grant, guard: Guard, name: str, error: UnknownTool, *, number: int = 1) -> None:
+    async def note_unknown(self, grant: Grant, guard: Guard, name: str, error: UnknownTool, *, number: int = 1) -> None:
         """Write down who asked for a tool that is not there for them: it may be one that the policy hides."""
-        told = guard.conceal({"tool": name[:_LONG_NAME], "error": f"UnknownTool: {str(error)[:_LONG_NAME]}"})
+        told = await guard.door.conceal({"tool": name[:_LONG_NAME], "error": f"UnknownTool: {str(error)[:_LONG_NAME]}"})
         self._store.audit(
             AuditEntry(
                 kind="call",

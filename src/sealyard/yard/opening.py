@@ -235,9 +235,7 @@ def _trace_budget(config: Config) -> TraceBudget:
     return TraceBudget(total_bytes=config.skills.trace_mib << 20, seconds=config.skills.trace_days * 86_400.0)
 
 
-async def _open_guards(
-    config: Config, privacy: Privacy, store: Store, stack: contextlib.AsyncExitStack
-) -> Guards:
+async def _open_guards(config: Config, privacy: Privacy, store: Store, stack: contextlib.AsyncExitStack) -> Guards:
     settings = config.privacy
     folder = (await asyncio.to_thread(config.store.path.resolve)).parent  # where the store's own files lie
     load = partial(load_keys, settings.key, folder=folder, environment_value=settings.vault_key)
