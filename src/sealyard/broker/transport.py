@@ -52,7 +52,7 @@ _UNREAD_BYTES = 1 << 20
 _TURN = 100
 """So many messages in a row, then everybody else on the loop has a turn."""
 WHOLE = "the whole message"
-"""Stands in a result that is too large to be decoded on the event loop, with its message as bytes, which no JSON has."""
+"""Stands in a result that is too large to be decoded on the event loop, with its message as bytes: no JSON has any."""
 _LARGE_BYTES = 64 << 10
 """A message of this size takes 4 ms to decode at worst."""
 _ENVELOPE_BYTES = 8 << 20

@@ -424,7 +424,7 @@ class Sandbox:
         return Outcome(
             execution_id=execution_id,
             status=status,
-            result=msgspec.json.decode(done.result) if done is not None and failure is None else None,
+            result=done.result if done is not None and failure is None else None,
             output=end.output,
             failure=failure,
             spill=spill,

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.errors import SandboxBroken
+from sealyard.errors import InvalidRequest, SandboxBroken
 from sealyard.offload import Offload, decode
 from sealyard.sandbox import wire
 from sealyard.sandbox.cgroup import Leaf
@@ -37,7 +37,7 @@ _LEAVE_SECONDS = 2.0  # for one that hung up to be gone
 _FRAME_OVERHEAD = 64 << 10
 _WORDS_BYTES = 512 << 10  # of a last frame beside its result: five texts of 16,384 characters, each as \\u1234
 _PREVIEW_BYTES = 1 << 10  # by which a preview may miss its size
-_ARGUMENTS = "What {!r:.60} is called with"
+_SHOWN_CHARACTERS = 100
 _UNREAD_BYTES = 64 << 20  # of answers that wait for the code to read them
 _OWN_CALLS = 1_000  # in one run; the guest reports at most 200 times, and nobody needs so many skills
 _CALLS_PAST_LIMIT = 100  # after so many refused calls the code is not going to stop by itself
@@ -88,7 +88,7 @@ class Worker(asyncio.Protocol):
         self._on_output: OnOutput | None = None
         self._calls: set[asyncio.Task[None]] = set()
         self._call_ids: set[int] = set()
-        self._backlog: deque[wire.Call] = deque()
+        self._backlog: deque[wire.Call | wire.LargeCall] = deque()
         self._call_count = 0
         self._own_call_count = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -228,21 +228,25 @@ class Worker(asyncio.Protocol):
         try:
             for body in self._reader.feed(data):
                 frame = wire.parse(body)
-                self._check_size(frame, len(body))
+                if isinstance(frame, wire.Done | wire.LargeDone):
+                    frame = self._bounded(body, frame)
+                elif isinstance(frame, wire.LargeCall) and len(body) > self._call_bytes + _FRAME_OVERHEAD:
+                    raise wire.ProtocolError(f"a call of {len(body):,} bytes")
                 self._take(frame)
                 if self._ended.done():
                     return
         except wire.ProtocolError as error:
             self._fail("protocol", f"The worker broke the protocol with {error}.")
 
-    def _check_size(self, frame: wire.Frame, size: int) -> None:
-        """Before anything is done with it."""
-        if isinstance(frame, wire.Call) and size > self._call_bytes + _FRAME_OVERHEAD:
-            raise wire.ProtocolError(f"a call of {size:,} bytes")
-        if isinstance(frame, wire.Done) and size > self._inline_bytes + _WORDS_BYTES:
-            raise wire.ProtocolError(f"an end of {size:,} bytes")
-        if isinstance(frame, wire.Done) and len(bytes(frame.result)) > self._inline_bytes + _PREVIEW_BYTES:
-            raise wire.ProtocolError(f"a result of {len(bytes(frame.result)):,} bytes that belongs into a file")
+    def _bounded(self, body: bytes, frame: wire.Done | wire.LargeDone) -> wire.Frame:
+        """The last frame, once it is known that its result is no larger than it may be."""
+        if len(body) > self._inline_bytes + _WORDS_BYTES:
+            raise wire.ProtocolError(f"an end of {len(body):,} bytes")
+        if len(body) > self._inline_bytes:
+            result_bytes = wire.result_bytes(body)
+            if result_bytes > self._inline_bytes + _PREVIEW_BYTES:
+                raise wire.ProtocolError(f"a result of {result_bytes:,} bytes, which belongs into a file")
+        return frame if isinstance(frame, wire.Done) else wire.parse(body, is_whole=True)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The worker ended, or we hung up."""
@@ -261,7 +265,7 @@ class Worker(asyncio.Protocol):
             self._ended.set_result(None)
         elif not self._is_sealed:
             raise wire.ProtocolError(f"a {type(frame).__name__} frame before it was sealed")
-        elif isinstance(frame, wire.Call):
+        elif isinstance(frame, wire.Call | wire.LargeCall):
             self._take_call(frame)
         elif isinstance(frame, wire.Done):
             if not frame.ok and frame.failure is None:
@@ -276,7 +280,7 @@ class Worker(asyncio.Protocol):
         else:
             raise wire.ProtocolError(f"a second {type(frame).__name__} frame")
 
-    def _take_call(self, frame: wire.Call) -> None:
+    def _take_call(self, frame: wire.Call | wire.LargeCall) -> None:
         assert self._policy is not None
         assert self._transport is not None
         if frame.id in self._call_ids:
@@ -301,7 +305,7 @@ class Worker(asyncio.Protocol):
             self._backlog.append(frame)
             self._transport.pause_reading()
 
-    def _start_call(self, frame: wire.Call) -> None:
+    def _start_call(self, frame: wire.Call | wire.LargeCall) -> None:
         task = self._loop.create_task(self._answer(frame))
         self._calls.add(task)
         task.add_done_callback(self._end_call)
@@ -315,17 +319,14 @@ class Worker(asyncio.Protocol):
         if not self._backlog:
             self._transport.resume_reading()
 
-    async def _answer(self, frame: wire.Call) -> None:
+    async def _answer(self, frame: wire.Call | wire.LargeCall) -> None:
         try:
             if self._on_call is None:
                 what = "skill can be had" if frame.tool in OWN_CALLS else f"tool named {frame.tool!r}"
                 self._reply_error(frame.id, "ToolError", f"No {what}: this run has no tools.")
                 return
             try:
-                args = await decode(bytes(frame.args), self._offload, who=self._who, what=_ARGUMENTS.format(frame.tool))
-                if not isinstance(args, dict):
-                    self._fail("protocol", "The worker broke the protocol with arguments that are no object.")
-                    return
+                args = frame.args if isinstance(frame, wire.Call) else await self._decode(frame)
                 value = await self._on_call(frame.tool, args)
                 reply = {"t": "reply", "id": frame.id, "ok": True, "value": value}
                 if isinstance(value, Reply):
@@ -342,6 +343,14 @@ class Worker(asyncio.Protocol):
                 self._send(body)
         finally:
             self._call_ids.discard(frame.id)
+
+    async def _decode(self, frame: wire.LargeCall) -> dict[str, Any]:
+        """The arguments of a large call. Raises `InvalidRequest` for more than anybody looks at."""
+        what = f"What {frame.tool[:_SHOWN_CHARACTERS]!r} is called with"
+        args = await decode(bytes(frame.args), self._offload, who=self._who, what=what)
+        if not isinstance(args, dict):
+            raise InvalidRequest(f"{what} is no object. Leave descriptor 3 alone.")
+        return args
 
     def _reply_error(self, number: int, type_name: str, message: str) -> None:
         message = message.encode("utf-8", "replace").decode()
