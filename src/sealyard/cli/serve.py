@@ -63,13 +63,23 @@ async def _serve(config: Config, mode: str, address: tuple[str, int] | None) -> 
             sandbox, routes = yard.opening, api.routes(yard)
             if config.http.dashboard:
                 key, routes = secrets.token_urlsafe(24), [*routes, *dashboard.routes()]
+        if guards.offload is not None:
+            guards.offload.warm()
         log = await guards.of("log")
         for handler in logging.getLogger().handlers:
             handler.addFilter(ConcealingFilter(log.conceal))
         if address is None:
             await serve_stdio(server)
             return
-        listening = open_http(server, config.http, address=address, sandbox=sandbox, routes=routes, operator_key=key)
+        listening = open_http(
+            server,
+            config.http,
+            address=address,
+            sandbox=sandbox,
+            routes=routes,
+            operator_key=key,
+            offload=guards.offload,
+        )
         url, http = await stack.enter_async_context(listening)
         if key is not None:  # in the fragment, which no browser sends and no proxy logs
             errors.print(plain(f"The dashboard, where you can answer approvals: {url.removesuffix('mcp')}#key={key}"))

@@ -22,7 +22,7 @@ import msgspec
 from sealyard.errors import SealyardError
 from sealyard.offload.frames import LENGTHS, Order, Report, pack, unpack_lengths
 
-__all__ = ("TASKS", "Ask", "Task", "main")
+__all__ = ("TASKS", "Ask", "Task", "main", "warm")
 
 Ask = Callable[[Any], Any]
 """Asks the gateway for something in the middle of a task."""
@@ -30,9 +30,11 @@ Task = Callable[[Any, bytes, Any, Ask], tuple[Any, bytes]]
 """Gets the parameters, the document, its memory and a way to ask; returns a small result and a document."""
 
 TASKS = {
+    "warm": "sealyard.offload.child:warm",
     "document": "sealyard.offload.documents:judge",
     "conceal": "sealyard.privacy.offloaded:conceal",
     "admit": "sealyard.privacy.offloaded:admit",
+    "find": "sealyard.privacy.offloaded:find",
     "words": "sealyard.privacy.offloaded:words",
     "answer": "sealyard.broker.offloaded:answer",
     "review": "sealyard.sandbox.review.offloaded:review_code",
@@ -47,6 +49,13 @@ _NICER = 5
 """Helpers give way to the gateway, whose event loop everybody waits for."""
 _GRACE_SECONDS = 2
 """After the deadline of an order, for a gateway that was killed itself."""
+
+
+def warm(params: Any, body: bytes, memory: Any, ask: Ask) -> tuple[Any, bytes]:
+    """Import what every task needs, ahead of the first."""
+    for place in TASKS.values():
+        importlib.import_module(place.partition(":")[0])
+    return None, b""
 
 
 def main(descriptor: int) -> None:

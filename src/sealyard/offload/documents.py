@@ -19,6 +19,7 @@ __all__ = (
     "MOST_DEPTH",
     "MOST_NODES",
     "check_document",
+    "check_values",
     "decode",
     "depth_exceeds",
     "is_dense",
@@ -62,9 +63,23 @@ def check_document(what: str, nodes: int, depth: int) -> None:
     if depth > MOST_DEPTH:
         raise InvalidRequest(f"{what} is nested more than {MOST_DEPTH} levels deep. Send flatter data.")
     if nodes > MOST_NODES:
-        raise InvalidRequest(
-            f"{what} holds {nodes:,} values; at most {MOST_NODES:,} are taken. Send fewer, or one text that holds them."
-        )
+        raise InvalidRequest(f"{what} holds more than {MOST_NODES:,} values. Send fewer, or one text that holds them.")
+
+
+def check_values(what: str, value: Any) -> None:
+    """Raise `InvalidRequest` for data with too many values or levels, by counting no further than that."""
+    nodes, level, depth = 1, [value], 0
+    while level:
+        depth += 1
+        inner: list[Any] = []
+        for each in level:
+            items = each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
+            nodes += len(items)
+            if nodes > MOST_NODES:
+                break
+            inner += (item for item in items if isinstance(item, dict | list))
+        check_document(what, nodes, depth)
+        level = inner
 
 
 def is_dense(data: bytes) -> bool:
@@ -125,7 +140,7 @@ def judge(params: Any, body: bytes, memory: Any, ask: "Ask") -> tuple[Any, bytes
         inner: list[Any] = []
         for each in level:
             if isinstance(each, dict):
-                nodes += 2 * len(each)
+                nodes += len(each)
                 inner += each.values()
             elif isinstance(each, list):
                 nodes += len(each)

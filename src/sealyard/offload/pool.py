@@ -114,6 +114,16 @@ class Offload:
             self._running[who] -= 1
             self._serve_next()
 
+    def warm(self) -> None:
+        """Start the first helper in the background, so that the first request does not wait for it."""
+        task = asyncio.create_task(self._warm())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _warm(self) -> None:
+        with contextlib.suppress(HelperFailed):  # whoever needs one is told then
+            await self.run("warm", None, who="")
+
     def retire(self) -> None:
         """End helpers that nobody waits for, with all that they remember; those at work end when they are done."""
         for helper in self._idle:

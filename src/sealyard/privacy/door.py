@@ -16,6 +16,8 @@ from sealyard.errors import ApprovalRefused, HelperFailed, SealyardError, Upstre
 from sealyard.offload import Answered, Offload, is_large, signs_of, turn
 from sealyard.offload.turns import spend
 from sealyard.privacy.seen import Seen
+from sealyard.privacy.span import Span
+from sealyard.privacy.stream import Search
 from sealyard.values import ToolSpec
 
 if TYPE_CHECKING:
@@ -115,6 +117,22 @@ class Door:
             return error
         message = await self.admit_text(str(error), sent=sent)
         return error if message == str(error) else type(error)(message)
+
+    async def search(self, search: Search) -> str:
+        """What a stream sends on, see `ConcealedStream`. Raises `HelperFailed`: then nothing may be sent."""
+        found: list[Span] | None = None
+        while True:
+            try:
+                text = next(search) if found is None else search.send(found)
+            except StopIteration as end:
+                return str(end.value)
+            found = await self._find(text)
+
+    async def _find(self, text: str) -> list[Span]:
+        if not is_large(text) or self._offload is None:
+            return await self._here(lambda: self._guard.find(text), is_large(text))
+        answered = await self.run("find", None, text.encode("utf-8", "surrogatepass"))
+        return msgspec.json.decode(answered.document, type=list[Span])
 
     async def run(self, task: str, params: Any, document: bytes) -> Answered:
         """A task that works with this guard; what it counts is counted. Raises `HelperFailed` too."""

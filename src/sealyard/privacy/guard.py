@@ -316,6 +316,10 @@ class Guard:
         """The same for output that leaves in pieces."""
         return ConcealedStream(self._exit.find, self._replace_leaving)
 
+    def find(self, text: str) -> list[Span]:
+        """Where a text that leaves holds something private."""
+        return self._exit.find(text)
+
     def _is_harmless(self, value: Any) -> bool:
         return not self._privacy.scanner.rules.patterns and _is_harmless(value)  # a pattern may mean anything
 

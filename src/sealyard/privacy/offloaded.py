@@ -17,7 +17,7 @@ from sealyard.privacy.guard import Guard, Privacy
 from sealyard.privacy.vault_seal import Origin, PrivateValue
 from sealyard.values import ToolSpec
 
-__all__ = ("Mirror", "admit", "conceal", "remember", "words")
+__all__ = ("Mirror", "admit", "conceal", "find", "remember", "words")
 
 _AT_ONCE = 1_000
 """Values that the gateway is asked about in one message: some milliseconds of its time."""
@@ -59,6 +59,12 @@ def words(params: Any, body: bytes, mirror: "Mirror", ask: Ask) -> tuple[Any, by
     """`Guard.admit_text` for each text of a list."""
     sent: dict[str, str] = params["sent"]
     return mirror.replace(msgspec.json.decode(body), lambda text: mirror.guard.admit_text(text, sent=sent), ask)
+
+
+def find(params: Any, body: bytes, mirror: "Mirror", ask: Ask) -> tuple[Any, bytes]:
+    """`Guard.find` in one text."""
+    spans = mirror.guard.find(body.decode("utf-8", "surrogatepass"))
+    return {"hidden": {}, "failures": 0}, msgspec.json.encode(spans)
 
 
 class Mirror:

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from sealyard.errors import (
     CallRefused,
+    HelperFailed,
     InvalidRequest,
     LevelUnavailable,
     SandboxBroken,
@@ -58,6 +59,7 @@ _KINDS: tuple[tuple[type[SealyardError], Code], ...] = (
     (UnknownSkill, "not_found"),
     (UnknownTool, "not_found"),
     (InvalidRequest, "invalid_request"),
+    (HelperFailed, "unavailable"),
     (CallRefused, "conflict"),
     (StoreError, "unavailable"),
     (VaultError, "unavailable"),

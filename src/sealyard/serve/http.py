@@ -23,6 +23,8 @@ from sealyard.broker import policy
 from sealyard.broker.policy import Preset
 from sealyard.config.settings import HttpConfig
 from sealyard.errors import InvalidConfig, InvalidRequest
+from sealyard.offload import Offload
+from sealyard.serve.bodies import BoundedBodies
 from sealyard.serve.gate import Gate
 
 __all__ = ("build_app", "default_preset", "open_http", "parse_address")
@@ -57,8 +59,11 @@ def build_app(
     sandbox: "asyncio.Future[Any] | None",
     routes: Sequence[Route] = (),
     operator_key: str | None = None,
+    offload: Offload | None = None,
 ) -> Gate:
     """The whole HTTP side over an MCP server; `sandbox` is done when code can be run, and None where none is.
+
+    `offload` looks at large bodies before they are decoded.
 
     Whoever logs in with `operator_key` may see what all do, and answer for them.
 
@@ -77,7 +82,8 @@ def build_app(
         max_request_body_size=settings.max_request_bytes,
         custom_starlette_routes=[Route("/healthz", _healthy), Route("/readyz", _readiness(sandbox)), *routes],
     )
-    return Gate(app, settings, hosts=hosts, origins=origins, operator_key=operator_key)
+    bounded = BoundedBodies(app, offload, path="/mcp", most_bytes=settings.max_request_bytes)
+    return Gate(bounded, settings, hosts=hosts, origins=origins, operator_key=operator_key)
 
 
 def _readiness(sandbox: "asyncio.Future[Any] | None") -> Callable[[Request], Awaitable[Response]]:
@@ -106,6 +112,7 @@ async def open_http(
     sandbox: "asyncio.Future[Any] | None",
     routes: Sequence[Route] | None = None,
     operator_key: str | None = None,
+    offload: Offload | None = None,
 ) -> AsyncIterator[tuple[str, "_Uvicorn"]]:
     """Listen at `address`; gives the URL of `/mcp` and the server to be awaited.
 
@@ -141,7 +148,15 @@ async def open_http(
     with listener:
         # asyncio sets it for sockets of its own alone; without it small answers wait for an acknowledgement.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        app = build_app(server, settings, host=host, sandbox=sandbox, routes=routes or (), operator_key=operator_key)
+        app = build_app(
+            server,
+            settings,
+            host=host,
+            sandbox=sandbox,
+            routes=routes or (),
+            operator_key=operator_key,
+            offload=offload,
+        )
         config = uvicorn.Config(
             app,
             log_config=None,  # what it says goes the way of all we say, where private values are replaced

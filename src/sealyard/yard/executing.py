@@ -1,16 +1,18 @@
 """One execution, from the code that an agent sent to what it gets back."""
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from sealyard.broker.call import OnProgress, Passage
 from sealyard.catalog import Snapshot
 from sealyard.errors import InvalidRequest
+from sealyard.offload import check_values
 from sealyard.privacy.guard import Guard
 from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.review import Review, check_code
 from sealyard.sandbox.run import Sandbox
-from sealyard.sandbox.worker import OnOutput
+from sealyard.sandbox.worker import OnOutput, limit_failure
 from sealyard.sandbox.workspace import check_session_name
 from sealyard.values import ExecutionRecord, Failure, Grant, Limits, Outcome, RecordStatus, Result, Usage
 from sealyard.yard.analyzing import told, written
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ("execute", "session_of")
 
 _SESSION_CHARACTERS = 50
+_TELL_SECONDS = 0.1
+"""For looking through what a run printed that has used up its time; see `conceal_outcome` for what is left out then."""
 _WARNINGS = 3
 
 
@@ -35,13 +39,21 @@ async def execute(
 ) -> Result:
     """Carry out an execution. It raises what `Yard.execute` does."""
     limits = limits_of(execution.request, yard.result_tokens)
+    check_values("The context", execution.request.context)
     snapshot = await yard.snapshot(execution.principal)
     sandbox = await yard.sandbox()
     session = session_of(execution.principal, execution.request.session)
     guard = await yard.guards.of(session)
     wrote = written(execution.request)
     await yard.store.room()  # what cannot be recorded is not begun
-    running = await _Running.begin(yard, execution, wrote, snapshot, sandbox, session, guard, on_progress)
+    seconds = limits.wall_seconds or yard.policy_of(execution.principal).wall_seconds
+    try:
+        async with asyncio.timeout(seconds):
+            running = await _Running.begin(yard, execution, wrote, snapshot, sandbox, session, guard, on_progress)
+    except TimeoutError:
+        raise InvalidRequest(
+            f"Looking through the code and its context took longer than the {seconds:g} s that the run has. Pass less."
+        ) from None
     outcome: Outcome | None = None
     sent = ""
     status: RecordStatus = "cancelled"
@@ -127,17 +139,29 @@ class _Running:
         yard, code = self._yard, self._execution.request.code
         modules = self._sandbox.packages.modules
         policy = self._policy if limits.wall_seconds is None else self._policy.with_limits(limits)
-        self._verdict = await yard.review(code, policy, self._snapshot, modules, self._execution.principal)
-        look = await self._take_look(limits)
+        try:
+            async with asyncio.timeout(policy.wall_seconds):
+                self._verdict = await yard.review(code, policy, self._snapshot, modules, self._execution.principal)
+                look = await self._take_look(limits)
+        except TimeoutError:
+            message = f"Reading the code took longer than the {policy.wall_seconds:g} s that the run has."
+            look = self._look = Look(limits=limits, refusal=limit_failure("wall_time", message))
         refusal = self._verdict.refusal() or look.refusal
         if refusal is None:
             with self._clock.paused():
                 refusal = await yard.guidance.ask(look, self._grant, self._record)
         seen = await self._run_code(look, on_output) if refusal is None else self._refused(refusal)
+        left = self._left(seen)
         if not self._is_code:
-            return await conceal_outcome(without_cut_values(told(seen), self._guard), self._guard)
-        outcome = await conceal_outcome(seen, self._guard)
+            return await conceal_outcome(without_cut_values(told(seen), self._guard), self._guard, seconds=left)
+        outcome = await conceal_outcome(seen, self._guard, seconds=left)
         return await yard.guidance.explain(outcome, self._record, look, self._run, self._snapshot)
+
+    def _left(self, outcome: Outcome) -> float:
+        """What is left of a run's time, and a moment: of one that was stopped everybody is told at once."""
+        limits = self._look.limits if self._look is not None else Limits()
+        wall_seconds = limits.wall_seconds or self._policy.wall_seconds
+        return max(_TELL_SECONDS, wall_seconds - outcome.usage.wall_seconds)
 
     async def _take_look(self, limits: Limits) -> Look:
         self._look = Look(limits=limits)
@@ -169,7 +193,7 @@ class _Running:
             run.output.open()
         async with run.output:
             await self._yard.publish(self._snapshot)
-            return await self._sandbox.run(
+            outcome = await self._sandbox.run(
                 execution.request.code,
                 context=execution.request.context,
                 limits=look.limits,
@@ -182,6 +206,8 @@ class _Running:
                 clock=self._clock,
                 offload=self._yard.offload,
             )
+            run.output.last_seconds = self._left(outcome)
+            return outcome
 
     def _refused(self, failure: Failure) -> Outcome:
         """The outcome of code that was never started."""

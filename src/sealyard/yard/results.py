@@ -1,5 +1,6 @@
 """What the agent is sent of an outcome: never more than a budget of tokens, and never less than a way to the rest."""
 
+import asyncio
 import re
 from typing import Any
 
@@ -16,6 +17,10 @@ __all__ = ("answer_text", "conceal_outcome", "failure_text", "preview_bytes", "r
 _FRAME_TOKENS = 160  # for the sentences around a preview
 _NOTE_TOKENS = 40
 _MESSAGE_CHARACTERS = 2_000
+_LAST_CHARACTERS = 400
+_FIRST_CHARACTERS = 80
+"""Of texts that were to be looked through when there was no time left: so few that it takes none."""
+_LEFT_OUT = "left out: there was no time left to look through it for private values"
 _TOKEN_CHARACTERS = 128
 """No token of the vocabulary is longer: a text of more characters cannot fit."""
 _ESCAPED_BYTES = 6
@@ -46,8 +51,20 @@ def without_cut_values(outcome: Outcome, guard: Guard) -> Outcome:
     return msgspec.structs.replace(outcome, result=result, failure=failure)
 
 
-async def conceal_outcome(outcome: Outcome, guard: Guard) -> Outcome:
-    """The outcome as anybody outside the sandbox may see it."""
+async def conceal_outcome(outcome: Outcome, guard: Guard, *, seconds: float | None = None) -> Outcome:
+    """The outcome as anybody outside the sandbox may see it.
+
+    What cannot be looked through within `seconds` is left out: then there is the end of what was printed and the
+    beginning of each word about a failure, which take no time.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            return await _concealed(outcome, guard)
+    except TimeoutError:
+        return await _concealed(_shortened(outcome), guard)
+
+
+async def _concealed(outcome: Outcome, guard: Guard) -> Outcome:
     if guard.is_off:
         return outcome
     result, output = outcome.result, outcome.output
@@ -70,6 +87,23 @@ async def conceal_outcome(outcome: Outcome, guard: Guard) -> Outcome:
         failure=None if failure is None else msgspec.structs.replace(failure, **told),
         spill=None if spill is None else msgspec.structs.replace(spill, shape=shape),
         notes=tuple(notes),
+    )
+
+
+def _shortened(outcome: Outcome) -> Outcome:
+    """What is left of an outcome that takes too long to be looked through."""
+    output = outcome.output
+    if len(output) > _LAST_CHARACTERS:
+        # Not in the middle of a line: the second half of something private is not known alone.
+        start = output.find("\n", len(output) - _LAST_CHARACTERS) + 1
+        output = f"… ({_LEFT_OUT})\n" + (output[start:] if start else "")
+    failure = outcome.failure
+    if failure is not None:
+        words = {name: (getattr(failure, name) or "")[:_FIRST_CHARACTERS] for name in _FAILURE_TEXTS}
+        failure = msgspec.structs.replace(failure, **words)
+    spill = outcome.spill and msgspec.structs.replace(outcome.spill, shape="")
+    return msgspec.structs.replace(
+        outcome, result=None, output=output, failure=failure, spill=spill, notes=(f"Its value was {_LEFT_OUT}.",)
     )
 
 

@@ -16,6 +16,7 @@ from sealyard.errors import SealyardError
 from sealyard.serve.api.declare import Call, Endpoint, Events, Needs, Reply, Text
 from sealyard.serve.api.decode import read_body, read_query, to_body
 from sealyard.serve.asking import PRINCIPAL
+from sealyard.serve.bodies import check_body
 from sealyard.serve.envelope import Refusal, code_of, envelope
 from sealyard.serve.gate import KNOWN_BY, gate_of, request_id_of
 from sealyard.values import AuditEntry
@@ -121,6 +122,7 @@ async def _answer(yard: Yard, declared: Endpoint, request: Request) -> Response:
     gate = gate_of(request.scope)
     if request.method not in ("GET", "HEAD"):
         read = await read_body(request, declared.body_bytes or gate.max_request_bytes)
+        await check_body(read, yard.offload, who=principal)
         body = to_body(read, request.headers.get("content-type", ""), declared.body)
     call: Call[Any, Any] = Call(
         yard=yard,
