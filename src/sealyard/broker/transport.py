@@ -395,10 +395,10 @@ def read_line(line: bytes, *, leaves_large: bool = False) -> "list[SessionMessag
 
     With `leaves_large`, the result of a long line is not decoded.
     """
-    if not line.strip():
-        return []
     if leaves_large and len(line) > _LARGE_BYTES and (message := _large_message(line)) is not None:
         return [message]
+    if not line.strip():
+        return []
     try:
         data = msgspec.json.decode(line)
     except (ValueError, RecursionError):

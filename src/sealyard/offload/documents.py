@@ -32,8 +32,8 @@ MOST_DEPTH = 100
 """Of lists and objects in each other. Data has five levels, a syntax tree thirty; recursion here bears nine hundred."""
 MOST_NODES = 100_000
 """Of values in a document that the event loop decodes: 20 ms if all of them are lists."""
-LARGE = 2_000
-"""Characters, and sixteen for each value: 5 to 12 ms of the scanner's time if all of it is made to be slow."""
+LARGE = 1_000
+"""Characters, and sixteen for each value: 2 to 6 ms of the scanner's time if all of it is made to be slow."""
 _SMALL_BYTES = 64 << 10
 """Decoded without a look: 4 ms at worst."""
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ("execute", "session_of")
 
 _SESSION_CHARACTERS = 50
-_TELL_SECONDS = 0.1
+_TELL_SECONDS = 0.05
 """For looking through what a run printed that has used up its time; see `conceal_outcome` for what is left out then."""
 _WARNINGS = 3
 
@@ -47,8 +47,9 @@ async def execute(
     wrote = written(execution.request)
     await yard.store.room()  # what cannot be recorded is not begun
     seconds = limits.wall_seconds or yard.policy_of(execution.principal).wall_seconds
+    ready_by = asyncio.get_running_loop().time() + seconds
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout_at(ready_by):
             running = await _Running.begin(yard, execution, wrote, snapshot, sandbox, session, guard, on_progress)
     except TimeoutError:
         raise InvalidRequest(
@@ -61,7 +62,7 @@ async def execute(
         if execution.background:
             await yard.store.flush()
             execution.recorded.set()
-        outcome = await running.outcome(limits, on_output)
+        outcome = await running.outcome(limits, on_output, ready_by=ready_by)
         status = outcome.status
         result = await running.result(outcome)
         sent = result.text
@@ -113,6 +114,8 @@ class _Running:
         self._policy: IsolationPolicy = yard.policy_of(execution.principal)
         self._verdict = Review(verdict="allow")
         self._look: Look | None = None
+        self._told_by = 0.0
+        """When what it printed and its value have to be looked through, by the clock of the loop."""
 
     @classmethod
     async def begin(
@@ -134,24 +137,24 @@ class _Running:
         )
         return cls(yard, execution, wrote, snapshot, sandbox, grant, guard, record, on_progress)
 
-    async def outcome(self, limits: Limits, on_output: OnOutput | None) -> Outcome:
-        """What came of it, with nothing private in it."""
+    async def outcome(self, limits: Limits, on_output: OnOutput | None, *, ready_by: float) -> Outcome:
+        """What came of it, with nothing private in it. Code that is not read by `ready_by` is not run."""
         yard, code = self._yard, self._execution.request.code
         modules = self._sandbox.packages.modules
         policy = self._policy if limits.wall_seconds is None else self._policy.with_limits(limits)
         try:
-            async with asyncio.timeout(policy.wall_seconds):
+            async with asyncio.timeout_at(ready_by):
                 self._verdict = await yard.review(code, policy, self._snapshot, modules, self._execution.principal)
                 look = await self._take_look(limits)
         except TimeoutError:
-            message = f"Reading the code took longer than the {policy.wall_seconds:g} s that the run has."
+            message = f"To read the code took longer than the {policy.wall_seconds:g} s that the run has."
             look = self._look = Look(limits=limits, refusal=limit_failure("wall_time", message))
         refusal = self._verdict.refusal() or look.refusal
         if refusal is None:
             with self._clock.paused():
                 refusal = await yard.guidance.ask(look, self._grant, self._record)
         seen = await self._run_code(look, on_output) if refusal is None else self._refused(refusal)
-        left = self._left(seen)
+        left = max(_TELL_SECONDS, self._told_by - asyncio.get_running_loop().time())
         if not self._is_code:
             return await conceal_outcome(without_cut_values(told(seen), self._guard), self._guard, seconds=left)
         outcome = await conceal_outcome(seen, self._guard, seconds=left)
@@ -206,6 +209,7 @@ class _Running:
                 clock=self._clock,
                 offload=self._yard.offload,
             )
+            self._told_by = asyncio.get_running_loop().time() + self._left(outcome)
             run.output.last_seconds = self._left(outcome)
             return outcome
 
