@@ -20,7 +20,7 @@ from sealyard.broker.policy import Decision, Policy
 from sealyard.catalog.arguments import check_arguments
 from sealyard.catalog.shapes import is_wrapped
 from sealyard.errors import PolicyRefused, SealyardError, UnknownTool, UpstreamError, UpstreamUnavailable
-from sealyard.offload import Offload
+from sealyard.offload import Offload, check_values
 from sealyard.privacy.guard import Guard
 from sealyard.store.rows import CALL_VALUE_BYTES
 from sealyard.values import Approval, Ask, AuditEntry, CallRecord, Definition, Grant, ToolSpec, UpstreamStatus
@@ -111,6 +111,7 @@ class Broker:
 
         Raises:
             UnknownTool: It is not in the grant.
+            InvalidRequest: The arguments hold more values, or more levels, than are looked at.
             UnknownToken: The arguments hold a token that is none of this session.
             InvalidArguments: The arguments do not fit its schema; nothing left the gateway.
             PolicyRefused: A rule or a person said no; nothing left the gateway.
@@ -127,6 +128,7 @@ class Broker:
         call = _Call(grant, spec, number)
         sent: dict[str, str] = {}
         try:
+            check_values(f"What {spec.full_name!r} is called with", arguments)
             call.arguments = await guard.door.conceal(arguments)
             real = await guard.reveal_latest(spec, arguments, sent)
             check_arguments(spec, real, shown=arguments)

@@ -28,8 +28,8 @@ __all__ = (
     "signs_of",
 )
 
-MOST_DEPTH = 100
-"""Of lists and objects in each other. Data has five levels, a syntax tree thirty; recursion here bears nine hundred."""
+MOST_DEPTH = 200
+"""Of lists and objects in each other, as deep as code can write them. Recursion here bears nine hundred."""
 MOST_NODES = 100_000
 """Of values in a document that the event loop decodes: 20 ms if all of them are lists."""
 LARGE = 1_000
@@ -112,7 +112,7 @@ def is_large(value: Any, most: int = LARGE) -> bool:
 def depth_exceeds(value: Any, most: int) -> bool:
     """Whether lists and objects lie in each other more than `most` levels deep."""
     level = [value]
-    for _ in range(most + 1):
+    for _ in range(most):
         level = [
             inner
             for each in level
