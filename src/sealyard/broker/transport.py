@@ -13,8 +13,9 @@ import contextlib
 import logging
 import os
 import re
+import secrets
 import signal
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -38,7 +39,7 @@ from sealyard.broker.answers import read_leniently
 from sealyard.broker.stderr import Tail
 from sealyard.values import UpstreamConfig
 
-__all__ = ("WHOLE", "Inbound", "open_child", "read_line", "too_large", "whole_message")
+__all__ = ("WHOLE", "Inbound", "open_child", "read_line", "stand_in", "too_large", "whole_message")
 
 # The SDK logs what a server does wrong; without a handler Python would print that to our standard error.
 for _name in ("mcp", "client"):
@@ -395,8 +396,8 @@ def read_line(line: bytes, *, leaves_large: bool = False) -> "list[SessionMessag
 
     With `leaves_large`, the result of a long line is not decoded.
     """
-    if leaves_large and len(line) > _LARGE_BYTES and (message := _large_message(line)) is not None:
-        return [message]
+    if leaves_large and len(line) > _LARGE_BYTES:
+        return [_large_message(line)]
     if not line.strip():
         return []
     try:
@@ -414,7 +415,40 @@ def read_line(line: bytes, *, leaves_large: bool = False) -> "list[SessionMessag
 def whole_message(result: Mapping[str, Any]) -> bytes | None:
     """The message of a result that was not decoded."""
     message = result.get(WHOLE)
+    if isinstance(message, str):
+        message = _kept.pop(message, None)
     return message if isinstance(message, bytes) else None
+
+
+def stand_in(message: bytes, number: Any = None) -> bytes | None:
+    """A small message in the place of a large answer, for what decodes messages itself; the large one is kept for it.
+
+    `number` is the id of the request, if that is known. None for a message that is no large answer.
+    """
+    if len(message) <= _LARGE_BYTES:
+        return None
+    try:
+        found = answered_id(message)
+    except ValueError:
+        return None if number is None else _encoded_error(number)
+    key = secrets.token_hex(16)  # nobody can name another's
+    _kept[key] = message
+    if len(_kept) > _MOST_KEPT:
+        _kept.popitem(last=False)
+    lost = {"content": [{"type": "text", "text": "The answer was lost on its way."}], "isError": True}
+    return msgspec.json.encode(
+        {"jsonrpc": "2.0", "id": found if number is None else number, "result": {WHOLE: key, **lost}}
+    )
+
+
+def _encoded_error(number: Any) -> bytes:
+    error = {"code": INTERNAL_ERROR, "message": "The answer cannot be read. Ask for less, or for something simpler."}
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": number, "error": error})
+
+
+_kept: OrderedDict[str, bytes] = OrderedDict()
+_MOST_KEPT = 32
+"""Of messages between the moment when they came and the one when they are asked for, which is the next."""
 
 
 class _Envelope(msgspec.Struct):
@@ -423,22 +457,30 @@ class _Envelope(msgspec.Struct):
     result: msgspec.Raw | None = None
 
 
-def _large_message(line: bytes) -> SessionMessage | Exception | None:
-    """The answer to a call, with its message as it came; None for what is no answer, or a small one after all."""
-    if found := _ANSWER_AT_START.match(line[:_EDGE_BYTES]):
-        number = msgspec.json.decode(found[1])
-    elif len(line) <= _ENVELOPE_BYTES:
-        try:
-            envelope = msgspec.json.decode(line, type=_Envelope)
-        except (ValueError, RecursionError) as error:
-            return _unreadable(line, error)
-        if envelope.id is None or envelope.method is not None:
-            return None if len(line) <= _LARGE_BYTES * 16 else ValueError("a large message that answers no call")
-        number = envelope.id
-    elif found := _ID_AT_END.search(line[-_EDGE_BYTES:]):
-        number = msgspec.json.decode(found[1])
-    else:
-        return ValueError("a large message that names no call")
+def answered_id(message: bytes) -> int | str:
+    """The id of the request that a large message answers. Raises `ValueError` if it answers none, or cannot be read."""
+    found = _ANSWER_AT_START.match(message[:_EDGE_BYTES])
+    if found is None and len(message) > _ENVELOPE_BYTES:
+        found = _ID_AT_END.search(message[-_EDGE_BYTES:])
+        if found is None:
+            raise ValueError("a large message that names no call")
+    if found is not None:
+        return msgspec.json.decode(found[1], type=int | str)
+    try:
+        envelope = msgspec.json.decode(message, type=_Envelope)
+    except RecursionError as error:
+        raise ValueError("a message that is nested too deeply") from error
+    if envelope.id is None or envelope.method is not None:
+        raise ValueError("a large message that answers no call")
+    return envelope.id
+
+
+def _large_message(line: bytes) -> SessionMessage | Exception:
+    """The answer to a call, with its message as it came."""
+    try:
+        number = answered_id(line)
+    except ValueError as error:
+        return _unreadable(line, error)
     result = {WHOLE: line}
     return SessionMessage(JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=result))
 
@@ -448,7 +490,8 @@ def _unreadable(line: bytes, error: Exception) -> SessionMessage | Exception:
     found = _ID_AT_START.match(line[:_EDGE_BYTES]) or _ID_AT_END.search(line[-_EDGE_BYTES:])
     if found is None:
         return ValueError(str(error))
-    what = "is nested too deeply to be read" if isinstance(error, RecursionError) else "is no JSON"
+    is_deep = isinstance(error, RecursionError) or isinstance(error.__cause__, RecursionError)
+    what = "is nested too deeply to be read" if is_deep else "is no JSON"
     data = ErrorData(code=INTERNAL_ERROR, message=f"The answer {what}. Ask for less, or for something simpler.")
     return SessionMessage(JSONRPCError(jsonrpc="2.0", id=msgspec.json.decode(found[1]), error=data))
 
