@@ -97,7 +97,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """`msgspec.Raw` where it is too large to be decoded on the event loop."""
     files: tuple[AnswerFile, ...] = ()
     text: str = ""
-    message: bytes = b""
+    message: bytes | bytearray = b""
     """The message as it came, where it is too large to be read on the event loop: then it holds all there is."""
     sample: str | None = None
     """Of a value that was not decoded: what it is made of, as JSON; see `store.samples`."""
@@ -131,7 +131,7 @@ def to_answer(result: Mapping[str, Any], *, unwrap: bool = False) -> Answer:
     return Answer(value=_value(parts, texts), files=tuple(files), text=text)
 
 
-def read_message(message: bytes) -> dict[str, Any]:
+def read_message(message: bytes | bytearray) -> dict[str, Any]:
     """The result in a JSON-RPC message that answers a call.
 
     Raises:
@@ -157,7 +157,7 @@ def read_message(message: bytes) -> dict[str, Any]:
     raise UpstreamError("The server's answer is neither a result nor an error.")
 
 
-def read_leniently(line: bytes) -> Any:
+def read_leniently(line: bytes | bytearray) -> Any:
     """JSON as programs write it that cut a text within a character: the half becomes U+FFFD, which can be sent on.
 
     Raises `ValueError` or `RecursionError`.

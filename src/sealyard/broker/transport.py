@@ -53,7 +53,7 @@ _UNREAD_BYTES = 1 << 20
 _TURN = 100
 """So many messages in a row, then everybody else on the loop has a turn."""
 WHOLE = "the whole message"
-"""Stands in a result that is too large to be decoded on the event loop, with its message as bytes: no JSON has any."""
+"""Stands in a result that is too large to be decoded on the event loop, with a key to its message."""
 _LARGE_BYTES = 64 << 10
 """A message of this size takes 4 ms to decode at worst."""
 _ENVELOPE_BYTES = 8 << 20
@@ -226,11 +226,10 @@ class _Child(_Streamed, asyncio.SubprocessProtocol):
         self._stderr = stderr
         self._on_fault = on_fault
         self._transport: asyncio.SubprocessTransport | None = None
-        self._lines: deque[bytes | SessionMessage] = deque()
+        self._lines: deque[bytes | bytearray | SessionMessage] = deque()
         self._unread_bytes = 0
         self._paused = False
-        self._line: list[bytes] = []
-        self._line_bytes = 0
+        self._line = bytearray()
         self._edges: tuple[bytes, bytes] | None = None
         self._messages: deque[SessionMessage | Exception] = deque()
         self._arrived = asyncio.Event()
@@ -350,14 +349,12 @@ class _Child(_Streamed, asyncio.SubprocessProtocol):
     def _extend(self, piece: bytes) -> None:
         """Add to the line that is being received; of one that is too long only both its edges are kept."""
         if self._edges is None:
-            self._line.append(piece)
-            self._line_bytes += len(piece)
-            if self._line_bytes <= self._answer_bytes:
+            self._line += piece
+            if len(self._line) <= self._answer_bytes:
                 return
-            line = b"".join(self._line)
-            self._line.clear()
-            self._edges = (line[:_EDGE_BYTES], line[-_EDGE_BYTES:])
-            if found := _ID_AT_START.match(line[:_EDGE_BYTES]):
+            self._edges = (bytes(self._line[:_EDGE_BYTES]), bytes(self._line[-_EDGE_BYTES:]))
+            self._line = bytearray()
+            if found := _ID_AT_START.match(self._edges[0]):
                 self._lines.append(self._refusal(found))
                 self._arrived.set()
         else:
@@ -373,12 +370,12 @@ class _Child(_Streamed, asyncio.SubprocessProtocol):
                 else:
                     self._on_fault(f"It sent a message of more than {self._answer_bytes} bytes that names no call.")
                     self.end()
-        elif self._line_bytes:
-            line = b"".join(self._line)
+        elif self._line:
+            # A large one is handed over as it is: a copy of 30 MB takes 20 ms.
+            line = self._line if len(self._line) > _LARGE_BYTES else bytes(self._line)
             self._lines.append(line)
             self._unread_bytes += len(line)
-        self._line.clear()
-        self._line_bytes = 0
+            self._line = bytearray()
         self._edges = None
 
     def _refusal(self, found: re.Match[bytes]) -> SessionMessage:
@@ -391,7 +388,7 @@ def too_large(answer_bytes: int) -> str:
     return f"The answer is larger than {answer_bytes} bytes. Ask for less, or raise answer_bytes in the config."
 
 
-def read_line(line: bytes, *, leaves_large: bool = False) -> "list[SessionMessage | Exception]":
+def read_line(line: bytes | bytearray, *, leaves_large: bool = False) -> "list[SessionMessage | Exception]":
     """The messages in one line, as leniently as they can be told apart; an exception for what is none.
 
     With `leaves_large`, the result of a long line is not decoded.
@@ -412,12 +409,22 @@ def read_line(line: bytes, *, leaves_large: bool = False) -> "list[SessionMessag
     return [_message(item) for item in items]
 
 
-def whole_message(result: Mapping[str, Any]) -> bytes | None:
+def whole_message(result: Mapping[str, Any]) -> bytes | bytearray | None:
     """The message of a result that was not decoded."""
     message = result.get(WHOLE)
-    if isinstance(message, str):
-        message = _kept.pop(message, None)
-    return message if isinstance(message, bytes) else None
+    return _kept.pop(message, None) if isinstance(message, str) else None
+
+
+def _keep(message: bytes | bytearray) -> dict[str, Any]:
+    """A small result in the place of a large one: the SDK copies what it is given, and looks through it."""
+    key = secrets.token_hex(16)  # nobody can name another's
+    _kept[key] = message
+    # Nobody asks for the answer to a call that was cancelled meanwhile.
+    asyncio.get_running_loop().call_later(_KEPT_SECONDS, _kept.pop, key, None)
+    while len(_kept) > 1 and sum(map(len, _kept.values())) > _KEPT_BYTES:
+        _kept.popitem(last=False)
+    lost = {"type": "text", "text": "The answer was lost on its way."}
+    return {WHOLE: key, "content": [lost], "isError": True}
 
 
 def stand_in(message: bytes, number: Any = None) -> bytes | None:
@@ -431,14 +438,7 @@ def stand_in(message: bytes, number: Any = None) -> bytes | None:
         found = answered_id(message)
     except ValueError:
         return None if number is None else _encoded_error(number)
-    key = secrets.token_hex(16)  # nobody can name another's
-    _kept[key] = message
-    if len(_kept) > _MOST_KEPT:
-        _kept.popitem(last=False)
-    lost = {"content": [{"type": "text", "text": "The answer was lost on its way."}], "isError": True}
-    return msgspec.json.encode(
-        {"jsonrpc": "2.0", "id": found if number is None else number, "result": {WHOLE: key, **lost}}
-    )
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": found if number is None else number, "result": _keep(message)})
 
 
 def _encoded_error(number: Any) -> bytes:
@@ -446,8 +446,9 @@ def _encoded_error(number: Any) -> bytes:
     return msgspec.json.encode({"jsonrpc": "2.0", "id": number, "error": error})
 
 
-_kept: OrderedDict[str, bytes] = OrderedDict()
-_MOST_KEPT = 32
+_kept: OrderedDict[str, bytes | bytearray] = OrderedDict()
+_KEPT_BYTES = 256 << 20
+_KEPT_SECONDS = 5.0
 """Of messages between the moment when they came and the one when they are asked for, which is the next."""
 
 
@@ -457,7 +458,7 @@ class _Envelope(msgspec.Struct):
     result: msgspec.Raw | None = None
 
 
-def answered_id(message: bytes) -> int | str:
+def answered_id(message: bytes | bytearray) -> int | str:
     """The id of the request that a large message answers. Raises `ValueError` if it answers none, or cannot be read."""
     found = _ANSWER_AT_START.match(message[:_EDGE_BYTES])
     if found is None and len(message) > _ENVELOPE_BYTES:
@@ -475,17 +476,17 @@ def answered_id(message: bytes) -> int | str:
     return envelope.id
 
 
-def _large_message(line: bytes) -> SessionMessage | Exception:
+def _large_message(line: bytes | bytearray) -> SessionMessage | Exception:
     """The answer to a call, with its message as it came."""
     try:
         number = answered_id(line)
     except ValueError as error:
         return _unreadable(line, error)
-    result = {WHOLE: line}
+    result = _keep(line)
     return SessionMessage(JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=result))
 
 
-def _unreadable(line: bytes, error: Exception) -> SessionMessage | Exception:
+def _unreadable(line: bytes | bytearray, error: Exception) -> SessionMessage | Exception:
     """The answer to whoever waits for this message, if it says who that is: else they would wait for their timeout."""
     found = _ID_AT_START.match(line[:_EDGE_BYTES]) or _ID_AT_END.search(line[-_EDGE_BYTES:])
     if found is None:

@@ -185,7 +185,7 @@ class _Listed(msgspec.Struct):
     result: _Page
 
 
-async def _decoded(message: bytes) -> dict[str, Any]:
+async def _decoded(message: bytes | bytearray) -> dict[str, Any]:
     """The result of a large message that answers no call: a list of tools, decoded one by one while others go on."""
     try:
         page = msgspec.json.decode(message, type=_Listed).result

@@ -80,7 +80,7 @@ class Offload:
         self,
         task: str,
         params: Any,
-        document: bytes = b"",
+        document: bytes | bytearray = b"",
         *,
         who: str,
         memory: Memory | None = None,
@@ -233,7 +233,13 @@ class _Helper:
         self._idle = asyncio.get_running_loop().call_later(seconds, end, self)
 
     async def run(
-        self, task: str, params: Any, document: bytes, seconds: float, memory: Memory | None, on_ask: OnAsk | None
+        self,
+        task: str,
+        params: Any,
+        document: bytes | bytearray,
+        seconds: float,
+        memory: Memory | None,
+        on_ask: OnAsk | None,
     ) -> Answered:
         """Carry out a task. Raises `_TaskFailed`, and `OSError`, `EOFError` or `ValueError` if the helper broke."""
         if self._idle is not None:
@@ -279,7 +285,7 @@ class _Helper:
             key, _ = self._positions.popitem(last=False)
             await self._send(Order(do="forget", key=key), b"")
 
-    async def _send(self, order: Order, body: bytes) -> None:
+    async def _send(self, order: Order, body: bytes | bytearray) -> None:
         self._writer.write(pack(order, len(body)))
         view = memoryview(body)
         for start_ in range(0, len(body), _PIECE_BYTES):

@@ -134,7 +134,7 @@ class Door:
         answered = await self.run("find", None, text.encode("utf-8", "surrogatepass"))
         return msgspec.json.decode(answered.document, type=list[Span])
 
-    async def run(self, task: str, params: Any, document: bytes) -> Answered:
+    async def run(self, task: str, params: Any, document: bytes | bytearray) -> Answered:
         """A task that works with this guard; what it counts is counted. Raises `HelperFailed` too."""
         assert self._offload is not None
         answered = await self._offload.run(

@@ -105,7 +105,7 @@ async def _guarded(yard: Yard, request: Request, path: str, answer: Callable[[],
 async def _shown(yard: Yard, error: SealyardError) -> str:
     """The message with nothing private in it: it may quote what came from a tool or from another's run."""
     try:
-        return str((await yard.guards.of("log")).conceal(str(error)))
+        return str(await (await yard.guards.of("log")).door.conceal(str(error)))
     except SealyardError:  # it is the vault that cannot be used, and then nothing can be told for certain
         return f"{type(error).__name__}: what it says may be private, and cannot be looked through. Read the log."
 
