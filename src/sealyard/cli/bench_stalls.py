@@ -291,6 +291,7 @@ async def _warm(gateway: _Gateway) -> None:
     await gateway.answer("plain", 100)
     await gateway.answer("tabs", 20_000)
     gc.collect()
+    gc.freeze()  # as `sealyard serve` does
 
 
 async def _measure_case(gateway: _Gateway, case: _Case) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """`sealyard serve`: the gateway for an MCP client, over standard input and output or over HTTP."""
 
 import contextlib
+import gc
 import logging
 import secrets
 import sys
@@ -68,6 +69,8 @@ async def _serve(config: Config, mode: str, address: tuple[str, int] | None) -> 
         log = await guards.of("log")
         for handler in logging.getLogger().handlers:
             handler.addFilter(ConcealingFilter(log.conceal))
+        gc.collect()
+        gc.freeze()  # what is there now stays: looking through it again and again would hold the loop for 90 ms
         if address is None:
             await serve_stdio(server)
             return

@@ -147,8 +147,8 @@ class Worker(asyncio.Protocol):
         self._is_probe = is_probe
         self._call_bytes = policy.call_bytes
         self._inline_bytes = policy.result_bytes if inline_bytes is None else inline_bytes
+        self._reader.max_bytes = max(self._inline_bytes + _WORDS_BYTES, policy.call_bytes + _FRAME_OVERHEAD)
         self._offload, self._who = offload, who
-        self._reader.max_bytes = max(policy.result_bytes, policy.call_bytes) + _FRAME_OVERHEAD
         self._loop.add_reader(self.fork.output_fd, self._on_output_readable)
         self._output_open = True
         clock = clock or RunClock()
@@ -348,6 +348,7 @@ class Worker(asyncio.Protocol):
         """The arguments of a large call. Raises `InvalidRequest` for more than anybody looks at."""
         what = f"What {frame.tool[:_SHOWN_CHARACTERS]!r} is called with"
         args = await decode(bytes(frame.args), self._offload, who=self._who, what=what)
+        await asyncio.sleep(0)  # others have a turn before the next thing is done with so much
         if not isinstance(args, dict):
             raise InvalidRequest(f"{what} is no object. Leave descriptor 3 alone.")
         return args
