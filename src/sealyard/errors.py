@@ -21,6 +21,7 @@ SealyardError
 ├── SandboxClosed           the sandbox was closed before or during the call
 ├── QueueFull               too many runs wait for their turn: try again after `retry_seconds`
 │   └── OwnQueueFull        too many of this client's own do: wait for some of them, or cancel some
+├── HelperFailed            a helper process took too long over something or ended: send less, or simpler data
 ├── VaultError              the vault of private values cannot be opened: the message says which key is missing
 └── CallRefused             raised by an `on_call` callback; re-raised in the guest under its own name
     ├── UnknownToken        a private value's token is not one of this session: use it as it was given
@@ -36,6 +37,7 @@ What agent code does wrong is never an exception here: it is a `Failure` in an `
 __all__ = (
     "ApprovalRefused",
     "CallRefused",
+    "HelperFailed",
     "InvalidArguments",
     "InvalidConfig",
     "InvalidRequest",
@@ -153,6 +155,10 @@ class QueueFull(SealyardError):
 
 class OwnQueueFull(QueueFull):
     """The run was not begun: more of the same client's wait for their turn than it may have."""
+
+
+class HelperFailed(SealyardError):
+    """A helper process took too long, ended or could not be started."""
 
 
 class VaultError(SealyardError):

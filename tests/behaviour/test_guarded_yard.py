@@ -103,6 +103,28 @@ async def test_a_private_value_is_hidden_wherever_one_answer_repeats_it(tmp_path
     assert '"ab"' in text
 
 
+async def test_a_value_that_shares_a_part_with_what_was_handed_over_keeps_a_token_of_its_own(tmp_path: Path) -> None:
+    """The name in an address, and a colleague at the same domain, are not taken for the address."""
+    rows = [
+        {"first_name": "Featherstone", "email": "featherstone@quillhaven.org"},
+        {"first_name": "Zoe", "email": "zoe@quillhaven.org"},
+    ]
+
+    def find_customers(email: str) -> list[dict[str, str]]:
+        """Find customers."""
+        return rows
+
+    upstream = office(list_customers=lambda: rows, find_customers=find_customers)
+    code = (
+        "known = list_customers()\nfound = find_customers(email=known[0]['email'])\n"
+        "[found == known, len({each for row in found for each in row.values()})]"
+    )
+    async with opened(tmp_path, upstream) as yard:
+        text = await run(yard, code)
+
+    assert json.loads(text) == [True, 4]
+
+
 async def test_equal_values_have_equal_tokens_so_that_joins_work(tmp_path: Path) -> None:
     """Grouping, dictionary keys and equality do with tokens what they do with values."""
     async with opened(tmp_path, office()) as yard:

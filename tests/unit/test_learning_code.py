@@ -186,14 +186,14 @@ def test_what_is_no_code_or_too_much_of_it_has_no_print(code: str) -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "import " + "x" * 30_000,
-        "from skills import " + "x" * 30_000,
-        "from servers.bank import " + "x" * 30_000,
-        "call_tool('" + "x" * 30_000 + "')",
-        "\n".join(f"import m{number}" for number in range(2_000)),
-        "\n".join(f"call_tool('t{number}')" for number in range(1_500)),
-        "\n".join(f"word{'abcdefghij'[number % 10] * (number // 10 + 1)}" for number in range(600)),
-        "x" * 30_000 + " = 1",
+        "import " + "x" * 11_000,
+        "from skills import " + "x" * 11_000,
+        "from servers.bank import " + "x" * 11_000,
+        "call_tool('" + "x" * 11_000 + "')",
+        "\n".join(f"import m{number}" for number in range(800)),
+        "\n".join(f"call_tool('t{number}')" for number in range(500)),
+        "\n".join(f"word{'abcdefghij'[number % 10] * (number // 10 + 1)}" for number in range(400)),
+        "x" * 11_000 + " = 1",
         ".".join("a" for _ in range(150)),
     ],
 )
@@ -210,7 +210,7 @@ def test_print_stays_small_whatever_is_in_the_code(code: str) -> None:
 
 def test_whole_of_the_longest_code_is_looked_at() -> None:
     """Two long pieces that differ in their last line only are two."""
-    start = "a\n" * 16_000
+    start = "a\n" * 6_000
     assert print_of(f"{start}b.c()").digest != print_of(f"{start}b.d()").digest
 
 

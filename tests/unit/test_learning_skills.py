@@ -213,7 +213,7 @@ def test_any_text_can_be_read(code: str) -> None:
 
 def test_print_of_long_code_is_bounded() -> None:
     """However much is in it."""
-    lines = [f"x{number} = f{number}(y['{number}'], z[{number}]) + {number}" for number in range(400)]
+    lines = [f"x{number} = f{number}(y['{number}'], z[{number}]) + {number}" for number in range(220)]
 
     made = printed("\n".join(["y = z = []", *lines]))
 

@@ -10,6 +10,7 @@ import pytest
 from mcp.server import Server
 from tests.upstreams.waiting import until_in_flight
 
+from sealyard.broker.answers import read_message, to_answer
 from sealyard.errors import InvalidArguments, ToolFailed, UnknownTool, UpstreamError, UpstreamTimeout
 
 Connect = Callable[..., Any]
@@ -159,7 +160,8 @@ async def test_large_arguments_and_answers_pass_whole(connect: Connect, child: C
     async with connect(**child()) as upstream, asyncio.timeout(60):
         answers = await asyncio.gather(*(upstream.call("echo", {"text": text, "n": n}) for n in range(4)))
 
-    assert [answer.value == {"text": text, "n": n} for n, answer in enumerate(answers)] == [True] * 4
+    values = [to_answer(read_message(answer.message)).value for answer in answers]
+    assert [value == {"text": text, "n": n} for n, value in enumerate(values)] == [True] * 4
 
 
 async def test_call_is_sent_as_the_protocol_says(connect: Connect, child: Child) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 from tests.upstreams.tool_server import ToolServer
 
+from sealyard.broker.answers import read_message, to_answer
 from sealyard.broker.stderr import Tail
 from sealyard.broker.transport import Inbound, _Child, read_line
 from sealyard.broker.upstream_session import Channel
@@ -165,7 +166,7 @@ async def test_answer_of_50_mb_is_taken_if_the_config_lets_it(connect: Connect, 
     async with connect(**child("Huge")) as upstream, asyncio.timeout(60):
         answer = await upstream.call("echo", {"bytes": 50_000_000})
 
-    assert len(answer.value) == 50_000_000
+    assert len(to_answer(read_message(answer.message)).value) == 50_000_000
 
 
 async def test_too_large_a_message_for_nobody_ends_the_connection(connect: Connect, child: Child) -> None:

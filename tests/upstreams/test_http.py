@@ -18,6 +18,7 @@ from tests.ports import free_port
 from tests.upstreams.tool_server import ToolServer
 from tests.upstreams.waiting import until, until_in_flight
 
+from sealyard.broker.answers import read_message, to_answer
 from sealyard.errors import ToolFailed, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 
 Connect = Callable[..., Any]
@@ -226,11 +227,20 @@ async def test_too_large_an_answer_over_http_ends_that_call_only(kind: str, serv
     assert answer.value == "x" * 10
 
 
-async def test_event_above_the_sdks_limit_ends_an_old_connection_with_the_reason(
-    serve: Serve, connect: Connect
-) -> None:
-    """One event of server-sent events holds 1 MiB at most, whatever the config says: the SDK fixes it."""
-    async with reach("sse", serve, connect) as (upstream, _):
+@pytest.mark.parametrize("kind", ["sse", "events", "json"])
+async def test_large_answer_comes_as_the_message_that_it_was(serve: Serve, connect: Connect, kind: str) -> None:
+    """Over each kind of HTTP: the SDK, which would decode it on the event loop, gets a small one in its place."""
+    async with reach(kind, serve, connect) as (upstream, _):
+        answer = await upstream.call("big", {"bytes": 2_000_000})
+        small = await upstream.call("big", {"bytes": 10})
+
+    assert (answer.value, to_answer(read_message(answer.message)).value) == (None, "x" * 2_000_000)
+    assert (small.value, small.message) == ("x" * 10, b"")
+
+
+async def test_event_above_the_limit_ends_an_old_connection_with_the_reason(serve: Serve, connect: Connect) -> None:
+    """What the config does not let in is handed to the SDK, which says so."""
+    async with reach("sse", serve, connect, answer_bytes=1 << 20) as (upstream, _):
         with pytest.raises(UpstreamError):
             await upstream.call("big", {"bytes": 2_000_000})
         await until(lambda: upstream.status().error is not None)

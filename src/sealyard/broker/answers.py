@@ -15,7 +15,17 @@ import msgspec
 
 from sealyard.errors import ToolFailed, UpstreamError
 
-__all__ = ("COMPLAINT_CHARACTERS", "Answer", "AnswerFile", "misfit", "renamed", "short", "to_answer")
+__all__ = (
+    "COMPLAINT_CHARACTERS",
+    "Answer",
+    "AnswerFile",
+    "misfit",
+    "read_leniently",
+    "read_message",
+    "renamed",
+    "short",
+    "to_answer",
+)
 
 _ERROR_CHARACTERS = 4_000
 COMPLAINT_CHARACTERS = 64_000
@@ -87,9 +97,14 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     value: Any
+    """`msgspec.Raw` where it is too large to be decoded on the event loop."""
     files: tuple[AnswerFile, ...] = ()
     text: str = ""
     """The text blocks; empty beside structured content, which repeats them."""
+    message: bytes | bytearray = b""
+    """The message as it came, where it is too large to be read on the event loop: then it holds all there is."""
+    sample: str | None = None
+    """Of a value that was not decoded: what it is made of, as JSON; see `store.samples`."""
 
 
 def to_answer(result: Mapping[str, Any], *, unwrap: bool = False) -> Answer:
@@ -125,6 +140,42 @@ def to_answer(result: Mapping[str, Any], *, unwrap: bool = False) -> Answer:
         return Answer(value=structured, files=tuple(files))
     texts = [part for part in parts if isinstance(part, str)]
     return Answer(value=_value(parts, texts), files=tuple(files), text="\n".join(texts))
+
+
+def read_message(message: bytes | bytearray) -> dict[str, Any]:
+    """The result in a JSON-RPC message that answers a call.
+
+    Raises:
+        ToolFailed: It holds an error.
+        UpstreamError: It holds neither, or is no JSON.
+    """
+    try:
+        try:
+            data = msgspec.json.decode(message)
+        except ValueError:
+            data = read_leniently(message)
+    except RecursionError:
+        raise UpstreamError("The answer is nested too deeply to be read. Ask for less.") from None
+    except ValueError as error:
+        raise UpstreamError(f"The answer is no JSON: {short(str(error), 300)}.") from None
+    result = data.get("result") if isinstance(data, dict) else None
+    if isinstance(result, dict):
+        return result
+    words = data.get("error") if isinstance(data, dict) else None
+    words = words.get("message") if isinstance(words, dict) else words
+    if isinstance(words, str):
+        raise ToolFailed(short(words, COMPLAINT_CHARACTERS))
+    raise UpstreamError("The server's answer is neither a result nor an error.")
+
+
+def read_leniently(line: bytes | bytearray) -> Any:
+    """JSON as programs write it that cut a text within a character: the half becomes U+FFFD, which can be sent on.
+
+    Raises `ValueError` or `RecursionError`.
+    """
+    data = json.loads(line.decode("utf-8", "replace"))
+    text = json.dumps(data, ensure_ascii=False)
+    return json.loads(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
 
 
 def short(text: str, characters: int = _ERROR_CHARACTERS) -> str:

@@ -5,33 +5,29 @@ person if it asks for one? Then the upstream, within the tool's limits, which al
 private values become tokens; the journal and the audit log.
 """
 
-import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import PurePath
 from typing import Any, Protocol
 
 import msgspec
 
-from sealyard.broker.answers import Answer, AnswerFile, renamed, short
+from sealyard.broker.admitting import Admitted, admit_answer
+from sealyard.broker.answers import Answer, short
 from sealyard.broker.approvals import Approvals
 from sealyard.broker.limits import Circuit, Throttle
 from sealyard.broker.policy import Decision, Policy
 from sealyard.catalog.arguments import check_arguments
 from sealyard.catalog.shapes import is_wrapped
 from sealyard.errors import PolicyRefused, SealyardError, UnknownTool, UpstreamError, UpstreamUnavailable
+from sealyard.offload import Offload, check_values
 from sealyard.privacy.echo import Sent
 from sealyard.privacy.guard import Guard
 from sealyard.store.rows import CALL_VALUE_BYTES
-from sealyard.store.samples import sample_of
 from sealyard.values import Approval, Ask, AuditEntry, CallRecord, Definition, Grant, ToolSpec, UpstreamStatus
 
-__all__ = ("Broker", "OnProgress", "OnTools", "Passage", "ToolServer", "is_large", "without_empty")
-
-_ANSWER_BYTES = 32 << 20  # the worker's connection holds at most twice as much unread
-_LARGE = 20_000
+__all__ = ("Broker", "OnProgress", "OnTools", "Passage", "ToolServer", "without_empty")
 
 OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
 """Progress so far, its total if known, and a message."""
@@ -95,6 +91,7 @@ class Broker:
         keep: Callable[[str, int, bytes], None],
         audit: Callable[[AuditEntry], None],
         digest: Callable[[bytes], str],
+        offload: Offload | None = None,
     ) -> None:
         self._upstreams = upstreams
         self._policy = policy
@@ -104,6 +101,7 @@ class Broker:
         self._keep = keep
         self._audit = audit
         self._digest = digest
+        self._offload = offload
 
     async def call(
         self, grant: Grant, spec: ToolSpec, arguments: dict[str, Any], *, number: int, passage: Passage
@@ -115,6 +113,7 @@ class Broker:
 
         Raises:
             UnknownTool: It is not in the grant.
+            InvalidRequest: The arguments hold more values, or more levels, than are looked at.
             UnknownToken: The arguments hold a token that is none of this session.
             CallRefused: A token in them is inside a longer text, and the tool is handed only those that stand alone.
             InvalidArguments: The arguments do not fit its schema; nothing left the gateway.
@@ -132,7 +131,8 @@ class Broker:
         call = _Call(grant, spec, number)
         sent = Sent()
         try:
-            call.arguments = guard.conceal(arguments)
+            check_values(f"What {spec.full_name!r} is called with", arguments)
+            call.arguments = await guard.door.conceal(arguments)
             check_arguments(spec, arguments)
             real = await guard.reveal_latest(spec, arguments, sent)
             call.decision = await self._decide(call, real, passage, is_private=bool(sent))
@@ -149,21 +149,20 @@ class Broker:
                 ),
                 is_idempotent=self._policy.is_idempotent(spec),
             )
-            answer = await _admit(guard, spec, found, sent)
-            encoded = _encode(spec, answer)
-            call.answer, call.answer_bytes, call.failure = answer, len(encoded), None
+            admitted = await admit_answer(guard, spec, found, sent, offload=self._offload, who=grant.principal)
+            call.admitted, call.failure = admitted, None
         except SealyardError as error:
-            safe = guard.admit_error(error, sent=sent)
+            safe = await guard.door.admit_error(error, sent=sent)
             if isinstance(safe, UpstreamError):
                 safe = type(safe)(short(str(safe)))  # only now: half of a private value would not be found
-            call.failure = guard.conceal(f"{type(safe).__name__}: {safe}")
+            call.failure = await guard.door.conceal(f"{type(safe).__name__}: {safe}")
             raise safe from None  # the original may hold what was private
         finally:
             self._audit(call.to_entry())
-            self._record(call.to_record(guard))
-        if guard.is_admitted_concealed(spec) and not answer.files:
-            self._keep(grant.execution_id, number, encoded)
-        return answer, encoded
+            self._record(call.to_record())
+        if guard.is_admitted_concealed(spec) and not admitted.answer.files:
+            self._keep(grant.execution_id, number, admitted.encoded)
+        return admitted.answer, admitted.encoded
 
     def circuits(self) -> list[Circuit]:
         """How the circuit breakers stand of tools whose server failed."""
@@ -223,20 +222,22 @@ class _Call:
         """Concealed."""
         self.decision: Decision | None = None
         self.approval: Approval | None = None
-        self.answer: Answer | None = None
-        self.answer_bytes = 0
+        self.admitted: Admitted | None = None
         self.failure: str | None = "The call was cancelled."
         self.started_at = time.time()
         self._started = time.perf_counter()
         self.waited_seconds = 0.0
         """For a person."""
 
-    def to_record(self, guard: Guard) -> CallRecord:
+    @property
+    def answer_bytes(self) -> int:
+        """Of the answer as code gets it."""
+        return 0 if self.admitted is None else len(self.admitted.encoded)
+
+    def to_record(self) -> CallRecord:
         """The call for the journal, which takes a sample of an answer that is too long for it."""
-        answer = self.answer
-        is_kept = answer is not None and self.answer_bytes <= CALL_VALUE_BYTES
-        # Only of what is concealed already: whether a part of something is private cannot be told from the part.
-        is_sampled = answer is not None and not is_kept and guard.is_admitted_concealed(self.spec)
+        admitted = self.admitted
+        is_kept = admitted is not None and self.answer_bytes <= CALL_VALUE_BYTES
         return CallRecord(
             execution_id=self.grant.execution_id,
             number=self.number,
@@ -245,12 +246,12 @@ class _Call:
             version=self.spec.version,
             upstream=self.spec.upstream,
             arguments=self.arguments,
-            answer=guard.conceal_admitted(self.spec, answer.value) if answer is not None and is_kept else None,
+            answer=admitted.told if admitted is not None and is_kept else None,
             error=self.failure,
             started_at=self.started_at,
             seconds=time.perf_counter() - self._started - self.waited_seconds,
             answer_bytes=self.answer_bytes,
-            answer_sample=sample_of(answer.value) if answer is not None and is_sampled else None,
+            answer_sample=admitted.answer.sample if admitted is not None and not is_kept else None,
         )
 
     def to_entry(self) -> AuditEntry:
@@ -278,85 +279,18 @@ def _entry(grant: Grant, kind: str, body: dict[str, Any]) -> AuditEntry:
     )
 
 
-async def _admit(guard: Guard, spec: ToolSpec, answer: Answer, sent: Sent) -> Answer:
-    """The answer as code may see it. A large one is looked through in a thread, so that others go on.
-
-    Raises:
-        UpstreamError: It is no JSON, or too large.
-    """
-    if guard.is_off:
-        return answer
-
-    def admit() -> Answer:
-        names = _plain_names(guard, spec, answer, sent)
-        files = tuple(
-            AnswerFile(
-                name=names.get(file.name, file.name),
-                mime=file.mime,
-                content=guard.admit_file(spec, file.content, sent=sent),
-            )
-            for file in answer.files
-        )
-        value = renamed(answer.value, names) if names else answer.value
-        # `text` is a second copy of what is in `value` and of no use to code.
-        return Answer(value=guard.admit(spec, value, sent=sent), files=files)
-
-    if sum(len(file.content) for file in answer.files) > _LARGE or is_large(answer.value):
-        _encode(spec, answer)  # one that is too large is refused before it is looked through
-        return await asyncio.to_thread(admit)
-    return admit()
-
-
-def _plain_names(guard: Guard, spec: ToolSpec, answer: Answer, sent: Sent) -> dict[str, str]:
-    """Other names for the files whose own ones hold something private: code sees the name of a file as it is."""
-    names: dict[str, str] = {}
-    for number, file in enumerate(answer.files, 1):
-        own = [file.title or file.name, PurePath(file.name).stem]
-        if guard.admit(spec, own, sent=sent) != own:
-            names[file.name] = f"private-{number}{PurePath(file.name).suffix}"
-    return names
-
-
-def is_large(value: Any) -> bool:
-    """Whether there is enough in it to hold up the event loop, by counting no further than that."""
-    left = _LARGE
-    waiting = [value]
-    while waiting and left > 0:
-        item = waiting.pop()
-        if isinstance(item, str):
-            left -= len(item)
-        elif isinstance(item, dict):
-            waiting += item.values()
-        elif isinstance(item, list):
-            waiting += item
-        left -= 16
-    return left <= 0
-
-
 def _concealed(passage: Passage, sent: Sent) -> OnProgress | None:
     """Reports progress in words that may leave."""
     report = passage.on_progress
     if report is None:
         return None
 
-    def conceal(progress: float, total: float | None, message: str | None) -> Awaitable[None] | None:
-        return report(progress, total, None if message is None else passage.guard.admit_text(message, sent=sent))
+    async def conceal(progress: float, total: float | None, message: str | None) -> None:
+        told = None if message is None else await passage.guard.door.admit_text(message, sent=sent)
+        if (reported := report(progress, total, told)) is not None:
+            await reported
 
     return conceal
-
-
-def _encode(spec: ToolSpec, answer: Answer) -> bytes:
-    try:
-        encoded = msgspec.json.encode(answer.value)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UpstreamError(f"{spec.full_name!r} answered with something that is no JSON: {error}.") from error
-    size = len(encoded) + sum(len(file.content) for file in answer.files)
-    if size > _ANSWER_BYTES:
-        raise UpstreamError(
-            f"{spec.full_name!r} answered with {size:,} bytes, more than the {_ANSWER_BYTES:,} that code is handed. "
-            "Ask it for less: filter, or take it in pages."
-        )
-    return encoded
 
 
 def without_empty(spec: ToolSpec, arguments: dict[str, Any]) -> dict[str, Any]:

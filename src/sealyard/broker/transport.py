@@ -10,13 +10,13 @@ first byte that is not UTF-8, so children are started here (`loop.subprocess_exe
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import re
+import secrets
 import signal
-from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -35,10 +35,11 @@ from mcp_types import (
     JSONRPCResponse,
 )
 
+from sealyard.broker.answers import read_leniently
 from sealyard.broker.stderr import Tail
 from sealyard.values import UpstreamConfig
 
-__all__ = ("Inbound", "open_child", "read_leniently", "read_line", "too_large")
+__all__ = ("WHOLE", "Inbound", "open_child", "read_line", "stand_in", "too_large", "whole_message")
 
 # The SDK logs what a server does wrong; without a handler Python would print that to our standard error.
 for _name in ("mcp", "client"):
@@ -51,11 +52,18 @@ _UNREAD_BYTES = 1 << 20
 """When so many bytes wait to be read as messages, the child waits too."""
 _TURN = 100
 """So many messages in a row, then everybody else on the loop has a turn."""
+WHOLE = "the whole message"
+"""Stands in a result that is too large to be decoded on the event loop, with a key to its message."""
+_LARGE_BYTES = 64 << 10
+"""A message of this size takes 4 ms to decode at worst."""
+_ENVELOPE_BYTES = 8 << 20
+"""Of a message whose id is sought by reading over all of it: 20 ms at worst. In a longer one it stands at an edge."""
 _EDGE_BYTES = 1 << 10
 _MOST_REPLIES = 32
 
 _ID = rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,200}")'
 _ID_AT_START = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
+_ANSWER_AT_START = re.compile(_ID_AT_START.pattern + rb'\s*,\s*"(?:result|error)"\s*:')
 _ID_AT_END = re.compile(_ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 
 
@@ -136,11 +144,12 @@ class Inbound(_Streamed):
 
 @contextlib.asynccontextmanager
 async def open_child(
-    config: UpstreamConfig, stderr: Tail, on_fault: Callable[[str], None]
+    config: UpstreamConfig, stderr: Tail, on_fault: Callable[[str], None], *, leaves_large: bool = False
 ) -> "AsyncIterator[tuple[_Child, _Child]]":
     """Start the config's command and talk to it line by line. Leaving ends it with all its descendants in its group.
 
-    `on_fault` gets the reason if the connection ends otherwise than by leaving.
+    `on_fault` gets the reason if the connection ends otherwise than by leaving. With `leaves_large`, large results are
+    not decoded: see `WHOLE`.
 
     Raises:
         OSError: The command cannot be started.
@@ -148,7 +157,7 @@ async def open_child(
     """
     assert config.command is not None
     transport, child = await asyncio.get_running_loop().subprocess_exec(
-        lambda: _Child(config.answer_bytes, stderr, on_fault),
+        lambda: _Child(config.answer_bytes, stderr, on_fault, leaves_large=leaves_large),
         config.command,
         *config.args,
         env=get_default_environment() | config.env,
@@ -209,16 +218,18 @@ def _signal(group: int, number: int) -> bool:
 class _Child(_Streamed, asyncio.SubprocessProtocol):
     """A child's pipes as the two message streams the SDK asks for."""
 
-    def __init__(self, answer_bytes: int, stderr: Tail, on_fault: Callable[[str], None]) -> None:
+    def __init__(
+        self, answer_bytes: int, stderr: Tail, on_fault: Callable[[str], None], *, leaves_large: bool = False
+    ) -> None:
+        self._leaves_large = leaves_large
         self._answer_bytes = answer_bytes
         self._stderr = stderr
         self._on_fault = on_fault
         self._transport: asyncio.SubprocessTransport | None = None
-        self._lines: deque[bytes | SessionMessage] = deque()
+        self._lines: deque[bytes | bytearray | SessionMessage] = deque()
         self._unread_bytes = 0
         self._paused = False
-        self._line: list[bytes] = []
-        self._line_bytes = 0
+        self._line = bytearray()
         self._edges: tuple[bytes, bytes] | None = None
         self._messages: deque[SessionMessage | Exception] = deque()
         self._arrived = asyncio.Event()
@@ -293,7 +304,7 @@ class _Child(_Streamed, asyncio.SubprocessProtocol):
                 self._unread_bytes -= len(line)
                 if self._paused and self._unread_bytes < _UNREAD_BYTES // 2:
                     self._pause(False)
-                self._messages.extend(read_line(line))
+                self._messages.extend(read_line(line, leaves_large=self._leaves_large))
             elif self._ended:
                 raise anyio.EndOfStream
             else:
@@ -338,14 +349,12 @@ class _Child(_Streamed, asyncio.SubprocessProtocol):
     def _extend(self, piece: bytes) -> None:
         """Add to the line that is being received; of one that is too long only both its edges are kept."""
         if self._edges is None:
-            self._line.append(piece)
-            self._line_bytes += len(piece)
-            if self._line_bytes <= self._answer_bytes:
+            self._line += piece
+            if len(self._line) <= self._answer_bytes:
                 return
-            line = b"".join(self._line)
-            self._line.clear()
-            self._edges = (line[:_EDGE_BYTES], line[-_EDGE_BYTES:])
-            if found := _ID_AT_START.match(line[:_EDGE_BYTES]):
+            self._edges = (bytes(self._line[:_EDGE_BYTES]), bytes(self._line[-_EDGE_BYTES:]))
+            self._line = bytearray()
+            if found := _ID_AT_START.match(self._edges[0]):
                 self._lines.append(self._refusal(found))
                 self._arrived.set()
         else:
@@ -361,12 +370,12 @@ class _Child(_Streamed, asyncio.SubprocessProtocol):
                 else:
                     self._on_fault(f"It sent a message of more than {self._answer_bytes} bytes that names no call.")
                     self.end()
-        elif self._line_bytes:
-            line = b"".join(self._line)
+        elif self._line:
+            # A large one is handed over as it is: a copy of 30 MB takes 20 ms.
+            line = self._line if len(self._line) > _LARGE_BYTES else bytes(self._line)
             self._lines.append(line)
             self._unread_bytes += len(line)
-        self._line.clear()
-        self._line_bytes = 0
+            self._line = bytearray()
         self._edges = None
 
     def _refusal(self, found: re.Match[bytes]) -> SessionMessage:
@@ -379,8 +388,13 @@ def too_large(answer_bytes: int) -> str:
     return f"The answer is larger than {answer_bytes} bytes. Ask for less, or raise answer_bytes in the config."
 
 
-def read_line(line: bytes) -> "list[SessionMessage | Exception]":
-    """The messages in one line, as leniently as they can be told apart; an exception for what is none."""
+def read_line(line: bytes | bytearray, *, leaves_large: bool = False) -> "list[SessionMessage | Exception]":
+    """The messages in one line, as leniently as they can be told apart; an exception for what is none.
+
+    With `leaves_large`, the result of a long line is not decoded.
+    """
+    if leaves_large and len(line) > _LARGE_BYTES:
+        return [_large_message(line)]
     if not line.strip():
         return []
     try:
@@ -390,19 +404,97 @@ def read_line(line: bytes) -> "list[SessionMessage | Exception]":
             # Not UTF-8, NaN or half a character in it: still the answer to somebody's call.
             data = read_leniently(line) if line.lstrip().startswith((b"{", b"[")) else None
         except (ValueError, RecursionError) as error:
-            return [ValueError(str(error))]
+            return [_unreadable(line, error)]
     items = data if isinstance(data, list) else [data]
     return [_message(item) for item in items]
 
 
-def read_leniently(line: bytes) -> Any:
-    """JSON as programs write it that cut a text within a character: the half becomes U+FFFD, which can be sent on.
+def whole_message(result: Mapping[str, Any]) -> bytes | bytearray | None:
+    """The message of a result that was not decoded."""
+    message = result.get(WHOLE)
+    return _kept.pop(message, None) if isinstance(message, str) else None
 
-    Raises `ValueError` or `RecursionError`.
+
+def _keep(message: bytes | bytearray) -> dict[str, Any]:
+    """A small result in the place of a large one: the SDK copies what it is given, and looks through it."""
+    key = secrets.token_hex(16)  # nobody can name another's
+    _kept[key] = message
+    # Nobody asks for the answer to a call that was cancelled meanwhile.
+    asyncio.get_running_loop().call_later(_KEPT_SECONDS, _kept.pop, key, None)
+    while len(_kept) > 1 and sum(map(len, _kept.values())) > _KEPT_BYTES:
+        _kept.popitem(last=False)
+    lost = {"type": "text", "text": "The answer was lost on its way."}
+    return {WHOLE: key, "content": [lost], "isError": True}
+
+
+def stand_in(message: bytes, number: Any = None) -> bytes | None:
+    """A small message in the place of a large answer, for what decodes messages itself; the large one is kept for it.
+
+    `number` is the id of the request, if that is known. None for a message that is no large answer.
     """
-    data = json.loads(line.decode("utf-8", "replace"))
-    text = json.dumps(data, ensure_ascii=False)
-    return json.loads(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
+    if len(message) <= _LARGE_BYTES:
+        return None
+    try:
+        found = answered_id(message)
+    except ValueError:
+        return None if number is None else _encoded_error(number)
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": found if number is None else number, "result": _keep(message)})
+
+
+def _encoded_error(number: Any) -> bytes:
+    error = {"code": INTERNAL_ERROR, "message": "The answer cannot be read. Ask for less, or for something simpler."}
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": number, "error": error})
+
+
+_kept: OrderedDict[str, bytes | bytearray] = OrderedDict()
+_KEPT_BYTES = 256 << 20
+_KEPT_SECONDS = 5.0
+"""Of messages between the moment when they came and the one when they are asked for, which is the next."""
+
+
+class _Envelope(msgspec.Struct):
+    id: int | str | None = None
+    method: str | None = None
+    result: msgspec.Raw | None = None
+
+
+def answered_id(message: bytes | bytearray) -> int | str:
+    """The id of the request that a large message answers. Raises `ValueError` if it answers none, or cannot be read."""
+    found = _ANSWER_AT_START.match(message[:_EDGE_BYTES])
+    if found is None and len(message) > _ENVELOPE_BYTES:
+        found = _ID_AT_END.search(message[-_EDGE_BYTES:])
+        if found is None:
+            raise ValueError("a large message that names no call")
+    if found is not None:
+        return msgspec.json.decode(found[1], type=int | str)
+    try:
+        envelope = msgspec.json.decode(message, type=_Envelope)
+    except RecursionError as error:
+        raise ValueError("a message that is nested too deeply") from error
+    if envelope.id is None or envelope.method is not None:
+        raise ValueError("a large message that answers no call")
+    return envelope.id
+
+
+def _large_message(line: bytes | bytearray) -> SessionMessage | Exception:
+    """The answer to a call, with its message as it came."""
+    try:
+        number = answered_id(line)
+    except ValueError as error:
+        return _unreadable(line, error)
+    result = _keep(line)
+    return SessionMessage(JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=result))
+
+
+def _unreadable(line: bytes | bytearray, error: Exception) -> SessionMessage | Exception:
+    """The answer to whoever waits for this message, if it says who that is: else they would wait for their timeout."""
+    found = _ID_AT_START.match(line[:_EDGE_BYTES]) or _ID_AT_END.search(line[-_EDGE_BYTES:])
+    if found is None:
+        return ValueError(str(error))
+    is_deep = isinstance(error, RecursionError) or isinstance(error.__cause__, RecursionError)
+    what = "is nested too deeply to be read" if is_deep else "is no JSON"
+    data = ErrorData(code=INTERNAL_ERROR, message=f"The answer {what}. Ask for less, or for something simpler.")
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=msgspec.json.decode(found[1]), error=data))
 
 
 def _message(data: Any) -> SessionMessage | Exception:

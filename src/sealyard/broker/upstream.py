@@ -23,7 +23,7 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from sealyard.broker.answers import COMPLAINT_CHARACTERS, Answer, misfit, short, to_answer
-from sealyard.broker.transport import too_large
+from sealyard.broker.transport import too_large, whole_message
 from sealyard.broker.upstream_http import DELIVERY, Delivery
 from sealyard.broker.upstream_life import Connection, Life, reason
 from sealyard.broker.upstream_oauth import open_in_browser
@@ -142,6 +142,8 @@ class Upstream:
             self._failures += 1
             raise
         self._life.thrive()
+        if (message := whole_message(result)) is not None:
+            return Answer(value=None, message=message)
         if (schema := self._output_schemas.get(tool)) is not None and tool not in self._misfits:
             self._compare(tool, schema, result)
         return to_answer(result, unwrap=unwrap)

@@ -339,14 +339,14 @@ class Life:
             _log.warning("%r asks for a person's consent. Open %s", self._config.name, url)
 
         auth = build_auth(self._config, folder=self._token_folder, open_url=self._open_url, on_consent=wait_for_consent)
-        return Exchange(self._config, auth, on_fault=self._end_for)
+        return Exchange(self._config, auth, on_fault=self._end_for, leaves_large=True)
 
     def _open(self, exchange: Exchange | None) -> AbstractAsyncContextManager[tuple[ClientSession, Channel]]:
         if self._server is not None:
             return open_memory(self._server, on_change=self.changed.set)
         link: AbstractAsyncContextManager[tuple[Any, Any]]
         if exchange is None:
-            link = open_child(self._config, self.stderr, self._note_fault)
+            link = open_child(self._config, self.stderr, self._note_fault, leaves_large=True)
         elif self._config.transport == "sse":
             link = open_events(self._config, exchange)
         else:

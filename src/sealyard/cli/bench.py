@@ -207,6 +207,20 @@ def learning(data: Path | None, parts: tuple[str, ...], as_json: bool) -> None:
         show(figures)
 
 
+@bench.command()
+@click.option("--case", "cases", multiple=True, help="Only cases whose name contains this; may be given several times.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def stalls(cases: tuple[str, ...], as_json: bool) -> None:
+    """How long hostile input holds the event loop, and by how much it holds a deadline back."""
+    from sealyard.cli.bench_stalls import measure, show  # noqa: PLC0415 - keeps `bench --help` light
+
+    figures = run_to_end(measure(cases))
+    if as_json:
+        click.echo(msgspec.json.encode(figures).decode())
+    else:
+        show(figures)
+
+
 def _show(figures: dict[str, Any], *, as_json: bool) -> None:
     """Samples, then each figure beside what is promised of it."""
     if as_json:

@@ -1,6 +1,7 @@
 """`sealyard serve`: the gateway for an MCP client, over standard input and output or over HTTP."""
 
 import contextlib
+import gc
 import logging
 import secrets
 import sys
@@ -71,14 +72,24 @@ async def _serve(config: Config, mode: str, address: tuple[str, int] | None) -> 
             readiness, routes = yard.readiness, api.routes(yard)
             if config.http.dashboard:
                 key, routes = secrets.token_urlsafe(24), [*routes, *dashboard.routes()]
+        if guards.offload is not None:
+            guards.offload.warm()
         log = await guards.of("log")
         for handler in logging.getLogger().handlers:
             handler.addFilter(ConcealingFilter(log.conceal))
+        gc.collect()
+        gc.freeze()  # what is there now stays: looking through it again and again would hold the loop for 90 ms
         if address is None:
             await serve_stdio(server)
             return
         listening = open_http(
-            server, config.http, address=address, readiness=readiness, routes=routes, operator_key=key
+            server,
+            config.http,
+            address=address,
+            readiness=readiness,
+            routes=routes,
+            operator_key=key,
+            offload=guards.offload,
         )
         url, http = await stack.enter_async_context(listening)
         if key is not None:  # in the fragment, which no browser sends and no proxy logs

@@ -21,7 +21,8 @@ __all__ = ("IDENTIFIER", "CodePrint", "code_print", "similarity", "syntax_tree")
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 """What may be named in a hint, if it matches whole."""
 
-_CODE_BYTES = 32 << 10
+_CODE_BYTES = 12 << 10
+"""Parsing this much holds the interpreter, and so the event loop, for up to 30 ms. Agents write a tenth of it."""
 _SAMPLE = 64
 _SHINGLE = 4
 _WORDS = 64

@@ -31,7 +31,8 @@ _ITEMS = 1_000
 _PLACES = 4
 _PARAMETERS = 40
 _LISTED = 200
-_CODE_BYTES = 32 << 10
+_CODE_BYTES = 12 << 10
+"""Parsing this much holds the interpreter, and so the event loop, for up to 30 ms. Agents write a tenth of it."""
 _NODES = 20_000
 _FIELD_CHARACTERS = 120
 _PARAMETER_CHARACTERS = 64

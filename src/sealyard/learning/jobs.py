@@ -17,7 +17,8 @@ from sealyard.versioning.scopes import parse
 
 __all__ = ("JobPrint", "job_print", "likeness")
 
-_CODE_BYTES = 32 << 10
+_CODE_BYTES = 12 << 10
+"""Parsing this much holds the interpreter, and so the event loop, for up to 30 ms. Agents write a tenth of it."""
 _NODES = 8_000
 _PARTS = 160
 _FEWEST_PARTS = 5

@@ -24,7 +24,8 @@ __all__ = ("NAME_CHARACTERS", "Reading", "is_name", "read", "sent", "tool_name")
 NAME_CHARACTERS = 40
 """Longer identifiers are left out: nobody needs them, and they could be sentences."""
 
-_CODE_BYTES = 32 << 10
+_CODE_BYTES = 12 << 10
+"""Parsing this much holds the interpreter, and so the event loop, for up to 30 ms. Agents write a tenth of it."""
 _NODES = 8_000
 _FEATURES = 400
 _DEPTH = 12

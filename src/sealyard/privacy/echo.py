@@ -13,7 +13,7 @@ import binascii
 import html
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -291,9 +291,9 @@ class Echoes:
     def _short(self, reading: "_Reading", breaks: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         """What is too short for seeds: anywhere if it was glued to something, else where letters or digits end."""
         text = reading.text
-        for size, needles in self._needles.items():
+        for size, needles in list(self._needles.items()):  # a call in another thread may add some
             if len(needles) <= _FEW:
-                places = [match.start() for needle in needles for match in re.finditer(needle, text)]
+                places = [match.start() for needle in list(needles) for match in re.finditer(needle, text)]
             else:
                 places = [at for at in range(len(text) - size + 1) if text[at : at + size] in needles]
             for at in places:
@@ -340,6 +340,20 @@ class Sent:
         self.known = KnownValues(is_thorough=True)
         self.said = ""
         """The end of earlier messages: a value may come in pieces."""
+        self._strings: list[list[Piece]] = []
+
+    def to_data(self) -> dict[str, Any]:
+        """The same for another process."""
+        return {"strings": self._strings, "said": self.said}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> "Sent":
+        """What `to_data` gave."""
+        made = cls()
+        for pieces in data["strings"]:
+            made.add([(text, kind) for text, kind in pieces])
+        made.said = data["said"]
+        return made
 
     def __bool__(self) -> bool:
         return bool(self.values)
@@ -351,6 +365,7 @@ class Sent:
                 self.values[text] = kind
                 self.known.add(text, kind)
         self.echoes.add(pieces)
+        self._strings.append(list(pieces))
 
 
 class Leaves:
@@ -443,11 +458,11 @@ class Found:
 
     @property
     def has_parts(self) -> bool:
-        """Whether some string is neither free of echoes nor one value and nothing else."""
+        """Whether some string holds a whole value and something else."""
         return any(self._is_part(number) for number in self.values)
 
     def parts(self) -> "Found":
-        """The echoes in strings that are not one value and nothing else."""
+        """The echoes in strings that hold a whole value and something else."""
         found = Found(self._texts)
         found.values = {number: echoes for number, echoes in self.values.items() if self._is_part(number)}
         return found
@@ -461,8 +476,13 @@ class Found:
         self.keys.setdefault(key, []).append(echo)
 
     def _is_part(self, number: int) -> bool:
-        echoes = apart(self.values[number])
-        return len(echoes) > 1 or _canonical(self._texts[number]) != _canonical(echoes[0].value)
+        text, echoes = self._texts[number], apart(self.values[number])
+        # A fragment may be a part of another value, such as the domain of a colleague's address.
+        if not any(
+            echo.is_encoded or _canonical(text[echo.start : echo.end]) == _canonical(echo.value) for echo in echoes
+        ):
+            return False
+        return len(echoes) > 1 or _canonical(text) != _canonical(echoes[0].value)
 
 
 def _is_leaf(value: Any) -> bool:

@@ -4,8 +4,10 @@ A real value passes it in one direction only: out to a tool, in `Guard.reveal`. 
 journal, the audit log or a log file goes through `Guard.conceal`, and through nothing else.
 """
 
+import asyncio
 import codecs
 import re
+import sys
 import threading
 from bisect import bisect_right
 from collections import Counter
@@ -13,30 +15,36 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from sealyard.errors import ApprovalRefused, SealyardError, UnknownToken, UpstreamError
+from sealyard.privacy.door import Door
 from sealyard.privacy.echo import Echo, Echoes, Leaves, Piece, Sent, find_echoes
 from sealyard.privacy.encodings import find_encoded, find_encoded_words
 from sealyard.privacy.known import KnownValues
 from sealyard.privacy.names import Meaning, read_name
 from sealyard.privacy.runs import WORD, Runs
 from sealyard.privacy.scanner import Scanner, ScanRules
+from sealyard.privacy.seen import NOTHING_SEEN, Position, Seen
 from sealyard.privacy.span import TOKEN, TYPES, Detector, Span, merge
 from sealyard.privacy.stream import ConcealedStream
 from sealyard.privacy.vault import Scope
+from sealyard.privacy.vault_reveal import count_tokens
 from sealyard.privacy.view import without_tokens
 from sealyard.values import ToolSpec
 
-__all__ = ("Guard", "Handling", "Mode", "Privacy", "Reveal")
+__all__ = ("Guard", "Handling", "Mode", "Privacy", "Reveal", "text_encoding")
 
 Mode = Literal["strict", "output", "off"]
 Reveal = Literal["whole", "inside", "never"]
 
 _E = TypeVar("_E", bound=SealyardError)
 
+_MANY_TOKENS = 50
+"""As many are revealed and remembered in about 5 ms."""
 _SAID_CHARACTERS = 512
 """Of earlier messages of a call, to find a value that comes in pieces."""
 _BY_PLACE = frozenset(
@@ -65,13 +73,13 @@ class Privacy:
     ) -> None:
         self.scanner = scanner
         self.mode: Mode = mode
-        self._rules = tuple(rules)
+        self.rules = tuple(rules)
         self._handling: dict[str, Handling] = {}
-        self.is_relaxed = mode != "strict" or any(handling.mode != "strict" for _, handling in self._rules)
+        self.is_relaxed = mode != "strict" or any(handling.mode != "strict" for _, handling in self.rules)
         """Whether some tool's answers reach the code as they are."""
-        self.is_off = mode == "off" and all(handling.mode == "off" for _, handling in self._rules)
+        self.is_off = mode == "off" and all(handling.mode == "off" for _, handling in self.rules)
         """Whether no tool's answers are concealed."""
-        is_strict = mode == "strict" or any(handling.mode == "strict" for _, handling in self._rules)
+        is_strict = mode == "strict" or any(handling.mode == "strict" for _, handling in self.rules)
         self._reveal: Reveal = "whole" if is_strict else "inside"
         """Where code holds no real value, what stands beside one is not for code to choose."""
 
@@ -79,7 +87,7 @@ class Privacy:
         """How the answers of a tool are handled: as the first rule says whose patterns fit its full name."""
         found = self._handling.get(tool)
         if found is None:
-            fits = (each for patterns, each in self._rules if any(fnmatchcase(tool, pattern) for pattern in patterns))
+            fits = (each for patterns, each in self.rules if any(fnmatchcase(tool, pattern) for pattern in patterns))
             found = self._handling[tool] = next(fits, Handling(mode=self.mode))
         return found
 
@@ -103,10 +111,16 @@ class Guard:
         """What was hidden: looked for in what enters."""
         self._echoes = Echoes(is_later=True)
         """What tools were handed: looked for in what enters, whatever stands beside it."""
+        self._handed: list[list[Piece]] = []
+        """The same as it was handed over, for other processes of the session."""
         self._held = _Memory()
         """What code may hold as it is: looked for in what leaves. Code that prints a guess at anything else must not
         learn whether it is right."""
-        self._public: set[str] = set()
+        self._public: dict[str, None] = {}
+        """In the order in which they were declared."""
+        self._told = NOTHING_SEEN
+        self.door = Door(self, None, None, who="")
+        """The same for the event loop; who makes guards gives it helpers."""
         self._counting = threading.Lock()
         self._hidden: Counter[str] = Counter()
         self._failures = 0
@@ -143,6 +157,46 @@ class Guard:
             self._hidden, self._failures = Counter(), 0
         return dict(hidden), failures
 
+    def count(self, hidden: Mapping[str, int], failures: int) -> None:
+        """Count what was done elsewhere for this session."""
+        with self._counting:
+            self._hidden.update(hidden)
+            self._failures += failures
+
+    def count_failure(self) -> None:
+        """Something was withheld whole."""
+        self.count({}, 1)
+
+    # What it has seen, for a guard of the same session in another process
+
+    def learn(self, seen: Seen) -> None:
+        """Know these values too. Raises `LimitReached`."""
+        for kind, text in seen.known:
+            self._known.add(kind, text)
+        for kind, text in seen.held:
+            self._held.add(kind, text)
+        self._public.update(dict.fromkeys(seen.public))
+        for pieces in seen.handed:
+            self._note_handed(pieces)
+
+    def seen_since(self, position: Position, most: int) -> tuple[Seen, Position]:
+        """At most so many values of each kind that were seen after a position, and the position after them."""
+        known, held = self._known.since(position[0], most), self._held.since(position[1], most)
+        public = list(islice(self._public, position[2], min(position[2] + most, sys.maxsize)))
+        handed = self._handed[position[3] : position[3] + most]
+        after = (
+            position[0] + len(known),
+            position[1] + len(held),
+            position[2] + len(public),
+            position[3] + len(handed),
+        )
+        return Seen(known=known, held=held, public=public, handed=handed), after
+
+    def take_news(self) -> Seen:
+        """What was seen since it was last asked."""
+        seen, self._told = self.seen_since(self._told, sys.maxsize)
+        return seen
+
     # To tools
 
     def reveal(
@@ -168,7 +222,7 @@ class Guard:
                     self._known.add(kind, text)
                     if not is_strict:  # the answer may repeat it, and goes to the code as it is
                         self._held.add(kind, text)
-            self._echoes.add(pieces)
+            self._note_handed(pieces)
             if sent is not None:
                 sent.add(pieces)
 
@@ -182,12 +236,24 @@ class Guard:
     ) -> dict[str, Any]:
         """The same, with what another gateway has given out in the meantime. Raises as `reveal` does."""
         try:
-            return self.reveal(spec, arguments, sent, how=how)
+            return await self._reveal_aside(spec, arguments, sent, how)
         except UnknownToken:
             if self._refresh is None:
                 raise
         await self._refresh()
+        return await self._reveal_aside(spec, arguments, sent, how)
+
+    async def _reveal_aside(
+        self, spec: ToolSpec, arguments: dict[str, Any], sent: Sent | None, how: Reveal | None
+    ) -> dict[str, Any]:
+        """`reveal`; in a thread where so many tokens are revealed that others would have to wait."""
+        if self.scope is not None and count_tokens(arguments, _MANY_TOKENS) >= _MANY_TOKENS:
+            return await asyncio.to_thread(self.reveal, spec, arguments, sent, how=how)
         return self.reveal(spec, arguments, sent, how=how)
+
+    def _note_handed(self, pieces: list[Piece]) -> None:
+        self._echoes.add(pieces)
+        self._handed.append(pieces)
 
     # From tools
 
@@ -208,7 +274,7 @@ class Guard:
         except SealyardError:
             raise
         except Exception as error:  # noqa: BLE001 - its message may hold what it was to hide
-            self._count_failure()
+            self.count_failure()
             raise UpstreamError(f"The answer of {spec.full_name!r} is withheld: {_blame(error)}.") from None
 
     def _admit(self, spec: ToolSpec, value: Any, sent: Sent | None) -> Any:
@@ -233,7 +299,7 @@ class Guard:
 
     def admit_file(self, spec: ToolSpec, content: bytes, *, sent: Sent | None = None) -> bytes:
         """A file of an answer as the code may see it: text is treated like the answer, anything else is left alone."""
-        encoding = None if self.scope is None else _text_encoding(content)
+        encoding = None if self.scope is None else text_encoding(content)
         if encoding is None:
             return content
         text = content.decode(encoding)
@@ -250,12 +316,17 @@ class Guard:
         except SealyardError:
             raise
         except Exception as error:  # noqa: BLE001 - as in `admit`
-            self._count_failure()
+            self.count_failure()
             return f"(Withheld: {_blame(error)}.)"
 
     def admit_said(self, text: str, *, said: str, sent: Sent) -> str:
         """An admitted message without the rest of a value that earlier ones began; `said` is how the server sent it."""
         return text if self.scope is None else self._conceal_said(text, sent, said=said)
+
+    @staticmethod
+    def note_said(sent: Sent, said: str) -> None:
+        """Remember the end of a message: the next one may go on with a value that this one begins."""
+        sent.said = f"{sent.said}\n{said}"[-_SAID_CHARACTERS:]
 
     def admit_echoes(self, value: Any, *, sent: Sent | None = None) -> Any:
         """`value` without what tools were handed and nothing else: for what was admitted in parts, or is not searched.
@@ -270,7 +341,7 @@ class Guard:
         except SealyardError:
             raise
         except Exception as error:  # noqa: BLE001 - as in `admit`
-            self._count_failure()
+            self.count_failure()
             raise UpstreamError(f"What a server says is withheld: {_blame(error)}.") from None
 
     def admit_error(self, error: _E, *, sent: Sent | None = None) -> _E:
@@ -299,7 +370,7 @@ class Guard:
         except SealyardError:
             raise
         except Exception as error:  # noqa: BLE001 - as in `admit`
-            self._count_failure()
+            self.count_failure()
             raise SealyardError(f"What was to be shown is withheld: {_blame(error)}.") from None
 
     def _conceal(self, value: Any) -> Any:
@@ -326,6 +397,10 @@ class Guard:
         """The same for output that leaves in pieces."""
         return ConcealedStream(self._exit.find, self._replace_leaving)
 
+    def find(self, text: str) -> list[Span]:
+        """Where a text that leaves holds something private."""
+        return self._exit.find(text)
+
     def _is_harmless(self, value: Any) -> bool:
         return not self._privacy.scanner.rules.patterns and _is_harmless(value)  # a pattern may mean anything
 
@@ -336,8 +411,9 @@ class Guard:
     def _conceal_entering(self, scanner: Scanner, value: Any, sent: Sent | None, **found: Any) -> Any:
         """`value` without what tools were handed and what the scanner finds.
 
-        Echoes that something stands beside come first: of two values in a row the scanner might find one, with half of
-        the other. What is a whole string is left to it, since the rest of its column is judged by it.
+        Whole values that something stands beside come first: of two in a row the scanner might find one, with half of
+        the other. A string that is one value is left to it, since the rest of its column is judged by it, and so are
+        fragments, which may be parts of other values that it finds.
         """
         indexes = self._indexes(sent)
         echoes = Leaves(value).find(*indexes)
@@ -367,7 +443,7 @@ class Guard:
         if sent is None or not indexes:
             return text
         earlier = f"{sent.said}\n"
-        sent.said = f"{earlier}{said}"[-_SAID_CHARACTERS:]
+        self.note_said(sent, said)
         size = len(earlier)
         found = [echo for echo in find_echoes(without_tokens(earlier + text), indexes) if echo.end > size]
         ours = [echo._replace(start=max(0, echo.start - size), end=echo.end - size) for echo in found]
@@ -419,29 +495,32 @@ class Guard:
         with self._counting:
             self._hidden[kind if kind in TYPES else "custom"] += 1
 
-    def _count_failure(self) -> None:
-        with self._counting:
-            self._failures += 1
-
     def _publish(self, value: Any, *, schema: Any, but: Collection[str] = ()) -> None:
         """Let pass what the config declares to be no secret: what is found in `value`, without `but`."""
         found = {str(each) for _, each in self._privacy.scanner.find_values(value, schema=schema)}
-        self._public |= found.difference(but)
+        self._public.update(dict.fromkeys(sorted(found.difference(but))))
 
 
 class _Memory:
     """Values that were seen, to be found again. Safe to add to from any thread."""
 
     def __init__(self) -> None:
-        self.texts: set[str] = set()
+        self.texts: dict[str, str] = {}
+        """With their types."""
         self.values = KnownValues()
+        self._order: list[str] = []
 
     def add(self, kind: str, value: str | float) -> None:
         """Remember it. Raises `LimitReached`."""
         text = str(value)
         if text not in self.texts:
             self.values.add(text, kind)
-            self.texts.add(text)
+            self.texts[text] = kind
+            self._order.append(text)
+
+    def since(self, position: int, most: int) -> list[tuple[str, str]]:
+        """At most so many types and texts that were added after a position."""
+        return [(self.texts[text], text) for text in self._order[position : min(position + most, sys.maxsize)]]
 
 
 def _only(*detectors: Detector) -> Scanner:
@@ -468,7 +547,7 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _SAMPLE_BYTES = 4096
 
 
-def _text_encoding(content: bytes) -> str | None:
+def text_encoding(content: bytes) -> str | None:
     """The encoding if it is text: Unicode, or without a control character in it, as an older program writes it."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         guesses = ["utf-16"]

@@ -6,6 +6,10 @@ from collections.abc import Callable
 __all__ = ("ConcealingFilter",)
 
 
+_MOST_CHARACTERS = 2_000
+_RAGGED_CHARACTERS = 200
+
+
 class ConcealingFilter(logging.Filter):
     """Conceals what a handler writes; `conceal` is the way out for text.
 
@@ -21,6 +25,11 @@ class ConcealingFilter(logging.Filter):
         message = record.getMessage()
         if record.exc_info and record.exc_info[1] is not None:
             message += f" ({type(record.exc_info[1]).__name__}: {record.exc_info[1]})"
-        record.msg, record.args = self._conceal(message), None
+        if len(message) > _MOST_CHARACTERS:
+            # Words of others may be long and made to be slow. What is cut may be half of something private.
+            message = f"{self._conceal(message[:_MOST_CHARACTERS])[:-_RAGGED_CHARACTERS]} […]"
+        else:
+            message = self._conceal(message)
+        record.msg, record.args = message, None
         record.exc_info = record.exc_text = record.stack_info = None
         return True

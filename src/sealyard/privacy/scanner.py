@@ -73,6 +73,11 @@ class Scanner:
             detectors=tuple(detectors),
         )
 
+    @property
+    def has_detectors(self) -> bool:
+        """Whether there are detectors besides its own."""
+        return bool(self._criteria.detectors)
+
     def with_detectors(self, detectors: Sequence[Detector]) -> "Scanner":
         """A scanner with the same rules and these detectors besides its own."""
         return Scanner(self.rules, (*self._criteria.detectors, *detectors))

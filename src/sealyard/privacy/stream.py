@@ -7,12 +7,15 @@ nothing but the lines beside them, the first lines of their paragraph and the la
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 from sealyard.privacy.span import Span
 from sealyard.privacy.view import united
 
-__all__ = ("ConcealedStream",)
+__all__ = ("ConcealedStream", "Search")
+
+Search = Generator[str, list[Span], str]
+"""Yields a text to be searched, is sent what is private in it, and returns what may be sent on."""
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _BLANK_LINE = re.compile(r"\n[ \t]*\r?\n")
@@ -25,7 +28,8 @@ class ConcealedStream:
 
     Holds back `hold_characters` besides the last piece, or twice that for a value that is not at its end; what is
     longer is sent in parts. A quarter of that is kept as context. Each call that sends something searches the context
-    anew: many lines in one piece cost less than a piece for each line.
+    anew: many lines in one piece cost less than a piece for each line. `adding`, `flushing` and `closing` are the same
+    for who searches elsewhere.
     """
 
     def __init__(
@@ -41,35 +45,56 @@ class ConcealedStream:
 
     def add(self, piece: str) -> str:
         """Take a piece and return what may be sent now: whole lines, or nothing."""
+        return self._searched(self.adding(piece))
+
+    def flush(self) -> str:
+        """What may be sent when nothing follows for a while: the last line too, if it is complete."""
+        return self._searched(self.flushing())
+
+    def close(self) -> str:
+        """All the rest."""
+        return self._searched(self.closing())
+
+    def adding(self, piece: str) -> Search:
+        """`add`."""
         self._held += piece
         if len(self._held) <= self._hold_characters and not _LINE_END.search(piece):
             return ""
         ends = [match.end() for match in _LINE_END.finditer(self._held)]
         last = ends[-1] if ends else 0
         if len(self._held) - last > self._hold_characters:
-            return self._sent(self._cut())
-        return self._sent(ends[-2]) if len(ends) > 1 else ""
+            return (yield from self._sent(self._cut()))
+        return (yield from self._sent(ends[-2])) if len(ends) > 1 else ""
 
-    def flush(self) -> str:
-        """What may be sent when nothing follows for a while: the last line too, if it is complete."""
+    def flushing(self) -> Search:
+        """`flush`."""
         ends = [match.end() for match in _LINE_END.finditer(self._held)]
-        return self._sent(ends[-1]) if ends else ""
+        return (yield from self._sent(ends[-1])) if ends else ""
 
-    def close(self) -> str:
-        """All the rest."""
-        return self._sent(len(self._held), is_last=True)
+    def closing(self) -> Search:
+        """`close`."""
+        return (yield from self._sent(len(self._held), is_last=True))
+
+    def _searched(self, search: Search) -> str:
+        try:
+            text = next(search)
+            while True:
+                text = search.send(self._find(text))
+        except StopIteration as end:
+            return str(end.value)
 
     def _cut(self) -> int:
         """Where to part a line that is too long: at a boundary in the older half of what is held."""
         newest = len(self._held) - self._hold_characters // 2
         return max(self._held.rfind(sign, 0, newest) for sign in _BOUNDARY) + 1 or newest
 
-    def _sent(self, end: int, *, is_last: bool = False) -> str:
+    def _sent(self, end: int, *, is_last: bool = False) -> Search:
         """What is held up to `end`, or up to the line before if a finding goes on there, concealed."""
         context = self._tail if self._head_length <= len(self._tail) else f"{self._head}\n{self._tail}"
+        spans = yield context + self._held
         found = [
             Span(span.start - len(context), span.end - len(context), span.type)
-            for span in united(self._find(context + self._held))
+            for span in united(spans)
             if span.end > len(context)
         ]
         if not is_last:

@@ -20,7 +20,7 @@ import msgspec
 from sealyard.errors import CallRefused, UnknownToken
 from sealyard.privacy.vault_seal import PrivateValue
 
-__all__ = ("Find", "OnText", "reveal_tokens")
+__all__ = ("Find", "OnText", "count_tokens", "reveal_tokens")
 
 Find = Callable[[str, str], PrivateValue | None]
 """The value of the token of this type and id, both in lower case; None if there is none."""
@@ -93,6 +93,16 @@ def reveal_tokens(
                 if isinstance(below, str | dict | list | tuple)
             )
     return holder[0]
+
+
+def count_tokens(value: Any, most: int) -> int:
+    """How many tokens are in JSON data, counted no further than `most`."""
+    count = 0
+    for text in _texts(value):
+        count += sum(1 for _ in _BEGIN.finditer(text)) if _begins(text) else 0
+        if count >= most:
+            break
+    return count
 
 
 def _texts(value: Any) -> Iterator[str]:

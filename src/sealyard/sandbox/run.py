@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from sealyard.errors import InvalidRequest, SandboxBroken, SandboxClosed
+from sealyard.offload import Offload
 from sealyard.sandbox import spawn, wire
 from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.library import Library
@@ -124,6 +125,7 @@ class Sandbox:
         clock: RunClock | None = None,
         replay: ReplayClock | None = None,
         place: Place | None = None,
+        offload: Offload | None = None,
     ) -> Outcome:
         """Run `code` in a sealed worker that is used for nothing else.
 
@@ -132,7 +134,8 @@ class Sandbox:
         `library_version`, by default those of the whole catalog. `policy` is a stricter one than the sandbox's own.
         While `clock` is paused the wall limit stands still, and another run may take this one's turn. With `replay`
         the code finds a clock that stands and randomness from a seed. A caller that holds the turn of a `place` gives
-        that; else the run waits for one of its session's owner. What the code does wrong is in the outcome.
+        that; else the run waits for one of its session's owner. `offload` looks at large arguments of calls. What the
+        code does wrong is in the outcome.
 
         Raises:
             InvalidRequest: The context, a limit or the session's name is wrong.
@@ -161,7 +164,9 @@ class Sandbox:
                 backstop_mib = max(policy.memory_mib, usual.memory_mib)
                 order = self._order(lease.worker, policy, backstop_mib, workspace, stubs) | {"nice": place.nice}
                 paced = None if on_call is None else self._paced(on_call, place.owner)
-                end = await self._run_on(lease, order, job, policy, workspace, paced, on_output, clock)
+                end = await self._run_on(
+                    lease, order, job, policy, workspace, paced, on_output, clock, offload, place.owner
+                )
             except SandboxBroken as error:
                 if self.pool.is_closed:
                     raise SandboxClosed("The sandbox is closed.") from error
@@ -212,7 +217,7 @@ class Sandbox:
             lease = await self.pool.take()
             try:
                 order = self._order(lease.worker, policy, policy.memory_mib, None, stubs)
-                end = await self._run_on(lease, order, job, policy, None, None, None, RunClock())
+                end = await self._run_on(lease, order, job, policy, None, None, None, RunClock(), None, "")
             finally:
                 self.pool.discard(lease)
                 self.pool.refill()
@@ -335,6 +340,8 @@ class Sandbox:
         on_call: OnCall | None,
         on_output: OnOutput | None,
         clock: RunClock,
+        offload: Offload | None,
+        who: str,
     ) -> End:
         worker, zygote = lease.worker, lease.zygote
         descriptors: list[int] = []
@@ -354,6 +361,9 @@ class Sandbox:
                 on_call=on_call,
                 on_output=on_output,
                 clock=clock,
+                inline_bytes=None if workspace is None else policy.inline_bytes,
+                offload=offload,
+                who=who,
             )
             if self.pool.directory is not None and workspace is not None and end.failure is None:
                 # What was written since the last look stays in the session, so it is looked at once more.

@@ -15,7 +15,8 @@ from typing import Any
 
 import msgspec
 
-from sealyard.errors import SandboxBroken
+from sealyard.errors import InvalidRequest, SandboxBroken
+from sealyard.offload import Offload, decode
 from sealyard.sandbox import wire
 from sealyard.sandbox.cgroup import Leaf
 from sealyard.sandbox.clock import RunClock
@@ -34,6 +35,9 @@ OnOutput = Callable[[str], None]
 _EXIT_SECONDS = 10.0  # for a killed worker to be reaped
 _LEAVE_SECONDS = 2.0  # for one that hung up to be gone
 _FRAME_OVERHEAD = 64 << 10
+_WORDS_BYTES = 512 << 10  # of a last frame beside its result: five texts of 16,384 characters, each as \\u1234
+_PREVIEW_BYTES = 1 << 10  # by which a preview may miss its size
+_SHOWN_CHARACTERS = 100
 _UNREAD_BYTES = 64 << 20  # of answers that wait for the code to read them
 _OWN_CALLS = 1_000  # in one run; the guest reports at most 200 times, and nobody needs so many skills
 _CALLS_PAST_LIMIT = 100  # after so many refused calls the code is not going to stop by itself
@@ -88,7 +92,7 @@ class Worker(asyncio.Protocol):
         self._on_output: OnOutput | None = None
         self._calls: set[asyncio.Task[None]] = set()
         self._call_ids: set[int] = set()
-        self._backlog: deque[wire.Call] = deque()
+        self._backlog: deque[wire.Call | wire.LargeCall] = deque()
         self._call_count = 0
         self._own_call_count = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -98,6 +102,9 @@ class Worker(asyncio.Protocol):
         self._is_sealed = False
         self._is_probe = False
         self._call_bytes = 0
+        self._inline_bytes = 0
+        self._offload: Offload | None = None
+        self._who = ""
         self._done: wire.Done | None = None
         self._attacked: wire.Attacked | None = None
         self._failure: Failure | None = None
@@ -126,8 +133,14 @@ class Worker(asyncio.Protocol):
         on_output: OnOutput | None,
         is_probe: bool = False,
         clock: RunClock | None = None,
+        inline_bytes: int | None = None,
+        offload: Offload | None = None,
+        who: str = "",
     ) -> End:
         """Seal the worker, run the job, and say how it ended.
+
+        A result over `inline_bytes` breaks the protocol: it belongs into a file. Large arguments are looked at by
+        `offload`, for the principal `who`.
 
         Raises:
             SandboxBroken: The worker could not be sealed, or its zygote ended.
@@ -137,7 +150,9 @@ class Worker(asyncio.Protocol):
         self._on_output = on_output
         self._is_probe = is_probe
         self._call_bytes = policy.call_bytes
-        self._reader.max_bytes = max(policy.result_bytes, policy.call_bytes) + _FRAME_OVERHEAD
+        self._inline_bytes = policy.result_bytes if inline_bytes is None else inline_bytes
+        self._reader.max_bytes = max(self._inline_bytes + _WORDS_BYTES, policy.call_bytes + _FRAME_OVERHEAD)
+        self._offload, self._who = offload, who
         self._loop.add_reader(self.fork.output_fd, self._on_output_readable)
         self._output_open = True
         clock = clock or RunClock()
@@ -217,13 +232,25 @@ class Worker(asyncio.Protocol):
         try:
             for body in self._reader.feed(data):
                 frame = wire.parse(body)
-                if isinstance(frame, wire.Call) and len(body) > self._call_bytes + _FRAME_OVERHEAD:
+                if isinstance(frame, wire.Done | wire.LargeDone):
+                    frame = self._bounded(body, frame)
+                elif isinstance(frame, wire.LargeCall) and len(body) > self._call_bytes + _FRAME_OVERHEAD:
                     raise wire.ProtocolError(f"a call of {len(body):,} bytes")
                 self._take(frame)
                 if self._ended.done():
                     return
         except wire.ProtocolError as error:
             self._fail("protocol", f"The worker broke the protocol with {error}.")
+
+    def _bounded(self, body: bytes, frame: wire.Done | wire.LargeDone) -> wire.Frame:
+        """The last frame, once it is known that its result is no larger than it may be."""
+        if len(body) > self._inline_bytes + _WORDS_BYTES:
+            raise wire.ProtocolError(f"an end of {len(body):,} bytes")
+        if len(body) > self._inline_bytes:
+            result_bytes = wire.result_bytes(body)
+            if result_bytes > self._inline_bytes + _PREVIEW_BYTES:
+                raise wire.ProtocolError(f"a result of {result_bytes:,} bytes, which belongs into a file")
+        return frame if isinstance(frame, wire.Done) else wire.parse(body, is_whole=True)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The worker ended, or we hung up."""
@@ -242,7 +269,7 @@ class Worker(asyncio.Protocol):
             self._ended.set_result(None)
         elif not self._is_sealed:
             raise wire.ProtocolError(f"a {type(frame).__name__} frame before it was sealed")
-        elif isinstance(frame, wire.Call):
+        elif isinstance(frame, wire.Call | wire.LargeCall):
             self._take_call(frame)
         elif isinstance(frame, wire.Done):
             if not frame.ok and frame.failure is None:
@@ -257,7 +284,7 @@ class Worker(asyncio.Protocol):
         else:
             raise wire.ProtocolError(f"a second {type(frame).__name__} frame")
 
-    def _take_call(self, frame: wire.Call) -> None:
+    def _take_call(self, frame: wire.Call | wire.LargeCall) -> None:
         assert self._policy is not None
         assert self._transport is not None
         if frame.id in self._call_ids:
@@ -282,7 +309,7 @@ class Worker(asyncio.Protocol):
             self._backlog.append(frame)
             self._transport.pause_reading()
 
-    def _start_call(self, frame: wire.Call) -> None:
+    def _start_call(self, frame: wire.Call | wire.LargeCall) -> None:
         task = self._loop.create_task(self._answer(frame))
         self._calls.add(task)
         task.add_done_callback(self._end_call)
@@ -296,14 +323,15 @@ class Worker(asyncio.Protocol):
         if not self._backlog:
             self._transport.resume_reading()
 
-    async def _answer(self, frame: wire.Call) -> None:
+    async def _answer(self, frame: wire.Call | wire.LargeCall) -> None:
         try:
             if self._on_call is None:
                 what = "skill can be had" if frame.tool in OWN_CALLS else f"tool named {frame.tool!r}"
                 self._reply_error(frame.id, "ToolError", f"No {what}: this run has no tools.")
                 return
             try:
-                value = await self._on_call(frame.tool, frame.args)
+                args = frame.args if isinstance(frame, wire.Call) else await self._decode(frame)
+                value = await self._on_call(frame.tool, args)
                 reply = {"t": "reply", "id": frame.id, "ok": True, "value": value}
                 if isinstance(value, Reply):
                     reply |= {"value": value.value, "files": value.files}
@@ -319,6 +347,15 @@ class Worker(asyncio.Protocol):
                 self._send(body)
         finally:
             self._call_ids.discard(frame.id)
+
+    async def _decode(self, frame: wire.LargeCall) -> dict[str, Any]:
+        """The arguments of a large call. Raises `InvalidRequest` for more than anybody looks at."""
+        what = f"What {frame.tool[:_SHOWN_CHARACTERS]!r} is called with"
+        args = await decode(bytes(frame.args), self._offload, who=self._who, what=what)
+        await asyncio.sleep(0)  # others have a turn before the next thing is done with so much
+        if not isinstance(args, dict):
+            raise InvalidRequest(f"{what} is no object. Leave descriptor 3 alone.")
+        return args
 
     def _reply_error(self, number: int, type_name: str, message: str) -> None:
         message = message.encode("utf-8", "replace").decode()

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from sealyard.errors import (
     CallRefused,
+    HelperFailed,
     InvalidRequest,
     LevelUnavailable,
     OwnQueueFull,
@@ -66,6 +67,7 @@ _KINDS: tuple[tuple[type[SealyardError], Code], ...] = (
     (UnknownSkill, "not_found"),
     (UnknownTool, "not_found"),
     (InvalidRequest, "invalid_request"),
+    (HelperFailed, "unavailable"),
     (CallRefused, "conflict"),
     (OwnQueueFull, "rate_limited"),
     (QueueFull, "unavailable"),

@@ -26,6 +26,8 @@ from sealyard.broker import policy
 from sealyard.broker.policy import Preset
 from sealyard.config.settings import HttpConfig
 from sealyard.errors import InvalidConfig, InvalidRequest
+from sealyard.offload import Offload
+from sealyard.serve.bodies import BoundedBodies
 from sealyard.serve.connections import Entrance, HttpConnection, most_connections
 from sealyard.serve.gate import Gate
 from sealyard.yard.readiness import Readiness
@@ -63,11 +65,12 @@ def build_app(
     readiness: Readiness | None,
     routes: Sequence[Route] = (),
     operator_key: str | None = None,
+    offload: Offload | None = None,
 ) -> Gate:
     """The whole HTTP side over an MCP server that clients reach at `address`.
 
-    Whoever logs in with `operator_key` may see what all do, and answer for them. Without `readiness` there is no
-    `/readyz`.
+    `offload` looks at large bodies before they are decoded. Whoever logs in with `operator_key` may see what all do,
+    and answer for them. Without `readiness` there is no `/readyz`.
 
     Raises:
         InvalidConfig: A token that the config asks for is not set.
@@ -85,7 +88,9 @@ def build_app(
         max_request_body_size=settings.max_request_bytes,
         custom_starlette_routes=[Route("/healthz", _healthy), *watched, *routes],
     )
-    return Gate(app, settings, hosts=hosts, origins=origins, most=most_connections(settings), operator_key=operator_key)
+    bounded = BoundedBodies(app, offload, path="/mcp", most_bytes=settings.max_request_bytes)
+    most = most_connections(settings)
+    return Gate(bounded, settings, hosts=hosts, origins=origins, most=most, operator_key=operator_key)
 
 
 def _tell_readiness(readiness: Readiness) -> Callable[[Request], Awaitable[Response]]:
@@ -111,6 +116,7 @@ async def open_http(
     readiness: Readiness | None,
     routes: Sequence[Route] | None = None,
     operator_key: str | None = None,
+    offload: Offload | None = None,
 ) -> AsyncIterator[tuple[str, "_Uvicorn"]]:
     """Listen at `address`; gives the URL of `/mcp` and the server to be awaited.
 
@@ -136,7 +142,13 @@ async def open_http(
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(settings.answer_seconds * 1000))
         reached = host, listener.getsockname()[1]
         app = build_app(
-            server, settings, address=reached, readiness=readiness, routes=routes or (), operator_key=operator_key
+            server,
+            settings,
+            address=reached,
+            readiness=readiness,
+            routes=routes or (),
+            operator_key=operator_key,
+            offload=offload,
         )
         config = uvicorn.Config(
             app,

@@ -59,7 +59,7 @@ class Calls:
             call.failure = f"MCPError: {error.message}"
             outcome = error
         except SealyardError as error:
-            safe = screen.error_of(error)
+            safe = await screen.error_of(error)
             call.failure = f"{type(safe).__name__}: {safe}"
             outcome = {"content": [{"type": "text", "text": call.failure}], "isError": True}
         finally:

@@ -6,20 +6,18 @@ says is revealed before it is routed. Both happen once: what was revealed is nev
 
 import base64
 import binascii
-import codecs
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Protocol
 
-import anyio
+import msgspec
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
-from sealyard.broker.call import is_large
 from sealyard.errors import CallRefused, SealyardError
 from sealyard.privacy.echo import Sent
-from sealyard.privacy.guard import Guard, Reveal
+from sealyard.privacy.guard import Guard, Reveal, text_encoding
 from sealyard.privacy.span import TOKEN
 from sealyard.serve.relay_shapes import (
     ERROR_DATA,
@@ -36,8 +34,6 @@ __all__ = ("Json", "Places", "Screen", "Screens")
 
 Json = dict[str, Any]
 
-_MANY = 50
-"""Texts, however short."""
 _ORDER = {"structured": 0, "data": 1}
 """Fields say what is private; then the texts beside them are searched for the same values."""
 _WORDS = frozenset({"structured", "data", "text"})
@@ -128,9 +124,9 @@ class Screen:
             if not self._under_way:
                 self._sent = Sent()
 
-    def error_of(self, error: SealyardError) -> SealyardError:
+    async def error_of(self, error: SealyardError) -> SealyardError:
         """An error of a call as a client may see it."""
-        return self.guard.admit_error(error, sent=self._sent)
+        return await self.guard.door.admit_error(error, sent=self._sent)
 
     async def arguments(self, spec: ToolSpec, arguments: Json) -> Json:
         """A tool's arguments as it gets them. Raises `CallRefused`, such as for a token that is none."""
@@ -210,15 +206,14 @@ class Screen:
 
     async def leaving(self, value: Any) -> Any:
         """What a client said, as a record may hold it."""
-        return await _run(lambda: self.guard.conceal(value), in_thread=is_large(value))
+        return await self.guard.door.conceal(value)
 
     async def _conceal(self, shape: Shape, value: Any, spec: ToolSpec) -> Any:
         if self.guard.is_off:
             return value
         try:
             leaves = _leaves(shape, value)
-            is_much = len(leaves) > _MANY or is_large([each for _, each in leaves])
-            made = await _run(lambda: self._replace(leaves, spec), in_thread=is_much)
+            made = await self._replace(leaves, spec)
             if all(new is old for new, (_, old) in zip(made, leaves, strict=True)):
                 return value
             rest = iter(made)
@@ -228,59 +223,69 @@ class Screen:
         except SealyardError as error:  # a scope that is full, a store that is closed
             raise MCPError(INTERNAL_ERROR, f"{type(error).__name__}: {error}") from None
 
-    def _replace(self, leaves: list[tuple[str, Any]], spec: ToolSpec) -> list[Any]:
+    async def _replace(self, leaves: list[tuple[str, Any]], spec: ToolSpec) -> list[Any]:
+        order = sorted(range(len(leaves)), key=lambda number: _ORDER.get(leaves[number][0], 2))
+        files = {number: _TextBlob.find(leaves[number][1]) for number in order if leaves[number][0] == "blob"}
+        given = [leaves[number][1] if number not in files else _text_in(files[number]) for number in order]
+        shown = await self.guard.door.admit_texts(spec, given, self._sent)
         made: list[Any] = [None] * len(leaves)
-        for number in sorted(range(len(leaves)), key=lambda number: _ORDER.get(leaves[number][0], 2)):
+        for number, old, new in zip(order, given, shown, strict=True):
             kind, value = leaves[number]
-            made[number] = self._REPLACE[kind](self, value, spec)
+            if isinstance(new, msgspec.Raw):
+                new = msgspec.json.decode(new)
+            blob = files.get(number)
+            if kind == "blob":
+                made[number] = value if blob is None or new == old else blob.with_text(new)
+            elif kind == "uri":
+                made[number] = value if new == value else self._token_address(value)
+            elif kind == "form":
+                made[number] = await self._form(value, new)
+            else:
+                made[number] = new
         words = [number for number, (kind, _) in enumerate(leaves) if kind in _WORDS]
         if len(words) > 1:  # a value may be in pieces, one in each
-            whole = self.guard.admit_echoes([made[number] for number in words], sent=self._sent)
+            whole = await self.guard.door.admit_echoes([made[number] for number in words], sent=self._sent)
             for number, each in zip(words, whole, strict=True):
                 made[number] = made[number] if made[number] == each else each
         return made
 
-    def _replace_data(self, value: Any, spec: ToolSpec) -> Any:
-        return self.guard.conceal_admitted(spec, self.guard.admit(spec, value, sent=self._sent))
+    async def _form(self, value: str, found: str) -> str:
+        """A text of a form. What only looks like a name stays: one of many choices cannot be told from a person's."""
+        if any(kind[1].lower() != "person" for kind in TOKEN.finditer(found)):
+            return found
+        return str(await self.guard.door.admit_echoes(value, sent=self._sent))
 
-    def _replace_uri(self, value: str, spec: ToolSpec) -> str:
+    def _token_address(self, value: str) -> str:
         """An address that leads back to exactly itself: all but its scheme as one token."""
-        if self._replace_data(value, spec) == value:
-            return value
         found = _ADDRESS.fullmatch(value)
         assert found is not None
         assert self.guard.scope is not None
         return (found[1] or "") + self.guard.scope.token("text", found[2])
 
-    def _replace_blob(self, value: str, spec: ToolSpec) -> str:
-        """Base64 of a text as base64 of a text that may leave; anything else is no text and stays."""
+
+class _TextBlob(msgspec.Struct, frozen=True):
+    """Base64 of a text."""
+
+    text: str
+    encoding: str
+
+    @classmethod
+    def find(cls, value: str) -> "_TextBlob | None":
+        """What is in it; None for anything that is no text."""
         try:
             content = base64.b64decode(value)
         except (binascii.Error, ValueError):
-            return value
-        found = self.guard.admit_file(spec, content, sent=self._sent)
-        encoding = "utf-16" if found.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
-        with suppress(UnicodeDecodeError):
-            text = found.decode(encoding)
-            shown = self.guard.conceal_admitted(spec, text)
-            found = found if shown is text else str(shown).encode(encoding)
-        return value if found == content else base64.b64encode(found).decode()
+            return None
+        encoding = text_encoding(content)
+        return None if encoding is None else cls(content.decode(encoding), encoding)
 
-    def _replace_form(self, value: str, spec: ToolSpec) -> str:
-        """A text of a form. What only looks like a name stays: one of many choices cannot be told from a person's."""
-        found: str = self._replace_data(value, spec)
-        if any(kind[1].lower() != "person" for kind in TOKEN.finditer(found)):
-            return found
-        return str(self.guard.admit_echoes(value, sent=self._sent))
+    def with_text(self, text: Any) -> str:
+        """The same with another text in it."""
+        return base64.b64encode(str(text).encode(self.encoding, "replace")).decode()
 
-    _REPLACE: Mapping[str, Callable[["Screen", Any, ToolSpec], Any]] = {
-        "structured": _replace_data,
-        "data": _replace_data,
-        "text": _replace_data,
-        "uri": _replace_uri,
-        "blob": _replace_blob,
-        "form": _replace_form,
-    }
+
+def _text_in(blob: _TextBlob | None) -> str:
+    return "" if blob is None else blob.text
 
 
 def _own(result: Json, concealed: Json) -> Json:
@@ -304,8 +309,3 @@ def _leaves(shape: Shape, value: Any) -> list[tuple[str, Any]]:
 def _error(value: Any, leaf: Callable[[str, Any], Any]) -> Any:
     message, data = value
     return [leaf("text", message), None if data is None else ERROR_DATA(data, leaf)]
-
-
-async def _run(work: Callable[[], Any], *, in_thread: bool) -> Any:
-    """What `work` returns; a thread does it if it would hold up the event loop, and is waited for in any case."""
-    return await anyio.to_thread.run_sync(work) if in_thread else work()

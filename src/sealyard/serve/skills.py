@@ -62,7 +62,7 @@ async def answer_skill_tool(yard: Yard, name: str, arguments: dict[str, Any], pr
         text: str = await answer(yard, asked, principal)
     except SealyardError as error:  # it may quote what was asked
         guard = await yard.guards.of(f"{principal}:default")
-        raise type(error)(guard.conceal(str(error))) from None
+        raise type(error)(await guard.door.conceal(str(error))) from None
     return text
 
 

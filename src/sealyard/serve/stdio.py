@@ -14,7 +14,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.server.lowlevel import Server
 from mcp.shared.message import SessionMessage
 
-from sealyard.broker.transport import read_leniently
+from sealyard.broker.answers import read_leniently
 from sealyard.errors import InvalidRequest
 
 __all__ = ("serve_stdio",)

@@ -5,6 +5,7 @@ its escape; code is kept byte for byte. A value that is too large, or that is no
 """
 
 import hashlib
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -51,6 +52,9 @@ DEFINITIONS_KEPT = 10_000
 _CONTEXT_BYTES = 1 << 20
 _SPARE_LEVELS = 32
 _INTEGER_DIGITS = 4300
+_DECODED_CHARACTERS = 64 << 10
+_LONG_NUMBER = re.compile(rf"[0-9]{{{_INTEGER_DIGITS}}}")
+"""Sought in longer texts, which hold up everybody while they are decoded."""
 """A longer number, with its sign, is not read by `msgspec`, though Python may be told to write it."""
 _PARAMETERS = 500
 """In one statement; every SQLite takes 999."""
@@ -431,7 +435,7 @@ def _encode_strictly(value: Any) -> str:
     for _ in range(_SPARE_LEVELS):
         value = [value]
     text = _ENCODER.encode(value)[_SPARE_LEVELS:-_SPARE_LEVELS].decode()
-    if len(text) > _INTEGER_DIGITS:
+    if len(text) > _INTEGER_DIGITS and (len(text) <= _DECODED_CHARACTERS or _LONG_NUMBER.search(text)):
         msgspec.json.decode(text)  # there may be a number that is too long for the reader
     return text
 

@@ -1,6 +1,5 @@
 """What answers the calls of one execution: the broker, the search, and the skills that its code imports."""
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -9,6 +8,7 @@ from sealyard.broker.answers import Answer, renamed
 from sealyard.broker.call import Passage
 from sealyard.catalog import Snapshot
 from sealyard.errors import InvalidRequest, UnknownTool
+from sealyard.offload import decode
 from sealyard.sandbox.worker import OWN_CALLS, Reply
 from sealyard.values import Grant, ToolSpec
 from sealyard.versioning.plan import Plan, translate_answer, translate_arguments
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ("Calls", "find_tool")
 
-_LARGE_BYTES = 100_000
+_NAME_CHARACTERS = 200
+"""Of a name that no tool has, in what is said about it."""
 
 
 class Calls:
@@ -56,7 +57,7 @@ class Calls:
         try:
             spec, plan = self._skills.find_plan(name) or (self._find(name), None)
         except UnknownTool as error:
-            self._yard.journal.note_unknown(self._grant, self._passage.guard, name, error, number=number)
+            await self._yard.journal.note_unknown(self._grant, self._passage.guard, name, error, number=number)
             raise
         if plan is not None:
             arguments = translate_arguments(plan, arguments)
@@ -64,9 +65,12 @@ class Calls:
         answer, encoded = await self._yard.call_tool(
             self._grant, spec, arguments, number=number, passage=self._passage, run=self._run
         )
-        if plan is not None and len(encoded) > _LARGE_BYTES:
-            answer, encoded = await asyncio.to_thread(_as_before, plan, answer, encoded)
-        elif plan is not None:
+        if isinstance(answer.value, msgspec.Raw) and (plan is not None or answer.files):
+            # It has to be changed, so it has to be read after all.
+            who, what = self._grant.principal, f"The answer of {spec.full_name!r}"
+            value = await decode(encoded, self._yard.offload, who=who, what=what)
+            answer = msgspec.structs.replace(answer, value=value)
+        if plan is not None:
             answer, encoded = _as_before(plan, answer, encoded)
         if not answer.files:
             return msgspec.Raw(encoded)
@@ -87,7 +91,7 @@ def find_tool(snapshot: Snapshot, name: str) -> ToolSpec:
     if spec is None:
         nearest = ", ".join(map(repr, snapshot.nearest(name)))
         hint = f"Nearest: {nearest}." if nearest else "Call search_tools to find one that exists."
-        raise UnknownTool(f"No tool named {name!r}. {hint}")
+        raise UnknownTool(f"No tool named {name[:_NAME_CHARACTERS]!r}. {hint}")
     return spec
 
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from sealyard.broker.call import OnProgress, Passage
 from sealyard.catalog import Snapshot
 from sealyard.errors import InvalidRequest
+from sealyard.offload import check_values
 from sealyard.privacy.guard import Guard
 from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.policy.levels import IsolationPolicy
-from sealyard.sandbox.review import Review, review
+from sealyard.sandbox.review import Review, check_code
 from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.turns import Place
-from sealyard.sandbox.worker import OnOutput
+from sealyard.sandbox.worker import OnOutput, limit_failure
 from sealyard.sandbox.workspace import check_session_name
 from sealyard.values import ExecutionRecord, Failure, Grant, Limits, Outcome, RecordStatus, Result, Usage
 from sealyard.yard.analyzing import told, written
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 __all__ = ("execute", "session_of")
 
 _SESSION_CHARACTERS = 50
-_MUCH_OUTPUT = 10_000  # characters
+_TELL_SECONDS = 0.05
+"""For looking through what a run printed that has used up its time; see `conceal_outcome` for what is left out then."""
 _WARNINGS = 3
 
 
@@ -39,6 +41,7 @@ async def execute(
 ) -> Result:
     """Carry out an execution. It raises what `Yard.execute` does."""
     limits = limits_of(execution.request, yard.result_tokens)
+    check_values("The context", execution.request.context)
     sandbox = await yard.sandbox()
     session = session_of(execution.principal, execution.request.session)
     # What cannot be kept waiting is not begun. What the run leaves is looked at before it may be put on disk.
@@ -60,7 +63,16 @@ async def _execute(
     guard = await yard.guards.of(session)
     wrote = written(execution.request)
     await yard.store.room()  # what cannot be recorded is not begun
-    running = await _Running.begin(yard, execution, wrote, snapshot, sandbox, place, session, guard, on_progress)
+    seconds = limits.wall_seconds or yard.policy_of(execution.principal).wall_seconds
+    try:
+        async with asyncio.timeout(seconds):
+            running = await _Running.begin(
+                yard, execution, wrote, snapshot, sandbox, place, session, guard, on_progress
+            )
+    except TimeoutError:
+        raise InvalidRequest(
+            f"Looking through the code and its context took longer than the {seconds:g} s that the run has. Pass less."
+        ) from None
     outcome: Outcome | None = None
     sent = ""
     status: RecordStatus = "cancelled"
@@ -69,7 +81,8 @@ async def _execute(
             await yard.store.flush()
             execution.recorded.set()
         async with running.turn():
-            outcome = await running.outcome(limits, on_output)
+            ready_by = asyncio.get_running_loop().time() + seconds
+            outcome = await running.outcome(limits, on_output, ready_by=ready_by)
         status = outcome.status
         result = await running.result(outcome)
         sent = result.text
@@ -123,6 +136,8 @@ class _Running:
         self._policy: IsolationPolicy = yard.policy_of(execution.principal)
         self._verdict = Review(verdict="allow")
         self._look: Look | None = None
+        self._told_by = 0.0
+        """When what it printed and its value have to be looked through, by the clock of the loop."""
 
     @classmethod
     async def begin(
@@ -154,22 +169,34 @@ class _Running:
         self._execution.is_queued = is_waiting
         self._run.queued(is_waiting)
 
-    async def outcome(self, limits: Limits, on_output: OnOutput | None) -> Outcome:
-        """What came of it, with nothing private in it."""
+    async def outcome(self, limits: Limits, on_output: OnOutput | None, *, ready_by: float) -> Outcome:
+        """What came of it, with nothing private in it. Code that is not read by `ready_by` is not run."""
         yard, code = self._yard, self._execution.request.code
         modules = self._sandbox.packages.modules
         policy = self._policy if limits.wall_seconds is None else self._policy.with_limits(limits)
-        self._verdict = review(code, policy, tools=yard.tool_names(self._snapshot), packages=modules)
-        look = await self._take_look(limits)
+        try:
+            async with asyncio.timeout_at(ready_by):
+                self._verdict = await yard.review(code, policy, self._snapshot, modules, self._execution.principal)
+                look = await self._take_look(limits)
+        except TimeoutError:
+            message = f"To read the code took longer than the {policy.wall_seconds:g} s that the run has."
+            look = self._look = Look(limits=limits, refusal=limit_failure("wall_time", message))
         refusal = self._verdict.refusal() or look.refusal
         if refusal is None:
             with self._clock.paused():
                 refusal = await yard.guidance.ask(look, self._grant, self._record)
         seen = await self._run_code(look, on_output) if refusal is None else self._refused(refusal)
+        left = max(_TELL_SECONDS, self._told_by - asyncio.get_running_loop().time())
         if not self._is_code:
-            return await _concealed(without_cut_values(told(seen), self._guard), self._guard)
-        outcome = await _concealed(seen, self._guard)
+            return await conceal_outcome(without_cut_values(told(seen), self._guard), self._guard, seconds=left)
+        outcome = await conceal_outcome(seen, self._guard, seconds=left)
         return await yard.guidance.explain(outcome, self._record, look, self._run, self._snapshot)
+
+    def _left(self, outcome: Outcome) -> float:
+        """What is left of a run's time, and a moment: of one that was stopped everybody is told at once."""
+        limits = self._look.limits if self._look is not None else Limits()
+        wall_seconds = limits.wall_seconds or self._policy.wall_seconds
+        return max(_TELL_SECONDS, wall_seconds - outcome.usage.wall_seconds)
 
     async def _take_look(self, limits: Limits) -> Look:
         self._look = Look(limits=limits)
@@ -201,7 +228,7 @@ class _Running:
             run.output.open()
         async with run.output:
             await self._yard.publish(self._snapshot)
-            return await self._sandbox.run(
+            outcome = await self._sandbox.run(
                 execution.request.code,
                 context=execution.request.context,
                 limits=look.limits,
@@ -213,7 +240,11 @@ class _Running:
                 library_version=self._snapshot.stubs_version,
                 clock=self._clock,
                 place=self._place,
+                offload=self._yard.offload,
             )
+            self._told_by = asyncio.get_running_loop().time() + self._left(outcome)
+            run.output.last_seconds = self._left(outcome)
+            return outcome
 
     def _refused(self, failure: Failure) -> Outcome:
         """The outcome of code that was never started."""
@@ -239,7 +270,7 @@ class _Running:
         tips = []
         if self._is_code and look is not None:
             tips = await self._yard.guidance.notes(outcome, self._record, look, self._run)
-        return render(
+        return await render(
             outcome,
             budget_tokens=self._yard.result_tokens,
             workspace=workspace,
@@ -263,6 +294,7 @@ def limits_of(request: ExecuteRequest, result_tokens: int) -> Limits:
     """The limits that a request asks for. Raises `InvalidRequest` for one that is wrong."""
     if request.language not in ("python", "python3"):
         raise InvalidRequest(f"language is {request.language!r}. Only 'python' is run here.")
+    check_code(request.code)
     if not request.code.strip():
         raise InvalidRequest("The code is empty. Give at least one statement.")
     seconds = request.timeout_seconds
@@ -276,10 +308,3 @@ def session_of(principal: str, session: str | None) -> str:
     if session and len(check_session_name(session)) > _SESSION_CHARACTERS:
         raise InvalidRequest(f"The session's name has {len(session)} characters. Use at most {_SESSION_CHARACTERS}.")
     return f"{principal}:{session or 'default'}"
-
-
-async def _concealed(outcome: Outcome, guard: Guard) -> Outcome:
-    """The outcome as anybody may see it. Much output is looked through in a thread, so that others go on."""
-    if len(outcome.output) > _MUCH_OUTPUT or outcome.spill is not None:
-        return await asyncio.to_thread(conceal_outcome, outcome, guard)
-    return conceal_outcome(outcome, guard)

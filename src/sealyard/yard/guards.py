@@ -9,9 +9,12 @@ from functools import partial
 from typing import Literal
 
 from sealyard.errors import StoreError
+from sealyard.offload import Offload
+from sealyard.privacy.described import describe
+from sealyard.privacy.door import Door
 from sealyard.privacy.guard import Guard, Privacy
 from sealyard.privacy.scanner import Scanner
-from sealyard.privacy.vault import RevealedValue, Vault
+from sealyard.privacy.vault import RevealedValue, Scope, Vault
 
 __all__ = ("Guards",)
 
@@ -26,12 +29,21 @@ class Guards:
     """Makes guards. A session that comes back meets the one that knows what it has seen."""
 
     def __init__(
-        self, privacy: Privacy, vault: Vault | None, *, scope: Literal["session", "gateway"], secret: bytes
+        self,
+        privacy: Privacy,
+        vault: Vault | None,
+        *,
+        scope: Literal["session", "gateway"],
+        secret: bytes,
+        offload: Offload | None = None,
     ) -> None:
+        """`offload` looks through what is large; without it a thread does."""
         self._privacy = privacy
         self._vault = vault
         self._scope = scope
         self._secret = secret
+        self._described = describe(privacy)
+        self.offload = offload
         self._known: OrderedDict[str, tuple[tuple[str, int], Guard]] = OrderedDict()
 
     @property
@@ -54,13 +66,20 @@ class Guards:
         known = self._known.get(name)
         if known is None or known[0] != state or known[1].scope is not scope:
             # New, or something was erased: then the memory of it must go too.
-            refresh = partial(self._vault.scope, name)
-            known = self._known[name] = (state, Guard(self._privacy, scope, refresh=refresh))
+            if known is not None and self.offload is not None:
+                self.offload.retire()
+            known = self._known[name] = (state, self._make(name, session, scope))
         self._known.move_to_end(name)
         guard = known[1]
         if len(self._known) > _KEPT:  # first one that has seen nothing, of which anybody can make as many as they like
             idle = (each for each, (_, other) in self._known.items() if other is not guard and not other.is_remembering)
             del self._known[next(idle, next(iter(self._known)))]
+        return guard
+
+    def _make(self, name: str, session: str, scope: Scope) -> Guard:
+        assert self._vault is not None
+        guard = Guard(self._privacy, scope, refresh=partial(self._vault.scope, name))
+        guard.door = Door(guard, self.offload, self._described, who=session.partition(":")[0])
         return guard
 
     async def expire(self) -> None:

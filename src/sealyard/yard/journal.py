@@ -1,13 +1,11 @@
 """What is written down of every execution, in the journal and in the audit log, with nothing private in it."""
 
-import asyncio
 import hashlib
 import time
 from typing import Any
 
 import msgspec
 
-from sealyard.broker.call import is_large
 from sealyard.catalog import Snapshot
 from sealyard.errors import UnknownTool
 from sealyard.privacy.guard import Guard
@@ -36,9 +34,7 @@ class Journal:
         background: bool = False,
     ) -> ExecutionRecord:
         """Record that an execution begins; what is returned is given to `end`."""
-        told: list[Any] = [code, context]
-        # Much of it is looked through in a thread, so that others go on.
-        told = await asyncio.to_thread(_concealed, told, guard) if is_large(told) else _concealed(told, guard)
+        told = await guard.door.conceal_each([code, context])
         record = ExecutionRecord(
             execution_id=grant.execution_id,
             principal=grant.principal,
@@ -67,9 +63,9 @@ class Journal:
                 body["failure"] = {"type": outcome.failure.type, "message": outcome.failure.message}
         self._store.audit(_entry(record, "execution.end", body))
 
-    def note_unknown(self, grant: Grant, guard: Guard, name: str, error: UnknownTool, *, number: int = 1) -> None:
+    async def note_unknown(self, grant: Grant, guard: Guard, name: str, error: UnknownTool, *, number: int = 1) -> None:
         """Write down who asked for a tool that is not there for them: it may be one that the policy hides."""
-        told = guard.conceal({"tool": name[:_LONG_NAME], "error": f"UnknownTool: {str(error)[:_LONG_NAME]}"})
+        told = await guard.door.conceal({"tool": name[:_LONG_NAME], "error": f"UnknownTool: {str(error)[:_LONG_NAME]}"})
         self._store.audit(
             AuditEntry(
                 kind="call",
@@ -79,10 +75,6 @@ class Journal:
                 body={**told, "number": number, "verdict": None, "rule": None, "answer_bytes": 0},
             )
         )
-
-
-def _concealed(told: list[Any], guard: Guard) -> list[Any]:
-    return [guard.conceal(each) for each in told]
 
 
 def _entry(record: ExecutionRecord, kind: str, body: dict[str, Any]) -> AuditEntry:

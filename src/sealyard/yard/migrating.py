@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from sealyard.catalog import Snapshot
-from sealyard.errors import InvalidRequest, SkillUnusable, UnknownTool
+from sealyard.errors import HelperFailed, InvalidRequest, SkillUnusable, UnknownTool
 from sealyard.skills.difficulty import change_of, foreseen
 from sealyard.skills.shelf import principal_of
 from sealyard.store.skills import MigrationRecord
 from sealyard.values import SHARED, Skill, SkillExample, ToolNeed, ToolSpec, Trace, TraceCall
+from sealyard.versioning.beside import rewrite_beside
 from sealyard.versioning.plan import Difficulty, Plan, Untranslatable, adapt_answer, translate_arguments
 from sealyard.versioning.semver import Version, matches
 from sealyard.yard.rehearsal import replay
@@ -141,7 +142,7 @@ async def _migrate(
     is_dry: bool,
     principal: str,
 ) -> MigratedSkill:
-    from sealyard.versioning.migrate import diff, migrate, predict  # noqa: PLC0415 - it takes a large library
+    from sealyard.versioning.migrate import diff  # noqa: PLC0415 - it takes a large library
 
     told = MigratedSkill(
         namespace=skill.namespace,
@@ -158,10 +159,14 @@ async def _migrate(
         reason = f"The definition of {need.tool} {need.version} is not kept any more."
         return msgspec.structs.replace(told, reason=reason)
     change = change_of(plan)
-    predicted = predict(skill.code, [plan], form=skill.form, name=skill.name)
+    try:
+        predicted, migration = await rewrite_beside(
+            skill.code, plan, form=skill.form, name=skill.name, offload=yard.offload, who=principal
+        )
+    except HelperFailed as error:
+        return msgspec.structs.replace(told, reason=f"The code could not be read: {error}")
     predicted = foreseen(predicted, skill, change, await yard.store.skills.migrations())
     told = msgspec.structs.replace(told, predicted=predicted, change=change)
-    migration = migrate(skill.code, [plan], form=skill.form, name=skill.name)
     if migration.refusals:
         reasons = [f"Line {each.line}: {each.reason}" for each in migration.refusals[:3]]
         return msgspec.structs.replace(told, reason=" ".join(reasons))

@@ -17,6 +17,7 @@ from sealyard.catalog import Snapshot
 from sealyard.errors import ApprovalRefused, LimitReached, PolicyRefused, SealyardError
 from sealyard.metrics.names import METRICS, OTHER
 from sealyard.metrics.otel import NoTracing, SpanHandle
+from sealyard.offload import is_large
 from sealyard.privacy.guard import Guard
 from sealyard.store import Store
 from sealyard.values import (
@@ -55,6 +56,7 @@ LIKELY_TO_FAIL = "LikelyToFail"
 
 _TOOLS_TOLD = 20
 _POLLS = 3
+_POLLED_CHARACTERS = 10_000
 _CALLS_KEPT = 8
 _ERROR_CHARACTERS = 2_000
 _ASKS_COUNTED = 1_000
@@ -488,7 +490,9 @@ class Run:
 
 
 def _print_of(arguments: dict[str, Any]) -> int:
-    """The same for the same arguments, within this process."""
+    """The same for the same arguments, within this process. Large ones, which nobody polls with, are never the same."""
+    if is_large(arguments, _POLLED_CHARACTERS):
+        return id(arguments)
     try:
         return hash(msgspec.json.encode(arguments, order="sorted"))
     except (TypeError, ValueError, RecursionError):  # which no tool is called with

@@ -27,6 +27,7 @@ from sealyard.errors import InvalidConfig
 from sealyard.former import ARGUMENT_DIGESTS
 from sealyard.metrics import tokens
 from sealyard.metrics.otel import Tracing, open_tracing
+from sealyard.offload import Offload
 from sealyard.privacy.guard import Handling, Privacy
 from sealyard.privacy.keys import load_keys
 from sealyard.privacy.presidio import PresidioDetector
@@ -110,7 +111,7 @@ async def open_yard(
             stack.push_async_callback(_abandon, sandbox)
             loading = asyncio.create_task(asyncio.to_thread(tokens.load))
             stack.push_async_callback(_abandon, loading)
-        guards = await _open_guards(config, privacy, store)
+        guards = await _open_guards(config, privacy, store, stack)
         observed = Observed(catalog, store)
         await observed.load()
         stack.push_async_callback(observed.close)
@@ -217,7 +218,7 @@ async def open_border(config: Config, *, preset: Preset = "open") -> AsyncIterat
     policy = Policy(config.policy, preset=config.policy.preset or preset, trusted=config.trusted)
     privacy = build_privacy(config.privacy)
     async with open_store(config.store.path) as store, contextlib.AsyncExitStack() as stack:
-        guards = await _open_guards(config, privacy, store)
+        guards = await _open_guards(config, privacy, store, stack)
         await _begin(config, policy, store, guards, stack)
         yield Border(
             guards=guards,
@@ -274,7 +275,7 @@ def _trace_budget(config: Config) -> TraceBudget:
     return TraceBudget(total_bytes=config.skills.trace_mib << 20, seconds=config.skills.trace_days * 86_400.0)
 
 
-async def _open_guards(config: Config, privacy: Privacy, store: Store) -> Guards:
+async def _open_guards(config: Config, privacy: Privacy, store: Store, stack: contextlib.AsyncExitStack) -> Guards:
     settings = config.privacy
     folder = (await asyncio.to_thread(config.store.path.resolve)).parent  # where the store's own files lie
     load = partial(load_keys, settings.key, folder=folder, environment_value=settings.vault_key)
@@ -283,7 +284,9 @@ async def _open_guards(config: Config, privacy: Privacy, store: Store) -> Guards
     if not privacy.is_off:
         vault = Vault(keys, store.vault, expires_seconds=settings.expires_seconds, reload_keys=load)
     secret = hmac.digest(keys.all()[0], ARGUMENT_DIGESTS, "sha256")
-    return Guards(privacy, vault, scope=settings.scope, secret=secret)
+    offload = Offload()
+    stack.push_async_callback(offload.close)
+    return Guards(privacy, vault, scope=settings.scope, secret=secret, offload=offload)
 
 
 async def _open_tracing(config: Config, endpoint: str, guards: Guards) -> "contextlib.AbstractContextManager[Tracing]":

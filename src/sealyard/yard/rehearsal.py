@@ -5,7 +5,6 @@ refused. A first recording takes its answers from what the principal's runs were
 it changes nothing, and that the policy allows, is called for what is missing there.
 """
 
-import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable
@@ -17,6 +16,7 @@ from sealyard.broker.call import Passage, without_empty
 from sealyard.catalog import Snapshot
 from sealyard.catalog.arguments import check_arguments
 from sealyard.errors import NotRecorded, UnknownTool
+from sealyard.offload import decode
 from sealyard.privacy.guard import Guard
 from sealyard.sandbox import ReplayClock
 from sealyard.sandbox.worker import OWN_CALLS
@@ -74,7 +74,7 @@ async def replay(
     problem = _problem(outcome, answers.problems)
     if not problem and not equal(example.output, outcome.result):
         problem = f"Its value is {_shown(outcome.result)}; it should be {_shown(example.output)}."
-    problem = guard.conceal(problem)  # the code's own words are in it
+    problem = await guard.door.conceal(problem)  # the code's own words are in it
     return Rehearsal(example=msgspec.structs.replace(example, passed=not problem, problem=problem), outcome=outcome)
 
 
@@ -108,7 +108,7 @@ async def record(
             raise UnknownTool(f"No tool named {name!r}. Call search_tools to find one that exists.")
         arguments = without_empty(spec, arguments)
         check_arguments(spec, arguments)
-        if guard.conceal(arguments) != arguments:
+        if await guard.door.conceal(arguments) != arguments:
             problems.append(f"It passes private values to {spec.full_name} that it makes itself. Make them inputs.")
             raise NotRecorded(problems[-1])
         call = recordings.find(spec.full_name, arguments)
@@ -125,9 +125,9 @@ async def record(
         return call
 
     outcome = await _run(yard, skill, inputs, source, at, principal, load, view, guard, grant=grant)
-    problem = guard.conceal(_problem(outcome, problems))  # the code's own words are in it
+    problem = await guard.door.conceal(_problem(outcome, problems))  # the code's own words are in it
     output = outcome.result
-    if await asyncio.to_thread(guard.conceal, output) != output:
+    if await guard.door.conceal(output) != output:
         problem = problem or "Its value holds private values that it makes itself, so it cannot be kept."
         output = None
     if not problem and expected is not msgspec.UNSET and not equal(expected, output):
@@ -166,7 +166,10 @@ async def _call_live(
     if answer.files:
         problems.append(f"{spec.full_name} answers with files, which are not recorded.")
         raise NotRecorded(problems[-1])
-    concealed = passage.guard.conceal_admitted(spec, answer.value)
+    value = answer.value
+    if isinstance(value, msgspec.Raw):
+        value = await decode(encoded, yard.offload, who=grant.principal, what=f"The answer of {spec.full_name!r}")
+    concealed = value if passage.guard.is_admitted_concealed(spec) else await passage.guard.door.conceal(value)
     return TraceCall(tool=spec.full_name, version=spec.version, arguments=arguments, answer=concealed), len(encoded)
 
 
@@ -224,8 +227,9 @@ async def _run(
             session=session,
             library_version=view.stubs_version,
             replay=ReplayClock(at=at, seed=_SEED),
+            offload=yard.offload,
         )
-        concealed = await asyncio.to_thread(conceal_outcome, outcome, guard)
+        concealed = await conceal_outcome(outcome, guard)
         status = outcome.status
     except Exception:
         status = "broken"

@@ -1,5 +1,6 @@
 """What the agent is sent of an outcome: never more than a budget of tokens, and never less than a way to the rest."""
 
+import asyncio
 import re
 from typing import Any
 
@@ -16,6 +17,14 @@ __all__ = ("answer_text", "conceal_outcome", "failure_text", "preview_bytes", "r
 _FRAME_TOKENS = 160  # for the sentences around a preview
 _NOTE_TOKENS = 40
 _MESSAGE_CHARACTERS = 2_000
+_LAST_CHARACTERS = 400
+_FIRST_CHARACTERS = 80
+"""Of texts that were to be looked through when there was no time left: so few that it takes none."""
+_LEFT_OUT = "left out: there was no time left to look through it for private values"
+_TOKEN_CHARACTERS = 128
+"""No token of the vocabulary is longer: a text of more characters cannot fit."""
+_ESCAPED_BYTES = 6
+"""Of one character in JSON, at most: \\u00e9. Of one beyond the basic plane twice that."""
 _CUT_MARK = re.compile(r"… \(\+[\d,]+ characters?\)\Z")
 _RAGGED_CHARACTERS = 200
 """Where a text was cut before anybody looked through it, its end may be the beginning of something private."""
@@ -42,8 +51,20 @@ def without_cut_values(outcome: Outcome, guard: Guard) -> Outcome:
     return msgspec.structs.replace(outcome, result=result, failure=failure)
 
 
-def conceal_outcome(outcome: Outcome, guard: Guard) -> Outcome:
-    """The outcome as anybody outside the sandbox may see it."""
+async def conceal_outcome(outcome: Outcome, guard: Guard, *, seconds: float | None = None) -> Outcome:
+    """The outcome as anybody outside the sandbox may see it.
+
+    What cannot be looked through within `seconds` is left out: then there is the end of what was printed and the
+    beginning of each word about a failure, which take no time.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            return await _concealed(outcome, guard)
+    except TimeoutError:
+        return await _concealed(_shortened(outcome), guard)
+
+
+async def _concealed(outcome: Outcome, guard: Guard) -> Outcome:
     if guard.is_off:
         return outcome
     result, output = outcome.result, outcome.output
@@ -52,19 +73,37 @@ def conceal_outcome(outcome: Outcome, guard: Guard) -> Outcome:
         if not outcome.ok and not output.endswith("\n"):  # it was ended in the middle of a line
             output = output[: max(output.rfind("\n") + 1, len(output) - _RAGGED_CHARACTERS)]
     failure, spill = outcome.failure, outcome.spill
+    told = None
     if failure is not None:
         told = {name: getattr(failure, name) for name in _FAILURE_TEXTS}
-        told = guard.conceal(_without_ragged_ends(told) if guard.is_holding_values else told)
-        failure = msgspec.structs.replace(failure, **told)
-    if spill is not None:
-        spill = msgspec.structs.replace(spill, shape=guard.conceal(spill.shape))
+        told = _without_ragged_ends(told) if guard.is_holding_values else told
+    shape = "" if spill is None else spill.shape
+    given = [result, output, told, shape, list(outcome.notes)]
+    result, output, told, shape, notes = await guard.door.conceal_each(given)
     return msgspec.structs.replace(
         outcome,
-        result=guard.conceal(result),
-        output=guard.conceal(output),
-        failure=failure,
-        spill=spill,
-        notes=tuple(guard.conceal(list(outcome.notes))),
+        result=result,
+        output=output,
+        failure=None if failure is None else msgspec.structs.replace(failure, **told),
+        spill=None if spill is None else msgspec.structs.replace(spill, shape=shape),
+        notes=tuple(notes),
+    )
+
+
+def _shortened(outcome: Outcome) -> Outcome:
+    """What is left of an outcome that takes too long to be looked through."""
+    output = outcome.output
+    if len(output) > _LAST_CHARACTERS:
+        # Not in the middle of a line: the second half of something private is not known alone.
+        start = output.find("\n", len(output) - _LAST_CHARACTERS) + 1
+        output = f"… ({_LEFT_OUT})\n" + (output[start:] if start else "")
+    failure = outcome.failure
+    if failure is not None:
+        words = {name: (getattr(failure, name) or "")[:_FIRST_CHARACTERS] for name in _FAILURE_TEXTS}
+        failure = msgspec.structs.replace(failure, **words)
+    spill = outcome.spill and msgspec.structs.replace(outcome.spill, shape="")
+    return msgspec.structs.replace(
+        outcome, result=None, output=output, failure=failure, spill=spill, notes=(f"Its value was {_LEFT_OUT}.",)
     )
 
 
@@ -82,7 +121,7 @@ def _without_ragged_ends(value: Any) -> Any:
     return value
 
 
-def render(
+async def render(
     outcome: Outcome,
     *,
     budget_tokens: int,
@@ -96,8 +135,8 @@ def render(
     The outcome is concealed already; what the workspace holds is not, and `is_cut` if there are cut values in it.
     """
     parts = [_failure(outcome.failure)] if outcome.failure is not None else []
-    parts += [f"note: {note}" for note in (*guard.conceal(list(notes)), *outcome.notes)]
-    value = _value_text(outcome, budget_tokens, workspace, guard, is_cut=is_cut and guard.is_holding_values)
+    parts += [f"note: {note}" for note in (*await guard.door.conceal(list(notes)), *outcome.notes)]
+    value = await _value_text(outcome, budget_tokens, workspace, guard, is_cut=is_cut and guard.is_holding_values)
     output = outcome.output.rstrip("\n")
     whole = _join(parts, output, value)
     if not tokens.fits(whole, budget_tokens):
@@ -113,11 +152,31 @@ def render(
 
 def answer_text(value: Any, budget_tokens: int) -> str:
     """A tool's answer without code: whole if it fits the budget, for there is no workspace to keep it in."""
-    text = _text(value)
-    if tokens.fits(text, budget_tokens):
+    most = budget_tokens * _TOKEN_CHARACTERS
+    if isinstance(value, msgspec.Raw):
+        size, text = len(bytes(value)), _beginning(bytes(value), most)
+    else:
+        text = _text(value)
+        size = len(text)
+    if size <= most and tokens.fits(text, budget_tokens):
         return text
-    note = f"… (cut: the answer has {len(text):,} characters. Ask the tool for less.)"
-    return tokens.cut(text, budget_tokens - _NOTE_TOKENS) + note
+    note = f"… (cut: the answer has {size:,} characters. Ask the tool for less.)"
+    return tokens.cut(text[:most], budget_tokens - _NOTE_TOKENS) + note
+
+
+def _beginning(document: bytes, most: int) -> str:
+    """The first characters of a JSON document; of one that is a text, of that text."""
+    if not document.startswith(b'"'):
+        return document[: most * 4].decode("utf-8", "ignore")
+    piece = document[: most * _ESCAPED_BYTES]
+    if len(piece) == len(document):
+        return str(msgspec.json.decode(piece))
+    for end in range(len(piece), len(piece) - 2 * _ESCAPED_BYTES, -1):  # where no character is cut
+        try:
+            return str(msgspec.json.decode(piece[:end] + b'"'))
+        except ValueError:
+            continue
+    return ""
 
 
 def failure_text(error: Exception) -> str:
@@ -146,14 +205,14 @@ def _failure(failure: Failure) -> str:
     return "\n".join(lines)
 
 
-def _value_text(outcome: Outcome, budget: int, workspace: Workspace | None, guard: Guard, *, is_cut: bool) -> str:
+async def _value_text(outcome: Outcome, budget: int, workspace: Workspace | None, guard: Guard, *, is_cut: bool) -> str:
     if outcome.spill is None:
         return "" if outcome.result is None else _text(outcome.result)
     # A token is often four bytes, so what is longer than its preview may well fit whole.
     if workspace is not None and outcome.spill.bytes <= budget * 8:
         text = _read(workspace, _relative(outcome.spill))
         if text is not None:
-            told: str = guard.conceal(_CUT_VALUE.sub("…", text) if is_cut else text)
+            told: str = await guard.door.conceal(_CUT_VALUE.sub("…", text) if is_cut else text)
             if tokens.fits(told, budget):
                 return told
     return f"{_whereabouts(outcome.spill)}\n{_text(outcome.result)}"

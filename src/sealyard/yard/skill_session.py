@@ -68,6 +68,7 @@ class _Use:
         self.failures = 0
         self.seconds = 0.0
         self.error: str | None = None
+        """Concealed."""
         self.translated = 0
 
 
@@ -96,7 +97,7 @@ class SkillSession:
         self._reports += 1
         use = self._uses.get((report.name, report.version))
         if use is not None and self._reports <= _MOST_REPORTS:
-            self._note(name, report, use)
+            await self._note(name, report, use)
         return None
 
     def find_plan(self, name: str) -> tuple[ToolSpec, Plan] | None:
@@ -135,7 +136,7 @@ class SkillSession:
                     calls=use.calls,
                     failures=failures,
                     seconds=use.seconds,
-                    error=None if error is None else self._guard.conceal(error),
+                    error=error,
                     translated=use.translated,
                 )
             )
@@ -177,7 +178,7 @@ class SkillSession:
             "tools": {need.tool: need.version for need in skill.tools},
         }
 
-    def _note(self, name: str, report: _Report, use: _Use) -> None:
+    async def _note(self, name: str, report: _Report, use: _Use) -> None:
         if name == "skill_began":
             use.calls += 1
             use.open += 1
@@ -187,7 +188,7 @@ class SkillSession:
             use.seconds += min(max(report.seconds, 0.0), _MOST_SECONDS)
             if report.error is not None:
                 use.failures += 1
-                use.error = report.error[:_ERROR_CHARACTERS]
+                use.error = await self._guard.door.conceal(report.error[:_ERROR_CHARACTERS])
 
 
 def _convert(arguments: dict[str, Any], kind: type[Any]) -> Any:

@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 __all__ = ("conceal_examples", "conceal_request", "conceal_skill", "conceal_texts")
 
 
-def conceal_request(request: "SaveSkill", guard: Guard) -> tuple["SaveSkill", list[str]]:
+async def conceal_request(request: "SaveSkill", guard: Guard) -> tuple["SaveSkill", list[str]]:
     """The request with nothing private in it, and a word about each line that has changed by that."""
-    examples = tuple(
+    examples = [
         msgspec.structs.replace(
             each,
-            inputs=_conceal_object(each.inputs, guard),
-            output=each.output if each.output is msgspec.UNSET else guard.conceal(each.output),
+            inputs=await _conceal_object(each.inputs, guard),
+            output=each.output if each.output is msgspec.UNSET else await _conceal(each.output, guard),
         )
         for each in request.examples
-    )
+    ]
     told = {key: getattr(request, key) for key in ("code", "description", "inputs", "output")}
     told["tags"] = list(request.tags)
     try:
-        told = conceal_texts(told, guard)
+        told = await conceal_texts(told, guard)
     except RecursionError:
         raise InvalidSkill("`inputs` or `output` is nested too deep. Use plain, shallow data.") from None
     told["tags"] = tuple(told["tags"])
-    concealed = msgspec.structs.replace(request, examples=examples, **told)
+    concealed = msgspec.structs.replace(request, examples=tuple(examples), **told)
     lines = [number for number, line in enumerate(concealed.code.splitlines(), 1) if TOKEN.search(line)]
     warnings = [
         f"Line {number} holds a private value. It is kept as a token, which is good for this session only: make it an"
@@ -43,44 +43,49 @@ def conceal_request(request: "SaveSkill", guard: Guard) -> tuple["SaveSkill", li
     return concealed, warnings
 
 
-def conceal_examples(examples: Sequence[SkillExample], guard: Guard) -> list[SkillExample]:
+async def conceal_examples(examples: Sequence[SkillExample], guard: Guard) -> list[SkillExample]:
     """Examples that somebody else recorded, with nothing private in them."""
 
-    def conceal(call: TraceCall) -> TraceCall:
+    async def conceal(call: TraceCall) -> TraceCall:
         return msgspec.structs.replace(
             call,
-            arguments=_conceal_object(call.arguments, guard),
-            answer=guard.conceal(call.answer),
-            error=guard.conceal(call.error),
+            arguments=await _conceal_object(call.arguments, guard),
+            answer=await _conceal(call.answer, guard),
+            error=await _conceal(call.error, guard),
         )
 
-    return [
-        msgspec.structs.replace(
-            each,
-            inputs=_conceal_object(each.inputs, guard),
-            output=guard.conceal(each.output),
-            trace=each.trace and msgspec.structs.replace(each.trace, calls=tuple(map(conceal, each.trace.calls))),
-            problem=guard.conceal(each.problem),
-        )
-        for each in examples
-    ]
+    concealed = []
+    for each in examples:
+        trace = each.trace
+        if trace is not None:
+            trace = msgspec.structs.replace(trace, calls=tuple([await conceal(call) for call in trace.calls]))
+        inputs = await _conceal_object(each.inputs, guard)
+        output, problem = await _conceal(each.output, guard), await _conceal(each.problem, guard)
+        concealed.append(msgspec.structs.replace(each, inputs=inputs, output=output, trace=trace, problem=problem))
+    return concealed
 
 
-def _conceal_object(value: dict[str, Any], guard: Guard) -> dict[str, Any]:
-    concealed = guard.conceal(value)
+async def _conceal(value: Any, guard: Guard) -> Any:
+    concealed = await guard.door.conceal(value)
+    # It is compressed and kept, so it is bounded: what was left as JSON can be read.
+    return msgspec.json.decode(concealed) if isinstance(concealed, msgspec.Raw) else concealed
+
+
+async def _conceal_object(value: dict[str, Any], guard: Guard) -> dict[str, Any]:
+    concealed = await _conceal(value, guard)
     if not isinstance(concealed, dict):  # where code may hold values, one that is in pieces takes all around it along
         raise InvalidSkill("An example spells out a private value. Use another one.")
     return concealed
 
 
-def conceal_skill(skill: Skill, guard: Guard) -> Skill:
+async def conceal_skill(skill: Skill, guard: Guard) -> Skill:
     """The skill with nothing private in its text: it may have been saved when less was concealed."""
     told = {key: getattr(skill, key) for key in ("code", "description", "input_schema", "output_schema")}
-    told = conceal_texts(told | {"tags": list(skill.tags)}, guard)
+    told = await conceal_texts(told | {"tags": list(skill.tags)}, guard)
     return msgspec.structs.replace(skill, **told | {"tags": tuple(told["tags"])})
 
 
-def conceal_texts(value: Any, guard: Guard) -> Any:
+async def conceal_texts(value: Any, guard: Guard) -> Any:
     """`value` with nothing private in its texts and numbers, each looked at alone.
 
     Its keys are ours, or the names of inputs: they say nothing about what is below them.
@@ -98,7 +103,7 @@ def conceal_texts(value: Any, guard: Guard) -> Any:
                 collect(each)
 
     collect(value)
-    concealed = iter([guard.conceal(text) for text in texts])
+    concealed = iter(await guard.door.conceal_each(list(texts)))
 
     def put_back(item: Any) -> Any:
         if isinstance(item, str | int | float):

@@ -14,14 +14,13 @@ from sealyard.catalog import Snapshot
 from sealyard.catalog.recent import Recent
 from sealyard.config import SkillsConfig
 from sealyard.discovery import Index
-from sealyard.errors import InvalidRequest, InvalidSkill, UnknownSkill
+from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill, UnknownSkill
 from sealyard.learning.skills import Candidate
 from sealyard.privacy.guard import Guard
-from sealyard.sandbox.review import review
 from sealyard.skills.difficulty import change_of, foreseen
 from sealyard.skills.folder import to_folder
 from sealyard.skills.inputs import check_json
-from sealyard.skills.reading import read_skill, signature_of
+from sealyard.skills.reading import Reading, read_skill, signature_of
 from sealyard.skills.record import combined, effectiveness
 from sealyard.skills.shelf import Shelf, closure, namespace_of, namespaces_for, principal_of
 from sealyard.skills.skill_md import read_frontmatter
@@ -35,7 +34,8 @@ from sealyard.values import (
     SkillNeed,
     ToolSpec,
 )
-from sealyard.versioning.plan import Difficulty, Plan
+from sealyard.versioning.beside import rewrite_beside
+from sealyard.versioning.plan import Difficulty
 from sealyard.versioning.semver import matches
 from sealyard.versioning.uses import ToolRef
 from sealyard.yard.compatibility import Compatibility, NeedCheck
@@ -64,6 +64,8 @@ _log = logging.getLogger(__name__)
 _MOST_FOUND = 50
 _INDEXES = 8
 _FOLDERS = 2_000
+_LONG_CODE = 4_000
+"""Longer code is read by a helper: parsing it holds the interpreter for 8 ms at worst."""
 _EXAMPLES_BYTES = 256 << 10
 """Of what an agent sends for all examples; what is recorded for them comes on top."""
 
@@ -103,7 +105,7 @@ class Skills:
         guard = await self._yard.guards.of(f"{principal}:default")
         view = await self._yard.snapshot(principal)
         await self._yard.store.room()
-        request, warnings = await asyncio.to_thread(conceal_request, request, guard)
+        request, warnings = await conceal_request(request, guard)
         skill, more = await self._read(request, namespace, principal, view)
         warnings += more
         load = partial(self.loading.load_for, principal, view, {skill.name: skill})
@@ -137,8 +139,8 @@ class Skills:
         self._check_bounds(request, namespace, len(examples))
         view = await self._yard.snapshot()
         guard = await self._yard.guards.of(f"{principal}:default")
-        request, warnings = await asyncio.to_thread(conceal_request, request, guard)
-        examples = await asyncio.to_thread(conceal_examples, examples, guard)
+        request, warnings = await conceal_request(request, guard)
+        examples = await conceal_examples(examples, guard)
         owner = principal if namespace == SHARED else principal_of(namespace)  # the author is what the source says
         skill, more = await self._read(request, namespace, owner, view, is_foreign=True)
         untried = tuple(msgspec.structs.replace(each, passed=False, problem="Not tried yet.") for each in examples)
@@ -221,17 +223,10 @@ class Skills:
         self, request: SaveSkill, namespace: str, author: str, view: Snapshot, *, is_foreign: bool = False
     ) -> tuple[Skill, list[str]]:
         """The skill that a request describes, checked as far as that goes without running it."""
-        reading = await asyncio.to_thread(
-            read_skill,
-            request.name,
-            request.code,
-            inputs=request.inputs,
-            output=request.output,
-            find=partial(_find_tool, view),
-        )
+        reading = await self._reading(request, view, author)
         policy = self._yard.policy_of(author)
         packages = (await self._yard.sandbox()).packages.modules
-        verdict = review(request.code, policy, tools=self._yard.tool_names(view), packages=packages)
+        verdict = await self._yard.review(request.code, policy, view, packages, author)
         refusal = verdict.refusal()
         if refusal is not None:
             line = f"Line {refusal.line}: " if refusal.line else ""
@@ -260,6 +255,23 @@ class Skills:
         await self._check_cycles(skill, author, view, is_foreign=is_foreign)
         warned = [finding.message for finding in verdict.findings if finding.severity == "warn"]
         return skill, [*reading.warnings, *warned[:3]]
+
+    async def _reading(self, request: SaveSkill, view: Snapshot, author: str) -> Reading:
+        """`read_skill` of what was sent; of long code by a helper process. Raises `InvalidSkill`."""
+        find = partial(_find_tool, view)
+        given = {"name": request.name, "inputs": request.inputs, "output": request.output}
+        code, offload = request.code, self._yard.offload
+        if len(code) <= _LONG_CODE or offload is None or not _is_unicode(code):
+            return await asyncio.to_thread(read_skill, code=code, find=find, **given)
+
+        async def answer(asked: Any) -> Any:
+            return msgspec.to_builtins(find(msgspec.convert(asked, ToolRef)))
+
+        try:
+            found = await offload.run("read_skill", given, code.encode(), who=author, on_ask=answer)
+        except HelperFailed as error:
+            raise InvalidSkill(f"The code could not be read: {error}") from None
+        return msgspec.convert(found.result, Reading)
 
     async def _check_cycles(self, skill: Skill, principal: str, view: Snapshot, *, is_foreign: bool) -> None:
         """Raise `InvalidSkill` if what it imports leads back to it, or is not there."""
@@ -356,7 +368,7 @@ class Skills:
         found = [await self._found(skills[name], records, view) for name in names]
         guard = await self._yard.guards.of(f"{principal}:default")
         told = [{"signature": each.signature, "description": each.description} for each in found]
-        told = await asyncio.to_thread(conceal_texts, told, guard)
+        told = await conceal_texts(told, guard)
         return [msgspec.structs.replace(each, **texts) for each, texts in zip(found, told, strict=True)]
 
     async def load(self, name: str, version: str | None = None, *, principal: str) -> LoadedSkill:
@@ -369,7 +381,7 @@ class Skills:
         view = await self._yard.snapshot(principal)
         loaded = await self.loading.resolve(name, version, principal, view)
         guard = await self._yard.guards.of(f"{principal}:default")
-        return msgspec.structs.replace(loaded, skill=await asyncio.to_thread(conceal_skill, loaded.skill, guard))
+        return msgspec.structs.replace(loaded, skill=await conceal_skill(loaded.skill, guard))
 
     async def analysis(self, candidates: Sequence[Candidate] = ()) -> SkillAnalysis:
         """How well every skill works, and which code could become one."""
@@ -457,7 +469,13 @@ class Skills:
         if check.difficulty is None or check.plan is None or check.plan.after is None:
             return check.difficulty
         whole = await self.shelf.find_version(skill.namespace, skill.name, skill.version) or skill
-        return await asyncio.to_thread(_predict, whole, check.plan, past)
+        try:
+            predicted, _ = await rewrite_beside(
+                whole.code, check.plan, form=whole.form, name=whole.name, offload=self._yard.offload, who=whole.author
+            )
+        except HelperFailed:
+            predicted = "impossible"  # nobody can read it in time
+        return foreseen(predicted, whole, change_of(check.plan), past)
 
     async def _predicted(self, skill: Skill, check: NeedCheck, past: Sequence[MigrationRecord]) -> SkillCheck:
         difficulty = await self.difficulty(skill, check, past)
@@ -498,7 +516,7 @@ class Skills:
         known = self._folders.find(key)
         if known is None:
             whole = await self.shelf.find_version(skill.namespace, skill.name, skill.version) or skill
-            known = await asyncio.to_thread(_serve, whole, guard)
+            known = await _serve(whole, guard)
             self._folders.put(key, known)
         return known
 
@@ -535,12 +553,6 @@ class Skills:
         return found
 
 
-def _predict(skill: Skill, plan: Plan, past: Sequence[MigrationRecord]) -> Difficulty:
-    from sealyard.versioning.migrate import predict  # noqa: PLC0415 - it takes a large library
-
-    return foreseen(predict(skill.code, [plan], form=skill.form, name=skill.name), skill, change_of(plan), past)
-
-
 def _judged(skill: Skill) -> Skill:
     """The skill with the status that its examples give it."""
     if any(example.passed for example in skill.examples):
@@ -551,17 +563,26 @@ def _judged(skill: Skill) -> Skill:
     return msgspec.structs.replace(skill, status="draft", note=note)
 
 
-def _serve(skill: Skill, guard: Guard) -> ServedFolder:
+async def _serve(skill: Skill, guard: Guard) -> ServedFolder:
     """The folder of a skill as a principal may see it."""
     is_shared = skill.namespace == SHARED
     examples = () if is_shared else [msgspec.structs.replace(each, trace=None) for each in skill.examples]
-    shown = msgspec.structs.replace(conceal_skill(skill, guard), examples=tuple(conceal_examples(examples, guard)))
+    shown = await conceal_skill(skill, guard)
+    shown = msgspec.structs.replace(shown, examples=tuple(await conceal_examples(examples, guard)))
     folder = to_folder(shown, signature=signature_of(shown))
     return ServedFolder(
         path=f"{'shared' if is_shared else 'own'}/{folder.name}",
         frontmatter=read_frontmatter(folder.files["SKILL.md"]),
         files=dict(folder.files),
     )
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _find_tool(view: Snapshot, ref: ToolRef) -> ToolSpec | None:

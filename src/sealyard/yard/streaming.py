@@ -4,12 +4,11 @@ Nothing is looked through for nobody: what is printed is kept back until somebod
 """
 
 import asyncio
-from functools import partial
 from types import TracebackType
 from typing import Self
 
+from sealyard.errors import HelperFailed
 from sealyard.privacy.guard import Guard
-from sealyard.privacy.stream import ConcealedStream
 from sealyard.sandbox.worker import OnOutput
 
 __all__ = ("OutputStream",)
@@ -29,6 +28,8 @@ class OutputStream:
         """All of it, and no copy: the sandbox has it too. The second half of something private is not known alone."""
         self._is_open = False
         self._is_over = False
+        self.last_seconds: float | None = None
+        """For what was printed last to be passed on once the run is over; what is not by then is in its result."""
         self._pieces: asyncio.Queue[str | None] = asyncio.Queue()
         self._passing: asyncio.Task[None] | None = None
 
@@ -55,7 +56,7 @@ class OutputStream:
             self._tell(text)
             return
         if self._passing is None:  # not before: what prints nothing is not waited for
-            self._passing = asyncio.create_task(_pass_on(self._pieces, self._guard.stream(), self._tell))
+            self._passing = asyncio.create_task(_pass_on(self._pieces, self._guard, self._tell))
         self._pieces.put_nowait(text)
 
     async def __aenter__(self) -> Self:
@@ -70,7 +71,9 @@ class OutputStream:
         try:
             if kind is None:
                 self._pieces.put_nowait(None)
-                await self._passing
+                await asyncio.wait({self._passing}, timeout=self.last_seconds)
+                if self._passing.done():
+                    await self._passing
         finally:
             self._passing.cancel()
             await asyncio.wait({self._passing})
@@ -80,8 +83,9 @@ class OutputStream:
             listener(text[-_TOLD_CHARACTERS:])
 
 
-async def _pass_on(pieces: "asyncio.Queue[str | None]", stream: ConcealedStream, listen: OnOutput) -> None:
-    """Conceal pieces until there is a None. It is done in a thread: code that prints a lot holds up only itself."""
+async def _pass_on(pieces: "asyncio.Queue[str | None]", guard: Guard, listen: OnOutput) -> None:
+    """Conceal pieces until there is a None, or until they cannot be looked through: the run's result has them too."""
+    stream, door = guard.stream(), guard.door
     piece: str | None = ""
     is_new = False
     while piece is not None:
@@ -90,9 +94,13 @@ async def _pass_on(pieces: "asyncio.Queue[str | None]", stream: ConcealedStream,
                 piece = await pieces.get()
         except TimeoutError:
             is_new = False
-            text = await asyncio.to_thread(stream.flush)
+            search = stream.flushing()
         else:
             is_new = True
-            text = await asyncio.to_thread(stream.close if piece is None else partial(stream.add, piece))
+            search = stream.closing() if piece is None else stream.adding(piece)
+        try:
+            text = await door.search(search)
+        except HelperFailed:
+            return
         if text:
             listen(text)

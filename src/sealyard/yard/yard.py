@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,8 @@ from sealyard.privacy.span import TOKEN
 from sealyard.privacy.vault import RevealedValue
 from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.policy.levels import IsolationPolicy
-from sealyard.sandbox.review import ToolNames, review
+from sealyard.sandbox.review import Review, ToolNames, check_code
+from sealyard.sandbox.review.beside import review_beside
 from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.worker import OnOutput
 from sealyard.store import Store
@@ -119,8 +120,11 @@ class Yard:
             keep=store.traces.keep,
             audit=store.audit,
             digest=guards.digest,
+            offload=guards.offload,
         )
         self._names_check = names
+        self.offload = guards.offload
+        """Helper processes for what would hold up the event loop; None where there are none."""
         self.journal = Journal(store)
         self.observed = observed
         self.observer = Observer(store, approvals)
@@ -187,12 +191,13 @@ class Yard:
 
     async def assess(self, code: str, *, principal: str = "local", session: str | None = None) -> Assessment:
         """How likely code is to fail, without running it. Raises `InvalidRequest` and `SandboxClosed`."""
+        check_code(code)
         snapshot, sandbox = await self.snapshot(principal), await self.sandbox()
         place = session_of(principal, session)
         guard = await self.guards.of(place)
         policy = self.policy_of(principal)
-        verdict = review(code, policy, tools=self.tool_names(snapshot), packages=sandbox.packages.modules)
-        told: str = await asyncio.to_thread(guard.conceal, code)
+        verdict = await self.review(code, policy, snapshot, sandbox.packages.modules, principal)
+        told: str = await guard.door.conceal(code)
         return await self.guidance.assess(told, verdict, principal=principal, session=place, snapshot=snapshot)
 
     async def search(
@@ -228,7 +233,7 @@ class Yard:
         """The same over a view of the catalog, for an agent or for code that runs."""
         started = time.perf_counter()
         is_cached = self.finder.is_indexed(view)
-        shown = _shown(query, guard)
+        shown = await _shown(query, guard)
         guide = self.guidance.guide(visit, view, shown)
         if guide is not None:
             await self.guidance.skills.first_look(visit.principal)
@@ -275,7 +280,7 @@ class Yard:
         try:
             spec = find_tool(snapshot, name)
         except UnknownTool as error:
-            self.journal.note_unknown(grant, guard, name, error)
+            await self.journal.note_unknown(grant, guard, name, error)
             await self.store.flush()
             raise
         wrote = as_json({"name": name, "arguments": arguments}, "arguments")
@@ -287,7 +292,7 @@ class Yard:
         try:
             passage = Passage(guard=guard, pause=clock.paused, on_progress=on_progress)
             answer, _ = await self.call_tool(grant, spec, arguments, number=1, passage=passage, run=run)
-            answer = msgspec.structs.replace(answer, value=await asyncio.to_thread(guard.conceal, answer.value))
+            answer = msgspec.structs.replace(answer, value=await self._told(answer.value, guard))
             status, sent = "ok", answer_text(answer.value, self.result_tokens)
         except Exception as error:
             status, sent = "failed", failure_text(error)
@@ -300,6 +305,19 @@ class Yard:
                 run.end(status, None, sent, waited_seconds=clock.still_seconds)
         await self.store.flush()
         return answer
+
+    async def _told(self, value: Any, guard: Guard) -> Any:
+        """What somebody outside may see of an admitted answer."""
+        if isinstance(value, msgspec.Raw):
+            return await guard.door.conceal_document(bytes(value))
+        return await guard.door.conceal(value)
+
+    async def review(
+        self, code: str, policy: IsolationPolicy, snapshot: Snapshot, packages: Collection[str], principal: str
+    ) -> Review:
+        """`sandbox.review` of code in a view of the catalog, for a principal; of long code by a helper process."""
+        names = self.tool_names(snapshot)
+        return await review_beside(code, policy, names, packages, offload=self.offload, who=principal)
 
     async def reveal(self, token: str, *, principal: str) -> list[RevealedValue]:
         """What a token of the principal's own sessions stands for. It is in the audit log before this returns."""
@@ -415,7 +433,7 @@ class Yard:
         await self.finder.listed(FIRST_LIST_SECONDS)
 
 
-def _shown(query: str, guard: Guard) -> str:
+async def _shown(query: str, guard: Guard) -> str:
     """The beginning of a query. Where it is cut may be half of something private, so what is told ends before that."""
-    told: str = guard.conceal(query[:_LONG_NAME])
+    told: str = await guard.door.conceal(query[:_LONG_NAME])
     return told if len(query) <= _LONG_NAME else told[:-_RAGGED_CHARACTERS]

@@ -20,13 +20,14 @@ from typing import Literal
 
 import msgspec
 
+from sealyard.errors import InvalidRequest
 from sealyard.sandbox.policy.levels import IsolationLevel, IsolationPolicy
 from sealyard.sandbox.review import advice, sql
 from sealyard.sandbox.review.survey import DEPTH, Arithmetic, Noted, Place, Survey, text_of
 from sealyard.values import Failure, FailureKind
 from sealyard.versioning.scopes import parser_lock
 
-__all__ = ("MAX_CODE_BYTES", "Estimate", "Finding", "Review", "ToolNames", "review")
+__all__ = ("MAX_CODE_BYTES", "Estimate", "Finding", "Review", "ToolNames", "check_code", "review")
 
 MAX_CODE_BYTES = 256 << 10
 """Parsing this much holds the interpreter for up to a second. Larger data belongs into `context` or a file."""
@@ -119,6 +120,16 @@ class ToolNames:
         self.is_known = is_known
         self._functions = functions
 
+    def to_json(self) -> bytes:
+        """The names alone."""
+        return msgspec.json.encode([sorted(self.names), self._functions])
+
+    @classmethod
+    def from_json(cls, document: bytes) -> "ToolNames":
+        """What `to_json` gave."""
+        names, functions = msgspec.json.decode(document, type=tuple[list[str], dict[str, tuple[str, str]] | None])
+        return cls(frozenset(names), functions)
+
     @functools.cached_property
     def servers(self) -> Mapping[str, Mapping[str, str]]:
         """Functions by server, both under loose keys: how a name becomes an identifier is the catalog's business."""
@@ -140,6 +151,17 @@ class ToolNames:
         if self._functions is not None:
             return frozenset(module for module, _ in self._functions.values())
         return frozenset(re.sub(r"\W", "_", name.removeprefix("mcp__").partition("__")[0]) for name in self.names)
+
+
+def check_code(code: str) -> None:
+    """Raise `InvalidRequest` for code that is too large for anybody to look at."""
+    if len(code) > MAX_CODE_BYTES or (
+        len(code) > MAX_CODE_BYTES // 4 and len(code.encode("utf-8", "surrogatepass")) > MAX_CODE_BYTES
+    ):
+        raise InvalidRequest(
+            f"The code is larger than {MAX_CODE_BYTES:,} bytes. Pass data in through `context` or a file in the "
+            "workspace."
+        )
 
 
 def review(

@@ -17,6 +17,7 @@ from sealyard.errors import QueueFull, SealyardError
 from sealyard.serve.api.declare import Call, Endpoint, Events, Needs, Reply, Text
 from sealyard.serve.api.decode import read_body, read_query, to_body
 from sealyard.serve.asking import PRINCIPAL
+from sealyard.serve.bodies import check_body
 from sealyard.serve.envelope import Refusal, code_of, envelope
 from sealyard.serve.gate import KNOWN_BY, gate_of, request_id_of
 from sealyard.values import AuditEntry
@@ -106,7 +107,7 @@ async def _guarded(yard: Yard, request: Request, path: str, answer: Callable[[],
 async def _shown(yard: Yard, error: SealyardError) -> str:
     """The message with nothing private in it: it may quote what came from a tool or from another's run."""
     try:
-        return str((await yard.guards.of("log")).conceal(str(error)))
+        return str(await (await yard.guards.of("log")).door.conceal(str(error)))
     except SealyardError:  # it is the vault that cannot be used, and then nothing can be told for certain
         return f"{type(error).__name__}: what it says may be private, and cannot be looked through. Read the log."
 
@@ -123,6 +124,7 @@ async def _answer(yard: Yard, declared: Endpoint, request: Request) -> Response:
     gate = gate_of(request.scope)
     if request.method not in ("GET", "HEAD"):
         read = await read_body(request, declared.body_bytes or gate.max_request_bytes)
+        await check_body(read, yard.offload, who=principal)
         body = to_body(read, request.headers.get("content-type", ""), declared.body)
     call: Call[Any, Any] = Call(
         yard=yard,

@@ -1,6 +1,5 @@
 """`/api/v1/skills`: what agents have saved."""
 
-import asyncio
 import time
 from typing import Annotated, Any
 
@@ -153,7 +152,7 @@ async def _summaries(
 
 async def _concealed(call: Call[Any, Any], skill: Skill) -> Skill:
     guard = await call.yard.guards.of(f"{call.principal}:default")
-    return await asyncio.to_thread(conceal_skill, skill, guard)
+    return await conceal_skill(skill, guard)
 
 
 def _summary(skill: Skill, record: SkillRecord | None) -> SkillSummary:

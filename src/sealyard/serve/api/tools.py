@@ -226,8 +226,8 @@ async def list_upstreams(call: Call[None, None]) -> Upstreams:
                 calls=status.calls,
                 failures=status.failures,
                 circuit_open=status.name in circuits,
-                error=log.conceal(status.error) if is_told and status.error else None,
-                warnings=[log.conceal(each) for each in status.warnings] if is_told else [],
+                error=await log.door.conceal(status.error) if is_told and status.error else None,
+                warnings=await log.door.conceal_each(list(status.warnings)) if is_told else [],
             )
         )
     return Upstreams(upstreams=found)

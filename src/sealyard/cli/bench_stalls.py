@@ -1,0 +1,347 @@
+"""Measures how long hostile input holds the event loop, and by how much it holds a deadline back.
+
+A real gateway in this process: its sandbox, a server over stdio, one in this process, its HTTP surface. Beside it a
+task wakes up every few milliseconds. The longest time between two wakings is what everybody else had to wait; the time
+that the loop's own thread worked between them tells the gateway's part of it from the machine's.
+
+How fast the scanner reads each kind of text, and how a light principal fares beside a heavy one, are in the same
+figures: both decide how long others wait.
+"""
+
+import asyncio
+import contextlib
+import gc
+import os
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+
+from sealyard.cli import bench_fairness, bench_scanner
+from sealyard.cli.terminal import columns, plain, screen
+from sealyard.config import Config
+from sealyard.config.settings import HttpConfig, SandboxConfig, StoreConfig, SurfaceConfig
+from sealyard.errors import SealyardError
+from sealyard.serve.api import routes
+from sealyard.serve.http import open_http
+from sealyard.serve.mcp import build_server
+from sealyard.testing import FakeUpstream
+from sealyard.values import UpstreamConfig
+from sealyard.yard import ExecuteRequest, Yard, open_yard
+from sealyard.yard.skill_values import SaveSkill
+
+__all__ = ("PROMISES", "measure", "show")
+
+PROMISES = {
+    "longest_stall_ms": "at most 50",
+    "longest_held_ms": "shown",
+    "deadline_overrun_ms": "at most 200",
+    "mb_per_second": "shown",
+    "slowest_mb_per_second": "at least 5",
+    "fairness_ratio": "at most 2",
+}
+
+_BEAT_SECONDS = 0.005
+_LIMIT_SECONDS = 2.0
+_MIB = 1 << 20
+_QUIET = "nothing at all"
+"""What the machine alone does to the heartbeat."""
+
+_SERVER = r"""
+import json, sys
+def text(kind, size):
+    if kind == "plain": return "lorem ipsum dolor sit amet " * (size // 27)
+    if kind == "rows": return [{"id": i, "name": "Anna Berg", "mail": "a%d@example.com" % i} for i in range(size // 56)]
+    if kind == "tabs": return "a\tb\n" * (size // 6)
+    if kind == "braces": return '{"a":' * (size // 7)
+    return kind
+for line in sys.stdin:
+    asked = json.loads(line)
+    number, method = asked.get("id"), asked.get("method")
+    if number is None: continue
+    head = '{"jsonrpc":"2.0","id":%s,"result":' % json.dumps(number)
+    if method == "initialize":
+        body = json.dumps({"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                           "serverInfo": {"name": "hostile", "version": "1"}})
+    elif method == "tools/list":
+        schema = {"type": "object", "properties": {"kind": {"type": "string"}, "size": {"type": "integer"}}}
+        body = json.dumps({"tools": [{"name": "give", "inputSchema": schema}]})
+    elif method == "tools/call":
+        kind, size = asked["params"]["arguments"]["kind"], asked["params"]["arguments"]["size"]
+        if kind == "lists": value = "[" + ",".join(["[]"] * (size // 3)) + "]"
+        elif kind == "deep": value = "[" * size + "]" * size
+        elif kind == "error":
+            print('{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":%s}}'
+                  % (json.dumps(number), json.dumps("a\tb\n" * (size // 6))), flush=True)
+            continue
+        else: value = json.dumps(text(kind, size))
+        body = '{"content":[],"structuredContent":{"value":%s}}' % value
+    else:
+        body = None
+    if body is None:
+        print('{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}' % json.dumps(number), flush=True)
+    else:
+        print(head + body + "}", flush=True)
+"""
+
+_FORGED = r"""
+import os, struct
+body = b'{"t":"done","ok":true,"result":"' + b'a\\tb\\n' * %d + b'","cpu_seconds":0,"memory_peak_bytes":0}'
+body = struct.pack("<I", len(body)) + body
+while body:
+    body = body[os.write(3, body):]
+"""
+
+
+class _Case(msgspec.Struct, frozen=True):
+    """One hostile input, and how it is sent."""
+
+    name: str
+    send: Callable[["_Gateway"], Awaitable[Any]]
+
+
+class _Gateway:
+    """The gateway under attack."""
+
+    def __init__(self, yard: Yard, client: httpx2.AsyncClient) -> None:
+        self.yard = yard
+        self.client = client
+        self.overrun = 0.0
+        """By which the last run lived longer than it may, in seconds."""
+
+    async def run(self, code: str, **more: Any) -> str:
+        """Run code for at most `_LIMIT_SECONDS`; how that ended."""
+        heard: list[str] = []
+        request = ExecuteRequest(code=code, timeout_seconds=_LIMIT_SECONDS, **more)
+        started = time.perf_counter()
+        try:
+            result = await self.yard.execute(request, principal="mallory", on_output=heard.append)
+        finally:
+            self.overrun = max(0.0, time.perf_counter() - started - _LIMIT_SECONDS)
+        return result.outcome.status if result.outcome.failure is None else result.outcome.failure.type
+
+    async def answer(self, kind: str, size: int) -> str:
+        """Have a server over stdio send an answer to code."""
+        return await self.run(f"from servers.hostile import give\nlen(str(give(kind={kind!r}, size={size})))")
+
+    async def post(self, path: str, body: bytes) -> str:
+        """Send a body to the HTTP surface."""
+        response = await self.client.post(path, content=body, headers={"Content-Type": "application/json"})
+        return f"HTTP {response.status_code}"
+
+
+def _arguments(expression: str) -> Callable[[_Gateway], Awaitable[Any]]:
+    return lambda gateway: gateway.run(f"from servers.friendly import echo\nlen(str(echo(text={expression})))")
+
+
+def _answer(kind: str, size: int) -> Callable[[_Gateway], Awaitable[Any]]:
+    return lambda gateway: gateway.answer(kind, size)
+
+
+def _code(code: str, **more: Any) -> Callable[[_Gateway], Awaitable[Any]]:
+    return lambda gateway: gateway.run(code, **more)
+
+
+def _post(path: str, body: bytes) -> Callable[[_Gateway], Awaitable[Any]]:
+    return lambda gateway: gateway.post(path, body)
+
+
+async def _save_skill(gateway: _Gateway) -> str:
+    code = "def total():\n    return f'" + "{a}" * 20_000 + "'\n"
+    saved = await gateway.yard.skills.save(
+        SaveSkill(name="total", code=code, description="a\tb\n" * 250), principal="mallory"
+    )
+    return str(saved.skill.status)
+
+
+_MANY_CALLS = """
+from concurrent.futures import ThreadPoolExecutor
+from servers.friendly import echo
+with ThreadPoolExecutor(32) as pool:
+    list(pool.map(lambda number: echo(text="QUJD" * 450 + str(number)), range(200)))
+"""
+_UNKNOWN_TOOLS = """
+for number in range(60):
+    try:
+        call_tool("a\\tb\\n" * 250_000)
+    except Exception:
+        pass
+"""
+_LISTS = b"[" + b",".join([b"[]"] * (_MIB - 100)) + b"]"
+
+
+def _cases() -> list[_Case]:
+    return [
+        _Case(_QUIET, lambda gateway: asyncio.sleep(_LIMIT_SECONDS)),
+        _Case("arguments: 1 MB of table cells", _arguments(r"'a\tb\n' * 250_000")),
+        _Case("arguments: 1 MB of open braces", _arguments("""'{"a":' * 200_000""")),
+        _Case("arguments: 1 MB of base64", _arguments("'QUJD' * 250_000")),
+        _Case("arguments: 3 MB of empty lists", _arguments("[[]] * 1_000_000")),
+        _Case("arguments: one key of 1 MB", _arguments(r"{'a\tb\n' * 250_000: 1}")),
+        _Case("arguments: nested 150 deep", _arguments("eval('[' * 150 + ']' * 150)")),
+        _Case("arguments: 200 small calls at once", _code(_MANY_CALLS)),
+        _Case("arguments: names of 1 MB", _code(_UNKNOWN_TOOLS)),
+        _Case("frame: a forged end of 1 MB", _code(_FORGED % (_MIB // 6))),
+        _Case("frame: a forged end of 8 MB", _code(_FORGED % (8 * _MIB // 6))),
+        _Case("answer: 30 MB of text", _answer("plain", 30 * _MIB)),
+        _Case("answer: 3 MB of rows", _answer("rows", 3 * _MIB)),
+        _Case("answer: 1 MB of table cells", _answer("tabs", _MIB)),
+        _Case("answer: 1 MB of open braces", _answer("braces", _MIB)),
+        _Case("answer: 30 MB of empty lists", _answer("lists", 30 * _MIB)),
+        _Case("answer: nested 1,000 deep", _answer("deep", 1_000)),
+        _Case("answer: nested 500,000 deep", _answer("deep", 500_000)),
+        _Case("answer: an error of 1 MB", _answer("error", _MIB)),
+        _Case("code: an f-string of 150 KB", _code("x = 1\ny = f'" + "{x}" * 50_000 + "'")),
+        _Case("code: 250 KB of statements", _code("a=1;" * 64_000)),
+        _Case("code: 2 MB", _code("a\tb\n" * 500_000)),
+        _Case("context: 1 MB of table cells", _code("1", context={"text": "a\tb\n" * 250_000})),
+        _Case(
+            "context: 3 MB of empty lists",
+            lambda gateway: gateway.run("1", context={"rows": [[] for _ in range(_MIB)]}),
+        ),
+        _Case("output: 1 MB of table cells", _code(r"print('a\tb\n' * 250_000)")),
+        _Case("output: 1 MB, then no end", _code("print('QUJD' * 250_000)\nwhile True: pass")),
+        _Case("result: 8 MB of table cells", _code(r"'a\tb\n' * 2_000_000")),
+        _Case("search: a query of 1 MB", lambda gateway: gateway.yard.search("a\tb\n" * 250_000, principal="mallory")),
+        _Case(
+            "search: of skills, 1 MB", lambda gateway: gateway.yard.skills.find("a b " * 250_000, principal="mallory")
+        ),
+        _Case("session: a name of 1 MB", _code("1", session="a" * _MIB)),
+        _Case("skill: an f-string of 60 KB", _save_skill),
+        _Case("assess: an f-string of 150 KB", lambda gateway: gateway.yard.assess("f'" + "{x}" * 50_000 + "'")),
+        _Case(
+            "HTTP: a body of 3 MB of empty lists",
+            _post("/api/v1/executions", b'{"code":"1","context":{"a":' + _LISTS + b"}}"),
+        ),
+        _Case(
+            "HTTP: the same to /mcp",
+            _post("/mcp", b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"a":' + _LISTS + b"}}"),
+        ),
+    ]
+
+
+async def measure(names: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The figures of `sealyard bench stalls`, over all cases or those whose names contain one of `names`."""
+    load_before = os.getloadavg()[0]
+    found: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory(prefix="sealyard-bench-") as folder:
+        async with _open_gateway(Path(folder)) as gateway:
+            await _warm(gateway)
+            for case in _cases():
+                if not names or any(name in case.name for name in names):
+                    found[case.name] = await _measure_case(gateway, case)
+    speeds = await asyncio.to_thread(bench_scanner.measure)
+    fairness = await bench_fairness.measure()
+    return {
+        **speeds,
+        "slowest_mb_per_second": min(speeds["mb_per_second_by_kind"].values()),
+        "fairness_ratio": fairness["fairness_ratio"],
+        "fairness": fairness,
+        "quiet_stall_ms": found.get(_QUIET, {}).get("longest_stall_ms"),
+        "longest_stall_ms": max(each["longest_stall_ms"] for each in found.values()),
+        "longest_held_ms": max(each["longest_held_ms"] for each in found.values()),
+        "deadline_overrun_ms": max(each["deadline_overrun_ms"] for each in found.values()),
+        "cases": found,
+        "limit_seconds": _LIMIT_SECONDS,
+        "promises": PROMISES,
+        "load": f"{load_before:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores",
+    }
+
+
+def show(figures: dict[str, Any]) -> None:
+    """The cases, then each figure beside what is promised of it."""
+    table = columns("hostile input", "stall ms", "held ms", "overrun ms", "took ms", "ended as")
+    for name, case in figures["cases"].items():
+        keys = ("longest_stall_ms", "longest_held_ms", "deadline_overrun_ms", "took_ms")
+        table.add_row(plain(name), *(f"{case[key]:,.0f}" for key in keys), plain(case["ended"]))
+    screen.print(table)
+    screen.print()
+    promised = columns("figure", "value", "promised")
+    for name, promise in PROMISES.items():
+        promised.add_row(plain(name), f"{figures[name]:,.1f}", plain(promise))
+    screen.print(promised)
+    screen.print(plain(f"load {figures['load']}", "dim"))
+
+
+@contextlib.asynccontextmanager
+async def _open_gateway(folder: Path) -> AsyncIterator[_Gateway]:
+    upstream = UpstreamConfig(name="hostile", transport="stdio", command=sys.executable, args=("-c", _SERVER))
+    config = Config(
+        store=StoreConfig(path=folder / "store.db"), sandbox=SandboxConfig(), upstreams={"hostile": upstream}
+    )
+
+    def echo(text: Any) -> int:
+        """Takes anything."""
+        return len(str(text)[:10])
+
+    async with open_yard(config, upstreams={"friendly": FakeUpstream("friendly", echo=echo)}) as yard:
+        server = build_server(yard, SurfaceConfig())
+        listening = open_http(
+            server,
+            HttpConfig(),
+            address=("127.0.0.1", 0),
+            readiness=yard.readiness,
+            routes=routes(yard),
+            offload=yard.offload,
+        )
+        async with listening as (url, serving):
+            task = asyncio.create_task(serving.run_until_cancelled())
+            try:
+                async with httpx2.AsyncClient(base_url=url.removesuffix("/mcp"), timeout=60) as client:
+                    yield _Gateway(yard, client)
+            finally:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+
+async def _warm(gateway: _Gateway) -> None:
+    """What a gateway does once is not what hostile input makes it do."""
+    await gateway.run("1 + 1")
+    await gateway.answer("plain", 100)
+    await gateway.answer("tabs", 20_000)
+    gc.collect()
+    gc.freeze()  # as `sealyard serve` does
+
+
+async def _measure_case(gateway: _Gateway, case: _Case) -> dict[str, Any]:
+    beating = _Heartbeat()
+    gateway.overrun = 0.0
+    task = asyncio.create_task(beating.run())
+    started = time.perf_counter()
+    try:
+        ended = str(await case.send(gateway))
+    except SealyardError as error:
+        ended = type(error).__name__
+    took = time.perf_counter() - started
+    await asyncio.sleep(20 * _BEAT_SECONDS)  # what it left to be done on the loop counts too
+    task.cancel()
+    return {
+        "longest_stall_ms": beating.longest_gap * 1e3,
+        "longest_held_ms": beating.longest_held * 1e3,
+        "deadline_overrun_ms": gateway.overrun * 1e3,
+        "took_ms": took * 1e3,
+        "ended": ended[:60],
+    }
+
+
+class _Heartbeat:
+    """Wakes up again and again, and notes how long it could not."""
+
+    def __init__(self) -> None:
+        self.longest_gap = 0.0
+        self.longest_held = 0.0
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        last, worked = time.perf_counter(), time.thread_time()
+        while True:
+            await asyncio.sleep(_BEAT_SECONDS)
+            now, spent = time.perf_counter(), time.thread_time()
+            self.longest_gap = max(self.longest_gap, now - last)
+            self.longest_held = max(self.longest_held, spent - worked)
+            last, worked = now, spent

@@ -1,0 +1,136 @@
+"""A helper process: carries out one order after the other until the gateway hangs up.
+
+It is executed by its path, with nothing but a descriptor. Tasks are named in `TASKS` and nowhere else; each is a pure
+function over what it is sent and the memory that the gateway has it keep.
+"""
+
+import importlib
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":  # as a script it has no package around it
+    sys.path.append(str(Path(__file__).parents[2]))
+
+import msgspec
+
+from sealyard.errors import SealyardError
+from sealyard.offload.frames import LENGTHS, Order, Report, pack, unpack_lengths
+
+__all__ = ("TASKS", "Ask", "Task", "main", "warm")
+
+Ask = Callable[[Any], Any]
+"""Asks the gateway for something in the middle of a task."""
+Task = Callable[[Any, bytes, Any, Ask], tuple[Any, bytes]]
+"""Gets the parameters, the document, its memory and a way to ask; returns a small result and a document."""
+
+TASKS = {
+    "warm": "sealyard.offload.child:warm",
+    "document": "sealyard.offload.documents:judge",
+    "conceal": "sealyard.privacy.offloaded:conceal",
+    "admit": "sealyard.privacy.offloaded:admit",
+    "echoes": "sealyard.privacy.offloaded:echoes",
+    "find": "sealyard.privacy.offloaded:find",
+    "words": "sealyard.privacy.offloaded:words",
+    "answer": "sealyard.broker.offloaded:answer",
+    "review": "sealyard.sandbox.review.offloaded:review_code",
+    "read_skill": "sealyard.skills.offloaded:read",
+    "rewrite": "sealyard.versioning.offloaded:rewrite",
+}
+"""Where each task is. Its module's `remember` takes in what the gateway tells of a memory, if it has any."""
+
+_MEMORY_BYTES = 2 << 30
+"""Of address space. A document of 32 MiB that is nothing but empty lists takes 1.2 GiB when it is read."""
+_NICER = 5
+"""Helpers give way to the gateway, whose event loop everybody waits for."""
+_GRACE_SECONDS = 2
+"""After the deadline of an order, for a gateway that was killed itself."""
+
+
+def warm(params: Any, body: bytes, memory: Any, ask: Ask) -> tuple[Any, bytes]:
+    """Import what every task needs, ahead of the first."""
+    for place in TASKS.values():
+        importlib.import_module(place.partition(":")[0])
+    return None, b""
+
+
+def main(descriptor: int) -> None:
+    """Serve one gateway over a connected socket."""
+    os.nice(_NICER)
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with socket.socket(fileno=descriptor) as connection:
+        _Helper(connection).serve()
+
+
+class _Helper:
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._memories: dict[str, Any] = {}
+        self._decoder = msgspec.json.Decoder(Order)
+
+    def serve(self) -> None:
+        while (read := self._read()) is not None:
+            order, body = read
+            match order.do:
+                case "forget":
+                    self._memories.pop(order.key, None)
+                case "remember":
+                    module = importlib.import_module(TASKS[order.task].partition(":")[0])
+                    self._memories[order.key] = module.remember(self._memories.get(order.key), order.params, body)
+                case _:
+                    self._run(order, body)
+
+    def _run(self, order: Order, body: bytes) -> None:
+        signal.alarm(round(order.seconds) + _GRACE_SECONDS)  # the kernel's own: it also ends one long call
+        document = b""
+        try:
+            module, _, name = TASKS[order.task].partition(":")
+            task: Task = getattr(importlib.import_module(module), name)
+            result, document = task(order.params, body, self._memories.get(order.key), self._ask)
+            report = Report(is_done=True, result=result)
+        except SealyardError as error:
+            report = Report(error=type(error).__name__, result=str(error).encode("utf-8", "replace").decode())
+        except Exception as error:  # noqa: BLE001 - its words may quote what it was to hide
+            report = Report(error=type(error).__name__)
+        signal.alarm(0)
+        report.resident_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        self._send(report, document)
+
+    def _ask(self, wanted: Any) -> Any:
+        self._send(Report(result=wanted), b"")
+        read = self._read()
+        if read is None:
+            raise SystemExit
+        return read[0].params
+
+    def _read(self) -> tuple[Order, bytes] | None:
+        lengths = self._take(LENGTHS.size)
+        if lengths is None:
+            return None
+        head_bytes, body_bytes = unpack_lengths(bytes(lengths))
+        head, body = self._take(head_bytes), self._take(body_bytes)
+        return None if head is None or body is None else (self._decoder.decode(head), bytes(body))
+
+    def _take(self, size: int) -> bytearray | None:
+        data = bytearray(size)
+        view, done = memoryview(data), 0
+        while done < size:
+            count = self._connection.recv_into(view[done:])
+            if not count:
+                return None
+            done += count
+        return data
+
+    def _send(self, report: Report, body: bytes) -> None:
+        self._connection.sendall(pack(report, len(body)))
+        self._connection.sendall(body)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

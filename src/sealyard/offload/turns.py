@@ -1,0 +1,48 @@
+"""Short work on the event loop, a little at a time.
+
+A worker may send sixty calls in one read. Each of them costs some milliseconds at most, but all of them would run
+before anything else has a turn.
+"""
+
+import asyncio
+import time
+from weakref import WeakKeyDictionary
+
+__all__ = ("spend", "turn")
+
+_TURN_SECONDS = 0.005
+"""In one pass of the event loop: a tenth of the longest time that anybody may hold it."""
+
+_passes: "WeakKeyDictionary[asyncio.AbstractEventLoop, _Pass]" = WeakKeyDictionary()
+
+
+class _Pass:
+    """What was spent since the event loop last began a pass."""
+
+    def __init__(self) -> None:
+        self.spent = 0.0
+        self.is_counting = False
+
+    def begin(self) -> None:
+        """A new pass."""
+        self.spent = 0.0
+        self.is_counting = False
+
+
+async def turn() -> None:
+    """Wait until short work may be done on this loop: at once, unless this pass has had enough of it."""
+    while _pass().spent > _TURN_SECONDS:  # noqa: ASYNC110 - the next pass comes by itself
+        await asyncio.sleep(0)
+
+
+def spend(started: float) -> None:
+    """Count what was done since `started`, a `time.perf_counter`."""
+    current = _pass()
+    current.spent += time.perf_counter() - started
+    if not current.is_counting:
+        current.is_counting = True
+        asyncio.get_running_loop().call_soon(current.begin)
+
+
+def _pass() -> _Pass:
+    return _passes.setdefault(asyncio.get_running_loop(), _Pass())

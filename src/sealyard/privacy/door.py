@@ -1,0 +1,262 @@
+"""A guard's methods for the event loop: they wait instead of holding it up, and end with whoever waits for them.
+
+Little is looked through at once; much is sent to a helper process, which finds what is private and asks here for the
+tokens. The keys of the vault stay in the gateway.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from sealyard.errors import ApprovalRefused, HelperFailed, SealyardError, UpstreamError
+from sealyard.offload import Answered, Offload, is_large, signs_of, turn
+from sealyard.offload.turns import spend
+from sealyard.privacy.echo import Sent
+from sealyard.privacy.seen import NOTHING_SEEN, Seen
+from sealyard.privacy.span import Span
+from sealyard.privacy.stream import Search
+from sealyard.values import ToolSpec
+
+if TYPE_CHECKING:
+    from sealyard.privacy.described import Described
+    from sealyard.privacy.guard import Guard
+
+__all__ = ("Door",)
+
+_T = TypeVar("_T")
+_E = TypeVar("_E", bound=SealyardError)
+
+_TOLD_AT_ONCE = 5_000
+"""Values that a helper is told in one message: a few milliseconds to encode."""
+_DECODED_BYTES = 256 << 10
+_DECODED_SIGNS = 20_000
+"""Of structure in a value that is decoded here: 4 ms at worst."""
+_LONG_CHARACTERS = 1 << 14
+"""A longer value is taken in by parts, and its token is made in a thread."""
+
+
+class Door:
+    """The way through one guard. It is the memory that helpers keep of that guard, too."""
+
+    def __init__(self, guard: "Guard", offload: Offload | None, described: "Described | None", *, who: str) -> None:
+        """`who` is the principal whose turn it uses. Without helpers, or rules to send them, a thread does the work."""
+        self.key = secrets.token_hex(8)
+        self._guard = guard
+        self._offload = offload if described is not None else None
+        self._described = described
+        self._who = who
+
+    async def conceal(self, value: Any) -> Any:
+        """`Guard.conceal`. Raises what that does."""
+        return (await self.conceal_each([value]))[0]
+
+    async def conceal_each(self, values: list[Any]) -> list[Any]:
+        """`Guard.conceal` for several values, each by itself. One that is changed and large comes as `msgspec.Raw`."""
+        guard = self._guard
+        if guard.is_off:
+            return values
+        if not is_large(values) or self._offload is None:
+            return await self._here(lambda: [guard.conceal(each) for each in values], is_large(values))
+        try:
+            return await self._replaced("conceal", None, values)
+        except HelperFailed as error:
+            guard.count_failure()
+            raise SealyardError(f"What was to be shown is withheld: {error}") from None
+
+    async def conceal_document(self, document: bytes) -> msgspec.Raw:
+        """`Guard.conceal` for a value in JSON. Raises what that does."""
+        guard = self._guard
+        if guard.is_off:
+            return msgspec.Raw(document)
+        if self._offload is None:
+            shown = await asyncio.to_thread(lambda: msgspec.json.encode(guard.conceal(msgspec.json.decode(document))))
+            return msgspec.Raw(shown)
+        try:
+            answered = await self.run("conceal", None, b"[%b]" % document)
+        except HelperFailed as error:
+            guard.count_failure()
+            raise SealyardError(f"What was to be shown is withheld: {error}") from None
+        return msgspec.Raw(answered.document[1:-1] if answered.result["changed"] else document)
+
+    async def admit_texts(self, spec: ToolSpec, values: list[Any], sent: Sent) -> list[Any]:
+        """`Guard.admit` and then `Guard.conceal_admitted` for several values. Raises what those do."""
+        guard = self._guard
+        if guard.is_off:
+            return values
+
+        def show() -> list[Any]:
+            return [guard.conceal_admitted(spec, guard.admit(spec, each, sent=sent)) for each in values]
+
+        if not is_large(values) or self._offload is None:
+            return await self._here(show, is_large(values))
+        try:
+            return await self._replaced("admit", {"spec": self.bare(spec), "sent": sent.to_data()}, values)
+        except HelperFailed as error:
+            guard.count_failure()
+            raise UpstreamError(f"The answer of {spec.full_name!r} is withheld: {error}") from None
+
+    async def admit_text(self, text: str, *, sent: Sent | None = None) -> str:
+        """`Guard.admit_text`."""
+        guard = self._guard
+        if guard.is_off:
+            return text
+        if not is_large(text) or self._offload is None:
+            return await self._here(lambda: guard.admit_text(text, sent=sent), is_large(text))
+        try:
+            told = str((await self._replaced("words", {"sent": (sent or Sent()).to_data()}, [text]))[0])
+            if sent is not None:
+                guard.note_said(sent, text)
+            return told
+        except HelperFailed as error:
+            guard.count_failure()
+            return f"(Withheld: {error})"
+
+    async def admit_echoes(self, value: Any, *, sent: Sent) -> Any:
+        """`Guard.admit_echoes`. Raises what that does."""
+        guard = self._guard
+        if guard.is_off:
+            return value
+        if not is_large(value) or self._offload is None:
+            return await self._here(lambda: guard.admit_echoes(value, sent=sent), is_large(value))
+        try:
+            (shown,) = await self._replaced("echoes", {"sent": sent.to_data()}, [value])
+        except HelperFailed as error:
+            guard.count_failure()
+            raise UpstreamError(f"What a server says is withheld: {error}") from None
+        return msgspec.json.decode(shown) if isinstance(shown, msgspec.Raw) else shown
+
+    async def admit_error(self, error: _E, *, sent: Sent | None = None) -> _E:
+        """`Guard.admit_error`."""
+        if self._guard.is_off or not isinstance(error, UpstreamError | ApprovalRefused):
+            return error
+        message = await self.admit_text(str(error), sent=sent)
+        return error if message == str(error) else type(error)(message)
+
+    async def search(self, search: Search) -> str:
+        """What a stream sends on, see `ConcealedStream`. Raises `HelperFailed`: then nothing may be sent."""
+        found: list[Span] | None = None
+        while True:
+            try:
+                text = next(search) if found is None else search.send(found)
+            except StopIteration as end:
+                return str(end.value)
+            found = await self._find(text)
+
+    async def _find(self, text: str) -> list[Span]:
+        if not is_large(text) or self._offload is None:
+            return await self._here(lambda: self._guard.find(text), is_large(text))
+        answered = await self.run("find", None, text.encode("utf-8", "surrogatepass"))
+        return msgspec.json.decode(answered.document, type=list[Span])
+
+    async def run(self, task: str, params: Any, document: bytes | bytearray) -> Answered:
+        """A task that works with this guard; what it counts is counted. Raises `HelperFailed` too."""
+        assert self._offload is not None
+        answered = await self._offload.run(
+            task, params, document, who=self._who, memory=self, on_ask=self._answer_helper
+        )
+        self._guard.count(answered.result["hidden"], answered.result["failures"])
+        return answered
+
+    @property
+    def has_helpers(self) -> bool:
+        """Whether `run` can be used."""
+        return self._offload is not None
+
+    @property
+    def helpers(self) -> Offload | None:
+        """Those of the gateway, whether or not they can do this guard's work."""
+        return self._offload
+
+    def since(self, position: Any) -> tuple[Any, bytes, Any]:
+        """For the helpers: what this guard has seen since."""
+        if position is None:
+            return self._described, b"", NOTHING_SEEN
+        seen, position = self._guard.seen_since(position, _TOLD_AT_ONCE)
+        return None, msgspec.json.encode(seen), position
+
+    @staticmethod
+    def bare(spec: ToolSpec) -> ToolSpec:
+        """What a helper needs to know of a tool."""
+        return msgspec.structs.replace(spec, title="", description="", input_schema={})
+
+    async def _here(self, work: Callable[[], _T], is_much: bool) -> _T:
+        if is_much:
+            return await asyncio.to_thread(work)
+        await turn()
+        started = time.perf_counter()
+        try:
+            return work()
+        finally:
+            spend(started)
+
+    async def _replaced(self, task: str, params: Any, values: list[Any]) -> list[Any]:
+        try:
+            document = msgspec.json.encode(values)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise HelperFailed(f"it is no JSON ({type(error).__name__}).") from None
+        answered = await self.run(task, params, document)
+        changed = answered.result["changed"]
+        if not changed:
+            return values
+        parts = msgspec.json.decode(answered.document, type=list[msgspec.Raw])
+        made = dict(zip(changed, map(_decoded, parts), strict=True))
+        return [made.get(number, value) for number, value in enumerate(values)]
+
+    # What a helper asks for
+
+    async def _answer_helper(self, asked: Any) -> Any:
+        if "wanted" in asked:
+            return [await self._token(*each) for each in asked["wanted"]]
+        seen = msgspec.convert(asked["seen"], Seen)
+        for part in _slowly(seen):
+            await turn()
+            started = time.perf_counter()
+            self._guard.learn(part)
+            spend(started)
+        return None
+
+    async def _token(self, kind: str, value: Any, origin: Any) -> str:
+        scope = self._guard.scope
+        assert scope is not None
+        if isinstance(value, str) and len(value) > _LONG_CHARACTERS:
+            return await asyncio.to_thread(scope.token, kind, value, origin=origin)
+        await turn()
+        started = time.perf_counter()
+        try:
+            return scope.token(kind, value, origin=origin)
+        finally:
+            spend(started)
+
+
+def _decoded(part: msgspec.Raw) -> Any:
+    """A value that a helper made: as it is if decoding it could take long."""
+    data = bytes(part)
+    is_text = data.startswith(b'"')
+    is_small = len(data) <= _DECODED_BYTES and signs_of(data) <= _DECODED_SIGNS
+    return msgspec.json.decode(data) if is_text or is_small else part.copy()
+
+
+def _slowly(seen: Seen) -> Iterator[Seen]:
+    """What was seen, one by one; of a long value every part, and then that there is such a value."""
+    for kind, text in seen.known:
+        yield from (Seen(known=[(kind, part)]) for part in _parts(text))
+    for kind, text in seen.held:
+        yield from (Seen(held=[(kind, part)]) for part in _parts(text))
+    if seen.public:
+        yield Seen(public=seen.public)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """A text in parts of bounded length, cut at white space where there is any."""
+    start = 0
+    while len(text) - start > _LONG_CHARACTERS:
+        end = start + _LONG_CHARACTERS
+        blank = max(text.rfind(" ", start + 1, end), text.rfind("\n", start + 1, end))
+        end = blank if blank > start else end
+        yield text[start:end]
+        start = end
+    yield text[start:]

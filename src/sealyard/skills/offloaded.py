@@ -1,0 +1,23 @@
+"""A skill's text as a helper process reads it."""
+
+from typing import Any
+
+import msgspec
+
+from sealyard.offload.child import Ask
+from sealyard.skills.reading import read_skill
+from sealyard.values import ToolSpec
+from sealyard.versioning.uses import ToolRef
+
+__all__ = ("read",)
+
+
+def read(params: Any, body: bytes, memory: Any, ask: Ask) -> tuple[Any, bytes]:
+    """`read_skill`. The gateway is asked which tool a name means."""
+
+    def find(ref: ToolRef) -> ToolSpec | None:
+        found: ToolSpec | None = msgspec.convert(ask(msgspec.to_builtins(ref)), ToolSpec | None)
+        return found
+
+    found = read_skill(params["name"], body.decode(), inputs=params["inputs"], output=params["output"], find=find)
+    return msgspec.to_builtins(found), b""
