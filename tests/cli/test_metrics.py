@@ -110,7 +110,7 @@ def test_table_says_what_was_done_and_saved(installed: Command, store: Path) -> 
     assert found["hidden"] == "email 7"
     assert "counted with      o200k_base, at $3 and $15 a million" in done.stdout
     assert re.search(r"^bank +3 +33\.3 % ", done.stdout, re.MULTILINE)
-    assert re.search(r"^mcp__bank__pay +1\.0\.0 +3 +1 +125 ms ", done.stdout, re.MULTILINE)
+    assert re.search(r"^mcp__bank__pay +1\.0\.0 +3 +1 +0 +125 ms ", done.stdout, re.MULTILINE)
     assert re.search(r"^ada +0 +- +3 +1 +0 +3", done.stdout, re.MULTILINE)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from sealyard import former
 from sealyard.errors import InvalidRequest, LevelUnavailable, SandboxBroken
 from sealyard.sandbox import IsolationLevel, PoolOptions, Sandbox, open_sandbox, probe
 from sealyard.sandbox.packages import add_own, find_packages
@@ -391,7 +392,8 @@ def test_own_package_under_a_name_that_no_level_allows_is_refused(tmp_path: Path
         add_own(find_packages(()), {"sealyard": tmp_path})
 
     assert str(caught.value) == (
-        "No guest module is called 'sealyard'. There are: servers, skills, tool_discovery, sealyard_analysis."
+        "No guest module is called 'sealyard'. There are: servers, skills, tool_discovery, sealyard_analysis,"
+        f" {former.ANALYSIS}."
     )
 
 

@@ -341,7 +341,7 @@ async def test_a_body_that_is_deep_or_without_end_is_refused(tmp_path: Path) -> 
             writer.close()
         log = gate.log()
 
-    assert statuses == [400, 413, 400, 413]
+    assert statuses == [413, 413, 413, 413]
     assert log == []
 
 

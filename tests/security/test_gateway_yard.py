@@ -156,7 +156,7 @@ def test_a_server_that_never_answers_is_named_and_is_no_success(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`sealyard tools` gives up on it in time, and a script can tell."""
-    monkeypatch.setattr(request_path, "_FIRST_LIST_SECONDS", 0.5)
+    monkeypatch.setattr(request_path, "FIRST_LIST_SECONDS", 0.5)
     config = tmp_path / "sealyard.toml"
     store = str(tmp_path / "sealyard.db")
     config.write_text(

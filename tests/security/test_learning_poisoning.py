@@ -316,7 +316,8 @@ def test_people_are_shown_no_word_of_an_attacker_but_names_of_tools(seen: Seen) 
 
 def test_the_model_holds_no_text_of_an_upstream(seen: Seen) -> None:
     """Of errors and answers only digests and names are kept."""
-    for text in (b"\x1b[", b"http", b"exfiltrate", b"Ignore all", b"SYSTEM"):
+    # Two bytes may follow each other in any number of the model: with the sign of a colour they do not.
+    for text in (b"\x1b[31m", b"\x1b[2J", b"http", b"exfiltrate", b"Ignore all", b"SYSTEM"):
         assert text not in seen.model
 
 

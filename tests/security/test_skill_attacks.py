@@ -114,9 +114,9 @@ async def test_a_renamed_tool_stays_hidden_with_the_skills_over_it(tmp_path: Pat
     upstream = vault()
     async with opened(tmp_path, make_books(), upstream, save_to="shared") as yard:
         await save(yard, "peek", VAULT, principal="boss", examples=N)
-        upstream.tools = {"get_secret": upstream.tools["read_secret"]}
+        upstream.tools = {"readSecret": upstream.tools["read_secret"]}
         upstream.definitions = {
-            "get_secret": msgspec.structs.replace(upstream.definitions["read_secret"], name="get_secret")
+            "readSecret": msgspec.structs.replace(upstream.definitions["read_secret"], name="readSecret")
         }
         await upstream.refresh()
         assert await run(yard, "from skills import peek\npeek(1)", principal="boss") == 43
@@ -126,7 +126,7 @@ async def test_a_renamed_tool_stays_hidden_with_the_skills_over_it(tmp_path: Pat
             str(await yard.skills.find("peek", principal="clerk")) + str(await yard.skills.folders("clerk")),
         ]
 
-    assert [name for name in ("read_secret", "get_secret", "1.0.0") for text in told if name in text] == []
+    assert [name for name in ("read_secret", "readSecret", "1.0.0") for text in told if name in text] == []
     assert told[0].startswith("No skill named 'peek'.")
 
 

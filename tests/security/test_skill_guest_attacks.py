@@ -102,7 +102,7 @@ def test_a_flood_of_reports_is_refused_and_then_ended(driver: Any) -> None:
     """
 
     stopped = driver.run(code, context={"stop": 5}, on_call=gateway.on_call)
-    assert stopped.result == ["CallsExceeded", "The run may make at most 1,000 calls for skills."]
+    assert stopped.result == ["CallsExceeded", "The run may make at most 1,000 calls for skills and stubs."]
     assert gateway.count("skill_ended") == 1_000
 
     ended = driver.run(code, context={"stop": -1}, on_call=gateway.on_call)

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.broker.answers import Answer, AnswerFile, read_message, renamed, to_answer
+from sealyard.broker.answers import Answer, AnswerFile, read_answer, renamed
 from sealyard.catalog.shapes import is_wrapped
 from sealyard.errors import HelperFailed, UpstreamError
 from sealyard.offload import LARGE, MOST_DEPTH, Offload, depth_exceeds, is_large, signs_of, turn
@@ -72,8 +72,7 @@ async def admit_answer(
 
 def admit(guard: Guard, spec: ToolSpec, answer: Answer, sent: Sent) -> Admitted:
     """The same in this thread, however long it takes."""
-    if answer.message:
-        answer = to_answer(read_message(answer.message), unwrap=is_wrapped(spec.output_schema))
+    answer = read_answer(answer, unwrap=is_wrapped(spec.output_schema))
     encoded = check_answer(spec, answer)
     value, files = answer.value, answer.files
     if not guard.is_off:

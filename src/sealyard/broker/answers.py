@@ -20,6 +20,7 @@ __all__ = (
     "Answer",
     "AnswerFile",
     "misfit",
+    "read_answer",
     "read_leniently",
     "read_message",
     "renamed",
@@ -140,6 +141,11 @@ def to_answer(result: Mapping[str, Any], *, unwrap: bool = False) -> Answer:
         return Answer(value=structured, files=tuple(files))
     texts = [part for part in parts if isinstance(part, str)]
     return Answer(value=_value(parts, texts), files=tuple(files), text="\n".join(texts))
+
+
+def read_answer(answer: Answer, *, unwrap: bool = False) -> Answer:
+    """The answer, read here and now if it is a message that was too large for the event loop. Raises as both do."""
+    return to_answer(read_message(answer.message), unwrap=unwrap) if answer.message else answer
 
 
 def read_message(message: bytes | bytearray) -> dict[str, Any]:

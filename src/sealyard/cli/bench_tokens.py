@@ -15,6 +15,7 @@ import msgspec
 from mcp import Client
 from mcp.types import CallToolResult, TextContent
 
+from sealyard.broker.answers import read_answer
 from sealyard.cli.terminal import columns, plain, screen
 from sealyard.config import Config
 from sealyard.config.settings import SandboxConfig, StoreConfig
@@ -102,7 +103,8 @@ def show(figures: dict[str, Any]) -> None:
 
 async def _count(yard: Yard, agent: Client, specs: list[ToolSpec]) -> dict[str, Any]:
     definitions = sum(definition_tokens(spec.name, spec.description, spec.input_schema) for spec in specs)
-    answer = await yard.upstreams["expenses"].call("list_expenses", {})  # as plain MCP would have it
+    called = await yard.upstreams["expenses"].call("list_expenses", {}, unwrap=True)  # as plain MCP would have it
+    answer = read_answer(called, unwrap=True)
     rows = msgspec.json.encode(answer.value).decode()
     in_context = {"definitions": definitions, "task": json_tokens({}) + tokens.count(rows)}
     through_sealyard = await _count_sealyard(agent, answer.value)

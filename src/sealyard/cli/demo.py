@@ -15,7 +15,7 @@ import click
 import msgspec
 from mcp import Client
 
-from sealyard.broker.answers import Answer
+from sealyard.broker.answers import Answer, read_answer
 from sealyard.broker.call import OnProgress
 from sealyard.broker.upstream import Upstream
 from sealyard.cli.bench_tokens import definition_tokens, json_tokens, text_of
@@ -309,7 +309,8 @@ class _Weighed(Upstream):
         answer = await super().call(
             tool, arguments, timeout_seconds=timeout_seconds, on_progress=on_progress, unwrap=unwrap
         )
-        self._passed.append(msgspec.json.encode([arguments, answer.value]).decode())
+        value = read_answer(answer, unwrap=unwrap).value
+        self._passed.append(msgspec.json.encode([arguments, value]).decode())
         return answer
 
     def take(self) -> list[str]:

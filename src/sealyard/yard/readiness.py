@@ -28,6 +28,7 @@ _log = logging.getLogger(__name__)
 
 PartName = Literal["sandbox", "store", "disk", "temporary", "descriptors"]
 
+_BUILDING = "The sandbox is being built."
 _EVERY_SECONDS = 60.0  # between looks when nobody asks
 _FRESH_SECONDS = 2.0  # an answer is given again for so long: a look costs a write to the disk
 _PROVEN_SECONDS = 30.0  # a worker that ran proves so long that others can: starting one costs some 10 ms
@@ -94,7 +95,7 @@ class Readiness:
 
     def _tell(self) -> None:
         for name, part in self.parts.items():
-            if part.reason is not None and name not in self._told and not (name == "sandbox" and self._is_opening()):
+            if part.reason not in (None, _BUILDING) and name not in self._told:
                 self._told.add(name)
                 _log.warning("Not ready: %s", part.reason)
             elif part.ok and name in self._told:
@@ -104,7 +105,7 @@ class Readiness:
     async def _look_at_sandbox(self) -> Part:
         assert self._opening is not None
         if not self._opening.done():
-            return Part(ok=False, reason="The sandbox is being built.")
+            return Part(ok=False, reason=_BUILDING)
         if self._opening.cancelled():
             return Part(ok=False, reason="The gateway is closing.")
         error = self._opening.exception()
