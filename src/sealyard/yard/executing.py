@@ -64,6 +64,8 @@ async def _execute(
     wrote = written(execution.request)
     await yard.store.room()  # what cannot be recorded is not begun
     seconds = limits.wall_seconds or yard.policy_of(execution.principal).wall_seconds
+    loop = asyncio.get_running_loop()
+    began_at = loop.time()
     try:
         async with asyncio.timeout(seconds):
             running = await _Running.begin(
@@ -80,8 +82,9 @@ async def _execute(
         if execution.background:
             await yard.store.flush()
             execution.recorded.set()
+        left_seconds = seconds - (loop.time() - began_at)  # waiting for its turn costs none of it
         async with running.turn():
-            ready_by = asyncio.get_running_loop().time() + seconds
+            ready_by = loop.time() + left_seconds
             outcome = await running.outcome(limits, on_output, ready_by=ready_by)
         status = outcome.status
         result = await running.result(outcome)
