@@ -197,8 +197,9 @@ class _Running:
 
     def _left(self, outcome: Outcome) -> float:
         """What is left of a run's time, and a moment: of one that was stopped everybody is told at once."""
-        limits = self._look.limits if self._look is not None else Limits()
-        wall_seconds = limits.wall_seconds or self._policy.wall_seconds
+        # Not what experience says of similar runs: that is about the code, not about looking through its output.
+        asked = limits_of(self._execution.request, self._yard.result_tokens)
+        wall_seconds = asked.wall_seconds or self._policy.wall_seconds
         return max(_TELL_SECONDS, wall_seconds - outcome.usage.wall_seconds)
 
     async def _take_look(self, limits: Limits) -> Look:
