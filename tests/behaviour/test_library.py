@@ -8,13 +8,13 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
 
 from sealyard.config import Config, SandboxConfig, StoreConfig
-from sealyard.errors import InvalidRequest
+from sealyard.errors import InvalidRequest, StoreError
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.library import Library, open_library
 from sealyard.sandbox.policy.levels import DEFAULT
@@ -27,7 +27,7 @@ PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 
 LIST = '''"""Expenses of a person."""
 
-from typing import Any
+from typing import Any, Literal
 
 from sealyard_guest import tool
 
@@ -410,3 +410,46 @@ async def test_directories_lie_where_they_are_asked_to_and_nobody_else_sweeps_th
         assert list((base / "run").iterdir()) == []
     finally:
         shutil.rmtree(base)
+
+
+@pytest.fixture
+def open_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that every user can reach, so that the gateway keeps its directories in it whoever it runs as."""
+    monkeypatch.delenv("TMPDIR", raising=False)
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("tier", ["namespace", "landlock"])
+async def test_store_may_have_a_relative_path(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch, tier: Literal["namespace", "landlock"]
+) -> None:
+    """Workers find the gateway's directories although they have another working directory."""
+    monkeypatch.chdir(open_folder)
+    config = Config(
+        store=StoreConfig(path=Path("sealyard.db")), sandbox=SandboxConfig(tier=tier, allow_weaker=True, pool_size=1)
+    )
+    async with open_yard(config, policy=PLAIN, upstreams={"bank": FakeUpstream("bank", pay=lambda: "paid")}) as yard:
+        result = await yard.execute(ExecuteRequest(code="from servers.bank import pay\npay()"))
+
+        assert (open_folder / "run").is_dir()
+    assert result.text == "paid"
+
+
+async def test_nothing_is_made_where_the_gateways_data_was_moved_from(open_folder: Path) -> None:
+    """Whoever moves the folder of a running gateway can move it back, and the gateway goes on."""
+    store, elsewhere = open_folder / "store", open_folder / "elsewhere"
+    store.mkdir(mode=0o755)
+    config = Config(store=StoreConfig(path=store / "sealyard.db"))
+    async with open_yard(config, policy=PLAIN, upstreams={"bank": FakeUpstream("bank", pay=lambda: "paid")}) as yard:
+        request = ExecuteRequest(code="from servers.bank import pay\npay()")
+        await yard.execute(request)
+        store.rename(elsewhere)
+        with pytest.raises(StoreError):
+            await yard.execute(request)
+        elsewhere.rename(store)
+        result = await yard.execute(request)
+
+    assert result.text == "paid"

@@ -214,10 +214,14 @@ class Pool:
     async def mend(self) -> None:
         """Make anew what somebody removed of the gateway's directories, with a zygote that knows the new ones.
 
-        Costs a few microseconds when all is there. Raises `SandboxBroken` when they cannot be made.
+        Costs a few microseconds when all is there. Where the folder above them is gone too, nothing is made: it would
+        stand in the way of whoever moved the gateway's data and moves it back. Raises `SandboxBroken` when they cannot
+        be made.
         """
         generation = self._generation
         if generation is None or self._look() == generation.places:
+            return
+        if self._folder is not None and not self._folder.parent.exists():
             return
         _log.warning("A directory of the gateway was removed (%s). It is made anew, without its files.", self.places)
         try:

@@ -44,6 +44,8 @@ class Writer:
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._failure = ""
+        self._file: tuple[int, int] | None = None
+        """Which file the store is; set by the thread before `_opened`."""
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         # Both threads change these, under the lock.
@@ -99,7 +101,13 @@ class Writer:
         await done
 
     async def room(self) -> None:
-        """Return at once while little waits and writing works, else when all is written. Raises what `flush` raises."""
+        """Return at once while little waits and writing works, else when all is written.
+
+        Raises:
+            StoreError: The store's file is gone, or what `flush` raises.
+        """
+        if gone := self._gone():
+            raise StoreError(gone)
         if self._backlog_bytes > _BACKLOG_BYTES or self._failure:
             await self.flush()
 
@@ -118,9 +126,9 @@ class Writer:
         try:
             with open_as_gateway(self._path) as (connection, owner):
                 self.owner = owner
+                self._file = _identify(self._path)
                 self._settle([self._opened])
-                file = _identify(self._path)
-                while self._write_batch(connection, file):
+                while self._write_batch(connection):
                     pass
             failure = self._failure
         except StoreError as error:
@@ -134,7 +142,7 @@ class Writer:
             self._settle([self._opened, *self._flushes], failure)
             self._settle([self._ended], "" if is_all_written else f"Not all was recorded. {failure}")
 
-    def _write_batch(self, connection: sqlite3.Connection, file: tuple[int, int] | None) -> bool:
+    def _write_batch(self, connection: sqlite3.Connection) -> bool:
         """Write what waits; False if it was the last, since the store is being closed."""
         with self._lock:
             self._changed.wait_for(lambda: self._waiting or self._flushes or self._is_closing)
@@ -145,7 +153,7 @@ class Writer:
             is_last = self._is_closing
             self._is_urgent = False
             self._is_writing = True
-        self._failure = self._commit(connection, batch, file) if batch else ""
+        self._failure = self._commit(connection, batch) if batch else ""
         with self._lock:
             self._is_writing = False
             flushes, self._flushes = self._flushes[:flush_count], self._flushes[flush_count:]
@@ -156,11 +164,17 @@ class Writer:
         self._settle(flushes, self._failure)
         return not is_last
 
-    def _commit(self, connection: sqlite3.Connection, batch: list[Write], file: tuple[int, int] | None) -> str:
+    def _gone(self) -> str:
+        """Says that the store's file is not where it was, or nothing."""
+        if _identify(self._path) == self._file:
+            return ""
+        # SQLite would go on writing into the old file, which nobody can read any more.
+        return f"The store {str(self._path)!r} was removed or replaced while it was open. Restart the gateway."
+
+    def _commit(self, connection: sqlite3.Connection, batch: list[Write]) -> str:
         """Commit rows; what went wrong, or nothing."""
-        if _identify(self._path) != file:
-            # SQLite would go on writing into the old file, which nobody can read any more.
-            return f"The store {str(self._path)!r} was removed or replaced while it was open. Restart the gateway."
+        if gone := self._gone():
+            return gone
         try:
             connection.execute("BEGIN IMMEDIATE")
             with self._around(connection):

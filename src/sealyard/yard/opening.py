@@ -90,14 +90,15 @@ async def open_yard(
         servers: dict[str, ToolServer] = {}
         listing = _Listing(config, store, catalog, servers)
         await listing.load(upstreams or {})
-        # Beside the store: programs that clean up temporary directories do not come there.
-        folder = config.store.path.parent / "run"
-        library = await stack.enter_async_context(open_library(folder))
+        # Beside the store: programs that clean up temporary directories do not come there. Resolved, because workers
+        # have another working directory than the gateway.
+        home = (await asyncio.to_thread(config.store.path.resolve)).parent
+        library = await stack.enter_async_context(open_library(home / "run"))
         finder = Finder(catalog, library, servers)
         listing.on_taken = finder.note_listed
         names = NameCheck(config)
         for name, upstream in config.upstreams.items():
-            servers[name] = Upstream(upstream, on_tools=listing.take, token_folder=config.store.path.parent / "oauth")
+            servers[name] = Upstream(upstream, on_tools=listing.take, token_folder=home / "oauth")
         for name, server in (upstreams or {}).items():
             server.on_tools = listing.take
             servers[name] = server
@@ -106,7 +107,7 @@ async def open_yard(
         sandbox: asyncio.Task[Sandbox] | None = None
         if with_sandbox:
             walls = contextlib.AsyncExitStack()
-            sandbox = asyncio.create_task(_open(walls, config, policy, library, folder))
+            sandbox = asyncio.create_task(_open(walls, config, policy, library, home))
             stack.push_async_callback(walls.aclose)
             stack.push_async_callback(_abandon, sandbox)
             loading = asyncio.create_task(asyncio.to_thread(tokens.load))
@@ -329,7 +330,7 @@ async def _record_start(config: Config, rules: Policy, store: Store) -> None:
 
 
 async def _open(
-    stack: contextlib.AsyncExitStack, config: Config, policy: IsolationPolicy, library: Library, folder: Path
+    stack: contextlib.AsyncExitStack, config: Config, policy: IsolationPolicy, library: Library, home: Path
 ) -> Sandbox:
     settings, options = config.sandbox, PoolOptions()
     if settings.pool_size is not None:
@@ -344,7 +345,7 @@ async def _open(
         queue_each=settings.queue_each,
         weights={name: scope.weight for name, scope in config.http.scopes().items()},
         idle_bytes=settings.idle_mib << 20,
-        idle_folder=config.store.path.parent / "idle-workspaces",
+        idle_folder=home / "idle-workspaces",
     )
     sandbox = open_sandbox(
         policy,
@@ -353,7 +354,7 @@ async def _open(
         pool=options,
         library=library,
         own=GUESTS,
-        folder=folder,
+        folder=home / "run",
     )
     return await stack.enter_async_context(sandbox)
 
