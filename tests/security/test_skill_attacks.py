@@ -662,7 +662,9 @@ async def test_a_save_that_is_cancelled_leaves_all_or_nothing(tmp_path: Path) ->
         versions = {each.version for each in await yard.skills.shelf.history("local", "monthly_total")}
         entries = await yard.store.audit_entries(limit=1_000)
         statuses = {each.status for each in await yard.store.executions(limit=200)}
-        sessions = (await yard.sandbox()).sessions()
+        sandbox = await yard.sandbox()
+        await sandbox.settle()
+        sessions = sandbox.sessions()
 
     assert versions == {each.body["version"] for each in entries if each.kind == "skill.save"}
     assert sessions == []

@@ -247,8 +247,11 @@ class Sandbox:
             yield
 
     async def remove_session(self, session: str) -> None:
-        """Delete a session's workspace. Raises `InvalidRequest` while a run of it is under way."""
-        await self._sessions.remove(session)
+        """Delete a session's workspace; a caller that gives up does not stop it half way.
+
+        Raises `InvalidRequest` while a run of it is under way.
+        """
+        await asyncio.shield(self.pool.do_later(self._sessions.remove(session)))
 
     async def fill(self) -> None:
         """Wait until the pool is full."""
