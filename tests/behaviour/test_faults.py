@@ -335,5 +335,7 @@ async def test_death_of_a_new_zygote_while_it_takes_over_costs_at_most_one_works
         single = await sandbox.run("1")
         texts = [(await sandbox.run(read, session=name)).result for name in ("a", "b")]
 
-    assert (single.result, texts) == (1, ["a" if old_lives else None, "b"])
+    possible = {("a", "b")} if old_lives else {(None, "b"), ("a", None)}  # whichever was on its way
+    assert single.result == 1
+    assert tuple(texts) in possible
     assert await held() == before

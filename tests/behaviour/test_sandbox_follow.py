@@ -119,6 +119,7 @@ async def test_strange_packages_are_never_loaded() -> None:
     """Only those of the level's own list are, whatever was imported by whom."""
     strange = ("socketserver", "msgspec", "sealyard", "ftplib", "../numpy", "numpy.linalg", "")
     async with open_sandbox(WITH_NUMPY, pool=PoolOptions(size=1)) as sandbox:
+        await sandbox.settle()
         let_time_pass(sandbox)
         sandbox.follow(1, strange)
         await sandbox.settle()

@@ -23,7 +23,9 @@ SIGNER = "7da5fe5a16f7761ca4575c326774f6db2212c13ed45357cd5f499ea31b4cc3cc"
 def unpack(folder: Path, home: Path | None = None) -> Path:
     """Unpack it all into a folder, and the data to where a user had it if there is a home; the folder of the data."""
     with tarfile.open(Path(__file__).with_name("made.tar.xz")) as archive:
-        archive.extractall(folder, filter="data")
+        if hasattr(tarfile, "data_filter"):  # not before Python 3.11.4; without it, newer versions warn
+            archive.extraction_filter = tarfile.data_filter
+        archive.extractall(folder)
     data = folder / "data"
     if home is not None:
         (home / ".local" / "share").mkdir(parents=True)
