@@ -98,9 +98,9 @@ class Writer:
             self._changed.notify()
         await done
 
-    async def room(self) -> None:
+    async def room(self, most_bytes: int = _BACKLOG_BYTES) -> None:
         """Return at once while little waits and writing works, else when all is written. Raises what `flush` raises."""
-        if self._backlog_bytes > _BACKLOG_BYTES or self._failure:
+        if self._backlog_bytes > most_bytes or self._failure:
             await self.flush()
 
     async def close(self) -> None:
