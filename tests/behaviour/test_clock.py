@@ -29,6 +29,34 @@ def test_the_deadline_does_not_run_out_while_the_clock_is_paused(driver: Any) ->
     assert outcome.usage.wall_seconds < 1.5
 
 
+async def test_what_came_before_a_run_is_taken_off_its_time() -> None:
+    """A run that has to be over by a certain time is, however long its limit is; a pause puts that time off."""
+    loop, reached = asyncio.get_running_loop(), asyncio.Event()
+    clock = RunClock()
+    clock.end_by = loop.time() - 1
+    assert clock.start(60, reached.set) == 0.0
+    await reached.wait()
+
+    clock = RunClock()
+    clock.end_by = loop.time() + 0.2
+    with clock.paused():
+        later = loop.create_future()
+        loop.call_later(0.3, later.set_result, None)
+        await later
+    assert clock.start(60, reached.set) > 0.0
+    clock.stop()
+
+
+def test_a_run_whose_time_was_over_before_it_began_says_so(driver: Any) -> None:
+    """Reading long code is part of it: else a run lives for longer than anybody gave it."""
+    clock = RunClock()
+    clock.end_by = 0.0
+    outcome = driver.run("while True: pass", limits=Limits(wall_seconds=30), clock=clock)
+
+    assert outcome.status == "timeout"
+    assert outcome.failure.message == "The code was stopped: 30.0 of its 30 s were over before it began."
+
+
 def test_a_call_that_does_not_pause_the_clock_runs_into_the_deadline(driver: Any) -> None:
     """The positive control: the same wait without the pause ends the run."""
 
