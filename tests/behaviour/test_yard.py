@@ -400,6 +400,35 @@ async def test_one_principal_cannot_fill_the_gateway_with_background_runs(tmp_pa
     assert queued == [each.execution_id for each in states[3:]]
 
 
+async def test_a_call_without_code_waits_for_its_turn_as_a_run_does(tmp_path: Path) -> None:
+    """Search mode is in the fair queue too: what one more than may wait asks for is refused, and not recorded."""
+    held, release = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> int:
+        held.set()
+        await release.wait()
+        return 1
+
+    upstream = FakeUpstream("slow", hold=hold, other=lambda: 2)
+    async with opened(tmp_path, upstream, sandbox=SandboxConfig(running=1, queue=1, queue_each=1)) as yard:
+        first = asyncio.create_task(yard.call("mcp__slow__hold", {}))
+        await asyncio.wait_for(held.wait(), 60)
+        second = asyncio.create_task(yard.call("mcp__slow__other", {}))
+        while not yard.turns.queued:
+            assert not second.done()
+            await asyncio.sleep(0)
+        with pytest.raises(QueueFull):
+            await yard.call("mcp__slow__other", {})
+        called = [name for name, _ in upstream.calls]
+        release.set()
+        values = [(await first).value, (await second).value]
+        recorded = len(await yard.store.executions())
+
+    assert called == ["hold"]
+    assert values == [1, 2]
+    assert recorded == 2
+
+
 async def test_a_run_that_is_cancelled_while_it_waits_for_its_turn_leaves_nothing_behind(tmp_path: Path) -> None:
     """Its place is free for the next one, it has no workspace, and the journal says what became of it."""
     held, release = asyncio.Event(), asyncio.Event()
