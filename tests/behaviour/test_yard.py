@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 import signal
+import sqlite3
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -657,3 +658,36 @@ async def test_tools_can_be_called_after_somebody_removed_the_gateways_directory
         after = [await run(yard, code), await run(yard, code)]
 
     assert [before, *after] == ["3"] * 3
+
+
+async def test_a_change_of_all_tools_is_one_line_and_one_of_a_single_tool_one_row(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many tools a server has: the log names a few, and rows of tools that stayed are not written again."""
+
+    def listing(*changed: int) -> list[Definition]:
+        return [
+            Definition(name=f"t{n}", description="new" if n in changed else "old", input_schema={"type": "object"})
+            for n in range(500)
+        ]
+
+    many = FakeUpstream("many")
+    async with opened(tmp_path, many) as yard:
+        await yard.snapshot()  # it has listed its tools, of which it has none
+        assert many.on_tools is not None
+        await many.on_tools("many", listing())
+        with contextlib.closing(sqlite3.connect(tmp_path / "sealyard.db")) as connection, connection:
+            connection.execute("CREATE TABLE written (position INTEGER)")
+            connection.execute(
+                "CREATE TRIGGER noted AFTER UPDATE ON tools BEGIN INSERT INTO written VALUES (new.position); END"
+            )
+        await many.on_tools("many", listing(7))
+        with contextlib.closing(sqlite3.connect(tmp_path / "sealyard.db")) as connection:
+            written = connection.execute("SELECT position FROM written").fetchall()
+        caplog.clear()
+        await many.on_tools("many", listing(*range(500)))
+        lines = [record.getMessage() for record in caplog.records if "changed" in record.getMessage()]
+
+    assert written == [(7,)]
+    assert len(lines) == 1
+    assert "and 494 more changed" in lines[0]
