@@ -22,7 +22,7 @@ _RESERVED_SHARE = 8  # one turn in eight stays free: 4 of 32, and of fewer than 
 _NICE_STEP = 1.25  # what one step of niceness means to the kernel: a share of the processor smaller by this factor
 _LONGEST_RETRY_SECONDS = 60.0
 _FIRST_GUESS_SECONDS = 1.0  # of how long a run takes, before one has ended
-_CALL_SECONDS = 0.002
+_CALL_SECONDS = 0.004
 """Apart are the calls of an owner beside others: a few times what one takes on the event loop."""
 _START_SECONDS = 0.03
 """Apart are the starts of its runs, unless one is over sooner: a small one is, and others take no more of the loop."""
