@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from sealyard.errors import CallRefused
 from sealyard.sandbox import open_sandbox
 from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.sandbox.worker import Reply
 from sealyard.values import Failure, Limits
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
@@ -550,3 +552,34 @@ async def test_cancelled_run_leaves_nothing(held: Callable[..., Awaitable[dict[s
         assert run.cancelled()
         assert await held(sandbox) == before
         assert (await sandbox.run("1")).result == 1
+
+
+def test_large_answers_and_files_arrive_whole_and_in_their_places(driver: Any) -> None:
+    """They are sent by pieces, small answers between them: none is cut, and none is mixed with another."""
+    content = bytes(range(256)) * 9_000 + b"end"  # not a multiple of three
+
+    async def on_call(tool: str, args: dict[str, Any]) -> Any:
+        if args["kind"] == "file":
+            return Reply(value={"n": args["n"]}, files={f"files/{args['n']}.bin": content, f"files/{args['n']}": b""})
+        if args["kind"] == "large":
+            return msgspec.Raw(msgspec.json.encode([args["n"], "x" * 3_000_000]))
+        return args["n"]
+
+    code = """
+        import asyncio, hashlib
+        from pathlib import Path
+        kinds = ["small", "large", "file"] * 4
+        found = await asyncio.gather(*[call_tool("t", {"n": n, "kind": kind}) for n, kind in enumerate(kinds)])
+        [found[0::3], [(n, len(text)) for n, text in found[1::3]], [each["n"] for each in found[2::3]],
+         {hashlib.sha256(Path(f"files/{n}.bin").read_bytes()).hexdigest() for n in range(2, 12, 3)},
+         [Path(f"files/{n}").stat().st_size for n in range(2, 12, 3)]]
+    """
+    outcome = driver.run(code, on_call=on_call, session="large-answers")
+
+    assert outcome.result == [
+        [0, 3, 6, 9],
+        [[1, 3_000_000], [4, 3_000_000], [7, 3_000_000], [10, 3_000_000]],
+        [2, 5, 8, 11],
+        [hashlib.sha256(content).hexdigest()],
+        [0, 0, 0, 0],
+    ]

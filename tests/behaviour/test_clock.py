@@ -29,6 +29,34 @@ def test_the_deadline_does_not_run_out_while_the_clock_is_paused(driver: Any) ->
     assert outcome.usage.wall_seconds < 1.5
 
 
+async def test_what_came_before_a_run_is_taken_off_its_time() -> None:
+    """A run that has to be over by a certain time is, however long its limit is; a pause puts that time off."""
+    loop, reached = asyncio.get_running_loop(), asyncio.Event()
+    clock = RunClock()
+    clock.end_by = loop.time() - 1
+    assert clock.start(60, reached.set) == 0.0
+    await reached.wait()
+
+    clock = RunClock()
+    clock.end_by = loop.time() + 0.2
+    with clock.paused():
+        later = loop.create_future()
+        loop.call_later(0.3, later.set_result, None)
+        await later
+    assert clock.start(60, reached.set) > 0.0
+    clock.stop()
+
+
+def test_a_run_whose_time_was_over_before_it_began_says_so(driver: Any) -> None:
+    """Reading long code is part of it: else a run lives for longer than anybody gave it."""
+    clock = RunClock()
+    clock.end_by = 0.0
+    outcome = driver.run("while True: pass", limits=Limits(wall_seconds=30), clock=clock)
+
+    assert outcome.status == "timeout"
+    assert outcome.failure.message == "The code was stopped: 30.0 of its 30 s were over before it began."
+
+
 def test_a_call_that_does_not_pause_the_clock_runs_into_the_deadline(driver: Any) -> None:
     """The positive control: the same wait without the pause ends the run."""
 
@@ -138,3 +166,45 @@ async def test_a_turn_that_comes_to_one_who_left_goes_to_the_next() -> None:
 async def _take(turns: Turns, clock: RunClock) -> None:
     async with turns.one(clock):
         pass
+
+
+async def test_a_run_of_an_owner_with_many_begins_when_the_one_before_is_over_or_old() -> None:
+    """Where somebody with fewer runs was there a moment ago: the event loop is not full of others when that returns."""
+    turns, order = Turns(8, weights={"light": 1.0, "heavy": 1.0}), list[str]()
+    first_is_in, end = asyncio.Event(), asyncio.Event()
+
+    async def first() -> None:
+        async with turns.one(RunClock(), "heavy"):
+            first_is_in.set()
+            await end.wait()
+            order.append("first is over")
+
+    async def next_one() -> None:
+        async with turns.one(RunClock(), "heavy"):
+            order.append("next began")
+
+    with turns.enter("light"):
+        pass
+    running = asyncio.create_task(first())
+    await first_is_in.wait()
+    others = [asyncio.create_task(next_one()) for _ in range(3)]
+    await asyncio.sleep(0)
+    end.set()
+    await asyncio.gather(running, *others)
+
+    assert order == ["first is over", "next began", "next began", "next began"]
+
+
+async def test_an_owner_with_one_run_never_waits_for_others_to_come_back() -> None:
+    """Only who has more than others gives way: else each of many would wait for all."""
+    turns, steps = Turns(8), list[int]()
+    with turns.enter("gone"):
+        pass
+    async with turns.one(RunClock(), "single"):
+        before = asyncio.create_task(asyncio.sleep(0))
+        for number in range(3):
+            await turns.step("single")
+            steps.append(number)
+        is_at_once = not before.done()
+
+    assert (steps, is_at_once) == ([0, 1, 2], True)

@@ -14,7 +14,7 @@ import pytest
 
 from sealyard.broker.policy import PolicySettings, Rule, ToolLimits
 from sealyard.config import Config
-from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig
+from sealyard.config.settings import PrivacyConfig, PrivacyRule, SandboxConfig, StoreConfig
 from sealyard.errors import InvalidConfig, PolicyRefused, UnknownTool, VaultError
 from sealyard.privacy.keys import load_keys
 from sealyard.privacy.span import TOKEN
@@ -385,6 +385,19 @@ async def test_a_person_lets_the_call_go_on_and_the_deadline_waits(tmp_path: Pat
 
     assert others == "2"
     assert text == "cache wiped"
+
+
+async def test_a_call_without_code_that_waits_for_a_person_lends_its_turn(tmp_path: Path) -> None:
+    """Where one may run at a time, another goes on meanwhile; the call ends once it is approved."""
+    rules = policy(Rule(decision="ask", tools=("mcp__office__wipe",)))
+    async with opened(tmp_path, office(), policy=rules, sandbox=SandboxConfig(running=1)) as yard:
+        calling = asyncio.create_task(yard.call("mcp__office__wipe", {"target": "cache"}))
+        ask = await next_ask(yard)
+        meanwhile = await run(yard, "1 + 1")
+        await answer(yard, ask, "once")
+        wiped = await calling
+
+    assert (meanwhile, wiped.value) == ("2", "cache wiped")
 
 
 async def test_a_refusal_says_who_and_why(tmp_path: Path) -> None:

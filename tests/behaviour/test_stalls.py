@@ -131,6 +131,19 @@ async def test_others_go_on_while_something_is_looked_through(tmp_path: Path) ->
         await asyncio.gather(slow, return_exceptions=True)
 
 
+async def test_the_time_to_read_the_code_is_part_of_the_time_of_a_run(tmp_path: Path) -> None:
+    """Code that is long to read is stopped earlier: whoever waits for the run waits no longer than it was given."""
+    code = "x = 'a\\tb\\n'\n" * 1_000 + "while True: pass"
+    async with opened(tmp_path, office()) as yard:
+        async with held(yard, "mallory"):
+            running = asyncio.create_task(run(yard, code, principal="mallory", timeout_seconds=4))
+            await asyncio.wait({running}, timeout=0.5)
+        outcome = await running
+
+    assert (outcome.status, outcome.failure.type) == ("timeout", "WallTimeExceeded")
+    assert outcome.failure.message.endswith("of its 4 s were over before it began.")
+
+
 @pytest.mark.parametrize("what", ["code", "context"])
 async def test_what_takes_longer_to_look_through_than_a_run_has_is_refused(tmp_path: Path, what: str) -> None:
     """Before anything is recorded or run."""

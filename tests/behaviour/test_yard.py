@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 import signal
+import sqlite3
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -400,6 +401,35 @@ async def test_one_principal_cannot_fill_the_gateway_with_background_runs(tmp_pa
     assert queued == [each.execution_id for each in states[3:]]
 
 
+async def test_a_call_without_code_waits_for_its_turn_as_a_run_does(tmp_path: Path) -> None:
+    """Search mode is in the fair queue too: what one more than may wait asks for is refused, and not recorded."""
+    held, release = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> int:
+        held.set()
+        await release.wait()
+        return 1
+
+    upstream = FakeUpstream("slow", hold=hold, other=lambda: 2)
+    async with opened(tmp_path, upstream, sandbox=SandboxConfig(running=1, queue=1, queue_each=1)) as yard:
+        first = asyncio.create_task(yard.call("mcp__slow__hold", {}))
+        await asyncio.wait_for(held.wait(), 60)
+        second = asyncio.create_task(yard.call("mcp__slow__other", {}))
+        while not yard.turns.queued:
+            assert not second.done()
+            await asyncio.sleep(0)
+        with pytest.raises(QueueFull):
+            await yard.call("mcp__slow__other", {})
+        called = [name for name, _ in upstream.calls]
+        release.set()
+        values = [(await first).value, (await second).value]
+        recorded = len(await yard.store.executions())
+
+    assert called == ["hold"]
+    assert values == [1, 2]
+    assert recorded == 2
+
+
 async def test_a_run_that_is_cancelled_while_it_waits_for_its_turn_leaves_nothing_behind(tmp_path: Path) -> None:
     """Its place is free for the next one, it has no workspace, and the journal says what became of it."""
     held, release = asyncio.Event(), asyncio.Event()
@@ -628,3 +658,36 @@ async def test_tools_can_be_called_after_somebody_removed_the_gateways_directory
         after = [await run(yard, code), await run(yard, code)]
 
     assert [before, *after] == ["3"] * 3
+
+
+async def test_a_change_of_all_tools_is_one_line_and_one_of_a_single_tool_one_row(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many tools a server has: the log names a few, and rows of tools that stayed are not written again."""
+
+    def listing(*changed: int) -> list[Definition]:
+        return [
+            Definition(name=f"t{n}", description="new" if n in changed else "old", input_schema={"type": "object"})
+            for n in range(500)
+        ]
+
+    many = FakeUpstream("many")
+    async with opened(tmp_path, many) as yard:
+        await yard.snapshot()  # it has listed its tools, of which it has none
+        assert many.on_tools is not None
+        await many.on_tools("many", listing())
+        with contextlib.closing(sqlite3.connect(tmp_path / "sealyard.db")) as connection, connection:
+            connection.execute("CREATE TABLE written (position INTEGER)")
+            connection.execute(
+                "CREATE TRIGGER noted AFTER UPDATE ON tools BEGIN INSERT INTO written VALUES (new.position); END"
+            )
+        await many.on_tools("many", listing(7))
+        with contextlib.closing(sqlite3.connect(tmp_path / "sealyard.db")) as connection:
+            written = connection.execute("SELECT position FROM written").fetchall()
+        caplog.clear()
+        await many.on_tools("many", listing(*range(500)))
+        lines = [record.getMessage() for record in caplog.records if "changed" in record.getMessage()]
+
+    assert written == [(7,)]
+    assert len(lines) == 1
+    assert "and 494 more changed" in lines[0]

@@ -28,6 +28,7 @@ from sealyard.store.audit_chain import AuditVerification
 from sealyard.store.audit_export import export_audit
 from sealyard.store.audit_key import key_path
 from sealyard.store.audit_verify import verify_file, verify_store
+from sealyard.store.rows import _has_long_number, is_longer
 from sealyard.values import AuditEntry, ExecutionRecord
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
@@ -42,6 +43,15 @@ def entry(kind: str = "call", **changes: Any) -> AuditEntry:
     """An entry of the execution `e1`, but for the changes."""
     known: dict[str, Any] = {"principal": "ada", "session": "main", "execution_id": "e1", "body": {"tool": "pay"}}
     return AuditEntry(kind=kind, **known | changes)
+
+
+def is_writable(value: Any) -> bool:
+    """Whether it can be written as JSON as it is."""
+    try:
+        msgspec.json.encode(value)
+    except (UnicodeEncodeError, OverflowError):
+        return False
+    return True
 
 
 def deep(levels: int) -> list[Any]:
@@ -229,6 +239,22 @@ def test_what_is_long_is_replaced_by_its_digest_where_it_stands() -> None:
             "rows": [1, {"all": {"sha256": hashlib.sha256(as_json).hexdigest(), "bytes": len(as_json)}}],
         },
     }
+
+
+@given(ANY_JSON, st.integers(0, 60))
+def test_a_value_is_left_out_unwritten_only_if_its_text_is_too_long(value: Any, most: int) -> None:
+    """What is surely too long is told without writing it down, and nothing else is left out for it."""
+    text = msgspec.json.encode(value) if is_writable(value) else b" " * 1_000
+
+    assert not is_longer(value, most) or len(text.decode()) > most
+
+
+@pytest.mark.parametrize("digits", [4_299, 4_300, 4_301, 9_000])
+@pytest.mark.parametrize("place", [0, 1, 4_298, 4_299, 4_300, 5_000])
+def test_a_number_that_is_too_long_to_be_read_is_found_wherever_it_stands(digits: int, place: int) -> None:
+    """In a text so long that it is not read as a whole for it."""
+    for rest in (70_000, 0):
+        assert _has_long_number("x" * place + "7" * digits + "x" * rest) == (digits >= 4_300)
 
 
 def test_fields_of_a_body_stay_whatever_they_hold() -> None:

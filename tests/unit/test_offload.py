@@ -286,6 +286,13 @@ class Tokens:
         self.values[made] = str(value)
         return made
 
+    def tokens(self, wanted: list[tuple[str, Any, str]]) -> list[str]:
+        """The same for several."""
+        return [self.token(kind, value, origin=origin) for kind, value, origin in wanted]
+
+    async def room(self) -> None:
+        """There is always room."""
+
     def reveal(self, text: str) -> str:
         """The text with values in the place of tokens."""
         return TOKEN.sub(lambda match: self.values.get(match[0], match[0]), text)
@@ -330,6 +337,35 @@ async def test_a_helper_finds_what_was_handed_over_whatever_stands_beside_it(off
 
     assert [card in str(each) for each in told] == [False] * 4
     assert [token in str(each) for each in told] == [True] * 4
+
+
+@with_helpers
+async def test_a_helper_gets_no_more_tokens_than_the_store_keeps_up_with(offload: Offload) -> None:
+    """However many values one answer holds: who waits for the store waits for few of them."""
+    is_written = asyncio.Event()
+
+    class Slow(Tokens):
+        waited = 0
+
+        async def room(self) -> None:
+            Slow.waited += 1
+            await is_written.wait()
+
+    guard = guard_of("strict", offload)
+    guard.scope = Slow()  # type: ignore[assignment]
+    rows = [{"email": f"ottoline{n}@quillhaven.org"} for n in range(5_000)]
+    concealing = asyncio.create_task(guard.door.conceal(rows))
+    while not Slow.waited:
+        assert not concealing.done()
+        await asyncio.sleep(0)
+
+    given = len(Tokens.made)
+    is_written.set()
+    await concealing
+
+    assert 0 < given <= 1_000
+    assert len(Tokens.made) == 5_000
+    assert Slow.waited == 5
 
 
 @pytest.mark.parametrize("mode", ["strict", "output", "off"])

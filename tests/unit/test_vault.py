@@ -1,6 +1,7 @@
 """The vault: the same value has the same token, every token leads back, and what is over is over."""
 
 import asyncio
+import gc
 import json
 import sqlite3
 import threading
@@ -58,6 +59,53 @@ def path(tmp_path: Path) -> Path:
 
 
 # Tokens
+
+
+async def test_several_values_get_the_tokens_that_each_would_get(path: Path) -> None:
+    """In their order, one that comes twice too, and all of them lead back after a restart."""
+    wanted: list[Any] = [("email", EMAIL, "tool"), ("phone", 5551234, "tool"), ("email", EMAIL, "code")]
+    wanted += [("text", "5551234", "tool"), ("email", EMAIL, "tool")]
+    async with open_vault(path) as vault:
+        tokens = (await vault.scope("local:main")).tokens(wanted)
+    async with open_vault(path) as vault:
+        scope = await vault.scope("local:main")
+
+        assert tokens[0] == tokens[4] != tokens[2]
+        assert tokens[1] == tokens[3]
+        assert [scope.reveal(each) for each in tokens] == [EMAIL, 5551234, EMAIL, 5551234, EMAIL]
+        assert [scope.token(kind, value, origin=origin) for kind, value, origin in wanted] == tokens
+
+
+async def test_several_values_of_which_one_finds_no_place_get_no_token(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token that nobody was given would take up room for good."""
+    monkeypatch.setattr(vault_scope, "VALUES_MOST", 3)
+    async with open_vault(path) as vault:
+        scope = await vault.scope("local:main")
+        with pytest.raises(LimitReached):
+            scope.tokens([("email", f"{n}@example.com", "tool") for n in range(4)])
+
+        assert len(scope) == 0
+        assert len(scope.tokens([("email", f"{n}@example.com", "tool") for n in range(3)])) == 3
+
+
+async def test_values_leave_the_collector_nothing_to_look_at(path: Path) -> None:
+    """A look at all objects holds the interpreter, with the event loop: it must not grow with the values of a session.
+
+    They wait to be written and stay in memory; both count.
+    """
+    async with open_vault(path) as vault:
+        scope = await vault.scope("local:main")
+        gc.collect()
+        before = len(gc.get_objects())
+        wanted: list[Any] = [("email", f"user{number}@example.com", "tool") for number in range(5_000)]
+        scope.tokens(wanted)
+        del wanted
+        gc.collect()
+
+        assert len(scope) == 5_000
+        assert len(gc.get_objects()) - before < 1_000
 
 
 async def test_same_value_has_the_same_token_whatever_its_type_and_kind(path: Path) -> None:

@@ -124,9 +124,10 @@ def plain_names(guard: Guard, spec: ToolSpec, answer: Answer, sent: Sent) -> dic
     return names
 
 
-def parts_of(document: bytes, lengths: Sequence[int]) -> list[bytes]:
+def parts_of(document: bytes | bytearray, lengths: Sequence[int]) -> list[bytes]:
     """A document cut into parts of these lengths."""
-    return [document[start:end] for start, end in pairwise(accumulate(lengths, initial=0))]
+    view = memoryview(document)
+    return [bytes(view[start:end]) for start, end in pairwise(accumulate(lengths, initial=0))]
 
 
 async def _admit_beside(

@@ -109,8 +109,8 @@ _TOOL = ToolSpec(
 class _Unwritten:
     """Takes values and drops them: in the gateway, the thread of the store seals and writes them."""
 
-    def put_value(self, seal: Callable[[], object], size_bytes: int) -> None:
-        """Called for each new value."""
+    def put_values(self, seal: Callable[[], object], count: int, size_bytes: int) -> None:
+        """Called for new values."""
 
 
 def _scope() -> Scope:

@@ -31,7 +31,7 @@ from sealyard.serve.api import routes
 from sealyard.serve.http import open_http
 from sealyard.serve.mcp import build_server
 from sealyard.testing import FakeUpstream
-from sealyard.values import UpstreamConfig
+from sealyard.values import Definition, UpstreamConfig
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 from sealyard.yard.skill_values import SaveSkill
 
@@ -41,6 +41,7 @@ PROMISES = {
     "longest_stall_ms": "at most 50",
     "longest_held_ms": "shown",
     "deadline_overrun_ms": "at most 200",
+    "sdk_ms_2000_tools": "at most 100",
     "mb_per_second": "shown",
     "slowest_mb_per_second": "at least 5",
     "fairness_ratio": "at most 2",
@@ -49,6 +50,9 @@ PROMISES = {
 _BEAT_SECONDS = 0.005
 _LIMIT_SECONDS = 2.0
 _MIB = 1 << 20
+_TOOLS_CHANGE = "tools: 10,000 change at once"
+_ROUNDS = 3
+"""Of making stubs, of which the fastest counts: it is short enough for the machine alone to double it."""
 _QUIET = "nothing at all"
 """What the machine alone does to the heartbeat."""
 
@@ -235,6 +239,9 @@ async def measure(names: tuple[str, ...] = ()) -> dict[str, Any]:
             for case in _cases():
                 if not names or any(name in case.name for name in names):
                     found[case.name] = await _measure_case(gateway, case)
+        if not names or any(name in _TOOLS_CHANGE for name in names):
+            found[_TOOLS_CHANGE] = await _measure_tools(Path(folder) / "tools")
+        sdk_ms = await _measure_stubs(Path(folder) / "stubs")
     speeds = await asyncio.to_thread(bench_scanner.measure)
     fairness = await bench_fairness.measure()
     return {
@@ -246,6 +253,7 @@ async def measure(names: tuple[str, ...] = ()) -> dict[str, Any]:
         "longest_stall_ms": max(each["longest_stall_ms"] for each in found.values()),
         "longest_held_ms": max(each["longest_held_ms"] for each in found.values()),
         "deadline_overrun_ms": max(each["deadline_overrun_ms"] for each in found.values()),
+        "sdk_ms_2000_tools": sdk_ms,
         "cases": found,
         "limit_seconds": _LIMIT_SECONDS,
         "promises": PROMISES,
@@ -268,8 +276,62 @@ def show(figures: dict[str, Any]) -> None:
     screen.print(plain(f"load {figures['load']}", "dim"))
 
 
+async def _measure_tools(folder: Path) -> dict[str, Any]:
+    """A server with ten thousand tools changes all of them, and a run uses them right after; the same as of a case."""
+    many = FakeUpstream("many")
+    async with _open_gateway(folder, many) as gateway:
+
+        async def change(_: _Gateway) -> str:
+            response = (await asyncio.gather(gateway.client.get("/healthz"), _list(many, 10_000, 1)))[0]
+            ended = await gateway.run("1 + 1")
+            return f"HTTP {response.status_code}, {ended}"
+
+        await _list(many, 10_000, 0)
+        await _warm(gateway)
+        return await _measure_case(gateway, _Case(_TOOLS_CHANGE, change))
+
+
+async def _measure_stubs(folder: Path) -> float:
+    """For how many milliseconds the first run waits for what it imports, if there are 2,000 tools."""
+    many, took = FakeUpstream("many"), []
+    async with _open_gateway(folder, many) as gateway:
+        for number in range(_ROUNDS):
+            await _list(many, 2_000, number)
+            view = await gateway.yard.snapshot("mallory")
+            started = time.perf_counter()
+            await gateway.yard.publish(view)
+            took.append(time.perf_counter() - started)
+    return min(took) * 1e3
+
+
+async def _list(server: FakeUpstream, count: int, number: int) -> None:
+    assert server.on_tools is not None
+    await server.on_tools(server.name, _definitions(count, number))
+
+
+def _definitions(count: int, number: int) -> list[Definition]:
+    """So many tools; each is another one for every number."""
+    schema = {
+        "type": "object",
+        "properties": {
+            "customer_id": {"type": "string", "description": "Whose."},
+            "since": {"type": "string", "format": "date"},
+            "limit": {"type": "integer", "minimum": 1},
+        },
+        "required": ["customer_id"],
+    }
+    return [
+        Definition(
+            name=f"list_orders_{each}",
+            description=f"Lists what a customer ordered from shop {each}. Revision {number}.",
+            input_schema=schema,
+        )
+        for each in range(count)
+    ]
+
+
 @contextlib.asynccontextmanager
-async def _open_gateway(folder: Path) -> AsyncIterator[_Gateway]:
+async def _open_gateway(folder: Path, *more: FakeUpstream) -> AsyncIterator[_Gateway]:
     upstream = UpstreamConfig(name="hostile", transport="stdio", command=sys.executable, args=("-c", _SERVER))
     config = Config(
         store=StoreConfig(path=folder / "store.db"), sandbox=SandboxConfig(), upstreams={"hostile": upstream}
@@ -279,7 +341,8 @@ async def _open_gateway(folder: Path) -> AsyncIterator[_Gateway]:
         """Takes anything."""
         return len(str(text)[:10])
 
-    async with open_yard(config, upstreams={"friendly": FakeUpstream("friendly", echo=echo)}) as yard:
+    beside = {each.name: each for each in (FakeUpstream("friendly", echo=echo), *more)}
+    async with open_yard(config, upstreams=beside) as yard:
         server = build_server(yard, SurfaceConfig())
         listening = open_http(
             server,

@@ -5,6 +5,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from sealyard.errors import LimitReached
 from sealyard.privacy.span import TOKEN
 from sealyard.privacy.vault_reveal import OnText, reveal_tokens
@@ -67,13 +69,40 @@ class Scope:
         """
         text = value if isinstance(value, str) else str(value)
         entry = self._by_text[origin].get(text)
-        if entry is None:
-            return self._add(type, value, text, origin).token
-        if self._clock() >= entry.renewed_at:
-            with self._lock:
-                if self._by_token.get(entry.token) is entry:  # it may be erased by now
-                    self._put(entry)
+        if entry is None or self._clock() >= entry.renewed_at:
+            return self.tokens([(type, value, origin)])[0]
         return entry.token
+
+    def tokens(self, wanted: Iterable[tuple[str, PrivateValue, Origin]]) -> list[str]:
+        """`token` for several values by type, value and origin: what is new or renewed of them is enqueued as one.
+
+        Raises what `token` does. Then none of them is known.
+        """
+        with self._lock:
+            now = self._clock()
+            new: dict[str, _Entry] = {}
+            by_text: dict[tuple[Origin, str], _Entry] = {}
+            renewed: dict[str, _Entry] = {}
+            tokens = []
+            for kind, value, origin in wanted:
+                text = value if isinstance(value, str) else str(value)
+                entry = self._by_text[origin].get(text) or by_text.get((origin, text))
+                if entry is None:
+                    entry = by_text[origin, text] = self._make(kind, value, text, origin, new)
+                    new[entry.token] = entry
+                elif entry.token not in new and now >= entry.renewed_at:
+                    renewed[entry.token] = entry
+                tokens.append(entry.token)
+            if new or renewed:
+                # Before anybody else can be given one of them: what comes after it in the storage is not without it.
+                self._put([*new.values(), *renewed.values()])
+            for entry in new.values():
+                self._keep(entry)
+            return tokens
+
+    async def room(self) -> None:
+        """Wait while many new values are not on disk yet. Raises `StoreError`."""
+        await self._storage.room()
 
     def reveal(
         self,
@@ -147,7 +176,7 @@ class Scope:
         """Know these values too. Of two tokens of one value, the one known first stays the one that is given."""
         with self._lock:
             for row, value, origin in opened:
-                entry = _Entry(row.id, row.type, value, origin)
+                entry = _entry(row.id, row.type, value, origin)
                 self._extend(entry, row.expires_at)
                 self._keep(entry)
 
@@ -163,39 +192,50 @@ class Scope:
         entry = self._by_token.get(spell(kind, value_id))
         return entry.value if entry is not None and entry.expires_at > self._clock() else None
 
-    def _add(self, type: str, value: PrivateValue, text: str, origin: Origin) -> "_Entry":  # noqa: A002
+    def _make(
+        self,
+        type: str,  # noqa: A002
+        value: PrivateValue,
+        text: str,
+        origin: Origin,
+        new: Mapping[str, "_Entry"],
+    ) -> "_Entry":
+        """A value's entry beside those that there are and the `new` ones."""
         given: object = value
         if not isinstance(given, str | int | float) or isinstance(given, bool) or not _TYPE.fullmatch(type):
             raise ValueError(f"A value of type {type!r} and kind {given.__class__.__name__} cannot have a token.")
-        with self._lock:
-            entry = self._by_text[origin].get(text)
-            if entry is not None:  # another thread was faster
-                return entry
-            if len(self._by_token) >= VALUES_MOST:
-                raise LimitReached(
-                    f"This session has {VALUES_MOST:,} private values, which is its limit. Ask for less, or use another"
-                    " session."
-                )
-            attempt = 0
-            entry = _Entry(self._secrets.make_id(origin, text), type, value, origin)
-            while entry.token in self._by_token:  # the id of another value: one pair in 280 million million
-                attempt += 1
-                entry = _Entry(self._secrets.make_id(origin, text, attempt), type, value, origin)
-            self._put(entry)
-            self._keep(entry)
-            return entry
+        if len(self._by_token) + len(new) >= VALUES_MOST:
+            raise LimitReached(
+                f"This session has {VALUES_MOST:,} private values, which is its limit. Ask for less, or use another"
+                " session."
+            )
+        attempt = 0
+        entry = _entry(self._secrets.make_id(origin, text), type, value, origin)
+        while entry.token in self._by_token or entry.token in new:  # another value's: a pair in 280 million million
+            attempt += 1
+            entry = _entry(self._secrets.make_id(origin, text, attempt), type, value, origin)
+        return entry
 
-    def _put(self, entry: "_Entry") -> None:
-        """Enqueue the value with its whole time before it."""
+    def _put(self, entries: list["_Entry"]) -> None:
+        """Enqueue values with their whole time before them."""
         expires_at = self._clock() + self._expires_seconds
         scope_id, secrets = self.id, self._secrets
 
-        def seal() -> SealedValue:  # in the storage's thread: it costs as much as all the rest
-            sealed = secrets.seal(scope_id, entry.id, entry.type, entry.value, entry.origin)
-            return SealedValue(scope_id=scope_id, id=entry.id, type=entry.type, sealed=sealed, expires_at=expires_at)
+        def seal() -> list[SealedValue]:  # in the storage's thread: it costs as much as all the rest
+            return [
+                SealedValue(
+                    scope_id=scope_id,
+                    id=entry.id,
+                    type=entry.type,
+                    sealed=secrets.seal(scope_id, entry.id, entry.type, entry.value, entry.origin),
+                    expires_at=expires_at,
+                )
+                for entry in entries
+            ]
 
-        self._storage.put_value(seal, len(str(entry.value)))
-        self._extend(entry, expires_at)
+        self._storage.put_values(seal, len(entries), sum(len(str(entry.value)) for entry in entries))
+        for entry in entries:
+            self._extend(entry, expires_at)
 
     def _extend(self, entry: "_Entry", expires_at: float) -> None:
         entry.expires_at = expires_at
@@ -213,16 +253,20 @@ class Scope:
                 del known[str(entry.value)]
 
 
-class _Entry:
-    """One value with its token."""
+class _Entry(msgspec.Struct, eq=False, gc=False):
+    """One value with its token. It refers to nothing that refers back, and there may be a million.
 
-    __slots__ = ("expires_at", "id", "origin", "renewed_at", "token", "type", "value")
+    The collector does not look at it, since each look at all of them would hold the interpreter.
+    """
 
-    def __init__(self, value_id: str, kind: str, value: PrivateValue, origin: Origin) -> None:
-        self.id = value_id
-        self.type = kind
-        self.value = value
-        self.origin = origin
-        self.token = spell(kind, value_id)
-        self.expires_at = 0.0
-        self.renewed_at = 0.0
+    id: str
+    type: str
+    value: PrivateValue
+    origin: Origin
+    token: str
+    expires_at: float = 0.0
+    renewed_at: float = 0.0
+
+
+def _entry(value_id: str, kind: str, value: PrivateValue, origin: Origin) -> _Entry:
+    return _Entry(value_id, kind, value, origin, spell(kind, value_id))

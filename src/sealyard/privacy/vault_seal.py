@@ -60,8 +60,8 @@ class SealedScope(msgspec.Struct, frozen=True, kw_only=True):
     """Of its newest value."""
 
 
-class SealedValue(msgspec.Struct, frozen=True, kw_only=True):
-    """One value as it is stored."""
+class SealedValue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One value as it is stored. The collector does not look at it: it can be in no cycle, and there are many."""
 
     scope_id: str
     id: str
@@ -75,11 +75,15 @@ class SealedValue(msgspec.Struct, frozen=True, kw_only=True):
 class VaultStorage(Protocol):
     """Where sealed rows are kept: `sealyard.store` above implements it, `Vault` uses it. Raises `StoreError`."""
 
-    def put_value(self, seal: Callable[[], SealedValue], size_bytes: int) -> None:
-        """Enqueue a value, or its new expiry: what `seal` gives when it is called in the thread that writes.
+    def put_values(self, seal: Callable[[], list[SealedValue]], count: int, size_bytes: int) -> None:
+        """Enqueue values, or their new expiry: what `seal` gives when it is called in the thread that writes.
 
-        It is dropped if its scope is gone or its id was erased.
+        One is dropped if its scope is gone or its id was erased. `count` is how many there are, `size_bytes` how long.
         """
+        ...
+
+    async def room(self) -> None:
+        """Return at once while little waits to be written, else when that is on disk."""
         ...
 
     def touch_scope(self, scope_id: str, used_at: float) -> None:

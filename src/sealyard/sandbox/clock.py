@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 
 __all__ = ("RunClock",)
@@ -17,6 +18,8 @@ class RunClock:
         self._left_seconds = 0.0
         self._on_deadline: Callable[[], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self.end_by = math.inf
+        """When the run has to be over, by the loop's clock, if this one never stands still. Set before it does."""
         self.on_change: Callable[[bool], None] | None = None
         """Told whether it stands still, whenever that changes."""
 
@@ -44,12 +47,14 @@ class RunClock:
         now = asyncio.get_running_loop().time()
         return self._still_seconds + (now - self._since if self._holds else 0.0)
 
-    def start(self, seconds: float, on_deadline: Callable[[], None]) -> None:
-        """Call `on_deadline` once the clock has gone for so long."""
-        self._left_seconds = seconds
+    def start(self, seconds: float, on_deadline: Callable[[], None]) -> float:
+        """Call `on_deadline` once the clock has gone for so long, or by `end_by`; how many seconds there are."""
+        left = self.end_by + self.still_seconds - asyncio.get_running_loop().time()
+        self._left_seconds = max(0.0, min(seconds, left))
         self._on_deadline = on_deadline
         if not self._holds:
             self._set_timer()
+        return self._left_seconds
 
     def stop(self) -> None:
         """Forget the deadline."""

@@ -92,7 +92,7 @@ class Sandbox:
             hand_over=self._sessions.hand_over,
         )
         self._sessions.pool = self.pool
-        self.turns = Turns(options.running, queue=options.queue, queue_each=options.queue_each, weights=options.weights)
+        self.turns = Turns.of(options)
         """Who runs when. Everything that takes a worker for agent code has a place here."""
 
     async def start(self) -> None:

@@ -9,11 +9,12 @@ import asyncio
 import contextlib
 import math
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
 from sealyard.errors import OwnQueueFull, QueueFull
 from sealyard.sandbox.clock import RunClock
+from sealyard.sandbox.pool import PoolOptions
 
 __all__ = ("Place", "Turns")
 
@@ -21,10 +22,12 @@ _RESERVED_SHARE = 8  # one turn in eight stays free: 4 of 32, and of fewer than 
 _NICE_STEP = 1.25  # what one step of niceness means to the kernel: a share of the processor smaller by this factor
 _LONGEST_RETRY_SECONDS = 60.0
 _FIRST_GUESS_SECONDS = 1.0  # of how long a run takes, before one has ended
-_CALL_SECONDS = 0.002
-_START_SECONDS = 0.01
-"""Apart are calls and starts of runs of an owner beside others: a few times what one takes on the event loop."""
-_LATELY_SECONDS = 0.1  # a small run is over by then; one that computes or sleeps longer does not hold others back
+_CALL_SECONDS = 0.004
+"""Apart are the calls of an owner beside others: a few times what one takes on the event loop."""
+_START_SECONDS = 0.03
+"""Apart are the starts of its runs, unless one is over sooner: a small one is, and others take no more of the loop."""
+_LATELY_SECONDS = 1.0
+"""For so long an owner is expected back: the loop must not be full of another's work when its next run comes."""
 _MEMORY = 0.1  # the share of the newest run in the mean of how long they take
 
 
@@ -40,12 +43,20 @@ class _Owner:
         self.served = 0
         """When it was given its last turn, as a count of all that were given."""
         self.waiting: deque[asyncio.Future[None]] = deque()
-        self.steps: deque[tuple[asyncio.Future[None], float]] = deque()
-        """What its runs are about to do on the event loop: see `Turns.step`."""
+        self.calls = _Lane(_CALL_SECONDS)
+        self.starts = _Lane(_START_SECONDS)
+
+
+class _Lane:
+    """What the runs of one owner are about to do on the event loop: see `Turns.step`."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.waiting: deque[asyncio.Future[None]] = deque()
         self.free_at = 0.0
-        """When the next of them may be done."""
-        self.seen_at = 0.0
-        """When one of its runs began or did something last."""
+        """When the next may be done."""
+        self.last: asyncio.Future[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
 
 
 class Place:
@@ -91,8 +102,15 @@ class Turns:
         self._mean_seconds = _FIRST_GUESS_SECONDS
         self._weights = dict(weights or {})
         self._owners: dict[str, _Owner] = {}
+        self._seen: OrderedDict[str, float] = OrderedDict()
+        """When a run of each owner began or did something last, the earliest first, as far as it matters."""
         self._known = set(list(self._weights)[:2])
         """Of those that have or may have runs, as many as it takes to know that there are several."""
+
+    @classmethod
+    def of(cls, options: PoolOptions) -> "Turns":
+        """Those of a pool with these options."""
+        return cls(options.running, queue=options.queue, queue_each=options.queue_each, weights=options.weights)
 
     @property
     def queued(self) -> int:
@@ -125,7 +143,7 @@ class Turns:
         if owner is None:
             owner = self._owners[name] = _Owner(self._weights.get(name, 1.0))
         owner.places += 1
-        owner.seen_at = asyncio.get_running_loop().time()
+        self._note(name)
         self._places += 1
         try:
             yield Place(self, name)
@@ -163,46 +181,83 @@ class Turns:
                 owner.active += 1  # more than there are, if another run has the turn by now
 
         clock.on_change = on_change
+        start: asyncio.Future[None] | None = None
         try:
-            await self.step(place.owner, _START_SECONDS)
+            start = await self._pass(place.owner, owner.starts)
             yield
         finally:
             clock.on_change = None
+            if start is not None and owner.starts.last is start:
+                self._free(place.owner, owner, owner.starts)  # it is over: the next need not wait for longer
             self._mean_seconds += _MEMORY * (time.monotonic() - started - self._mean_seconds)
             if is_lent:
                 self._lent -= 1
             else:
                 self._give_back(owner)
 
-    async def step(self, name: str, seconds: float = _CALL_SECONDS) -> None:
-        """Wait before something that takes time on the event loop, such as a tool call of a run.
+    async def step(self, name: str) -> None:
+        """Wait before something that takes time on the event loop: a tool call of a run.
 
-        Beside an owner that has fewer runs, and does something right now, it takes its steps a little apart, however
-        many of its runs are due: the loop, and the threads that need the interpreter as it does, are free in between.
+        Beside an owner that has fewer runs, and did something lately, it takes its steps a little apart, however many
+        of its runs are due: the loop, and the threads that need the interpreter as it does, are free in between. So
+        are the starts of its runs.
         """
+        await self._pass(name, self._owners[name].calls)
+
+    async def _pass(self, name: str, lane: _Lane) -> asyncio.Future[None]:
+        """Wait for what is before this in its lane; what stands for it there."""
         owner, loop = self._owners[name], asyncio.get_running_loop()
-        owner.seen_at = loop.time()
-        if owner.steps or self._gives_way(owner):
-            step: asyncio.Future[None] = loop.create_future()
-            owner.steps.append((step, seconds))
-            if len(owner.steps) == 1:
-                loop.call_at(max(loop.time(), owner.free_at), self._go_on, owner)
-            await step
+        self._note(name)
+        step: asyncio.Future[None] = loop.create_future()
+        lane.waiting.append(step)
+        if len(lane.waiting) == 1 and not self._gives_way(name, owner):
+            self._go_on(name, owner, lane)
+        elif lane.timer is None:
+            self._plan(name, owner, lane)
+        await step
+        return step
 
-    def _gives_way(self, owner: _Owner) -> bool:
-        if len(self._owners) < 2:
-            return False
+    def _note(self, name: str) -> None:
+        """Remember that an owner did something just now, and forget who did not lately."""
+        now = asyncio.get_running_loop().time()
+        self._seen[name] = now
+        self._seen.move_to_end(name)
+        while next(iter(self._seen.values())) < now - _LATELY_SECONDS:
+            self._seen.popitem(last=False)
+
+    def _gives_way(self, name: str, owner: _Owner) -> bool:
+        """Whether somebody with fewer runs did something lately; who has none now would come with one."""
         size, lately = owner.places / owner.weight, asyncio.get_running_loop().time() - _LATELY_SECONDS
-        return any(each.seen_at > lately and each.places / each.weight < size for each in self._owners.values())
+        for each, seen_at in reversed(self._seen.items()):
+            if seen_at < lately:
+                break
+            other = self._owners.get(each)
+            places, weight = (1, self._weights.get(each, 1.0)) if other is None else (other.places, other.weight)
+            if each != name and places / weight < size:
+                return True
+        return False
 
-    def _go_on(self, owner: _Owner) -> None:
+    def _plan(self, name: str, owner: _Owner, lane: _Lane) -> None:
         loop = asyncio.get_running_loop()
-        step, seconds = owner.steps.popleft()
+        at = max(loop.time(), lane.free_at) if self._gives_way(name, owner) else loop.time()
+        lane.timer = loop.call_at(at, self._go_on, name, owner, lane)
+
+    def _free(self, name: str, owner: _Owner, lane: _Lane) -> None:
+        """Let the next of a lane begin."""
+        lane.free_at = 0.0
+        if lane.timer is not None:
+            lane.timer.cancel()
+            self._plan(name, owner, lane)
+
+    def _go_on(self, name: str, owner: _Owner, lane: _Lane) -> None:
+        lane.timer = None
+        step = lane.waiting.popleft()
         if not step.done():  # such as cancelled
             step.set_result(None)
-            owner.free_at = loop.time() + seconds
-        if owner.steps:
-            loop.call_at(owner.free_at if self._gives_way(owner) else loop.time(), self._go_on, owner)
+            lane.last = step
+            lane.free_at = asyncio.get_running_loop().time() + lane.seconds
+        if lane.waiting:
+            self._plan(name, owner, lane)
 
     async def _take(self, owner: _Owner, place: Place) -> None:
         if owner.waiting or not self._room()(owner):

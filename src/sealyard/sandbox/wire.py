@@ -24,6 +24,7 @@ __all__ = (
     "ProtocolError",
     "Sealed",
     "pack",
+    "pack_length",
     "parse",
     "result_bytes",
 )
@@ -155,6 +156,11 @@ def result_bytes(body: bytes) -> int:
 def pack(body: bytes) -> bytes:
     """`body` as a frame."""
     return _LENGTH.pack(len(body)) + body
+
+
+def pack_length(size: int) -> bytes:
+    """What stands before a frame's body of that size."""
+    return _LENGTH.pack(size)
 
 
 class FrameReader:

@@ -4,6 +4,7 @@ A worker is used once. Whatever happens, it is killed when `Worker.run` returns 
 """
 
 import asyncio
+import binascii
 import codecs
 import contextlib
 import os
@@ -34,11 +35,14 @@ OnOutput = Callable[[str], None]
 
 _EXIT_SECONDS = 10.0  # for a killed worker to be reaped
 _LEAVE_SECONDS = 2.0  # for one that hung up to be gone
+_CODED_BYTES = 3 << 18  # of a file that is encoded before others have a turn: a millisecond; a multiple of three
 _FRAME_OVERHEAD = 64 << 10
 _WORDS_BYTES = 512 << 10  # of a last frame beside its result: five texts of 16,384 characters, each as \\u1234
 _PREVIEW_BYTES = 1 << 10  # by which a preview may miss its size
 _SHOWN_CHARACTERS = 100
+_NOTICED_SECONDS = 0.1  # what is shorter before a run begins is no part of why it ran out of time
 _UNREAD_BYTES = 64 << 20  # of answers that wait for the code to read them
+_PIECE_BYTES = 256 << 10  # of an answer that is sent before others have a turn: a tenth of a millisecond
 _OWN_CALLS = 1_000  # in one run; the guest reports at most 200 times, and nobody needs so many skills
 _CALLS_PAST_LIMIT = 100  # after so many refused calls the code is not going to stop by itself
 
@@ -93,6 +97,10 @@ class Worker(asyncio.Protocol):
         self._calls: set[asyncio.Task[None]] = set()
         self._call_ids: set[int] = set()
         self._backlog: deque[wire.Call | wire.LargeCall] = deque()
+        self._unsent: deque[memoryview] = deque()
+        self._unsent_bytes = 0
+        self._is_sending = False
+        self._is_full = False
         self._call_count = 0
         self._own_call_count = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -101,6 +109,8 @@ class Worker(asyncio.Protocol):
         self._output_open = False
         self._is_sealed = False
         self._is_probe = False
+        self._seconds = 0.0
+        """That it may run: of the wall limit, what came before it is taken off."""
         self._call_bytes = 0
         self._inline_bytes = 0
         self._offload: Offload | None = None
@@ -156,7 +166,7 @@ class Worker(asyncio.Protocol):
         self._loop.add_reader(self.fork.output_fd, self._on_output_readable)
         self._output_open = True
         clock = clock or RunClock()
-        clock.start(policy.wall_seconds, self._on_deadline)
+        self._seconds = clock.start(policy.wall_seconds, self._on_deadline)
         try:
             self._send_first(order, job, descriptors)
             await self._ended
@@ -332,10 +342,7 @@ class Worker(asyncio.Protocol):
             try:
                 args = frame.args if isinstance(frame, wire.Call) else await self._decode(frame)
                 value = await self._on_call(frame.tool, args)
-                reply = {"t": "reply", "id": frame.id, "ok": True, "value": value}
-                if isinstance(value, Reply):
-                    reply |= {"value": value.value, "files": value.files}
-                body = msgspec.json.encode(reply)
+                parts = await _reply(frame.id, value)
             except Exception as error:  # noqa: BLE001 - the callback's failure is the code's to handle
                 self._reply_error(frame.id, type(error).__name__, str(error))
             except asyncio.CancelledError:
@@ -344,7 +351,7 @@ class Worker(asyncio.Protocol):
                 # Something the callback waited for was cancelled; the run goes on and its code must hear of it.
                 self._reply_error(frame.id, "ToolError", f"The call of {frame.tool!r} was cancelled.")
             else:
-                self._send(body)
+                self._send(parts)
         finally:
             self._call_ids.discard(frame.id)
 
@@ -360,13 +367,47 @@ class Worker(asyncio.Protocol):
     def _reply_error(self, number: int, type_name: str, message: str) -> None:
         message = message.encode("utf-8", "replace").decode()
         reply = {"t": "reply", "id": number, "ok": False, "type": type_name, "message": message}
-        self._send(msgspec.json.encode(reply))
+        self._send([msgspec.json.encode(reply)])
 
-    def _send(self, body: bytes) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(wire.pack(body))
-            if self._transport.get_write_buffer_size() > _UNREAD_BYTES and not self._ended.done():
-                self._fail("protocol", "The worker broke the protocol: it does not read the answers to its calls.")
+    def _send(self, parts: list[bytes | memoryview]) -> None:
+        """Send a frame after those that wait, as fast as the worker reads."""
+        pieces = (wire.pack_length(sum(map(len, parts))), *parts)
+        self._unsent += map(memoryview, pieces)
+        self._unsent_bytes += sum(map(len, pieces))
+        if self._unsent_bytes > _UNREAD_BYTES and not self._ended.done():
+            self._fail("protocol", "The worker broke the protocol: it does not read the answers to its calls.")
+        if not self._is_sending:
+            self._send_more()
+
+    def _send_more(self) -> None:
+        """Send a piece of what waits: a large answer in one go would be copied as a whole."""
+        self._is_sending = False
+        room = _PIECE_BYTES
+        pieces: list[memoryview] = []
+        while room and self._unsent and not self._is_full:
+            part = self._unsent.popleft()
+            pieces.append(part[:room])
+            if len(part) > room:
+                self._unsent.appendleft(part[room:])
+            room -= len(pieces[-1])
+        if self._transport is None or self._transport.is_closing():
+            return
+        if pieces:
+            self._unsent_bytes -= sum(map(len, pieces))
+            self._transport.write(b"".join(pieces))
+        if self._unsent and not self._is_full:
+            self._is_sending = True
+            self._loop.call_soon(self._send_more)
+
+    def pause_writing(self) -> None:
+        """The worker does not read as fast as it is written to."""
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        """It has read what was written."""
+        self._is_full = False
+        if not self._is_sending:
+            self._send_more()
 
     def _on_output_readable(self) -> None:
         assert self._policy is not None
@@ -413,7 +454,12 @@ class Worker(asyncio.Protocol):
     def _on_deadline(self) -> None:
         assert self._policy is not None
         if not self._ended.done():
-            self._fail("wall_time", f"The code ran longer than {self._policy.wall_seconds:g} s and was stopped.")
+            limit = self._policy.wall_seconds
+            before = limit - self._seconds
+            message = f"The code ran longer than {limit:g} s and was stopped."
+            if before > _NOTICED_SECONDS:
+                message = f"The code was stopped: {before:.1f} of its {limit:g} s were over before it began."
+            self._fail("wall_time", message)
 
     def end_for(self, kind: FailureKind, message: str) -> None:
         """End the run for a limit that is watched from outside."""
@@ -466,6 +512,23 @@ class Worker(asyncio.Protocol):
             message=f"The code ended its interpreter with status {ended.code} before it was done.",
             hint="Let the code run to its end; do not call os._exit().",
         )
+
+
+async def _reply(number: int, value: Any) -> list[bytes | memoryview]:
+    """The body of an answer. A value that is JSON already is not copied: that takes 20 ms for the largest one."""
+    if isinstance(value, msgspec.Raw):
+        return [b'{"t":"reply","id":%d,"ok":true,"value":' % number, memoryview(value), b"}"]
+    if not isinstance(value, Reply):
+        return [msgspec.json.encode({"t": "reply", "id": number, "ok": True, "value": value})]
+    parts: list[bytes | memoryview] = [b'{"t":"reply","id":%d,"ok":true,"value":' % number]
+    parts += (msgspec.json.encode(value.value), b',"files":{')
+    for index, (path, content) in enumerate(value.files.items()):
+        parts += (b"," if index else b"", msgspec.json.encode(path), b':"')
+        for start in range(0, len(content), _CODED_BYTES):
+            parts.append(binascii.b2a_base64(content[start : start + _CODED_BYTES], newline=False))
+            await asyncio.sleep(0)
+        parts.append(b'"')
+    return [*parts, b"}}"]
 
 
 def limit_failure(kind: FailureKind, message: str) -> Failure:

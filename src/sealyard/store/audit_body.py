@@ -12,6 +12,7 @@ import msgspec
 
 from sealyard.store.rows import _encode as encode_json
 from sealyard.store.rows import _unicode as mend
+from sealyard.store.rows import is_longer
 
 __all__ = ("BODY_BYTES", "encode_body", "mend")
 
@@ -29,34 +30,44 @@ _DIGITS = 4300
 
 def encode_body(body: Mapping[str, Any]) -> str:
     """The text of a body, whatever it holds: no value makes this fail."""
-    try:
-        encoded = _ENCODER.encode(body)
-    except (UnicodeEncodeError, OverflowError, RecursionError, TypeError, ValueError):
-        encoded = b""
-    # So short and flat that there is no doubt that it can be read again.
-    if 0 < len(encoded) < _DIGITS and encoded.count(b"[") + encoded.count(b"{") < _BRACKETS:
-        return encoded.decode()
-    text = encode_json(body)
+    text: str | None = None
+    if not is_longer(body, BODY_BYTES):
+        try:
+            encoded = _ENCODER.encode(body)
+        except (UnicodeEncodeError, OverflowError, RecursionError, TypeError, ValueError):
+            encoded = b""
+        # So short and flat that there is no doubt that it can be read again.
+        if 0 < len(encoded) < _DIGITS and encoded.count(b"[") + encoded.count(b"{") < _BRACKETS:
+            return encoded.decode()
+        text = encode_json(body)
     if text is None or len(text.encode()) > BODY_BYTES:
+        digests: _Digests = {}
         for most_bytes, levels in _ATTEMPTS:
-            text = encode_json(_shorten(body, most_bytes, levels))
+            shown = _shorten(body, most_bytes, levels, digests)
+            text = None if is_longer(shown, BODY_BYTES) else encode_json(shown)
             if text is not None and len(text.encode()) <= BODY_BYTES:
                 break
     assert text is not None  # the last attempt is a digest
     return text
 
 
-def _shorten(value: Any, most_bytes: int, levels: int) -> Any:
-    text = encode_json(value)
-    if text is not None and len(text) <= most_bytes:
-        return value
+_Digests = dict[int, dict[str, Any]]
+"""Of the values of one body that are too long, by their `id`: several attempts replace the same ones."""
+
+
+def _shorten(value: Any, most_bytes: int, levels: int, digests: _Digests) -> Any:
+    if not is_longer(value, most_bytes):
+        text = encode_json(value)
+        if text is not None and len(text) <= most_bytes:
+            return value
     if levels and isinstance(value, Mapping) and len(value) <= _PARTS:
-        return {key: _shorten(each, most_bytes, levels - 1) for key, each in value.items()}
+        return {key: _shorten(each, most_bytes, levels - 1, digests) for key, each in value.items()}
     if levels and isinstance(value, (list, tuple)) and len(value) <= _PARTS:
-        return [_shorten(each, most_bytes, levels - 1) for each in value]
-    if isinstance(value, str):
-        return _digest([value])
-    return _digest(_pieces(value) if text is None else [text])
+        return [_shorten(each, most_bytes, levels - 1, digests) for each in value]
+    if id(value) not in digests:
+        text = value if isinstance(value, str) else encode_json(value)
+        digests[id(value)] = _digest(_pieces(value) if text is None else [text])
+    return digests[id(value)]
 
 
 def _digest(pieces: Iterator[str] | list[str]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ __all__ = (
     "encode_context",
     "encode_tool",
     "encode_within",
+    "is_longer",
     "read_calls",
     "read_changes",
     "read_definitions",
@@ -53,7 +54,8 @@ _CONTEXT_BYTES = 1 << 20
 _SPARE_LEVELS = 32
 _INTEGER_DIGITS = 4300
 _DECODED_CHARACTERS = 64 << 10
-_LONG_NUMBER = re.compile(rf"[0-9]{{{_INTEGER_DIGITS}}}")
+_DIGITS = "0123456789"
+_NUMBER = re.compile(r"[0-9]*")
 """Sought in longer texts, which hold up everybody while they are decoded."""
 """A longer number, with its sign, is not read by `msgspec`, though Python may be told to write it."""
 _PARAMETERS = 500
@@ -402,10 +404,32 @@ def encode_within(value: Any, most_bytes: int) -> tuple[str | None, bool]:
     """JSON text of a value and whether it was left out."""
     if value is None:
         return None, False
+    if is_longer(value, most_bytes):
+        return None, True
     text = _encode(value)
     if text is None or len(text) > most_bytes:
         return None, True
     return text, False
+
+
+def is_longer(value: Any, most: int) -> bool:
+    """Whether the JSON text of a value is surely longer than that: told by what is in it, without writing it down.
+
+    To write down a megabyte takes some milliseconds, in which nothing else runs, and to check that it can be read again
+    ten times as long.
+    """
+    waiting = [value]
+    while waiting and most >= 0:
+        item = waiting.pop()
+        if isinstance(item, str | bytes):
+            most -= len(item)
+        elif isinstance(item, dict):
+            waiting += item
+            waiting += item.values()
+        elif isinstance(item, list | tuple):
+            waiting += item
+        most -= 1
+    return most < 0
 
 
 def _encode_outcome(outcome: Outcome | None) -> str | None:
@@ -435,9 +459,24 @@ def _encode_strictly(value: Any) -> str:
     for _ in range(_SPARE_LEVELS):
         value = [value]
     text = _ENCODER.encode(value)[_SPARE_LEVELS:-_SPARE_LEVELS].decode()
-    if len(text) > _INTEGER_DIGITS and (len(text) <= _DECODED_CHARACTERS or _LONG_NUMBER.search(text)):
+    if len(text) > _INTEGER_DIGITS and (len(text) <= _DECODED_CHARACTERS or _has_long_number(text)):
         msgspec.json.decode(text)  # there may be a number that is too long for the reader
     return text
+
+
+def _has_long_number(text: str) -> bool:
+    """Whether there are `_INTEGER_DIGITS` digits in a row: if so, one of them is at one of the places that are tried.
+
+    A search for so many digits would look at every character, for 20 ms a megabyte in which nothing else runs.
+    """
+    for place in range(_INTEGER_DIGITS - 1, len(text), _INTEGER_DIGITS):
+        if text[place] in _DIGITS:
+            before = text[place - _INTEGER_DIGITS + 1 : place]
+            found = _NUMBER.match(text, place)
+            assert found is not None  # no digits match too
+            if len(before) - len(before.rstrip(_DIGITS)) + len(found[0]) >= _INTEGER_DIGITS:
+                return True
+    return False
 
 
 def _mend(value: Any) -> Any:

@@ -100,15 +100,15 @@ class Writer:
             self._changed.notify()
         await done
 
-    async def room(self) -> None:
-        """Return at once while little waits and writing works, else when all is written.
+    async def room(self, most_bytes: int = _BACKLOG_BYTES) -> None:
+        """Return at once while no more than `most_bytes` wait and writing works, else when all is written.
 
         Raises:
             StoreError: The store's file is gone, or what `flush` raises.
         """
         if gone := self._gone():
             raise StoreError(gone)
-        if self._backlog_bytes > _BACKLOG_BYTES or self._failure:
+        if self._backlog_bytes > most_bytes or self._failure:
             await self.flush()
 
     async def close(self) -> None:

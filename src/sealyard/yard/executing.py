@@ -139,8 +139,6 @@ class _Running:
         self._policy: IsolationPolicy = yard.policy_of(execution.principal)
         self._verdict = Review(verdict="allow")
         self._look: Look | None = None
-        self._told_by = 0.0
-        """When what it printed and its value have to be looked through, by the clock of the loop."""
 
     @classmethod
     async def begin(
@@ -173,8 +171,12 @@ class _Running:
         self._run.queued(is_waiting)
 
     async def outcome(self, limits: Limits, on_output: OnOutput | None, *, ready_by: float) -> Outcome:
-        """What came of it, with nothing private in it. Code that is not read by `ready_by` is not run."""
+        """What came of it, with nothing private in it. Code that is not read by `ready_by` is not run, or not longer.
+
+        Waiting for a person does not count.
+        """
         yard, code = self._yard, self._execution.request.code
+        self._clock.end_by = ready_by
         modules = self._sandbox.packages.modules
         policy = self._policy if limits.wall_seconds is None else self._policy.with_limits(limits)
         try:
@@ -189,18 +191,16 @@ class _Running:
             with self._clock.paused():
                 refusal = await yard.guidance.ask(look, self._grant, self._record)
         seen = await self._run_code(look, on_output) if refusal is None else self._refused(refusal)
-        left = max(_TELL_SECONDS, self._told_by - asyncio.get_running_loop().time())
+        left = self._left_seconds()
         if not self._is_code:
             return await conceal_outcome(without_cut_values(told(seen), self._guard), self._guard, seconds=left)
         outcome = await conceal_outcome(seen, self._guard, seconds=left)
         return await yard.guidance.explain(outcome, self._record, look, self._run, self._snapshot)
 
-    def _left(self, outcome: Outcome) -> float:
-        """What is left of a run's time, and a moment: of one that was stopped everybody is told at once."""
-        # Not what experience says of similar runs: that is about the code, not about looking through its output.
-        asked = limits_of(self._execution.request, self._yard.result_tokens)
-        wall_seconds = asked.wall_seconds or self._policy.wall_seconds
-        return max(_TELL_SECONDS, wall_seconds - outcome.usage.wall_seconds)
+    def _left_seconds(self) -> float:
+        """What is left of its time, and a moment: of a run that was stopped everybody is told at once."""
+        clock = self._clock
+        return max(_TELL_SECONDS, clock.end_by + clock.still_seconds - asyncio.get_running_loop().time())
 
     async def _take_look(self, limits: Limits) -> Look:
         self._look = Look(limits=limits)
@@ -246,8 +246,7 @@ class _Running:
                 place=self._place,
                 offload=self._yard.offload,
             )
-            self._told_by = asyncio.get_running_loop().time() + self._left(outcome)
-            run.output.last_seconds = self._left(outcome)
+            run.output.last_seconds = self._left_seconds()
             return outcome
 
     def _refused(self, failure: Failure) -> Outcome:

@@ -39,6 +39,7 @@ from sealyard.sandbox.library import Library, open_library
 from sealyard.sandbox.packages import find_packages
 from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel, IsolationPolicy
 from sealyard.sandbox.run import Sandbox
+from sealyard.sandbox.turns import Turns
 from sealyard.store import Store, TraceBudget, open_store
 from sealyard.values import AuditEntry, Definition, UpstreamConfig
 from sealyard.yard.finder import Finder
@@ -104,10 +105,12 @@ async def open_yard(
             servers[name] = server
         stack.push_async_callback(_close_all, servers)
         stack.push_async_callback(finder.close)
+        options = _pool_options(config, home)
+        turns = Turns.of(options)
         sandbox: asyncio.Task[Sandbox] | None = None
         if with_sandbox:
             walls = contextlib.AsyncExitStack()
-            sandbox = asyncio.create_task(_open(walls, config, policy, library, home))
+            sandbox = asyncio.create_task(_open(walls, config, options, turns, policy, library, home / "run"))
             stack.push_async_callback(walls.aclose)
             stack.push_async_callback(_abandon, sandbox)
             loading = asyncio.create_task(asyncio.to_thread(tokens.load))
@@ -128,6 +131,7 @@ async def open_yard(
             upstreams=servers,
             finder=finder,
             sandbox=sandbox,
+            turns=turns,
             result_tokens=config.surface.result_tokens,
             skills=config.skills,
             metrics=config.metrics,
@@ -329,9 +333,7 @@ async def _record_start(config: Config, rules: Policy, store: Store) -> None:
         store.audit(AuditEntry(kind="policy.change", principal="local", body=rules_body))
 
 
-async def _open(
-    stack: contextlib.AsyncExitStack, config: Config, policy: IsolationPolicy, library: Library, home: Path
-) -> Sandbox:
+def _pool_options(config: Config, home: Path) -> PoolOptions:
     settings, options = config.sandbox, PoolOptions()
     if settings.pool_size is not None:
         options = msgspec.structs.replace(options, size=settings.pool_size)
@@ -339,7 +341,7 @@ async def _open(
         options = msgspec.structs.replace(options, running=settings.running)
     if settings.sessions is not None:
         options = msgspec.structs.replace(options, sessions=settings.sessions)
-    options = msgspec.structs.replace(
+    return msgspec.structs.replace(
         options,
         queue=settings.queue,
         queue_each=settings.queue_each,
@@ -347,16 +349,29 @@ async def _open(
         idle_bytes=settings.idle_mib << 20,
         idle_folder=home / "idle-workspaces",
     )
-    sandbox = open_sandbox(
+
+
+async def _open(
+    stack: contextlib.AsyncExitStack,
+    config: Config,
+    options: PoolOptions,
+    turns: Turns,
+    policy: IsolationPolicy,
+    library: Library,
+    folder: Path,
+) -> Sandbox:
+    opening = open_sandbox(
         policy,
-        tier=settings.tier,
-        allow_weaker=settings.allow_weaker,
+        tier=config.sandbox.tier,
+        allow_weaker=config.sandbox.allow_weaker,
         pool=options,
         library=library,
         own=GUESTS,
-        folder=home / "run",
+        folder=folder,
     )
-    return await stack.enter_async_context(sandbox)
+    sandbox = await stack.enter_async_context(opening)
+    sandbox.turns = turns  # which calls without code take too, before there is a sandbox
+    return sandbox
 
 
 def _fingerprint(upstream: UpstreamConfig) -> str:

@@ -28,6 +28,7 @@ from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.review import Review, ToolNames, check_code
 from sealyard.sandbox.review.beside import review_beside
 from sealyard.sandbox.run import Sandbox
+from sealyard.sandbox.turns import Place, Turns
 from sealyard.sandbox.worker import OnOutput
 from sealyard.store import Store
 from sealyard.values import (
@@ -90,6 +91,7 @@ class Yard:
         scopes: Mapping[str, PrincipalScope],
         levels: Mapping[str, IsolationPolicy],
         sandbox: "asyncio.Future[Sandbox] | None",
+        turns: Turns,
         result_tokens: int,
         skills: SkillsConfig,
         metrics: MetricsConfig,
@@ -129,6 +131,8 @@ class Yard:
         self.observed = observed
         self.observer = Observer(store, approvals)
         self.live = self.observer.live
+        self.turns = turns
+        """Who runs or calls when."""
         self.opening = sandbox
         """Done when code can be run."""
         self.readiness = Readiness(store, store_path, sandbox)
@@ -263,19 +267,33 @@ class Yard:
         execution_id: str | None = None,
         on_progress: OnProgress | None = None,
     ) -> Answer:
-        """Call one tool without code: an execution of a single call, recorded as such.
+        """Call one tool without code: an execution of a single call, recorded as such, that waits for its turn.
 
         Raises:
+            QueueFull: Too many runs and calls wait for their turn.
             UnknownTool: No tool has this name.
             InvalidArguments: The arguments do not fit.
             CallRefused: The policy or a person said no, or a token or a limit stands in the way.
             UpstreamError: The server or the tool failed.
         """
+        with self.turns.enter(principal) as place:
+            return await self._call(
+                name, arguments, principal, execution_id or secrets.token_hex(8), on_progress, place
+            )
+
+    async def _call(
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        principal: str,
+        execution_id: str,
+        on_progress: OnProgress | None,
+        place: Place,
+    ) -> Answer:
         snapshot = await self.snapshot(principal)
         session = session_of(principal, None)
         guard = await self.guards.of(session)
         await self.store.room()
-        execution_id = execution_id or secrets.token_hex(8)
         grant = Grant(execution_id=execution_id, principal=principal, session=session, tools=snapshot.tools)
         try:
             spec = find_tool(snapshot, name)
@@ -287,11 +305,13 @@ class Yard:
         record = await self.journal.begin(grant, guard, "", None, snapshot)
         run = self.observer.begin(grant, snapshot, guard, form="call", wrote=wrote)
         clock = RunClock()
+        place.on_wait = run.queued
         status: RecordStatus = "cancelled"
         sent = ""
         try:
             passage = Passage(guard=guard, pause=clock.paused, on_progress=on_progress)
-            answer, _ = await self.call_tool(grant, spec, arguments, number=1, passage=passage, run=run)
+            async with place.turn(clock):
+                answer, _ = await self.call_tool(grant, spec, arguments, number=1, passage=passage, run=run)
             answer = msgspec.structs.replace(answer, value=await self._told(answer.value, guard))
             status, sent = "ok", answer_text(answer.value, self.result_tokens)
         except Exception as error:
