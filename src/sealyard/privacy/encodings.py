@@ -24,6 +24,7 @@ from sealyard.privacy.checks import is_card
 from sealyard.privacy.key_formats import KEY
 from sealyard.privacy.numbers import find_iban, find_registered
 from sealyard.privacy.runs import Runs
+from sealyard.privacy.screens import MAY_BE_CODES, find_candidates
 from sealyard.privacy.span import Span
 from sealyard.privacy.view import plain, rewritten, united, without_tokens
 from sealyard.privacy.wallets import WALLET, is_wallet
@@ -102,20 +103,11 @@ def find_encoded_words(
     """
     words = [word for word in words if not _PLAIN_WORDS.fullmatch(word)]
     suspicious = set(_turned([word for word in words if not _HASH.fullmatch(word)]))
-    owners: list[str] = []
-    readings: list[str] = []
-    too_large: set[str] = set()
-    unpacked = _Search(find, _UNPACKED_BYTES + 8 * sum(map(len, words))).unpacked
-    for word in words:
-        try:
-            for reading in _readings(word, _DEPTH, unpacked):
-                owners.append(word)
-                readings.append(reading)
-        except _TooLarge:
-            too_large.add(word)
-    suspicious.update(owner for owner, spans in zip(owners, find_each(readings), strict=True) if spans)
-    found = {word: find_encoded(word, find) for word in words if word in suspicious - too_large}
-    found |= {word: [Span(0, len(word), "text")] for word in too_large}
+    read = _Words(_Search(find, _UNPACKED_BYTES + 8 * sum(map(len, words))).unpacked)
+    read.add([(word, word) for word in words], _DEPTH)
+    suspicious.update(owner for owner, spans in zip(read.owners, find_each(read.texts), strict=True) if spans)
+    found = {word: find_encoded(word, find) for word in words if word in suspicious - read.too_large}
+    found |= {word: [Span(0, len(word), "text")] for word in read.too_large}
     return {word: spans for word, spans in found.items() if spans}
 
 
@@ -149,8 +141,6 @@ _TURNED_START = re.compile(
 _SECRETS = ("pass", "pwd", "secret", "token", "key", "bearer", "cookie", "session")
 _TURNED_SECRET = re.compile(rf"[\n=;](?:{'|'.join(_SECRETS)})|(?:{'|'.join(_SECRETS)})[a-z0-9_-]*[=;]")
 """A name that secrets have in a word of two parts, in small letters."""
-_MAY_BE_CODES = re.compile(r"[+/_-].[+/_-]{1,4}.(?![A-Za-z0-9])|[0-9A-Fa-f]{2}(?:[/+-]{1,4}[0-9A-Fa-f]{2,8}){3}")
-"""What a word of single letters set apart or of character codes holds."""
 _BROKEN = re.compile(rb"[\x00-\x7f][\x80-\xbf]|[\xc2-\xf4][^\x80-\xbf]|[\xc0\xc1\xf5-\xff]|\A[\x80-\xbf]")
 """What is never in UTF-8."""
 
@@ -182,37 +172,85 @@ def _is_number(kind: str, value: str) -> bool:
     return find_registered(value) is not None if kind == "register" else is_wallet(kind, value)
 
 
-def _readings(word: str, depth: int, unpacked: Callable[[bytes], bytes]) -> Iterator[str]:
-    """The texts that a word or its parts decode to, each also backwards and rotated. Raises `_TooLarge`."""
-    parts = (word,) if _SIMPLE.fullmatch(word) else _SIMPLE.findall(word)
-    if len(parts) != 1 and _ESCAPE.search(word):
-        is_strong = _STRONG_ESCAPE.search(word) is not None
-        for reading in _escaped(word):
-            yield reading.text
-            if depth > 1 and is_strong:
-                yield from _deeper(reading.text, depth, unpacked)
-    for part in parts:
-        if len(part) < _LEAST_PART:
-            continue
-        for data in _decoded(part.rstrip("=")):
-            read = data if isinstance(data, str) else _readable(unpacked(data))
-            if read is None or len(read.strip()) < _SHORTEST:
+class _Words:
+    """The texts that words and their parts decode to, each with the word, and also backwards and rotated."""
+
+    def __init__(self, unpacked: Callable[[bytes], bytes]) -> None:
+        self.owners: list[str] = []
+        self.texts: list[str] = []
+        self.too_large: set[str] = set()
+        """Words that unpack to more than may be read."""
+        self._unpacked = unpacked
+
+    def add(self, texts: Iterable[tuple[str, str]], depth: int) -> None:
+        """Decode texts, each of which some word is or decodes to."""
+        parts: list[tuple[str, str]] = []
+        deeper: list[tuple[str, str]] = []
+        for word, text in texts:
+            if _SIMPLE.fullmatch(text):
+                parts.append((word, text.rstrip("=")))
                 continue
-            if read.isascii() or len(read) >= _SHORT_TEXT:
-                yield read
-            if depth > 1 and len(read) >= _SHORT_TEXT and read.isprintable():
-                yield from _deeper(read, depth, unpacked)
+            parts += ((word, part.rstrip("=")) for part in _SIMPLE.findall(text) if len(part) >= _LEAST_PART)
+            if _ESCAPE.search(text) or not text.isascii():
+                is_strong = _STRONG_ESCAPE.search(text) is not None
+                for reading in _unescaped_ways(text):
+                    self._note(word, reading)
+                    if depth > 1 and is_strong:
+                        self._turn(word, reading)
+                        deeper.append((word, reading))
+        for number in sorted(find_candidates([part for _, part in parts], _may_be_text)):
+            word, part = parts[number]
+            try:
+                for read in filter(None, map(self._read, _decoded(part))):
+                    if read.isascii() or len(read) >= _SHORT_TEXT:
+                        self._note(word, read)
+                    if depth > 1 and len(read) >= _SHORT_TEXT and read.isprintable():
+                        self._turn(word, read)
+                        deeper.append((word, read))
+            except _TooLarge:
+                self.too_large.add(word)
+        if deeper:
+            self.add(deeper, depth - 1)
+
+    def _read(self, data: bytes | str) -> str | None:
+        read = data if isinstance(data, str) else _readable(self._unpacked(data))
+        return read if read is not None and len(read.strip()) >= _SHORTEST else None
+
+    def _note(self, word: str, text: str) -> None:
+        self.owners.append(word)
+        self.texts.append(text)
+
+    def _turn(self, word: str, read: str) -> None:
+        flat = read.translate(_FLAT)
+        backwards = flat[::-1]
+        for turned in (backwards, flat.translate(_ROTATED), backwards.translate(_ROTATED)):
+            self._note(word, turned)
+        for pattern, decode in ((_CODES, _codes), (_APART, _apart)):
+            for match in pattern.finditer(read):
+                for text in decode(match.group()):
+                    self._note(word, text)
 
 
-def _deeper(read: str, depth: int, unpacked: Callable[[bytes], bytes]) -> Iterator[str]:
-    flat = read.translate(_FLAT)
-    yield flat[::-1]
-    yield flat.translate(_ROTATED)
-    yield flat[::-1].translate(_ROTATED)
-    for pattern, decode in ((_CODES, _codes), (_APART, _apart)):
-        for match in pattern.finditer(read):
-            yield from decode(match.group())
-    yield from _readings(read, depth - 1, unpacked)
+def _unescaped_ways(text: str) -> list[str]:
+    """What a text may read without its escapes: those of all kinds at once, since each kind marks its own.
+
+    An equals sign is an escape in few texts, so it is read as one apart. Two layers are taken off, whatever they are.
+    """
+    ways = [text]
+    for _ in range(_DEPTH):
+        for way in ways[:]:
+            signs = [each for each in _ESCAPES if each[0] in way]
+            strong = way
+            for sign, pattern, decode in signs:
+                if sign != "=" and (view := rewritten(strong, pattern, decode)):
+                    strong = view.text
+            ways.append(strong)
+            if "=" in way and (view := rewritten(way, _QUOTED, _unquoted)):
+                ways.append(view.text)
+        ways = list(dict.fromkeys(ways))
+    if not text.isascii() and (view := plain(text)):
+        ways.append(view.text)
+    return [way for way in dict.fromkeys(ways) if way != text]
 
 
 _LEAST_PART = 8
@@ -226,7 +264,7 @@ def _decoded(part: str) -> Iterator[bytes | str]:
         for run in hex_runs:
             yield from _texts(_spelt_in_hex(run))
         return
-    if _MAY_BE_CODES.search(part):
+    if MAY_BE_CODES.search(part):
         for pattern, decode in ((_CODES, _codes), (_APART, _apart)):
             for match in pattern.finditer(part):
                 yield from decode(match.group())
@@ -328,19 +366,21 @@ def _spelt_in_hex(run: str) -> list[bytes]:
 
 
 def _texts(decoded: Iterable[bytes]) -> Iterator[bytes]:
-    """Those of which `_readable` may make something; cheap, and never wrong when it leaves one out."""
-    for data in decoded:
-        odd = len(data.translate(None, _PRINTABLE))
-        if len(data) < _SHORT_TEXT:
-            if not odd and len(data) >= _SHORTEST:
-                yield data
-        elif (
-            3 * odd < len(data)
-            or data[:2] in _PACKED
-            or _BROKEN.search(data[:-3]) is None
-            or 5 * data.count(0) >= 2 * len(data)
-        ):
-            yield data
+    """Those of which `_readable` may make something."""
+    return filter(_may_be_text, decoded)
+
+
+def _may_be_text(data: bytes) -> bool:
+    """Whether `_readable` may make something of it; cheap, and never wrong when it says no."""
+    odd = len(data.translate(None, _PRINTABLE))
+    if len(data) < _SHORT_TEXT:
+        return not odd and len(data) >= _SHORTEST
+    return (
+        3 * odd < len(data)
+        or data[:2] in _PACKED
+        or _BROKEN.search(data[:-3]) is None
+        or 5 * data.count(0) >= 2 * len(data)
+    )
 
 
 class _Reading(NamedTuple):

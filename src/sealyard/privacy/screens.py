@@ -1,0 +1,267 @@
+"""Tells which of many words may be text in base64, hex or base32, nearly all of them without decoding any.
+
+Most long words are hashes, ids or parts of an image. What they decode to is no text, and their letters say so: in base64
+the first of four letters tells whether a byte of ASCII begins there, and the next two nearly tell it of the other two
+bytes. All words are looked at together. Each character becomes a byte of marks, all bytes one large integer, and a few
+shifts of it say for every place at once whether text may begin there: some milliseconds for a megabyte.
+"""
+
+import binascii
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
+
+from sealyard.privacy.runs import Runs
+
+__all__ = ("MAY_BE_CODES", "find_candidates")
+
+_GROUPS = 3
+"""Groups of three bytes of ASCII in a row that a text has in which there is something: eleven characters, wherever they
+begin. A value is shorter only where letters beyond ASCII stand around it, and then no control character does."""
+_SHORT_GROUPS = 2
+_SHORT_CHARACTERS = 28
+"""A shorter word has room for `_SHORT_GROUPS` only, wherever they begin."""
+_LEAST_CHARACTERS = 16
+"""A shorter word passes unseen: it says too little."""
+_LEAST_HEX = 8
+_LONG_HEX = 24
+"""Digits that make twelve characters. What is shorter counts only if all of it is ASCII."""
+_LEAST_BASE32 = 8
+_LONG_BASE32 = 16
+"""Inside a word, fewer letters of base32 in a row are chance."""
+
+MAY_BE_CODES = re.compile(r"[+/_-].[+/_-]{1,4}.(?![A-Za-z0-9])|[0-9A-Fa-f]{2}(?:[/+-]{1,4}[0-9A-Fa-f]{2,8}){3}")
+"""What a word of single letters set apart or of character codes holds."""
+
+_ORDER = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_UPPER, _LOWER, _NUMERALS = _ORDER[:26], _ORDER[26:52], _ORDER[52:62]
+_ROTATED = bytes.maketrans(
+    _ORDER[:52].encode(), (_UPPER[13:] + _UPPER[:13] + _LOWER[13:] + _LOWER[:13]).encode()
+)
+_STANDARD = bytes.maketrans(b"-_", b"+/")
+_HEX_WORD = re.compile(r"[0-9a-f-]+|[0-9A-F-]+")
+"""Read as base64 or base32, letters up to F and digits spell no text."""
+_SPACES = frozenset(b"\t\n\r")
+_END = ord("\n")
+"""Stands between words, and is in none."""
+
+
+def find_candidates(words: Sequence[str], is_text: Callable[[bytes], bool]) -> set[int]:
+    """The numbers of those words, of letters, digits and `+/_-`, that may hold text in an encoding.
+
+    `is_text` decides on what a word is in base64. It is called seldom, and at most twelve times for a word.
+    """
+    found = {number for number, word in enumerate(words) if len(word) < _LEAST_CHARACTERS}
+    long = [number for number, word in enumerate(words) if len(word) >= _LEAST_CHARACTERS]
+    if not long:
+        return found
+    found.update(_spelt_in_hex(_Words(words, long)))
+    mixed = [number for number in long if not _HEX_WORD.fullmatch(words[number])]
+    for groups, numbers in (
+        (_SHORT_GROUPS, [number for number in mixed if len(words[number]) < _SHORT_CHARACTERS]),
+        (_GROUPS, [number for number in mixed if len(words[number]) >= _SHORT_CHARACTERS]),
+    ):
+        if numbers:
+            chosen = _Words(words, numbers)
+            backwards = _Words([words[number][::-1] for number in numbers], range(len(numbers)), numbers)
+            for way in (chosen, backwards, chosen.rotated()):
+                found.update(_spelt_in_base64(way, groups, is_text))
+            found.update(_spelt_in_base32(chosen))
+            found.update(_codes(chosen))
+    return found
+
+
+class _Words:
+    """Words as one text. Each begins at a multiple of four, and four characters or more stand between two."""
+
+    def __init__(self, words: Sequence[str], chosen: Iterable[int], numbers: Sequence[int] | None = None) -> None:
+        padded = [words[number] + "\n" * (4 + -len(words[number]) % 4) for number in chosen]
+        self.text = "".join(["\n\n\n\n", *padded])
+        self.data = self.text.encode("ascii", "replace")
+        self.starts = list(accumulate(map(len, padded), initial=4))
+        self.numbers = numbers if numbers is not None else list(chosen)
+
+    def rotated(self) -> "_Words":
+        """The same with each letter thirteen further."""
+        new = object.__new__(_Words)
+        new.data = self.data.translate(_ROTATED)
+        new.starts, new.numbers = self.starts, self.numbers
+        return new
+
+    def place(self, offset: int) -> int:
+        """Which of the words is there."""
+        return bisect_right(self.starts, offset) - 1
+
+    def marks(self, table: bytes) -> int:
+        """A byte of marks for each character, the first one lowest."""
+        return int.from_bytes(self.data.translate(table), "little")
+
+    def marked(self, marks: int) -> bytes:
+        """A byte for each place: one where the lowest mark is set, else zero."""
+        size = len(self.data)
+        return (marks & int.from_bytes(b"\1" * size, "little")).to_bytes(size, "little")
+
+
+def _places(marked: bytes) -> Iterator[int]:
+    place = marked.find(1)
+    while place >= 0:
+        yield place
+        place = marked.find(1, place + 1)
+
+
+def _table(marks: dict[str, int]) -> bytes:
+    return bytes(marks.get(chr(code), 0) for code in range(256))
+
+
+# Base64
+
+
+def _base64_marks(place: int) -> int:
+    """The marks of a letter of the alphabet, one bit each.
+
+    It may be the first, second and third of a group of ASCII; it is a letter; as the first, or as the second, it makes a
+    control character; so do a third and a fourth that both have their mark.
+    """
+    first, second, third = place << 2, (place & 15) << 4, (place & 3) << 6
+    is_space = any(first <= space < first + 4 for space in _SPACES)
+    bits = (
+        32 <= first < 128 or is_space,
+        32 <= second < 128 or second == 0,
+        third < 128,
+        True,
+        first < 32 and not is_space,
+        second == 16,
+        third == 0,
+        place < 32 and place not in _SPACES,
+    )
+    return sum(bit << number for number, bit in enumerate(bits))
+
+
+_BASE64_MARKS = {sign: _base64_marks(place) for place, sign in enumerate(_ORDER)}
+_BASE64 = _table(_BASE64_MARKS | {"-": _BASE64_MARKS["+"], "_": _BASE64_MARKS["/"]})
+_ZEROS = _table({"A": 1})
+_ENDS = _table({"\n": 2})
+_UNCONTROLLED = re.compile(rb"\x02\x00{2,}+(?=\x02)")
+_PACKED_START = re.compile(rb"[\n+/_-][^\n]{0,3}(?:H4s|e[JNAF])")
+"""How gzip and zlib begin in base64."""
+
+
+def _spelt_in_base64(words: _Words, groups: int, is_text: Callable[[bytes], bool]) -> Iterator[int]:
+    """Those that have that many groups of ASCII in a row, no control character, zeros as UTF-16 has, or are packed."""
+    done: set[int] = set()
+    for place, shift in _shifted(words, groups):
+        key = place * 4 + shift
+        if key in done:
+            continue
+        done.add(key)
+        part = words.data[words.starts[place] + shift : words.starts[place + 1]].rstrip(b"\n").translate(_STANDARD)
+        if is_text(binascii.a2b_base64(part[: len(part) - (len(part) % 4 == 1)] + b"==")):
+            yield words.numbers[place]
+    for packed in _PACKED_START.finditer(words.data):
+        yield words.numbers[words.place(packed.start() + 1)]
+
+
+def _shifted(words: _Words, groups: int) -> Iterator[tuple[int, int]]:
+    """Which word may be text if its groups of four begin at which of its first letters."""
+    marks = words.marks(_BASE64)
+    whole = marks & (marks >> 9) & (marks >> 18) & (marks >> 27)
+    row = whole
+    for number in range(1, groups):
+        row &= whole >> (32 * number)
+    for offset in _places(words.marked(row)):
+        yield words.place(offset), offset % 4
+    control = words.marked((marks >> 4) | (marks >> 13) | ((marks >> 22) & (marks >> 31)))
+    # Behind the end of a word nothing counts.
+    ended = (int.from_bytes(control, "little") | words.marks(_ENDS)).to_bytes(len(control), "little")
+    for shift in range(4):
+        for match in _UNCONTROLLED.finditer(ended[shift::4].replace(b"\3", b"\2")):
+            yield words.place(4 * match.start() + 4), shift
+    # In UTF-16 every other byte of most texts is zero: the first six bits of every second group.
+    zeros = words.marks(_ZEROS)
+    for offset in _places(words.marked(zeros & (zeros >> 64))):
+        yield from ((words.place(offset), shift) for shift in range(4))
+
+
+# Hex
+
+_HEX_RUNS = Runs(f"{_NUMERALS}abcdefABCDEF", least=_LEAST_HEX)
+_FIRST_DIGITS = _table(
+    dict.fromkeys("234567", 1) | dict.fromkeys("01", 2) | dict.fromkeys("89abAB", 4) | dict.fromkeys("cdefCDEF", 8)
+)
+"""The first digit of two says what the byte is: one of ASCII, a control character, or in UTF-8 one that goes on or one
+that begins a letter."""
+_HEX_ROW = 6
+"""Characters of ASCII in a row that a text has in which there is something: fewer than in base64, where they cost more."""
+
+
+def _spelt_in_hex(words: _Words) -> Iterator[int]:
+    marks = words.marks(_FIRST_DIGITS)
+    row = marks
+    for number in range(1, _HEX_ROW):
+        row &= marks >> (16 * number)
+    rows = words.marked(row)
+    ascii_marks = words.marked(marks)
+    ways = []
+    for after in (marks >> 16, marks << 16):
+        # A control character; one that goes on behind one of ASCII; one that begins a letter before one that does not go on.
+        broken = words.marked(
+            (marks >> 1) | (marks & (after >> 2)) | ((marks >> 3) & (after | (after >> 1) | (after >> 3)))
+        )
+        ways.append((broken[::2], broken[1::2]))
+    for start, end in _HEX_RUNS.find(words.text):
+        if _is_hex_text(words.data, rows, ascii_marks, ways, start, end):
+            yield words.numbers[words.place(start)]
+
+
+def _is_hex_text(
+    data: bytes, rows: bytes, ascii_marks: bytes, ways: list[tuple[bytes, bytes]], start: int, end: int
+) -> bool:
+    if end - start < _LONG_HEX:
+        return not all(0 in ascii_marks[begin:end:2] for begin in (start, start + 1))
+    if rows.find(1, start, end) >= 0:
+        return True
+    head, tail = data[start : start + 5].lower(), data[end - 5 : end][::-1].lower()
+    if b"1f8b" in head or b"1f8b" in tail or b"78" in head[:3] or b"78" in tail[:3]:
+        return True
+    # The last three characters may be cut off, and in front of a letter there may be none that goes on.
+    for begin in (start, start + 1):
+        last = begin + (end - begin) // 2 * 2
+        if ways[0][begin % 2].find(1, begin // 2, last // 2 - 4) < 0:
+            return True
+        if ways[1][begin % 2].find(1, begin // 2 + 4, last // 2) < 0:
+            return True
+    return False
+
+
+# Base32
+
+_UPPER_RUNS = Runs(_UPPER + _NUMERALS, least=_LEAST_BASE32)
+_LOWER_RUNS = Runs(_LOWER + _NUMERALS, least=_LEAST_BASE32)
+_LOWER_BASE32 = re.compile(r"[a-z]{16}|[a-z][2-7]|[2-7][a-z]")
+"""Without one of these it is a word."""
+
+
+def _spelt_in_base32(words: _Words) -> Iterator[int]:
+    """Those with a long run in capitals or small letters alone, or with one between two separators."""
+    text = words.text
+    for runs, form in ((_UPPER_RUNS, None), (_LOWER_RUNS, _LOWER_BASE32)):
+        for start, end in runs.find(text):
+            is_alone = end - start >= _LONG_BASE32 or not (text[start - 1].isalnum() or text[end].isalnum())
+            if is_alone and (form is None or form.search(text, start, end)):
+                yield words.numbers[words.place(start)]
+
+
+# Character codes, and letters set apart
+
+_CODE_MARKS = _table(dict.fromkeys("+/_-", 1) | dict.fromkeys(f"{_NUMERALS}abcdefABCDEF", 2))
+
+
+def _codes(words: _Words) -> Iterator[int]:
+    marks = words.marks(_CODE_MARKS)
+    digits = marks >> 1
+    apart = marks & (marks >> 16)
+    codes = digits & (digits >> 8) & (marks >> 16) & ((digits | marks) >> 24)
+    for offset in _places(words.marked(apart | codes)):
+        if MAY_BE_CODES.match(words.text, offset):
+            yield words.numbers[words.place(offset)]
