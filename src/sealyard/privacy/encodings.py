@@ -23,7 +23,7 @@ from typing import NamedTuple
 from sealyard.privacy.checks import is_card
 from sealyard.privacy.key_formats import KEY
 from sealyard.privacy.numbers import find_iban, find_registered
-from sealyard.privacy.runs import Runs
+from sealyard.privacy.runs import WORD, Runs
 from sealyard.privacy.screens import MAY_BE_CODES, find_candidates
 from sealyard.privacy.span import Span
 from sealyard.privacy.view import plain, rewritten, united, without_tokens
@@ -133,9 +133,12 @@ _REGISTERED = (
     "|[A-Za-z]{6}[0-9]{2}[A-Za-z][0-9]{2}[A-Za-z][0-9]{3}[A-Za-z]|[A-Za-z]{4}[0-9]{6}[A-Za-z]{6}[0-9A-Za-z]{2}"
 )
 """Numbers of registers that are long enough for a word."""
+_LEAST_TURNED = 13
+"""Characters of the shortest number or key that is told by its form: a card's digits."""
+_TURNED_RUNS = Runs(WORD + "+/=.:$%", least=_LEAST_TURNED)
 _TURNED_START = re.compile(
-    rf"[\n+/_=;%&#-](?:(?:{KEY})|(?P<account>[A-Za-z]{{2}}[0-9]{{2}}[A-Za-z0-9]{{11,30}})|(?P<card>[0-9]{{13,19}})(?![0-9A-Za-z])"
-    rf"|(?P<register>{_REGISTERED})(?![A-Za-z0-9])|(?x:{WALLET.pattern}))"
+    rf"[\n+/_=;%&#-](?:(?:{KEY})|(?=[A-Za-z0-9]{{{_LEAST_TURNED}}})(?:(?P<account>[A-Za-z]{{2}}[0-9]{{2}}[A-Za-z0-9]{{11,30}})"
+    rf"|(?P<card>[0-9]{{13,19}})(?![0-9A-Za-z])|(?P<register>{_REGISTERED})(?![A-Za-z0-9])|(?x:{WALLET.pattern})))"
 )
 """A key, or what may be another private number, where a part of a word begins."""
 _SECRETS = ("pass", "pwd", "secret", "token", "key", "bearer", "cookie", "session")
@@ -152,16 +155,15 @@ def _turned(words: Collection[str]) -> Iterator[str]:
     starts = list(accumulate((len(word) + 1 for word in listed), initial=0))
     rotated = "\n".join(["", *listed]).translate(_ROTATED)
     for turned in (backwards, rotated, backwards.translate(_ROTATED)):
-        patterns = [(_TURNED_START, turned)]
+        for start, end in _TURNED_RUNS.find(turned):
+            for match in _TURNED_START.finditer(turned, start - 1, end + 1):
+                if match.lastgroup is None or _is_number(match.lastgroup, match[match.lastgroup]):
+                    yield listed[bisect_right(starts, match.start()) - 1]
         if "=" in turned or ";" in turned:
             lower = turned.lower()
             if any(secret in lower for secret in _SECRETS):
-                patterns.append((_TURNED_SECRET, lower))
-        for pattern, text in patterns:
-            for match in pattern.finditer(text):
-                if match.lastgroup is not None and not _is_number(match.lastgroup, match[match.lastgroup]):
-                    continue
-                yield listed[bisect_right(starts, match.start()) - 1]
+                for match in _TURNED_SECRET.finditer(lower):
+                    yield listed[bisect_right(starts, match.start()) - 1]
 
 
 def _is_number(kind: str, value: str) -> bool:
@@ -198,10 +200,15 @@ class _Words:
                     if depth > 1 and is_strong:
                         self._turn(word, reading)
                         deeper.append((word, reading))
-        for number in sorted(find_candidates([part for _, part in parts], _may_be_text)):
+        base64_parts, others = find_candidates([part for _, part in parts], _may_be_text)
+        for number in sorted(base64_parts | others):
             word, part = parts[number]
+            ways = (
+                *(_decoded(part) if number in others else ()),
+                *(_decoded_base64(part) if number in base64_parts else ()),
+            )
             try:
-                for read in filter(None, map(self._read, _decoded(part))):
+                for read in filter(None, map(self._read, ways)):
                     if read.isascii() or len(read) >= _SHORT_TEXT:
                         self._note(word, read)
                     if depth > 1 and len(read) >= _SHORT_TEXT and read.isprintable():
@@ -257,31 +264,33 @@ _LEAST_PART = 8
 
 
 def _decoded(part: str) -> Iterator[bytes | str]:
-    """What a part of letters, digits and `+/_-` decodes to, as far as it may be text."""
-    hex_runs = _HEX.findall(part)
+    """What a part of letters, digits and `+/_-` decodes to in any way but base64, as far as it may be text."""
     if _HEX_WORD.fullmatch(part):
-        # Read as base64 or base32, letters up to F and digits spell no text.
-        for run in hex_runs:
+        # Read as base32, letters up to F and digits spell no text.
+        for run in _HEX.findall(part):
             yield from _texts(_spelt_in_hex(run))
         return
     if MAY_BE_CODES.search(part):
         for pattern, decode in ((_CODES, _codes), (_APART, _apart)):
             for match in pattern.finditer(part):
                 yield from decode(match.group())
-    for run in hex_runs:
+    for run in _HEX.findall(part):
         yield from _texts(_hex(run))
-    is_lower = part.islower()
-    is_words = len(part) < _WORDS_CHARACTERS and _WORDS.fullmatch(part) is not None
-    if not is_words or not is_lower:
-        spelt = _spelt(part, is_turned=True)
-        yield from _texts(spelt)
-        if len(part) < _WORDS_CHARACTERS and not part.isalnum() and (spelt or _PLAIN_PART.search(part)):
-            for piece in _BASE64_PART.findall(part):
-                yield from _texts(_spelt(piece))
     for run in _base32_runs(part):
         for way in (*_BASE32.findall(run), *_BASE32.findall(run.translate(_ROTATED))):
             yield from _texts(_base32(way))
             yield from _texts(_base32(way[::-1]))
+
+
+def _decoded_base64(part: str) -> Iterator[bytes]:
+    """What a part is in base64, as far as it may be text."""
+    if len(part) < _WORDS_CHARACTERS and part.islower() and _WORDS.fullmatch(part):
+        return
+    spelt = _spelt(part, is_turned=True)
+    yield from _texts(spelt)
+    if len(part) < _WORDS_CHARACTERS and not part.isalnum() and (spelt or _PLAIN_PART.search(part)):
+        for piece in _BASE64_PART.findall(part):
+            yield from _texts(_spelt(piece, is_turned=True))
 
 
 def _base32_runs(part: str) -> Iterator[str]:

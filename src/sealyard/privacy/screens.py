@@ -47,16 +47,18 @@ _END = ord("\n")
 """Stands between words, and is in none."""
 
 
-def find_candidates(words: Sequence[str], is_text: Callable[[bytes], bool]) -> set[int]:
-    """The numbers of those words, of letters, digits and `+/_-`, that may hold text in an encoding.
+def find_candidates(words: Sequence[str], is_text: Callable[[bytes], bool]) -> tuple[set[int], set[int]]:
+    """The numbers of those words that may hold text in base64, and of those that may in another encoding.
 
-    `is_text` decides on what a word is in base64. It is called seldom, and at most twelve times for a word.
+    The words are of letters, digits and `+/_-`. `is_text` decides on what one is in base64; it is called seldom, and at
+    most twelve times for a word.
     """
-    found = {number for number, word in enumerate(words) if len(word) < _LEAST_CHARACTERS}
+    in_base64 = {number for number, word in enumerate(words) if len(word) < _LEAST_CHARACTERS}
+    others = set(in_base64)
     long = [number for number, word in enumerate(words) if len(word) >= _LEAST_CHARACTERS]
     if not long:
-        return found
-    found.update(_spelt_in_hex(_Words(words, long)))
+        return in_base64, others
+    others.update(_spelt_in_hex(_Words(words, long)))
     mixed = [number for number in long if not _HEX_WORD.fullmatch(words[number])]
     for groups, numbers in (
         (_SHORT_GROUPS, [number for number in mixed if len(words[number]) < _SHORT_CHARACTERS]),
@@ -66,10 +68,10 @@ def find_candidates(words: Sequence[str], is_text: Callable[[bytes], bool]) -> s
             chosen = _Words(words, numbers)
             backwards = _Words([words[number][::-1] for number in numbers], range(len(numbers)), numbers)
             for way in (chosen, backwards, chosen.rotated()):
-                found.update(_spelt_in_base64(way, groups, is_text))
-            found.update(_spelt_in_base32(chosen))
-            found.update(_codes(chosen))
-    return found
+                in_base64.update(_spelt_in_base64(way, groups, is_text))
+            others.update(_spelt_in_base32(chosen))
+            others.update(_codes(chosen))
+    return in_base64, others
 
 
 class _Words:
@@ -81,12 +83,13 @@ class _Words:
         self.data = self.text.encode("ascii", "replace")
         self.starts = list(accumulate(map(len, padded), initial=4))
         self.numbers = numbers if numbers is not None else list(chosen)
+        self._ones = int.from_bytes(b"\1" * len(self.data), "little")
 
     def rotated(self) -> "_Words":
         """The same with each letter thirteen further."""
         new = object.__new__(_Words)
         new.data = self.data.translate(_ROTATED)
-        new.starts, new.numbers = self.starts, self.numbers
+        new.starts, new.numbers, new._ones = self.starts, self.numbers, self._ones
         return new
 
     def place(self, offset: int) -> int:
@@ -99,8 +102,7 @@ class _Words:
 
     def marked(self, marks: int) -> bytes:
         """A byte for each place: one where the lowest mark is set, else zero."""
-        size = len(self.data)
-        return (marks & int.from_bytes(b"\1" * size, "little")).to_bytes(size, "little")
+        return (marks & self._ones).to_bytes(len(self.data), "little")
 
 
 def _places(marked: bytes) -> Iterator[int]:
@@ -155,11 +157,43 @@ def _spelt_in_base64(words: _Words, groups: int, is_text: Callable[[bytes], bool
         if key in done:
             continue
         done.add(key)
-        part = words.data[words.starts[place] + shift : words.starts[place + 1]].rstrip(b"\n").translate(_STANDARD)
-        if is_text(binascii.a2b_base64(part[: len(part) - (len(part) % 4 == 1)] + b"==")):
+        part = words.data[words.starts[place] + shift : words.starts[place + 1]].rstrip(b"\n")
+        if (len(part) < _LONG or _may_be_text(part)) and is_text(_decoded(part)):
             yield words.numbers[place]
     for packed in _PACKED_START.finditer(words.data):
         yield words.numbers[words.place(packed.start() + 1)]
+
+
+def _decoded(part: bytes) -> bytes:
+    return binascii.a2b_base64(part[: len(part) - (len(part) % 4 == 1)].translate(_STANDARD) + b"==")
+
+
+def _may_be_text(part: bytes) -> bool:
+    """Whether a long word may be text, by its letters: a third of its bytes at most is not of ASCII.
+
+    Else its beginning must read as UTF-8, or as packed data, or it has the zeros of UTF-16.
+    """
+    size = len(part) // 4
+    fits = sum(len(part[place::4].translate(None, unfit)) for place, unfit in enumerate(_UNFIT))
+    if fits >= 2 * size or 4 * part.count(b"A") >= len(part):
+        return True
+    head = _decoded(part[:_HEAD])
+    return head[:1] in (b"\x1f", b"\x78") or _is_utf8(head)
+
+
+def _is_utf8(head: bytes) -> bool:
+    try:
+        head.decode()
+    except UnicodeDecodeError as error:
+        return error.start >= len(head) - 3
+    return True
+
+
+_LONG = 1024
+_HEAD = 256
+"""Letters of a long word that are decoded to see whether it begins as text."""
+_UNFIT = tuple(bytes(code for code in range(256) if not _BASE64[code] & 1 << bit) for bit in range(3))
+"""What is no letter of ASCII as the first, second and third of a group."""
 
 
 def _shifted(words: _Words, groups: int) -> Iterator[tuple[int, int]]:
