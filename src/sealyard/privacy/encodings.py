@@ -24,7 +24,7 @@ from sealyard.privacy.checks import is_card
 from sealyard.privacy.key_formats import KEY
 from sealyard.privacy.numbers import find_iban, find_registered
 from sealyard.privacy.runs import WORD, Runs
-from sealyard.privacy.screens import MAY_BE_CODES, find_candidates
+from sealyard.privacy.screens import find_candidates
 from sealyard.privacy.span import Span
 from sealyard.privacy.view import plain, rewritten, united, without_tokens
 from sealyard.privacy.wallets import WALLET, is_wallet
@@ -61,6 +61,7 @@ _BASES = {"0x": (16,), "0o": (8,), "0b": (2,)}
 _APART = re.compile(r"(?<![^\W_])[^\n](?P<by>[^\w\n]{1,4}|_|\n)[^\n](?:(?P=by)[^\n](?![^\W_])){3,}")
 _DIGITS = re.compile(r"[\d\s.-]*")
 _LETTER = re.compile(r"[^\W\d_]")
+_LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 _FLAT = str.maketrans(dict.fromkeys("|,;:=\"'{}[]<>\t", " "))
 _CHECKED = frozenset({"credit_card", "iban", "ssn", "national_id", "tax_id"})
 """What is found in digits alone that were turned: any date read backwards could be a telephone number."""
@@ -197,33 +198,29 @@ class _Words:
                 is_strong = _STRONG_ESCAPE.search(text) is not None
                 for reading in _unescaped_ways(text):
                     self._note(word, reading)
-                    if depth > 1 and is_strong:
+                    if depth > 1 and is_strong and _LETTER_OR_DIGIT.search(reading):
                         self._turn(word, reading)
                         deeper.append((word, reading))
-        base64_parts, others = find_candidates([part for _, part in parts], _may_be_text)
-        for number in sorted(base64_parts | others):
-            word, part = parts[number]
-            ways = (
-                *(_decoded(part) if number in others else ()),
-                *(_decoded_base64(part) if number in base64_parts else ()),
-            )
+        for number, data in _decoded([part for _, part in parts]):
+            word = parts[number][0]
             try:
-                for read in filter(None, map(self._read, ways)):
-                    if read.isascii() or len(read) >= _SHORT_TEXT:
-                        self._note(word, read)
-                    if depth > 1 and len(read) >= _SHORT_TEXT and read.isprintable():
-                        self._turn(word, read)
-                        deeper.append((word, read))
+                read = data if isinstance(data, str) else _readable(self._unpacked(data))
             except _TooLarge:
                 self.too_large.add(word)
+                continue
+            if read is None or len(read.strip()) < _SHORTEST:
+                continue
+            if read.isascii() or len(read) >= _SHORT_TEXT:
+                self._note(word, read)
+            if depth > 1 and len(read) >= _SHORT_TEXT and read.isprintable():
+                self._turn(word, read)
+                deeper.append((word, read))
         if deeper:
             self.add(deeper, depth - 1)
 
-    def _read(self, data: bytes | str) -> str | None:
-        read = data if isinstance(data, str) else _readable(self._unpacked(data))
-        return read if read is not None and len(read.strip()) >= _SHORTEST else None
-
     def _note(self, word: str, text: str) -> None:
+        if _LETTER_OR_DIGIT.search(text) is None:
+            return  # and nothing private
         self.owners.append(word)
         self.texts.append(text)
 
@@ -263,55 +260,38 @@ def _unescaped_ways(text: str) -> list[str]:
 _LEAST_PART = 8
 
 
-def _decoded(part: str) -> Iterator[bytes | str]:
-    """What a part of letters, digits and `+/_-` decodes to in any way but base64, as far as it may be text."""
-    if _HEX_WORD.fullmatch(part):
-        # Read as base32, letters up to F and digits spell no text.
-        for run in _HEX.findall(part):
-            yield from _texts(_spelt_in_hex(run))
-        return
-    if MAY_BE_CODES.search(part):
+def _decoded(parts: Sequence[str]) -> Iterator[tuple[int, bytes | str]]:
+    """What parts of letters, digits and `+/_-` decode to, as far as it may be text, with the number of each."""
+    found = find_candidates(parts, _may_be_text)
+    for number, run in found.hex:
+        spelt = _spelt_in_hex(run) if _HEX_WORD.fullmatch(parts[number]) else _hex(run)
+        yield from ((number, data) for data in spelt if _may_be_text(data))
+    for number in found.codes:
         for pattern, decode in ((_CODES, _codes), (_APART, _apart)):
-            for match in pattern.finditer(part):
-                yield from decode(match.group())
-    for run in _HEX.findall(part):
-        yield from _texts(_hex(run))
-    for run in _base32_runs(part):
+            for match in pattern.finditer(parts[number]):
+                yield from ((number, text) for text in decode(match.group()))
+    for number in found.base64:
+        yield from ((number, data) for data in _decoded_base64(parts[number]) if _may_be_text(data))
+    for number, run in found.base32:
         for way in (*_BASE32.findall(run), *_BASE32.findall(run.translate(_ROTATED))):
-            yield from _texts(_base32(way))
-            yield from _texts(_base32(way[::-1]))
+            for data in (*_base32(way), *_base32(way[::-1])):
+                if _may_be_text(data):
+                    yield number, data
 
 
 def _decoded_base64(part: str) -> Iterator[bytes]:
-    """What a part is in base64, as far as it may be text."""
+    """What a part is in base64, and those of its pieces between separators beside which there is a word."""
     if len(part) < _WORDS_CHARACTERS and part.islower() and _WORDS.fullmatch(part):
         return
-    spelt = _spelt(part, is_turned=True)
-    yield from _texts(spelt)
+    spelt = _spelt(part)
+    yield from spelt
     if len(part) < _WORDS_CHARACTERS and not part.isalnum() and (spelt or _PLAIN_PART.search(part)):
         for piece in _BASE64_PART.findall(part):
-            yield from _texts(_spelt(piece, is_turned=True))
-
-
-def _base32_runs(part: str) -> Iterator[str]:
-    """What may be base32: all letters between two separators, or a long run, in capitals or small letters alone."""
-    if len(part) >= _WORDS_CHARACTERS:
-        yield from (part[start:end] for runs in _BASE32_LONG for start, end in runs.find(part))
-        return
-    for run in _BASE64_SEPARATORS.split(part):
-        if len(run) >= _LEAST_PART:
-            if run.isupper() or (run.islower() and _BASE32_LOWER.search(run)):
-                yield run
-            elif len(run) > _LEAST_BASE32 and not run.islower():
-                yield from _BASE32_INSIDE.findall(run)
+            yield from _spelt(piece)
 
 
 _PLAIN_PART = re.compile(r"(?<![A-Za-z0-9])(?:[A-Z]?[a-z0-9]{3,}|[A-Z0-9]{3,})(?![A-Za-z0-9])")
 """A word or number beside which another part may be encoded. Without one, all of it is or nothing."""
-_BASE32_INSIDE = re.compile(r"[A-Z2-7]{16,}|[a-z2-7]{16,}")
-_BASE64_SEPARATORS = re.compile(r"[-_/+]")
-_BASE32_LONG = tuple(Runs(f"{letters}0123456789", least=_LEAST_BASE32) for letters in (_LETTERS[:26], _LETTERS[26:]))
-_BASE32_LOWER = re.compile(r"[a-z]{16}|[a-z][2-7]|[2-7][a-z]")
 _BASE64_ORDER = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _FIRST_BYTES = str.maketrans(
     {
@@ -331,15 +311,17 @@ _ZEROS_SHARE = 4
 """Of the signs of base64, at least one in so many is an `A` if the text is in UTF-16."""
 
 
-def _spelt(run: str, *, is_turned: bool = False) -> list[bytes]:
-    """What a run is in base64, at each place where a group may begin; with `is_turned` also backwards and rotated.
+def _spelt(run: str) -> list[bytes]:
+    """What a run is in base64, at each place where a group may begin, also backwards and rotated.
 
     The signs say of every third byte what it is, so that most runs need not be decoded to know that they are no text.
     """
     first = run.translate(_FIRST_BYTES)
-    ways = [(run, first)]
-    if is_turned:
-        ways += [(run[::-1], first[::-1]), (run.translate(_ROTATED), run.translate(_FIRST_BYTES_ROTATED))]
+    ways = (
+        (run, first),
+        (run[::-1], first[::-1]),
+        (run.translate(_ROTATED), run.translate(_FIRST_BYTES_ROTATED)),
+    )
     needed = "a" * min(_ASCII_RUN, max(2, len(run) // 4 - 1))
     found = []
     for way, bytes_said in ways:
@@ -372,11 +354,6 @@ def _spelt_in_hex(run: str) -> list[bytes]:
                 part = way[offset:]
                 found.append(bytes.fromhex(part[: len(part) - len(part) % 2]))
     return found
-
-
-def _texts(decoded: Iterable[bytes]) -> Iterator[bytes]:
-    """Those of which `_readable` may make something."""
-    return filter(_may_be_text, decoded)
 
 
 def _may_be_text(data: bytes) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from sealyard.privacy.span import Span
 
-__all__ = ("KEY", "KEY_FORMATS", "MARKED_FORMATS", "find_keys")
+__all__ = ("KEY", "KEY_FORMATS", "MARKED_FORMATS", "Marked", "find_keys", "marked_in")
 
 _W = "[A-Za-z0-9_-]"
 _A = "[A-Za-z0-9]"
@@ -220,16 +220,21 @@ def _by_first_character() -> str:
 KEY = _by_first_character()
 """A key of any of the forms, as a pattern."""
 _KEY = re.compile(_START + KEY + ")")
-_MARKED = tuple((mark, re.compile(_START + pattern + ")")) for mark, pattern in MARKED_FORMATS.values())
+Marked = tuple[tuple[str, re.Pattern[str]], ...]
+_MARKED: Marked = tuple((mark, re.compile(_START + pattern + ")")) for mark, pattern in MARKED_FORMATS.values())
 
 
-def find_keys(text: str, start: int, end: int) -> Iterator[Span]:
-    """The keys in one of the formats within a part of the text."""
+def marked_in(text: str) -> Marked:
+    """Those of `MARKED_FORMATS` that may be in the text."""
+    return tuple(each for each in _MARKED if each[0] in text)
+
+
+def find_keys(text: str, start: int, end: int, marked: Marked) -> Iterator[Span]:
+    """The keys in one of the formats within a part of the text, of which `marked` are the `marked_in` it."""
     for key in _KEY.finditer(text, start, end):
         yield Span(*key.span(), _type_of_key(key[0]))
-    part = text[start:end]
-    for mark, pattern in _MARKED:
-        if mark in part:
+    for mark, pattern in marked:
+        if text.find(mark, start, end) >= 0:
             for key in pattern.finditer(text, start, end):
                 yield Span(*key.span(), "api_key")
 

@@ -11,10 +11,11 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 from sealyard.privacy.runs import Runs
 
-__all__ = ("MAY_BE_CODES", "find_candidates")
+__all__ = ("Candidates", "find_candidates")
 
 _GROUPS = 3
 """Groups of three bytes of ASCII in a row that a text has in which there is something: eleven characters, wherever they
@@ -24,6 +25,8 @@ _SHORT_CHARACTERS = 28
 """A shorter word has room for `_SHORT_GROUPS` only, wherever they begin."""
 _LEAST_CHARACTERS = 16
 """A shorter word passes unseen: it says too little."""
+_LONG_CHARACTERS = 1024
+"""In a word of as many characters or more some place reads like text by chance."""
 _LEAST_HEX = 8
 _LONG_HEX = 24
 """Digits that make twelve characters. What is shorter counts only if all of it is ASCII."""
@@ -31,14 +34,12 @@ _LEAST_BASE32 = 8
 _LONG_BASE32 = 16
 """Inside a word, fewer letters of base32 in a row are chance."""
 
-MAY_BE_CODES = re.compile(r"[+/_-].[+/_-]{1,4}.(?![A-Za-z0-9])|[0-9A-Fa-f]{2}(?:[/+-]{1,4}[0-9A-Fa-f]{2,8}){3}")
+_MAY_BE_CODES = re.compile(r"[+/_-].[+/_-]{1,4}.(?![A-Za-z0-9])|[0-9A-Fa-f]{2}(?:[/+-]{1,4}[0-9A-Fa-f]{2,8}){3}")
 """What a word of single letters set apart or of character codes holds."""
 
 _ORDER = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _UPPER, _LOWER, _NUMERALS = _ORDER[:26], _ORDER[26:52], _ORDER[52:62]
-_ROTATED = bytes.maketrans(
-    _ORDER[:52].encode(), (_UPPER[13:] + _UPPER[:13] + _LOWER[13:] + _LOWER[:13]).encode()
-)
+_ROTATED = bytes.maketrans(_ORDER[:52].encode(), (_UPPER[13:] + _UPPER[:13] + _LOWER[13:] + _LOWER[:13]).encode())
 _STANDARD = bytes.maketrans(b"-_", b"+/")
 _HEX_WORD = re.compile(r"[0-9a-f-]+|[0-9A-F-]+")
 """Read as base64 or base32, letters up to F and digits spell no text."""
@@ -47,31 +48,41 @@ _END = ord("\n")
 """Stands between words, and is in none."""
 
 
-def find_candidates(words: Sequence[str], is_text: Callable[[bytes], bool]) -> tuple[set[int], set[int]]:
-    """The numbers of those words that may hold text in base64, and of those that may in another encoding.
+class Candidates(NamedTuple):
+    """What may be text: the numbers of words, and the parts of words with the number of each."""
 
-    The words are of letters, digits and `+/_-`. `is_text` decides on what one is in base64; it is called seldom, and at
-    most twelve times for a word.
+    base64: set[int]
+    codes: set[int]
+    hex: list[tuple[int, str]]
+    base32: list[tuple[int, str]]
+
+
+def find_candidates(words: Sequence[str], is_text: Callable[[bytes], bool]) -> Candidates:
+    """Those of the words, of letters, digits and `+/_-`, that may hold text in an encoding.
+
+    `is_text` decides on what one is in base64. It is called seldom, and at most twelve times for a word.
     """
-    in_base64 = {number for number, word in enumerate(words) if len(word) < _LEAST_CHARACTERS}
-    others = set(in_base64)
-    long = [number for number, word in enumerate(words) if len(word) >= _LEAST_CHARACTERS]
-    if not long:
-        return in_base64, others
-    others.update(_spelt_in_hex(_Words(words, long)))
-    mixed = [number for number in long if not _HEX_WORD.fullmatch(words[number])]
+    mixed = [number for number, word in enumerate(words) if not _HEX_WORD.fullmatch(word)]
+    found = Candidates(set(), set(), list(_spelt_in_hex(_Words(words, range(len(words))))), [])
+    if not mixed:
+        return found
+    chosen = _Words(words, mixed)
+    found.base32.extend(_spelt_in_base32(chosen))
+    found.codes.update(_codes(chosen))
     for groups, numbers in (
-        (_SHORT_GROUPS, [number for number in mixed if len(words[number]) < _SHORT_CHARACTERS]),
-        (_GROUPS, [number for number in mixed if len(words[number]) >= _SHORT_CHARACTERS]),
+        (_SHORT_GROUPS, [number for number in mixed if _LEAST_CHARACTERS <= len(words[number]) < _SHORT_CHARACTERS]),
+        (_GROUPS, [number for number in mixed if _SHORT_CHARACTERS <= len(words[number]) < _LONG_CHARACTERS]),
     ):
         if numbers:
             chosen = _Words(words, numbers)
             backwards = _Words([words[number][::-1] for number in numbers], range(len(numbers)), numbers)
             for way in (chosen, backwards, chosen.rotated()):
-                in_base64.update(_spelt_in_base64(way, groups, is_text))
-            others.update(_spelt_in_base32(chosen))
-            others.update(_codes(chosen))
-    return in_base64, others
+                found.base64.update(_spelt_in_base64(way, groups, is_text))
+    for number in mixed:
+        size = len(words[number])
+        if size < _LEAST_CHARACTERS or (size >= _LONG_CHARACTERS and _is_long_text(words[number], is_text)):
+            found.base64.add(number)
+    return found
 
 
 class _Words:
@@ -122,8 +133,8 @@ def _table(marks: dict[str, int]) -> bytes:
 def _base64_marks(place: int) -> int:
     """The marks of a letter of the alphabet, one bit each.
 
-    It may be the first, second and third of a group of ASCII; it is a letter; as the first, or as the second, it makes a
-    control character; so do a third and a fourth that both have their mark.
+    It may be the first, second and third of a group of ASCII; it is a letter; as the first, or as the second, it makes
+    a control character; so do a third and a fourth that both have their mark.
     """
     first, second, third = place << 2, (place & 15) << 4, (place & 3) << 6
     is_space = any(first <= space < first + 4 for space in _SPACES)
@@ -158,7 +169,7 @@ def _spelt_in_base64(words: _Words, groups: int, is_text: Callable[[bytes], bool
             continue
         done.add(key)
         part = words.data[words.starts[place] + shift : words.starts[place + 1]].rstrip(b"\n")
-        if (len(part) < _LONG or _may_be_text(part)) and is_text(_decoded(part)):
+        if is_text(_decoded(part)):
             yield words.numbers[place]
     for packed in _PACKED_START.finditer(words.data):
         yield words.numbers[words.place(packed.start() + 1)]
@@ -168,16 +179,23 @@ def _decoded(part: bytes) -> bytes:
     return binascii.a2b_base64(part[: len(part) - (len(part) % 4 == 1)].translate(_STANDARD) + b"==")
 
 
-def _may_be_text(part: bytes) -> bool:
-    """Whether a long word may be text, by its letters: a third of its bytes at most is not of ASCII.
+def _is_long_text(word: str, is_text: Callable[[bytes], bool]) -> bool:
+    """The same for one long word. By chance some place of it reads like text, so it is judged as a whole."""
+    data = word.encode("ascii", "replace")
+    ways = (data, data[::-1], data.translate(_ROTATED))
+    return any(_may_be_text(way[shift:]) and is_text(_decoded(way[shift:])) for way in ways for shift in range(4))
 
-    Else its beginning must read as UTF-8, or as packed data, or it has the zeros of UTF-16.
+
+def _may_be_text(part: bytes) -> bool:
+    """Whether a long word may be text, by its letters.
+
+    Of a text two bytes in three are of ASCII, so of the first two bytes of its groups one is, on an average. Else it
+    reads as UTF-8 from its beginning on, begins as packed data, or has the zeros of UTF-16.
     """
-    size = len(part) // 4
-    fits = sum(len(part[place::4].translate(None, unfit)) for place, unfit in enumerate(_UNFIT))
-    if fits >= 2 * size or 4 * part.count(b"A") >= len(part):
+    fits = sum(len(part[place::4].translate(None, _UNFIT[place])) for place in range(2))
+    if 4 * fits + 4 >= len(part) or 4 * part.count(b"A") >= len(part):
         return True
-    head = _decoded(part[:_HEAD])
+    head = _decoded(part[:_HEAD_CHARACTERS])
     return head[:1] in (b"\x1f", b"\x78") or _is_utf8(head)
 
 
@@ -189,11 +207,10 @@ def _is_utf8(head: bytes) -> bool:
     return True
 
 
-_LONG = 1024
-_HEAD = 256
-"""Letters of a long word that are decoded to see whether it begins as text."""
-_UNFIT = tuple(bytes(code for code in range(256) if not _BASE64[code] & 1 << bit) for bit in range(3))
-"""What is no letter of ASCII as the first, second and third of a group."""
+_HEAD_CHARACTERS = 256
+"""Of a long word, to see whether it begins as text."""
+_UNFIT = tuple(bytes(code for code in range(256) if not _BASE64[code] & 1 << bit) for bit in range(2))
+"""What makes no byte of ASCII as the first and the second letter of a group."""
 
 
 def _shifted(words: _Words, groups: int) -> Iterator[tuple[int, int]]:
@@ -226,10 +243,10 @@ _FIRST_DIGITS = _table(
 """The first digit of two says what the byte is: one of ASCII, a control character, or in UTF-8 one that goes on or one
 that begins a letter."""
 _HEX_ROW = 6
-"""Characters of ASCII in a row that a text has in which there is something: fewer than in base64, where they cost more."""
+"""Characters of ASCII in a row that a text has in which there is something: as short as an address can be."""
 
 
-def _spelt_in_hex(words: _Words) -> Iterator[int]:
+def _spelt_in_hex(words: _Words) -> Iterator[tuple[int, str]]:
     marks = words.marks(_FIRST_DIGITS)
     row = marks
     for number in range(1, _HEX_ROW):
@@ -238,14 +255,14 @@ def _spelt_in_hex(words: _Words) -> Iterator[int]:
     ascii_marks = words.marked(marks)
     ways = []
     for after in (marks >> 16, marks << 16):
-        # A control character; one that goes on behind one of ASCII; one that begins a letter before one that does not go on.
+        # A control character; one that goes on behind one of ASCII; one that begins a letter before one that does not.
         broken = words.marked(
             (marks >> 1) | (marks & (after >> 2)) | ((marks >> 3) & (after | (after >> 1) | (after >> 3)))
         )
         ways.append((broken[::2], broken[1::2]))
     for start, end in _HEX_RUNS.find(words.text):
         if _is_hex_text(words.data, rows, ascii_marks, ways, start, end):
-            yield words.numbers[words.place(start)]
+            yield words.numbers[words.place(start)], words.text[start:end]
 
 
 def _is_hex_text(
@@ -276,14 +293,14 @@ _LOWER_BASE32 = re.compile(r"[a-z]{16}|[a-z][2-7]|[2-7][a-z]")
 """Without one of these it is a word."""
 
 
-def _spelt_in_base32(words: _Words) -> Iterator[int]:
-    """Those with a long run in capitals or small letters alone, or with one between two separators."""
+def _spelt_in_base32(words: _Words) -> Iterator[tuple[int, str]]:
+    """Long runs in capitals or small letters alone, and shorter ones between two separators."""
     text = words.text
     for runs, form in ((_UPPER_RUNS, None), (_LOWER_RUNS, _LOWER_BASE32)):
         for start, end in runs.find(text):
             is_alone = end - start >= _LONG_BASE32 or not (text[start - 1].isalnum() or text[end].isalnum())
             if is_alone and (form is None or form.search(text, start, end)):
-                yield words.numbers[words.place(start)]
+                yield words.numbers[words.place(start)], text[start:end]
 
 
 # Character codes, and letters set apart
@@ -297,5 +314,5 @@ def _codes(words: _Words) -> Iterator[int]:
     apart = marks & (marks >> 16)
     codes = digits & (digits >> 8) & (marks >> 16) & ((digits | marks) >> 24)
     for offset in _places(words.marked(apart | codes)):
-        if MAY_BE_CODES.match(words.text, offset):
+        if _MAY_BE_CODES.match(words.text, offset):
             yield words.numbers[words.place(offset)]

@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from sealyard.errors import LimitReached
@@ -72,7 +73,7 @@ class Scope:
         if self._clock() >= entry.renewed_at:
             with self._lock:
                 if self._by_token.get(entry.token) is entry:  # it may be erased by now
-                    self._put(entry)
+                    self._put(entry, text)
         return entry.token
 
     def reveal(
@@ -165,7 +166,7 @@ class Scope:
 
     def _add(self, type: str, value: PrivateValue, text: str, origin: Origin) -> "_Entry":  # noqa: A002
         given: object = value
-        if not isinstance(given, str | int | float) or isinstance(given, bool) or not _TYPE.fullmatch(type):
+        if not isinstance(given, str | int | float) or isinstance(given, bool) or not _is_type(type):
             raise ValueError(f"A value of type {type!r} and kind {given.__class__.__name__} cannot have a token.")
         with self._lock:
             entry = self._by_text[origin].get(text)
@@ -181,12 +182,12 @@ class Scope:
             while entry.token in self._by_token:  # the id of another value: one pair in 280 million million
                 attempt += 1
                 entry = _Entry(self._secrets.make_id(origin, text, attempt), type, value, origin)
-            self._put(entry)
-            self._keep(entry)
+            self._put(entry, text)
+            self._by_token[entry.token] = self._by_text[origin][text] = entry
             return entry
 
-    def _put(self, entry: "_Entry") -> None:
-        """Enqueue the value with its whole time before it."""
+    def _put(self, entry: "_Entry", text: str) -> None:
+        """Enqueue the value, which reads so, with its whole time before it."""
         expires_at = self._clock() + self._expires_seconds
         scope_id, secrets = self.id, self._secrets
 
@@ -194,7 +195,7 @@ class Scope:
             sealed = secrets.seal(scope_id, entry.id, entry.type, entry.value, entry.origin)
             return SealedValue(scope_id=scope_id, id=entry.id, type=entry.type, sealed=sealed, expires_at=expires_at)
 
-        self._storage.put_value(seal, len(str(entry.value)))
+        self._storage.put_value(seal, len(text))
         self._extend(entry, expires_at)
 
     def _extend(self, entry: "_Entry", expires_at: float) -> None:
@@ -211,6 +212,11 @@ class Scope:
             known = self._by_text[entry.origin]
             if known.get(str(entry.value)) is entry:
                 del known[str(entry.value)]
+
+
+@lru_cache(maxsize=256)
+def _is_type(kind: str) -> bool:
+    return _TYPE.fullmatch(kind) is not None
 
 
 class _Entry:
