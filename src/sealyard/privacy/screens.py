@@ -1,9 +1,9 @@
 """Tells which of many words may be text in base64, hex or base32, nearly all of them without decoding any.
 
-Most long words are hashes, ids or parts of an image. What they decode to is no text, and their letters say so: in base64
-the first of four letters tells whether a byte of ASCII begins there, and the next two nearly tell it of the other two
-bytes. All words are looked at together. Each character becomes a byte of marks, all bytes one large integer, and a few
-shifts of it say for every place at once whether text may begin there: some milliseconds for a megabyte.
+Most long words are hashes, ids or parts of an image. What they decode to is no text, and their letters say so: in
+base64 the first of four letters tells whether a byte of ASCII begins there, and the next ones nearly tell it of the
+other two bytes. All words are looked at together. Each character becomes a byte of marks, all bytes one large integer,
+and a few shifts of it say for every place at once whether text may begin there: some milliseconds for a megabyte.
 """
 
 import binascii
@@ -111,9 +111,13 @@ class _Words:
         """A byte of marks for each character, the first one lowest."""
         return int.from_bytes(self.data.translate(table), "little")
 
-    def marked(self, marks: int) -> bytes:
-        """A byte for each place: one where the lowest mark is set, else zero."""
-        return (marks & self._ones).to_bytes(len(self.data), "little")
+    def marked(self, marks: int, *, ends: int | None = None) -> bytes:
+        """A byte for each place: one where the lowest mark is set, else zero; two where that of `ends` is not."""
+        marked = marks & self._ones
+        if ends is not None:
+            ended = self._ones ^ (ends & self._ones)
+            marked = (marked | ended) ^ ended | ended << 1
+        return marked.to_bytes(len(self.data), "little")
 
 
 def _places(marked: bytes) -> Iterator[int]:
@@ -153,8 +157,6 @@ def _base64_marks(place: int) -> int:
 
 _BASE64_MARKS = {sign: _base64_marks(place) for place, sign in enumerate(_ORDER)}
 _BASE64 = _table(_BASE64_MARKS | {"-": _BASE64_MARKS["+"], "_": _BASE64_MARKS["/"]})
-_ZEROS = _table({"A": 1})
-_ENDS = _table({"\n": 2})
 _UNCONTROLLED = re.compile(rb"\x02\x00{2,}+(?=\x02)")
 _PACKED_START = re.compile(rb"[\n+/_-][^\n]{0,3}(?:H4s|e[JNAF])")
 """How gzip and zlib begin in base64."""
@@ -216,21 +218,24 @@ _UNFIT = tuple(bytes(code for code in range(256) if not _BASE64[code] & 1 << bit
 def _shifted(words: _Words, groups: int) -> Iterator[tuple[int, int]]:
     """Which word may be text if its groups of four begin at which of its first letters."""
     marks = words.marks(_BASE64)
+    control_3 = (marks >> 22) & (marks >> 31)
     whole = marks & (marks >> 9) & (marks >> 18) & (marks >> 27)
+    whole ^= whole & control_3
     row = whole
     for number in range(1, groups):
         row &= whole >> (32 * number)
     for offset in _places(words.marked(row)):
         yield words.place(offset), offset % 4
-    control = words.marked((marks >> 4) | (marks >> 13) | ((marks >> 22) & (marks >> 31)))
-    # Behind the end of a word nothing counts.
-    ended = (int.from_bytes(control, "little") | words.marks(_ENDS)).to_bytes(len(control), "little")
+    control = words.marked((marks >> 4) | (marks >> 13) | control_3, ends=marks >> 3)
     for shift in range(4):
-        for match in _UNCONTROLLED.finditer(ended[shift::4].replace(b"\3", b"\2")):
+        for match in _UNCONTROLLED.finditer(control[shift::4]):
             yield words.place(4 * match.start() + 4), shift
     # In UTF-16 every other byte of most texts is zero: the first six bits of every second group.
-    zeros = words.marks(_ZEROS)
-    for offset in _places(words.marked(zeros & (zeros >> 64))):
+    zero = (marks >> 1) & (marks >> 4) & (marks >> 6)
+    row = zero
+    for number in range(1, groups):
+        row &= zero >> (64 * number)
+    for offset in _places(words.marked(row)):
         yield from ((words.place(offset), shift) for shift in range(4))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from sealyard.privacy.assignments import find_assigned, is_random, kinds_of_characters
 from sealyard.privacy.checks import is_ipv6
-from sealyard.privacy.key_formats import find_keys, marked_in
+from sealyard.privacy.key_formats import KeySearch
 from sealyard.privacy.numbers import find_iban, find_numbers, find_registered, without
 from sealyard.privacy.runs import WORD, Runs
 from sealyard.privacy.span import Span, merge
@@ -174,6 +174,7 @@ _UNLABELLED = frozenset("\n\t,;|\x00")
 """Signs over which no word reaches to say what follows."""
 _WALLET_STARTS = frozenset("12379")
 _REGION_BEFORE = re.compile(r"[A-Za-z0-9_.:/~$+=!\-]{0,96}")
+_REGION_CHARACTERS = frozenset(f"{WORD}.:/~$+=!*%")
 _REGION = re.compile(r"[A-Za-z0-9_.:/~$+=!*%\-]{0,2000}")
 _WORD_REST = re.compile(r"[A-Za-z0-9_\-+/=]*")
 _WORD = re.compile(r"[A-Za-z0-9]{15,}")
@@ -211,7 +212,7 @@ def _is_opaque(plain: str, start: int, end: int) -> bool:
 def _keys(plain: str, words: list[tuple[int, int]]) -> Iterator[Span]:
     """Keys, tokens, wallets, account numbers: all that is one of these long words."""
     done = 0
-    marked = marked_in(plain) if words else ()
+    keys = KeySearch(plain) if words else None
     for start, end in words:
         hit = _LONG.search(plain, max(start - 1, done), end) if end > done else None
         while hit is not None:
@@ -220,7 +221,8 @@ def _keys(plain: str, words: list[tuple[int, int]]) -> Iterator[Span]:
             ahead = _REGION.match(plain, hit.start())
             right = ahead.end() if ahead else hit.end()
             done = max(right, hit.end())
-            for key in find_keys(plain, left, right, marked):
+            is_cut = plain[right : right + 1] in _REGION_CHARACTERS
+            for key in keys.find(left, right, is_cut=is_cut) if keys else ():
                 if key.end == right and (rest := _WORD_REST.match(plain, right)):
                     # The region was cut: a long token goes on.
                     done = max(done, rest.end())
