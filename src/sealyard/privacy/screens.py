@@ -158,7 +158,7 @@ def _base64_marks(place: int) -> int:
 _BASE64_MARKS = {sign: _base64_marks(place) for place, sign in enumerate(_ORDER)}
 _BASE64 = _table(_BASE64_MARKS | {"-": _BASE64_MARKS["+"], "_": _BASE64_MARKS["/"]})
 _UNCONTROLLED = re.compile(rb"\x02\x00{2,}+(?=\x02)")
-_PACKED_START = re.compile(rb"[\n+/_-][^\n]{0,3}(?:H4s|e[JNAF])")
+_PACKED_START = re.compile(rb"[\n+/_-][^\n]{0,3}(?:H4s|e(?:A[E-H]|F[4-7]|J[w-z]|N[o-r]))")
 """How gzip and zlib begin in base64."""
 
 
