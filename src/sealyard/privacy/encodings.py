@@ -195,7 +195,9 @@ class _Words:
             if _SIMPLE.fullmatch(text):
                 parts.append((word, text.rstrip("=")))
                 continue
-            parts += ((word, part.rstrip("=")) for part in _SIMPLE.findall(text) if len(part) >= _LEAST_PART)
+            for start, end in _PARTS.find(text):
+                if end - start >= _LEAST_PART or text.startswith("=", end):
+                    parts.append((word, text[start:end]))
             if _ESCAPE.search(text) or not text.isascii():
                 is_strong = _STRONG_ESCAPE.search(text) is not None
                 for reading in _unescaped_ways(text):
@@ -260,6 +262,7 @@ def _unescaped_ways(text: str) -> list[str]:
 
 
 _LEAST_PART = 8
+_PARTS = Runs(WORD + "+/", least=_LEAST_BASE64)
 
 
 def _decoded(parts: Sequence[str]) -> Iterator[tuple[int, bytes | str]]:

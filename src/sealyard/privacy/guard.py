@@ -673,7 +673,7 @@ class _Encoded:
             return
         runs = [run for run in _encoded_runs(text) if not _is_word(run[0])]
         words = {run[0]: None for run in runs}
-        plain = [word for word in words if TOKEN.search(word) is None]
+        plain = [word for word in words if "__" not in word or TOKEN.search(word) is None]
         found = find_encoded_words(plain, self._find, self._find_each) if plain else {}
         for word, start in runs if found else ():
             for span in found.get(word, ()):
