@@ -55,17 +55,25 @@ Flat arrays: a hostile text may be all pieces, and a tuple each would cost ten t
 
 
 def rewritten(text: str, pattern: re.Pattern[str], replacement: Callable[[str], str]) -> View | None:
-    """The text with each match replaced; `None` if there is none. The pattern is one group, all of it.
+    """The text with each match replaced; `None` if there is none. The pattern has no groups.
 
     It takes the text apart and puts it together in C. Each match is replaced once, however often it is there.
     """
-    parts = pattern.split(text)
+    between = _as_group(pattern)
+    parts = between.split(text)
     if len(parts) == 1:
         return None
     matches = parts[1::2]
     new = {match: replacement(match) for match in set(matches)}
     parts[1::2] = map(new.__getitem__, matches)
-    return View("".join(parts), lambda: _columns(pattern.split(text), new))
+    return View("".join(parts), lambda: _columns(between.split(text), new))
+
+
+@lru_cache(maxsize=64)
+def _as_group(pattern: re.Pattern[str]) -> re.Pattern[str]:
+    """The pattern as one group: a text that is split by it keeps what matches, as every second part."""
+    assert not pattern.groups
+    return re.compile(f"({pattern.pattern})", pattern.flags)
 
 
 def _columns(parts: Sequence[str], new: Mapping[str, str]) -> _Columns:
@@ -114,7 +122,7 @@ def united(spans: Iterable[Span]) -> list[Span]:
 def _translated(text: str, replacement: Callable[[str], str]) -> View:
     table = {character: replacement(character) for character in set(text) if character > "\x7f"}
     uneven = "".join(character for character, new in table.items() if len(new) != 1)
-    view = rewritten(text, re.compile(f"([{re.escape(uneven)}])"), table.__getitem__) if uneven else None
+    view = rewritten(text, re.compile(f"[{re.escape(uneven)}]"), table.__getitem__) if uneven else None
     view = view or View(text)
     even = {character: new for character, new in table.items() if len(new) == 1 and new != character}
     # A few characters are replaced faster one by one than by looking up each character of the text.
