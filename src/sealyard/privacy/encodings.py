@@ -97,8 +97,9 @@ def find_encoded_words(
 ) -> dict[str, list[Span]]:
     """What `find_encoded` finds in each of many single words that hold something, as fast as most words allow.
 
-    Nearly every long word is a path, a hash, a name or an id. So the texts that the words decode to are first searched
-    together, with `find_each`, and only a word that gave one with a finding is looked into as `find_encoded` does.
+    Nearly every long word is a path, a hash, a name or an id. So only what `find_candidates` lets pass is decoded, the
+    texts that come of it are searched together, with `find_each`, and only a word that gave one with a finding is
+    looked into as `find_encoded` does.
     What decodes to fewer than `_SHORT_TEXT` characters counts in ASCII only, and a word read backwards or rotated by 13
     letters if it begins as a key, an account number or a wallet does, or names a secret.
     """
