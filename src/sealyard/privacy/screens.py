@@ -94,13 +94,13 @@ class _Words:
         self.data = self.text.encode("ascii", "replace")
         self.starts = list(accumulate(map(len, padded), initial=4))
         self.numbers = numbers if numbers is not None else list(chosen)
-        self._ones = int.from_bytes(b"\1" * len(self.data), "little")
+        self.ones = int.from_bytes(b"\1" * len(self.data), "little")
 
     def rotated(self) -> "_Words":
         """The same with each letter thirteen further."""
         new = object.__new__(_Words)
         new.data = self.data.translate(_ROTATED)
-        new.starts, new.numbers, new._ones = self.starts, self.numbers, self._ones
+        new.starts, new.numbers, new.ones = self.starts, self.numbers, self.ones
         return new
 
     def place(self, offset: int) -> int:
@@ -113,9 +113,9 @@ class _Words:
 
     def marked(self, marks: int, *, ends: int | None = None) -> bytes:
         """A byte for each place: one where the lowest mark is set, else zero; two where that of `ends` is not."""
-        marked = marks & self._ones
+        marked = marks & self.ones
         if ends is not None:
-            ended = self._ones ^ (ends & self._ones)
+            ended = self.ones ^ (ends & self.ones)
             marked = (marked | ended) ^ ended | ended << 1
         return marked.to_bytes(len(self.data), "little")
 
@@ -251,43 +251,61 @@ _HEX_ROW = 6
 """Characters of ASCII in a row that a text has in which there is something: as short as an address can be."""
 
 
+_UNBROKEN = re.compile(rb"\x02\x00{8,}+")
+"""From the end of a run on nine characters, three fewer than the shortest has: the last one may be cut off."""
+_HEX_PACKED = (b"1f8b", b"78")
+_HEX_PACKED_BACKWARDS = (b"b8f1", b"87")
+
+
 def _spelt_in_hex(words: _Words) -> Iterator[tuple[int, str]]:
+    """Runs of digits that have a row of ASCII, begin as UTF-8, or are packed; short ones that are ASCII throughout."""
+    data = words.data
+    runs = list(_HEX_RUNS.find(words.text))
+    if not runs:
+        return
     marks = words.marks(_FIRST_DIGITS)
+    ascii_marks = words.marked(marks)
+    found = {
+        number
+        for number, (start, end) in enumerate(runs)
+        if (
+            (end - start < _LONG_HEX and not all(0 in ascii_marks[begin:end:2] for begin in (start, start + 1)))
+            or data.startswith(_HEX_PACKED, start)
+            or data.startswith(_HEX_PACKED, start + 1)
+            or data.endswith(_HEX_PACKED_BACKWARDS, start, end)
+            or data.endswith(_HEX_PACKED_BACKWARDS, start, end - 1)
+        )
+    }
+    starts = [start for start, _ in runs]
+    for place in _hex_places(words, marks):
+        number = bisect_right(starts, place) - 1
+        if number >= 0 and place < runs[number][1] and runs[number][1] - starts[number] >= _LONG_HEX:
+            found.add(number)
+    for number in sorted(found):
+        start, end = runs[number]
+        yield words.numbers[words.place(start)], words.text[start:end]
+
+
+def _hex_places(words: _Words, marks: int) -> Iterator[int]:
+    """Where a row of ASCII is, and at which end of a run UTF-8 may begin."""
     row = marks
     for number in range(1, _HEX_ROW):
         row &= marks >> (16 * number)
-    rows = words.marked(row)
-    ascii_marks = words.marked(marks)
-    ways = []
-    for after in (marks >> 16, marks << 16):
+    yield from _places(words.marked(row))
+    digits = marks | (marks >> 1) | (marks >> 2) | (marks >> 3)
+    for is_backwards in (False, True):
+        after, before = (marks << 16, digits >> 8) if is_backwards else (marks >> 16, digits << 8)
         # A control character; one that goes on behind one of ASCII; one that begins a letter before one that does not.
-        broken = words.marked(
-            (marks >> 1) | (marks & (after >> 2)) | ((marks >> 3) & (after | (after >> 1) | (after >> 3)))
-        )
-        ways.append((broken[::2], broken[1::2]))
-    for start, end in _HEX_RUNS.find(words.text):
-        if _is_hex_text(words.data, rows, ascii_marks, ways, start, end):
-            yield words.numbers[words.place(start)], words.text[start:end]
-
-
-def _is_hex_text(
-    data: bytes, rows: bytes, ascii_marks: bytes, ways: list[tuple[bytes, bytes]], start: int, end: int
-) -> bool:
-    if end - start < _LONG_HEX:
-        return not all(0 in ascii_marks[begin:end:2] for begin in (start, start + 1))
-    if rows.find(1, start, end) >= 0:
-        return True
-    head, tail = data[start : start + 5].lower(), data[end - 5 : end][::-1].lower()
-    if b"1f8b" in head or b"1f8b" in tail or b"78" in head[:3] or b"78" in tail[:3]:
-        return True
-    # The last three characters may be cut off, and in front of a letter there may be none that goes on.
-    for begin in (start, start + 1):
-        last = begin + (end - begin) // 2 * 2
-        if ways[0][begin % 2].find(1, begin // 2, last // 2 - 4) < 0:
-            return True
-        if ways[1][begin % 2].find(1, begin // 2 + 4, last // 2) < 0:
-            return True
-    return False
+        broken = (marks >> 1) | (marks & (after >> 2)) | ((marks >> 3) & (after | (after >> 1) | (after >> 3)))
+        # Both digits at the end of a run may be the first of a pair.
+        end = words.ones & digits & ~before
+        end |= end >> 8 if is_backwards else end << 8
+        ended = (broken & words.ones | end << 1).to_bytes(len(words.data), "little")
+        for shift in (0, 1):
+            column = ended[shift::2]
+            for match in _UNBROKEN.finditer(column[::-1] if is_backwards else column):
+                place = len(column) - 1 - match.start() if is_backwards else match.start()
+                yield 2 * place + shift
 
 
 # Base32
