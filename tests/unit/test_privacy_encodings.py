@@ -261,6 +261,22 @@ def test_encoded_value_in_one_word_is_found_the_quick_way_too(names):
     assert _found_in_word(word)
 
 
+@pytest.mark.parametrize(
+    "word",
+    [
+        f"uploads/{_base64(EMAIL)[::-1]}",
+        f"uploads/{codecs.encode(_base64(EMAIL), 'rot13')}",
+        ENCODERS["quoted-printable"](ENCODERS["percent"](EMAIL)),
+        "%25".join(["", *(f"{byte:02x}" for byte in EMAIL.encode())]),
+        "".join(f"%{byte:02x}" if place % 2 else f"&#{byte};" for place, byte in enumerate(EMAIL.encode())),
+    ],
+    ids=["turned part", "rotated part", "percent in quoted", "percent twice", "two kinds of escapes"],
+)
+def test_value_in_part_of_a_word_or_in_mixed_escapes_is_found(word):
+    """A path with something encoded in it that was turned, and escapes of several kinds in one word."""
+    assert _found_in_word(word)
+
+
 def test_words_that_unpack_to_too_much_are_findings_themselves():
     """What cannot be read is hidden; all words of an answer share the bytes that may be unpacked."""
     bomb = _base64_of(zlib.compress(bytes(8 << 20), 9))

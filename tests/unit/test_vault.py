@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import hmac
 import json
 import sqlite3
 import threading
@@ -20,7 +21,7 @@ from sealyard.privacy.keys import Keys
 from sealyard.privacy.span import TOKEN
 from sealyard.privacy.vault import Scope, Vault
 from sealyard.privacy.vault_reveal import reveal_tokens
-from sealyard.privacy.vault_seal import ScopeSecrets, SealedValue
+from sealyard.privacy.vault_seal import Origin, ScopeSecrets, SealedValue
 from sealyard.store import Store, open_store
 
 KEY = bytes(range(32))
@@ -106,6 +107,17 @@ async def test_values_leave_the_collector_nothing_to_look_at(path: Path) -> None
 
         assert len(scope) == 5_000
         assert len(gc.get_objects()) - before < 1_000
+
+
+@given(ANY_TEXT, st.sampled_from(["tool", "code"]), st.integers(0, 2))
+def test_id_of_a_value_is_a_keyed_hash_of_its_text(text: str, origin: Origin, attempt: int) -> None:
+    """It is an HMAC with SHA-256, so that tokens of older stores stay what they are."""
+    label = f"{origin} {attempt}" if attempt else origin
+    content = f"{label}\0{text}".encode("utf-8", "surrogatepass")
+
+    made = ScopeSecrets(KEY, bytes(32)).make_id(origin, text, attempt)
+
+    assert made == hmac.new(KEY, content, "sha256").hexdigest()[:12]
 
 
 async def test_same_value_has_the_same_token_whatever_its_type_and_kind(path: Path) -> None:

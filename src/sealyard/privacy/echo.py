@@ -373,17 +373,20 @@ class Leaves:
 
     def __init__(self, value: Any) -> None:
         self._value = value
+        self._is_read = False
         self._texts: list[str] = []
         self._columns: list[str] = []
         self._keys: dict[str, None] = {}
         self._data: dict[str, Any] = {}
-        self._collect(value)
 
     def find(self, *indexes: Echoes) -> "Found":
         """The echoes in values, by number, and in keys, by name."""
         found = Found(self._texts)
         if not indexes:
             return found
+        if not self._is_read:
+            self._is_read = True
+            self._collect(self._value)
         _spread(self._texts, indexes, found.add)
         order = [number for number, text in enumerate(self._texts) if len(text) <= _SHORT_LEAF]
         if len(order) > 2:  # the pieces of a value, one in each row

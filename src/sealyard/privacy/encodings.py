@@ -23,7 +23,8 @@ from typing import NamedTuple
 from sealyard.privacy.checks import is_card
 from sealyard.privacy.key_formats import KEY
 from sealyard.privacy.numbers import find_iban, find_registered
-from sealyard.privacy.runs import Runs
+from sealyard.privacy.runs import WORD, Runs
+from sealyard.privacy.screens import find_candidates
 from sealyard.privacy.span import Span
 from sealyard.privacy.view import plain, rewritten, united, without_tokens
 from sealyard.privacy.wallets import WALLET, is_wallet
@@ -60,18 +61,20 @@ _BASES = {"0x": (16,), "0o": (8,), "0b": (2,)}
 _APART = re.compile(r"(?<![^\W_])[^\n](?P<by>[^\w\n]{1,4}|_|\n)[^\n](?:(?P=by)[^\n](?![^\W_])){3,}")
 _DIGITS = re.compile(r"[\d\s.-]*")
 _LETTER = re.compile(r"[^\W\d_]")
+_LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 _FLAT = str.maketrans(dict.fromkeys("|,;:=\"'{}[]<>\t", " "))
 _CHECKED = frozenset({"credit_card", "iban", "ssn", "national_id", "tax_id"})
 """What is found in digits alone that were turned: any date read backwards could be a telephone number."""
 
-_PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
+# Each begins with its sign: the engine then goes from one sign to the next.
+_PERCENT = re.compile(r"%[0-9A-Fa-f]{2}(?:%[0-9A-Fa-f]{2})*")
 _BACKSLASH = re.compile(
-    r"(?:\\x[0-9A-Fa-f]{2})+|(?:\\u[0-9A-Fa-f]{4})+|\\u\{[0-9A-Fa-f]{1,6}\}|\\U[0-9A-Fa-f]{8}|(?:\\[0-3][0-7]{2})+"
-    r"|(?:\\[\\/\"'abfnrtv])+"
+    r"\\(?:x[0-9A-Fa-f]{2}(?:\\x[0-9A-Fa-f]{2})*|u(?:[0-9A-Fa-f]{4}(?:\\u[0-9A-Fa-f]{4})*|\{[0-9A-Fa-f]{1,6}\})"
+    r"|U[0-9A-Fa-f]{8}|[0-3][0-7]{2}(?:\\[0-3][0-7]{2})*|[\\/\"'abfnrtv](?:\\[\\/\"'abfnrtv])*)"
 )
 _SIGNS = str.maketrans("abfnrtv", "  \f\n\r\t ")
-_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,10});")
-_QUOTED = re.compile(r"(?:=[0-9A-Fa-f]{2})+|=\r?\n")
+_ENTITY = re.compile(r"&(?:#(?:[0-9]{1,7}|[xX][0-9A-Fa-f]{1,6})|[A-Za-z]{2,10});")
+_QUOTED = re.compile(r"=(?:[0-9A-Fa-f]{2}(?:=[0-9A-Fa-f]{2})*|\r?\n)")
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 _NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
 _PRINTABLE = bytes([9, 10, 13, *range(32, 127)])
@@ -94,27 +97,19 @@ def find_encoded_words(
 ) -> dict[str, list[Span]]:
     """What `find_encoded` finds in each of many single words that hold something, as fast as most words allow.
 
-    Nearly every long word is a path, a hash, a name or an id. So the texts that the words decode to are first searched
-    together, with `find_each`, and only a word that gave one with a finding is looked into as `find_encoded` does.
+    Nearly every long word is a path, a hash, a name or an id. So only what `find_candidates` lets pass is decoded, the
+    texts that come of it are searched together, with `find_each`, and only a word that gave one with a finding is
+    looked into as `find_encoded` does.
     What decodes to fewer than `_SHORT_TEXT` characters counts in ASCII only, and a word read backwards or rotated by 13
     letters if it begins as a key, an account number or a wallet does, or names a secret.
     """
     words = [word for word in words if not _PLAIN_WORDS.fullmatch(word)]
     suspicious = set(_turned([word for word in words if not _HASH.fullmatch(word)]))
-    owners: list[str] = []
-    readings: list[str] = []
-    too_large: set[str] = set()
-    unpacked = _Search(find, _UNPACKED_BYTES + 8 * sum(map(len, words))).unpacked
-    for word in words:
-        try:
-            for reading in _readings(word, _DEPTH, unpacked):
-                owners.append(word)
-                readings.append(reading)
-        except _TooLarge:
-            too_large.add(word)
-    suspicious.update(owner for owner, spans in zip(owners, find_each(readings), strict=True) if spans)
-    found = {word: find_encoded(word, find) for word in words if word in suspicious - too_large}
-    found |= {word: [Span(0, len(word), "text")] for word in too_large}
+    read = _Words(_Search(find, _UNPACKED_BYTES + 8 * sum(map(len, words))).unpacked)
+    read.add([(word, word) for word in words], _DEPTH)
+    suspicious.update(owner for owner, spans in zip(read.owners, find_each(read.texts), strict=True) if spans)
+    found = {word: find_encoded(word, find) for word in words if word in suspicious - read.too_large}
+    found |= {word: [Span(0, len(word), "text")] for word in read.too_large}
     return {word: spans for word, spans in found.items() if spans}
 
 
@@ -140,16 +135,19 @@ _REGISTERED = (
     "|[A-Za-z]{6}[0-9]{2}[A-Za-z][0-9]{2}[A-Za-z][0-9]{3}[A-Za-z]|[A-Za-z]{4}[0-9]{6}[A-Za-z]{6}[0-9A-Za-z]{2}"
 )
 """Numbers of registers that are long enough for a word."""
+_LEAST_TURNED = 13
+"""Characters of the shortest number or key that is told by its form: a card's digits."""
+_NEAR = 64
+"""To search so few characters more costs less than to begin anew behind them."""
+_TURNED_RUNS = Runs(WORD + "+/=.:$%", least=_LEAST_TURNED)
 _TURNED_START = re.compile(
-    rf"[\n+/_=;%&#-](?:(?:{KEY})|(?P<account>[A-Za-z]{{2}}[0-9]{{2}}[A-Za-z0-9]{{11,30}})|(?P<card>[0-9]{{13,19}})(?![0-9A-Za-z])"
-    rf"|(?P<register>{_REGISTERED})(?![A-Za-z0-9])|(?x:{WALLET.pattern}))"
+    rf"[\n+/_=;%&#-](?:(?:{KEY})|(?=[A-Za-z0-9]{{{_LEAST_TURNED}}})(?:(?P<account>[A-Za-z]{{2}}[0-9]{{2}}[A-Za-z0-9]{{11,30}})"
+    rf"|(?P<card>[0-9]{{13,19}})(?![0-9A-Za-z])|(?P<register>{_REGISTERED})(?![A-Za-z0-9])|(?x:{WALLET.pattern})))"
 )
 """A key, or what may be another private number, where a part of a word begins."""
 _SECRETS = ("pass", "pwd", "secret", "token", "key", "bearer", "cookie", "session")
 _TURNED_SECRET = re.compile(rf"[\n=;](?:{'|'.join(_SECRETS)})|(?:{'|'.join(_SECRETS)})[a-z0-9_-]*[=;]")
 """A name that secrets have in a word of two parts, in small letters."""
-_MAY_BE_CODES = re.compile(r"[+/_-].[+/_-]{1,4}.(?![A-Za-z0-9])|[0-9A-Fa-f]{2}(?:[/+-]{1,4}[0-9A-Fa-f]{2,8}){3}")
-"""What a word of single letters set apart or of character codes holds."""
 _BROKEN = re.compile(rb"[\x00-\x7f][\x80-\xbf]|[\xc2-\xf4][^\x80-\xbf]|[\xc0\xc1\xf5-\xff]|\A[\x80-\xbf]")
 """What is never in UTF-8."""
 
@@ -161,16 +159,15 @@ def _turned(words: Collection[str]) -> Iterator[str]:
     starts = list(accumulate((len(word) + 1 for word in listed), initial=0))
     rotated = "\n".join(["", *listed]).translate(_ROTATED)
     for turned in (backwards, rotated, backwards.translate(_ROTATED)):
-        patterns = [(_TURNED_START, turned)]
+        for start, end in _TURNED_RUNS.find_near(turned, _NEAR):
+            for match in _TURNED_START.finditer(turned, start - 1, end + 1):
+                if match.lastgroup is None or _is_number(match.lastgroup, match[match.lastgroup]):
+                    yield listed[bisect_right(starts, match.start()) - 1]
         if "=" in turned or ";" in turned:
             lower = turned.lower()
             if any(secret in lower for secret in _SECRETS):
-                patterns.append((_TURNED_SECRET, lower))
-        for pattern, text in patterns:
-            for match in pattern.finditer(text):
-                if match.lastgroup is not None and not _is_number(match.lastgroup, match[match.lastgroup]):
-                    continue
-                yield listed[bisect_right(starts, match.start()) - 1]
+                for match in _TURNED_SECRET.finditer(lower):
+                    yield listed[bisect_right(starts, match.start()) - 1]
 
 
 def _is_number(kind: str, value: str) -> bool:
@@ -181,89 +178,126 @@ def _is_number(kind: str, value: str) -> bool:
     return find_registered(value) is not None if kind == "register" else is_wallet(kind, value)
 
 
-def _readings(word: str, depth: int, unpacked: Callable[[bytes], bytes]) -> Iterator[str]:
-    """The texts that a word or its parts decode to, each also backwards and rotated. Raises `_TooLarge`."""
-    parts = (word,) if _SIMPLE.fullmatch(word) else _SIMPLE.findall(word)
-    if len(parts) != 1 and _ESCAPE.search(word):
-        is_strong = _STRONG_ESCAPE.search(word) is not None
-        for reading in _escaped(word):
-            yield reading.text
-            if depth > 1 and is_strong:
-                yield from _deeper(reading.text, depth, unpacked)
-    for part in parts:
-        if len(part) < _LEAST_PART:
-            continue
-        for data in _decoded(part.rstrip("=")):
-            read = data if isinstance(data, str) else _readable(unpacked(data))
+class _Words:
+    """The texts that words and their parts decode to, each with the word, and also backwards and rotated."""
+
+    def __init__(self, unpacked: Callable[[bytes], bytes]) -> None:
+        self.owners: list[str] = []
+        self.texts: list[str] = []
+        self.too_large: set[str] = set()
+        """Words that unpack to more than may be read."""
+        self._unpacked = unpacked
+
+    def add(self, texts: Iterable[tuple[str, str]], depth: int) -> None:
+        """Decode texts, each of which some word is or decodes to."""
+        parts: list[tuple[str, str]] = []
+        deeper: list[tuple[str, str]] = []
+        for word, text in texts:
+            if _SIMPLE.fullmatch(text):
+                parts.append((word, text.rstrip("=")))
+                continue
+            for start, end in _PARTS.find(text):
+                if end - start >= _LEAST_PART or text.startswith("=", end):
+                    parts.append((word, text[start:end]))
+            if _ESCAPE.search(text) or not text.isascii():
+                is_strong = _STRONG_ESCAPE.search(text) is not None
+                for reading in _unescaped_ways(text):
+                    self._note(word, reading)
+                    if depth > 1 and is_strong and _LETTER_OR_DIGIT.search(reading):
+                        self._turn(word, reading)
+                        deeper.append((word, reading))
+        for number, data in _decoded([part for _, part in parts]):
+            word = parts[number][0]
+            try:
+                read = data if isinstance(data, str) else _readable(self._unpacked(data))
+            except _TooLarge:
+                self.too_large.add(word)
+                continue
             if read is None or len(read.strip()) < _SHORTEST:
                 continue
             if read.isascii() or len(read) >= _SHORT_TEXT:
-                yield read
+                self._note(word, read)
             if depth > 1 and len(read) >= _SHORT_TEXT and read.isprintable():
-                yield from _deeper(read, depth, unpacked)
+                self._turn(word, read)
+                deeper.append((word, read))
+        if deeper:
+            self.add(deeper, depth - 1)
+
+    def _note(self, word: str, text: str) -> None:
+        if _LETTER_OR_DIGIT.search(text) is None:
+            return  # and nothing private
+        self.owners.append(word)
+        self.texts.append(text)
+
+    def _turn(self, word: str, read: str) -> None:
+        flat = read.translate(_FLAT)
+        backwards = flat[::-1]
+        for turned in (backwards, flat.translate(_ROTATED), backwards.translate(_ROTATED)):
+            self._note(word, turned)
+        for pattern, decode in ((_CODES, _codes), (_APART, _apart)):
+            for match in pattern.finditer(read):
+                for text in decode(match.group()):
+                    self._note(word, text)
 
 
-def _deeper(read: str, depth: int, unpacked: Callable[[bytes], bytes]) -> Iterator[str]:
-    flat = read.translate(_FLAT)
-    yield flat[::-1]
-    yield flat.translate(_ROTATED)
-    yield flat[::-1].translate(_ROTATED)
-    for pattern, decode in ((_CODES, _codes), (_APART, _apart)):
-        for match in pattern.finditer(read):
-            yield from decode(match.group())
-    yield from _readings(read, depth - 1, unpacked)
+def _unescaped_ways(text: str) -> list[str]:
+    """What a text may read without its escapes: those of all kinds at once, since each kind marks its own.
+
+    An equals sign is an escape in few texts, so it is read as one apart. Two layers are taken off, whatever they are.
+    """
+    ways = [text]
+    for _ in range(_DEPTH):
+        for way in ways[:]:
+            signs = [each for each in _ESCAPES if each[0] in way]
+            strong = way
+            for sign, pattern, decode in signs:
+                if sign != "=" and (view := rewritten(strong, pattern, decode)):
+                    strong = view.text
+            ways.append(strong)
+            if "=" in way and (view := rewritten(way, _QUOTED, _unquoted)):
+                ways.append(view.text)
+        ways = list(dict.fromkeys(ways))
+    if not text.isascii() and (view := plain(text)):
+        ways.append(view.text)
+    return [way for way in dict.fromkeys(ways) if way != text]
 
 
 _LEAST_PART = 8
+_PARTS = Runs(WORD + "+/", least=_LEAST_BASE64)
 
 
-def _decoded(part: str) -> Iterator[bytes | str]:
-    """What a part of letters, digits and `+/_-` decodes to, as far as it may be text."""
-    hex_runs = _HEX.findall(part)
-    if _HEX_WORD.fullmatch(part):
-        # Read as base64 or base32, letters up to F and digits spell no text.
-        for run in hex_runs:
-            yield from _texts(_spelt_in_hex(run))
-        return
-    if _MAY_BE_CODES.search(part):
+def _decoded(parts: Sequence[str]) -> Iterator[tuple[int, bytes | str]]:
+    """What parts of letters, digits and `+/_-` decode to, as far as it may be text, with the number of each."""
+    found = find_candidates(parts, _may_be_text)
+    for number, run in found.hex:
+        spelt = _spelt_in_hex(run) if _HEX_WORD.fullmatch(parts[number]) else _hex(run)
+        yield from ((number, data) for data in spelt if _may_be_text(data))
+    for number in found.codes:
         for pattern, decode in ((_CODES, _codes), (_APART, _apart)):
-            for match in pattern.finditer(part):
-                yield from decode(match.group())
-    for run in hex_runs:
-        yield from _texts(_hex(run))
-    is_lower = part.islower()
-    is_words = len(part) < _WORDS_CHARACTERS and _WORDS.fullmatch(part) is not None
-    if not is_words or not is_lower:
-        spelt = _spelt(part, is_turned=True)
-        yield from _texts(spelt)
-        if len(part) < _WORDS_CHARACTERS and not part.isalnum() and (spelt or _PLAIN_PART.search(part)):
-            for piece in _BASE64_PART.findall(part):
-                yield from _texts(_spelt(piece))
-    for run in _base32_runs(part):
+            for match in pattern.finditer(parts[number]):
+                yield from ((number, text) for text in decode(match.group()))
+    for number in found.base64:
+        yield from ((number, data) for data in _decoded_base64(parts[number]) if _may_be_text(data))
+    for number, run in found.base32:
         for way in (*_BASE32.findall(run), *_BASE32.findall(run.translate(_ROTATED))):
-            yield from _texts(_base32(way))
-            yield from _texts(_base32(way[::-1]))
+            for data in (*_base32(way), *_base32(way[::-1])):
+                if _may_be_text(data):
+                    yield number, data
 
 
-def _base32_runs(part: str) -> Iterator[str]:
-    """What may be base32: all letters between two separators, or a long run, in capitals or small letters alone."""
-    if len(part) >= _WORDS_CHARACTERS:
-        yield from (part[start:end] for runs in _BASE32_LONG for start, end in runs.find(part))
+def _decoded_base64(part: str) -> Iterator[bytes]:
+    """What a part is in base64, and those of its pieces between separators beside which there is a word."""
+    if len(part) < _WORDS_CHARACTERS and part.islower() and _WORDS.fullmatch(part):
         return
-    for run in _BASE64_SEPARATORS.split(part):
-        if len(run) >= _LEAST_PART:
-            if run.isupper() or (run.islower() and _BASE32_LOWER.search(run)):
-                yield run
-            elif len(run) > _LEAST_BASE32 and not run.islower():
-                yield from _BASE32_INSIDE.findall(run)
+    spelt = _spelt(part)
+    yield from spelt
+    if len(part) < _WORDS_CHARACTERS and not part.isalnum() and (spelt or _PLAIN_PART.search(part)):
+        for piece in _BASE64_PART.findall(part):
+            yield from _spelt(piece)
 
 
 _PLAIN_PART = re.compile(r"(?<![A-Za-z0-9])(?:[A-Z]?[a-z0-9]{3,}|[A-Z0-9]{3,})(?![A-Za-z0-9])")
 """A word or number beside which another part may be encoded. Without one, all of it is or nothing."""
-_BASE32_INSIDE = re.compile(r"[A-Z2-7]{16,}|[a-z2-7]{16,}")
-_BASE64_SEPARATORS = re.compile(r"[-_/+]")
-_BASE32_LONG = tuple(Runs(f"{letters}0123456789", least=_LEAST_BASE32) for letters in (_LETTERS[:26], _LETTERS[26:]))
-_BASE32_LOWER = re.compile(r"[a-z]{16}|[a-z][2-7]|[2-7][a-z]")
 _BASE64_ORDER = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _FIRST_BYTES = str.maketrans(
     {
@@ -283,15 +317,17 @@ _ZEROS_SHARE = 4
 """Of the signs of base64, at least one in so many is an `A` if the text is in UTF-16."""
 
 
-def _spelt(run: str, *, is_turned: bool = False) -> list[bytes]:
-    """What a run is in base64, at each place where a group may begin; with `is_turned` also backwards and rotated.
+def _spelt(run: str) -> list[bytes]:
+    """What a run is in base64, at each place where a group may begin, also backwards and rotated.
 
     The signs say of every third byte what it is, so that most runs need not be decoded to know that they are no text.
     """
     first = run.translate(_FIRST_BYTES)
-    ways = [(run, first)]
-    if is_turned:
-        ways += [(run[::-1], first[::-1]), (run.translate(_ROTATED), run.translate(_FIRST_BYTES_ROTATED))]
+    ways = (
+        (run, first),
+        (run[::-1], first[::-1]),
+        (run.translate(_ROTATED), run.translate(_FIRST_BYTES_ROTATED)),
+    )
     needed = "a" * min(_ASCII_RUN, max(2, len(run) // 4 - 1))
     found = []
     for way, bytes_said in ways:
@@ -326,20 +362,17 @@ def _spelt_in_hex(run: str) -> list[bytes]:
     return found
 
 
-def _texts(decoded: Iterable[bytes]) -> Iterator[bytes]:
-    """Those of which `_readable` may make something; cheap, and never wrong when it leaves one out."""
-    for data in decoded:
-        odd = len(data.translate(None, _PRINTABLE))
-        if len(data) < _SHORT_TEXT:
-            if not odd and len(data) >= _SHORTEST:
-                yield data
-        elif (
-            3 * odd < len(data)
-            or data[:2] in _PACKED
-            or _BROKEN.search(data[:-3]) is None
-            or 5 * data.count(0) >= 2 * len(data)
-        ):
-            yield data
+def _may_be_text(data: bytes) -> bool:
+    """Whether `_readable` may make something of it; cheap, and never wrong when it says no."""
+    odd = len(data.translate(None, _PRINTABLE))
+    if len(data) < _SHORT_TEXT:
+        return not odd and len(data) >= _SHORTEST
+    return (
+        3 * odd < len(data)
+        or data[:2] in _PACKED
+        or _BROKEN.search(data[:-3]) is None
+        or 5 * data.count(0) >= 2 * len(data)
+    )
 
 
 class _Reading(NamedTuple):

@@ -631,10 +631,9 @@ _ENCODED_RUN = re.compile(
     r"(?<![\w.+-])[\w.+-]*+(?:&#?\w{2,8}+;|%[0-9A-Fa-f]{2})[\w.+%&#;-]++|[A-Za-z0-9+/=_%&#;\\-]{16,}", re.ASCII
 )
 """The same, or a word with entities or percent signs in it, such as an address."""
-_ESCAPE_SIGN = re.compile(r"[&%]")
-_AROUND = " \t\n\"'<>"
-_BEHIND = re.compile(rf"[{_AROUND}]")
-"""What stands around a run of words with an escape in it."""
+_ESCAPE = re.compile(r"&#?\w{2,8};|%[0-9A-Fa-f]{2}", re.ASCII)
+_AROUND = bytes(32 if chr(code) in " \t\n\"'<>" else 97 for code in range(256))
+"""A blank for each sign that stands around a run of words with an escape in it."""
 
 
 class _AnyType:
@@ -674,7 +673,7 @@ class _Encoded:
             return
         runs = [run for run in _encoded_runs(text) if not _is_word(run[0])]
         words = {run[0]: None for run in runs}
-        plain = [word for word in words if TOKEN.search(word) is None]
+        plain = [word for word in words if "__" not in word or TOKEN.search(word) is None]
         found = find_encoded_words(plain, self._find, self._find_each) if plain else {}
         for word, start in runs if found else ():
             for span in found.get(word, ()):
@@ -700,9 +699,12 @@ def _encoded_runs(text: str) -> Iterator[tuple[str, int]]:
 
 def _with_escapes(text: str) -> Iterator[tuple[int, int]]:
     """The stretches between blanks and quotes that have an escape in them."""
+    escape = _ESCAPE.search(text)
+    marks = text.encode("ascii", "replace").translate(_AROUND) if escape else b""
     done = 0
-    while sign := _ESCAPE_SIGN.search(text, done):
-        start = max(done, *(text.rfind(around, done, sign.start()) + 1 for around in _AROUND))
-        behind = _BEHIND.search(text, sign.end())
-        done = behind.start() if behind else len(text)
+    while escape:
+        start = max(done, marks.rfind(b" ", done, escape.start()) + 1)
+        done = marks.find(b" ", escape.end())
+        done = len(text) if done < 0 else done
         yield start, done
+        escape = _ESCAPE.search(text, done)

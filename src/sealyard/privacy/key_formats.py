@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from sealyard.privacy.span import Span
 
-__all__ = ("KEY", "KEY_FORMATS", "MARKED_FORMATS", "find_keys")
+__all__ = ("KEY", "KEY_FORMATS", "MARKED_FORMATS", "KeySearch")
 
 _W = "[A-Za-z0-9_-]"
 _A = "[A-Za-z0-9]"
@@ -220,18 +220,28 @@ def _by_first_character() -> str:
 KEY = _by_first_character()
 """A key of any of the forms, as a pattern."""
 _KEY = re.compile(_START + KEY + ")")
+_KEY_INSIDE = re.compile(rf"[^A-Za-z0-9](?:{KEY})")
+"""The same behind a sign: the engine goes from one to the next."""
 _MARKED = tuple((mark, re.compile(_START + pattern + ")")) for mark, pattern in MARKED_FORMATS.values())
 
 
-def find_keys(text: str, start: int, end: int) -> Iterator[Span]:
-    """The keys in one of the formats within a part of the text."""
-    for key in _KEY.finditer(text, start, end):
-        yield Span(*key.span(), _type_of_key(key[0]))
-    part = text[start:end]
-    for mark, pattern in _MARKED:
-        if mark in part:
-            for key in pattern.finditer(text, start, end):
-                yield Span(*key.span(), "api_key")
+class KeySearch:
+    """Finds keys in parts of one text, of which it first learns in one pass what cannot be there."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._has_any = _KEY.match(text) is not None or _KEY_INSIDE.search(text) is not None
+        self._marked = [each for each in _MARKED if each[0] in text]
+
+    def find(self, start: int, end: int, *, is_cut: bool) -> Iterator[Span]:
+        """The keys within a part of the text; what is cut off may end as no key in the text does."""
+        if self._has_any or is_cut:
+            for key in _KEY.finditer(self._text, start, end):
+                yield Span(*key.span(), _type_of_key(key[0]))
+        for mark, pattern in self._marked:
+            if self._text.find(mark, start, end) >= 0:
+                for key in pattern.finditer(self._text, start, end):
+                    yield Span(*key.span(), "api_key")
 
 
 def _type_of_key(key: str) -> str:

@@ -19,7 +19,7 @@ __all__ = ("find_iban", "find_numbers", "find_registered", "without")
 
 _RUN = re.compile(
     # not a whole cell that is a plain number or a day, nor the rest of one
-    r"[0-9](?:(?<![0-9][0-9])(?<![0-9]\.[0-9])"
+    r"[0-9](?:(?=[0-9 ().\-/]{5})(?<![0-9][0-9])(?<![0-9]\.[0-9])"
     r"(?!(?<=[\n\t,;|][0-9])(?:[0-9]{0,11}(?:\.[0-9]{1,20})?|[0-9]{3}-[0-9]{2}-[0-9]{2})[\n\t,;|])[0-9 ().\-/]{5,}"
     r"|[0-9]{3}[A-Z](?![A-Za-z0-9])"  # the end of an Indian PAN
     # the start of an IBAN with a bank's letters

@@ -32,3 +32,15 @@ class Runs:
                 return
             yield start, end
             start = marks.find(self._run, end)
+
+    def find_near(self, text: str, apart: int) -> Iterator[tuple[int, int]]:
+        """The same, those of which no more than so many characters stand apart as one."""
+        first, last = -1, -1
+        for start, end in self.find(text):
+            if first < 0 or start - last > apart:
+                if first >= 0:
+                    yield first, last
+                first = start
+            last = end
+        if first >= 0:
+            yield first, last

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from sealyard.privacy.assignments import find_assigned, is_random, kinds_of_characters
 from sealyard.privacy.checks import is_ipv6
-from sealyard.privacy.key_formats import find_keys
+from sealyard.privacy.key_formats import KeySearch
 from sealyard.privacy.numbers import find_iban, find_numbers, find_registered, without
 from sealyard.privacy.runs import WORD, Runs
 from sealyard.privacy.span import Span, merge
@@ -116,11 +116,13 @@ _LOCAL = re.compile(r"\"[^\"\n]{1,64}\"|[\w.!#$%&'*+/=?^`{|}~\-]{1,64}")
 """What may stand before the sign, read backwards."""
 _BINDS_AND_ENDS = re.compile(r".*[=/`|{}?&]")
 _PICTURE = re.compile(r"@[0-9]x\.(?:png|jpe?g|gif|webp|svg|avif)$", re.IGNORECASE)
+_PICTURE_SIGN = frozenset("xX")
 _PAYMENT_HANDLE = re.compile(
     r"@(?:ok(?:sbi|axis|hdfcbank|icici)|ybl|ibl|axl|apl|yapl|paytm|upi|sbi|hdfcbank|icici|axisbank"
     r"|kotak|fbl|freecharge|airtel|pt(?:hdfc|yes|sbi|axis))(?![\w.\-])"
 )
 _HANDLE_LOCAL = re.compile(r"[\w.\-]{2,64}")
+_BESIDE_SIGNS = frozenset(" /|:;")
 _BESIDE = re.compile(r" ?[/|:;] ?([^\s\"'<>,;|]{6,64})")
 
 
@@ -130,17 +132,19 @@ def _emails(text: str, plain: str) -> Iterator[Span]:
     for domain in _DOMAIN.finditer(text.replace("%40", "@40")):
         at = domain.start()
         local = _LOCAL.match(text[max(done, at - 66) : at][::-1])
-        if not local or _PICTURE.search(domain[0]):
+        if not local or (text[at + 2 : at + 3] in _PICTURE_SIGN and _PICTURE.search(domain[0])):
             continue
         # What binds in an address also assigns, quotes and lists: `to='a@b.de'`, `x=a@b.de`, `a@b.de/c@d.de`.
         name = local[0][::-1]
         if not name.isalnum():
-            name = _BINDS_AND_ENDS.sub("", name).lstrip("!#$%&'*^~.-")
+            if not name.replace(".", "").isalnum():
+                name = _BINDS_AND_ENDS.sub("", name)
+            name = name.lstrip("!#$%&'*^~.-")
         if not name or name == "git":
             continue
         done = domain.end()
         yield Span(at - len(name), done, "email")
-        beside = _BESIDE.match(plain, done)
+        beside = _BESIDE.match(plain, done) if plain[done : done + 1] in _BESIDE_SIGNS else None
         if beside and kinds_of_characters(beside[1]) >= 3 and "://" not in beside[1]:
             yield Span(beside.start(1), beside.start(1) + len(beside[1].rstrip(".")), "password")
     for handle in _PAYMENT_HANDLE.finditer(plain):
@@ -170,6 +174,7 @@ _UNLABELLED = frozenset("\n\t,;|\x00")
 """Signs over which no word reaches to say what follows."""
 _WALLET_STARTS = frozenset("12379")
 _REGION_BEFORE = re.compile(r"[A-Za-z0-9_.:/~$+=!\-]{0,96}")
+_REGION_CHARACTERS = frozenset(f"{WORD}.:/~$+=!*%")
 _REGION = re.compile(r"[A-Za-z0-9_.:/~$+=!*%\-]{0,2000}")
 _WORD_REST = re.compile(r"[A-Za-z0-9_\-+/=]*")
 _WORD = re.compile(r"[A-Za-z0-9]{15,}")
@@ -207,6 +212,7 @@ def _is_opaque(plain: str, start: int, end: int) -> bool:
 def _keys(plain: str, words: list[tuple[int, int]]) -> Iterator[Span]:
     """Keys, tokens, wallets, account numbers: all that is one of these long words."""
     done = 0
+    keys = KeySearch(plain) if words else None
     for start, end in words:
         hit = _LONG.search(plain, max(start - 1, done), end) if end > done else None
         while hit is not None:
@@ -215,7 +221,8 @@ def _keys(plain: str, words: list[tuple[int, int]]) -> Iterator[Span]:
             ahead = _REGION.match(plain, hit.start())
             right = ahead.end() if ahead else hit.end()
             done = max(right, hit.end())
-            for key in find_keys(plain, left, right):
+            is_cut = plain[right : right + 1] in _REGION_CHARACTERS
+            for key in keys.find(left, right, is_cut=is_cut) if keys else ():
                 if key.end == right and (rest := _WORD_REST.match(plain, right)):
                     # The region was cut: a long token goes on.
                     done = max(done, rest.end())

@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -202,7 +203,7 @@ class Scope:
     ) -> "_Entry":
         """A value's entry beside those that there are and the `new` ones."""
         given: object = value
-        if not isinstance(given, str | int | float) or isinstance(given, bool) or not _TYPE.fullmatch(type):
+        if not isinstance(given, str | int | float) or isinstance(given, bool) or not _is_type(type):
             raise ValueError(f"A value of type {type!r} and kind {given.__class__.__name__} cannot have a token.")
         if len(self._by_token) + len(new) >= VALUES_MOST:
             raise LimitReached(
@@ -251,6 +252,11 @@ class Scope:
             known = self._by_text[entry.origin]
             if known.get(str(entry.value)) is entry:
                 del known[str(entry.value)]
+
+
+@lru_cache(maxsize=256)
+def _is_type(kind: str) -> bool:
+    return _TYPE.fullmatch(kind) is not None
 
 
 class _Entry(msgspec.Struct, eq=False, gc=False):

@@ -39,6 +39,10 @@ PrivateValue = str | int | float
 _NONCE_BYTES = 12
 _SECRET_BYTES = 32
 _ID_BYTES = 6
+_BLOCK_BYTES = 64
+_INNER = bytes(code ^ 0x36 for code in range(256))
+_OUTER = bytes(code ^ 0x5C for code in range(256))
+"""The block of SHA-256 and the two pads of HMAC, as RFC 2104 has them. A key is no longer than the block."""
 _FORMS: dict[type, str] = {str: "s", int: "i", float: "f"}
 _PARSERS: dict[str, Callable[[str], PrivateValue]] = {"s": str, "i": int, "f": float}
 _ORIGINS: dict[str, Origin] = {"t": "tool", "c": "code"}
@@ -155,14 +159,20 @@ class VaultStorage(Protocol):
 class ScopeSecrets:
     """The two secrets of a scope: one makes ids of values, the other seals values. They are in no `repr`."""
 
-    __slots__ = ("_box", "_data_key", "_digests", "_token_key")
+    __slots__ = ("_box", "_data_key", "_inner", "_outer", "_token_key")
 
     def __init__(self, token_key: bytes, data_key: bytes) -> None:
         self._token_key = token_key
         self._data_key = data_key
         self._box = AESGCM(data_key)
-        # Begun once and copied: half the cost of a new one.
-        self._digests = {each: hmac.new(token_key, each.encode() + b"\0", hashlib.sha256) for each in ("tool", "code")}
+        # The two hashes of an HMAC, begun once and copied: a third of the cost of an `hmac` object.
+        padded = token_key.ljust(_BLOCK_BYTES, b"\0")
+        inner = hashlib.sha256(padded.translate(_INNER))
+        self._outer = hashlib.sha256(padded.translate(_OUTER))
+        self._inner: dict[Origin, hashlib._Hash] = {}
+        for origin in _ORIGINS.values():
+            self._inner[origin] = inner.copy()
+            self._inner[origin].update(origin.encode() + b"\0")
 
     @classmethod
     def make(cls) -> "ScopeSecrets":
@@ -175,12 +185,14 @@ class ScopeSecrets:
 
     def make_id(self, origin: Origin, text: str, attempt: int = 0) -> str:
         """The id of a value; another one for each attempt, should the first be taken by another value."""
+        content = text.encode("utf-8", "surrogatepass")
         if attempt:
-            begun = hmac.new(self._token_key, b"%b %d\0" % (origin.encode(), attempt), hashlib.sha256)
-        else:
-            begun = self._digests[origin].copy()
-        begun.update(text.encode("utf-8", "surrogatepass"))
-        return begun.digest()[:_ID_BYTES].hex()
+            label = b"%b %d\0" % (origin.encode(), attempt)
+            return hmac.digest(self._token_key, label + content, "sha256")[:_ID_BYTES].hex()
+        inner, outer = self._inner[origin].copy(), self._outer.copy()
+        inner.update(content)
+        outer.update(inner.digest())
+        return outer.digest()[:_ID_BYTES].hex()
 
     def seal(self, scope_id: str, value_id: str, kind: str, value: PrivateValue, origin: Origin) -> bytes:
         """The value, sealed for this place."""

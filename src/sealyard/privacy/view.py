@@ -7,8 +7,9 @@ import re
 import unicodedata
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
+from itertools import accumulate
 
 from sealyard.privacy.span import TOKEN, Span
 
@@ -17,49 +18,69 @@ _FEW = 48
 __all__ = ("View", "folded", "plain", "rewritten", "united", "without_tokens")
 
 
+_NO_PIECES = (array("q"), array("q"), array("q"), array("q"))
+
+
 class View:
     """What a text reads as after pieces of it were replaced."""
 
-    def __init__(self, text: str, pieces: Sequence[Sequence[int]] = ((), (), (), ())) -> None:
-        """Pieces are four columns in order: start and end in the text read, start and end in the original."""
+    def __init__(self, text: str, pieces: "Callable[[], _Columns] | None" = None) -> None:
+        """`pieces` is called when something is first looked up, since most readings hold nothing."""
         self.text = text
-        # Flat arrays: a hostile text may be all pieces, and a tuple each would cost ten times its size.
-        self._starts, self._ends, self._source_starts, self._source_ends = (array("q", column) for column in pieces)
+        self._pieces = pieces
 
     def source(self, start: int, end: int) -> tuple[int, int]:
         """Where the original holds what is read between these offsets. A piece counts whole."""
-        if not self._starts:
+        starts, ends, source_starts, source_ends = self._columns
+        if not starts:
             return start, end
-        last = bisect_right(self._starts, end - 1) - 1
-        source_end = end if last < 0 else self._source_ends[last] + max(0, end - self._ends[last])
-        first = bisect_right(self._starts, start) - 1
+        last = bisect_right(starts, end - 1) - 1
+        source_end = end if last < 0 else source_ends[last] + max(0, end - ends[last])
+        first = bisect_right(starts, start) - 1
         if first < 0:
             return start, source_end
-        if start < self._ends[first]:
-            return self._source_starts[first], source_end
-        return self._source_ends[first] + start - self._ends[first], source_end
+        if start < ends[first]:
+            return source_starts[first], source_end
+        return source_ends[first] + start - ends[first], source_end
+
+    @cached_property
+    def _columns(self) -> "_Columns":
+        return _NO_PIECES if self._pieces is None else self._pieces()
 
 
-def rewritten(text: str, pattern: re.Pattern[str], replacement: Callable[[str], str | None]) -> View | None:
-    """The text with each match replaced; `None` if none was. A replacement of `None` leaves its match as it is."""
-    parts: list[str] = []
-    pieces = tuple(array("q") for _ in range(4))
-    done = length = 0
-    for match in pattern.finditer(text):
-        new = replacement(match.group())
-        if new is None:
-            continue
-        start, end = match.span()
-        parts += (text[done:start], new)
-        length += start - done
-        for column, offset in zip(pieces, (length, length + len(new), start, end), strict=True):
-            column.append(offset)
-        length += len(new)
-        done = end
-    if not done:
+_Columns = tuple["array[int]", "array[int]", "array[int]", "array[int]"]
+"""Pieces in order: start and end in the text read, start and end in the original.
+
+Flat arrays: a hostile text may be all pieces, and a tuple each would cost ten times its size."""
+
+
+def rewritten(text: str, pattern: re.Pattern[str], replacement: Callable[[str], str]) -> View | None:
+    """The text with each match replaced; `None` if there is none. The pattern has no groups.
+
+    It takes the text apart and puts it together in C. Each match is replaced once, however often it is there.
+    """
+    between = _as_group(pattern)
+    parts = between.split(text)
+    if len(parts) == 1:
         return None
-    parts.append(text[done:])
-    return View("".join(parts), pieces)
+    matches = parts[1::2]
+    new = {match: replacement(match) for match in set(matches)}
+    parts[1::2] = map(new.__getitem__, matches)
+    return View("".join(parts), lambda: _columns(between.split(text), new))
+
+
+@lru_cache(maxsize=64)
+def _as_group(pattern: re.Pattern[str]) -> re.Pattern[str]:
+    """The pattern as one group: a text that is split by it keeps what matches, as every second part."""
+    assert not pattern.groups
+    return re.compile(f"({pattern.pattern})", pattern.flags)
+
+
+def _columns(parts: Sequence[str], new: Mapping[str, str]) -> _Columns:
+    """Where the replaced parts are: every second one, from the second on."""
+    ends = array("q", accumulate(map(len, parts)))
+    read = array("q", accumulate(len(new[part]) if place % 2 else len(part) for place, part in enumerate(parts)))
+    return read[:-1:2], read[1::2], ends[:-1:2], ends[1::2]
 
 
 def folded(text: str) -> View:
