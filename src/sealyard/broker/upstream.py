@@ -10,7 +10,6 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Self
 
@@ -37,6 +36,7 @@ from sealyard.errors import (
     UpstreamUnavailable,
 )
 from sealyard.values import Definition, UpstreamConfig, UpstreamStatus
+from sealyard.values.naming import glob
 
 __all__ = ("OnTools", "Upstream")
 
@@ -343,10 +343,10 @@ class Upstream:
 
     def _allows(self, tool: str, left_out: set[str]) -> bool:
         """Whether the config lets the tool in. The patterns that keep it out are added to `left_out`."""
-        against = [pattern for pattern in self.config.without_tools if fnmatchcase(tool, pattern)]
+        against = [pattern for pattern in self.config.without_tools if glob(pattern)(tool)]
         left_out.update(against)
         wanted = self.config.tools
-        return not against and (wanted is None or any(fnmatchcase(tool, pattern) for pattern in wanted))
+        return not against and (wanted is None or any(glob(pattern)(tool) for pattern in wanted))
 
     async def _list_first(self, connection: Connection) -> None:
         """List the tools of a new connection. Without a list it can still be called."""

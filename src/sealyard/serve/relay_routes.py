@@ -6,7 +6,6 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
 from typing import Any
 
 import msgspec
@@ -20,6 +19,7 @@ from sealyard.catalog import Snapshot
 from sealyard.catalog.names import assign, full_name, tool_part, upstream_part
 from sealyard.serve.relay_links import Json
 from sealyard.values import Definition, ToolAnnotations, ToolSpec, UpstreamConfig
+from sealyard.values.naming import glob
 
 __all__ = ("LISTS", "Routes", "hints", "merged_capabilities", "opened_cursor", "sealed_cursor")
 
@@ -128,8 +128,8 @@ class Routes:
     def is_configured(self, upstream: str, tool: str) -> bool:
         """Whether the configuration lets this tool be seen and called."""
         config = self._upstreams[upstream]
-        wanted = config.tools is None or any(fnmatchcase(tool, pattern) for pattern in config.tools)
-        return wanted and not any(fnmatchcase(tool, pattern) for pattern in config.without_tools)
+        wanted = config.tools is None or any(glob(pattern)(tool) for pattern in config.tools)
+        return wanted and not any(glob(pattern)(tool) for pattern in config.without_tools)
 
 
 def _spec(upstream: str, name: str, item: Json) -> ToolSpec:
