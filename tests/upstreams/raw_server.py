@@ -249,6 +249,15 @@ class Heard(Raw):
             self.answer(number, json.dumps(self.heard))
 
 
+class Bulky(Raw):
+    """Lists one tool that is too large beside one that is not."""
+
+    tools = [
+        {"name": "bulky", "description": "x" * 300_000, "inputSchema": {"type": "object"}},
+        {"name": "slim", "inputSchema": {"type": "object"}},
+    ]
+
+
 class Restless(Raw):
     """Says that its tools changed whenever it has listed them."""
 

@@ -99,6 +99,7 @@ class Upstream:
         self._delivering = asyncio.Lock()
         self._output_schemas: dict[str, dict[str, Any]] = {}
         self._listing_warnings: list[str] = []
+        self._logged: set[str] = set()
         self._misfits: dict[str, str] = {}
         self._calls = self._failures = 0
 
@@ -372,10 +373,18 @@ class Upstream:
             f"without_tools names {name!r}, which fits none of its tools. Correct it, or take it out." for name in idle
         ]
         self._listing_warnings = [*listing.warnings, *said]
+        self._log_left_out(listing.left_out)
         if listing.definitions != self._definitions:
             self._definitions = listing.definitions
             self._output_schemas = {one.name: one.output_schema for one in listing.definitions if one.output_schema}
             self._misfits.clear()
+
+    def _log_left_out(self, warnings: list[str]) -> None:
+        """Say in the log, once, which tools are missing."""
+        for warning in warnings:
+            if warning not in self._logged and len(self._logged) < _MOST_WARNINGS:
+                self._logged.add(warning)
+                _log.warning("%s: %s", self.config.name, warning)
 
     async def _deliver(self) -> None:
         """Hand the tools to `on_tools`, unless it has had just these."""

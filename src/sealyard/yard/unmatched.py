@@ -99,9 +99,7 @@ class _Names:
 
     def __init__(self, snapshot: Snapshot, unlisted: Collection[str]) -> None:
         self._snapshot = snapshot
-        self._spellings = {
-            name: (*spellings(spec), spec.name) for name, spec in snapshot.tools.items()
-        }
+        self._spellings = {name: (*spellings(spec), spec.name) for name, spec in snapshot.tools.items()}
         self._beginnings = [begin for name in unlisted for begin in (full_name(upstream_part(name), ""), f"{name}/")]
 
     def fitting(self, patterns: Sequence[str]) -> Iterator[ToolSpec]:
@@ -113,9 +111,7 @@ class _Names:
         most = 3 if at == "surface.direct" else 2
         for pattern in patterns:
             fits = glob(pattern)
-            if pattern == "*" or any(
-                fits(name) for spelled in self._spellings.values() for name in spelled[:most]
-            ):
+            if pattern == "*" or any(fits(name) for spelled in self._spellings.values() for name in spelled[:most]):
                 continue
             fixed = pattern.partition("*")[0].partition("?")[0]
             if any(fixed.startswith(begin) or begin.startswith(fixed) for begin in self._beginnings):
