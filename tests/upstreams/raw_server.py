@@ -22,6 +22,10 @@ MALFORMED: list[Any] = [
     {"name": "hints", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": "yes", "title": "Hints"}},
     {"name": "echo", "description": "Twice.", "inputSchema": {"type": "object"}},
 ]
+BULKY = [
+    {"name": "bulky", "description": "x" * 300_000, "inputSchema": {"type": "object"}},
+    {"name": "slim", "inputSchema": {"type": "object"}},
+]
 
 
 def send(**message: Any) -> None:
@@ -252,10 +256,7 @@ class Heard(Raw):
 class Bulky(Raw):
     """Lists one tool that is too large beside one that is not."""
 
-    tools = [
-        {"name": "bulky", "description": "x" * 300_000, "inputSchema": {"type": "object"}},
-        {"name": "slim", "inputSchema": {"type": "object"}},
-    ]
+    tools = BULKY
 
 
 class Restless(Raw):

@@ -4,14 +4,13 @@ Nothing that an upstream says about its own tools relaxes anything, unless the c
 condition on arguments is in doubt, the strictest of what could follow holds.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from sealyard.broker.conditions import Condition, Doubt, Holds, all_of
-from sealyard.errors import InvalidConfig
 from sealyard.values import ToolSpec
 from sealyard.values.naming import checked_glob, tool_names
 

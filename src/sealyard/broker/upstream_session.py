@@ -216,7 +216,7 @@ class _Named(msgspec.Struct):
 
 
 def _name_of(raw: msgspec.Raw) -> Any:
-    """The name in a definition that is not decoded. Reading over 8 MB takes 20 ms at worst; of more it is not sought."""
+    """The name in a definition that is not decoded, unless that is too long to be read over."""
     return msgspec.json.decode(raw, type=_Named).name if len(memoryview(raw)) <= _SKIPPED_BYTES else None
 
 
@@ -454,7 +454,8 @@ def _definition(tool: Any, warnings: list[str]) -> Definition | None:
     if isinstance(tool, dict) and isinstance(size := tool.get(_TOO_LARGE), int):
         called = short(repr(name), 80) if isinstance(name, str) else "whose name was not sought"
         warnings.append(
-            f"Tool {called} {_LEFT_OUT}: its definition has {size:,} bytes, more than the {_TOOL_BYTES:,} that are read."
+            f"Tool {called} {_LEFT_OUT}: "
+            f"its definition has {size:,} bytes, more than the {_TOOL_BYTES:,} that are read."
         )
         return None
     if not isinstance(name, str) or not name.strip() or len(name) > _NAME_CHARACTERS:

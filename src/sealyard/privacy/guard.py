@@ -349,6 +349,10 @@ class Guard:
             self.count_failure()
             raise UpstreamError(f"What a server says is withheld: {_blame(error)}.") from None
 
+    def is_repeated_to(self, sent: Sent | None) -> bool:
+        """Whether anything was handed over that a server could repeat."""
+        return bool(sent) or bool(self._echoes)
+
     def admit_error(self, error: _E, *, sent: Sent | None = None) -> _E:
         """The same error as code may see it. Words of a server or a person are looked through.
 

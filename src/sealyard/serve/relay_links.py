@@ -161,10 +161,11 @@ class Link:
         """
         self.uses += 1
         self.used_at = anyio.current_time()
+        sent = await self.screen.handles(params)
         options: CallOptions = {"headers": {MCP_PROTOCOL_VERSION_HEADER: self.version, **(headers or {})}}
         if self.modern:
             options["headers"][MCP_METHOD_HEADER] = method
-            name = params.get(NAME_BEARING_METHODS.get(method, ""))
+            name = sent.get(NAME_BEARING_METHODS.get(method, ""))
             if isinstance(name, str):
                 options["headers"][MCP_NAME_HEADER] = encode_header_value(name)
         if on_progress is not None:
@@ -174,7 +175,7 @@ class Link:
         if seconds is not None:
             options["timeout"] = seconds
         try:
-            result = await self._dispatcher.send_raw_request(method, params, options)
+            result = await self._dispatcher.send_raw_request(method, sent, options)
         except MCPError as error:
             # Its own errors may have the same number, but not the SDK's words.
             if error.code == CONNECTION_CLOSED and error.message == "Connection closed":
@@ -285,7 +286,9 @@ class Link:
         async def report(progress: float, total: float | None, message: str | None) -> None:
             async with self._turn:
                 words = None if message is None else await self.screen.words(self.config.name, message)
-            await on_progress(progress, total, words)
+                is_told = await self.screen.may_tell(self.config.name, progress, total)
+            if is_told:
+                await on_progress(progress, total, words)
 
         return report
 
