@@ -1,22 +1,17 @@
-"""A relayed message without what is private: the work itself, for the event loop and for helper processes alike."""
+"""Relayed messages without what is private: the work itself, for the event loop and for helper processes alike."""
 
 import base64
 import binascii
 import re
-import secrets
 from typing import Any
 
-import msgspec
-
-from sealyard.offload.child import Ask
 from sealyard.privacy.echo import Sent
 from sealyard.privacy.guard import Guard, text_encoding
-from sealyard.privacy.offloaded import Mirror, remember
 from sealyard.privacy.span import TOKEN
-from sealyard.serve.relay_shapes import Shape, shape_of
+from sealyard.serve.relay_shapes import Shape
 from sealyard.values import ToolSpec
 
-__all__ = ("conceal", "relay", "remember")
+__all__ = ("Scribe", "conceal")
 
 _ORDER = {"structured": 0, "data": 1}
 """Fields say what is private; then the texts beside them are searched for the same values."""
@@ -59,60 +54,6 @@ def conceal(guard: Guard, shape: Shape, value: Any, spec: ToolSpec, sent: Sent, 
         return value
     rest = iter(made)
     return shape(value, lambda *_: next(rest))
-
-
-class _Given(msgspec.Struct):
-    kind: str
-    method: str
-    spec: ToolSpec
-    sent: dict[str, Any]
-
-
-def relay(params: Any, body: bytes, mirror: Mirror, ask: Ask) -> tuple[Any, bytes]:
-    """`conceal` for a part of a message, in a helper process."""
-    given = msgspec.convert(params, _Given)
-    value = msgspec.json.decode(body)
-    mirror.begin()
-    scribe = _LaterScribe(mirror)
-    shape, sent = shape_of(given.kind, given.method), Sent.from_data(given.sent)
-    shown = conceal(mirror.guard, shape, value, given.spec, sent, scribe=scribe)
-    is_changed = shown is not value
-    counted, (document, *texts) = mirror.settle(
-        [msgspec.json.encode(shown) if is_changed else b"", *scribe.texts()], ask
-    )
-    return {"changed": is_changed, **counted}, scribe.written(document, texts)
-
-
-class _LaterScribe(Scribe):
-    """The same in a helper process, where tokens are known at the end: until then a mark stands for each blob."""
-
-    def __init__(self, mirror: Mirror) -> None:
-        self._mirror = mirror
-        self._mark = f"blob-{secrets.token_hex(16)}-"
-        self._blobs: list[tuple[str, str]] = []
-
-    def kind_of(self, token: re.Match[str]) -> str:
-        """The type of the value that a stand-in stands for."""
-        return self._mirror.kind_of(token)
-
-    def blob(self, text: str, encoding: str) -> str:
-        """A mark for it."""
-        self._blobs.append((text, encoding))
-        return f"{self._mark}{len(self._blobs) - 1:08x}"
-
-    def texts(self) -> list[bytes]:
-        """Those whose tokens are to be written."""
-        return [text.encode("utf-8", "surrogatepass") for text, _ in self._blobs]
-
-    def written(self, document: bytes, texts: list[bytes]) -> bytes:
-        """The document with base64 of these texts in the place of the marks."""
-        if not texts:
-            return document
-        made = [
-            super(_LaterScribe, self).blob(text.decode("utf-8", "surrogatepass"), encoding).encode()
-            for text, (_, encoding) in zip(texts, self._blobs, strict=True)
-        ]
-        return re.sub(self._mark.encode() + rb"([0-9a-f]{8})", lambda match: made[int(match[1], 16)], document)
 
 
 def _replaced(guard: Guard, leaves: list[tuple[str, Any]], spec: ToolSpec, sent: Sent, scribe: Scribe) -> list[Any]:

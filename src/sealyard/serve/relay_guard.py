@@ -5,6 +5,7 @@ says is revealed before it is routed. Both happen once: what was revealed is nev
 """
 
 import asyncio
+import logging
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -16,17 +17,21 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
 from sealyard.errors import CallRefused, HelperFailed, SealyardError, UpstreamError
-from sealyard.offload import is_large, turn
+from sealyard.offload import is_large, signs_of, turn
 from sealyard.offload.turns import spend
 from sealyard.privacy.echo import Sent
 from sealyard.privacy.guard import Guard, Reveal
 from sealyard.privacy.span import TOKEN
 from sealyard.serve.relay_conceal import conceal
+from sealyard.serve.relay_large import read_fields
+from sealyard.serve.relay_messages import Made, relay_here
 from sealyard.serve.relay_shapes import shape_of
 from sealyard.values import ToolSpec
 from sealyard.yard.guards import Guards
 
 __all__ = ("Json", "Places", "Screen", "Screens")
+
+logger = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
@@ -38,6 +43,19 @@ _CONCEALED_ADDRESS = re.compile(rf"([a-z][a-z0-9+.-]*:(?://)?)?({TOKEN.pattern})
 
 _ADDRESS_PARTS = re.compile(r"[/?#&=:]")
 """What separates the parts of an address."""
+
+
+LISTED = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
+_ITEM_BYTES = 256 << 10
+"""Of one item of a large list; a larger one is left out. Decoding takes 15 ms at worst."""
+_PARAMS_BYTES = 4 << 20
+_PARAMS_SIGNS = 20_000
+"""Of what an upstream asks a client, or tells it: decoding and writing that takes 20 ms at worst."""
 
 
 class Places(Protocol):
@@ -242,6 +260,80 @@ class Screen:
     async def leaving(self, value: Any) -> Any:
         """What a client said, as a record may hold it."""
         return await self.guard.door.conceal(value)
+
+    # From an upstream, in a message that was not decoded
+
+    async def large_result(
+        self, upstream: str, method: str, params: Json, message: bytes | bytearray, version: str
+    ) -> Json:
+        """The result in a message, as a client of that version may see it; see `relay_large`.
+
+        Raises:
+            MCPError: The message is an error, or cannot be looked through.
+        """
+        spec = self._places.find_spec(upstream, str(params.get("name"))) if method == "tools/call" else None
+        spec = spec or self._places.place(upstream)
+        key = LISTED.get(method, "")
+        version = "" if key else version
+        made, document = await self._beside("result", method, spec, message, version=version, items=key)
+        if made.kind == "error":
+            if signs_of(document) > _PARAMS_SIGNS:
+                raise MCPError(
+                    INTERNAL_ERROR, f"The error that {upstream!r} answered with is too large to be passed on."
+                )
+            code, said, data = msgspec.json.decode(document)
+            raise MCPError(code if isinstance(code, int) else INTERNAL_ERROR, said, data)
+        result = read_fields(made.fields, document)
+        if key:
+            result[key] = await self._items(upstream, made, document)
+        return result
+
+    async def large_params(self, upstream: str, kind: str, method: str, message: bytes | bytearray) -> Json:
+        """The parameters of an upstream's request or notification in a message, as a client may see them.
+
+        Raises:
+            MCPError: They are too large for a client, or cannot be looked through.
+        """
+        _, document = await self._beside(kind, method, self._places.place(upstream), message)
+        if len(document) > _PARAMS_BYTES or signs_of(document) > _PARAMS_SIGNS:
+            raise MCPError(INTERNAL_ERROR, f"What {upstream!r} asks or says is too large to be passed on.")
+        found: Json = msgspec.json.decode(document)
+        return found
+
+    async def _items(self, upstream: str, made: Made, document: bytes) -> list[Any]:
+        """The items of a list, decoded one by one while others go on."""
+        found: list[Any] = []
+        start = sum(length for _, length in made.fields)
+        for length in made.items:
+            await turn()
+            started = time.perf_counter()
+            if length <= _ITEM_BYTES:
+                found.append(msgspec.json.decode(document[start : start + length]))
+            else:
+                logger.warning("Upstream %r lists something of %d bytes, which is left out.", upstream, length)
+            start += length
+            spend(started)
+        return found
+
+    async def _beside(
+        self, kind: str, method: str, spec: ToolSpec, message: bytes | bytearray, *, version: str = "", items: str = ""
+    ) -> tuple[Made, bytes]:
+        guard, offload = self.guard, self._guards.offload
+        params = {"kind": kind, "method": method, "spec": guard.door.bare(spec), "sent": self._sent.to_data()}
+        params |= {"is_message": True, "version": version, "items": items}
+        try:
+            if guard.is_off and offload is not None:
+                answered = await offload.run("relay", params, message, who=self.principal)
+            elif guard.door.has_helpers:
+                answered = await guard.door.run("relay", params, message)
+            else:
+                return await asyncio.to_thread(relay_here, guard, params, bytes(message))
+        except HelperFailed as error:
+            guard.count_failure()
+            raise MCPError(INTERNAL_ERROR, f"What {spec.upstream!r} sent is withheld: {error}") from None
+        except SealyardError as error:
+            raise MCPError(INTERNAL_ERROR, f"{type(error).__name__}: {error}") from None
+        return msgspec.convert(answered.result, Made), answered.document
 
     async def _conceal(self, kind: str, method: str, value: Any, spec: ToolSpec) -> Any:
         if self.guard.is_off:

@@ -16,6 +16,7 @@ from mcp.shared.message import SessionMessage
 
 from sealyard.broker.answers import read_leniently
 from sealyard.errors import InvalidRequest
+from sealyard.serve.relay_large import written
 
 __all__ = ("serve_stdio",)
 
@@ -86,9 +87,10 @@ async def _write(from_server: MemoryObjectReceiveStream[SessionMessage], writer:
     async with from_server:
         async for message in from_server:
             text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-            writer.write(text.encode() + b"\n")
             try:
-                await writer.drain()
+                for part in (*written(text.encode()), b"\n"):
+                    writer.write(part)
+                    await writer.drain()
             except ConnectionError:
                 return  # the client is gone, and reading ends too
 
