@@ -39,7 +39,7 @@ from sealyard.broker.kept import Kept
 from sealyard.broker.stderr import Tail
 from sealyard.values import UpstreamConfig
 
-__all__ = ("WHOLE", "Inbound", "open_child", "read_line", "stand_in", "too_large", "whole_message")
+__all__ = ("WHOLE", "Inbound", "edge_id", "open_child", "read_line", "stand_in", "too_large", "whole_message")
 
 # The SDK logs what a server does wrong; without a handler Python would print that to our standard error.
 for _name in ("mcp", "client"):
@@ -495,13 +495,19 @@ def _large_message(line: bytes | bytearray) -> SessionMessage | Exception:
 
 def _unreadable(line: bytes | bytearray, error: Exception) -> SessionMessage | Exception:
     """The answer to whoever waits for this message, if it says who that is: else they would wait for their timeout."""
-    found = _ID_AT_START.match(line[:_EDGE_BYTES]) or _ID_AT_END.search(line[-_EDGE_BYTES:])
-    if found is None:
+    number = edge_id(line)
+    if number is None:
         return ValueError(str(error))
     is_deep = isinstance(error, RecursionError) or isinstance(error.__cause__, RecursionError)
     what = "is nested too deeply to be read" if is_deep else "is no JSON"
     data = ErrorData(code=INTERNAL_ERROR, message=f"The answer {what}. Ask for less, or for something simpler.")
-    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=msgspec.json.decode(found[1]), error=data))
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=number, error=data))
+
+
+def edge_id(line: bytes | bytearray) -> int | str | None:
+    """The id of a message that is not decoded, if it stands at its beginning or at its end."""
+    found = _ID_AT_START.match(line[:_EDGE_BYTES]) or _ID_AT_END.search(line[-_EDGE_BYTES:])
+    return None if found is None else msgspec.json.decode(found[1], type=int | str)
 
 
 def _message(data: Any) -> SessionMessage | Exception:
