@@ -387,6 +387,64 @@ async def test_an_argument_without_a_name_means_what_it_meant(tmp_path: Path) ->
         assert upstream.calls == [("list_rows", {"since": "2024"})]
 
 
+MOVE = """\
+def move(amount: float{parameters}):
+    \"""Moves money.\"""
+    from servers.bank import transfer
+
+    return transfer(amount{arguments})
+"""
+FROM, TO = "The account that the money is taken from.", "The account that the money goes to."
+
+
+def transfer(*parameters: tuple[str, str]) -> Definition:
+    """A tool whose optional parameters have these names and descriptions, in this order."""
+    properties = {
+        name: {"type": "number" if name == "amount" else "string", "description": text} for name, text in parameters
+    }
+    schema = {"type": "object", "properties": properties, "required": [], "additionalProperties": False}
+    return Definition(
+        name="transfer", description="It moves money.", input_schema=schema, annotations=ToolAnnotations(read_only=True)
+    )
+
+
+async def test_arguments_without_names_are_moved_or_refused_where_only_part_of_a_change_is_proven(
+    tmp_path: Path,
+) -> None:
+    """Small changes exchange the meaning of two parameters and put one in front of the third.
+
+    Each of them breaks no call, so that the tool only has a newer minor version. A call with the two cannot be
+    translated and is not sent; one with the third alone reaches that one.
+    """
+    first = transfer(("amount", "How much."), ("a", FROM), ("b", TO))
+    steps = [
+        transfer(("amount", "How much."), ("a", ""), ("b", TO)),
+        transfer(("amount", "How much."), ("a", ""), ("b", "")),
+        transfer(("b", ""), ("amount", "How much."), ("a", "")),
+        transfer(("b", FROM), ("amount", "How much."), ("a", "")),
+        transfer(("b", FROM), ("amount", "How much."), ("a", TO)),
+    ]
+    upstream = FakeUpstream("bank", transfer=lambda **given: {"moved": given})
+    upstream.definitions = {"transfer": first}
+    async with opened(tmp_path, upstream) as yard:
+        examples = (SaveExample(inputs={"amount": 1.0}),)
+        both = MOVE.format(parameters=", a: str = 'x', b: str = 'y'", arguments=", a, b")
+        await save(yard, "move", both, examples=examples)
+        await save(yard, "count", MOVE.replace("move", "count").format(parameters="", arguments=""), examples=examples)
+        for step in steps:
+            await change(yard, upstream, transfer=step)
+        version = yard.catalog.snapshot.tools["mcp__bank__transfer"].version
+        upstream.calls.clear()
+        refused = await yard.execute(ExecuteRequest(code="from skills import move\nmove(5.0, 'mine', 'theirs')"))
+        moved = await run(yard, "from skills import count\ncount(5.0)")
+
+    assert version.startswith("1.")
+    assert refused.is_error
+    assert "cannot be translated: The parameter `a` changed" in refused.text
+    assert moved == {"moved": {"amount": 5.0}}
+    assert upstream.calls == [("transfer", {"amount": 5.0})]
+
+
 async def test_calls_of_an_older_version_are_translated_and_counted(tmp_path: Path) -> None:
     """A renamed parameter does not break a skill, and agents' own code sees the new tool."""
     upstream = books()

@@ -112,12 +112,15 @@ def test_explain_shows_preset_trust_limits_and_every_rule(sealyard: Command, wri
 
 def test_explain_shows_where_a_tool_gets_private_values(sealyard: Command, write_config: Callable[..., None]) -> None:
     """The first privacy rule that names the tool decides; without one a token must be a whole string."""
-    write_config('[[privacy.rules]]\ntools = ["mcp__expenses__flag_*"]\nreveal = "inside"\n')
+    write_config(
+        '[[privacy.rules]]\ntools = ["mcp__expenses__flag_*"]\nreveal = "inside"\n'
+        '[[privacy.rules]]\ntools = ["expenses/approve_*"]\nreveal = "never"\n'
+    )
 
-    names = ("mcp__expenses__flag_expense", "mcp__expenses__list_expenses")
+    names = ("mcp__expenses__flag_expense", "mcp__expenses__approve_expense", "mcp__expenses__list_expenses")
     found = [json.loads(sealyard("policy", "explain", name, "--json").stdout)["reveal"] for name in names]
 
-    assert found == ["inside", "whole"]
+    assert found == ["inside", "never", "whole"]
 
 
 def test_trust_relaxes_the_preset(sealyard: Command, write_config: Callable[..., None]) -> None:
@@ -225,7 +228,7 @@ tools = ["mcp__expenses__list_expense"]
 calls_per_run = 5
 
 [[privacy.rules]]
-tools = ["mcp__expense__*"]
+tools = ["mcp__expense__*", "expense/*", "expenses/flag_*"]
 mode = "off"
 
 [surface]
@@ -238,6 +241,7 @@ SAID = [
     "policy.limits[0].tools names 'mcp__expenses__list_expense', which fits no tool."
     " Did you mean 'mcp__expenses__list_expenses'?",
     "privacy.rules[0].tools names 'mcp__expense__*', which fits no tool. Did you mean 'mcp__expenses__*'?",
+    "privacy.rules[0].tools names 'expense/*', which fits no tool. Did you mean 'expenses/*'?",
     "surface.direct names 'list_employee', which fits no tool. Did you mean 'mcp__expenses__list_employees'?",
     "policy.rules[0].principals names 'httpp', which fits no principal. Did you mean 'http'?",
     "policy.rules[1].when names 'raeson', which fits no argument. Did you mean 'reason'?",

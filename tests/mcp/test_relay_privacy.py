@@ -178,9 +178,10 @@ async def test_with_privacy_off_everything_passes_as_it_came(tmp_path: Path) -> 
     assert [entry["arguments"] for entry in entries] == [arguments]
 
 
-async def test_rule_for_an_upstream_holds_for_its_resources_too(tmp_path: Path) -> None:
-    """`mcp__crm__*` means everything of it; another upstream is not meant."""
-    privacy = PrivacyConfig(rules=(PrivacyRule(tools=("mcp__crm__*",), mode="off"),))
+@pytest.mark.parametrize("pattern", ["mcp__crm__*", "crm/*"])
+async def test_rule_for_an_upstream_holds_for_its_resources_too(tmp_path: Path, pattern: str) -> None:
+    """Either spelling means everything of it; another upstream is not meant."""
+    privacy = PrivacyConfig(rules=(PrivacyRule(tools=(pattern,), mode="off"),))
     upstreams = (config("crm"), config("erp"))
     async with (
         relay(tmp_path, crm(tmp_path), *upstreams, privacy=privacy) as (url, _),

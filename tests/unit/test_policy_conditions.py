@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.broker.conditions import Condition, Doubt, all_of, glob
+from sealyard.broker.conditions import Condition, Doubt, all_of
 from sealyard.errors import InvalidConfig
+from sealyard.values.naming import glob
 
 DOUBT = "doubt"
 

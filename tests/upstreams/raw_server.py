@@ -22,6 +22,10 @@ MALFORMED: list[Any] = [
     {"name": "hints", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": "yes", "title": "Hints"}},
     {"name": "echo", "description": "Twice.", "inputSchema": {"type": "object"}},
 ]
+BULKY = [
+    {"name": "bulky", "description": "x" * 300_000, "inputSchema": {"type": "object"}},
+    {"name": "slim", "inputSchema": {"type": "object"}},
+]
 
 
 def send(**message: Any) -> None:
@@ -247,6 +251,12 @@ class Heard(Raw):
         """What was heard, or nothing at all if the call is to hang."""
         if not params["arguments"].get("hang"):
             self.answer(number, json.dumps(self.heard))
+
+
+class Bulky(Raw):
+    """Lists one tool that is too large beside one that is not."""
+
+    tools = BULKY
 
 
 class Restless(Raw):

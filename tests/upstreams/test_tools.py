@@ -1,6 +1,7 @@
 """Lists of tools: long, malformed, changing, endless."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -56,6 +57,22 @@ async def test_one_malformed_tool_costs_only_itself(connect: Connect, child: Chi
         "Tool 'odd' has an outputSchema that is not an object; it was ignored.",
         "Tool 'echo' is listed twice; the first definition is used.",
     )
+
+
+async def test_definition_that_is_too_large_is_named_once(
+    connect: Connect, child: Child, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is left out, and its name and size are among the warnings and in the log."""
+    async with connect(**child("Bulky")) as upstream:
+        definitions = await upstream.list_tools()
+        await upstream.refresh()
+        warnings = upstream.status().warnings
+
+    size = len(json.dumps({"name": "bulky", "description": "x" * 300_000, "inputSchema": {"type": "object"}}))
+    said = f"Tool 'bulky' was left out: its definition has {size:,} bytes, more than the 262,144 that are read."
+    assert [each.name for each in definitions] == ["slim"]
+    assert warnings == (said,)
+    assert [record.getMessage() for record in caplog.records if "left out" in record.getMessage()] == [f"test: {said}"]
 
 
 async def test_list_without_end_is_cut(connect: Connect, child: Child) -> None:

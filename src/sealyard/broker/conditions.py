@@ -17,8 +17,9 @@ import jsonschema_rs
 import msgspec
 
 from sealyard.errors import InvalidConfig
+from sealyard.values.naming import glob
 
-__all__ = ("Condition", "Doubt", "Holds", "all_of", "glob")
+__all__ = ("Condition", "Doubt", "Holds", "all_of")
 
 _MOST_CHARACTERS = 1 << 18  # of one text
 _MOST_VALUES = 20_000  # of one condition
@@ -115,22 +116,6 @@ def all_of(results: Iterable[Holds]) -> Holds:
         if holds is not True and doubt is True:
             doubt = holds
     return doubt
-
-
-def glob(*patterns: str) -> Callable[[str], object]:
-    """Finds out whether a text is like one of the patterns: `*` stands for any characters, `?` for one.
-
-    Nothing else is special. Its time grows with the length of the text, however many `*` there are.
-    """
-    return re.compile("|".join(map(_translate, patterns)), re.DOTALL).fullmatch
-
-
-def _translate(pattern: str) -> str:
-    first, *rest = (re.escape(part).replace(r"\?", ".") for part in pattern.split("*"))
-    if not rest:
-        return first
-    # What comes next is found where it first is, and never looked for again further on.
-    return first + "".join(f"(?>.*?{part})" for part in rest[:-1] if part) + ".*" + rest[-1]
 
 
 # What is written

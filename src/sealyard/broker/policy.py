@@ -4,15 +4,15 @@ Nothing that an upstream says about its own tools relaxes anything, unless the c
 condition on arguments is in doubt, the strictest of what could follow holds.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from sealyard.broker.conditions import Condition, Doubt, Holds, all_of, glob
-from sealyard.errors import InvalidConfig
+from sealyard.broker.conditions import Condition, Doubt, Holds, all_of
 from sealyard.values import ToolSpec
+from sealyard.values.naming import checked_glob, tool_names
 
 __all__ = (
     "UNLIMITED",
@@ -132,8 +132,8 @@ class _Entry:
     def __init__(self, number: int, rule: Rule) -> None:
         self.name = f"policy.rules[{number}]"
         self.rule = rule
-        self.names = _patterns(rule.tools, f"{self.name}.tools")
-        self.is_for = None if "*" in rule.principals else _patterns(rule.principals, f"{self.name}.principals")
+        self.names = tool_names(rule.tools, f"{self.name}.tools")
+        self.is_for = None if "*" in rule.principals else checked_glob(rule.principals, f"{self.name}.principals")
         self.conditions = tuple(Condition(name, wanted, at=self.name) for name, wanted in rule.when.items())
         self.decision = Decision(verdict=rule.decision, rule=self.name, reason=rule.reason or _reason(rule))
 
@@ -141,7 +141,7 @@ class _Entry:
         return self.why_not_tool(spec, effect) is None
 
     def why_not_tool(self, spec: ToolSpec, effect: Effect) -> str | None:
-        if not _names(self.names, spec):
+        if not self.names(spec):
             return f"it names other tools: {', '.join(self.rule.tools)}"
         if self.rule.effect not in ("any", effect) and not (self.rule.effect == "write" and effect == "destructive"):
             return f"it is for effect {self.rule.effect!r}, and this tool counts as {effect!r}"
@@ -182,7 +182,7 @@ class Policy:
         self.trusted = frozenset(trusted)
         self._entries = tuple(_Entry(number, rule) for number, rule in enumerate(settings.rules))
         self._limits = tuple(
-            (_patterns(limits.tools, f"policy.limits[{number}].tools"), limits)
+            (tool_names(limits.tools, f"policy.limits[{number}].tools"), limits)
             for number, limits in enumerate(settings.limits)
         )
         self._hides = preset == "readonly" or any(
@@ -265,7 +265,7 @@ class Policy:
         if known is None or known.spec is not spec:
             effect = _effect(spec, is_trusted=spec.upstream in self.trusted)
             entries = tuple(entry for entry in self._entries if entry.fits_tool(spec, effect))
-            limits = next((limits for names, limits in self._limits if _names(names, spec)), UNLIMITED)
+            limits = next((limits for names, limits in self._limits if names(spec)), UNLIMITED)
             known = _Facts(spec, effect, entries, self._preset_decision(spec, effect), limits)
             if len(self._known) >= _MOST_TOOLS:
                 self._known.clear()
@@ -345,13 +345,3 @@ def _reason(rule: Rule) -> str:
     more = f" and {len(rule.tools) - 3} more" if len(rule.tools) > 3 else ""
     does = {"allow": "allows it", "ask": "asks a person first", "deny": "denies it"}[rule.decision]
     return f"A rule for {', '.join(rule.tools[:3])}{more} {does}."
-
-
-def _patterns(patterns: Sequence[str], at: str) -> Callable[[str], object]:
-    if not patterns or not all(patterns):
-        raise InvalidConfig(f"{at} has no pattern or an empty one, which fits nothing. Give one, or '*' for all.")
-    return glob(*patterns)
-
-
-def _names(find: Callable[[str], object], spec: ToolSpec) -> bool:
-    return find(spec.full_name) is not None or find(f"{spec.upstream}/{spec.name}") is not None

@@ -13,9 +13,8 @@ import contextlib
 import logging
 import os
 import re
-import secrets
 import signal
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -36,10 +35,11 @@ from mcp_types import (
 )
 
 from sealyard.broker.answers import read_leniently
+from sealyard.broker.kept import Kept
 from sealyard.broker.stderr import Tail
 from sealyard.values import UpstreamConfig
 
-__all__ = ("WHOLE", "Inbound", "open_child", "read_line", "stand_in", "too_large", "whole_message")
+__all__ = ("WHOLE", "Inbound", "edge_id", "open_child", "read_line", "stand_in", "too_large", "whole_message")
 
 # The SDK logs what a server does wrong; without a handler Python would print that to our standard error.
 for _name in ("mcp", "client"):
@@ -64,6 +64,7 @@ _MOST_REPLIES = 32
 _ID = rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,200}")'
 _ID_AT_START = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
 _ANSWER_AT_START = re.compile(_ID_AT_START.pattern + rb'\s*,\s*"(?:result|error)"\s*:')
+_METHOD_AT_START = re.compile(rb'\s*\{\s*(?:"(?:jsonrpc|id)"\s*:\s*(?:\d{1,18}|"[^"\\]{1,200}")\s*,\s*){0,2}"method"')
 _ID_AT_END = re.compile(_ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 
 
@@ -410,34 +411,32 @@ def read_line(line: bytes | bytearray, *, leaves_large: bool = False) -> "list[S
 
 
 def whole_message(result: Mapping[str, Any]) -> bytes | bytearray | None:
-    """The message of a result that was not decoded."""
-    message = result.get(WHOLE)
-    return _kept.pop(message, None) if isinstance(message, str) else None
+    """The message of a result, or of parameters, that were not decoded."""
+    return _kept.take(result.get(WHOLE))
 
 
 def _keep(message: bytes | bytearray) -> dict[str, Any]:
     """A small result in the place of a large one: the SDK copies what it is given, and looks through it."""
-    key = secrets.token_hex(16)  # nobody can name another's
-    _kept[key] = message
-    # Nobody asks for the answer to a call that was cancelled meanwhile.
-    asyncio.get_running_loop().call_later(_KEPT_SECONDS, _kept.pop, key, None)
-    while len(_kept) > 1 and sum(map(len, _kept.values())) > _KEPT_BYTES:
-        _kept.popitem(last=False)
     lost = {"type": "text", "text": "The answer was lost on its way."}
-    return {WHOLE: key, "content": [lost], "isError": True}
+    return {WHOLE: _kept.put(message, len(message)), "content": [lost], "isError": True}
 
 
 def stand_in(message: bytes, number: Any = None) -> bytes | None:
-    """A small message in the place of a large answer, for what decodes messages itself; the large one is kept for it.
+    """A small message in the place of a large one, for what decodes messages itself; the large one is kept for it.
 
-    `number` is the id of the request, if that is known. None for a message that is no large answer.
+    `number` is the id of the request that it answers, if that is known. None for a message that is not large, and for
+    one that cannot be told what it is.
     """
     if len(message) <= _LARGE_BYTES:
         return None
     try:
-        found = answered_id(message)
+        found, method = _envelope(message)
     except ValueError:
         return None if number is None else _encoded_error(number)
+    if method is not None:
+        named = {} if found is None else {"id": found}
+        params = {WHOLE: _kept.put(message, len(message))}
+        return msgspec.json.encode({"jsonrpc": "2.0", **named, "method": method, "params": params})
     return msgspec.json.encode({"jsonrpc": "2.0", "id": found if number is None else number, "result": _keep(message)})
 
 
@@ -446,10 +445,8 @@ def _encoded_error(number: Any) -> bytes:
     return msgspec.json.encode({"jsonrpc": "2.0", "id": number, "error": error})
 
 
-_kept: OrderedDict[str, bytes | bytearray] = OrderedDict()
-_KEPT_BYTES = 256 << 20
-_KEPT_SECONDS = 5.0
-"""Of messages between the moment when they came and the one when they are asked for, which is the next."""
+_kept: Kept[bytes | bytearray] = Kept(seconds=5.0, most_bytes=256 << 20)
+"""Messages between the moment when they came and the one when they are asked for, which is the next."""
 
 
 class _Envelope(msgspec.Struct):
@@ -458,43 +455,59 @@ class _Envelope(msgspec.Struct):
     result: msgspec.Raw | None = None
 
 
-def answered_id(message: bytes | bytearray) -> int | str:
-    """The id of the request that a large message answers. Raises `ValueError` if it answers none, or cannot be read."""
+def _envelope(message: bytes | bytearray) -> tuple[int | str | None, str | None]:
+    """The id and the method of a large message; an answer has no method, a notification no id.
+
+    Raises `ValueError` if it is none of these, or cannot be read.
+    """
     found = _ANSWER_AT_START.match(message[:_EDGE_BYTES])
     if found is None and len(message) > _ENVELOPE_BYTES:
+        if _METHOD_AT_START.match(message[:_EDGE_BYTES]) is not None:
+            raise ValueError("a message of the server's own that is too large")
         found = _ID_AT_END.search(message[-_EDGE_BYTES:])
         if found is None:
             raise ValueError("a large message that names no call")
     if found is not None:
-        return msgspec.json.decode(found[1], type=int | str)
+        return msgspec.json.decode(found[1], type=int | str), None
     try:
         envelope = msgspec.json.decode(message, type=_Envelope)
     except RecursionError as error:
         raise ValueError("a message that is nested too deeply") from error
-    if envelope.id is None or envelope.method is not None:
+    if envelope.id is None and envelope.method is None:
         raise ValueError("a large message that answers no call")
-    return envelope.id
+    return envelope.id, envelope.method
 
 
 def _large_message(line: bytes | bytearray) -> SessionMessage | Exception:
-    """The answer to a call, with its message as it came."""
+    """A message whose result or parameters are not decoded; it is kept as it came."""
     try:
-        number = answered_id(line)
+        number, method = _envelope(line)
     except ValueError as error:
         return _unreadable(line, error)
-    result = _keep(line)
-    return SessionMessage(JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=result))
+    if method is None:
+        result = _keep(line)
+        return SessionMessage(JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=result))
+    params = {WHOLE: _kept.put(line, len(line))}
+    if number is None:
+        return SessionMessage(JSONRPCNotification.model_construct(jsonrpc="2.0", method=method, params=params))
+    return SessionMessage(JSONRPCRequest.model_construct(jsonrpc="2.0", id=number, method=method, params=params))
 
 
 def _unreadable(line: bytes | bytearray, error: Exception) -> SessionMessage | Exception:
     """The answer to whoever waits for this message, if it says who that is: else they would wait for their timeout."""
-    found = _ID_AT_START.match(line[:_EDGE_BYTES]) or _ID_AT_END.search(line[-_EDGE_BYTES:])
-    if found is None:
+    number = edge_id(line)
+    if number is None:
         return ValueError(str(error))
     is_deep = isinstance(error, RecursionError) or isinstance(error.__cause__, RecursionError)
     what = "is nested too deeply to be read" if is_deep else "is no JSON"
     data = ErrorData(code=INTERNAL_ERROR, message=f"The answer {what}. Ask for less, or for something simpler.")
-    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=msgspec.json.decode(found[1]), error=data))
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=number, error=data))
+
+
+def edge_id(line: bytes | bytearray) -> int | str | None:
+    """The id of a message that is not decoded, if it stands at its beginning or at its end."""
+    found = _ID_AT_START.match(line[:_EDGE_BYTES]) or _ID_AT_END.search(line[-_EDGE_BYTES:])
+    return None if found is None else msgspec.json.decode(found[1], type=int | str)
 
 
 def _message(data: Any) -> SessionMessage | Exception:

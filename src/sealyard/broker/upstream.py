@@ -10,7 +10,6 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Self
 
@@ -37,6 +36,7 @@ from sealyard.errors import (
     UpstreamUnavailable,
 )
 from sealyard.values import Definition, UpstreamConfig, UpstreamStatus
+from sealyard.values.naming import glob
 
 __all__ = ("OnTools", "Upstream")
 
@@ -99,6 +99,7 @@ class Upstream:
         self._delivering = asyncio.Lock()
         self._output_schemas: dict[str, dict[str, Any]] = {}
         self._listing_warnings: list[str] = []
+        self._logged: set[str] = set()
         self._misfits: dict[str, str] = {}
         self._calls = self._failures = 0
 
@@ -343,10 +344,10 @@ class Upstream:
 
     def _allows(self, tool: str, left_out: set[str]) -> bool:
         """Whether the config lets the tool in. The patterns that keep it out are added to `left_out`."""
-        against = [pattern for pattern in self.config.without_tools if fnmatchcase(tool, pattern)]
+        against = [pattern for pattern in self.config.without_tools if glob(pattern)(tool)]
         left_out.update(against)
         wanted = self.config.tools
-        return not against and (wanted is None or any(fnmatchcase(tool, pattern) for pattern in wanted))
+        return not against and (wanted is None or any(glob(pattern)(tool) for pattern in wanted))
 
     async def _list_first(self, connection: Connection) -> None:
         """List the tools of a new connection. Without a list it can still be called."""
@@ -372,10 +373,18 @@ class Upstream:
             f"without_tools names {name!r}, which fits none of its tools. Correct it, or take it out." for name in idle
         ]
         self._listing_warnings = [*listing.warnings, *said]
+        self._log_left_out(listing.left_out)
         if listing.definitions != self._definitions:
             self._definitions = listing.definitions
             self._output_schemas = {one.name: one.output_schema for one in listing.definitions if one.output_schema}
             self._misfits.clear()
+
+    def _log_left_out(self, warnings: list[str]) -> None:
+        """Say in the log, once, which tools are missing."""
+        for warning in warnings:
+            if warning not in self._logged and len(self._logged) < _MOST_WARNINGS:
+                self._logged.add(warning)
+                _log.warning("%s: %s", self.config.name, warning)
 
     async def _deliver(self) -> None:
         """Hand the tools to `on_tools`, unless it has had just these."""

@@ -67,6 +67,11 @@ CLIENT = Implementation(name="sealyard", version=__version__)
 _AS_IT_CAME = "as it came"
 _TOOL_BYTES = 256 << 10
 """Of one definition in a large list; a larger one is left out. Decoding takes 15 ms at worst."""
+_SKIPPED_BYTES = 8 << 20
+"""Of a definition that is read over to find its name: 20 ms at worst."""
+_TOO_LARGE = "the bytes of what is too large"
+"""Stands in a definition that was not decoded, with its size."""
+_LEFT_OUT = "was left out"
 _ANY_OBJECT: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
 _MOST_PAGES = 200
 _MOST_TOOLS = 10_000
@@ -88,6 +93,11 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
 
     definitions: list[Definition]
     warnings: list[str]
+
+    @property
+    def left_out(self) -> list[str]:
+        """Those warnings that say that a tool is missing."""
+        return [warning for warning in self.warnings if _LEFT_OUT in warning]
 
 
 class Channel:
@@ -195,10 +205,19 @@ async def _decoded(message: bytes | bytearray) -> dict[str, Any]:
     for raw in page.tools[:_MOST_TOOLS]:
         await turn()
         started = time.perf_counter()
-        if len(bytes(raw)) <= _TOOL_BYTES:
-            tools.append(msgspec.json.decode(raw))
+        size = len(memoryview(raw))
+        tools.append(msgspec.json.decode(raw) if size <= _TOOL_BYTES else {"name": _name_of(raw), _TOO_LARGE: size})
         spend(started)
     return {"tools": tools, "nextCursor": page.nextCursor}
+
+
+class _Named(msgspec.Struct):
+    name: Any = None
+
+
+def _name_of(raw: msgspec.Raw) -> Any:
+    """The name in a definition that is not decoded, unless that is too long to be read over."""
+    return msgspec.json.decode(raw, type=_Named).name if len(memoryview(raw)) <= _SKIPPED_BYTES else None
 
 
 class Progress:
@@ -387,7 +406,7 @@ async def list_tools(session: ClientSession, allows: Callable[[str], bool]) -> L
             if definition.name in definitions:
                 warnings.append(f"Tool {definition.name!r} is listed twice; the first definition is used.")
             elif definition.name not in listed:
-                warnings.append(f"Tool {definition.name!r} asks for impossible HTTP headers and was left out.")
+                warnings.append(f"Tool {definition.name!r} asks for impossible HTTP headers and {_LEFT_OUT}.")
             else:
                 definitions[definition.name] = definition
         cursor = page.next_cursor
@@ -432,12 +451,19 @@ def _bare(schema: Any) -> dict[str, Any]:
 def _definition(tool: Any, warnings: list[str]) -> Definition | None:
     """A tool as its upstream means it, or `None` if that cannot be told."""
     name = tool.get("name") if isinstance(tool, dict) else None
+    if isinstance(tool, dict) and isinstance(size := tool.get(_TOO_LARGE), int):
+        called = short(repr(name), 80) if isinstance(name, str) else "whose name was not sought"
+        warnings.append(
+            f"Tool {called} {_LEFT_OUT}: "
+            f"its definition has {size:,} bytes, more than the {_TOOL_BYTES:,} that are read."
+        )
+        return None
     if not isinstance(name, str) or not name.strip() or len(name) > _NAME_CHARACTERS:
-        warnings.append(f"A tool without a usable name was left out: {short(repr(name), 80)}.")
+        warnings.append(f"A tool without a usable name {_LEFT_OUT}: {short(repr(name), 80)}.")
         return None
     schema = tool.get("inputSchema", {})
     if not isinstance(schema, dict):
-        warnings.append(f"Tool {name!r} was left out: its inputSchema is {short(repr(schema), 80)}, not an object.")
+        warnings.append(f"Tool {name!r} {_LEFT_OUT}: its inputSchema is {short(repr(schema), 80)}, not an object.")
         return None
     if schema.get("type") != "object":
         warnings.append(f"Tool {name!r} has an inputSchema without type 'object'; it was taken as one.")

@@ -30,9 +30,11 @@ from sealyard.errors import SealyardError
 from sealyard.serve.api import routes
 from sealyard.serve.http import open_http
 from sealyard.serve.mcp import build_server
+from sealyard.serve.relay import build_relay, transports
 from sealyard.testing import FakeUpstream
 from sealyard.values import Definition, UpstreamConfig
 from sealyard.yard import ExecuteRequest, Yard, open_yard
+from sealyard.yard.opening import open_border
 from sealyard.yard.skill_values import SaveSkill
 
 __all__ = ("PROMISES", "measure", "show")
@@ -242,6 +244,7 @@ async def measure(names: tuple[str, ...] = ()) -> dict[str, Any]:
         if not names or any(name in _TOOLS_CHANGE for name in names):
             found[_TOOLS_CHANGE] = await _measure_tools(Path(folder) / "tools")
         sdk_ms = await _measure_stubs(Path(folder) / "stubs")
+    found |= await _measure_proxy(names)
     speeds = await asyncio.to_thread(bench_scanner.measure)
     fairness = await bench_fairness.measure()
     return {
@@ -408,3 +411,145 @@ class _Heartbeat:
             self.longest_gap = max(self.longest_gap, now - last)
             self.longest_held = max(self.longest_held, spent - worked)
             last, worked = now, spent
+
+
+# The `proxy` mode
+
+_PROXY_SERVER = r"""
+import json, sys
+def text(kind, size):
+    if kind == "plain": return json.dumps("lorem ipsum dolor sit amet " * (size // 27))
+    if kind == "tabs": return json.dumps("a\tb\n" * (size // 6))
+    if kind == "rows":
+        return json.dumps([{"id": i, "name": "Anna Berg", "mail": "a%d@example.com" % i} for i in range(size // 56)])
+    if kind == "lists": return "[" + ",".join(["[]"] * (size // 3)) + "]"
+    if kind == "deep": return "[" * size + "]" * size
+    return json.dumps(kind)
+def say(head, body): print('{"jsonrpc":"2.0",%s,%s}' % (head, body), flush=True)
+for line in sys.stdin:
+    asked = json.loads(line)
+    number, method = asked.get("id"), asked.get("method")
+    if number is None: continue
+    head = '"id":%s' % json.dumps(number)
+    if method == "initialize":
+        result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}, "logging": {}},
+                  "serverInfo": {"name": "hostile", "version": "1"}}
+        say(head, '"result":' + json.dumps(result))
+    elif method == "tools/list":
+        names = ["give"] + ["tool_%d" % i for i in range(many if "many" in globals() else 0)]
+        tools = [{"name": name, "description": "It does " + name, "inputSchema": {"type": "object"}} for name in names]
+        say(head, '"result":' + json.dumps({"tools": tools}))
+    elif method == "tools/call":
+        given = asked["params"]["arguments"]
+        kind, size = given.get("kind", ""), given.get("size", 0)
+        if kind == "blocks":
+            blocks = [{"type": "text", "text": "file_%d.txt" % i} for i in range(size)]
+            say(head, '"result":' + json.dumps({"content": blocks}))
+        elif kind == "many tools":
+            many = size
+            say(head, '"result":{"content":[]}')
+        elif kind == "error":
+            say(head, '"error":{"code":1,"message":%s}' % text("tabs", size))
+        elif kind == "log":
+            say('"method":"notifications/message"', '"params":{"level":"info","data":%s}' % text("rows", size))
+            say(head, '"result":{"content":[]}')
+        else:
+            say(head, '"result":{"content":[],"structuredContent":{"value":%s}}' % text(kind, size))
+    else:
+        say(head, '"error":{"code":-32601,"message":"no"}')
+"""
+
+
+class _Proxy(_Gateway):
+    """The gateway in `proxy` mode; it has no code to run."""
+
+    def __init__(self, client: httpx2.AsyncClient) -> None:
+        self.client = client
+        self.overrun = 0.0
+
+    async def request(self, method: str, params: bytes) -> str:
+        """Send a modern request and read all of its answer."""
+        meta = (
+            b'"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
+            b'"io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"},'
+            b'"io.modelcontextprotocol/clientCapabilities":{}}'
+        )
+        body = b'{"jsonrpc":"2.0","id":1,"method":"%b","params":{%b%b}}' % (method.encode(), params, meta)
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": "2026-07-28",
+            "Mcp-Method": method,
+            **({"Mcp-Name": "give"} if method == "tools/call" else {}),
+        }
+        size = 0
+        async with self.client.stream("POST", "/mcp", content=body, headers=headers) as response:
+            async for part in response.aiter_bytes():
+                size += len(part)
+        return f"HTTP {response.status_code}, {size:,} bytes"
+
+
+def _relayed(kind: str, size: int) -> Callable[[Any], Awaitable[Any]]:
+    given = msgspec.json.encode({"kind": kind, "size": size})
+    return lambda proxy: proxy.request("tools/call", b'"name":"give","arguments":%b,' % given)
+
+
+def _handed(value: bytes) -> Callable[[Any], Awaitable[Any]]:
+    return lambda proxy: proxy.request("tools/call", b'"name":"give","arguments":{"value":%b},' % value)
+
+
+async def _list_many(proxy: Any) -> Any:
+    await _relayed("many tools", 10_000)(proxy)
+    return await proxy.request("tools/list", b"")
+
+
+_PROXY_CASES = [
+    _Case("proxy: an answer of 30 MB of text", _relayed("plain", 30 * _MIB)),
+    _Case("proxy: an answer of 3 MB of rows", _relayed("rows", 3 * _MIB)),
+    _Case("proxy: an answer of 1 MB of table cells", _relayed("tabs", _MIB)),
+    _Case("proxy: an answer of 500,000 empty lists", _relayed("lists", 1_500_000)),
+    _Case("proxy: an answer nested 500,000 deep", _relayed("deep", 500_000)),
+    _Case("proxy: an answer in 50,000 blocks", _relayed("blocks", 50_000)),
+    _Case("proxy: an error of 1 MB", _relayed("error", _MIB)),
+    _Case("proxy: a log entry of 3 MB of rows", _relayed("log", 3 * _MIB)),
+    _Case("proxy: arguments of 3 MB of text", _handed(b'"%b"' % (b"lorem ipsum " * (3 * _MIB // 12)))),
+    _Case("proxy: arguments of 90,000 empty lists", _handed(b"[" + b",".join([b"[]"] * 90_000) + b"]")),
+    _Case("proxy: arguments of 3 MB of empty lists", _handed(_LISTS)),
+    _Case("proxy: a list of 10,000 tools", _list_many),
+]
+
+
+async def _measure_proxy(names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    """The cases of the `proxy` mode, against a gateway of their own."""
+    cases = [case for case in _PROXY_CASES if not names or any(name in case.name for name in names)]
+    found: dict[str, dict[str, Any]] = {}
+    if not cases:
+        return found
+    with tempfile.TemporaryDirectory(prefix="sealyard-bench-") as folder:
+        async with _open_proxy(Path(folder)) as proxy:
+            await _relayed("plain", 100)(proxy)
+            await _relayed("rows", 300_000)(proxy)  # starts a helper
+            gc.collect()
+            gc.freeze()
+            for case in cases:
+                found[case.name] = await _measure_case(proxy, case)
+    return found
+
+
+@contextlib.asynccontextmanager
+async def _open_proxy(folder: Path) -> AsyncIterator[_Proxy]:
+    upstream = UpstreamConfig(name="hostile", transport="stdio", command=sys.executable, args=("-c", _PROXY_SERVER))
+    config = Config(store=StoreConfig(path=folder / "store.db"), upstreams={"hostile": upstream})
+    async with open_border(config) as border:
+        server = build_relay(config.upstreams, border, connect=transports())
+        listening = open_http(
+            server, HttpConfig(), address=("127.0.0.1", 0), readiness=None, offload=border.guards.offload
+        )
+        async with listening as (url, serving):
+            task = asyncio.create_task(serving.run_until_cancelled())
+            try:
+                async with httpx2.AsyncClient(base_url=url.removesuffix("/mcp"), timeout=60) as client:
+                    yield _Proxy(client)
+            finally:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)

@@ -229,7 +229,7 @@ def _explain(
         preset_reason=why_preset,
         steps=steps,
         limits=rules.limits(spec),
-        reveal=privacy.reveal(spec.full_name),
+        reveal=privacy.reveal(spec),
     )
 
 

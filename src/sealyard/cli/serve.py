@@ -80,7 +80,7 @@ async def _serve(config: Config, mode: str, address: tuple[str, int] | None) -> 
         gc.collect()
         gc.freeze()  # what is there now stays: looking through it again and again would hold the loop for 90 ms
         if address is None:
-            await serve_stdio(server)
+            await serve_stdio(server, guards.offload)
             return
         listening = open_http(
             server,

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from sealyard.broker.conditions import glob
 from sealyard.config.clients import Place, find_places, is_sealyard, read_document, read_servers
 from sealyard.config.expand import Hidden, Scope, Unresolved, expand
 from sealyard.config.machine import Machine, read_machine
@@ -27,6 +26,7 @@ from sealyard.config.settings import (
 from sealyard.errors import InvalidConfig
 from sealyard.former import rename_variables
 from sealyard.values import OAuthConfig, Transport, UpstreamConfig
+from sealyard.values.naming import glob
 
 __all__ = ("load_config", "read_file")
 

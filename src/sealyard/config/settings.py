@@ -253,7 +253,7 @@ class PrivacyRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """One `[[privacy.rules]]`. The first that names a tool decides for it."""
 
     tools: tuple[str, ...]
-    """Patterns over full names: `mcp__crm__*`."""
+    """Patterns over full names, `mcp__crm__*`, or over the servers' own, `crm/*`. One must fit."""
     mode: PrivacyMode | None = None
     whole: tuple[str, ...] = ()
     """Fields of its answers that are concealed whole, whatever they hold: free text."""

@@ -13,7 +13,6 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Literal, TypeVar
@@ -35,6 +34,7 @@ from sealyard.privacy.vault import Scope
 from sealyard.privacy.vault_reveal import count_tokens
 from sealyard.privacy.view import without_tokens
 from sealyard.values import ToolSpec
+from sealyard.values.naming import spellings, tool_names
 
 __all__ = ("Guard", "Handling", "Mode", "Privacy", "Reveal", "text_encoding")
 
@@ -74,7 +74,11 @@ class Privacy:
         self.scanner = scanner
         self.mode: Mode = mode
         self.rules = tuple(rules)
-        self._handling: dict[str, Handling] = {}
+        self._named = [
+            (tool_names(tuple(patterns), f"privacy.rules[{number}].tools"), handling)
+            for number, (patterns, handling) in enumerate(self.rules)
+        ]
+        self._handling: dict[tuple[str, str], Handling] = {}
         self.is_relaxed = mode != "strict" or any(handling.mode != "strict" for _, handling in self.rules)
         """Whether some tool's answers reach the code as they are."""
         self.is_off = mode == "off" and all(handling.mode == "off" for _, handling in self.rules)
@@ -83,17 +87,18 @@ class Privacy:
         self._reveal: Reveal = "whole" if is_strict else "inside"
         """Where code holds no real value, what stands beside one is not for code to choose."""
 
-    def handling(self, tool: str) -> Handling:
-        """How the answers of a tool are handled: as the first rule says whose patterns fit its full name."""
-        found = self._handling.get(tool)
+    def handling(self, spec: ToolSpec) -> Handling:
+        """How the answers of a tool are handled: as the first rule says that names it."""
+        names = spellings(spec)
+        found = self._handling.get(names)
         if found is None:
-            fits = (each for patterns, each in self.rules if any(fnmatchcase(tool, pattern) for pattern in patterns))
-            found = self._handling[tool] = next(fits, Handling(mode=self.mode))
+            fits = (each for is_named, each in self._named if is_named(spec))
+            found = self._handling[names] = next(fits, Handling(mode=self.mode))
         return found
 
-    def reveal(self, tool: str) -> Reveal:
+    def reveal(self, spec: ToolSpec) -> Reveal:
         """Where in a tool's arguments a token becomes the value."""
-        return self.handling(tool).reveal or self._reveal
+        return self.handling(spec).reveal or self._reveal
 
 
 class Guard:
@@ -211,10 +216,10 @@ class Guard:
             CallRefused: A token is inside a longer text, and the tool is handed only those that stand alone.
             LimitReached: The session has handed over more than it can keep track of.
         """
-        how = how or self._privacy.reveal(spec.full_name)
+        how = how or self._privacy.reveal(spec)
         if self.scope is None or how == "never":
             return arguments
-        is_strict = self._privacy.handling(spec.full_name).mode == "strict"
+        is_strict = self._privacy.handling(spec).mode == "strict"
 
         def note(pieces: list[Piece]) -> None:
             for text, kind in pieces:
@@ -278,7 +283,7 @@ class Guard:
             raise UpstreamError(f"The answer of {spec.full_name!r} is withheld: {_blame(error)}.") from None
 
     def _admit(self, spec: ToolSpec, value: Any, sent: Sent | None) -> Any:
-        handling = self._privacy.handling(spec.full_name)
+        handling = self._privacy.handling(spec)
         if not handling.whole and not sent and not self._echoes and self._is_harmless(value):
             return value
         found: dict[str, Any] = {"schema": spec.output_schema, "whole": handling.whole, "visible": handling.visible}
@@ -344,6 +349,10 @@ class Guard:
             self.count_failure()
             raise UpstreamError(f"What a server says is withheld: {_blame(error)}.") from None
 
+    def is_repeated_to(self, sent: Sent | None) -> bool:
+        """Whether anything was handed over that a server could repeat."""
+        return bool(sent) or bool(self._echoes)
+
     def admit_error(self, error: _E, *, sent: Sent | None = None) -> _E:
         """The same error as code may see it. Words of a server or a person are looked through.
 
@@ -391,7 +400,7 @@ class Guard:
 
     def is_admitted_concealed(self, spec: ToolSpec) -> bool:
         """Whether nothing private is left in an admitted answer of this tool, or nothing is private at all."""
-        return self.is_off or self._privacy.handling(spec.full_name).mode == "strict"
+        return self.is_off or self._privacy.handling(spec).mode == "strict"
 
     def stream(self) -> ConcealedStream:
         """The same for output that leaves in pieces."""

@@ -118,6 +118,11 @@ class Mirror:
             documents = [self._scope.stand_in.sub(lambda match: tokens[int(match[1], 16)], each) for each in documents]
         return {"hidden": hidden, "failures": failures}, documents
 
+    def kind_of(self, token: re.Match[str]) -> str:
+        """The type of the value that a token, or a stand-in for one, stands for."""
+        found = self._scope.stand_in.fullmatch(token[0].encode())
+        return token[1].lower() if found is None else self._scope.wanted[int(found[1], 16)][0]
+
 
 class _StandIns:
     """In the place of a `Scope`: gives a stand-in for each value."""

@@ -11,7 +11,6 @@ from mcp.shared.exceptions import MCPError
 
 from sealyard import __version__
 from sealyard.broker.answers import Answer
-from sealyard.broker.conditions import glob
 from sealyard.config import SurfaceConfig
 from sealyard.errors import InvalidArguments, InvalidRequest, QueueFull, SealyardError
 from sealyard.serve.asking import PRINCIPAL, Asking, Call, open_asking, principal_of, seal_states
@@ -21,6 +20,7 @@ from sealyard.serve.skills import SKILL_TOOLS, answer_skill_tool
 from sealyard.serve.skills_extension import extend
 from sealyard.serve.surface import instructions, surface_tools
 from sealyard.values import Result, ToolSpec
+from sealyard.values.naming import glob, spellings
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
 from sealyard.yard.executions import ExecutionState
 from sealyard.yard.results import answer_text
@@ -131,7 +131,7 @@ class _Surface:
 
     def is_direct(self, spec: ToolSpec) -> bool:
         """Whether a tool of an upstream is advertised as it is."""
-        return any(map(self._is_direct, (spec.full_name, f"{spec.upstream}/{spec.name}", spec.name)))
+        return any(map(self._is_direct, (*spellings(spec), spec.name)))
 
     def _note(self, ctx: Context, params: types.CallToolRequestParams, text: str) -> None:
         """What was written and read beside the runs themselves."""

@@ -6,6 +6,7 @@ merged: tools and prompts get their full names, resources go to the upstream tha
 """
 
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
@@ -14,6 +15,7 @@ from typing import Any
 
 import anyio
 import mcp_types as types
+import msgspec
 from mcp.server.context import CallNext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
@@ -21,6 +23,7 @@ from mcp.shared.inbound import mcp_param_headers, validate_mcp_param_headers, x_
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 from mcp_types import methods as wire
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from starlette.applications import Starlette
 
 from sealyard import __version__
 from sealyard.broker.stderr import Tail
@@ -28,10 +31,14 @@ from sealyard.broker.transport import open_child
 from sealyard.broker.upstream_http import Exchange, open_events, open_http
 from sealyard.broker.upstream_oauth import build_auth, open_in_browser
 from sealyard.errors import UpstreamUnavailable
+from sealyard.offload import turn
+from sealyard.offload.turns import spend
 from sealyard.serve.asking import principal_of
 from sealyard.serve.relay_calls import Calls, RelayedCall
-from sealyard.serve.relay_carry import Carrier, Context, connection_of, finished, is_modern, reply_to
+from sealyard.serve.relay_carry import Carrier, Context, connection_of, is_modern, reply_to
+from sealyard.serve.relay_finish import finished, sieved
 from sealyard.serve.relay_guard import Screens
+from sealyard.serve.relay_large import LargeAnswers, small
 from sealyard.serve.relay_links import Json, Link, Links, Transport, untracked
 from sealyard.serve.relay_routes import LISTS, Routes, hints, merged_capabilities, opened_cursor, sealed_cursor
 from sealyard.serve.relay_shapes import loosened
@@ -46,6 +53,8 @@ logger = logging.getLogger(__name__)
 
 _GREETING_SECONDS = 5.0
 _MOST_PAGES = 100
+_ITEMS_AT_ONCE = 20
+"""Of a list that are checked or written before others have a turn: about 5 ms."""
 
 
 def transports(token_folder: Path | None = None) -> Callable[[UpstreamConfig], Transport]:
@@ -65,11 +74,11 @@ async def _connect(config: UpstreamConfig, token_folder: Path | None) -> AsyncIt
             logger.warning("The upstream %r asks for consent. Open %s", config.name, address)
 
         if config.transport == "stdio":
-            async with open_child(config, Tail(), end) as streams:
+            async with open_child(config, Tail(), end, leaves_large=True) as streams:
                 yield streams
         else:
             auth = build_auth(config, folder=token_folder, open_url=open_in_browser, on_consent=ask_for_consent)
-            exchange = Exchange(config, auth, on_fault=end)
+            exchange = Exchange(config, auth, on_fault=end, leaves_large=True)
             transport = open_events if config.transport == "sse" else open_http
             async with transport(config, exchange) as streams:
                 yield streams
@@ -104,11 +113,21 @@ def build_relay(
                 tasks.cancel_scope.cancel()
 
     # The schemas that headers are checked against are the upstreams': the relay asks for them itself, and once.
-    server: Server[Any] = Server(name, version=version, lifespan=lifespan, get_tool_input_schema=lambda _: None)
+    server: Server[Any] = _Server(name, version=version, lifespan=lifespan, get_tool_input_schema=lambda _: None)
     for method, (params_type, relayed) in _METHODS.items():
         server.add_request_handler(method, params_type, _handler(relayed))
     server.middleware.append(_around)
     return server
+
+
+class _Server(Server[Any]):
+    """A server whose large answers are written beside the SDK; over pipes `stdio.serve_stdio` does that."""
+
+    def streamable_http_app(self, **options: Any) -> Starlette:
+        """The SDK's application."""
+        app = super().streamable_http_app(**options)
+        app.add_middleware(LargeAnswers)
+        return app
 
 
 def _handler(relayed: Callable[["_Relay", Context], Awaitable[Json]]) -> Callable[[Context, Any], Awaitable[Json]]:
@@ -170,7 +189,7 @@ class _Relay:
             if ctx.params is not None:
                 ctx = replace(ctx, params=await screen.params(ctx.method, ctx.params))
             try:
-                return finished(ctx, ctx.method, await relayed(self, ctx))
+                return small(finished(await relayed(self, ctx), ctx.method, ctx.protocol_version))
             except UpstreamUnavailable as error:
                 raise MCPError(types.INTERNAL_ERROR, await screen.words("", str(error))) from None
 
@@ -234,8 +253,9 @@ class _Relay:
         params = dict(ctx.params or {})
         if self._only is not None:
             page = await self._carrier.ask(ctx, self._only, ctx.method, params)
-            self._routes.admit(ctx.method, ctx.protocol_version, self._only, page, is_first="cursor" not in params)
-            return await self._shown(ctx, ctx.method, self._only, page)
+            is_first = "cursor" not in params
+            await self._routes.admit(ctx.method, ctx.protocol_version, self._only, page, is_first=is_first)
+            return await self._packed(ctx, await self._shown(ctx, ctx.method, self._only, page))
         names = list(self._upstreams)
         first, cursor = opened_cursor(params.pop("cursor", None), names)
         if cursor is None:
@@ -250,7 +270,22 @@ class _Relay:
         key = LISTS[ctx.method][1]
         going_on = {} if cursor is None else {"nextCursor": sealed_cursor(name, cursor)}
         answered = [page for page in pages if page]
-        return {key: [item for page in answered for item in page[key]], **going_on, **hints(answered)}
+        merged = {key: [item for page in answered for item in page[key]], **going_on, **hints(answered)}
+        return await self._packed(ctx, merged)
+
+    async def _packed(self, ctx: Context, page: Json) -> Json:
+        """A long page with its items as JSON already: the SDK would go over all of them at once."""
+        key = LISTS[ctx.method][1]
+        if len(page[key]) <= _ITEMS_AT_ONCE:
+            return page
+        parts: list[bytes] = []
+        for start in range(0, len(page[key]), _ITEMS_AT_ONCE):
+            await turn()
+            started = time.perf_counter()
+            some = finished({key: page[key][start : start + _ITEMS_AT_ONCE]}, ctx.method, ctx.protocol_version)
+            parts += map(msgspec.json.encode, sieved(some, ctx.method, ctx.protocol_version)[key])
+            spend(started)
+        return {**page, key: msgspec.Raw(b"[%b]" % b",".join(parts))}
 
     async def _page(self, ctx: Context, method: str, upstream: str, cursor: str | None) -> Json:
         """A page of one of several upstreams; empty if it has no such list or cannot be asked now."""
@@ -264,7 +299,7 @@ class _Relay:
         except (MCPError, UpstreamUnavailable) as error:
             logger.warning("A list goes without upstream %r: %s", upstream, error)
             return {}
-        self._routes.admit(method, ctx.protocol_version, upstream, page, is_first=cursor is None)
+        await self._routes.admit(method, ctx.protocol_version, upstream, page, is_first=cursor is None)
         return await self._shown(ctx, method, upstream, page)
 
     async def _shown(self, ctx: Context, method: str, upstream: str, page: Json) -> Json:

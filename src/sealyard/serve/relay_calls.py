@@ -21,6 +21,7 @@ from sealyard.errors import PolicyRefused, SealyardError, StoreError, ToolFailed
 from sealyard.serve.asking import Asking, Call
 from sealyard.serve.relay_carry import Context, is_modern
 from sealyard.serve.relay_guard import Json, Screen
+from sealyard.serve.relay_large import size_of
 from sealyard.values import Approval, Ask, AuditEntry, ToolSpec
 from sealyard.yard.opening import Border
 
@@ -193,13 +194,14 @@ class RelayedCall:
     def note(self, result: Json) -> None:
         """Take note of a result, which nothing private is in any more. Raises `UpstreamError` if it is no JSON."""
         try:
-            self.answer_bytes = len(msgspec.json.encode(result))
+            self.answer_bytes = size_of(result)
         except (TypeError, ValueError, RecursionError) as error:
             raise UpstreamError(f"{self.tool!r} answered with something that is no JSON: {error}.") from error
         self.failure = None
         if result.get("isError") is True:
             blocks = result.get("content")
-            texts = [block.get("text") for block in blocks if isinstance(block, dict)] if blocks else []
+            blocks = blocks if isinstance(blocks, list) else []  # not of one that was too large to be decoded
+            texts = [block.get("text") for block in blocks if isinstance(block, dict)]
             self.failure = f"ToolFailed: {next((text for text in texts if isinstance(text, str)), '')}"
 
     def body(self) -> Json:

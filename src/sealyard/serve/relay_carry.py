@@ -12,7 +12,6 @@ from mcp_types import (
     CLIENT_INFO_META_KEY,
     INTERNAL_ERROR,
     LOG_LEVEL_META_KEY,
-    SERVER_INFO_META_KEY,
 )
 from mcp_types import methods as wire
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -24,7 +23,7 @@ from sealyard.serve.relay_links import ENVELOPE_KEYS, Gone, Hello, Json, Link, L
 from sealyard.serve.relay_routes import LISTS
 from sealyard.values import UpstreamConfig
 
-__all__ = ("Carrier", "Context", "connection_of", "finished", "is_modern", "reply_to")
+__all__ = ("Carrier", "Context", "connection_of", "is_modern", "reply_to")
 
 Context = ServerRequestContext[Any, Any]
 
@@ -68,7 +67,14 @@ class Carrier:
         async with session.serving(reply):
             while True:
                 seconds = _patience(link, method)
-                result = await link.request(method, params, on_progress=on_progress, headers=headers, seconds=seconds)
+                result = await link.request(
+                    method,
+                    params,
+                    on_progress=on_progress,
+                    headers=headers,
+                    seconds=seconds,
+                    client_version=ctx.protocol_version,
+                )
                 if not (link.modern and wire.is_input_required(result)):
                     return result
                 params = {**params, **await _answers(session, result)}
@@ -89,7 +95,14 @@ class Carrier:
                 await _set_level(link, exchange.log_level)
                 on_progress = exchange.progress if wants_progress else None
                 sent, seconds = _params_for(link, params, hello), _patience(link, method)
-                yield await link.request(method, sent, on_progress=on_progress, headers=headers, seconds=seconds)
+                yield await link.request(
+                    method,
+                    sent,
+                    on_progress=on_progress,
+                    headers=headers,
+                    seconds=seconds,
+                    client_version=ctx.protocol_version,
+                )
 
         if may_ask and method in wire.INPUT_REQUIRED_METHODS:
             owner = (upstream, method, params.get("name", params.get("uri")), principal, client_key(hello))
@@ -153,19 +166,6 @@ def connection_of(ctx: Context) -> Connection:
 def reply_to(ctx: Context) -> Reply:
     """The stream of a request's answer. The SDK offers only typed access, which would drop what it does not know."""
     return Reply(ctx.session._request_outbound)  # noqa: SLF001
-
-
-def finished(ctx: Context, method: str, result: Json) -> Json:
-    """A result as this server's own: without the upstream's name, with what the client's era demands."""
-    result = dict(result)
-    meta = result.get("_meta")
-    if isinstance(meta, dict):
-        result["_meta"] = {key: value for key, value in meta.items() if key != SERVER_INFO_META_KEY}
-    if is_modern(ctx):
-        result.setdefault("resultType", "complete")
-        if method in wire.CACHEABLE_METHODS and not wire.is_input_required(result):
-            result = {"ttlMs": 0, "cacheScope": "private", **result}
-    return result
 
 
 async def _answers(session: Session, result: Json) -> Json:

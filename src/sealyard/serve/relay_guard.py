@@ -4,10 +4,11 @@ What an upstream says is concealed where it enters, in `relay_links.Link`, befor
 says is revealed before it is routed. Both happen once: what was revealed is never read for tokens again.
 """
 
-import base64
-import binascii
+import asyncio
+import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -15,36 +16,46 @@ import msgspec
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
-from sealyard.errors import CallRefused, SealyardError
+from sealyard.errors import CallRefused, HelperFailed, SealyardError, UpstreamError
+from sealyard.offload import is_large, signs_of, turn
+from sealyard.offload.turns import spend
 from sealyard.privacy.echo import Sent
-from sealyard.privacy.guard import Guard, Reveal, text_encoding
+from sealyard.privacy.guard import Guard, Reveal
 from sealyard.privacy.span import TOKEN
-from sealyard.serve.relay_shapes import (
-    ERROR_DATA,
-    RESOURCES,
-    Shape,
-    notification_shape,
-    request_shape,
-    result_shape,
-)
+from sealyard.serve.relay_conceal import conceal
+from sealyard.serve.relay_large import read_fields
+from sealyard.serve.relay_messages import Made, relay_here
+from sealyard.serve.relay_shapes import shape_of
 from sealyard.values import ToolSpec
 from sealyard.yard.guards import Guards
 
 __all__ = ("Json", "Places", "Screen", "Screens")
 
+logger = logging.getLogger(__name__)
+
 Json = dict[str, Any]
 
-_ORDER = {"structured": 0, "data": 1}
-"""Fields say what is private; then the texts beside them are searched for the same values."""
-_WORDS = frozenset({"structured", "data", "text"})
-_OPAQUE = frozenset({"_meta", "name", "cursor", "requestState", "level"})
-"""Parameters of a client that are the protocol's own."""
-_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*:(?://)?)?(.*)", re.IGNORECASE | re.ASCII | re.DOTALL)
+_OPAQUE = frozenset({"_meta", "name", "cursor", "requestState", "level", "ref"})
+"""Parameters of a client that are the protocol's own. What an upstream gave out comes back by `Screen.handles`."""
+_HANDLES = frozenset({"name", "cursor", "requestState"})
 _CONCEALED_ADDRESS = re.compile(rf"([a-z][a-z0-9+.-]*:(?://)?)?({TOKEN.pattern})/?", re.IGNORECASE | re.ASCII)
 """As `Screen` makes them. Some clients put a slash behind what they take for a host."""
 
 _ADDRESS_PARTS = re.compile(r"[/?#&=:]")
 """What separates the parts of an address."""
+
+
+LISTED = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
+_ITEM_BYTES = 256 << 10
+"""Of one item of a large list; a larger one is left out. Decoding takes 15 ms at worst."""
+_PARAMS_BYTES = 4 << 20
+_PARAMS_SIGNS = 20_000
+"""Of what an upstream asks a client, or tells it: decoding and writing that takes 20 ms at worst."""
 
 
 class Places(Protocol):
@@ -143,11 +154,44 @@ class Screen:
 
     async def answer(self, answer: Json) -> Json:
         """A client's answer to an upstream's question. Raises `MCPError` as `params` does."""
+        answer = await self._with_keys(answer)
         return {name: value if name == "_meta" else await self._revealed(name, value) for name, value in answer.items()}
+
+    async def handles(self, params: Json) -> Json:
+        """Parameters with what the upstream gave out to have it back, where `relay_shapes` made a token of that.
+
+        Raises:
+            MCPError: A token in them is none of this principal.
+        """
+        if self._guard is None or self.guard.is_off:
+            return params
+        made = dict(params)
+        for name in _HANDLES & made.keys():
+            made[name] = await self._handle(made[name])
+        if isinstance(given := made.get("inputResponses"), dict):
+            made["inputResponses"] = {await self._handle(key): value for key, value in given.items()}
+        if isinstance(ref := made.get("ref"), dict):
+            own = {name: await self._handle(value) for name, value in ref.items()}
+            made["ref"] = {**own, "uri": await self._address(own["uri"])} if isinstance(own.get("uri"), str) else own
+        return made
+
+    async def _handle(self, value: Any) -> Any:
+        if not isinstance(value, str) or TOKEN.fullmatch(value) is None:
+            return value
+        return (await self._reveal({"handle": value}))["handle"]
+
+    async def _with_keys(self, answer: Json) -> Json:
+        """An answer to a form with the names of its fields as the upstream gave them."""
+        content = answer.get("content")
+        if not isinstance(content, dict):
+            return answer
+        return {**answer, "content": {await self._handle(key): value for key, value in content.items()}}
 
     async def _revealed(self, name: str, value: Any) -> Any:
         if name == "uri" and isinstance(value, str):
             return await self._address(value)
+        if name == "inputResponses" and isinstance(value, dict):
+            return {key: await self.answer(each) if isinstance(each, dict) else each for key, each in value.items()}
         if name == "notifications" and isinstance(value, dict) and value.get("resourceSubscriptions"):
             followed = [await self._address(uri) for uri in value["resourceSubscriptions"]]
             return {**value, "resourceSubscriptions": followed}
@@ -172,120 +216,159 @@ class Screen:
     async def result(self, upstream: str, method: str, params: Json, result: Json) -> Json:
         """A result as a client may see it."""
         spec = self._places.find_spec(upstream, str(params.get("name"))) if method == "tools/call" else None
-        return _own(result, await self._conceal(result_shape(method), result, spec or self._places.place(upstream)))
+        return _own(result, await self._conceal("result", method, result, spec or self._places.place(upstream)))
 
     async def resources(self, upstream: str, page: Json) -> Json:
         """A page of resources as a client may see it."""
-        return _own(page, await self._conceal(RESOURCES, page, self._places.place(upstream)))
+        return _own(page, await self._conceal("resources", "", page, self._places.place(upstream)))
 
     async def request(self, upstream: str, method: str, params: Json) -> Json:
         """The parameters of a request to the client."""
-        found: Json = await self._conceal(request_shape(method), params, self._places.place(upstream))
+        found: Json = await self._conceal("request", method, params, self._places.place(upstream))
         return found
 
     async def notification(self, upstream: str, method: str, params: Json) -> Json:
         """The parameters of a notification."""
-        found: Json = await self._conceal(notification_shape(method), params, self._places.place(upstream))
+        found: Json = await self._conceal("notification", method, params, self._places.place(upstream))
         said = {name: params[name] for name in ("data", "message") if isinstance(params.get(name), str)}
         told = {name: self.guard.admit_said(found[name], said=each, sent=self._sent) for name, each in said.items()}
         return {**found, **told} if told else found
 
     async def error(self, upstream: str, error: MCPError) -> MCPError:
         """The same error, of the same class, with nothing private in it."""
-        message, data = await self._conceal(_error, [error.message, error.data], self._places.place(upstream))
-        return error if (message, data) == (error.message, error.data) else type(error)(error.code, message, data)
+        said = [error.code, error.message, error.data]
+        code, message, data = await self._conceal("error", "", said, self._places.place(upstream))
+        if [code, message, data] == said:
+            return error
+        return type(error)(code if isinstance(code, int) else INTERNAL_ERROR, message, data)
 
     async def words(self, upstream: str, text: str) -> str:
         """A text: a progress report, or a reason why something failed."""
-        found = str(await self._conceal(lambda value, leaf: leaf("text", value), text, self._places.place(upstream)))
+        found = str(await self._conceal("text", "", text, self._places.place(upstream)))
         return self.guard.admit_said(found, said=text, sent=self._sent)
+
+    async def may_tell(self, upstream: str, *numbers: float | None) -> bool:
+        """Whether a progress report may be passed on: none of its numbers is one that was handed over."""
+        said = [int(each) if each is not None and each.is_integer() else each for each in numbers]
+        shown: list[Any] = await self._conceal("echo", "", said, self._places.place(upstream))
+        return shown == said
 
     async def address(self, uri: str) -> str:
         """An address that was revealed, as the client knows it."""
-        return str(await self._conceal(lambda value, leaf: leaf("uri", value), uri, self._places.place("")))
+        return str(await self._conceal("uri", "", uri, self._places.place("")))
 
     async def leaving(self, value: Any) -> Any:
         """What a client said, as a record may hold it."""
         return await self.guard.door.conceal(value)
 
-    async def _conceal(self, shape: Shape, value: Any, spec: ToolSpec) -> Any:
+    # From an upstream, in a message that was not decoded
+
+    async def large_result(
+        self, upstream: str, method: str, params: Json, message: bytes | bytearray, version: str
+    ) -> Json:
+        """The result in a message, as a client of that version may see it; see `relay_large`.
+
+        Raises:
+            MCPError: The message is an error, or cannot be looked through.
+        """
+        spec = self._places.find_spec(upstream, str(params.get("name"))) if method == "tools/call" else None
+        spec = spec or self._places.place(upstream)
+        key = LISTED.get(method, "")
+        version = "" if key else version
+        made, document = await self._beside("result", method, spec, message, version=version, items=key)
+        if made.kind == "error":
+            if signs_of(document) > _PARAMS_SIGNS:
+                raise MCPError(
+                    INTERNAL_ERROR, f"The error that {upstream!r} answered with is too large to be passed on."
+                )
+            code, said, data = msgspec.json.decode(document)
+            raise MCPError(code if isinstance(code, int) else INTERNAL_ERROR, said, data)
+        result = read_fields(made.fields, document)
+        if key:
+            result[key] = await self._items(upstream, made, document)
+        return result
+
+    async def large_params(self, upstream: str, kind: str, method: str, message: bytes | bytearray) -> Json:
+        """The parameters of an upstream's request or notification in a message, as a client may see them.
+
+        Raises:
+            MCPError: They are too large for a client, or cannot be looked through.
+        """
+        _, document = await self._beside(kind, method, self._places.place(upstream), message)
+        if len(document) > _PARAMS_BYTES or signs_of(document) > _PARAMS_SIGNS:
+            raise MCPError(INTERNAL_ERROR, f"What {upstream!r} asks or says is too large to be passed on.")
+        found: Json = msgspec.json.decode(document)
+        return found
+
+    async def _items(self, upstream: str, made: Made, document: bytes) -> list[Any]:
+        """The items of a list, decoded one by one while others go on."""
+        found: list[Any] = []
+        start = sum(length for _, length in made.fields)
+        for length in made.items:
+            await turn()
+            started = time.perf_counter()
+            if length <= _ITEM_BYTES:
+                found.append(msgspec.json.decode(document[start : start + length]))
+            else:
+                logger.warning("Upstream %r lists something of %d bytes, which is left out.", upstream, length)
+            start += length
+            spend(started)
+        return found
+
+    async def _beside(
+        self, kind: str, method: str, spec: ToolSpec, message: bytes | bytearray, *, version: str = "", items: str = ""
+    ) -> tuple[Made, bytes]:
+        guard, offload = self.guard, self._guards.offload
+        params = {"kind": kind, "method": method, "spec": guard.door.bare(spec), "sent": self._sent.to_data()}
+        params |= {"is_message": True, "version": version, "items": items}
+        try:
+            if guard.is_off and offload is not None:
+                answered = await offload.run("relay", params, message, who=self.principal)
+            elif guard.door.has_helpers:
+                answered = await guard.door.run("relay", params, message)
+            else:
+                return await asyncio.to_thread(relay_here, guard, params, bytes(message))
+        except HelperFailed as error:
+            guard.count_failure()
+            raise MCPError(INTERNAL_ERROR, f"What {spec.upstream!r} sent is withheld: {error}") from None
+        except SealyardError as error:
+            raise MCPError(INTERNAL_ERROR, f"{type(error).__name__}: {error}") from None
+        return msgspec.convert(answered.result, Made), answered.document
+
+    async def _conceal(self, kind: str, method: str, value: Any, spec: ToolSpec) -> Any:
         if self.guard.is_off:
             return value
         try:
-            leaves = _leaves(shape, value)
-            made = await self._replace(leaves, spec)
-            if all(new is old for new, (_, old) in zip(made, leaves, strict=True)):
-                return value
-            rest = iter(made)
-            return shape(value, lambda *_: next(rest))
+            if not is_large(value):
+                await turn()
+                started = time.perf_counter()
+                try:
+                    return self._concealed(kind, method, value, spec)
+                finally:
+                    spend(started)
+            if not self.guard.door.has_helpers:
+                return await asyncio.to_thread(self._concealed, kind, method, value, spec)
+            return await self._conceal_beside(kind, method, value, spec)
         except RecursionError:
             raise MCPError(INTERNAL_ERROR, f"The upstream {spec.upstream!r} sent data nested too deeply.") from None
         except SealyardError as error:  # a scope that is full, a store that is closed
             raise MCPError(INTERNAL_ERROR, f"{type(error).__name__}: {error}") from None
 
-    async def _replace(self, leaves: list[tuple[str, Any]], spec: ToolSpec) -> list[Any]:
-        order = sorted(range(len(leaves)), key=lambda number: _ORDER.get(leaves[number][0], 2))
-        files = {number: _TextBlob.find(leaves[number][1]) for number in order if leaves[number][0] == "blob"}
-        given = [leaves[number][1] if number not in files else _text_in(files[number]) for number in order]
-        shown = await self.guard.door.admit_texts(spec, given, self._sent)
-        made: list[Any] = [None] * len(leaves)
-        for number, old, new in zip(order, given, shown, strict=True):
-            kind, value = leaves[number]
-            if isinstance(new, msgspec.Raw):
-                new = msgspec.json.decode(new)
-            blob = files.get(number)
-            if kind == "blob":
-                made[number] = value if blob is None or new == old else blob.with_text(new)
-            elif kind == "uri":
-                made[number] = value if new == value else self._token_address(value)
-            elif kind == "form":
-                made[number] = await self._form(value, new)
-            else:
-                made[number] = new
-        words = [number for number, (kind, _) in enumerate(leaves) if kind in _WORDS]
-        if len(words) > 1:  # a value may be in pieces, one in each
-            whole = await self.guard.door.admit_echoes([made[number] for number in words], sent=self._sent)
-            for number, each in zip(words, whole, strict=True):
-                made[number] = made[number] if made[number] == each else each
-        return made
+    def _concealed(self, kind: str, method: str, value: Any, spec: ToolSpec) -> Any:
+        return conceal(self.guard, shape_of(kind, method), value, spec, self._sent)
 
-    async def _form(self, value: str, found: str) -> str:
-        """A text of a form. What only looks like a name stays: one of many choices cannot be told from a person's."""
-        if any(kind[1].lower() != "person" for kind in TOKEN.finditer(found)):
-            return found
-        return str(await self.guard.door.admit_echoes(value, sent=self._sent))
-
-    def _token_address(self, value: str) -> str:
-        """An address that leads back to exactly itself: all but its scheme as one token."""
-        found = _ADDRESS.fullmatch(value)
-        assert found is not None
-        assert self.guard.scope is not None
-        return (found[1] or "") + self.guard.scope.token("text", found[2])
-
-
-class _TextBlob(msgspec.Struct, frozen=True):
-    """Base64 of a text."""
-
-    text: str
-    encoding: str
-
-    @classmethod
-    def find(cls, value: str) -> "_TextBlob | None":
-        """What is in it; None for anything that is no text."""
+    async def _conceal_beside(self, kind: str, method: str, value: Any, spec: ToolSpec) -> Any:
+        """The same in a helper process."""
+        door = self.guard.door
+        params = {"kind": kind, "method": method, "spec": door.bare(spec), "sent": self._sent.to_data()}
         try:
-            content = base64.b64decode(value)
-        except (binascii.Error, ValueError):
-            return None
-        encoding = text_encoding(content)
-        return None if encoding is None else cls(content.decode(encoding), encoding)
-
-    def with_text(self, text: Any) -> str:
-        """The same with another text in it."""
-        return base64.b64encode(str(text).encode(self.encoding, "replace")).decode()
-
-
-def _text_in(blob: _TextBlob | None) -> str:
-    return "" if blob is None else blob.text
+            answered = await door.run("relay", params, msgspec.json.encode(value))
+        except (TypeError, ValueError) as error:
+            raise UpstreamError(f"{spec.upstream!r} sent something that is no JSON: {error}.") from None
+        except HelperFailed as error:
+            self.guard.count_failure()
+            raise UpstreamError(f"What {spec.upstream!r} sent is withheld: {error}") from None
+        return msgspec.json.decode(answered.document) if answered.result["changed"] else value
 
 
 def _own(result: Json, concealed: Json) -> Json:
@@ -293,19 +376,3 @@ def _own(result: Json, concealed: Json) -> Json:
     if concealed is not result and "cacheScope" in concealed:
         return {**concealed, "cacheScope": "private"}
     return concealed
-
-
-def _leaves(shape: Shape, value: Any) -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
-
-    def note(kind: str, each: Any) -> Any:
-        found.append((kind, each))
-        return each
-
-    shape(value, note)
-    return found
-
-
-def _error(value: Any, leaf: Callable[[str, Any], Any]) -> Any:
-    message, data = value
-    return [leaf("text", message), None if data is None else ERROR_DATA(data, leaf)]

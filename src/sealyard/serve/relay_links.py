@@ -37,6 +37,7 @@ from mcp_types import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from pydantic import ValidationError
 
+from sealyard.broker.transport import whole_message
 from sealyard.errors import UpstreamError, UpstreamUnavailable
 from sealyard.serve.relay_guard import Json, Screen, Screens
 from sealyard.values import UpstreamConfig
@@ -153,18 +154,20 @@ class Link:
         request_id: str | None = None,
         seconds: float | None = None,
         headers: dict[str, str] | None = None,
+        client_version: str = "",
     ) -> Json:
-        """The result of a request, as the client may see it.
+        """The result of a request, as the client may see it. Large fields of it are `msgspec.Raw`.
 
         Raises:
             MCPError: The upstream answered with an error, or went away.
         """
         self.uses += 1
         self.used_at = anyio.current_time()
+        sent = await self.screen.handles(params)
         options: CallOptions = {"headers": {MCP_PROTOCOL_VERSION_HEADER: self.version, **(headers or {})}}
         if self.modern:
             options["headers"][MCP_METHOD_HEADER] = method
-            name = params.get(NAME_BEARING_METHODS.get(method, ""))
+            name = sent.get(NAME_BEARING_METHODS.get(method, ""))
             if isinstance(name, str):
                 options["headers"][MCP_NAME_HEADER] = encode_header_value(name)
         if on_progress is not None:
@@ -174,7 +177,7 @@ class Link:
         if seconds is not None:
             options["timeout"] = seconds
         try:
-            result = await self._dispatcher.send_raw_request(method, params, options)
+            result = await self._dispatcher.send_raw_request(method, sent, options)
         except MCPError as error:
             # Its own errors may have the same number, but not the SDK's words.
             if error.code == CONNECTION_CLOSED and error.message == "Connection closed":
@@ -183,7 +186,14 @@ class Link:
             safe = await self.screen.error(self.config.name, error)
             async with self._turn:
                 raise safe from None
-        shown = await self.screen.result(self.config.name, method, params, result)
+        try:
+            if (message := whole_message(result)) is None:
+                shown = await self.screen.result(self.config.name, method, params, result)
+            else:
+                shown = await self.screen.large_result(self.config.name, method, params, message, client_version)
+        except MCPError:
+            async with self._turn:
+                raise
         async with self._turn:
             return shown
 
@@ -269,8 +279,12 @@ class Link:
         front = self.front  # whose it is now: it may be another's before the question may be shown
         if front is None:
             raise MCPError(METHOD_NOT_FOUND, "No client can answer this request.", method)
+        if (message := whole_message(params or {})) is not None:
+            params = await self.screen.large_params(self.config.name, "request", method, message)
+            shown = untracked(params)
+        else:
+            shown = await self.screen.request(self.config.name, method, untracked(params))
         wants_progress = progress_token_from_params(params) is not None
-        shown = await self.screen.request(self.config.name, method, untracked(params))
         return await front.ask(method, shown, context.progress if wants_progress else None)
 
     async def _on_notify(self, _: DispatchContext[TransportContext], method: str, params: Any) -> None:
@@ -278,14 +292,19 @@ class Link:
         front = self.front
         if front is not None and method not in {"notifications/progress", "notifications/cancelled"}:
             async with self._turn:
-                shown = await self.screen.notification(self.config.name, method, dict(params or {}))
+                if (message := whole_message(params or {})) is not None:
+                    shown = await self.screen.large_params(self.config.name, "notification", method, message)
+                else:
+                    shown = await self.screen.notification(self.config.name, method, dict(params or {}))
             await front.tell(method, shown)
 
     def _concealed(self, on_progress: ProgressFnT) -> ProgressFnT:
         async def report(progress: float, total: float | None, message: str | None) -> None:
             async with self._turn:
                 words = None if message is None else await self.screen.words(self.config.name, message)
-            await on_progress(progress, total, words)
+                is_told = await self.screen.may_tell(self.config.name, progress, total)
+            if is_told:
+                await on_progress(progress, total, words)
 
         return report
 

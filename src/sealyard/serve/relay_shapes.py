@@ -1,39 +1,39 @@
-"""Where data stands in the messages of the protocol. What else is in them is the protocol's own and never touched.
+"""What stands where in the messages of the protocol, and how each piece is looked through. Nothing is passed over.
 
-A shape walks a value and hands each piece of data in it to a `Leaf`, with its kind, for what takes its place:
-`text`, `uri`, `blob` (base64), `form` (a text in a form's schema), `structured` (a tool's structured answer) and `data`
-(any JSON). Everything that is not where the protocol puts it is `data`, so that nothing an upstream invents is missed.
+A shape walks a value and hands every string and number in it to a `Leaf`, with its kind, for what takes its place:
+
+- `text`, `uri`, `blob` (base64), `form` (a text in a form's schema), `structured` (a tool's structured answer) and
+  `data` (any JSON) are searched for all that is private. Everything that is not where the protocol puts it is `data`,
+  so that nothing an upstream invents is missed.
+- `echo` (any JSON) is what an upstream says of itself and of its messages, such as descriptions, icons, media types and
+  sizes. It is searched for what upstreams were handed, and for nothing else.
+- `handle` is a string that comes back to the upstream as it is: a cursor, a state, a name, a key. If what an upstream
+  was handed is in it, all of it becomes one token, which is revealed when it comes back (`Screen.handles`).
+
+What stays untouched are the protocol's own words (`_word`), each only as one of the values that the protocol knows.
+
+This module imports nothing of the SDK: helper processes use it too.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
-from mcp_types import (
-    CLIENT_CAPABILITIES_META_KEY,
-    CLIENT_INFO_META_KEY,
-    LOG_LEVEL_META_KEY,
-    PROTOCOL_VERSION_META_KEY,
-    SERVER_INFO_META_KEY,
-)
-
-__all__ = (
-    "ERROR_DATA",
-    "RESOURCES",
-    "Leaf",
-    "Shape",
-    "loosened",
-    "notification_shape",
-    "request_shape",
-    "result_shape",
-)
+__all__ = ("Leaf", "Shape", "loosened", "shape_of")
 
 Leaf = Callable[[str, Any], Any]
 Shape = Callable[[Any, Leaf], Any]
 
+_OWN_META = "io.modelcontextprotocol/"
+"""Keys of `_meta` that begin so are the protocol's; an upstream's own are data."""
 
-def _kept(value: Any, _: Leaf) -> Any:
-    return value
+
+def _echo(value: Any, leaf: Leaf) -> Any:
+    return value if value is None or isinstance(value, bool) else leaf("echo", value)
+
+
+def _word(*known: str) -> Shape:
+    """A word of the protocol. Any other text in its place is the upstream's."""
+    return lambda value, leaf: value if isinstance(value, str) and value in known else _echo(value, leaf)
 
 
 def _leaf(kind: str) -> Shape:
@@ -41,6 +41,10 @@ def _leaf(kind: str) -> Shape:
         return leaf(kind if isinstance(value, str) else "data", value)
 
     return walk
+
+
+def _handle(value: Any, leaf: Leaf) -> Any:
+    return leaf("handle", value) if isinstance(value, str) else _echo(value, leaf)
 
 
 def _structured(value: Any, leaf: Leaf) -> Any:
@@ -59,26 +63,51 @@ def _one_or_each(shape: Shape) -> Shape:
     return lambda value, leaf: every(value, leaf) if isinstance(value, list) else shape(value, leaf)
 
 
-def _fields(known: Mapping[str, Shape]) -> Shape:
-    """An object: the fields that the protocol knows by their shapes, all others together as data."""
+def _fields(known: Mapping[str, Shape], rest: str = "data") -> Shape:
+    """An object: the fields that the protocol knows by their shapes, all others together as data, or as `rest`."""
 
     def walk(value: Any, leaf: Leaf) -> Any:
         if not isinstance(value, dict):
-            return leaf("data", value)
+            return leaf(rest, value)
         made = {name: known[name](item, leaf) for name, item in value.items() if name in known}
-        rest = {name: item for name, item in value.items() if name not in known}
-        return {**made, **leaf("data", rest)} if rest else made
+        others = {name: item for name, item in value.items() if name not in known}
+        return {**made, **leaf(rest, others)} if others else made
 
     return walk
 
 
+def _meta(value: Any, leaf: Leaf) -> Any:
+    if not isinstance(value, dict):
+        return leaf("data", value)
+    own = {key: item for key, item in value.items() if key == "progressToken" or key.startswith(_OWN_META)}
+    rest = {key: item for key, item in value.items() if key not in own}
+    return {**(leaf("echo", own) if own else {}), **(leaf("data", rest) if rest else {})}
+
+
 def _form(value: Any, leaf: Leaf) -> Any:
-    """A form's schema: its structure stays, whatever the fields are called."""
+    """A form's schema: its structure stays, whatever the fields are called. What is entered comes back under these."""
+    names = value.get("properties") if isinstance(value, dict) else None
+    return _form_part(value, leaf, names if isinstance(names, dict) else {})
+
+
+def _form_part(value: Any, leaf: Leaf, names: Mapping[str, Any]) -> Any:
     if isinstance(value, dict):
-        return {name: _form(item, leaf) for name, item in value.items()}
+        return {
+            name if name in _FORM_WORDS else leaf("handle", name): _form_part(item, leaf, names)
+            for name, item in value.items()
+        }
     if isinstance(value, list):
-        return [_form(item, leaf) for item in value]
-    return leaf("form", value) if isinstance(value, str) else value
+        return [_form_part(item, leaf, names) for item in value]
+    if isinstance(value, str):
+        return value if value in _FORM_TYPES else leaf("handle" if value in names else "form", value)
+    return _echo(value, leaf)
+
+
+_FORM_WORDS = frozenset(
+    "$schema type properties required title description default enum enumNames oneOf anyOf const items format minimum "
+    "maximum minLength maxLength minItems maxItems".split()
+)
+_FORM_TYPES = frozenset("object string number integer boolean array email uri date date-time".split())
 
 
 def _block(value: Any, leaf: Leaf) -> Any:
@@ -91,138 +120,130 @@ def _questions(value: Any, leaf: Leaf) -> Any:
     """What a modern result asks the client for, by the upstream's own keys."""
     if not isinstance(value, dict):
         return leaf("data", value)
-    return {key: _question(item, leaf) for key, item in value.items()}
+    return {leaf("handle", key): _question(item, leaf) for key, item in value.items()}
 
 
 def _question(value: Any, leaf: Leaf) -> Any:
     method = value.get("method") if isinstance(value, dict) else None
-    return _fields({"method": _kept, "params": request_shape(str(method))})(value, leaf)
+    return _fields({"method": _word(*_REQUESTS, "roots/list"), "params": _request_shape(str(method))})(value, leaf)
 
 
 _text, _uri, _blob, _data = (_leaf(kind) for kind in ("text", "uri", "blob", "data"))
-_META = _fields(
-    dict.fromkeys(
-        (
-            "progressToken",
-            CLIENT_CAPABILITIES_META_KEY,
-            CLIENT_INFO_META_KEY,
-            LOG_LEVEL_META_KEY,
-            PROTOCOL_VERSION_META_KEY,
-            SERVER_INFO_META_KEY,
-            SUBSCRIPTION_ID_META_KEY,
-        ),
-        _kept,
-    )
-)
-_ANNOTATIONS = _fields({"audience": _kept, "priority": _kept, "lastModified": _kept})
-_UNKNOWN = _fields({"type": _kept, "mimeType": _kept, "uri": _uri, "annotations": _ANNOTATIONS, "_meta": _META})
-_CONTENTS = _fields({"uri": _uri, "mimeType": _kept, "text": _text, "blob": _blob, "_meta": _META})
+_ANNOTATIONS = _fields({"audience": _echo, "priority": _echo, "lastModified": _echo})
+_UNKNOWN = _fields({"type": _echo, "mimeType": _echo, "uri": _uri, "annotations": _ANNOTATIONS, "_meta": _meta})
+_CONTENTS = _fields({"uri": _uri, "mimeType": _echo, "text": _text, "blob": _blob, "_meta": _meta})
 _RESOURCE: dict[str, Shape] = {
     "uri": _uri,
     "name": _text,
     "title": _text,
     "description": _text,
-    "mimeType": _kept,
-    "size": _kept,
-    "icons": _kept,
+    "mimeType": _echo,
+    "size": _echo,
+    "icons": _echo,
     "annotations": _ANNOTATIONS,
-    "_meta": _META,
+    "_meta": _meta,
 }
-_IN_BLOCK: dict[str, Shape] = {"type": _kept, "annotations": _ANNOTATIONS, "_meta": _META}
-_MEDIA = _fields({**_IN_BLOCK, "data": _blob, "mimeType": _kept})
+_KINDS = ("text", "image", "audio", "resource", "resource_link", "tool_use", "tool_result")
+_IN_BLOCK: dict[str, Shape] = {"type": _word(*_KINDS), "annotations": _ANNOTATIONS, "_meta": _meta}
+_MEDIA = _fields({**_IN_BLOCK, "data": _blob, "mimeType": _echo})
 _BLOCKS: dict[str, Shape] = {
     "text": _fields({**_IN_BLOCK, "text": _text}),
     "image": _MEDIA,
     "audio": _MEDIA,
     "resource": _fields({**_IN_BLOCK, "resource": _CONTENTS}),
-    "resource_link": _fields({"type": _kept, **_RESOURCE}),
-    "tool_use": _fields({**_IN_BLOCK, "id": _kept, "name": _kept, "input": _data}),
+    "resource_link": _fields({**_IN_BLOCK, **_RESOURCE}),
+    "tool_use": _fields({**_IN_BLOCK, "id": _handle, "name": _handle, "input": _data}),
     "tool_result": _fields(
         {
             **_IN_BLOCK,
-            "toolUseId": _kept,
-            "isError": _kept,
+            "toolUseId": _handle,
+            "isError": _echo,
             "content": _each(_block),
             "structuredContent": _data,
         }
     ),
 }
-_MESSAGE = _fields({"role": _kept, "content": _one_or_each(_block), "_meta": _META})
+_MESSAGE = _fields({"role": _word("user", "assistant"), "content": _one_or_each(_block), "_meta": _meta})
 _IN_RESULT: dict[str, Shape] = {
-    "_meta": _META,
-    "resultType": _kept,
-    "ttlMs": _kept,
-    "cacheScope": _kept,
-    "nextCursor": _kept,
-    "requestState": _kept,
+    "_meta": _meta,
+    "resultType": _word("complete", "input_required"),
+    "ttlMs": _echo,
+    "cacheScope": _word("public", "private"),
+    "nextCursor": _handle,
+    "requestState": _handle,
     "inputRequests": _questions,
 }
-_COMPLETION = _fields({"values": _each(_text), "total": _kept, "hasMore": _kept})
+_COMPLETION = _fields({"values": _each(_text), "total": _echo, "hasMore": _echo})
+
+
+def _listing(key: str, **known: Shape) -> Shape:
+    """A list of what an upstream offers. What it says of itself is no data, but may repeat what it was handed."""
+    item = _fields(known, rest="echo")
+    return _fields({**_IN_RESULT, key: _each(item)}, rest="echo")
+
+
+_TOOLS = _listing("tools", name=_handle)
 _RESULTS: dict[str, Shape] = {
-    "tools/call": _fields({**_IN_RESULT, "content": _each(_block), "structuredContent": _structured, "isError": _kept}),
+    "tools/call": _fields({**_IN_RESULT, "content": _each(_block), "structuredContent": _structured, "isError": _echo}),
     "resources/read": _fields({**_IN_RESULT, "contents": _each(_CONTENTS)}),
     "prompts/get": _fields({**_IN_RESULT, "description": _text, "messages": _each(_MESSAGE)}),
     "completion/complete": _fields({**_IN_RESULT, "completion": _COMPLETION}),
-    # What an upstream says of itself and what it can do is no data; resources are, but their addresses lead back.
-    **dict.fromkeys(
-        (
-            "initialize",
-            "server/discover",
-            "tools/list",
-            "prompts/list",
-            "resources/list",
-            "resources/templates/list",
-        ),
-        _kept,
-    ),
+    "initialize": _fields({"protocolVersion": _echo}, rest="echo"),
+    "server/discover": _fields({**_IN_RESULT, "supportedVersions": _echo}, rest="echo"),
+    "tools/list": _TOOLS,
+    "prompts/list": _listing("prompts", name=_handle),
+    "resources/templates/list": _listing("resourceTemplates", uriTemplate=_handle),
+    # Resources are data. They are looked through once the way back from their addresses is known: see "resources".
+    "resources/list": _fields({**_IN_RESULT, "resources": lambda value, _: value}, rest="echo"),
 }
 _REQUESTS: dict[str, Shape] = {
     "sampling/createMessage": _fields(
         {
             "messages": _each(_MESSAGE),
             "systemPrompt": _text,
-            "_meta": _META,
-            **dict.fromkeys(
-                (
-                    "modelPreferences",
-                    "includeContext",
-                    "temperature",
-                    "maxTokens",
-                    "stopSequences",
-                    "tools",
-                    "toolChoice",
-                ),
-                _kept,
-            ),
+            "_meta": _meta,
+            "includeContext": _word("none", "thisServer", "allServers"),
+            "tools": _each(_fields({"name": _handle}, rest="echo")),
+            **dict.fromkeys(("modelPreferences", "temperature", "maxTokens", "stopSequences", "toolChoice"), _echo),
         }
     ),
     "elicitation/create": _fields(
         {
             "message": _text,
             "requestedSchema": _form,
-            "_meta": _META,
-            # A page that the user opens: with a token in its address it would not open.
-            **dict.fromkeys(("mode", "url", "elicitationId"), _kept),
+            "_meta": _meta,
+            "mode": _word("form", "url"),
+            # A page that the user opens. With a token in its address it does not open, and the value is not shown.
+            "url": _echo,
+            "elicitationId": _handle,
         }
     ),
 }
+_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _NOTIFICATIONS: dict[str, Shape] = {
-    "notifications/message": _fields({"level": _kept, "logger": _text, "data": _data, "_meta": _META}),
-    "notifications/resources/updated": _fields({"uri": _uri, "_meta": _META}),
-    "notifications/elicitation/complete": _fields({"elicitationId": _kept, "_meta": _META}),
+    "notifications/message": _fields({"level": _word(*_LEVELS), "logger": _text, "data": _data, "_meta": _meta}),
+    "notifications/resources/updated": _fields({"uri": _uri, "_meta": _meta}),
+    "notifications/elicitation/complete": _fields({"elicitationId": _handle, "_meta": _meta}),
     "notifications/subscriptions/acknowledged": _fields(
-        {"notifications": _fields({"resourceSubscriptions": _each(_uri)}), "_meta": _META}
+        {"notifications": _fields({"resourceSubscriptions": _each(_uri)}), "_meta": _meta}
     ),
 }
-RESOURCES = _fields({**_IN_RESULT, "resources": _each(_fields(_RESOURCE))})
-"""A page of a list of resources, once the way back from their addresses is known."""
-ERROR_DATA = _fields(
+_RESOURCES = _fields(
+    {**_IN_RESULT, "nextCursor": lambda value, _: value, "resources": _each(_fields(_RESOURCE))}, rest="echo"
+)
+"""A page of a list of resources, whose cursor is a handle already."""
+_ERROR_DATA = _fields(
     {
         "uri": _uri,
         "elicitations": _each(_REQUESTS["elicitation/create"]),
-        **dict.fromkeys(("requiredCapabilities", "supported", "requested"), _kept),
+        **dict.fromkeys(("requiredCapabilities", "supported", "requested"), _echo),
     }
 )
+
+
+def _error(value: Any, leaf: Leaf) -> Any:
+    code, message, data = value
+    return [_echo(code, leaf), leaf("text", message), None if data is None else _ERROR_DATA(data, leaf)]
 
 
 _SCHEMA_LEVELS = 64
@@ -233,19 +254,24 @@ _IN_SCHEMA = frozenset(
 _OF_SCHEMAS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 
 
-def result_shape(method: str) -> Shape:
-    """The shape of the result of a request to an upstream."""
-    return _RESULTS.get(method, _ANY_RESULT)
+def shape_of(kind: str, method: str = "") -> Shape:
+    """The shape of a part of a message.
+
+    It is a `result`, `request` or `notification` of a method, a page of `resources`, an `error`, which is a list of
+    its code, message and data, or a single `text`, `uri` or `echo`.
+    """
+    match kind:
+        case "result":
+            return _RESULTS.get(method, _ANY_RESULT)
+        case "request":
+            return _request_shape(method)
+        case "notification":
+            return _NOTIFICATIONS.get(method, _ANY_PARAMS)
+    return {"resources": _RESOURCES, "error": _error, "text": _text, "uri": _uri, "echo": _echo}[kind]
 
 
-def request_shape(method: str) -> Shape:
-    """The shape of the parameters of an upstream's request to the client."""
+def _request_shape(method: str) -> Shape:
     return _REQUESTS.get(method, _ANY_PARAMS)
-
-
-def notification_shape(method: str) -> Shape:
-    """The shape of the parameters of an upstream's notification."""
-    return _NOTIFICATIONS.get(method, _ANY_PARAMS)
 
 
 def loosened(schema: Any, levels: int = _SCHEMA_LEVELS) -> Any:
@@ -271,4 +297,4 @@ def loosened(schema: Any, levels: int = _SCHEMA_LEVELS) -> Any:
 
 
 _ANY_RESULT = _fields(_IN_RESULT)
-_ANY_PARAMS = _fields({"_meta": _META})
+_ANY_PARAMS = _fields({"_meta": _meta})

@@ -15,7 +15,10 @@ from mcp.server.lowlevel import Server
 from mcp.shared.message import SessionMessage
 
 from sealyard.broker.answers import read_leniently
-from sealyard.errors import InvalidRequest
+from sealyard.broker.transport import edge_id
+from sealyard.errors import HelperFailed, InvalidRequest
+from sealyard.offload import Offload, check_document, is_dense
+from sealyard.serve.relay_large import written
 
 __all__ = ("serve_stdio",)
 
@@ -24,12 +27,12 @@ _log = logging.getLogger(__name__)
 _LINE_BYTES = 64 << 20  # a client is trusted more than an upstream, but not with all the memory
 
 
-async def serve_stdio(server: Server[Any]) -> None:
-    """Serve one client until it closes our standard input."""
+async def serve_stdio(server: Server[Any], offload: Offload | None = None) -> None:
+    """Serve one client until it closes our standard input. `offload` looks at large lines before they are decoded."""
     async with _open_pipes() as (reader, writer):
         to_server, from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         to_client, from_server = anyio.create_memory_object_stream[SessionMessage](0)
-        reading = asyncio.create_task(_read(reader, to_server, to_client))
+        reading = asyncio.create_task(_read(reader, to_server, to_client, offload))
         writing = asyncio.create_task(_write(from_server, writer))
         writing.add_done_callback(lambda _: reading.cancel())  # who cannot be answered is not listened to
         try:
@@ -45,6 +48,7 @@ async def _read(
     reader: asyncio.StreamReader,
     to_server: MemoryObjectSendStream[SessionMessage | Exception],
     to_client: MemoryObjectSendStream[SessionMessage],
+    offload: Offload | None,
 ) -> None:
     async with to_server:
         while True:
@@ -58,11 +62,26 @@ async def _read(
                 return
             if not line.strip():
                 continue
-            message, refusal = _parse(line)
+            message, refusal = None, await _refusal(line, offload)
+            if refusal is None:
+                message, refusal = _parse(line)
             if message is not None:
                 await to_server.send(SessionMessage(message))
             elif refusal is not None:
                 await to_client.send(SessionMessage(refusal))
+
+
+async def _refusal(line: bytes, offload: Offload | None) -> types.JSONRPCError | None:
+    """The answer to a line with too many values or levels, as HTTP bodies are refused for; None for any other."""
+    if offload is None or not is_dense(line):
+        return None
+    try:
+        check_document("The message", *(await offload.run("document", None, line, who="")).result)
+    except (InvalidRequest, HelperFailed) as error:
+        return types.JSONRPCError(
+            jsonrpc="2.0", id=edge_id(line), error=types.ErrorData(code=types.INVALID_REQUEST, message=str(error))
+        )
+    return None
 
 
 def _parse(line: bytes) -> tuple[types.JSONRPCMessage | None, types.JSONRPCError | None]:
@@ -86,9 +105,10 @@ async def _write(from_server: MemoryObjectReceiveStream[SessionMessage], writer:
     async with from_server:
         async for message in from_server:
             text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-            writer.write(text.encode() + b"\n")
             try:
-                await writer.drain()
+                for part in (*written(text.encode()), b"\n"):
+                    writer.write(part)
+                    await writer.drain()
             except ConnectionError:
                 return  # the client is gone, and reading ends too
 

@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
-from sealyard.broker.conditions import glob
 from sealyard.catalog import Snapshot
 from sealyard.catalog.names import full_name, upstream_part
 from sealyard.config import Config
 from sealyard.values import ToolSpec
+from sealyard.values.naming import glob, spellings
 
 __all__ = ("NameCheck", "Unmatched", "find_unmatched")
 
@@ -99,9 +99,7 @@ class _Names:
 
     def __init__(self, snapshot: Snapshot, unlisted: Collection[str]) -> None:
         self._snapshot = snapshot
-        self._spellings = {
-            name: (name, f"{spec.upstream}/{spec.name}", spec.name) for name, spec in snapshot.tools.items()
-        }
+        self._spellings = {name: (*spellings(spec), spec.name) for name, spec in snapshot.tools.items()}
         self._beginnings = [begin for name in unlisted for begin in (full_name(upstream_part(name), ""), f"{name}/")]
 
     def fitting(self, patterns: Sequence[str]) -> Iterator[ToolSpec]:
@@ -110,21 +108,19 @@ class _Names:
 
     def unmatched(self, at: str, patterns: Sequence[str]) -> Iterator[Unmatched]:
         # A bare name fits for `surface.direct`, which takes the servers' own names too, and for nothing else.
-        spellings = 3 if at == "surface.direct" else 1 if at.startswith("privacy.") else 2
+        most = 3 if at == "surface.direct" else 2
         for pattern in patterns:
             fits = glob(pattern)
-            if pattern == "*" or any(
-                fits(name) for spelled in self._spellings.values() for name in spelled[:spellings]
-            ):
+            if pattern == "*" or any(fits(name) for spelled in self._spellings.values() for name in spelled[:most]):
                 continue
             fixed = pattern.partition("*")[0].partition("?")[0]
             if any(fixed.startswith(begin) or begin.startswith(fixed) for begin in self._beginnings):
                 continue
-            yield Unmatched(at=at, pattern=pattern, kind="tool", nearest=self._near(pattern, spellings))
+            yield Unmatched(at=at, pattern=pattern, kind="tool", nearest=self._near(pattern))
 
-    def _near(self, pattern: str, spellings: int) -> str | None:
+    def _near(self, pattern: str) -> str | None:
         """The nearest tool, or the same pattern for the server that is meant."""
-        spelling = 1 if "/" in pattern and spellings > 1 else 0
+        spelling = 1 if "/" in pattern else 0
         if "*" in pattern or "?" in pattern:
             separator = "/" if spelling else "__"
             servers = {spelled[spelling].rpartition(separator)[0] for spelled in self._spellings.values()}

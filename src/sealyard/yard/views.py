@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
-from sealyard.broker.conditions import glob
 from sealyard.broker.policy import Policy
 from sealyard.catalog import Snapshot
 from sealyard.values import PrincipalScope
+from sealyard.values.naming import glob
 
 __all__ = ("Views",)
 
