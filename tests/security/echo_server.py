@@ -109,6 +109,7 @@ class Echo:
 
     def __init__(self) -> None:
         self._kept = ""
+        self._record: dict[str, Any] = {}
 
     def build(self) -> Server[Any]:
         """The server."""
@@ -126,6 +127,7 @@ class Echo:
             "keep": schema,
             "recall": schema,
             "count": number,
+            "write": {"type": "object"},
         }
         tools = [types.Tool(name=name, description=name, input_schema=each) for name, each in names.items()]
         return types.ListToolsResult(tools=tools, ttl_ms=1000, cache_scope="public")
@@ -138,6 +140,9 @@ class Echo:
             return _answer({"ok": True})
         if params.name == "count":
             return _answer({"n": given["number"] + given.get("add", 0)})
+        if params.name == "write":
+            self._record |= given
+            return _answer(self._record)
         if params.name == "keep":
             self._kept = given["text"]
             return _answer({"ok": True})

@@ -378,6 +378,62 @@ async def test_a_refusal_does_not_say_what_is_in_doubt_about_a_value(tmp_path: P
     assert all("but for case" in entry.body["reason"] for entry in entries)
 
 
+# Guesses at a part of a value, which is lengthened letter by letter
+
+
+LENGTHENED = {
+    "in the same call": "write(title=value, tags=guesses)['tags']",
+    "in one string": "write(title=value, tags=' '.join(guesses))['tags'].split()",
+    "in keys": "list(write(title=value, tags=dict.fromkeys(guesses, 1))['tags'])",
+    "stored before": "[write(title='', tags=guesses), write(title=value)][1]['tags']",
+    "read back later": "[write(title='', tags=guesses), write()][1]['tags']",
+    "by windows": "[write(title='', tags=windows), write(title=value)][1]['tags']",
+    "in base64": "write(title=value, tags=encoded)['tags']",
+    "in percent signs": "write(title=value, tags=percented)['tags']",
+    "sorted": "[write(title='', b=guesses[0][1:], a=[each[0] for each in guesses]), write(title=value)][1]['a']",
+    "beside it": "write(title='zzzzz' + value, tags=beside)['tags']",
+}
+"""Ways of asking which of some guesses is right. Of each, code gets back what it wrote itself."""
+
+
+@pytest.mark.parametrize("way", LENGTHENED)
+async def test_no_answer_tells_which_guess_at_a_part_of_a_value_is_right(tmp_path: Path, way: str) -> None:
+    """Else the rest of an address follows from its domain in a dozen calls, and a card's number from its bank."""
+    code = (
+        "import base64\nfrom urllib.parse import quote\nfrom servers.crm import *\np = get_person()\n"
+        "write(title=p['email'])\nwrite(title=p['card_number'])\nresult = []\n"
+        "for value, known, signs in [\n"
+        "    (p['email'], 'brindlecombe.org', 'abcdefgh'), (p['card_number'], '621486', '0123456789')\n]:\n"
+        "    guesses = [sign + known for sign in signs]\n"
+        "    windows = [each[:8] for each in guesses]\n"
+        "    encoded = [base64.b64encode(each.encode()).decode() for each in guesses]\n"
+        "    percented = [quote(each.replace('.', '%')) for each in guesses]\n"
+        "    beside = ['zzzzzw.' + sign for sign in signs] + ['zzzzz45' + sign for sign in signs]\n"
+        f"    result.append({LENGTHENED[way]})"
+    )
+    async with opened(tmp_path, INSIDE) as (_, client):
+        received = await client.call_tool("execute_code", {"code": code})
+
+    answers = msgspec.json.decode(received.content[0].text)  # type: ignore[union-attr]
+    assert [len(each) >= 8 for each in answers] == [True, True]
+    assert TOKEN.search(json.dumps(answers)) is None
+
+
+async def test_code_that_knows_a_part_of_a_value_still_gets_no_more_of_it(tmp_path: Path) -> None:
+    """Only what it wrote itself is left as it is: a longer part of the value is not, nor the value."""
+    code = (
+        "from servers.crm import *\np = get_person()\nwrite(title=p['card_number'], known='621486')\n"
+        "tricks = ('as it is', 'its first half and more')\n"
+        "result = [say(text=p['card_number'], trick=each)['title'] for each in tricks]\n"
+        "result.append(say(text='q' + p['card_number'])['title'])"
+    )
+    async with opened(tmp_path, INSIDE) as (_, client):
+        received = await client.call_tool("execute_code", {"code": code})
+
+    answers = msgspec.json.decode(received.content[0].text)  # type: ignore[union-attr]
+    assert [TOKEN.sub("T", each) for each in answers] == ["T", "T", "qT"]
+
+
 # What ordinary answers look like afterwards
 
 
