@@ -318,12 +318,29 @@ class Guard:
 
     def admit_file(self, spec: ToolSpec, content: bytes, *, sent: Sent | None = None) -> bytes:
         """A file of an answer as the code may see it: text is treated like the answer, anything else is left alone."""
-        encoding = None if self.scope is None else text_encoding(content)
+        encoding = None if self.scope is None else self.file_encoding(spec, content, sent=sent)
         if encoding is None:
             return content
         text = content.decode(encoding)
         admitted = self.admit(spec, text, sent=sent)
         return content if admitted is text else str(admitted).encode(encoding, "replace")
+
+    def file_encoding(self, spec: ToolSpec, content: bytes, *, sent: Sent | None = None) -> str | None:
+        """The encoding of a file of an answer, if it is text.
+
+        Raises:
+            UpstreamError: It looks like UTF-16 and holds something private in another encoding.
+        """
+        encoding = text_encoding(content)
+        if encoding is not None and encoding.startswith("utf-16"):
+            # Code that writes to a file may have made it look so, to hide what it appends as plain text.
+            other = b"\n".join(_PLAIN_BYTES.findall(content)).decode("utf-8", "replace")
+            if self.admit(spec, other, sent=sent) != other:
+                raise UpstreamError(
+                    f"The answer of {spec.full_name!r} is withheld: a file in it is UTF-16 and holds a private value "
+                    "in another encoding."
+                )
+        return encoding
 
     def admit_text(self, text: str, *, sent: Sent | None = None) -> str:
         """What an upstream says beside its answers, such as progress, as anybody may see it."""
@@ -566,6 +583,8 @@ def _blame(error: Exception) -> str:
 
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _SAMPLE_BYTES = 4096
+_PLAIN_BYTES = re.compile(rb"[^\x00-\x1f]{4,}")
+"""Text that is not UTF-16, in which every other byte of most letters is zero."""
 
 
 def text_encoding(content: bytes) -> str | None:
