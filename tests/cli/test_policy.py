@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -260,6 +261,21 @@ def test_names_that_fit_nothing_are_found(sealyard: Command, write_config: Calla
     assert [each["message"] for each in json.loads(as_json.stdout)["unmatched"]] == SAID
     for done in (checked.stdout, shown.stderr, tools.stderr):
         assert [said for said in SAID if said not in " ".join(done.split())] == []
+
+
+def test_a_misspelled_tool_that_is_to_be_kept_out_is_found_each_time(
+    sealyard: Command, write_config: Callable[..., None]
+) -> None:
+    """What is kept out is in no catalog, so the server is asked, also when its tools are known already."""
+    server = f'[upstreams.mail]\ncommand = "{sys.executable}"\nargs = ["-m", "sealyard.examples.mail"]\n'
+    write_config(f'{server}without_tools = ["send_mial"]\n')
+    first, second = sealyard("policy", "check"), sealyard("policy", "check")
+    write_config(f'{server}without_tools = ["send_*"]\n')
+    right = sealyard("policy", "check")
+
+    said = "upstreams.mail.without_tools names 'send_mial', which fits no tool. Did you mean 'send_mail'?"
+    assert [" ".join(done.stdout.split()) for done in (first, second)] == [said, said]
+    assert (first.returncode, second.returncode, right.returncode) == (1, 1, 0)
 
 
 def test_a_config_whose_names_all_fit_passes_the_check(sealyard: Command, write_config: Callable[..., None]) -> None:

@@ -79,6 +79,7 @@ TRICKS: dict[str, Callable[[str], Any]] = {
     "as a list of codes": lambda text: list(text.encode()),
     "in pairs": lambda text: [text[at : at + 2] for at in range(0, len(text), 2)],
     "as a key": lambda text: {f"k{text}": 1},
+    "in Arabic digits": lambda text: "".join(chr(0x660 + int(each)) if each.isdigit() else each for each in text),
     "in nested data": lambda text: {"a": [{"b": {"c": f"x{text}"}}]},
 }
 
@@ -109,6 +110,7 @@ class Echo:
 
     def __init__(self) -> None:
         self._kept = ""
+        self._record: dict[str, Any] = {}
 
     def build(self) -> Server[Any]:
         """The server."""
@@ -126,6 +128,9 @@ class Echo:
             "keep": schema,
             "recall": schema,
             "count": number,
+            "write": {"type": "object"},
+            "append": schema,
+            "download": schema,
         }
         tools = [types.Tool(name=name, description=name, input_schema=each) for name, each in names.items()]
         return types.ListToolsResult(tools=tools, ttl_ms=1000, cache_scope="public")
@@ -138,6 +143,15 @@ class Echo:
             return _answer({"ok": True})
         if params.name == "count":
             return _answer({"n": given["number"] + given.get("add", 0)})
+        if params.name == "write":
+            self._record |= given
+            return _answer(self._record)
+        if params.name == "append":
+            self._kept += given["text"]
+            return _answer({"ok": True})
+        if params.name == "download":
+            blob = base64.b64encode(self._kept.encode()).decode()
+            return _resource({"uri": "file:///kept.bin", "mimeType": "application/octet-stream", "blob": blob})
         if params.name == "keep":
             self._kept = given["text"]
             return _answer({"ok": True})

@@ -3,6 +3,7 @@
 The server is a real one that says again whatever it is told. Each attack is shown to work where privacy is off.
 """
 
+import asyncio
 import base64
 import json
 import re
@@ -29,8 +30,8 @@ from sealyard.privacy.span import TOKEN
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.serve.mcp import build_server
 from sealyard.serve.relay import build_relay
-from sealyard.values import UpstreamConfig
-from sealyard.yard import Yard, open_yard
+from sealyard.values import Approval, UpstreamConfig
+from sealyard.yard import ExecuteRequest, Yard, open_yard
 from sealyard.yard.opening import open_border
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
@@ -274,6 +275,29 @@ async def test_a_cursor_made_of_what_was_handed_over_leads_on(tmp_path: Path) ->
     assert kept.value == TRICKS["in base64 of a longer text"](PERSON["email"])
 
 
+@pytest.mark.parametrize("size", [3_000, 300_000])
+async def test_no_file_is_read_in_an_encoding_that_hides_a_value(tmp_path: Path, size: int) -> None:
+    """Code that appends to a file can make it look like UTF-16 and then append a value, which is plain text."""
+    code = (
+        "from servers.crm import *\np = get_person()\n"
+        f"append(text='a\\0' * {size})\n"
+        "clean = open(download()['file'], 'rb').read()\n"
+        "append(text=p['card_number'])\n"
+        "try:\n    content = open(download()['file'], 'rb').read()[-16:].decode()\n"
+        "except Exception as error:\n    content = str(error)\n"
+        "result = [len(clean), ''.join(chr(ord(each) + 128) for each in content)]"
+    )
+    async with opened(tmp_path, PrivacyConfig()) as (_, client):
+        received = await client.call_tool("execute_code", {"code": code})
+
+    length, content = msgspec.json.decode(received.content[0].text)  # type: ignore[union-attr]
+    assert length == 2 * size
+    assert "".join(chr(ord(each) - 128) for each in content) == (
+        "The answer of 'mcp__crm__download' is withheld: a file in it is UTF-16 and holds a private value in another "
+        "encoding."
+    )
+
+
 # Whole strings only
 
 
@@ -340,6 +364,35 @@ async def test_schemas_answer_no_question_about_a_value(tmp_path: Path, decision
     assert told == [expected] * (2 * len(QUESTIONS))
 
 
+GUESSED = (
+    "from servers.crm import *\np = get_person()\nresult = []\n"
+    "for text in [p['date_of_birth'], p['date_of_birth'], '1961-03-14']:\n    try:\n        say(text=text)\n"
+    "        result.append('allowed')\n"
+    "    except Exception as error:\n        result.append(str(error).partition('(It was')[2])"
+)
+
+
+@pytest.mark.parametrize("decision", ["always", "refuse"])
+async def test_what_a_person_said_of_a_token_says_nothing_of_a_guess(tmp_path: Path, decision: Any) -> None:
+    """A call with a token and one with a guess in its place are two: a person is asked for each."""
+    policy = PolicySettings(rules=(Rule(tools=("crm/say",), decision="ask"),))
+    async with opened(tmp_path, INSIDE, policy=policy) as (yard, _):
+        running = asyncio.create_task(yard.execute(ExecuteRequest(code=GUESSED)))
+        for asked in range(2):
+            while not (asks := await yard.approvals.waiting()):
+                await asyncio.sleep(0)
+                assert not running.done(), f"Asked only {asked} times."
+            how = decision if not asked else "refuse"
+            await yard.approvals.answer(
+                asks[0].id, Approval(decision=how, by="ann", channel="cli", reason="", answered_at=1.0)
+            )
+        result = await running
+
+    first = "allowed" if decision == "always" else ""
+    again = "allowed" if decision == "always" else " asked for before in this run.)"
+    assert result.outcome.result == [first, again, ""]
+
+
 async def test_a_mistake_beside_a_token_is_told_before_anybody_is_asked(tmp_path: Path) -> None:
     """What is wrong whatever the token stands for: a name, a kind, a value that code wrote itself."""
     policy = PolicySettings(rules=(Rule(tools=("crm/*",), decision="ask"),), operators=False)
@@ -378,6 +431,62 @@ async def test_a_refusal_does_not_say_what_is_in_doubt_about_a_value(tmp_path: P
     assert all("but for case" in entry.body["reason"] for entry in entries)
 
 
+# Guesses at a part of a value, which is lengthened letter by letter
+
+
+LENGTHENED = {
+    "in the same call": "write(title=value, tags=guesses)['tags']",
+    "in one string": "write(title=value, tags=' '.join(guesses))['tags'].split()",
+    "in keys": "list(write(title=value, tags=dict.fromkeys(guesses, 1))['tags'])",
+    "stored before": "[write(title='', tags=guesses), write(title=value)][1]['tags']",
+    "read back later": "[write(title='', tags=guesses), write()][1]['tags']",
+    "by windows": "[write(title='', tags=windows), write(title=value)][1]['tags']",
+    "in base64": "write(title=value, tags=encoded)['tags']",
+    "in percent signs": "write(title=value, tags=percented)['tags']",
+    "sorted": "[write(title='', b=guesses[0][1:], a=[each[0] for each in guesses]), write(title=value)][1]['a']",
+    "beside it": "write(title='zzzzz' + value, tags=beside)['tags']",
+}
+"""Ways of asking which of some guesses is right. Of each, code gets back what it wrote itself."""
+
+
+@pytest.mark.parametrize("way", LENGTHENED)
+async def test_no_answer_tells_which_guess_at_a_part_of_a_value_is_right(tmp_path: Path, way: str) -> None:
+    """Else the rest of an address follows from its domain in a dozen calls, and a card's number from its bank."""
+    code = (
+        "import base64\nfrom urllib.parse import quote\nfrom servers.crm import *\np = get_person()\n"
+        "write(title=p['email'])\nwrite(title=p['card_number'])\nresult = []\n"
+        "for value, known, signs in [\n"
+        "    (p['email'], 'brindlecombe.org', 'abcdefgh'), (p['card_number'], '621486', '0123456789')\n]:\n"
+        "    guesses = [sign + known for sign in signs]\n"
+        "    windows = [each[:8] for each in guesses]\n"
+        "    encoded = [base64.b64encode(each.encode()).decode() for each in guesses]\n"
+        "    percented = [quote(each.replace('.', '%')) for each in guesses]\n"
+        "    beside = ['zzzzzw.' + sign for sign in signs] + ['zzzzz45' + sign for sign in signs]\n"
+        f"    result.append({LENGTHENED[way]})"
+    )
+    async with opened(tmp_path, INSIDE) as (_, client):
+        received = await client.call_tool("execute_code", {"code": code})
+
+    answers = msgspec.json.decode(received.content[0].text)  # type: ignore[union-attr]
+    assert [len(each) >= 8 for each in answers] == [True, True]
+    assert TOKEN.search(json.dumps(answers)) is None
+
+
+async def test_code_that_knows_a_part_of_a_value_still_gets_no_more_of_it(tmp_path: Path) -> None:
+    """Only what it wrote itself is left as it is: a longer part of the value is not, nor the value."""
+    code = (
+        "from servers.crm import *\np = get_person()\nwrite(title=p['card_number'], known='621486')\n"
+        "tricks = ('as it is', 'its first half and more')\n"
+        "result = [say(text=p['card_number'], trick=each)['title'] for each in tricks]\n"
+        "result.append(say(text='q' + p['card_number'])['title'])"
+    )
+    async with opened(tmp_path, INSIDE) as (_, client):
+        received = await client.call_tool("execute_code", {"code": code})
+
+    answers = msgspec.json.decode(received.content[0].text)  # type: ignore[union-attr]
+    assert [TOKEN.sub("T", each) for each in answers] == ["T", "T", "qT"]
+
+
 # What ordinary answers look like afterwards
 
 
@@ -414,6 +523,19 @@ async def test_a_short_value_is_found_where_it_stands_alone_and_where_code_glued
 
     assert found(sent, "user_anna1, helloAnna, Hannah, Savannah, QW5uYQ==") == ["anna", "Anna", "QW5uYQ"]
     assert found(glued, "zhannazh") == ["anna"]
+
+
+@pytest.mark.parametrize(
+    "value", ["İbrahim Y\u0131ld\u0131z", "Łukasz Wiśniewski", "Øystein Sørensen", "Đorđe Đokić", "Weißenborn"]
+)
+def test_a_name_is_found_in_capitals_and_in_plain_letters(value: str) -> None:
+    """Capitals lose the missing dot of a Turkish letter, and file names and slugs the stroke through one."""
+    index = Echoes()
+    index.add([(value, "person")])
+    plain = value.translate(str.maketrans("İ\u0131ŁłśØøĐđć", "IiLlsOoDdc"))
+    for text in (value.upper(), plain, plain.upper(), plain.lower().replace(" ", "-")):
+        assert [text[echo.start : echo.end] for echo in index.find(f"x{text}x")] != []
+        assert "".join(f"x{text}x"[: echo.start] + f"x{text}x"[echo.end :] for echo in index.find(f"x{text}x")) == "xx"
 
 
 @given(st.text(max_size=60), st.text(min_size=12, max_size=40), st.text(max_size=60))

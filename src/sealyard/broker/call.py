@@ -24,10 +24,11 @@ from sealyard.errors import PolicyRefused, SealyardError, UnknownTool, UpstreamE
 from sealyard.offload import Offload, check_values
 from sealyard.privacy.echo import Sent
 from sealyard.privacy.guard import Guard
+from sealyard.privacy.span import TOKEN
 from sealyard.store.rows import CALL_VALUE_BYTES
 from sealyard.values import Approval, Ask, AuditEntry, CallRecord, Definition, Grant, ToolSpec, UpstreamStatus
 
-__all__ = ("Broker", "OnProgress", "OnTools", "Passage", "ToolServer", "without_empty")
+__all__ = ("Broker", "OnProgress", "OnTools", "Passage", "ToolServer", "approved_call", "without_empty")
 
 OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
 """Progress so far, its total if known, and a message."""
@@ -135,7 +136,7 @@ class Broker:
             call.arguments = await guard.door.conceal(arguments)
             check_arguments(spec, arguments)
             real = await guard.reveal_latest(spec, arguments, sent)
-            call.decision = await self._decide(call, real, passage, is_private=bool(sent))
+            call.decision = await self._decide(call, arguments, real, passage, is_private=bool(sent))
             found = await self._throttle.run(
                 spec,
                 self._policy.limits(spec),
@@ -173,7 +174,9 @@ class Broker:
         self._throttle.forget(execution_id)
         self._approvals.end_run(execution_id)
 
-    async def _decide(self, call: "_Call", real: dict[str, Any], passage: Passage, *, is_private: bool) -> Decision:
+    async def _decide(
+        self, call: "_Call", arguments: dict[str, Any], real: dict[str, Any], passage: Passage, *, is_private: bool
+    ) -> Decision:
         """What the policy says of the call, once a person has said yes where it asks for one."""
         grant, spec = call.grant, call.spec
         decision = self._policy.decide(spec, grant.principal, real)
@@ -194,7 +197,7 @@ class Broker:
             session=grant.session,
             tool=spec.full_name,
             arguments=call.arguments,
-            arguments_sha256=self._digest(msgspec.json.encode(real, order="sorted")),
+            arguments_sha256=self._digest(approved_call(arguments, real)),
             rule=decision.rule,
             reason=decision.reason,
             asked_at=now,
@@ -291,6 +294,20 @@ def _concealed(passage: Passage, sent: Sent) -> OnProgress | None:
             await reported
 
     return conceal
+
+
+def approved_call(arguments: dict[str, Any], real: dict[str, Any]) -> bytes:
+    """What a person's answer is about: the revealed arguments, and where in them a token stood.
+
+    A call with a guess in the place of a token is another one. If it were the same, code would see which guess is
+    right by whether a person is asked.
+    """
+    encoded = msgspec.json.encode(real, order="sorted")
+    if real is arguments:  # no token in it
+        return encoded
+    # The digits of a token are those of its session.
+    places = TOKEN.sub(r"__PII_\1__", msgspec.json.encode(arguments, order="sorted").decode())
+    return b"%b\n%b" % (encoded, places.encode())
 
 
 def without_empty(spec: ToolSpec, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from sealyard.broker.answers import Answer, AnswerFile, read_message, renamed, t
 from sealyard.catalog.shapes import is_wrapped
 from sealyard.offload.child import Ask
 from sealyard.privacy.echo import Sent
-from sealyard.privacy.guard import text_encoding
 from sealyard.privacy.offloaded import Mirror, remember
 from sealyard.store.rows import CALL_VALUE_BYTES
 from sealyard.store.samples import sample_of
@@ -82,7 +81,7 @@ class _Text:
 
     def __init__(self, mirror: Mirror, spec: ToolSpec, sent: Sent, file: AnswerFile) -> None:
         self._file = file
-        self._encoding = text_encoding(file.content)
+        self._encoding = mirror.guard.file_encoding(spec, file.content, sent=sent)
         self.text = b""
         if self._encoding is not None:
             text = file.content.decode(self._encoding)

@@ -100,6 +100,7 @@ class Upstream:
         self._output_schemas: dict[str, dict[str, Any]] = {}
         self._listing_warnings: list[str] = []
         self._logged: set[str] = set()
+        self._idle: tuple[str, ...] = ()
         self._misfits: dict[str, str] = {}
         self._calls = self._failures = 0
 
@@ -197,6 +198,7 @@ class Upstream:
             error=life.error,
             warnings=tuple(warnings),
             stderr=life.stderr.text(),
+            idle_patterns=self._idle,
         )
 
     async def close(self) -> None:
@@ -368,9 +370,10 @@ class Upstream:
             raise UpstreamTimeout(f"{name!r} did not list its tools within {self.config.call_seconds:g} s.") from None
         except (MCPError, ValidationError, RuntimeError) as error:
             raise UpstreamError(f"{name!r} does not list its tools: {reason(error)}") from error
-        idle = [name for name in self.config.without_tools if name not in left_out]
+        self._idle = tuple(pattern for pattern in self.config.without_tools if pattern not in left_out)
         said = [
-            f"without_tools names {name!r}, which fits none of its tools. Correct it, or take it out." for name in idle
+            f"without_tools names {pattern!r}, which fits none of its tools. Correct it, or take it out."
+            for pattern in self._idle
         ]
         self._listing_warnings = [*listing.warnings, *said]
         self._log_left_out(listing.left_out)

@@ -201,6 +201,8 @@ async def _list(config: Config) -> tuple[list[ToolSpec], tuple[Unmatched, ...]]:
 async def _check(config: Config) -> tuple[tuple[Unmatched, ...], list[str]]:
     async with open_yard(config, with_sandbox=False) as yard:
         await yard.snapshot()
+        # What these keep out is in no catalog: only the servers can tell whether there is such a tool.
+        await yard.finder.refresh([name for name, each in config.upstreams.items() if each.without_tools])
         return await yard.unmatched(), yard.finder.unlisted()
 
 

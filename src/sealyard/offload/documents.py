@@ -87,7 +87,7 @@ def is_dense(data: bytes) -> bool:
     return signs_of(data) > MOST_NODES
 
 
-def signs_of(data: bytes) -> int:
+def signs_of(data: bytes | bytearray) -> int:
     """How many signs of structure there are: no fewer than values, and more if texts hold such signs too."""
     return data.count(b",") + data.count(b"[") + data.count(b"{") + data.count(b":")
 

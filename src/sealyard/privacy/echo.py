@@ -12,7 +12,7 @@ The time is linear in the text: about 0.1 s for a megabyte, and does not depend 
 import binascii
 import html
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -24,7 +24,7 @@ from sealyard.errors import LimitReached
 from sealyard.privacy.known import KnownValues
 from sealyard.privacy.view import View, folded, rewritten, without_tokens
 
-__all__ = ("Echo", "Echoes", "Leaves", "Piece", "Sent", "find_echoes")
+__all__ = ("Echo", "Echoes", "Leaves", "OwnWords", "Piece", "Sent", "find_echoes")
 
 Piece = tuple[str, str | None]
 """A part of a string that a tool is handed, and its type if it is private."""
@@ -57,6 +57,8 @@ _DEPTH = 2
 """How often a text is unescaped: JSON in JSON, `%2541`."""
 _FEW = 8
 """Needles that are looked for one by one; more are looked up at every place."""
+_OWN_CHARACTERS = 1 << 16
+"""Of parts of values that code wrote itself. Each is looked for in all of them, in microseconds."""
 _SHORT_LEAF = 12
 """Up to so many characters a leaf may be part of a value in pieces."""
 
@@ -175,12 +177,15 @@ class Echoes:
         """Every echo in the text, in order and without overlap. `breaks` are offsets at which strings were joined."""
         return find_echoes(text, [self], breaks)
 
-    def find_in(self, reading: "_Reading", text: str, breaks: Sequence[int]) -> Iterator[Echo]:
-        """The echoes in one reading of the text."""
-        for start, end, owner in self._scan(reading, breaks, len(text)):
-            yield self._echo(text, *reading.source(start, end), owner)._replace(is_encoded=not reading.is_plain)
+    def find_in(
+        self, reading: "_Reading", text: str, breaks: Sequence[int], length: int
+    ) -> Iterator[tuple[Echo, str | None]]:
+        """The echoes in one reading of the text. With one of a part comes all that agrees, without case and signs."""
+        for start, end, owner, agreed in self._scan(reading, breaks, length):
+            echo = self._echo(text, *reading.source(start, end), owner)._replace(is_encoded=not reading.is_plain)
+            yield echo, None if agreed is None else _canonical(text[slice(*reading.source(*agreed))])
         for start, end, owner in self._short(reading, breaks) if reading.is_plain else ():
-            yield self._echo(text, *reading.source(start, end), owner)
+            yield self._echo(text, *reading.source(start, end), owner), None
 
     # What was handed over
 
@@ -251,7 +256,10 @@ class Echoes:
 
     # What is said
 
-    def _scan(self, reading: "_Reading", breaks: Sequence[int], length: int) -> Iterator[tuple[int, int, int]]:
+    def _scan(
+        self, reading: "_Reading", breaks: Sequence[int], length: int
+    ) -> Iterator[tuple[int, int, int, tuple[int, int] | None]]:
+        """Where a value or a part of one stands, and the value's number; with a part, where all stands that agrees."""
         text, seeds, size = reading.text, self._seeds, self._seed
         done = 0
         for at in [at for at in range(0, len(text) - size + 1, _STRIDE) if text[at : at + size] in seeds]:
@@ -260,14 +268,21 @@ class Echoes:
             for number, offset in seeds[text[at : at + size]]:
                 line = self._lines[number]
                 before, after = _agreement(text, at, line.text, offset, size)
+                if before + after < _DIGITS_FRAGMENT and not line.is_glued:
+                    continue
+                if breaks and not _has_whole(line.owners, offset - before, offset + after):
+                    # A part is in one string. Else code could have its guesses put together by a server that sorts.
+                    before, after = _within_one(reading, at, before, after, breaks)
                 first, last = offset - before, offset + after
-                if self._is_telling(line, first, last, reading, at - before, breaks, length):
+                if self._is_telling(line, first, last, length):
                     done = max(done, at + after)
-                    yield from _owned(line.owners, first, last, at - before)
+                    for start, end in _owned(line.owners, first, last):
+                        is_part = _goes_on(line.owners, start, end)
+                        place = at - offset
+                        agreed = (at - before, at + after) if is_part else None
+                        yield place + start, place + end, line.owners[start], agreed
 
-    def _is_telling(
-        self, line: _Line, first: int, last: int, reading: "_Reading", at: int, breaks: Sequence[int], length: int
-    ) -> bool:
+    def _is_telling(self, line: _Line, first: int, last: int, length: int) -> bool:
         """Whether what agrees is too much for chance."""
         size = last - first
         owners = [owner for owner in line.owners[first:last] if owner >= 0]
@@ -276,17 +291,12 @@ class Echoes:
             return False
         if line.is_glued and size == len(line.text):
             return True
+        if size >= _FRAGMENT and (not self._is_later or _has_whole(line.owners, first, last)):
+            return True
         digits = sum(map(str.isdigit, line.text[first:last]))
         if self._is_later:
-            is_whole = any(owners.count(owner) >= self._lengths[owner] for owner in {*owners})
-            if is_whole and size >= _FRAGMENT:
-                return True
             return size >= _LATER_FRAGMENT or (digits >= 4 and size >= _LATER_DIGITS_FRAGMENT)
-        if size >= _FRAGMENT:
-            return True
-        if digits < 2 or length > _SHORT_TEXT or size < _DIGITS_FRAGMENT:
-            return False
-        return _is_in_one(reading, at, at + size, breaks)
+        return digits >= 2 and length <= _SHORT_TEXT and size >= _DIGITS_FRAGMENT
 
     def _short(self, reading: "_Reading", breaks: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         """What is too short for seeds: anywhere if it was glued to something, else where letters or digits end."""
@@ -314,20 +324,54 @@ class Echoes:
         return Echo(start, end, value, kind)
 
 
-def find_echoes(text: str, indexes: Sequence[Echoes], breaks: Sequence[int] = ()) -> list[Echo]:
-    """Every echo of all these in the text, in order and without overlap."""
+class OwnWords:
+    """Parts of values that code wrote itself, in what it handed to tools, without case and signs.
+
+    Where a tool says these again they stay as they are. If they became the token, code that lengthens a guess letter
+    by letter would see each time which letter is right.
+    """
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        """In the order in which they were added."""
+        self._text = ""
+
+    def __contains__(self, part: str) -> bool:
+        return part in self._text
+
+    def add(self, part: str) -> None:
+        """Note a part. There is an end to it, which only code reaches that knows the values: then they are hidden."""
+        if part not in self._text and len(self._text) < _OWN_CHARACTERS:
+            self.parts.append(part)
+            self._text += f"{part}\0"
+
+    def add_all(self, value: Any, index: Echoes) -> None:
+        """Note what of the values is in JSON data that code hands to a tool."""
+        if index:
+            text = without_tokens("\n".join(Leaves(value).texts()))
+            for _, part in _find(text, [index]):
+                if part is not None:
+                    self.add(part)
+
+
+def find_echoes(
+    text: str, indexes: Sequence[Echoes], breaks: Sequence[int] = (), own: OwnWords | None = None
+) -> list[Echo]:
+    """Every echo of all these in the text but for code's own words, in order and without overlap."""
     indexes = [index for index in indexes if index]
     if not indexes or not text:
         return []
-    with_others = any(index.has_others for index in indexes)
-    return apart(
-        [
-            echo
-            for reading in _readings(text, with_others=with_others)
-            for index in indexes
-            for echo in index.find_in(reading, text, breaks)
-        ]
-    )
+    found = _find(text, indexes, breaks, length=len(text))
+    return apart([echo for echo, part in found if part is None or own is None or part not in own])
+
+
+def _find(
+    text: str, indexes: Sequence[Echoes], breaks: Sequence[int] = (), *, length: int = 0
+) -> Iterator[tuple[Echo, str | None]]:
+    """Where echoes are, and what agrees where one is of a part. `length` is that of all that is looked through."""
+    for reading in _readings(text, with_others=any(index.has_others for index in indexes)):
+        for index in indexes:
+            yield from index.find_in(reading, text, breaks, length)
 
 
 class Sent:
@@ -379,23 +423,31 @@ class Leaves:
         self._keys: dict[str, None] = {}
         self._data: dict[str, Any] = {}
 
-    def find(self, *indexes: Echoes) -> "Found":
+    def texts(self) -> list[str]:
+        """All of them, with the keys."""
+        self._collect_once()
+        return [*self._texts, *self._keys]
+
+    def find(self, indexes: Sequence[Echoes], own: OwnWords) -> "Found":
         """The echoes in values, by number, and in keys, by name."""
         found = Found(self._texts)
         if not indexes:
             return found
-        if not self._is_read:
-            self._is_read = True
-            self._collect(self._value)
-        _spread(self._texts, indexes, found.add)
+        self._collect_once()
+        _spread(self._texts, indexes, own, found.add)
         order = [number for number, text in enumerate(self._texts) if len(text) <= _SHORT_LEAF]
         if len(order) > 2:  # the pieces of a value, one in each row
             order.sort(key=lambda number: self._columns[number])
             texts = [self._texts[number] for number in order]
-            _spread(texts, indexes, lambda number, echo: found.add(order[number], echo))
+            _spread(texts, indexes, own, lambda number, echo: found.add(order[number], echo))
         keys = list(self._keys)
-        _spread(keys, indexes, lambda number, echo: found.add_key(keys[number], echo))
+        _spread(keys, indexes, own, lambda number, echo: found.add_key(keys[number], echo))
         return found
+
+    def _collect_once(self) -> None:
+        if not self._is_read:
+            self._is_read = True
+            self._collect(self._value)
 
     def replaced(self, found: "Found", write: Callable[[str, Sequence[Echo]], str]) -> Any:
         """The data with what `write` makes of each string or number in which there are echoes."""
@@ -497,7 +549,7 @@ def _whole(value: Any, echoes: list[Echo]) -> list[Echo]:
     return echoes if isinstance(value, str) else [echoes[0]._replace(start=0, end=len(str(value)))]
 
 
-def _spread(texts: Sequence[str], indexes: Sequence[Echoes], add: Callable[[int, Echo], None]) -> None:
+def _spread(texts: Sequence[str], indexes: Sequence[Echoes], own: OwnWords, add: Callable[[int, Echo], None]) -> None:
     """Search the texts as one, and note what is found in each."""
     if not texts:
         return
@@ -505,7 +557,7 @@ def _spread(texts: Sequence[str], indexes: Sequence[Echoes], add: Callable[[int,
     for text in texts[:-1]:
         starts.append(starts[-1] + len(text) + 1)
     joined = without_tokens("\n".join(texts))
-    for echo in find_echoes(joined, indexes, starts[1:]):
+    for echo in find_echoes(joined, indexes, starts[1:], own):
         number = bisect_right(starts, echo.start) - 1
         while number < len(starts) and starts[number] < echo.end:
             start = max(0, echo.start - starts[number])
@@ -754,16 +806,27 @@ def _agreement(text: str, at: int, line: str, offset: int, size: int) -> tuple[i
     return before, after
 
 
-def _owned(owners: Sequence[int], first: int, last: int, at: int) -> Iterator[tuple[int, int, int]]:
-    """The stretches from `at` on that belong to one value each."""
+def _owned(owners: Sequence[int], first: int, last: int) -> Iterator[tuple[int, int]]:
+    """The stretches of a line between two offsets that belong to one value each."""
     start = first
     while start < last:
         end = start + 1
         while end < last and owners[end] == owners[start]:
             end += 1
         if owners[start] >= 0:
-            yield at + start - first, at + end - first, owners[start]
+            yield start, end
         start = end
+
+
+def _has_whole(owners: Sequence[int], first: int, last: int) -> bool:
+    """Whether a value is all between these offsets of a line."""
+    return not all(_goes_on(owners, start, end) for start, end in _owned(owners, first, last))
+
+
+def _goes_on(owners: Sequence[int], start: int, end: int) -> bool:
+    """Whether the value at this stretch of a line begins before it or ends behind it."""
+    owner = owners[start]
+    return owner in (*owners[max(0, start - 1) : start], *owners[end : end + 1])
 
 
 def _is_in_one(reading: _Reading, start: int, end: int, breaks: Sequence[int]) -> bool:
@@ -772,6 +835,17 @@ def _is_in_one(reading: _Reading, start: int, end: int, breaks: Sequence[int]) -
         return True
     start, end = reading.source(start, end)
     return bisect_right(breaks, start) == bisect_right(breaks, end - 1)
+
+
+def _within_one(reading: _Reading, at: int, before: int, after: int, breaks: Sequence[int]) -> tuple[int, int]:
+    """How many characters before and from `at` are in the same one of the strings that were joined at these offsets."""
+
+    def string_of(place: int) -> int:
+        return bisect_right(breaks, reading.source(place, place + 1)[0])
+
+    own = string_of(at)
+    first = bisect_left(range(at), own, lo=at - before, key=string_of)
+    return at - first, bisect_right(range(at + after), own, lo=at, key=string_of) - at
 
 
 def apart(found: list[Echo]) -> list[Echo]:

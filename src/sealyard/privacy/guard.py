@@ -20,8 +20,9 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from sealyard.errors import ApprovalRefused, SealyardError, UnknownToken, UpstreamError
+from sealyard.offload import is_large
 from sealyard.privacy.door import Door
-from sealyard.privacy.echo import Echo, Echoes, Leaves, Piece, Sent, find_echoes
+from sealyard.privacy.echo import Echo, Echoes, Leaves, OwnWords, Piece, Sent, find_echoes
 from sealyard.privacy.encodings import find_encoded, find_encoded_words
 from sealyard.privacy.known import KnownValues
 from sealyard.privacy.names import Meaning, read_name
@@ -118,6 +119,10 @@ class Guard:
         """What tools were handed: looked for in what enters, whatever stands beside it."""
         self._handed: list[list[Piece]] = []
         """The same as it was handed over, for other processes of the session."""
+        self._guessed = Echoes()
+        """The same again, to find every part of it in what code writes."""
+        self._own = OwnWords()
+        """What was found there."""
         self._held = _Memory()
         """What code may hold as it is: looked for in what leaves. Code that prints a guess at anything else must not
         learn whether it is right."""
@@ -183,19 +188,23 @@ class Guard:
         self._public.update(dict.fromkeys(seen.public))
         for pieces in seen.handed:
             self._note_handed(pieces)
+        for part in seen.own:
+            self._own.add(part)
 
     def seen_since(self, position: Position, most: int) -> tuple[Seen, Position]:
         """At most so many values of each kind that were seen after a position, and the position after them."""
         known, held = self._known.since(position[0], most), self._held.since(position[1], most)
         public = list(islice(self._public, position[2], min(position[2] + most, sys.maxsize)))
         handed = self._handed[position[3] : position[3] + most]
+        own = self._own.parts[position[4] : position[4] + most]
         after = (
             position[0] + len(known),
             position[1] + len(held),
             position[2] + len(public),
             position[3] + len(handed),
+            position[4] + len(own),
         )
-        return Seen(known=known, held=held, public=public, handed=handed), after
+        return Seen(known=known, held=held, public=public, handed=handed, own=own), after
 
     def take_news(self) -> Seen:
         """What was seen since it was last asked."""
@@ -216,9 +225,17 @@ class Guard:
             CallRefused: A token is inside a longer text, and the tool is handed only those that stand alone.
             LimitReached: The session has handed over more than it can keep track of.
         """
-        how = how or self._privacy.reveal(spec)
-        if self.scope is None or how == "never":
+        if self.scope is None:
             return arguments
+        how = how or self._privacy.reveal(spec)
+        revealed = arguments if how == "never" else self._reveal(spec, arguments, sent, is_inside=how == "inside")
+        self._own.add_all(arguments, self._guessed)
+        return revealed
+
+    def _reveal(
+        self, spec: ToolSpec, arguments: dict[str, Any], sent: Sent | None, *, is_inside: bool
+    ) -> dict[str, Any]:
+        assert self.scope is not None
         is_strict = self._privacy.handling(spec).mode == "strict"
 
         def note(pieces: list[Piece]) -> None:
@@ -228,11 +245,12 @@ class Guard:
                     if not is_strict:  # the answer may repeat it, and goes to the code as it is
                         self._held.add(kind, text)
             self._note_handed(pieces)
+            self._guessed.add(pieces)
             if sent is not None:
                 sent.add(pieces)
 
         revealed: dict[str, Any] = self.scope.reveal(
-            arguments, schema=spec.input_schema, is_inside=how == "inside", on_text=note
+            arguments, schema=spec.input_schema, is_inside=is_inside, on_text=note
         )
         return revealed
 
@@ -251,8 +269,9 @@ class Guard:
     async def _reveal_aside(
         self, spec: ToolSpec, arguments: dict[str, Any], sent: Sent | None, how: Reveal | None
     ) -> dict[str, Any]:
-        """`reveal`; in a thread where so many tokens are revealed that others would have to wait."""
-        if self.scope is not None and count_tokens(arguments, _MANY_TOKENS) >= _MANY_TOKENS:
+        """`reveal`; in a thread where there is so much to reveal or to look through that others would have to wait."""
+        is_much = count_tokens(arguments, _MANY_TOKENS) >= _MANY_TOKENS or (bool(self._guessed) and is_large(arguments))
+        if self.scope is not None and is_much:
             return await asyncio.to_thread(self.reveal, spec, arguments, sent, how=how)
         return self.reveal(spec, arguments, sent, how=how)
 
@@ -304,12 +323,29 @@ class Guard:
 
     def admit_file(self, spec: ToolSpec, content: bytes, *, sent: Sent | None = None) -> bytes:
         """A file of an answer as the code may see it: text is treated like the answer, anything else is left alone."""
-        encoding = None if self.scope is None else text_encoding(content)
+        encoding = None if self.scope is None else self.file_encoding(spec, content, sent=sent)
         if encoding is None:
             return content
         text = content.decode(encoding)
         admitted = self.admit(spec, text, sent=sent)
         return content if admitted is text else str(admitted).encode(encoding, "replace")
+
+    def file_encoding(self, spec: ToolSpec, content: bytes, *, sent: Sent | None = None) -> str | None:
+        """The encoding of a file of an answer, if it is text.
+
+        Raises:
+            UpstreamError: It looks like UTF-16 and holds something private in another encoding.
+        """
+        encoding = text_encoding(content)
+        if encoding is not None and encoding.startswith("utf-16"):
+            # Code that writes to a file may have made it look so, to hide what it appends as plain text.
+            other = b"\n".join(_PLAIN_BYTES.findall(content)).decode("utf-8", "replace")
+            if self.admit(spec, other, sent=sent) != other:
+                raise UpstreamError(
+                    f"The answer of {spec.full_name!r} is withheld: a file in it is UTF-16 and holds a private value "
+                    "in another encoding."
+                )
+        return encoding
 
     def admit_text(self, text: str, *, sent: Sent | None = None) -> str:
         """What an upstream says beside its answers, such as progress, as anybody may see it."""
@@ -425,18 +461,18 @@ class Guard:
         fragments, which may be parts of other values that it finds.
         """
         indexes = self._indexes(sent)
-        echoes = Leaves(value).find(*indexes)
+        echoes = Leaves(value).find(indexes, self._own)
         if echoes.has_parts:
             value = _only().conceal(value, self._replace_entering, foreign_tokens=True)
             leaves = Leaves(value)
-            value = leaves.replaced(leaves.find(*indexes).parts(), self._write_echoes)
+            value = leaves.replaced(leaves.find(indexes, self._own).parts(), self._write_echoes)
         replace = self._replace_restored if echoes.has_parts else self._replace_entering
         value = scanner.conceal(value, replace, foreign_tokens=not echoes.has_parts, **found)
         return self._conceal_sent(value, sent, with_echoes=bool(echoes))
 
     def _conceal_sent(self, value: Any, sent: Sent | None, *, with_echoes: bool = True) -> Any:
         """`value` without what tools were handed; of what this very call handed over, however little it says."""
-        if with_echoes and (echoes := (leaves := Leaves(value)).find(*self._indexes(sent))):
+        if with_echoes and (echoes := (leaves := Leaves(value)).find(self._indexes(sent), self._own)):
             value = leaves.replaced(echoes, self._write_echoes)
         if not sent:
             return value
@@ -454,7 +490,9 @@ class Guard:
         earlier = f"{sent.said}\n"
         self.note_said(sent, said)
         size = len(earlier)
-        found = [echo for echo in find_echoes(without_tokens(earlier + text), indexes) if echo.end > size]
+        found = [
+            echo for echo in find_echoes(without_tokens(earlier + text), indexes, own=self._own) if echo.end > size
+        ]
         ours = [echo._replace(start=max(0, echo.start - size), end=echo.end - size) for echo in found]
         return self._write_echoes(text, ours)
 
@@ -554,6 +592,8 @@ def _blame(error: Exception) -> str:
 
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _SAMPLE_BYTES = 4096
+_PLAIN_BYTES = re.compile(rb"[^\x00-\x1f]{4,}")
+"""Text that is not UTF-16, in which every other byte of most letters is zero."""
 
 
 def text_encoding(content: bytes) -> str | None:

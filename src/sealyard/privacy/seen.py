@@ -4,9 +4,9 @@ import msgspec
 
 __all__ = ("NOTHING_SEEN", "Position", "Seen")
 
-Position = tuple[int, int, int, int]
+Position = tuple[int, int, int, int, int]
 """How much of each kind was told already, in the order of the fields of `Seen`."""
-NOTHING_SEEN: Position = (0, 0, 0, 0)
+NOTHING_SEEN: Position = (0, 0, 0, 0, 0)
 
 
 class Seen(msgspec.Struct, kw_only=True):
@@ -20,3 +20,5 @@ class Seen(msgspec.Struct, kw_only=True):
     """Declared to be no secret."""
     handed: list[list[tuple[str, str | None]]] = []
     """Strings that tools were handed, in pieces: looked for in what enters, whatever stands beside them."""
+    own: list[str] = []
+    """Parts of those that code wrote itself: left as they are in what enters."""

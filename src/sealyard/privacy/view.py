@@ -137,9 +137,15 @@ def _translated(text: str, replacement: Callable[[str], str]) -> View:
 @lru_cache(maxsize=8192)
 def _fold(character: str) -> str:
     """A letter in its plainest form; nothing for what is not seen; a space for any other sign, which only separates."""
-    base = unicodedata.normalize("NFKD", character.casefold()).casefold()
+    if character.isdecimal():
+        return str(unicodedata.decimal(character))
+    base = unicodedata.normalize("NFKD", character.casefold()).casefold().translate(_STROKED)
     read = unicodedata.normalize("NFKC", "".join(part for part in base if not _is_silent(part)))
     return read if not read or any(map(str.isalnum, read)) else " "
+
+
+_STROKED = str.maketrans("łøđħŧıȷ", "lodhtij")
+"""Letters with a stroke or without their dot, which are one character: capitals and plain spellings lose it."""
 
 
 @lru_cache(maxsize=8192)

@@ -300,7 +300,7 @@ class Screen:
         found: Json = msgspec.json.decode(document)
         return found
 
-    async def _items(self, upstream: str, made: Made, document: bytes) -> list[Any]:
+    async def _items(self, upstream: str, made: Made, document: bytes | bytearray) -> list[Any]:
         """The items of a list, decoded one by one while others go on."""
         found: list[Any] = []
         start = sum(length for _, length in made.fields)
@@ -317,7 +317,7 @@ class Screen:
 
     async def _beside(
         self, kind: str, method: str, spec: ToolSpec, message: bytes | bytearray, *, version: str = "", items: str = ""
-    ) -> tuple[Made, bytes]:
+    ) -> tuple[Made, bytes | bytearray]:
         guard, offload = self.guard, self._guards.offload
         params = {"kind": kind, "method": method, "spec": guard.door.bare(spec), "sent": self._sent.to_data()}
         params |= {"is_message": True, "version": version, "items": items}

@@ -38,7 +38,7 @@ _kept: Kept[Json] = Kept(seconds=600.0, most_bytes=256 << 20)
 """For clients that read slowly. One that takes longer, or whose answer had to make room, is told so."""
 
 
-def read_fields(fields: list[tuple[str, int]], document: bytes) -> Json:
+def read_fields(fields: list[tuple[str, int]], document: bytes | bytearray) -> Json:
     """The fields of a result, one after the other in the document: decoded if they are small."""
     found: Json = {}
     start = 0

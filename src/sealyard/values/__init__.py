@@ -389,6 +389,8 @@ class UpstreamStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Such as tools that were dropped from its list, and definitions that changed."""
     stderr: str = ""
     """The end of what the child wrote to standard error."""
+    idle_patterns: tuple[str, ...] = ()
+    """Those of `without_tools` that keep none of its tools out, as far as it has listed them since the start."""
 
 
 # Discovery

@@ -75,9 +75,11 @@ class Finder:
                 self._listing[name] = task
                 task.add_done_callback(functools.partial(self._end_listing, name))
 
-    async def refresh(self) -> None:
-        """Ask every upstream for its tools anew; one that fails says so in its status."""
-        await asyncio.gather(*map(self._list, self._upstreams.values()))
+    async def refresh(self, names: Collection[str] | None = None) -> None:
+        """Ask these upstreams, or every one, for their tools anew; one that fails says so in its status."""
+        await asyncio.gather(
+            *(self._list(each) for name, each in self._upstreams.items() if names is None or name in names)
+        )
 
     def _end_listing(self, name: str, task: "asyncio.Task[None]") -> None:
         del self._listing[name]
@@ -180,6 +182,11 @@ class Finder:
     def unlisted(self) -> list[str]:
         """Upstreams that have not listed their tools yet."""
         return sorted(set(self._upstreams) - self._listed)
+
+    def idle_patterns(self) -> dict[str, tuple[str, ...]]:
+        """By upstream, the patterns that are to keep tools out and keep none out; of those that listed in this run."""
+        idle = {name: upstream.status().idle_patterns for name, upstream in self._upstreams.items()}
+        return {name: patterns for name, patterns in idle.items() if patterns}
 
     async def close(self) -> None:
         """Stop listing and embedding."""

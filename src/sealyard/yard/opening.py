@@ -199,7 +199,7 @@ async def _check_names(names: NameCheck, listing: _Listing, catalog: Catalog, fi
     """Log what the config names and no tool has, once servers had their time to list, and whenever one lists anew."""
 
     async def log() -> None:
-        await names.log(catalog.snapshot, finder.unlisted())
+        await names.log(catalog.snapshot, finder.unlisted(), finder.idle_patterns())
 
     await finder.listed(FIRST_LIST_SECONDS)
     await log()

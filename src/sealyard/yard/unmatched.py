@@ -25,6 +25,9 @@ _LONG, _MANY = 100, 1_000
 """Longer names and more of them are not compared: that takes the product of their lengths, and servers choose them."""
 
 
+_NONE: Mapping[str, Sequence[str]] = {}
+
+
 class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
     """A pattern of the config that fits nothing."""
 
@@ -47,29 +50,36 @@ class NameCheck:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._known: tuple[tuple[str, tuple[str, ...]], tuple[Unmatched, ...]] | None = None
+        self._known: tuple[object, tuple[Unmatched, ...]] | None = None
         self._logged: set[tuple[str, str]] = set()
 
-    async def look(self, snapshot: Snapshot, unlisted: Collection[str]) -> tuple[Unmatched, ...]:
+    async def look(
+        self, snapshot: Snapshot, unlisted: Collection[str], idle: Mapping[str, Sequence[str]] = _NONE
+    ) -> tuple[Unmatched, ...]:
         """All patterns that fit nothing, as `find_unmatched` says. Costs nothing while the tools stay the same."""
-        state = (snapshot.version, tuple(sorted(unlisted)))
+        state = (snapshot.version, tuple(sorted(unlisted)), tuple((name, tuple(idle[name])) for name in sorted(idle)))
         if self._known is None or self._known[0] != state:
             # In a thread: ten thousand tools and a hundred patterns are a million comparisons.
-            self._known = (state, await asyncio.to_thread(find_unmatched, self._config, snapshot, unlisted))
+            self._known = (state, await asyncio.to_thread(find_unmatched, self._config, snapshot, unlisted, idle))
         return self._known[1]
 
-    async def log(self, snapshot: Snapshot, unlisted: Collection[str]) -> None:
+    async def log(
+        self, snapshot: Snapshot, unlisted: Collection[str], idle: Mapping[str, Sequence[str]] = _NONE
+    ) -> None:
         """Log those that were not logged before."""
-        for each in await self.look(snapshot, unlisted):
+        for each in await self.look(snapshot, unlisted, idle):
             if (each.at, each.pattern) not in self._logged:
                 self._logged.add((each.at, each.pattern))
                 _log.warning("%s", each.message)
 
 
-def find_unmatched(config: Config, snapshot: Snapshot, unlisted: Collection[str] = ()) -> tuple[Unmatched, ...]:
+def find_unmatched(
+    config: Config, snapshot: Snapshot, unlisted: Collection[str] = (), idle: Mapping[str, Sequence[str]] = _NONE
+) -> tuple[Unmatched, ...]:
     """Every pattern of the config that fits no tool of the snapshot, no principal or no upstream.
 
-    What could name a tool of an upstream in `unlisted`, whose tools nobody knows yet, is left out.
+    What could name a tool of an upstream in `unlisted`, whose tools nobody knows yet, is left out. `idle` are patterns
+    of `without_tools`, by upstream: what those keep out is in no snapshot, so only the upstream can tell.
     """
     names = _Names(snapshot, unlisted)
     found: list[Unmatched] = []
@@ -85,6 +95,7 @@ def find_unmatched(config: Config, snapshot: Snapshot, unlisted: Collection[str]
         if name not in unlisted:
             own = [spec.name for spec in snapshot.by_upstream.get(name, ())]
             found += _unmatched(f"upstreams.{name}.tools", upstream.tools or (), own, "tool")
+            found += _unmatched(f"upstreams.{name}.without_tools", idle.get(name, ()), own, "tool")
     principals = {*_ANYWHERE, *config.http.scopes()}
     for number, rule in enumerate(policy.rules):
         found += _unmatched(f"policy.rules[{number}].principals", rule.principals, principals, "principal")

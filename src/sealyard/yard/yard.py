@@ -367,7 +367,8 @@ class Yard:
 
     async def unmatched(self) -> tuple[Unmatched, ...]:
         """What the config names and nothing has."""
-        return await self._names_check.look(self.catalog.snapshot, self.finder.unlisted())
+        finder = self.finder
+        return await self._names_check.look(self.catalog.snapshot, finder.unlisted(), finder.idle_patterns())
 
     def statuses(self) -> list[UpstreamStatus]:
         """How every upstream is, with definitions that changed since they were pinned among its warnings."""
