@@ -257,3 +257,25 @@ async def test_gateway_without_a_store_does_not_start(tmp_path: Path) -> None:
             pass
 
     assert told(tmp_path) == []
+
+
+async def test_what_a_person_said_of_a_token_says_nothing_of_a_guess(tmp_path: Path) -> None:
+    """A client that sends a guess in the place of a token is asked about anew, right or wrong."""
+    asked: list[Json] = []
+
+    def approve(params: Json) -> Json:
+        asked.append(params)
+        return {"action": "accept", "content": {"decision": "always"}}
+
+    rules = [{"decision": "ask", "tools": ["crm/send_mail"]}]
+    async with wired(tmp_path, {"crm": server(tmp_path)}, modern=False, policy={"rules": rules}) as wire:
+        person = await wire.result("tools/call", {"name": "get_person", "arguments": {}})
+        token = re.search(r"__PII_email_[0-9a-f]{12}__", json.dumps(person))
+        assert token is not None
+        wire.answers["elicitation/create"] = approve
+        counts = []
+        for to in (token[0], token[0], EMAIL, "nobody@example.com"):
+            await wire.result("tools/call", {"name": "send_mail", "arguments": {"to": to}})
+            counts.append(len(asked))
+
+    assert counts == [1, 1, 2, 3]

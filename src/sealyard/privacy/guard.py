@@ -37,7 +37,7 @@ from sealyard.privacy.view import without_tokens
 from sealyard.values import ToolSpec
 from sealyard.values.naming import spellings, tool_names
 
-__all__ = ("Guard", "Handling", "Mode", "Privacy", "Reveal", "text_encoding")
+__all__ = ("Guard", "Handling", "Mode", "Privacy", "Reveal")
 
 Mode = Literal["strict", "output", "off"]
 Reveal = Literal["whole", "inside", "never"]
@@ -336,7 +336,7 @@ class Guard:
         Raises:
             UpstreamError: It looks like UTF-16 and holds something private in another encoding.
         """
-        encoding = text_encoding(content)
+        encoding = _text_encoding(content)
         if encoding is not None and encoding.startswith("utf-16"):
             # Code that writes to a file may have made it look so, to hide what it appends as plain text.
             other = b"\n".join(_PLAIN_BYTES.findall(content)).decode("utf-8", "replace")
@@ -596,7 +596,7 @@ _PLAIN_BYTES = re.compile(rb"[^\x00-\x1f]{4,}")
 """Text that is not UTF-16, in which every other byte of most letters is zero."""
 
 
-def text_encoding(content: bytes) -> str | None:
+def _text_encoding(content: bytes) -> str | None:
     """The encoding if it is text: Unicode, or without a control character in it, as an older program writes it."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         guesses = ["utf-16"]

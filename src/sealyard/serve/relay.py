@@ -376,7 +376,7 @@ class _Relay:
         if real and self._upstreams[upstream].transport == "http":
             headers = mcp_param_headers(x_mcp_header_map(spec.input_schema), real)
         return await self._calls.send(
-            ctx, call, spec, real, lambda: self._carrier.ask(ctx, upstream, ctx.method, params, headers)
+            ctx, call, spec, given, real, lambda: self._carrier.ask(ctx, upstream, ctx.method, params, headers)
         )
 
     def _check_headers(self, ctx: Context, spec: ToolSpec, arguments: Json) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 
 import anyio
 import mcp_types as types
-import msgspec
 from mcp.shared.exceptions import MCPError
 from mcp_types import methods as wire
 
+from sealyard.broker.call import approved_call
 from sealyard.broker.limits import Throttle
 from sealyard.broker.policy import Decision
 from sealyard.errors import PolicyRefused, SealyardError, StoreError, ToolFailed, UpstreamError, UpstreamTimeout
@@ -80,9 +80,17 @@ class Calls:
         return self._border.policy.is_hidden(spec, principal)
 
     async def send(
-        self, ctx: Context, call: "RelayedCall", spec: ToolSpec, real: Json, send: Callable[[], Awaitable[Json]]
+        self,
+        ctx: Context,
+        call: "RelayedCall",
+        spec: ToolSpec,
+        given: Json,
+        real: Json,
+        send: Callable[[], Awaitable[Json]],
     ) -> Json:
-        """The upstream's result, if the call is allowed and within its limits. `real` are the revealed arguments.
+        """The upstream's result, if the call is allowed and within its limits.
+
+        `given` are the arguments as the client sent them, `real` the revealed ones.
 
         Raises:
             PolicyRefused: A rule or a person said no; nothing was sent.
@@ -90,7 +98,7 @@ class Calls:
             UpstreamTimeout: It did not answer within its limit.
         """
         policy = self._border.policy
-        digest = self._border.guards.digest(msgspec.json.encode(real, order="sorted"))
+        digest = self._border.guards.digest(approved_call(given, real))
         params = ctx.params or {}
         call.decision = policy.decide(spec, call.screen.principal, real)
         earlier = None

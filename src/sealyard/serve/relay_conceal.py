@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from sealyard.privacy.echo import Sent
-from sealyard.privacy.guard import Guard, text_encoding
+from sealyard.privacy.guard import Guard
 from sealyard.privacy.span import TOKEN
 from sealyard.serve.relay_shapes import Shape
 from sealyard.values import ToolSpec
@@ -115,7 +115,7 @@ def _blob(guard: Guard, value: str, spec: ToolSpec, sent: Sent, scribe: Scribe) 
         content = base64.b64decode(value)
     except (binascii.Error, ValueError):
         return value
-    if (encoding := text_encoding(content)) is None:
+    if (encoding := guard.file_encoding(spec, content, sent=sent)) is None:
         return value
     text = content.decode(encoding)
     shown = guard.conceal_admitted(spec, guard.admit(spec, text, sent=sent))
