@@ -416,6 +416,9 @@ class Guard:
         fragments, which may be parts of other values that it finds.
         """
         indexes = self._indexes(sent)
+        if not indexes:
+            value = scanner.conceal(value, self._replace_entering, foreign_tokens=True, **found)
+            return self._conceal_sent(value, sent, with_echoes=False)
         echoes = Leaves(value).find(*indexes)
         if echoes.has_parts:
             value = _only().conceal(value, self._replace_entering, foreign_tokens=True)
