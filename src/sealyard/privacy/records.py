@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import repeat
 from typing import Any, TypeAlias
 
 from sealyard.privacy.fields import Field
@@ -171,7 +172,7 @@ class _Collector:
         if each and isinstance(each[0], dict):
             field.in_list = True
         if each and set(map(type, each)) == {str}:
-            field.leaves += [(value, index, position) for position, value in enumerate(each)]
+            field.leaves.extend(zip(each, repeat(index), range(len(each))))
             return
         for position, value in enumerate(each):
             self._take(value, field, index, position)
