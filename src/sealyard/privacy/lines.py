@@ -5,10 +5,16 @@ What they hold is only looked at for its name here; the text around and in them 
 
 import re
 from collections.abc import Iterator
+from itertools import repeat
+from operator import itemgetter
+from typing import TypeAlias
 
+from sealyard.privacy.deciding import may_be_private
 from sealyard.privacy.fields import Field
 from sealyard.privacy.literals import read_literal
+from sealyard.privacy.names import read_name
 from sealyard.privacy.placed import PlacedFloat, PlacedInt, PlacedText, place
+from sealyard.privacy.shapes import may_show
 
 __all__ = ("read_inserts", "read_lines", "read_pairs", "read_tags")
 
@@ -24,6 +30,15 @@ _TAG = re.compile(
     r"""<(/?)([A-Za-z_][\w:.\-]{0,60})((?:\s+[\w:.\-]{1,60}\s*=\s*(?:"[^"]*"|'[^']*'))*)\s*(/?)>([^<]*)"""
 )
 _ATTRIBUTE = re.compile(r"""([\w:.\-]{1,60})\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+_PAIR_NAME = re.compile(r"(?<![\w.\-/])([A-Za-z_][\w.\-]{0,60})=")
+_SPACED = re.compile(r"""="[^"\n ]* |='[^'\n ]* """)
+"""A value of more than one word. Only such a one shows what it is where its name says nothing."""
+_HEAD = re.compile(r"""[ \t>]*(?:(?:[-*•+]|\d{1,3}[.)])[ \t]+)?[*_"'`]{0,3}([^\W\d_][^"'`*]{0,60})""")
+"""A name at the begin of a line, as `_LINE` has it."""
+_MANY_LINES = 200
+"""As many are first looked at together."""
+_MOST_HEADS = 5_000
+"""If as many names are different, each line is looked at anyway."""
 _CODE = re.compile(
     r"[A-Za-z_][\w.]*[(\[].*|\$\{?\w+\}?|<[^<>]*>|\{\{.*\}\}|self\.[\w.]+|process\.[\w.]+|os\.[\w.]+.*", re.DOTALL
 )
@@ -49,17 +64,21 @@ _LONGEST = 2_000
 
 def read_lines(text: str, start: int, end: int) -> Iterator[Field]:
     """The records that consecutive `key: value` lines make. Lines indented under a key are its fields."""
-    roots: dict[tuple[str, ...], Field] = {}
-    block: list[tuple[int, str, PlacedText]] = []
+    if text.count("\n", start, end) >= _MANY_LINES and not _may_be_private(text[start:end]):
+        return
+    records = _Records()
+    block: list[tuple[int, str, str, int]] = []
     last = start
     in_card = False
     for match in _LINE.finditer(text, start, end):
-        if text.count("\n", last, match.start()) > 1 or text[last : match.start()].strip():
-            yield from _block(block, roots)
+        indent, name, value = match.groups()
+        begin = match.start()
+        if begin - last > 1 and (text.count("\n", last, begin) > 1 or text[last:begin].strip()):
+            yield from _block(block, records)
             block = []
         last = match.end()
-        name, begin = match[2].strip(), match.start(3)
-        value = match[3]
+        begin = match.start(3)
+        name = name.strip()
         if name == "BEGIN" and value.strip().upper() == "VCARD":
             in_card = True
         kept = value.strip().rstrip(",;").strip()
@@ -70,79 +89,121 @@ def read_lines(text: str, start: int, end: int) -> Iterator[Field]:
         if in_card:
             name = _VCARD.get(name.split(";")[0].casefold(), name)
         if len(kept) <= _LONGEST and _CODE.fullmatch(kept) is None:
-            block.append((len(match[1]), name, place(kept, begin, begin + len(kept))))
-    yield from _block(block, roots)
-    yield from roots.values()
+            block.append((len(indent), name, kept, begin))
+    yield from _block(block, records)
+    yield from records.fields()
 
 
-def _block(block: list[tuple[int, str, PlacedText]], roots: dict[tuple[str, ...], Field]) -> Iterator[Field]:
-    """Adds a block of lines to the record of those with the same names, or yields a tree if it is indented."""
+def _may_be_private(written: str) -> bool:
+    """Whether one of many lines may name something private, or hold what needs no name: most texts have no such line.
+
+    What stands before the first sign that may end a name is taken for one: for a few lines that is too much.
+    """
+    united = written.replace(":", "\t").replace("=", "\t").replace("->", "\t").replace(";", "\t")
+    parts = list(map(str.partition, map(str.lstrip, united.split("\n")), repeat("\t")))
+    heads = set(map(itemgetter(0), parts))
+    if len(heads) > _MOST_HEADS or "BEGIN" in heads:
+        return True
+    named = {head: match[1].strip() for head in heads if (match := _HEAD.match(head))}
+    if any(may_be_private(name, "") for name in named.values()):
+        return True
+    return may_show("\n".join({value for head, _, value in parts if head in named}))
+
+
+_Pair: TypeAlias = tuple[str, str, int]
+"""A name, a text, and where that begins."""
+
+
+class _Records:
+    """Records by the names of their fields. Those in which nothing can be private by name are never made."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, ...], list[_Pair]] = {}
+        self._kept: dict[tuple[str, ...], None] = {}
+
+    def add(self, pairs: list[_Pair]) -> None:
+        names = tuple(sorted({name for name, _, _ in pairs})) if len(pairs) > 1 else (pairs[0][0],)
+        self._rows.setdefault(names, []).extend(pairs)
+        if names not in self._kept and _is_private_among(pairs):
+            self._kept[names] = None
+
+    def fields(self) -> Iterator[Field]:
+        for names, pairs in self._rows.items():
+            if names in self._kept:
+                root = Field("")
+                for name, value, start in pairs:
+                    root.child(name).leaves.append((value, start, None))
+                yield root
+
+
+def _is_private_among(pairs: list[_Pair]) -> bool:
+    return any(may_be_private(name, value) for name, value, _ in pairs)
+
+
+def _block(block: list[tuple[int, str, str, int]], records: _Records) -> Iterator[Field]:
+    """Adds a block of lines to the records of those with the same names, or yields a tree if it is indented."""
     if not block:
         return
-    inner = [(indent, name, value) for indent, name, value in block]
-    if all(value for _, _, value in inner) and len({indent for indent, _, _ in inner}) == 1:
-        pairs = [pair for _, name, value in inner for pair in _inner_pairs(name, value)]
-        root = roots.setdefault(tuple(sorted({name for name, _ in pairs})), Field(""))
-        for name, value in pairs:
-            root.child(name).leaves.append((value, value.start, None))
+    first = block[0][0]
+    if all(value and indent == first for indent, _, value, _ in block):
+        records.add([pair for _, name, value, start in block for pair in _inner_pairs(name, value, start)])
+        return
+    pairs = [(indent, value, _inner_pairs(name, value, start)) for indent, name, value, start in block]
+    if not any(_is_private_among(each) for _, _, each in pairs):
         return
     root = Field("")
     open_fields: list[tuple[int, Field]] = [(-1, root)]
-    for indent, name, value in inner:
+    for indent, value, each in pairs:
         while len(open_fields) > 1 and indent <= open_fields[-1][0]:
             open_fields.pop()
         above = open_fields[-1][1]
         if value:
-            for key, each in _inner_pairs(name, value):
-                above.child(key).leaves.append((each, each.start, None))
+            for key, kept, start in each:
+                above.child(key).leaves.append((kept, start, None))
         else:
-            open_fields.append((indent, above.child(name)))
+            open_fields.append((indent, above.child(each[0][0])))
     yield root
 
 
-def _inner_pairs(name: str, value: PlacedText) -> list[tuple[str, PlacedText]]:
+def _inner_pairs(name: str, value: str, start: int) -> list[_Pair]:
     """`Name: Jane Doe, Phone: 555` is two fields on one line."""
+    if not ("," in value or ";" in value or "|" in value):
+        return [(name, value, start)]
     breaks = list(_INNER.finditer(value))
     if not breaks:
-        return [(name, value)]
+        return [(name, value, start)]
     starts = [0, *(match.end() for match in breaks)]
     stops = [*(match.start() for match in breaks), len(value)]
-    found = [(name, _cut(value, 0, stops[0]))]
+    found = [(name, value[: stops[0]].rstrip(), start)]
     for begin, stop in zip(starts[1:], stops[1:], strict=True):
         pair = _INNER_PAIR.match(value, begin, stop)
         if pair is not None:
-            found.append((pair[1], _cut(value, *pair.span(2))))
+            found.append((pair[1], pair[2].rstrip(), start + pair.start(2)))
     return found
-
-
-def _cut(value: PlacedText, begin: int, stop: int) -> PlacedText:
-    kept = value[begin:stop].rstrip()
-    return place(kept, value.start + begin, value.start + begin + len(kept))
 
 
 def read_pairs(text: str, start: int, end: int) -> Iterator[Field]:
     """The records of `key=value` pairs on one line: logs, query strings, what Python prints for objects."""
-    roots: dict[tuple[str, ...], Field] = {}
-    row: list[tuple[str, PlacedText]] = []
+    names = set(_PAIR_NAME.findall(text, start, end))
+    if not any(may_be_private(name, "") or read_name(name).is_number for name in names) and (
+        _SPACED.search(text, start, end) is None
+    ):
+        return
+    records = _Records()
+    row: list[_Pair] = []
     last = start
     for match in _PAIR.finditer(text, start, end):
-        if row and "\n" in text[last : match.start()]:
-            _add_row(row, roots)
+        if row and text.find("\n", last, match.start()) >= 0:
+            records.add(row)
             row = []
         last = match.end()
         group = match.lastindex or 4
         if group == 4 and _CODE.fullmatch(match[4]) is not None:
             continue
-        row.append((match[1], place(match[group], *match.span(group))))
-    _add_row(row, roots)
-    yield from roots.values()
-
-
-def _add_row(row: list[tuple[str, PlacedText]], roots: dict[tuple[str, ...], Field]) -> None:
+        row.append((match[1], match[group], match.start(group)))
     if row:
-        root = roots.setdefault(tuple(sorted({name for name, _ in row})), Field(""))
-        for name, value in row:
-            root.child(name).leaves.append((value, value.start, None))
+        records.add(row)
+    yield from records.fields()
 
 
 def read_inserts(text: str, start: int, end: int) -> Iterator[Field]:
