@@ -25,12 +25,17 @@ _LINE = re.compile(
 )
 _INNER = re.compile(r"[,;|][ \t]*(?=[^\W\d_][\w ]{0,30}[ \t]?[:=][ \t]?[^\s:=/])")
 _INNER_PAIR = re.compile(r"[ \t]*([^\W\d_][\w ]{0,30}?)[ \t]?[:=][ \t]*(.*)", re.DOTALL)
-_PAIR = re.compile(r"""(?<![\w.\-/])([A-Za-z_][\w.\-]{0,60})=(?:"([^"\n]*)"|'([^'\n]*)'|([^\s"',;&)\]}>|]+))""")
+_PAIR_VALUE = re.compile(r"""=(?:"([^"\n]*)"|'([^'\n]*)'|([^\s"',;&)\]}>|]+))""")
+_LONGEST_KEY = 61
+_NAME_BACKWARDS = re.compile(rf"=[\w.\-]{{1,{_LONGEST_KEY}}}")
+"""The name before the sign of a pair, in a text read backwards: the engine passes over all other characters at once."""
+_NAME_STARTS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
+_NAME_GOES_ON = re.compile(r"[\w.\-/]")
 _TAG = re.compile(
     r"""<(/?)([A-Za-z_][\w:.\-]{0,60})((?:\s+[\w:.\-]{1,60}\s*=\s*(?:"[^"]*"|'[^']*'))*)\s*(/?)>([^<]*)"""
 )
+_TAG_NAME = re.compile(r"<([A-Za-z_][\w:.\-]{0,60})")
 _ATTRIBUTE = re.compile(r"""([\w:.\-]{1,60})\s*=\s*(?:"([^"]*)"|'([^']*)')""")
-_PAIR_NAME = re.compile(r"(?<![\w.\-/])([A-Za-z_][\w.\-]{0,60})=")
 _SPACED = re.compile(r"""="[^"\n ]* |='[^'\n ]* """)
 """A value of more than one word. Only such a one shows what it is where its name says nothing."""
 _HEAD = re.compile(r"""[ \t>]*(?:(?:[-*•+]|\d{1,3}[.)])[ \t]+)?[*_"'`]{0,3}([^\W\d_][^"'`*]{0,60})""")
@@ -39,6 +44,10 @@ _MANY_LINES = 200
 """As many are first looked at together."""
 _MOST_HEADS = 5_000
 """If as many names are different, each line is looked at anyway."""
+_ATTRIBUTE_BACKWARDS = re.compile(r"""["']\s*=\s*([\w:.\-]{1,60})""")
+"""An attribute's name in a text read backwards, whatever quotation marks stand before it."""
+_SPACED_ATTRIBUTE = re.compile(r"""=\s*(?:"[^" ]* |'[^' ]* )""")
+"""An attribute's value of more than one word."""
 _CODE = re.compile(
     r"[A-Za-z_][\w.]*[(\[].*|\$\{?\w+\}?|<[^<>]*>|\{\{.*\}\}|self\.[\w.]+|process\.[\w.]+|os\.[\w.]+.*", re.DOTALL
 )
@@ -57,6 +66,7 @@ _TRANSPARENT = frozenset(
     "a b i u em strong span font small big code p div tt mark label cite abbr time sub sup".split()
 )
 """What stands in one of these belongs to the tag around it."""
+_TABLE_TAGS = frozenset(("table", "tr", "th", "td"))
 _VOID = frozenset("br hr img input meta link area base col embed source track wbr".split())
 _LONGEST = 2_000
 """A line's value longer than this is prose."""
@@ -184,23 +194,31 @@ def _inner_pairs(name: str, value: str, start: int) -> list[_Pair]:
 
 def read_pairs(text: str, start: int, end: int) -> Iterator[Field]:
     """The records of `key=value` pairs on one line: logs, query strings, what Python prints for objects."""
-    names = set(_PAIR_NAME.findall(text, start, end))
+    names = {name[:0:-1] for name in set(_NAME_BACKWARDS.findall(text[start:end][::-1]))}
     if not any(may_be_private(name, "") or read_name(name).is_number for name in names) and (
         _SPACED.search(text, start, end) is None
     ):
         return
     records = _Records()
     row: list[_Pair] = []
-    last = start
-    for match in _PAIR.finditer(text, start, end):
-        if row and text.find("\n", last, match.start()) >= 0:
+    last = position = start
+    while match := _PAIR_VALUE.search(text, position, end):
+        begin = match.start()
+        position = begin + 1
+        name = _NAME_BACKWARDS.match(text[max(last, begin - _LONGEST_KEY) : position][::-1])
+        if name is None:
+            continue
+        before = position - len(name[0])
+        if text[before] not in _NAME_STARTS or (before and _NAME_GOES_ON.match(text, before - 1)):
+            continue
+        if row and text.find("\n", last, before) >= 0:
             records.add(row)
             row = []
-        last = match.end()
-        group = match.lastindex or 4
-        if group == 4 and _CODE.fullmatch(match[4]) is not None:
+        last = position = match.end()
+        group = match.lastindex or 3
+        if group == 3 and _CODE.fullmatch(match[3]) is not None:
             continue
-        row.append((match[1], match[group], match.start(group)))
+        row.append((text[before:begin], match[group], match.start(group)))
     if row:
         records.add(row)
     yield from records.fields()
@@ -224,42 +242,62 @@ def read_inserts(text: str, start: int, end: int) -> Iterator[Field]:
 def read_tags(text: str, start: int, end: int) -> Field | None:
     """The tree of tags in a text, with attributes as fields: what stands in `<email>` is one.
 
-    A cell of an HTML table is a field of the name that its column's `<th>` gives it.
+    A cell of an HTML table is a field of the name that its column's `<th>` gives it. Attributes are left out where
+    neither their names or values nor any tag can make one private.
     """
     root = Field("")
     found = False
     open_fields = [(root, "")]
     headers: list[str] = []
     column = 0
+    telling = _telling_attributes(text, start, end)
     for match in _TAG.finditer(text, start, end):
         closing, name, attributes, empty, content = match.groups()
         tag = name.casefold()
         if closing:
-            _close_tag(open_fields, tag)
-            if tag in _TRANSPARENT:
+            if open_fields[-1][1] == tag:
+                open_fields.pop()
+            else:
+                _close_tag(open_fields, tag)
+            if content and tag in _TRANSPARENT:
                 _add_content(open_fields[-1][0], match)
             continue
         found = True
         above = open_fields[-1][0]
-        if tag in ("tr", "table"):
-            column = 0
-        elif tag == "th":
-            headers[column:] = [content.strip() or "#"]
-            column += 1
         field = above if tag in _TRANSPARENT else above.child(name)
-        if tag == "td":
-            field = above.child(headers[column]) if column < len(headers) else field
-            column += 1
-        for attribute in _ATTRIBUTE.finditer(attributes):
-            group = attribute.lastindex or 2
-            begin = match.start(3) + attribute.start(group)
-            placed = place(attribute[group], begin, begin + len(attribute[group]))
-            field.child(attribute[1]).leaves.append((placed, begin, None))
-        if tag != "th":
+        if tag in _TABLE_TAGS:
+            if tag == "th":
+                headers[column:] = [content.strip() or "#"]
+                column += 1
+            elif tag == "td":
+                field = above.child(headers[column]) if column < len(headers) else field
+                column += 1
+            else:
+                column = 0
+        if attributes and (telling is None or telling):
+            for attribute in _ATTRIBUTE.finditer(attributes):
+                if telling is None or attribute[1] in telling:
+                    group = attribute.lastindex or 2
+                    begin = match.start(3) + attribute.start(group)
+                    field.child(attribute[1]).leaves.append((attribute[group], begin, None))
+        if content and tag != "th":
             _add_content(field, match)
         if not empty and tag not in _VOID:
             open_fields.append((field, tag))
     return root if found else None
+
+
+def _telling_attributes(text: str, start: int, end: int) -> set[str] | None:
+    """The names of attributes that say what they hold; None if any other can be private too, by its tag or value."""
+    tags = set(_TAG_NAME.findall(text, start, end)) - _TRANSPARENT
+    if any(tag.casefold() == "th" or may_be_private(tag, "") for tag in tags):
+        return None
+    if _SPACED_ATTRIBUTE.search(text, start, end):
+        return None
+    names = {name[::-1] for name in set(_ATTRIBUTE_BACKWARDS.findall(text[start:end][::-1]))}
+    if any(read_name(name).is_number for name in names):
+        return None
+    return {name for name in names if may_be_private(name, "")}
 
 
 def _close_tag(open_fields: list[tuple[Field, str]], tag: str) -> None:

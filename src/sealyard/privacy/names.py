@@ -54,8 +54,9 @@ _PAGES = frozenset(
 _UNRELATED = frozenset("company vendor supplier merchant".split())
 
 
-_VALUE = re.compile(r"@|(?:\d\D?){6}|[0-9a-fA-F]{2}[:-][0-9a-fA-F]{2}|__|://", re.DOTALL)
 _DIGIT = re.compile(r"\d")
+_SIX_DIGITS = re.compile(r"(?:\d\D?){6}")
+_HEX_PAIRS = re.compile(r"[0-9a-fA-F]{2}[:-][0-9a-fA-F]{2}")
 _LONG_VALUE = 20
 """A name of this length with a digit in it may be a key."""
 
@@ -136,11 +137,19 @@ def _read_short(name: str) -> Meaning:
     words = split_name(name)
     meaning = _read(words) if words else NOTHING
     is_number = not words or (len(words) < 3 and (len(words[-1]) == 1 or words[-1].isdigit()) and len(words[0]) < 8)
-    may_be_private = _VALUE.search(name) is not None or (len(name) >= _LONG_VALUE and _DIGIT.search(name) is not None)
+    may_be_private = _may_be_value(name)
     keys = _read_keys(words)
     if not (is_number or may_be_private or keys):
         return meaning  # one object for all names that mean nothing
     return msgspec.structs.replace(meaning, is_number=is_number, may_be_private=may_be_private, keys=keys)
+
+
+def _may_be_value(name: str) -> bool:
+    if "@" in name or "__" in name or "://" in name:
+        return True
+    if _DIGIT.search(name) and (len(name) >= _LONG_VALUE or _SIX_DIGITS.search(name)):
+        return True
+    return (":" in name or "-" in name) and _HEX_PAIRS.search(name) is not None
 
 
 def _read(words: list[str]) -> Meaning:

@@ -14,7 +14,6 @@ from sealyard.privacy.tables import Lines, read_table
 
 __all__ = ("Reading", "read_text")
 
-_BRACKET = re.compile(r"[{\[(]")
 _INK = re.compile(r"\S")
 _TABULAR_SIGNS = ("\t", ",", ";", "|", "  ", "│", "┃")
 _INSERT = re.compile(r"\binsert\s+into\b", re.IGNORECASE)
@@ -36,6 +35,8 @@ class Reading:
         self.named: list[Field] = []
         """Fields of lines and tags: what they hold is part of `prose` too."""
         self.prose: list[PlacedText] = []
+        self.has_inserts = not self.is_json and "insert" in text.lower()
+        """Whether there may be rows of SQL."""
 
     @property
     def is_json(self) -> bool:
@@ -83,14 +84,8 @@ def read_text(text: str) -> Reading:
     if reading.is_json:
         return reading
     position = 0
-    start = -1
-    while True:
-        bracket = _BRACKET.search(text, max(position, start + 1))
-        if bracket is None:
-            break
+    while bracket := OPENING.search(text, position):
         start = bracket.start()
-        if OPENING.match(text, start) is None:
-            continue
         if openings := _OPENINGS.match(text, start):
             start = max(text.rfind(sign, start, openings.end()) for sign in "{[(")
         data, end = read_literal(text, start)
@@ -110,8 +105,7 @@ def _read_plain(text: str, start: int, end: int, reading: Reading) -> None:
     """Tables, then what is left of the text between them."""
     if start >= end or _INK.search(text, start, end) is None:
         return
-    is_tabular = any(text.find(sign, start, end) >= 0 for sign in _TABULAR_SIGNS)
-    if not is_tabular or text.find("\n", start, end) < 0:
+    if text.find("\n", start, end) < 0 or not any(text.find(sign, start, end) >= 0 for sign in _TABULAR_SIGNS):
         _read_prose(text, start, end, reading)
         return
     lines = Lines(text, start, end)
@@ -137,7 +131,7 @@ def _read_prose(text: str, start: int, end: int, reading: Reading) -> None:
         reading.named.extend(read_lines(text, start, end))
     if "=" in written:
         reading.named.extend(read_pairs(text, start, end))
-    if "insert" in written.lower() and _INSERT.search(written) is not None:
+    if reading.has_inserts and _INSERT.search(written) is not None:
         reading.named.extend(read_inserts(text, start, end))
     if "</" in written or "/>" in written:
         tree = read_tags(text, start, end)

@@ -17,7 +17,7 @@ from sealyard.privacy.judging import Criteria, Finding, Judge, Verdict
 from sealyard.privacy.names import read_name
 from sealyard.privacy.placed import PlacedFloat, PlacedInt, PlacedText
 from sealyard.privacy.reading import read_text
-from sealyard.privacy.records import Container, Treatments, collect
+from sealyard.privacy.records import Container, Treatments, collect, collect_all
 from sealyard.privacy.span import TYPES, Detector, Span
 
 __all__ = ("Replace", "ScanRules", "Scanner")
@@ -157,9 +157,7 @@ class _Pass:
         """What is private in a text, by offsets in it."""
         reading = read_text(text)
         root = Field("")
-        containers: list[Container] = []
-        for data in reading.data:
-            containers += collect(data, root, self._treatments)
+        containers = collect_all(reading.data, root, self._treatments)
         fields = gather(root)
         for table in reading.tables:
             fields += gather(table)

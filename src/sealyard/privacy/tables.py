@@ -7,7 +7,7 @@ be nothing but short lines, and most lines begin no table.
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate, chain, zip_longest
+from itertools import accumulate, chain, pairwise, zip_longest
 from operator import add, is_not
 
 from sealyard.privacy.fields import Cells, Field, Leaf
@@ -67,11 +67,11 @@ class Lines:
         return start, start + len(self.texts[index])
 
     def beginnings(self) -> Iterator[int]:
-        """The numbers of the lines that may begin a table, as far as a line tells."""
-        likely = {line for line in set(self.texts) if self._may_begin(line)}
+        """The numbers of the lines that may begin a table, as far as a line and the next one tell."""
+        likely = {pair for pair in set(pairwise(self.texts)) if self._may_begin(*pair)}
         if likely:
-            for index, line in enumerate(self.texts[:-1]):  # a header has a row below it
-                if line in likely:
+            for index, pair in enumerate(pairwise(self.texts)):
+                if pair in likely:
                     yield index
 
     def is_header(self, line: str, delimiter: str) -> bool:
@@ -82,15 +82,18 @@ class Lines:
             self._headers[line, delimiter] = known
         return known
 
-    def _may_begin(self, line: str) -> bool:
+    def _may_begin(self, line: str, following: str) -> bool:
         if len(line) > _LONGEST_LINE:
             return False
         if "|" in line or (not line.isascii() and _BARS.search(line)):
             return True
         for delimiter in _DELIMITERS:
-            if delimiter in line and (
-                line.count(delimiter) > 1 or _has_quoted(line, delimiter) or self.is_header(line, delimiter)
-            ):  # a table without a header has at least three columns
+            if (
+                delimiter in line
+                and (delimiter in following or '"' in following or '"' in line)
+                # A table without a header has at least three columns.
+                and (line.count(delimiter) > 1 or _has_quoted(line, delimiter) or self.is_header(line, delimiter))
+            ):
                 return True
         return "  " in line.strip() and any(
             len(names) <= _MOST_ALIGNED and is_header(names) for names in (_CELL.findall(line), _WORD.findall(line))
