@@ -40,7 +40,7 @@ class Lines:
     """The lines of a stretch of a text, without their line breaks."""
 
     def __init__(self, text: str, start: int, end: int) -> None:
-        written = text[start:end]
+        self._written = written = text[start:end]
         self.texts = written.split("\n")
         if written.endswith("\n"):
             self.texts.pop()
@@ -66,13 +66,19 @@ class Lines:
         start = self.starts[index]
         return start, start + len(self.texts[index])
 
-    def beginnings(self) -> Iterator[int]:
-        """The numbers of the lines that may begin a table, as far as a line and the next one tell."""
-        likely = {pair for pair in set(pairwise(self.texts)) if self._may_begin(*pair)}
-        if likely:
-            for index, pair in enumerate(pairwise(self.texts)):
-                if pair in likely:
-                    yield index
+    def beginnings(self) -> list[int]:
+        """The numbers of the lines that may begin a table, as far as a line and the next one tell, in order."""
+        found: set[int] = set()
+        texts = self.texts
+        for delimiter in _DELIMITERS:
+            if delimiter in self._written:
+                found.update(self._delimited(delimiter))
+        if any(sign in self._written for sign in "|│┃"):
+            found.update(index for index, line in enumerate(texts) if _BARS.search(line))
+        if "  " in self._written:
+            aligned = {line for line in set(texts) if "  " in line.strip() and _is_aligned(line)}
+            found.update(index for index, line in enumerate(texts) if line in aligned)
+        return sorted(index for index in found if index + 1 < len(texts) and len(texts[index]) <= _LONGEST_LINE)
 
     def is_header(self, line: str, delimiter: str) -> bool:
         """Whether the line names columns, if it is split at every such sign. It has no cell in quotation marks."""
@@ -82,22 +88,30 @@ class Lines:
             self._headers[line, delimiter] = known
         return known
 
-    def _may_begin(self, line: str, following: str) -> bool:
-        if len(line) > _LONGEST_LINE:
-            return False
-        if "|" in line or (not line.isascii() and _BARS.search(line)):
-            return True
-        for delimiter in _DELIMITERS:
-            if (
-                delimiter in line
-                and (delimiter in following or '"' in following or '"' in line)
-                # A table without a header has at least three columns.
-                and (line.count(delimiter) > 1 or _has_quoted(line, delimiter) or self.is_header(line, delimiter))
-            ):
-                return True
-        return "  " in line.strip() and any(
-            len(names) <= _MOST_ALIGNED and is_header(names) for names in (_CELL.findall(line), _WORD.findall(line))
-        )
+    def _delimited(self, delimiter: str) -> Iterator[int]:
+        """The numbers of the lines that may begin a table with that sign between its cells."""
+        first = {
+            line
+            for line, following in pairwise(self.texts)
+            if delimiter in line and (delimiter in following or '"' in following or '"' in line)
+        }
+        # A table without a header has at least three columns.
+        first = {
+            line
+            for line in first
+            if line.count(delimiter) > 1 or _has_quoted(line, delimiter) or self.is_header(line, delimiter)
+        }
+        if first:
+            for index, line in enumerate(self.texts):
+                if line in first:
+                    yield index
+
+
+def _is_aligned(line: str) -> bool:
+    """Whether a line names columns, if it is split at wide gaps or at every one."""
+    return any(
+        len(names) <= _MOST_ALIGNED and is_header(names) for names in (_CELL.findall(line), _WORD.findall(line))
+    )
 
 
 _WITH_BREAK = (1).__add__
