@@ -69,9 +69,9 @@ def applies(kind: str, value: Value) -> bool:
 
 
 def may_be_private(name: str, value: str) -> bool:
-    """Whether a field of that name can be private because of this value or of its name.
+    """Returns False if neither its name nor this value can make a field private.
 
-    A record without such a field has nothing private by name: what it holds need not be looked at together.
+    A record in which that is so of every field has nothing private by name, and need not be looked at together.
     """
     meaning = read_name(name)
     if meaning.kind and meaning.kind != "named?":

@@ -60,8 +60,7 @@ class _Counts(dict[str, int]):
 
 
 class Cells(Sequence[Leaf]):
-    """The leaves of a table's column, as a list of texts and one of their offsets: a tuple is made for each only when
-    somebody looks at it."""
+    """The leaves of a table's column: a list of texts and one of their offsets, and no tuple until one is looked at."""
 
     __slots__ = ("starts", "texts")
 

@@ -106,8 +106,16 @@ class Judge:
         if not self._searches_all:
             yield from self._by_value(leaves, is_form_searched=True)
             return
-        known = [leaf for leaf in leaves if not self.is_searched(leaf[0])]
-        yield from self._by_value([leaf for leaf in leaves if self.is_searched(leaf[0])], is_form_searched=True)
+        searched: list[Leaf] = []
+        known: list[Leaf] = []
+        signs = self._signs.search
+        for leaf in leaves:
+            value = leaf[0]
+            if isinstance(value, str):
+                (searched if len(value) >= _LEAST_SEARCHED or signs(value) else known).append(leaf)
+            else:
+                (searched if _is_long_number(value) else known).append(leaf)
+        yield from self._by_value(searched, is_form_searched=True)
         yield from self._by_value(known, is_form_searched=False)
 
     def _by_value(self, leaves: Sequence[Leaf], *, is_form_searched: bool) -> Iterator[tuple[Leaf, Verdict]]:
@@ -155,10 +163,6 @@ class Judge:
         if len(texts) == len(column) and max(map(len, texts), default=0) < _LEAST_SEARCHED:
             return ()
         return [leaf for leaf in column if _is_long(leaf[0])]
-
-    def is_searched(self, value: Value) -> bool:
-        """Whether a value can hold something private by its form."""
-        return _is_long(value) or (isinstance(value, str) and self._signs.search(value) is not None)
 
     def private_names(self, fields: Sequence[Field], searched: list[str]) -> dict[str, list[Finding]]:
         """The names of fields that are private themselves; those that may be by value are added to `searched`."""

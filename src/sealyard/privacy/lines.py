@@ -13,7 +13,7 @@ from sealyard.privacy.deciding import may_be_private
 from sealyard.privacy.fields import Field
 from sealyard.privacy.literals import read_literal
 from sealyard.privacy.names import read_name
-from sealyard.privacy.placed import PlacedFloat, PlacedInt, PlacedText, place
+from sealyard.privacy.placed import PlacedFloat, PlacedInt, PlacedText
 from sealyard.privacy.shapes import may_show
 
 __all__ = ("read_inserts", "read_lines", "read_pairs", "read_tags")
@@ -105,9 +105,9 @@ def read_lines(text: str, start: int, end: int) -> Iterator[Field]:
 
 
 def _may_be_private(written: str) -> bool:
-    """Whether one of many lines may name something private, or hold what needs no name: most texts have no such line.
+    """Returns False if none of many lines names anything private, or holds what needs no name.
 
-    What stands before the first sign that may end a name is taken for one: for a few lines that is too much.
+    Whatever stands before the first sign that may end a name counts as one, which finds a few too many.
     """
     united = written.replace(":", "\t").replace("=", "\t").replace("->", "\t").replace(";", "\t")
     parts = list(map(str.partition, map(str.lstrip, united.split("\n")), repeat("\t")))

@@ -157,8 +157,7 @@ def is_street(value: str) -> bool:
 
 
 def may_show(text: str) -> bool:
-    """Whether a text may hold a given name, a title or a street anywhere: if not, no value in it shows by itself what
-    it is."""
+    """Returns False if a text holds no given name, no title and no street: no value in it shows what it is."""
     if not text.isascii():
         return True
     if not _SHOWN.isdisjoint(_LETTERS.findall(text.lower())):

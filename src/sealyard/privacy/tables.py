@@ -81,7 +81,7 @@ class Lines:
         return sorted(index for index in found if index + 1 < len(texts) and len(texts[index]) <= _LONGEST_LINE)
 
     def is_header(self, line: str, delimiter: str) -> bool:
-        """Whether the line names columns, if it is split at every such sign. It has no cell in quotation marks."""
+        """Returns True if a line without cells in quotation marks names columns when it is split at every such sign."""
         known = self._headers.get((line, delimiter))
         if known is None:
             known = _is_compact(line, delimiter) and is_header([cell.strip() for cell in line.split(delimiter)])
@@ -108,10 +108,8 @@ class Lines:
 
 
 def _is_aligned(line: str) -> bool:
-    """Whether a line names columns, if it is split at wide gaps or at every one."""
-    return any(
-        len(names) <= _MOST_ALIGNED and is_header(names) for names in (_CELL.findall(line), _WORD.findall(line))
-    )
+    """Returns True if a line names columns when it is split at wide gaps or at every one."""
+    return any(len(names) <= _MOST_ALIGNED and is_header(names) for names in (_CELL.findall(line), _WORD.findall(line)))
 
 
 _WITH_BREAK = (1).__add__
@@ -223,14 +221,12 @@ def _width(text: str, lines: Lines, index: int, delimiter: str) -> tuple[int, in
 
 
 def _has_quoted(line: str, delimiter: str) -> bool:
-    """Whether a cell of the line begins with a quotation mark."""
-    return '"' in line and (
-        line.startswith(('"', ' "')) or f'{delimiter}"' in line or f'{delimiter} "' in line
-    )
+    """Returns True if a cell of the line begins with a quotation mark."""
+    return '"' in line and (line.startswith(('"', ' "')) or f'{delimiter}"' in line or f'{delimiter} "' in line)
 
 
 def _is_named(text: str, lines: Lines, index: int, delimiter: str) -> bool:
-    """Whether the row that begins in a line names columns."""
+    """Returns True if the row that begins in a line names columns."""
     line = lines.texts[index]
     if not _has_quoted(line, delimiter):
         return lines.is_header(line, delimiter)
@@ -321,7 +317,7 @@ def _placed_cell(written: str, start: int) -> Leaf:
 
 
 def _row(text: str, lines: Lines, index: int, delimiter: str) -> tuple[list[Leaf], int]:
-    """The cells of the row that begins in a line, and the number of the line after it. A quoted cell may hold breaks."""
+    """The cells of the row that begins in a line, and the number of the line after it. Quoted cells may hold breaks."""
     start, end = lines.span(index)
     line = lines.texts[index]
     if not _has_quoted(line, delimiter):
