@@ -109,6 +109,7 @@ def test_a_name_says_what_the_keys_below_it_are() -> None:
     assert read_name("salary_by_name").keys == "person"
     assert read_name("usersByEmail").keys == "email"
     assert read_name("sorted_by").keys == ""
+    assert read_name("hours_by_created_by").keys == "person"
 
 
 def test_a_name_of_any_length_is_read_at_once() -> None:

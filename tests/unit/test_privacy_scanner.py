@@ -362,6 +362,14 @@ HOSTILE = {
     "half tokens": "__PII_email_" * 8_000,
     "escapes": '{"a":"' + "\\u0041" * 16_000 + '"}',
     "one line": "word " * 20_000,
+    "short rows": "a\tb\n" * 25_000,
+    "short lines": "".join(f"{number:x}:{number:x}\n" for number in range(12_000)),
+    "uneven rows": "id,kind\n" + "a,b\na,b,c,d,e,f\n" * 6_000,
+    "one long row": "id,kind\n" + "a,b\n" * 10_000 + "a," * 15_000 + "\n",
+    "equals signs": "=" * 100_000,
+    "names before equals signs": "a" * 50_000 + "=" + "b=" * 25_000,
+    "attributes": "<a " + "b='c d' " * 12_000 + "/>",
+    "open attributes": "<a b=' </" * 11_000,
 }
 
 

@@ -189,3 +189,63 @@ def test_every_cell_of_a_private_column_is_concealed() -> None:
     """Also those that do not look like the others, but not those that say there is nothing."""
     text = "phone,plan\n030 1234567,a\nask reception,b\nn/a,c\n,d\n***,e\n"
     assert [text[span.start : span.end] for span in Scanner().find(text)] == ["030 1234567", "ask reception"]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_long_tables_cells_are_found_where_they_stand(delimiter: str, end: str) -> None:
+    """Rows are read many at a time: with blanks, with missing and with more cells, beside rows in quotation marks."""
+    rows = [["id", "first_name", "note"]]
+    rows += [[str(number), f"Ula{number}", "x"] for number in range(20)]
+    rows += [["21", "  Ivo ", "y"], ["22", ""], ["23", "", "z"], ["24", "Mia"], ["25", "Leo", "a", "b", "c"]]
+    rows += [[str(number), f"Ann{number}", "x"] for number in range(26, 40)]
+    rows += [["40", '"Zoe, ""Z"""', "x"], *([str(number), f"Jon{number}", "x"] for number in range(41, 60))]
+    text = end.join(delimiter.join(row) for row in rows) + end
+    private = [row[1].strip().removeprefix('"').removesuffix('"') for row in rows[1:] if len(row) > 1 and row[1]]
+    assert [text[span.start : span.end] for span in Scanner().find(text)] == private
+
+
+def test_what_more_cells_than_columns_hold_is_of_the_last_column() -> None:
+    """In a long table as in a short one."""
+    for count in (1, 50):
+        text = "id,first_name\n" + "7,Ula\n7,Ivo,Mia\n" * count
+        assert [text[span.start : span.end] for span in Scanner().find(text)] == ["Ula", "Ivo", "Mia"] * count
+
+
+MANY = "a\tb\n" * 300
+"""More lines than are looked at one by one."""
+
+
+@pytest.mark.parametrize(
+    ("line", "private"),
+    [
+        ("first_name\tUla", "Ula"),
+        ("\t- **First name**: Ula", "Ula"),
+        ("k1: Jane Miller", "Jane Miller"),
+        ("home: 12 Elm Street", "12 Elm Street"),
+        ("plan=a, first_name=Ula", "Ula"),
+        ("BEGIN:VCARD\nFN:Ula Holt", "Ula Holt"),
+        ("TEL;TYPE=home:ask 12345 for Ula", "ask 12345 for Ula"),
+    ],
+)
+def test_one_private_line_among_many_is_found(line: str, private: str) -> None:
+    """By its name, by its value, by the second name in it."""
+    text = MANY + "\n" + line + "\n\n" + MANY
+    assert private in [text[span.start : span.end] for span in Scanner().find(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "private"),
+    [
+        ('<p class="x">a</p><phone value="2020-01-02"/>', "2020-01-02"),
+        ('title=\'a<p first_name="Ula">b</p>', "Ula"),
+        ('<p class="x"><b alt="Jane Miller">a</b></p><b alt="Paul Klein"/><b alt="Anna Weber"/>', "Anna Weber"),
+        ('<p k1="Jane Miller">a</p>', "Jane Miller"),
+        ("?=x first_name=Ula", "Ula"),
+        ("/a=b first_name=Ula", "Ula"),
+        ("1 a.b=c,first_name='Ula'\n", "Ula"),
+    ],
+)
+def test_what_stands_before_a_name_does_not_hide_it(text: str, private: str) -> None:
+    """Attributes and pairs are looked for from their signs, whatever else is written."""
+    assert private in [text[span.start : span.end] for span in Scanner().find(text)]

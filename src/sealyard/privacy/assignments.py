@@ -8,6 +8,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator
+from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
 from sealyard.privacy.span import Span
@@ -74,7 +75,8 @@ _PLACEHOLDER = re.compile(
 _CODE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|\w*passw\w*|\w*_pwd|self\b.*|this\b.*", re.IGNORECASE)
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 _KEY_TEXT = re.compile(r"[A-Za-z0-9+/=_.~:\-!@#$%^*]+")
-_KINDS = (re.compile("[0-9]"), re.compile("[A-Z]"), re.compile("[a-z]"), re.compile(r"[!@#$%^&*+=?()]"))
+_DIGIT, _LETTER = re.compile("[0-9]"), re.compile("[A-Za-z]")
+_KINDS = (_DIGIT, re.compile("[A-Z]"), re.compile("[a-z]"), re.compile(r"[!@#$%^&*+=?()]"))
 _LONG_VALUE = 128
 """A value of this length that is no secret is not searched for further names: it would be read again and again."""
 _SWITCH = re.compile(
@@ -102,8 +104,10 @@ def find_assigned(plain: str, text: str) -> Iterator[Span]:
     """The secrets of the text by their names. `plain` is the text in ASCII, of the same length."""
     lower = plain.lower()
     done = 0
-    for start, end in _places(lower, _STEMS):
-        if start >= done and (found := _ASSIGNED.match(plain, end)):
+    places = _Places(lower, _STEMS)
+    while place := places.find(done):
+        start, end = place
+        if found := _ASSIGNED.match(plain, end):
             before = _NAME_BEFORE.match(lower[max(0, start - 52) : start][::-1])
             name = (before[0][::-1] if before else "") + lower[start:end] + found["name"].lower()
             assignment = _assignment(name.replace(" ", "_"), found)
@@ -113,8 +117,9 @@ def find_assigned(plain: str, text: str) -> Iterator[Span]:
             elif len(assignment.value) > _LONG_VALUE:
                 done = assignment.start + len(assignment.value)
     if not text.isascii():
-        for _, end in _places(text, _STEMS_ABROAD):
-            found = _ASSIGNED.match(plain, end)
+        places = _Places(text, _STEMS_ABROAD)
+        while place := places.find(0):
+            found = _ASSIGNED.match(plain, place[1])
             if found and found["operator"].strip() and (span := _password(_assignment("", found))):
                 yield span
     if " -u" in plain:
@@ -122,16 +127,27 @@ def find_assigned(plain: str, text: str) -> Iterator[Span]:
             yield Span(*switch.span(switch.lastgroup or 0), "password")
 
 
-def _places(text: str, stems: tuple[str, ...]) -> list[tuple[int, int]]:
-    """Where the stems stand, in order. A search per stem is faster than one pattern with all of them."""
-    found = []
-    for stem in stems:
-        start = text.find(stem)
-        while start >= 0:
+class _Places:
+    """Where stems stand in a text, in order. A search per stem is faster than one pattern with all of them."""
+
+    def __init__(self, text: str, stems: tuple[str, ...]) -> None:
+        self._text = text
+        self._next = [(start, stem) for stem in stems if (start := text.find(stem)) >= 0]
+        heapify(self._next)
+
+    def find(self, least: int) -> tuple[int, int] | None:
+        """The next place that does not begin before `least`; those that do are passed over."""
+        while self._next:
+            start, stem = self._next[0]
             end = start + len(stem)
-            found.append((start, end))
-            start = text.find(stem, end)
-    return sorted(found)
+            following = self._text.find(stem, max(end, least))
+            if following < 0:
+                heappop(self._next)
+            else:
+                heapreplace(self._next, (following, stem))
+            if start >= least:
+                return start, end
+        return None
 
 
 def _assignment(name: str, found: re.Match[str]) -> _Assignment:
@@ -223,9 +239,7 @@ def is_random(value: str, *, least: int) -> bool:
     """Whether the text looks like a key: long enough, no spaces, letters and digits, no word and no placeholder."""
     if len(value) < least or value.startswith("__PII_") or not _KEY_TEXT.fullmatch(value):
         return False
-    has_digits = any(character.isdigit() for character in value)
-    has_letters = any(character.isalpha() for character in value)
-    if not has_letters or not has_digits or _PLACEHOLDER.fullmatch(value):
+    if not (_DIGIT.search(value) and _LETTER.search(value)) or _PLACEHOLDER.fullmatch(value):
         return False
     counts = Counter(value).values()
     entropy = -sum(count / len(value) * math.log2(count / len(value)) for count in counts)

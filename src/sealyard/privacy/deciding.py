@@ -7,7 +7,7 @@ from sealyard.privacy.fields import Field, Value
 from sealyard.privacy.names import read_name, split_name
 from sealyard.privacy.span import TOKEN, TYPES
 
-__all__ = ("applies", "decide")
+__all__ = ("applies", "decide", "may_be_private")
 
 _SAMPLE = 200
 _CONCEALED = "__"
@@ -66,6 +66,21 @@ def applies(kind: str, value: Value) -> bool:
     if isinstance(value, float) and not value.is_integer():
         return kind in ("text", "password")
     return kind == "text" or len(str(abs(int(value)))) >= _MIN_DIGITS.get(kind, 4)
+
+
+def may_be_private(name: str, value: str) -> bool:
+    """Returns False if neither its name nor this value can make a field private.
+
+    A record in which that is so of every field has nothing private by name, and need not be looked at together.
+    """
+    meaning = read_name(name)
+    if meaning.kind and meaning.kind != "named?":
+        return True
+    if meaning.is_thing:
+        return False
+    if " " in value and (shapes.is_street(value) or is_full_name(value)):
+        return True
+    return meaning.is_number and shapes.has_given_name(value)
 
 
 def is_full_name(value: str) -> bool:

@@ -4,14 +4,15 @@ Every reader of data or text ends in a tree of `Field`s: the records of a list s
 once a column. A field that is private by its name alone is private in every cell.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias
+from itertools import repeat
+from typing import Any, TypeAlias, overload
 
 from sealyard.privacy.names import NOTHING, Meaning, read_name, split_name
 from sealyard.privacy.span import TYPES
 
-__all__ = ("Field", "Leaf", "Value", "gather")
+__all__ = ("Cells", "Field", "Leaf", "Value", "gather", "texts_of")
 
 Value: TypeAlias = str | int | float
 
@@ -58,6 +59,48 @@ class _Counts(dict[str, int]):
         return 0
 
 
+class Cells(Sequence[Leaf]):
+    """The leaves of a table's column: a list of texts and one of their offsets, and no tuple until one is looked at."""
+
+    __slots__ = ("starts", "texts")
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.starts: list[int] = []
+
+    def append(self, leaf: Leaf) -> None:
+        """Adds a text with its offset."""
+        self.texts.append(str(leaf[0]) if not isinstance(leaf[0], str) else leaf[0])
+        self.starts.append(leaf[1])
+
+    def extend(self, leaves: Iterable[Leaf]) -> None:
+        """Adds texts with their offsets."""
+        for leaf in leaves:
+            self.append(leaf)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __iter__(self) -> Iterator[Leaf]:
+        return zip(self.texts, self.starts, repeat(None))
+
+    @overload
+    def __getitem__(self, index: int) -> Leaf: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Leaf]: ...
+
+    def __getitem__(self, index: int | slice) -> Leaf | Sequence[Leaf]:
+        if isinstance(index, slice):
+            return list(zip(self.texts[index], self.starts[index], repeat(None)))
+        return self.texts[index], self.starts[index], None
+
+
+def texts_of(leaves: Sequence[Leaf]) -> list[str]:
+    """The values that are texts."""
+    return leaves.texts if isinstance(leaves, Cells) else [leaf[0] for leaf in leaves if isinstance(leaf[0], str)]
+
+
 class Field:
     """One key path of the data, whatever the record: its name, the fields below it and the values in it."""
 
@@ -82,7 +125,7 @@ class Field:
         self.name = name
         self.parent = parent
         self.children: dict[str, Field] = {}
-        self.leaves: list[Leaf] = []
+        self.leaves: list[Leaf] | Cells = []
 
     def child(self, name: str) -> "Field":
         """The field below it of that name."""

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 from sealyard.privacy.deciding import applies, decide
-from sealyard.privacy.fields import Field, Leaf, Value
+from sealyard.privacy.fields import Field, Leaf, Value, texts_of
 from sealyard.privacy.prose import find_in_prose
 from sealyard.privacy.shapes import is_blank
 from sealyard.privacy.span import TOKEN, Detector, Span, merge
@@ -74,7 +74,7 @@ class Judge:
         """
         return bool(self._criteria.patterns) or any(map(_knows_words, self._criteria.detectors))
 
-    def by_name(self, fields: Iterable[Field], undecided: list[list[Leaf]]) -> Iterator[tuple[Leaf, Verdict]]:
+    def by_name(self, fields: Iterable[Field], undecided: list[Sequence[Leaf]]) -> Iterator[tuple[Leaf, Verdict]]:
         """Every value of a private field; all others are added to `undecided`, a column at a time."""
         for field in fields:
             if not field.leaves or field.treatment == "visible":
@@ -106,8 +106,16 @@ class Judge:
         if not self._searches_all:
             yield from self._by_value(leaves, is_form_searched=True)
             return
-        known = [leaf for leaf in leaves if not self.is_searched(leaf[0])]
-        yield from self._by_value([leaf for leaf in leaves if self.is_searched(leaf[0])], is_form_searched=True)
+        searched: list[Leaf] = []
+        known: list[Leaf] = []
+        signs = self._signs.search
+        for leaf in leaves:
+            value = leaf[0]
+            if isinstance(value, str):
+                (searched if len(value) >= _LEAST_SEARCHED or signs(value) else known).append(leaf)
+            else:
+                (searched if _is_long_number(value) else known).append(leaf)
+        yield from self._by_value(searched, is_form_searched=True)
         yield from self._by_value(known, is_form_searched=False)
 
     def _by_value(self, leaves: Sequence[Leaf], *, is_form_searched: bool) -> Iterator[tuple[Leaf, Verdict]]:
@@ -136,17 +144,25 @@ class Judge:
                 yield leaf, findings
             start = end + len(_BETWEEN)
 
-    def searched(self, column: Sequence[Leaf], texts: str) -> Sequence[Leaf]:
-        """Those values of a column that can hold something private by value; `texts` are its texts as one."""
+    def searched(self, column: Sequence[Leaf]) -> Sequence[Leaf]:
+        """Those values of a column that can hold something private by value."""
         if self._searches_all:
             return column
-        if self._signs.search(texts) is None:
-            return [leaf for leaf in column if _is_long(leaf[0])]
-        return [leaf for leaf in column if self.is_searched(leaf[0])]
-
-    def is_searched(self, value: Value) -> bool:
-        """Whether a value can hold something private by its form."""
-        return _is_long(value) or (isinstance(value, str) and self._signs.search(value) is not None)
+        texts = texts_of(column)
+        signs = self._signs.search
+        if signs("\n".join(texts)):
+            return [
+                leaf
+                for leaf in column
+                if (
+                    len(leaf[0]) >= _LEAST_SEARCHED or signs(leaf[0])
+                    if isinstance(leaf[0], str)
+                    else _is_long_number(leaf[0])
+                )
+            ]
+        if len(texts) == len(column) and max(map(len, texts), default=0) < _LEAST_SEARCHED:
+            return ()
+        return [leaf for leaf in column if _is_long(leaf[0])]
 
     def private_names(self, fields: Sequence[Field], searched: list[str]) -> dict[str, list[Finding]]:
         """The names of fields that are private themselves; those that may be by value are added to `searched`."""
@@ -222,6 +238,10 @@ class Judge:
 def _is_long(value: Value) -> bool:
     if isinstance(value, str):
         return len(value) >= _LEAST_SEARCHED
+    return _is_long_number(value)
+
+
+def _is_long_number(value: float) -> bool:
     return isinstance(value, int) and abs(value) >= _UNSEARCHED_NUMBER
 
 

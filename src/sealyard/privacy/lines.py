@@ -5,10 +5,16 @@ What they hold is only looked at for its name here; the text around and in them 
 
 import re
 from collections.abc import Iterator
+from itertools import repeat
+from operator import itemgetter
+from typing import TypeAlias
 
+from sealyard.privacy.deciding import may_be_private
 from sealyard.privacy.fields import Field
 from sealyard.privacy.literals import read_literal
-from sealyard.privacy.placed import PlacedFloat, PlacedInt, PlacedText, place
+from sealyard.privacy.names import read_name
+from sealyard.privacy.placed import PlacedFloat, PlacedInt, PlacedText
+from sealyard.privacy.shapes import may_show
 
 __all__ = ("read_inserts", "read_lines", "read_pairs", "read_tags")
 
@@ -19,11 +25,29 @@ _LINE = re.compile(
 )
 _INNER = re.compile(r"[,;|][ \t]*(?=[^\W\d_][\w ]{0,30}[ \t]?[:=][ \t]?[^\s:=/])")
 _INNER_PAIR = re.compile(r"[ \t]*([^\W\d_][\w ]{0,30}?)[ \t]?[:=][ \t]*(.*)", re.DOTALL)
-_PAIR = re.compile(r"""(?<![\w.\-/])([A-Za-z_][\w.\-]{0,60})=(?:"([^"\n]*)"|'([^'\n]*)'|([^\s"',;&)\]}>|]+))""")
+_PAIR_VALUE = re.compile(r"""=(?:"([^"\n]*)"|'([^'\n]*)'|([^\s"',;&)\]}>|]+))""")
+_LONGEST_KEY = 61
+_NAME_BACKWARDS = re.compile(rf"=[\w.\-]{{1,{_LONGEST_KEY}}}")
+"""The name before the sign of a pair, in a text read backwards: the engine passes over all other characters at once."""
+_NAME_STARTS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
+_NAME_GOES_ON = re.compile(r"[\w.\-/]")
 _TAG = re.compile(
     r"""<(/?)([A-Za-z_][\w:.\-]{0,60})((?:\s+[\w:.\-]{1,60}\s*=\s*(?:"[^"]*"|'[^']*'))*)\s*(/?)>([^<]*)"""
 )
+_TAG_NAME = re.compile(r"<([A-Za-z_][\w:.\-]{0,60})")
 _ATTRIBUTE = re.compile(r"""([\w:.\-]{1,60})\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+_SPACED = re.compile(r"""="[^"\n ]* |='[^'\n ]* """)
+"""A value of more than one word. Only such a one shows what it is where its name says nothing."""
+_HEAD = re.compile(r"""[ \t>]*(?:(?:[-*•+]|\d{1,3}[.)])[ \t]+)?[*_"'`]{0,3}([^\W\d_][^"'`*]{0,60})""")
+"""A name at the begin of a line, as `_LINE` has it."""
+_MANY_LINES = 200
+"""As many are first looked at together."""
+_MOST_HEADS = 5_000
+"""If as many names are different, each line is looked at anyway."""
+_ATTRIBUTE_BACKWARDS = re.compile(r"""["']\s*=\s*([\w:.\-]{1,60})""")
+"""An attribute's name in a text read backwards, whatever quotation marks stand before it."""
+_SPACED_ATTRIBUTE = re.compile(r"""=\s*(?:"[^" ]* |'[^' ]* )""")
+"""An attribute's value of more than one word."""
 _CODE = re.compile(
     r"[A-Za-z_][\w.]*[(\[].*|\$\{?\w+\}?|<[^<>]*>|\{\{.*\}\}|self\.[\w.]+|process\.[\w.]+|os\.[\w.]+.*", re.DOTALL
 )
@@ -42,6 +66,7 @@ _TRANSPARENT = frozenset(
     "a b i u em strong span font small big code p div tt mark label cite abbr time sub sup".split()
 )
 """What stands in one of these belongs to the tag around it."""
+_TABLE_TAGS = frozenset(("table", "tr", "th", "td"))
 _VOID = frozenset("br hr img input meta link area base col embed source track wbr".split())
 _LONGEST = 2_000
 """A line's value longer than this is prose."""
@@ -49,17 +74,21 @@ _LONGEST = 2_000
 
 def read_lines(text: str, start: int, end: int) -> Iterator[Field]:
     """The records that consecutive `key: value` lines make. Lines indented under a key are its fields."""
-    roots: dict[tuple[str, ...], Field] = {}
-    block: list[tuple[int, str, PlacedText]] = []
+    if text.count("\n", start, end) >= _MANY_LINES and not _may_be_private(text[start:end]):
+        return
+    records = _Records()
+    block: list[tuple[int, str, str, int]] = []
     last = start
     in_card = False
     for match in _LINE.finditer(text, start, end):
-        if text.count("\n", last, match.start()) > 1 or text[last : match.start()].strip():
-            yield from _block(block, roots)
+        indent, name, value = match.groups()
+        begin = match.start()
+        if begin - last > 1 and (text.count("\n", last, begin) > 1 or text[last:begin].strip()):
+            yield from _block(block, records)
             block = []
         last = match.end()
-        name, begin = match[2].strip(), match.start(3)
-        value = match[3]
+        begin = match.start(3)
+        name = name.strip()
         if name == "BEGIN" and value.strip().upper() == "VCARD":
             in_card = True
         kept = value.strip().rstrip(",;").strip()
@@ -70,79 +99,129 @@ def read_lines(text: str, start: int, end: int) -> Iterator[Field]:
         if in_card:
             name = _VCARD.get(name.split(";")[0].casefold(), name)
         if len(kept) <= _LONGEST and _CODE.fullmatch(kept) is None:
-            block.append((len(match[1]), name, place(kept, begin, begin + len(kept))))
-    yield from _block(block, roots)
-    yield from roots.values()
+            block.append((len(indent), name, kept, begin))
+    yield from _block(block, records)
+    yield from records.fields()
 
 
-def _block(block: list[tuple[int, str, PlacedText]], roots: dict[tuple[str, ...], Field]) -> Iterator[Field]:
-    """Adds a block of lines to the record of those with the same names, or yields a tree if it is indented."""
+def _may_be_private(written: str) -> bool:
+    """Returns False if none of many lines names anything private, or holds what needs no name.
+
+    Whatever stands before the first sign that may end a name counts as one, which finds a few too many.
+    """
+    united = written.replace(":", "\t").replace("=", "\t").replace("->", "\t").replace(";", "\t")
+    parts = list(map(str.partition, map(str.lstrip, united.split("\n")), repeat("\t")))
+    heads = set(map(itemgetter(0), parts))
+    if len(heads) > _MOST_HEADS or "BEGIN" in heads:
+        return True
+    named = {head: match[1].strip() for head in heads if (match := _HEAD.match(head))}
+    if any(may_be_private(name, "") for name in named.values()):
+        return True
+    return may_show("\n".join({value for head, _, value in parts if head in named}))
+
+
+_Pair: TypeAlias = tuple[str, str, int]
+"""A name, a text, and where that begins."""
+
+
+class _Records:
+    """Records by the names of their fields. Those in which nothing can be private by name are never made."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, ...], list[_Pair]] = {}
+        self._kept: dict[tuple[str, ...], None] = {}
+
+    def add(self, pairs: list[_Pair]) -> None:
+        names = tuple(sorted({name for name, _, _ in pairs})) if len(pairs) > 1 else (pairs[0][0],)
+        self._rows.setdefault(names, []).extend(pairs)
+        if names not in self._kept and _is_private_among(pairs):
+            self._kept[names] = None
+
+    def fields(self) -> Iterator[Field]:
+        for names, pairs in self._rows.items():
+            if names in self._kept:
+                root = Field("")
+                for name, value, start in pairs:
+                    root.child(name).leaves.append((value, start, None))
+                yield root
+
+
+def _is_private_among(pairs: list[_Pair]) -> bool:
+    return any(may_be_private(name, value) for name, value, _ in pairs)
+
+
+def _block(block: list[tuple[int, str, str, int]], records: _Records) -> Iterator[Field]:
+    """Adds a block of lines to the records of those with the same names, or yields a tree if it is indented."""
     if not block:
         return
-    inner = [(indent, name, value) for indent, name, value in block]
-    if all(value for _, _, value in inner) and len({indent for indent, _, _ in inner}) == 1:
-        pairs = [pair for _, name, value in inner for pair in _inner_pairs(name, value)]
-        root = roots.setdefault(tuple(sorted({name for name, _ in pairs})), Field(""))
-        for name, value in pairs:
-            root.child(name).leaves.append((value, value.start, None))
+    first = block[0][0]
+    if all(value and indent == first for indent, _, value, _ in block):
+        records.add([pair for _, name, value, start in block for pair in _inner_pairs(name, value, start)])
+        return
+    pairs = [(indent, value, _inner_pairs(name, value, start)) for indent, name, value, start in block]
+    if not any(_is_private_among(each) for _, _, each in pairs):
         return
     root = Field("")
     open_fields: list[tuple[int, Field]] = [(-1, root)]
-    for indent, name, value in inner:
+    for indent, value, each in pairs:
         while len(open_fields) > 1 and indent <= open_fields[-1][0]:
             open_fields.pop()
         above = open_fields[-1][1]
         if value:
-            for key, each in _inner_pairs(name, value):
-                above.child(key).leaves.append((each, each.start, None))
+            for key, kept, start in each:
+                above.child(key).leaves.append((kept, start, None))
         else:
-            open_fields.append((indent, above.child(name)))
+            open_fields.append((indent, above.child(each[0][0])))
     yield root
 
 
-def _inner_pairs(name: str, value: PlacedText) -> list[tuple[str, PlacedText]]:
+def _inner_pairs(name: str, value: str, start: int) -> list[_Pair]:
     """`Name: Jane Doe, Phone: 555` is two fields on one line."""
+    if not ("," in value or ";" in value or "|" in value):
+        return [(name, value, start)]
     breaks = list(_INNER.finditer(value))
     if not breaks:
-        return [(name, value)]
+        return [(name, value, start)]
     starts = [0, *(match.end() for match in breaks)]
     stops = [*(match.start() for match in breaks), len(value)]
-    found = [(name, _cut(value, 0, stops[0]))]
+    found = [(name, value[: stops[0]].rstrip(), start)]
     for begin, stop in zip(starts[1:], stops[1:], strict=True):
         pair = _INNER_PAIR.match(value, begin, stop)
         if pair is not None:
-            found.append((pair[1], _cut(value, *pair.span(2))))
+            found.append((pair[1], pair[2].rstrip(), start + pair.start(2)))
     return found
-
-
-def _cut(value: PlacedText, begin: int, stop: int) -> PlacedText:
-    kept = value[begin:stop].rstrip()
-    return place(kept, value.start + begin, value.start + begin + len(kept))
 
 
 def read_pairs(text: str, start: int, end: int) -> Iterator[Field]:
     """The records of `key=value` pairs on one line: logs, query strings, what Python prints for objects."""
-    roots: dict[tuple[str, ...], Field] = {}
-    row: list[tuple[str, PlacedText]] = []
-    last = start
-    for match in _PAIR.finditer(text, start, end):
-        if row and "\n" in text[last : match.start()]:
-            _add_row(row, roots)
-            row = []
-        last = match.end()
-        group = match.lastindex or 4
-        if group == 4 and _CODE.fullmatch(match[4]) is not None:
+    names = {name[:0:-1] for name in set(_NAME_BACKWARDS.findall(text[start:end][::-1]))}
+    if not any(may_be_private(name, "") or read_name(name).is_number for name in names) and (
+        _SPACED.search(text, start, end) is None
+    ):
+        return
+    records = _Records()
+    row: list[_Pair] = []
+    last = position = start
+    while match := _PAIR_VALUE.search(text, position, end):
+        begin = match.start()
+        position = begin + 1
+        name = _NAME_BACKWARDS.match(text[max(last, begin - _LONGEST_KEY) : position][::-1])
+        if name is None:
             continue
-        row.append((match[1], place(match[group], *match.span(group))))
-    _add_row(row, roots)
-    yield from roots.values()
-
-
-def _add_row(row: list[tuple[str, PlacedText]], roots: dict[tuple[str, ...], Field]) -> None:
+        before = position - len(name[0])
+        if text[before] not in _NAME_STARTS or (before and _NAME_GOES_ON.match(text, before - 1)):
+            continue
+        if row and text.find("\n", last, before) >= 0:
+            records.add(row)
+            row = []
+        last = position = match.end()
+        group = match.lastindex or 3
+        if group == 3 and _CODE.fullmatch(match[3]) is not None:
+            continue
+        row.append((text[before:begin], match[group], match.start(group)))
     if row:
-        root = roots.setdefault(tuple(sorted({name for name, _ in row})), Field(""))
-        for name, value in row:
-            root.child(name).leaves.append((value, value.start, None))
+        records.add(row)
+    yield from records.fields()
 
 
 def read_inserts(text: str, start: int, end: int) -> Iterator[Field]:
@@ -163,42 +242,62 @@ def read_inserts(text: str, start: int, end: int) -> Iterator[Field]:
 def read_tags(text: str, start: int, end: int) -> Field | None:
     """The tree of tags in a text, with attributes as fields: what stands in `<email>` is one.
 
-    A cell of an HTML table is a field of the name that its column's `<th>` gives it.
+    A cell of an HTML table is a field of the name that its column's `<th>` gives it. Attributes are left out where
+    neither their names or values nor any tag can make one private.
     """
     root = Field("")
     found = False
     open_fields = [(root, "")]
     headers: list[str] = []
     column = 0
+    telling = _telling_attributes(text, start, end)
     for match in _TAG.finditer(text, start, end):
         closing, name, attributes, empty, content = match.groups()
         tag = name.casefold()
         if closing:
-            _close_tag(open_fields, tag)
-            if tag in _TRANSPARENT:
+            if open_fields[-1][1] == tag:
+                open_fields.pop()
+            else:
+                _close_tag(open_fields, tag)
+            if content and tag in _TRANSPARENT:
                 _add_content(open_fields[-1][0], match)
             continue
         found = True
         above = open_fields[-1][0]
-        if tag in ("tr", "table"):
-            column = 0
-        elif tag == "th":
-            headers[column:] = [content.strip() or "#"]
-            column += 1
         field = above if tag in _TRANSPARENT else above.child(name)
-        if tag == "td":
-            field = above.child(headers[column]) if column < len(headers) else field
-            column += 1
-        for attribute in _ATTRIBUTE.finditer(attributes):
-            group = attribute.lastindex or 2
-            begin = match.start(3) + attribute.start(group)
-            placed = place(attribute[group], begin, begin + len(attribute[group]))
-            field.child(attribute[1]).leaves.append((placed, begin, None))
-        if tag != "th":
+        if tag in _TABLE_TAGS:
+            if tag == "th":
+                headers[column:] = [content.strip() or "#"]
+                column += 1
+            elif tag == "td":
+                field = above.child(headers[column]) if column < len(headers) else field
+                column += 1
+            else:
+                column = 0
+        if attributes and (telling is None or telling):
+            for attribute in _ATTRIBUTE.finditer(attributes):
+                if telling is None or attribute[1] in telling:
+                    group = attribute.lastindex or 2
+                    begin = match.start(3) + attribute.start(group)
+                    field.child(attribute[1]).leaves.append((attribute[group], begin, None))
+        if content and tag != "th":
             _add_content(field, match)
         if not empty and tag not in _VOID:
             open_fields.append((field, tag))
     return root if found else None
+
+
+def _telling_attributes(text: str, start: int, end: int) -> set[str] | None:
+    """The names of attributes that say what they hold; None if any other can be private too, by its tag or value."""
+    tags = set(_TAG_NAME.findall(text, start, end)) - _TRANSPARENT
+    if any(tag.casefold() == "th" or may_be_private(tag, "") for tag in tags):
+        return None
+    if _SPACED_ATTRIBUTE.search(text, start, end):
+        return None
+    names = {name[::-1] for name in set(_ATTRIBUTE_BACKWARDS.findall(text[start:end][::-1]))}
+    if any(read_name(name).is_number for name in names):
+        return None
+    return {name for name in names if may_be_private(name, "")}
 
 
 def _close_tag(open_fields: list[tuple[Field, str]], tag: str) -> None:

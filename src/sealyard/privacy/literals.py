@@ -12,11 +12,12 @@ from sealyard.privacy.placed import PlacedText, place, place_number, unescape
 __all__ = ("OPENING", "place_quoted", "read_literal")
 
 OPENING = re.compile(
-    r"""\{\s*(?!""\w)(?:["'}]|[A-Za-z_$][\w$]*\s*:\s*["'\[{\d])"""
-    r"""|\[\s*(?!""\w)(?:["'{\[(\]]|-?\d[\d.]*\s*[,\]])|\[(?=[A-Z]\w*\()"""
-    r"""|(?<=\w)\((?=[A-Za-z_]\w*=[^=])"""
+    r"""[{\[(](?:(?<=\{)\s*(?!""\w)(?:["'}]|[A-Za-z_$][\w$]*\s*:\s*["'\[{\d])"""
+    r"""|(?<=\[)(?:\s*(?!""\w)(?:["'{\[(\]]|-?\d[\d.]*\s*[,\]])|(?=[A-Z]\w*\())"""
+    r"""|(?<=\w\()(?=[A-Za-z_]\w*=[^=]))"""
 )
-"""Where data may begin. Not in a quoted cell of a table, where every mark is written twice."""
+"""Where data may begin. Not in a quoted cell of a table, where every mark is written twice. It starts with a set of
+characters, which the engine passes over all others to find."""
 
 _SCALAR = re.compile(
     r"""\s*(?:"([^"\\]*(?:\\.[^"\\]*)*)"|'([^'\\]*(?:\\.[^'\\]*)*)'|([{\[(])|([}\])])|,|([^\s,:{}\[\]()"'=<>]+))""",

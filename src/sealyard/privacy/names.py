@@ -34,6 +34,8 @@ _UNDECOMPOSED = str.maketrans(
 )
 _LONGEST_NAME = 80
 _LONGEST_PHRASE = 6
+_MOST_WORDS = 10_000
+"""Words that are remembered: names are made of a language's few common ones."""
 _CLAIMS = frozenset(
     """is has have had should can could may must allow allows allowed show shows hide send sends use uses enable enabled
     disable require requires required need needs was were will accept accepts include includes exclude want wants
@@ -52,7 +54,11 @@ _PAGES = frozenset(
 _UNRELATED = frozenset("company vendor supplier merchant".split())
 
 
-_VALUE = re.compile(r"@|(?:\d\D?){6}|[0-9a-fA-F]{2}[:-][0-9a-fA-F]{2}|__|(?=.*\d).{20}|://", re.DOTALL)
+_DIGIT = re.compile(r"\d")
+_SIX_DIGITS = re.compile(r"(?:\d\D?){6}")
+_HEX_PAIRS = re.compile(r"[0-9a-fA-F]{2}[:-][0-9a-fA-F]{2}")
+_LONG_VALUE = 20
+"""A name of this length with a digit in it may be a key."""
 
 
 class Meaning(msgspec.Struct, frozen=True):
@@ -109,6 +115,8 @@ def _phrases() -> dict[str, str]:
 _PHRASES = _phrases()
 _ENDINGS = {phrase: kind for phrase, kind in _PHRASES.items() if len(phrase) > 6 and not kind.endswith("?")}
 """Long enough to be recognised at the end of a name that is written in one word."""
+_TAILS = frozenset(phrase[start:] for phrase in _PHRASES for start in range(len(phrase)))
+"""How phrases end. Few words of other names are one of these."""
 _ROLES = frozenset("".join(split_name(role)) for role in ROLES)
 _THINGS = frozenset("".join(split_name(thing)) for thing in THINGS)
 _NEUTRAL = frozenset(
@@ -129,9 +137,19 @@ def _read_short(name: str) -> Meaning:
     words = split_name(name)
     meaning = _read(words) if words else NOTHING
     is_number = not words or (len(words) < 3 and (len(words[-1]) == 1 or words[-1].isdigit()) and len(words[0]) < 8)
-    return msgspec.structs.replace(
-        meaning, is_number=is_number, may_be_private=_VALUE.search(name) is not None, keys=_read_keys(words)
-    )
+    may_be_private = _may_be_value(name)
+    keys = _read_keys(words)
+    if not (is_number or may_be_private or keys):
+        return meaning  # one object for all names that mean nothing
+    return msgspec.structs.replace(meaning, is_number=is_number, may_be_private=may_be_private, keys=keys)
+
+
+def _may_be_value(name: str) -> bool:
+    if "@" in name or "__" in name or "://" in name:
+        return True
+    if _DIGIT.search(name) and (len(name) >= _LONG_VALUE or _SIX_DIGITS.search(name)):
+        return True
+    return (":" in name or "-" in name) and _HEX_PAIRS.search(name) is not None
 
 
 def _read(words: list[str]) -> Meaning:
@@ -147,9 +165,10 @@ def _read(words: list[str]) -> Meaning:
 
 
 def _read_keys(words: list[str]) -> str:
-    if "by" not in words[:-1]:
+    before = words[-2::-1]  # the last word can follow a `by`, and be none
+    if "by" not in before:
         return ""
-    meaning = _read(words[len(words) - words[::-1].index("by") :])
+    meaning = _read(words[-1 - before.index("by") :])
     return "person" if meaning.kind in ("name?", "role?") else meaning.kind if meaning.is_sure else ""
 
 
@@ -157,8 +176,9 @@ def _match(words: list[str]) -> tuple[str, list[str]] | None:
     """The kind of the longest known phrase that ends the name, and the words before it."""
     best: tuple[int, str, list[str]] = (0, "", [])
     for end in range(len(words), 0, -1):
-        for start in range(max(0, end - _LONGEST_PHRASE), end):
-            for last in _singulars(words[end - 1]):
+        endings = _endings(words[end - 1])
+        for start in range(max(0, end - _LONGEST_PHRASE), end) if endings else ():
+            for last in endings:
                 phrase = "".join(words[start : end - 1]) + last
                 kind = _PHRASES.get(phrase)
                 if kind is not None and len(phrase) > best[0] and _fits(kind, words[end:]):
@@ -166,6 +186,12 @@ def _match(words: list[str]) -> tuple[str, list[str]] | None:
         if words[end - 1] not in QUALIFIERS and not words[end - 1].isdigit():
             break
     return best[1:] if best[0] else None
+
+
+@lru_cache(maxsize=_MOST_WORDS)
+def _endings(word: str) -> tuple[str, ...]:
+    """The forms of a word with which a known phrase ends."""
+    return tuple(form for form in _singulars(word) if form in _TAILS)
 
 
 def _fits(kind: str, after: list[str]) -> bool:
@@ -199,10 +225,12 @@ def _singulars(word: str) -> tuple[str, ...]:
     return word, word[:-1]
 
 
+@lru_cache(maxsize=_MOST_WORDS)
 def _role(word: str) -> bool:
     return any(each in _ROLES for each in _singulars(word)) or (word.endswith("n") and word[:-1] in _ROLES)
 
 
+@lru_cache(maxsize=_MOST_WORDS)
 def _thing(word: str) -> bool:
     return any(each in _THINGS for each in _singulars(word))
 

@@ -10,13 +10,12 @@ from sealyard.privacy.lines import read_inserts, read_lines, read_pairs, read_ta
 from sealyard.privacy.literals import OPENING, read_literal
 from sealyard.privacy.placed import PlacedFloat, PlacedInt, PlacedText, place
 from sealyard.privacy.records import Container
-from sealyard.privacy.tables import Line, read_table
+from sealyard.privacy.tables import Lines, read_table
 
 __all__ = ("Reading", "read_text")
 
-_BRACKET = re.compile(r"[{\[(]")
-_TABULAR = re.compile(r"[|│┃\t;,]|\S {2,}\S")
-_TABULAR_SIGNS = ("|", "│", "┃", "\t", ";", ",", "  ")
+_INK = re.compile(r"\S")
+_TABULAR_SIGNS = ("\t", ",", ";", "|", "  ", "│", "┃")
 _INSERT = re.compile(r"\binsert\s+into\b", re.IGNORECASE)
 _OPENINGS = re.compile(r"""(?:[{\[(]\s*+(?:"[^"\\\n]{0,200}+"\s*+:\s*+)?+){64,}+""")
 """More brackets in a row than data has, each with a key at most. What they hold is read from the last one on."""
@@ -36,6 +35,8 @@ class Reading:
         self.named: list[Field] = []
         """Fields of lines and tags: what they hold is part of `prose` too."""
         self.prose: list[PlacedText] = []
+        self.has_inserts = not self.is_json and "insert" in text.lower()
+        """Whether there may be rows of SQL."""
 
     @property
     def is_json(self) -> bool:
@@ -83,14 +84,8 @@ def read_text(text: str) -> Reading:
     if reading.is_json:
         return reading
     position = 0
-    start = -1
-    while True:
-        bracket = _BRACKET.search(text, max(position, start + 1))
-        if bracket is None:
-            break
+    while bracket := OPENING.search(text, position):
         start = bracket.start()
-        if OPENING.match(text, start) is None:
-            continue
         if openings := _OPENINGS.match(text, start):
             start = max(text.rfind(sign, start, openings.end()) for sign in "{[(")
         data, end = read_literal(text, start)
@@ -108,40 +103,23 @@ def read_text(text: str) -> Reading:
 
 def _read_plain(text: str, start: int, end: int, reading: Reading) -> None:
     """Tables, then what is left of the text between them."""
-    if start >= end or not text[start:end].strip():
+    if start >= end or _INK.search(text, start, end) is None:
         return
-    is_tabular = any(text.find(sign, start, end) >= 0 for sign in _TABULAR_SIGNS)
-    if not is_tabular or text.find("\n", start, end) < 0:
+    if text.find("\n", start, end) < 0 or not any(text.find(sign, start, end) >= 0 for sign in _TABULAR_SIGNS):
         _read_prose(text, start, end, reading)
         return
-    lines = _lines(text, start, end)
+    lines = Lines(text, start, end)
     plain = start
-    index = 0
-    while index < len(lines):
-        found = read_table(text, lines, index) if _may_begin(text, lines, index) else None
+    after = 0
+    for index in lines.beginnings():
+        found = read_table(text, lines, index) if index >= after else None
         if found is None:
-            index += 1
             continue
         table, after = found
-        _read_prose(text, plain, lines[index][0], reading)
+        _read_prose(text, plain, lines.starts[index], reading)
         reading.tables.append(table)
-        plain = lines[after - 1][1]
-        index = after
+        plain = lines.span(after - 1)[1]
     _read_prose(text, plain, end, reading)
-
-
-def _may_begin(text: str, lines: list[Line], index: int) -> bool:
-    return index + 1 < len(lines) and _TABULAR.search(text, *lines[index]) is not None
-
-
-def _lines(text: str, start: int, end: int) -> list[Line]:
-    lines = []
-    while start < end:
-        stop = text.find("\n", start, end)
-        stop = end if stop < 0 else stop
-        lines.append((start, stop - 1 if stop > start and text[stop - 1] == "\r" else stop))
-        start = stop + 1
-    return lines
 
 
 def _read_prose(text: str, start: int, end: int, reading: Reading) -> None:
@@ -153,7 +131,7 @@ def _read_prose(text: str, start: int, end: int, reading: Reading) -> None:
         reading.named.extend(read_lines(text, start, end))
     if "=" in written:
         reading.named.extend(read_pairs(text, start, end))
-    if "insert" in written.lower() and _INSERT.search(written) is not None:
+    if reading.has_inserts and _INSERT.search(written) is not None:
         reading.named.extend(read_inserts(text, start, end))
     if "</" in written or "/>" in written:
         tree = read_tags(text, start, end)

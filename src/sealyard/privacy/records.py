@@ -1,8 +1,9 @@
 """Any JSON data as a tree of fields: records of a list share one, whatever shape the data has them in."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import repeat
 from typing import Any, TypeAlias
 
 from sealyard.privacy.fields import Field
@@ -10,7 +11,7 @@ from sealyard.privacy.names import read_name
 from sealyard.privacy.span import TOKEN
 from sealyard.privacy.tables import is_header
 
-__all__ = ("Container", "Treatments", "collect")
+__all__ = ("Container", "Treatments", "collect", "collect_all")
 
 Container: TypeAlias = tuple[Any, int, Any]
 """A dict or list of the data, the index of the one that holds it, and its key in there."""
@@ -53,7 +54,17 @@ def collect(
     value: Any, root: Field, treatments: Treatments, schema: Mapping[str, Any] | None = None
 ) -> list[Container]:
     """Adds every value to the tree below `root`; returns the data's containers, parents first. Never recurses."""
-    return _Collector(root, treatments, schema).run(value)
+    return collect_all((value,), root, treatments, schema)
+
+
+def collect_all(
+    values: Iterable[Any], root: Field, treatments: Treatments, schema: Mapping[str, Any] | None = None
+) -> list[Container]:
+    """The same for more than one document."""
+    collector = _Collector(root, treatments, schema)
+    for value in values:
+        collector.take(value)
+    return collector.containers
 
 
 class _Collector:
@@ -61,20 +72,20 @@ class _Collector:
         self._treatments = treatments
         self._schema = schema
         self._root = root
-        self._containers: list[Container] = []
+        self.containers: list[Container] = []
         self._stack: list[tuple[Any, Field, int, Any, list[str] | None]] = []
         self._plans: dict[tuple[int, tuple[Any, ...]], list[Field]] = {}
         root.schema = schema
 
-    def run(self, value: Any) -> list[Container]:
+    def take(self, value: Any) -> None:
         # A list around it gives a bare value a container too.
-        self._containers.append(([value], -1, None))
-        self._take(value, self._root, 0, 0)
+        self.containers.append(([value], -1, None))
+        self._take(value, self._root, len(self.containers) - 1, 0)
         stack = self._stack
         while stack:
             each, field, holder, key, columns = stack.pop()
-            index = len(self._containers)
-            self._containers.append((each, holder, key))
+            index = len(self.containers)
+            self.containers.append((each, holder, key))
             below = len(stack)
             if isinstance(each, dict):
                 self._dict(each, field, index)
@@ -84,7 +95,6 @@ class _Collector:
                 self._list(each, field, index)
             if len(stack) - below > 1:
                 stack[below:] = stack[below:][::-1]
-        return self._containers
 
     def _take(self, value: Any, field: Field, index: int, key: Any) -> None:
         if isinstance(value, str):
@@ -171,14 +181,14 @@ class _Collector:
         if each and isinstance(each[0], dict):
             field.in_list = True
         if each and set(map(type, each)) == {str}:
-            field.leaves += [(value, index, position) for position, value in enumerate(each)]
+            field.leaves.extend(zip(each, repeat(index), range(len(each))))
             return
         for position, value in enumerate(each):
             self._take(value, field, index, position)
 
     def _matrix(self, rows: list[Any], field: Field, holder: int, key: Any, columns: list[str]) -> None:
-        index = len(self._containers)
-        self._containers.append((rows, holder, key))
+        index = len(self.containers)
+        self.containers.append((rows, holder, key))
         for position, row in enumerate(rows):
             if isinstance(row, (list, tuple)):
                 self._stack.append((row, field, index, position, columns))

@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 import msgspec
 
 from sealyard.errors import InvalidConfig
-from sealyard.privacy.fields import Field, Leaf, Value, gather
+from sealyard.privacy.fields import Field, Leaf, Value, gather, texts_of
 from sealyard.privacy.judging import Criteria, Finding, Judge, Verdict
 from sealyard.privacy.names import read_name
 from sealyard.privacy.placed import PlacedFloat, PlacedInt, PlacedText
 from sealyard.privacy.reading import read_text
-from sealyard.privacy.records import Container, Treatments, collect
+from sealyard.privacy.records import Container, Treatments, collect, collect_all
 from sealyard.privacy.span import TYPES, Detector, Span
 
 __all__ = ("Replace", "ScanRules", "Scanner")
@@ -157,9 +157,7 @@ class _Pass:
         """What is private in a text, by offsets in it."""
         reading = read_text(text)
         root = Field("")
-        containers: list[Container] = []
-        for data in reading.data:
-            containers += collect(data, root, self._treatments)
+        containers = collect_all(reading.data, root, self._treatments)
         fields = gather(root)
         for table in reading.tables:
             fields += gather(table)
@@ -196,17 +194,16 @@ class _Pass:
         self, fields: Sequence[Field], depth: int, names: dict[str, list[Finding]], prose: Sequence[PlacedText] = ()
     ) -> Iterator[tuple[Leaf, Verdict]]:
         """Every value that holds something private. What is private in the names of fields is added to `names`."""
-        undecided: list[list[Leaf]] = []
+        undecided: list[Sequence[Leaf]] = []
         judge = self._judge
         yield from judge.by_name(fields, undecided)
         searched: list[str] = []
         names |= judge.private_names(fields, searched)
         together: list[Leaf] = [(each, -1, _IS_NAME) for each in searched]
         together += ((each, each.start, None) for each in prose)
-        plain: list[tuple[list[Leaf], str]] = []
+        plain: list[Sequence[Leaf]] = []
         for column in undecided:
-            texts = _APART.join([leaf[0] for leaf in column if isinstance(leaf[0], str)])
-            if depth < _MOST_NESTED and _STRUCTURED.search(texts):
+            if depth < _MOST_NESTED and _STRUCTURED.search(_APART.join(texts_of(column))):
                 rest = []
                 for leaf in column:
                     if not isinstance(leaf[0], str) or not _is_structured(leaf[0]):
@@ -214,9 +211,9 @@ class _Pass:
                     elif findings := self.find(leaf[0], depth + 1):
                         yield leaf, findings
                 column = rest
-            plain.append((column, texts))
-        for column, texts in plain:  # only now everything is known that was found by name
-            together += judge.searched(column, texts)
+            plain.append(column)
+        for column in plain:  # only now everything is known that was found by name
+            together += judge.searched(column)
         for leaf, verdict in judge.by_value(together):
             if leaf[2] is not _IS_NAME:
                 yield leaf, verdict

@@ -14,6 +14,7 @@ __all__ = (
     "is_organization",
     "is_random",
     "is_street",
+    "may_show",
 )
 
 _BLANK = frozenset(
@@ -73,10 +74,21 @@ _STREET = re.compile(
     r"\s+[^\W\d_].{2,}",
     re.IGNORECASE,
 )
+_STREET_AHEAD = (
+    r"(?:rue|avenue|boulevard|place|chemin|allée|impasse|quai|calle|avenida|av\.|plaza|paseo|carrer|via|viale|piazza"
+    r"|corso|largo|rua|travessa|praça|ul\.|ulica|aleja|al\.|улица|ул\.|проспект)\s"
+)
+"""A street has a house number, or begins with the word for one."""
+_STREET_SIGN = re.compile(r"\s*" + _STREET_AHEAD, re.IGNORECASE)
+_STREET_WORD_AHEAD = re.compile(_STREET_AHEAD, re.IGNORECASE)
+_DIGIT = re.compile(r"\d")
 _LOGIN = re.compile(r"[a-z][a-z0-9]*(?:[._-][a-z0-9]+)*\d*")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 _UNCASED = re.compile(r"[぀-ヿ㐀-鿿가-힯]{2,12}(?:[ 　・·][぀-ヿ㐀-鿿가-힯]{1,12})?")
 _LONGEST_NAME = 70
+_LETTERS = re.compile(r"[a-z]+")
+_SHOWN = _ADDRESSING | {part for name in GIVEN_NAMES for part in _LETTERS.findall(name)}
+"""Words of which one is in every value that `has_given_name`, in ASCII."""
 
 
 def is_blank(value: str) -> bool:
@@ -136,7 +148,21 @@ def is_organization(value: str) -> bool:
 
 def is_street(value: str) -> bool:
     """Whether the value reads like a street with a house number, as several countries write it."""
-    return len(value) <= 120 and " " in value and _STREET.fullmatch(value.strip()) is not None
+    return (
+        len(value) <= 120
+        and " " in value
+        and (_DIGIT.search(value) is not None or _STREET_SIGN.match(value) is not None)
+        and _STREET.fullmatch(value.strip()) is not None
+    )
+
+
+def may_show(text: str) -> bool:
+    """Returns False if a text holds no given name, no title and no street: no value in it shows what it is."""
+    if not text.isascii():
+        return True
+    if not _SHOWN.isdisjoint(_LETTERS.findall(text.lower())):
+        return True
+    return " " in text and (_DIGIT.search(text) is not None or _STREET_WORD_AHEAD.search(text) is not None)
 
 
 def is_login(value: str) -> bool:

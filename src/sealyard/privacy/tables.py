@@ -1,42 +1,126 @@
-"""Tables in a text: CSV and its kin, tables drawn with bars, columns aligned by spaces. Cells keep their offsets."""
+"""Tables in a text: CSV and its kin, tables drawn with bars, columns aligned by spaces. Cells keep their offsets.
+
+Lines are split, counted and put into columns a run at a time, and lines that are equal are looked at once: a text may
+be nothing but short lines, and most lines begin no table.
+"""
 
 import re
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import accumulate, chain, pairwise, zip_longest
+from operator import add, is_not
 
-from sealyard.privacy.fields import Field, Leaf
+from sealyard.privacy.fields import Cells, Field, Leaf
 from sealyard.privacy.names import read_name
 from sealyard.privacy.placed import PlacedText, place, undouble
 from sealyard.privacy.span import TOKEN
 
-__all__ = ("Line", "read_table")
-
-Line = tuple[int, int]
-"""Where a line begins, and where it ends before its line break."""
+__all__ = ("Lines", "read_table")
 
 _BARS = re.compile(r"[|│┃]")
 _BORDER = re.compile(r"[\s|+:=\-─━┄│┃┌┬┐├┼┤└┴┘╞╪╡┏┳┓┗┻┛┠╂┨╒╤╕╘╧╛]+")
 _CELL = re.compile(r"[^\s](?:[^\s]|[ ](?![ ]))*")
 _WORD = re.compile(r"\S+")
 _DATA = re.compile(r"[-+$€£]?\d[\d.,:/\s%-]*|.*@.*|https?://.*", re.DOTALL)
+_DELIMITERS = "\t;,"
+_LONGEST_LINE = 200_000
 _LONGEST_HEADER = 60
 _SENTENCE = frozenset("the and or a an to is are was in for with that which und der die et le la y el e o en".split())
 _MOST_COLUMNS = 20_000
 _MOST_ALIGNED = 200
 _LOOKED_AT = 20
 """Rows that decide whether a line is the header of an aligned table."""
+_FEW_ROWS = 4
+"""Rows that are put into the columns one by one: to turn them into columns first costs more."""
+_MOST_PADDED = 4
+"""How many times as many cells as there are may be made to give all rows of a run the same length."""
 
 
-def read_table(text: str, lines: list[Line], index: int) -> tuple[Field, int] | None:
-    """The table whose first line is `lines[index]`, as a record of columns, and the index of the line after it."""
-    start, end = lines[index]
-    if end - start > 200_000:
-        return None
-    line = text[start:end]
-    if len(_BARS.findall(line, 0, 4_000)) > 1 or (
-        " | " in line and index + 1 < len(lines) and _is_border(text, lines[index + 1])
-    ):
-        return _read_bars(text, lines, index)
-    for delimiter in "\t;,":
+class Lines:
+    """The lines of a stretch of a text, without their line breaks."""
+
+    def __init__(self, text: str, start: int, end: int) -> None:
+        self._written = written = text[start:end]
+        self.texts = written.split("\n")
+        if written.endswith("\n"):
+            self.texts.pop()
+        self._start = start
+        self._starts: list[int] = []
+        self._headers: dict[tuple[str, str], bool] = {}
+        if "\r" in written:
+            self.starts  # noqa: B018 - while the lines are as long as they are written
+            self.texts = [line.removesuffix("\r") for line in self.texts]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def starts(self) -> list[int]:
+        """Where each line begins in the text."""
+        if not self._starts:
+            self._starts = list(accumulate(map(_WITH_BREAK, map(len, self.texts)), initial=self._start))
+        return self._starts
+
+    def span(self, index: int) -> tuple[int, int]:
+        """Where a line begins, and where it ends before its line break."""
+        start = self.starts[index]
+        return start, start + len(self.texts[index])
+
+    def beginnings(self) -> list[int]:
+        """The numbers of the lines that may begin a table, as far as a line and the next one tell, in order."""
+        found: set[int] = set()
+        texts = self.texts
+        for delimiter in _DELIMITERS:
+            if delimiter in self._written:
+                found.update(self._delimited(delimiter))
+        if any(sign in self._written for sign in "|│┃"):
+            found.update(index for index, line in enumerate(texts) if _BARS.search(line))
+        if "  " in self._written:
+            aligned = {line for line in set(texts) if "  " in line.strip() and _is_aligned(line)}
+            found.update(index for index, line in enumerate(texts) if line in aligned)
+        return sorted(index for index in found if index + 1 < len(texts) and len(texts[index]) <= _LONGEST_LINE)
+
+    def is_header(self, line: str, delimiter: str) -> bool:
+        """Returns True if a line without cells in quotation marks names columns when it is split at every such sign."""
+        known = self._headers.get((line, delimiter))
+        if known is None:
+            known = _is_compact(line, delimiter) and is_header([cell.strip() for cell in line.split(delimiter)])
+            self._headers[line, delimiter] = known
+        return known
+
+    def _delimited(self, delimiter: str) -> Iterator[int]:
+        """The numbers of the lines that may begin a table with that sign between its cells."""
+        first = {
+            line
+            for line, following in pairwise(self.texts)
+            if delimiter in line and (delimiter in following or '"' in following or '"' in line)
+        }
+        # A table without a header has at least three columns.
+        first = {
+            line
+            for line in first
+            if line.count(delimiter) > 1 or _has_quoted(line, delimiter) or self.is_header(line, delimiter)
+        }
+        if first:
+            for index, line in enumerate(self.texts):
+                if line in first:
+                    yield index
+
+
+def _is_aligned(line: str) -> bool:
+    """Returns True if a line names columns when it is split at wide gaps or at every one."""
+    return any(len(names) <= _MOST_ALIGNED and is_header(names) for names in (_CELL.findall(line), _WORD.findall(line)))
+
+
+_WITH_BREAK = (1).__add__
+
+
+def read_table(text: str, lines: Lines, index: int) -> tuple[Field, int] | None:
+    """The table whose first line has that number, as a record of columns, and the number of the line after it."""
+    line = lines.texts[index]
+    if len(_BARS.findall(line, 0, 4_000)) > 1 or (" | " in line and _is_border(lines.texts[index + 1])):
+        return _read_bars(lines, index)
+    for delimiter in _DELIMITERS:
         if delimiter in line:
             found = _read_delimited(text, lines, index, delimiter)
             if found is not None:
@@ -50,25 +134,27 @@ def is_header(names: list[str]) -> bool:
     """Whether a row's cells are the names of columns: short, different, no data, and at least one is known."""
     if len(names) - names.count("") < 2 or len(names) > _MOST_COLUMNS or len(set(names)) < len(names) - names.count(""):
         return False
-    return _are_names(tuple(names))
+    return max(map(len, names)) <= _LONGEST_HEADER and _are_names(tuple(names))
 
 
 @lru_cache(maxsize=2_000)
 def _are_names(names: tuple[str, ...]) -> bool:
     for name in names:
-        if len(name) > _LONGEST_HEADER or name.count(" ") > 5 or (name and _DATA.fullmatch(name)) or TOKEN.search(name):
+        if name.count(" ") > 5 or (name and _DATA.fullmatch(name)) or TOKEN.search(name):
             return False
     meanings = (read_name(name) for name in names if name)
     return any(meaning.kind or meaning.is_thing for meaning in meanings)
 
 
-def _is_border(text: str, line: Line) -> bool:
-    written = text[line[0] : line[1]]
-    return len(written) > 2 and _BORDER.fullmatch(written) is not None and any(each in written for each in "-─━=")
+def _is_border(line: str) -> bool:
+    return len(line) > 2 and _BORDER.fullmatch(line) is not None and any(each in line for each in "-─━=")
 
 
 def _columns(table: Field, names: list[str]) -> list[Field]:
-    return [table.child(name or f"#{position}") for position, name in enumerate(names)]
+    columns = [table.child(name or f"#{position}") for position, name in enumerate(names)]
+    for column in columns:
+        column.leaves = Cells()
+    return columns
 
 
 def _fill(columns: list[Field], cells: list[Leaf]) -> None:
@@ -91,26 +177,31 @@ def _name_columns(columns: list[Field], cells: list[Leaf]) -> None:
 # Delimited
 
 
-def _read_delimited(text: str, lines: list[Line], index: int, delimiter: str) -> tuple[Field, int] | None:
-    first, after = _row(text, lines, index, delimiter)
-    if len(first) < 2 or len(first) > _MOST_COLUMNS or after >= len(lines):
+def _read_delimited(text: str, lines: Lines, index: int, delimiter: str) -> tuple[Field, int] | None:
+    width, after = _width(text, lines, index, delimiter)
+    if width < 2 or width > _MOST_COLUMNS or after >= len(lines):
         return None
-    second, _ = _row(text, lines, after, delimiter)
-    names = [str(cell).strip() for cell, _, _ in first]
-    width = len(names)
-    if len(second) < 2:
+    second, _ = _width(text, lines, after, delimiter)
+    if second < 2:
         return None
     table = Field("")
-    if width >= len(second) and (delimiter != "," or _is_compact(text, lines[index])) and is_header(names):
-        columns = _columns(table, names)
+    if width >= second and _is_named(text, lines, index, delimiter):
+        first, _ = _row(text, lines, index, delimiter)
+        columns = _columns(table, [str(cell).strip() for cell, _, _ in first])
         _name_columns(columns, first)
         index = after
     else:
-        if width < 3 or len(second) != width or not _repeats(text, lines, after, delimiter, width):
+        if width < 3 or second != width or not _repeats(text, lines, after, delimiter, width):
             return None
         columns = _columns(table, [""] * width)
+    texts = lines.texts
     while index < len(lines):
-        if text[lines[index][0] : lines[index][1]].strip() == "":
+        after = _run(texts, index, delimiter)
+        if after - index > _FEW_ROWS:
+            _fill_run(columns, texts[index:after], lines.starts[index:after], delimiter)
+            index = after
+            continue
+        if texts[index].strip() == "":
             break
         cells, after = _row(text, lines, index, delimiter)
         if len(cells) < 2:
@@ -120,38 +211,118 @@ def _read_delimited(text: str, lines: list[Line], index: int, delimiter: str) ->
     return table, index
 
 
-def _is_compact(text: str, line: Line) -> bool:
+def _width(text: str, lines: Lines, index: int, delimiter: str) -> tuple[int, int]:
+    """How many cells the row has that begins in a line, and the number of the line after it."""
+    line = lines.texts[index]
+    if not _has_quoted(line, delimiter):
+        return line.count(delimiter) + 1, index + 1
+    cells, after = _row(text, lines, index, delimiter)
+    return len(cells), after
+
+
+def _has_quoted(line: str, delimiter: str) -> bool:
+    """Returns True if a cell of the line begins with a quotation mark."""
+    return '"' in line and (line.startswith(('"', ' "')) or f'{delimiter}"' in line or f'{delimiter} "' in line)
+
+
+def _is_named(text: str, lines: Lines, index: int, delimiter: str) -> bool:
+    """Returns True if the row that begins in a line names columns."""
+    line = lines.texts[index]
+    if not _has_quoted(line, delimiter):
+        return lines.is_header(line, delimiter)
+    cells, _ = _row(text, lines, index, delimiter)
+    return _is_compact(line, delimiter) and is_header([str(cell).strip() for cell, _, _ in cells])
+
+
+def _is_compact(line: str, delimiter: str) -> bool:
     """Whether the commas of a line are a table's rather than a sentence's."""
-    written = text[line[0] : line[1]]
-    if written.count(", ") * 2 <= written.count(","):
+    if delimiter != "," or line.count(", ") * 2 <= line.count(","):
         return True
-    return not written.rstrip().endswith((".", ":", ";", "!", "?")) and _SENTENCE.isdisjoint(written.casefold().split())
+    return not line.rstrip().endswith((".", ":", ";", "!", "?")) and _SENTENCE.isdisjoint(line.casefold().split())
 
 
-def _repeats(text: str, lines: list[Line], index: int, delimiter: str, width: int) -> bool:
-    """Whether the next two lines have as many cells."""
+def _repeats(text: str, lines: Lines, index: int, delimiter: str, width: int) -> bool:
+    """Whether the next two rows have as many cells."""
     for _ in range(2):
         if index >= len(lines):
             return False
-        cells, index = _row(text, lines, index, delimiter)
-        if len(cells) != width:
+        cells, index = _width(text, lines, index, delimiter)
+        if cells != width:
             return False
     return True
 
 
-def _row(text: str, lines: list[Line], index: int, delimiter: str) -> tuple[list[Leaf], int]:
-    """The cells of the row that begins in a line, and the index of the line after it. A quoted cell may hold breaks."""
-    start, end = lines[index]
-    line = text[start:end]
+def _run(texts: list[str], index: int, delimiter: str) -> int:
+    """The number of the first line that is no row without quotation marks."""
+    for after in range(index, len(texts)):
+        line = texts[after]
+        if delimiter not in line or line.isspace() or _has_quoted(line, delimiter):
+            return after
+    return len(texts)
+
+
+def _fill_run(columns: list[Field], texts: list[str], starts: Sequence[int], delimiter: str) -> None:
+    """Puts many rows into the columns at once, as `_fill` does one by one."""
+    rows = [line.split(delimiter) for line in texts]
+    width = len(columns)
+    longest = max(map(len, rows))
+    if longest * len(rows) > _MOST_PADDED * sum(map(len, rows)) or len(set(columns)) < width:
+        for row, start in zip(rows, starts, strict=True):
+            _fill(columns, _placed_cells(row, start))
+        return
+    last: tuple[list[tuple[str, ...]], list[Sequence[int]]] = ([], [])
+    for position, cells in enumerate(zip_longest(*rows, fillvalue="")):
+        if position < width - 1:
+            _add_cells(columns[position], cells, starts)
+        else:
+            last[0].append(cells)
+            last[1].append(starts)
+        starts = list(map(add, starts, map(_WITH_BREAK, map(len, cells))))
+    if len(last[0]) == 1:
+        _add_cells(columns[-1], last[0][0], last[1][0])
+    elif last[0]:  # rows with more cells than there are columns
+        _add_cells(
+            columns[-1],
+            list(chain.from_iterable(zip(*last[0], strict=True))),
+            list(chain.from_iterable(zip(*last[1], strict=True))),
+        )
+
+
+def _add_cells(column: Field, written: Sequence[str], starts: Sequence[int]) -> None:
+    kept = list(map(str.strip, written))
+    if any(map(is_not, kept, written)):
+        leaves = [_placed_cell(cell, start) for cell, start in zip(written, starts, strict=True)]
+        column.leaves.extend(leaf for leaf in leaves if leaf[0])
+        return
+    if "" in kept:
+        starts = [start for cell, start in zip(kept, starts, strict=True) if cell]
+        kept = [cell for cell in kept if cell]
+    assert isinstance(column.leaves, Cells)
+    column.leaves.texts += kept
+    column.leaves.starts += starts
+
+
+def _placed_cells(row: list[str], start: int) -> list[Leaf]:
+    cells = []
+    for written in row:
+        cells.append(_placed_cell(written, start))
+        start += len(written) + 1
+    return cells
+
+
+def _placed_cell(written: str, start: int) -> Leaf:
+    if written and (written[0] <= " " or written[-1] <= " "):
+        return _stripped(written, start)
+    return written, start, None
+
+
+def _row(text: str, lines: Lines, index: int, delimiter: str) -> tuple[list[Leaf], int]:
+    """The cells of the row that begins in a line, and the number of the line after it. Quoted cells may hold breaks."""
+    start, end = lines.span(index)
+    line = lines.texts[index]
+    if not _has_quoted(line, delimiter):
+        return _placed_cells(line.split(delimiter), start), index + 1
     cells: list[Leaf] = []
-    if '"' not in line:
-        for written in line.split(delimiter):
-            if written and (written[0] <= " " or written[-1] <= " "):
-                cells.append(_stripped(written, start))
-            else:
-                cells.append((written, start, None))
-            start += len(written) + 1
-        return cells, index + 1
     position = start
     quoted = _QUOTED[delimiter]
     while True:
@@ -164,7 +335,7 @@ def _row(text: str, lines: list[Line], index: int, delimiter: str) -> tuple[list
             position = match.end()
             while position > end and index + 1 < len(lines):
                 index += 1
-                end = lines[index][1]
+                end = lines.span(index)[1]
         else:
             stop = text.find(delimiter, position, end)
             stop = end if stop < 0 else stop
@@ -188,13 +359,13 @@ def _stripped(written: str, start: int) -> Leaf:
 # Drawn with bars
 
 
-def _read_bars(text: str, lines: list[Line], index: int) -> tuple[Field, int] | None:
-    header = _bar_cells(text, lines[index])
+def _read_bars(lines: Lines, index: int) -> tuple[Field, int] | None:
+    header = _bar_cells(lines, index)
     names = [str(cell) for cell, _, _ in header]
     following = index + 1
-    while following < len(lines) and _is_border(text, lines[following]):
+    while following < len(lines) and _is_border(lines.texts[following]):
         following += 1
-    if following >= len(lines) or len(_bar_cells(text, lines[following])) < 2:
+    if following >= len(lines) or len(_bar_cells(lines, following)) < 2:
         return None
     table = Field("")
     if is_header(names):
@@ -206,8 +377,8 @@ def _read_bars(text: str, lines: list[Line], index: int) -> tuple[Field, int] | 
     else:
         return None
     while index < len(lines):
-        if not _is_border(text, lines[index]):
-            cells = _bar_cells(text, lines[index])
+        if not _is_border(lines.texts[index]):
+            cells = _bar_cells(lines, index)
             if len(cells) < 2:
                 break
             _fill(columns, cells)
@@ -215,10 +386,10 @@ def _read_bars(text: str, lines: list[Line], index: int) -> tuple[Field, int] | 
     return table, index
 
 
-def _bar_cells(text: str, line: Line) -> list[Leaf]:
-    start, end = line
+def _bar_cells(lines: Lines, index: int) -> list[Leaf]:
+    start = lines.starts[index]
     cells: list[Leaf] = []
-    for written in _BARS.split(text[start:end]):
+    for written in _BARS.split(lines.texts[index]):
         cells.append(_stripped(written, start))
         start += len(written) + 1
     if cells and not cells[0][0]:
@@ -231,14 +402,15 @@ def _bar_cells(text: str, line: Line) -> list[Leaf]:
 # Aligned by spaces
 
 
-def _read_aligned(text: str, lines: list[Line], index: int) -> tuple[Field, int] | None:
-    start = lines[index][0]
-    following = index + 2 if _is_border(text, lines[index + 1]) else index + 1
-    headers = [_cells(pattern, text, lines[index]) for pattern in (_CELL, _WORD)]
+def _read_aligned(text: str, lines: Lines, index: int) -> tuple[Field, int] | None:
+    start = lines.starts[index]
+    following = index + 2 if _is_border(lines.texts[index + 1]) else index + 1
+    headers = [_cells(pattern, text, lines.span(index)) for pattern in (_CELL, _WORD)]
     headers = [each for each in headers if len(each) <= _MOST_ALIGNED and is_header([str(cell) for cell in each])]
     if not headers:
         return None
-    header = _best_header(headers, [_cells(_CELL, text, line) for line in lines[following : following + _LOOKED_AT]])
+    looked_at = range(following, min(following + _LOOKED_AT, len(lines)))
+    header = _best_header(headers, [_cells(_CELL, text, lines.span(each)) for each in looked_at])
     if header is None:
         return None
     table = Field("")
@@ -247,14 +419,14 @@ def _read_aligned(text: str, lines: list[Line], index: int) -> tuple[Field, int]
     edges = [(cell.start - start, cell.end - start) for cell in header]
     index = following
     while index < len(lines):
-        cells = _cells(_CELL, text, lines[index])
+        cells = _cells(_CELL, text, lines.span(index))
         if not cells:
             break
         if len(cells) == len(columns) + 1:  # a frame's index stands before the columns
             table.child("#").leaves.append((cells[0], cells.pop(0).start, None))
         for position, cell in enumerate(cells):
             if len(cells) != len(columns):
-                position = _nearest(edges, cell.start - lines[index][0], cell.end - lines[index][0])
+                position = _nearest(edges, cell.start - lines.starts[index], cell.end - lines.starts[index])
             columns[position].leaves.append((cell, cell.start, None))
         index += 1
     return table, index
@@ -270,10 +442,10 @@ def _best_header(headers: list[list[PlacedText]], rows: list[list[PlacedText]]) 
     return best[1] if best[0] * 2 >= len(rows) else None
 
 
-def _cells(pattern: re.Pattern[str], text: str, line: Line) -> list[PlacedText]:
+def _cells(pattern: re.Pattern[str], text: str, line: tuple[int, int]) -> list[PlacedText]:
     return [place(match.group(), match.start(), match.end()) for match in pattern.finditer(text, *line)]
 
 
-def _nearest(edges: list[Line], start: int, end: int) -> int:
+def _nearest(edges: list[tuple[int, int]], start: int, end: int) -> int:
     """The column whose header lies over the cell, or is nearest to it."""
     return min(range(len(edges)), key=lambda at: max(edges[at][0] - end, start - edges[at][1]))
