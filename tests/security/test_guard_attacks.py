@@ -101,9 +101,9 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     sent: list[bytes] = []
     send = Worker._send
 
-    def spy(self: Worker, body: bytes) -> None:
-        sent.append(body)
-        send(self, body)
+    def spy(self: Worker, parts: list[bytes | memoryview]) -> None:
+        sent.append(b"".join(parts))
+        send(self, parts)
 
     monkeypatch.setattr(Worker, "_send", spy)
     return sent
