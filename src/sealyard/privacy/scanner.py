@@ -296,6 +296,8 @@ def _replaced(value: Value, verdict: Verdict, replace: Replace) -> str:
         kept = value.strip()
         start = len(value) - len(value.lstrip())
         return value[:start] + replace(verdict, kept) + value[start + len(kept) :]
+    if len(verdict) == 1 and verdict[0].end - verdict[0].start == len(value) and not verdict[0].quote:
+        return replace(verdict[0].type, verdict[0].value)
     parts: list[str] = []
     last = 0
     for each in verdict:
