@@ -83,16 +83,19 @@ def read_lines(text: str, start: int, end: int) -> Iterator[Field]:
     for match in _LINE.finditer(text, start, end):
         indent, name, value = match.groups()
         begin = match.start()
-        if begin - last > 1 and (text.count("\n", last, begin) > 1 or text[last:begin].strip()):
-            yield from _block(block, records)
+        if block and begin - last > 1 and (text.count("\n", last, begin) > 1 or text[last:begin].strip()):
+            records.add_block(block)
             block = []
         last = match.end()
-        begin = match.start(3)
         name = name.strip()
-        if name == "BEGIN" and value.strip().upper() == "VCARD":
+        kept = value.strip()
+        if name == "BEGIN" and kept.upper() == "VCARD":
             in_card = True
-        kept = value.strip().rstrip(",;").strip()
-        begin += len(value) - len(value.lstrip())
+        begin = match.start(3)
+        if value[:1].isspace():
+            begin += len(value) - len(value.lstrip())
+        if kept.endswith((",", ";")):
+            kept = kept.rstrip(",;").strip()
         if len(kept) > 1 and kept[0] in "\"'" and kept[-1] == kept[0]:
             kept = kept[1:-1]
             begin += 1
@@ -100,7 +103,8 @@ def read_lines(text: str, start: int, end: int) -> Iterator[Field]:
             name = _VCARD.get(name.split(";")[0].casefold(), name)
         if len(kept) <= _LONGEST and _CODE.fullmatch(kept) is None:
             block.append((len(indent), name, kept, begin))
-    yield from _block(block, records)
+    if block:
+        records.add_block(block)
     yield from records.fields()
 
 
@@ -128,51 +132,62 @@ class _Records:
     """Records by the names of their fields. Those in which nothing can be private by name are never made."""
 
     def __init__(self) -> None:
+        self._trees: list[Field] = []
         self._rows: dict[tuple[str, ...], list[_Pair]] = {}
         self._kept: dict[tuple[str, ...], None] = {}
 
     def add(self, pairs: list[_Pair]) -> None:
-        names = tuple(sorted({name for name, _, _ in pairs})) if len(pairs) > 1 else (pairs[0][0],)
-        self._rows.setdefault(names, []).extend(pairs)
+        """Adds a row to the record of those with the same names."""
+        names = (pairs[0][0],) if len(pairs) == 1 else tuple(sorted({name for name, _, _ in pairs}))
+        rows = self._rows.get(names)
+        if rows is None:
+            self._rows[names] = pairs
+        else:
+            rows += pairs
         if names not in self._kept and _is_private_among(pairs):
             self._kept[names] = None
 
+    def add_block(self, block: list[tuple[int, str, str, int]]) -> None:
+        """Adds lines that follow each other: as a row, or as a tree if they are indented."""
+        first = block[0][0]
+        if len(block) == 1 and block[0][2]:
+            self.add(_inner_pairs(*block[0][1:]))
+            return
+        if all(value and indent == first for indent, _, value, _ in block):
+            self.add([pair for _, name, value, start in block for pair in _inner_pairs(name, value, start)])
+            return
+        pairs = [(indent, value, _inner_pairs(name, value, start)) for indent, name, value, start in block]
+        if not any(_is_private_among(each) for _, _, each in pairs):
+            return
+        root = Field("")
+        open_fields: list[tuple[int, Field]] = [(-1, root)]
+        for indent, value, each in pairs:
+            while len(open_fields) > 1 and indent <= open_fields[-1][0]:
+                open_fields.pop()
+            above = open_fields[-1][1]
+            if value:
+                for key, kept, start in each:
+                    above.child(key).leaves.append((kept, start, None))
+            else:
+                open_fields.append((indent, above.child(each[0][0])))
+        self._trees.append(root)
+
     def fields(self) -> Iterator[Field]:
-        for names, pairs in self._rows.items():
+        """The roots of all records in which something may be private."""
+        yield from self._trees
+        for names in self._rows if self._kept else ():
             if names in self._kept:
                 root = Field("")
-                for name, value, start in pairs:
+                for name, value, start in self._rows[names]:
                     root.child(name).leaves.append((value, start, None))
                 yield root
 
 
 def _is_private_among(pairs: list[_Pair]) -> bool:
-    return any(may_be_private(name, value) for name, value, _ in pairs)
-
-
-def _block(block: list[tuple[int, str, str, int]], records: _Records) -> Iterator[Field]:
-    """Adds a block of lines to the records of those with the same names, or yields a tree if it is indented."""
-    if not block:
-        return
-    first = block[0][0]
-    if all(value and indent == first for indent, _, value, _ in block):
-        records.add([pair for _, name, value, start in block for pair in _inner_pairs(name, value, start)])
-        return
-    pairs = [(indent, value, _inner_pairs(name, value, start)) for indent, name, value, start in block]
-    if not any(_is_private_among(each) for _, _, each in pairs):
-        return
-    root = Field("")
-    open_fields: list[tuple[int, Field]] = [(-1, root)]
-    for indent, value, each in pairs:
-        while len(open_fields) > 1 and indent <= open_fields[-1][0]:
-            open_fields.pop()
-        above = open_fields[-1][1]
-        if value:
-            for key, kept, start in each:
-                above.child(key).leaves.append((kept, start, None))
-        else:
-            open_fields.append((indent, above.child(each[0][0])))
-    yield root
+    for name, value, _ in pairs:
+        if may_be_private(name, value):
+            return True
+    return False
 
 
 def _inner_pairs(name: str, value: str, start: int) -> list[_Pair]:
