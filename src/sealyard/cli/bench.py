@@ -44,6 +44,16 @@ def calls(rounds: int, as_json: bool, fairness: bool) -> None:
 
 
 @bench.command()
+@click.option("--rounds", default=40, show_default=True, type=click.IntRange(5, 1_000), help="Runs of each kind.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def peers(rounds: int, as_json: bool) -> None:
+    """Runs and calls beside FastMCP's code mode, which it installs into an environment of its own."""
+    from sealyard.cli.bench_peers import measure  # noqa: PLC0415 - keeps `bench --help` light
+
+    _show(run_to_end(measure(rounds)), as_json=as_json)
+
+
+@bench.command()
 @click.option("--rounds", default=20, show_default=True, type=click.IntRange(1, 10_000), help="Samples of each kind.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def audit(rounds: int, as_json: bool) -> None:

@@ -184,10 +184,7 @@ class _Records:
 
 
 def _is_private_among(pairs: list[_Pair]) -> bool:
-    for name, value, _ in pairs:
-        if may_be_private(name, value):
-            return True
-    return False
+    return any(may_be_private(name, value) for name, value, _ in pairs)
 
 
 def _inner_pairs(name: str, value: str, start: int) -> list[_Pair]:
