@@ -202,11 +202,12 @@ def is_ipv6(value: str) -> bool:
 
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _RIPPLE58 = "rpshnaf39wBUDNEGHJKLM4PQRST7VWXYZ2bcdeCg65jkm8oFqi1tuvAxyz"
+_PLACES = tuple({character: place for place, character in enumerate(each)} for each in (_BASE58, _RIPPLE58))
 
 
 def is_base58_checked(value: str, *, ripple: bool = False) -> bool:
     """Whether the last four bytes of the base 58 value are the double SHA-256 of those before them."""
-    places = {character: place for place, character in enumerate(_RIPPLE58 if ripple else _BASE58)}
+    places = _PLACES[ripple]
     if len(value) > 120:
         return False
     number = 0

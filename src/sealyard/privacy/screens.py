@@ -260,7 +260,7 @@ _HEX_PACKED_BACKWARDS = (b"b8f1", b"87")
 def _spelt_in_hex(words: _Words) -> Iterator[tuple[int, str]]:
     """Runs of digits that have a row of ASCII, begin as UTF-8, or are packed; short ones that are ASCII throughout."""
     data = words.data
-    runs = list(_HEX_RUNS.find(words.text))
+    runs = _HEX_RUNS.find(words.text)
     if not runs:
         return
     marks = words.marks(_FIRST_DIGITS)

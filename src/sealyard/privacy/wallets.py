@@ -17,12 +17,12 @@ WALLET = re.compile(
     (?<![A-Za-z0-9])(?:
       (?P<ethereum>0x[0-9a-fA-F]{{40}})
     | (?P<bech32>(?:bc|tb|ltc|vtc|dgb|addr|stake|cosmos|osmo|juno|terra|inj|band|kava|celestia|erd|zs|bnb|one|sei|thor
-        |axelar)1{_BECH32}{{20,110}}|(?:BC|TB|LTC|ADDR)1[02-9AC-HJ-NP-Z]{{20,110}})
+        |axelar)1{_BECH32}{{20,110}}+|(?:BC|TB|LTC|ADDR)1[02-9AC-HJ-NP-Z]{{20,110}}+)
     | (?P<cash>(?:bitcoincash:)?[qp]{_BECH32}{{41}})
     | (?P<stellar>[GM][A-Z2-7]{{55}}(?:[A-Z2-7]{{13}})?)
     | (?P<monero>[48]{_BASE58}{{94}}(?:{_BASE58}{{11}})?)
-    | (?P<ripple>[rX]{_BASE58}{{24,46}})
-    | (?P<base58>(?:[13LMmn2DAX79TQztkKSV]|tz[1-4]|KT1){_BASE58}{{24,35}})
+    | (?P<ripple>[rX]{_BASE58}{{24,46}}+)
+    | (?P<base58>(?:[13LMmn2DAX79TQztkKSV]|tz[1-4]|KT1){_BASE58}{{24,35}}+)
     )(?![A-Za-z0-9])
     """,
     re.VERBOSE,
