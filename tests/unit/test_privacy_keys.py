@@ -247,3 +247,27 @@ def test_public_keys_and_certificates_are_left() -> None:
     public = PEM.format("").replace("PRIVATE", "PUBLIC").replace("+", "A").replace("/", "B")
 
     assert [span for span in find_values(public) if span.type == "private_key"] == []
+
+
+def test_a_key_is_found_behind_the_last_sign_of_another() -> None:
+    """Keys may touch."""
+    first = "glc_" + "Ab1" * 12 + "=="
+    second = "ghp_" + "a1B2" * 9
+
+    found = [(span.start, span.end) for span in find_values(first + second)]
+
+    assert found[0][0] == 0
+    assert found[-1][1] == len(first + second)
+
+
+def test_a_row_of_one_letter_is_no_key() -> None:
+    """Zeros in base64 are such a row."""
+    assert find_values("A" * 200) == []
+
+
+def test_a_token_behind_many_starts_of_one_is_found() -> None:
+    """What begins as a token and is none hides none."""
+    token = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
+    text = "-eyJaaaaaaaa" * 300 + " " + token
+
+    assert any(span.start <= text.index(token) and span.end == len(text) for span in find_values(text))

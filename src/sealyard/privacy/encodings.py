@@ -28,7 +28,7 @@ from sealyard.privacy.runs import WORD, Runs
 from sealyard.privacy.screens import find_candidates
 from sealyard.privacy.span import Span
 from sealyard.privacy.view import plain, rewritten, united, without_tokens
-from sealyard.privacy.wallets import WALLET, is_wallet
+from sealyard.privacy.wallets import WALLET_FORM, is_wallet
 
 __all__ = ("find_encoded", "find_encoded_words")
 
@@ -138,7 +138,7 @@ _NEAR = 64
 _TURNED_RUNS = Runs(WORD + "+/=.:$%", least=_LEAST_TURNED)
 _TURNED_START = re.compile(
     rf"[\n+/_=;%&#-](?:(?:{KEY})|(?=[A-Za-z0-9]{{{_LEAST_TURNED}}})(?:(?P<account>[A-Za-z]{{2}}[0-9]{{2}}[A-Za-z0-9]{{11,30}})"
-    rf"|(?P<card>[0-9]{{13,19}})(?![0-9A-Za-z])|(?P<register>{REGISTERED_WORD})(?![A-Za-z0-9])|(?x:{WALLET.pattern})))"
+    rf"|(?P<card>[0-9]{{13,19}})(?![0-9A-Za-z])|(?P<register>{REGISTERED_WORD})|(?P<wallet>{WALLET_FORM})))"
 )
 """A key, or what may be another private number, where a part of a word begins."""
 _SECRETS = ("pass", "pwd", "secret", "token", "key", "bearer", "cookie", "session")
@@ -171,7 +171,7 @@ def _is_number(kind: str, value: str) -> bool:
         return find_iban(value, 0) is not None
     if kind == "card":
         return is_card(value)
-    return find_registered(value) is not None if kind == "register" else is_wallet(kind, value)
+    return find_registered(value) is not None if kind == "register" else is_wallet(value)
 
 
 class _Words:

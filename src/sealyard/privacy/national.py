@@ -140,9 +140,13 @@ def _pattern_of(shape: str) -> str:
     return re.sub("9+|A+", lambda run: f"[{'0-9' if run[0][0] == '9' else 'A-Za-z'}]{{{len(run[0])}}}", shape)
 
 
-REGISTERED_WORD = "|".join(
-    _pattern_of(shape)
+_WORD_SHAPES = [
+    shape
     for shape, forms in FORMATS.items()
     if len(shape) >= _LEAST_WORD and shape.isalnum() and any(form.alone for form in forms)
+]
+REGISTERED_WORD = (
+    rf"(?=[A-Za-z0-9]{{{_LEAST_WORD},{max(map(len, _WORD_SHAPES))}}}+(?![A-Za-z0-9]))"
+    rf"(?:{'|'.join(map(_pattern_of, _WORD_SHAPES))})(?![A-Za-z0-9])"
 )
-"""The shapes of numbers that are one long word and told by their own form, as a pattern."""
+"""A word with the shape of a number that is told by its own form, as a pattern. Its length rules out most words."""

@@ -27,6 +27,10 @@ class Runs:
         marks = text.encode("ascii", "replace").translate(self._marks)
         return [run.span() for run in self._run.finditer(marks)]
 
+    def are_in(self, text: str) -> bool:
+        """Whether the text has one."""
+        return self._run.search(text.encode("ascii", "replace").translate(self._marks)) is not None
+
     def find_near(self, text: str, apart: int) -> Iterator[tuple[int, int]]:
         """The same, those of which no more than so many characters stand apart as one."""
         first, last = -1, -1

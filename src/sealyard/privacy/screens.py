@@ -277,7 +277,8 @@ def _spelt_in_hex(words: _Words) -> Iterator[tuple[int, str]]:
         )
     }
     starts = [start for start, _ in runs]
-    for place in _hex_places(words, marks):
+    has_long = any(end - start >= _LONG_HEX for start, end in runs)
+    for place in _hex_places(words, marks) if has_long else ():
         number = bisect_right(starts, place) - 1
         if number >= 0 and place < runs[number][1] and runs[number][1] - starts[number] >= _LONG_HEX:
             found.add(number)

@@ -18,7 +18,7 @@ from sealyard.privacy.national import REGISTERED_WORD
 from sealyard.privacy.numbers import find_iban, find_numbers, find_registered, without
 from sealyard.privacy.runs import WORD, Runs
 from sealyard.privacy.span import Span, merge
-from sealyard.privacy.wallets import WALLET, is_wallet
+from sealyard.privacy.wallets import WALLET, WALLET_FORM, is_wallet
 
 __all__ = ("find_values",)
 
@@ -43,9 +43,11 @@ def find_values(text: str) -> list[Span]:
         spans += merge(_emails(wide, plain))
         unread = without(plain, spans)
     if len(plain) >= _LEAST_KEY:
-        unread = without(unread, _opaque_words(plain))
-        spans += find_keys(plain)
-        spans += _long_numbers(plain)
+        opaque = _opaque_words(plain)
+        unread = without(unread, opaque)
+        if _LONG_WORDS.are_in(without(plain, opaque)):
+            spans += find_keys(plain)
+            spans += _long_numbers(plain)
     spans += find_numbers(unread, wide)
     if ":" in plain or len(plain) >= _LEAST_KEY:
         spans += _colons(plain)
@@ -155,6 +157,8 @@ def _emails(text: str, plain: str) -> Iterator[Span]:
             yield Span(handle.start() - local.end(), handle.end(), "bank_account")
 
 
+_LONG_WORDS = Runs(WORD, least=13)
+"""Each key and each long number has one."""
 _OPAQUE_WORDS = Runs("0123456789abcdefABCDEF-", least=25)
 _OPAQUE = re.compile(
     r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9A-F]{8}-(?:[0-9A-F]{4}-){3}[0-9A-F]{12}|(?!bc1)[0-9a-f]{25,}"
@@ -174,8 +178,8 @@ _MOST_BASE58 = 36
 _MOST_REGISTERED = 20
 """No number of a register is longer without a separator."""
 _NUMBER_START = re.compile(
-    rf"[^A-Za-z0-9](?=[A-Za-z0-9]{{15}})(?:[A-Za-z]{{2}}[0-9]{{2}}|(?:{REGISTERED_WORD})(?![A-Za-z0-9])"
-    rf"|(?=[A-Za-z0-9]{{{_LEAST_WALLET}}})(?x:{WALLET.pattern}))"
+    rf"[^A-Za-z0-9](?=[A-Za-z0-9]{{15}})(?:[A-Za-z]{{2}}[0-9]{{2}}|{REGISTERED_WORD}"
+    rf"|(?=[A-Za-z0-9]{{{_LEAST_WALLET}}}){WALLET_FORM})"
 )
 """Where a long word begins that has the form of an account number, a register's number or a wallet, and the sign before
 it: the engine goes from one sign to the next."""
@@ -212,7 +216,7 @@ def _long_numbers(plain: str) -> Iterator[Span]:
 
 def _in_word(plain: str, start: int, end: int) -> Iterator[Span]:
     if end - start >= _LEAST_WALLET and (wallet := WALLET.match(plain, start)):
-        if is_wallet(wallet.lastgroup or "", wallet[0]):
+        if is_wallet(wallet[0]):
             yield Span(*wallet.span(), "wallet")
     elif end - start <= _MOST_REGISTERED and (name := find_registered(plain[start:end])):
         yield Span(start, end, name)
@@ -221,8 +225,9 @@ def _in_word(plain: str, start: int, end: int) -> Iterator[Span]:
 
 
 _COLON = re.compile(
-    r":(?:[0-9a-fA-F]{1,4}:|:)|-[0-9a-fA-F]{2}-[0-9a-fA-F]{2}-|\.[0-9a-fA-F]{4}\.[0-9a-fA-F]{4}(?![0-9a-zA-Z]|\.[0-9a-zA-Z])"
+    r":(?::|[0-9a-fA-F]{1,4}:(?=[0-9a-fA-F]{1,4}:[0-9a-fA-F]{1,4}:))|-[0-9a-fA-F]{2}-[0-9a-fA-F]{2}-|\.[0-9a-fA-F]{4}\.[0-9a-fA-F]{4}(?![0-9a-zA-Z]|\.[0-9a-zA-Z])"
 )
+"""Two colons, or more groups between colons than a time of day has: one or the other is in every such address."""
 _MAC = re.compile(
     r"(?<![0-9A-Za-z:\-.])(?:[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){5}|[0-9a-fA-F]{2}(?:-[0-9a-fA-F]{2}){5}"
     r"|[0-9a-fA-F]{4}\.[0-9a-fA-F]{4}\.[0-9a-fA-F]{4})(?![0-9A-Za-z]|[:\-.][0-9A-Za-z])"
