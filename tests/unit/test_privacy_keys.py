@@ -113,7 +113,9 @@ def test_key_is_found_whole_wherever_it_stands(vendor: str, frame: str) -> None:
 def test_forms_of_keys_start_with_a_character_of_their_own_and_compile() -> None:
     """The one pattern is grouped by that character."""
     assert [name for name, form in KEY_FORMATS if not form[0].isalnum() or form[1] in "*+?{"] == []
-    assert [name for name, (mark, form) in MARKED_FORMATS.items() if not mark or not re.compile(form)] == []
+    assert [
+        name for name, (head, mark, tail) in MARKED_FORMATS.items() if not mark or not re.compile(head + tail)
+    ] == []
     assert len({name for name, _ in KEY_FORMATS} | set(MARKED_FORMATS)) >= 100
 
 
@@ -245,3 +247,27 @@ def test_public_keys_and_certificates_are_left() -> None:
     public = PEM.format("").replace("PRIVATE", "PUBLIC").replace("+", "A").replace("/", "B")
 
     assert [span for span in find_values(public) if span.type == "private_key"] == []
+
+
+def test_a_key_is_found_behind_the_last_sign_of_another() -> None:
+    """Keys may touch."""
+    first = "glc_" + "Ab1" * 12 + "=="
+    second = "ghp_" + "a1B2" * 9
+
+    found = [(span.start, span.end) for span in find_values(first + second)]
+
+    assert found[0][0] == 0
+    assert found[-1][1] == len(first + second)
+
+
+def test_a_row_of_one_letter_is_no_key() -> None:
+    """Zeros in base64 are such a row."""
+    assert find_values("A" * 200) == []
+
+
+def test_a_token_behind_many_starts_of_one_is_found() -> None:
+    """What begins as a token and is none hides none."""
+    token = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
+    text = "-eyJaaaaaaaa" * 300 + " " + token
+
+    assert any(span.start <= text.index(token) and span.end == len(text) for span in find_values(text))

@@ -8,6 +8,7 @@ import hashlib
 import ipaddress
 import re
 from collections.abc import Sequence
+from operator import mul
 
 __all__ = (
     "digits_of",
@@ -202,19 +203,18 @@ def is_ipv6(value: str) -> bool:
 
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _RIPPLE58 = "rpshnaf39wBUDNEGHJKLM4PQRST7VWXYZ2bcdeCg65jkm8oFqi1tuvAxyz"
+_NO_PLACE = 255
+_PLACES = tuple(bytes(each.find(chr(code)) % (_NO_PLACE + 1) for code in range(256)) for each in (_BASE58, _RIPPLE58))
+_MOST_BASE58 = 120
+_POWERS = tuple(58**place for place in range(_MOST_BASE58))
 
 
 def is_base58_checked(value: str, *, ripple: bool = False) -> bool:
     """Whether the last four bytes of the base 58 value are the double SHA-256 of those before them."""
-    places = {character: place for place, character in enumerate(_RIPPLE58 if ripple else _BASE58)}
-    if len(value) > 120:
+    places = value.encode("ascii", "replace").translate(_PLACES[ripple])
+    if len(places) > _MOST_BASE58 or _NO_PLACE in places:
         return False
-    number = 0
-    for character in value:
-        place = places.get(character)
-        if place is None:
-            return False
-        number = number * 58 + place
+    number = sum(map(mul, reversed(places), _POWERS))
     zero = _RIPPLE58[0] if ripple else _BASE58[0]
     raw = b"\0" * (len(value) - len(value.lstrip(zero))) + number.to_bytes((number.bit_length() + 7) // 8, "big")
     body, check = raw[:-4], raw[-4:]

@@ -22,12 +22,13 @@ from typing import NamedTuple
 
 from sealyard.privacy.checks import is_card
 from sealyard.privacy.key_formats import KEY
+from sealyard.privacy.national import REGISTERED_WORD
 from sealyard.privacy.numbers import find_iban, find_registered
 from sealyard.privacy.runs import WORD, Runs
 from sealyard.privacy.screens import find_candidates
 from sealyard.privacy.span import Span
 from sealyard.privacy.view import plain, rewritten, united, without_tokens
-from sealyard.privacy.wallets import WALLET, is_wallet
+from sealyard.privacy.wallets import WALLET_FORM, is_wallet
 
 __all__ = ("find_encoded", "find_encoded_words")
 
@@ -130,11 +131,6 @@ _ESCAPE = re.compile(
 _STRONG_ESCAPE = re.compile(r"[%\\&]")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ROTATED = str.maketrans(_LETTERS, _LETTERS[13:26] + _LETTERS[:13] + _LETTERS[39:] + _LETTERS[26:39])
-_REGISTERED = (
-    "[0-9]{15}|[0-9]{17}[0-9Xx]|[0-9]{5}[A-Za-z][0-9]{9}|[0-9]{2}[A-Za-z]{5}[0-9]{4}[A-Za-z][0-9A-Za-z]{3}"
-    "|[A-Za-z]{6}[0-9]{2}[A-Za-z][0-9]{2}[A-Za-z][0-9]{3}[A-Za-z]|[A-Za-z]{4}[0-9]{6}[A-Za-z]{6}[0-9A-Za-z]{2}"
-)
-"""Numbers of registers that are long enough for a word."""
 _LEAST_TURNED = 13
 """Characters of the shortest number or key that is told by its form: a card's digits."""
 _NEAR = 64
@@ -142,7 +138,7 @@ _NEAR = 64
 _TURNED_RUNS = Runs(WORD + "+/=.:$%", least=_LEAST_TURNED)
 _TURNED_START = re.compile(
     rf"[\n+/_=;%&#-](?:(?:{KEY})|(?=[A-Za-z0-9]{{{_LEAST_TURNED}}})(?:(?P<account>[A-Za-z]{{2}}[0-9]{{2}}[A-Za-z0-9]{{11,30}})"
-    rf"|(?P<card>[0-9]{{13,19}})(?![0-9A-Za-z])|(?P<register>{_REGISTERED})(?![A-Za-z0-9])|(?x:{WALLET.pattern})))"
+    rf"|(?P<card>[0-9]{{13,19}})(?![0-9A-Za-z])|(?P<register>{REGISTERED_WORD})|(?P<wallet>{WALLET_FORM})))"
 )
 """A key, or what may be another private number, where a part of a word begins."""
 _SECRETS = ("pass", "pwd", "secret", "token", "key", "bearer", "cookie", "session")
@@ -175,7 +171,7 @@ def _is_number(kind: str, value: str) -> bool:
         return find_iban(value, 0) is not None
     if kind == "card":
         return is_card(value)
-    return find_registered(value) is not None if kind == "register" else is_wallet(kind, value)
+    return find_registered(value) is not None if kind == "register" else is_wallet(value)
 
 
 class _Words:

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 
 from sealyard.privacy.span import Span
 
-__all__ = ("KEY", "KEY_FORMATS", "MARKED_FORMATS", "KeySearch")
+__all__ = ("KEY", "KEY_FORMATS", "MARKED_FORMATS", "find_keys")
 
 _W = "[A-Za-z0-9_-]"
 _A = "[A-Za-z0-9]"
 _H = "[0-9a-f]"
+_MOST_HEADER = 2000
+"""Characters of a token's first part. Without a bound, many starts of one in one word would each read to its end."""
 _UUID = f"{_H}{{8}}-{_H}{{4}}-{_H}{{4}}-{_H}{{4}}-{_H}{{12}}"
 
 KEY_FORMATS: tuple[tuple[str, str], ...] = (
@@ -180,32 +182,34 @@ KEY_FORMATS: tuple[tuple[str, str], ...] = (
     ("honeycomb", r"hc[abcx][a-z]{2}_[a-z0-9]{20,}"),
     ("private_key_base64", r"LS0tLS1CRUdJTi[A-Za-z0-9+/=]{60,}"),
     ("age", r"AGE-SECRET-KEY-1[QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L]{58}"),
-    ("jwt", rf"ey[JI]{_W}{{8,}}\.(?:ey[JI]{_W}{{4,}}\.{_W}*|{_W}{{16,}}(?:\.{_W}*){{0,3}})"),
+    ("jwt", rf"ey[JI]{_W}{{8,{_MOST_HEADER}}}+\.(?:ey[JI]{_W}{{4,}}\.{_W}*|{_W}{{16,}}(?:\.{_W}*){{0,3}})"),
 )
 """Vendor and form, one row per form; each starts with a letter or digit of its own. The first that fits is taken."""
 
-MARKED_FORMATS: dict[str, tuple[str, str]] = {
-    "azure_client_secret": ("Q~", r"[A-Za-z0-9~._-]{3}[0-9]Q~[A-Za-z0-9~._-]{31,34}"),
-    "azure_devops": ("AZDO", rf"{_A}{{76}}AZDO{_A}{{4}}"),
-    "google_client": (".apps.google", rf"[0-9]{{6,20}}-{_A}{{32}}\.apps\.googleusercontent\.com"),
-    "terraform": (".atlasv1.", rf"{_A}{{14}}\.atlasv1\.{_W}{{60,}}"),
-    "vault_legacy": (".", rf"[sbr]\.{_A}{{24,32}}(?![A-Za-z0-9._-])"),
-    "discord_bot": (".", rf"[MNO]{_W}{{22,27}}\.{_W}{{6}}\.{_W}{{27,45}}(?!{_W})"),
-    "telegram_bot": (":A", rf"[0-9]{{7,10}}:A{_W}{{32,36}}(?!{_W})"),
-    "mailchimp": ("-us", rf"{_H}{{32}}-us[0-9]{{1,2}}(?!{_A})"),
-    "asana": (":", rf"[0-9]/[0-9]{{10,20}}(?:/[0-9]{{10,20}})?:{_H}{{32}}"),
-    "deepl": (":fx", rf"{_UUID}:fx"),
-    "zoho": ("1000.", rf"1000\.{_H}{{32}}\.{_H}{{32}}"),
-    "truenas": ("-", rf"[0-9]{{1,4}}-{_A}{{64}}(?!{_A})"),
-    "google_refresh": ("1//0", rf"1//0{_W}{{38,}}"),
-    "salesforce": ("!", r"00D[A-Za-z0-9]{12,15}![A-Za-z0-9_.]{40,}"),
-    "firebase_messaging": (":", rf"AAAA{_W}{{7}}:{_W}{{130,150}}"),
-    "mailgun_new": ("-", rf"{_H}{{32}}-{_H}{{8}}-{_H}{{8}}(?!{_A})"),
-    "new_relic_licence": ("NRAL", rf"[0-9a-z]{{36}}NRAL(?!{_A})"),
+MARKED_FORMATS: dict[str, tuple[str, str, str]] = {
+    "azure_client_secret": (r"[A-Za-z0-9~._-]{3}[0-9]", "Q~", r"[A-Za-z0-9~._-]{31,34}"),
+    "azure_devops": (rf"{_A}{{76}}", "AZDO", rf"{_A}{{4}}"),
+    "google_client": (rf"[0-9]{{6,20}}-{_A}{{32}}", ".apps.google", r"usercontent\.com"),
+    "terraform": (rf"{_A}{{14}}", ".atlasv1.", rf"{_W}{{60,}}"),
+    "vault_legacy": ("[sbr]", ".", rf"{_A}{{24,32}}(?![A-Za-z0-9._-])"),
+    "discord_bot": (rf"[MNO]{_W}{{22,27}}", ".", rf"{_W}{{6}}\.{_W}{{27,45}}(?!{_W})"),
+    "telegram_bot": ("[0-9]{7,10}", ":A", rf"{_W}{{32,36}}(?!{_W})"),
+    "mailchimp": (rf"{_H}{{32}}", "-us", rf"[0-9]{{1,2}}(?!{_A})"),
+    "asana": ("[0-9]/[0-9]{10,20}(?:/[0-9]{10,20})?", ":", rf"{_H}{{32}}"),
+    "deepl": (_UUID, ":fx", ""),
+    "zoho": ("", "1000.", rf"{_H}{{32}}\.{_H}{{32}}"),
+    "truenas": ("[0-9]{1,4}", "-", rf"{_A}{{64}}(?!{_A})"),
+    "google_refresh": ("", "1//0", rf"{_W}{{38,}}"),
+    "salesforce": ("00D[A-Za-z0-9]{12,15}", "!", "[A-Za-z0-9_.]{40,}"),
+    "firebase_messaging": (rf"AAAA{_W}{{7}}", ":", rf"{_W}{{130,150}}"),
+    "mailgun_new": (rf"{_H}{{32}}", "-", rf"{_H}{{8}}-{_H}{{8}}(?!{_A})"),
+    "new_relic_licence": ("[0-9a-z]{36}", "NRAL", rf"(?!{_A})"),
 }
-"""Those that start with anything, each with a text that it cannot be without."""
+"""Those that start with anything: what stands before the text that each one has, that text, and what follows it."""
 
 _TYPES = (("ey", "auth_token"), ("ya29.", "auth_token"), ("AGE-", "private_key"), ("LS0t", "private_key"))
+_LETTERS_ALONE = ("AKIA", "ASIA", "ABIA", "ACCA", "AIza")
+"""How keys begin that may lack a digit and a sign. All others of letters alone are chance: a row of zeros in base64."""
 _START = r"(?<![A-Za-z0-9])(?:"
 
 
@@ -222,26 +226,31 @@ KEY = _by_first_character()
 _KEY = re.compile(_START + KEY + ")")
 _KEY_INSIDE = re.compile(rf"[^A-Za-z0-9](?:{KEY})")
 """The same behind a sign: the engine goes from one to the next."""
-_MARKED = tuple((mark, re.compile(_START + pattern + ")")) for mark, pattern in MARKED_FORMATS.values())
+_MARKED = tuple(
+    (re.compile(re.escape(mark) + tail), re.compile(f"{_START}{head}{re.escape(mark)}{tail})"))
+    for head, mark, tail in MARKED_FORMATS.values()
+)
+"""Each from its mark on, which the engine finds fast, and as a whole."""
 
 
-class KeySearch:
-    """Finds keys in parts of one text, of which it first learns in one pass what cannot be there."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._has_any = _KEY.match(text) is not None or _KEY_INSIDE.search(text) is not None
-        self._marked = [each for each in _MARKED if each[0] in text]
-
-    def find(self, start: int, end: int, *, is_cut: bool) -> Iterator[Span]:
-        """The keys within a part of the text; what is cut off may end as no key in the text does."""
-        if self._has_any or is_cut:
-            for key in _KEY.finditer(self._text, start, end):
-                yield Span(*key.span(), _type_of_key(key[0]))
-        for mark, pattern in self._marked:
-            if self._text.find(mark, start, end) >= 0:
-                for key in pattern.finditer(self._text, start, end):
-                    yield Span(*key.span(), "api_key")
+def find_keys(text: str) -> Iterator[Span]:
+    """The keys of the text, each where a word begins. Linear in the text: no form fails after a long look ahead."""
+    place = 0
+    key = _KEY.match(text)
+    while True:
+        while key:
+            place = key.end()
+            if not key[0].isalpha() or key[0].startswith(_LETTERS_ALONE):
+                yield Span(key.start(), place, _type_of_key(key[0]))
+            key = _KEY.match(text, place)  # the last sign of one key may stand before the next
+        sign = _KEY_INSIDE.search(text, place)
+        if sign is None:
+            break
+        key = _KEY.match(text, sign.start() + 1)
+    for tail, pattern in _MARKED:
+        if tail.search(text):
+            for marked in pattern.finditer(text):
+                yield Span(*marked.span(), "api_key")
 
 
 def _type_of_key(key: str) -> str:

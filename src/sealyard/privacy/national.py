@@ -4,12 +4,13 @@ A shape has `9` for a digit, `A` for a letter, and separators as they are. A for
 form. One that is not, mostly a bare run of digits, also needs a word near it that says what it is.
 """
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
 from sealyard.privacy import national_checks as check
 
-__all__ = ("FORMATS", "Format", "shape_of")
+__all__ = ("FORMATS", "REGISTERED_WORD", "Format", "shape_of")
 
 
 class Format(NamedTuple):
@@ -130,3 +131,22 @@ def _by_shape() -> dict[str, tuple[Format, ...]]:
 
 FORMATS = _by_shape()
 """By shape: what such a value may be."""
+
+_LEAST_WORD = 15
+"""Characters. What is shorter is a number among others, and found as such."""
+
+
+def _pattern_of(shape: str) -> str:
+    return re.sub("9+|A+", lambda run: f"[{'0-9' if run[0][0] == '9' else 'A-Za-z'}]{{{len(run[0])}}}", shape)
+
+
+_WORD_SHAPES = [
+    shape
+    for shape, forms in FORMATS.items()
+    if len(shape) >= _LEAST_WORD and shape.isalnum() and any(form.alone for form in forms)
+]
+REGISTERED_WORD = (
+    rf"(?=[A-Za-z0-9]{{{_LEAST_WORD},{max(map(len, _WORD_SHAPES))}}}+(?![A-Za-z0-9]))"
+    rf"(?:{'|'.join(map(_pattern_of, _WORD_SHAPES))})(?![A-Za-z0-9])"
+)
+"""A word with the shape of a number that is told by its own form, as a pattern. Its length rules out most words."""

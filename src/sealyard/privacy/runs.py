@@ -4,6 +4,7 @@ A pattern that looks for sixteen characters of a class tries every place of ever
 replaced by one of two marks, and the run of marks is then looked for as a plain text: two calls in C for the lot.
 """
 
+import re
 from collections.abc import Iterator
 
 __all__ = ("WORD", "Runs")
@@ -19,19 +20,16 @@ class Runs:
 
     def __init__(self, characters: str, *, least: int) -> None:
         self._marks = bytes(_IN[0] if chr(code) in characters else _OUT[0] for code in range(256))
-        self._run = _IN * least
+        self._run = re.compile(_IN * least + _IN + b"*+")
 
-    def find(self, text: str) -> Iterator[tuple[int, int]]:
+    def find(self, text: str) -> list[tuple[int, int]]:
         """Where each run starts and has ended, in order. Linear in the text."""
         marks = text.encode("ascii", "replace").translate(self._marks)
-        start = marks.find(self._run)
-        while start >= 0:
-            end = marks.find(_OUT, start + len(self._run))
-            if end < 0:
-                yield start, len(marks)
-                return
-            yield start, end
-            start = marks.find(self._run, end)
+        return [run.span() for run in self._run.finditer(marks)]
+
+    def are_in(self, text: str) -> bool:
+        """Whether the text has one."""
+        return self._run.search(text.encode("ascii", "replace").translate(self._marks)) is not None
 
     def find_near(self, text: str, apart: int) -> Iterator[tuple[int, int]]:
         """The same, those of which no more than so many characters stand apart as one."""

@@ -260,7 +260,7 @@ _HEX_PACKED_BACKWARDS = (b"b8f1", b"87")
 def _spelt_in_hex(words: _Words) -> Iterator[tuple[int, str]]:
     """Runs of digits that have a row of ASCII, begin as UTF-8, or are packed; short ones that are ASCII throughout."""
     data = words.data
-    runs = list(_HEX_RUNS.find(words.text))
+    runs = _HEX_RUNS.find(words.text)
     if not runs:
         return
     marks = words.marks(_FIRST_DIGITS)
@@ -277,7 +277,8 @@ def _spelt_in_hex(words: _Words) -> Iterator[tuple[int, str]]:
         )
     }
     starts = [start for start, _ in runs]
-    for place in _hex_places(words, marks):
+    has_long = any(end - start >= _LONG_HEX for start, end in runs)
+    for place in _hex_places(words, marks) if has_long else ():
         number = bisect_right(starts, place) - 1
         if number >= 0 and place < runs[number][1] and runs[number][1] - starts[number] >= _LONG_HEX:
             found.add(number)

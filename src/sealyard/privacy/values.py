@@ -13,11 +13,12 @@ from collections.abc import Iterator
 
 from sealyard.privacy.assignments import find_assigned, is_random, kinds_of_characters
 from sealyard.privacy.checks import is_ipv6
-from sealyard.privacy.key_formats import KeySearch
+from sealyard.privacy.key_formats import find_keys
+from sealyard.privacy.national import REGISTERED_WORD
 from sealyard.privacy.numbers import find_iban, find_numbers, find_registered, without
 from sealyard.privacy.runs import WORD, Runs
 from sealyard.privacy.span import Span, merge
-from sealyard.privacy.wallets import WALLET, is_wallet
+from sealyard.privacy.wallets import WALLET, WALLET_FORM, is_wallet
 
 __all__ = ("find_values",)
 
@@ -41,9 +42,13 @@ def find_values(text: str) -> list[Span]:
     if "@" in plain or "%40" in plain:
         spans += merge(_emails(wide, plain))
         unread = without(plain, spans)
-    words = _split_words(plain) if len(plain) >= _LEAST_KEY else ([], [])
-    spans += find_numbers(without(unread, words[1]), wide)
-    spans += _keys(plain, words[0])
+    if len(plain) >= _LEAST_KEY:
+        opaque = _opaque_words(plain)
+        unread = without(unread, opaque)
+        if _LONG_WORDS.are_in(without(plain, opaque)):
+            spans += find_keys(plain)
+            spans += _long_numbers(plain)
+    spans += find_numbers(unread, wide)
     if ":" in plain or len(plain) >= _LEAST_KEY:
         spans += _colons(plain)
     if ":/" in plain or ":\\/" in plain:
@@ -152,16 +157,9 @@ def _emails(text: str, plain: str) -> Iterator[Span]:
             yield Span(handle.start() - local.end(), handle.end(), "bank_account")
 
 
-_LONG = re.compile(
-    r"[0-9_\-.](?:[A-Za-z0-9_\-]{13,}+|(?<=[A-Za-z0-9_\-]{12}[A-Za-z][0-9])|(?<=[A-Za-z0-9_\-]{13}[0-9])(?=[A-Za-z]))"
-    r"|A(?:KIA|SIA|BIA|CCA|3T|Iza)[A-Za-z0-9]{16}"
-)
-"""A place in a long word: behind a mark in its first part, or where a letter meets a digit in its last.
-
-A key of twenty characters hardly ever lacks both; names, dates and running numbers mostly do.
-"""
 _LONG_WORDS = Runs(WORD, least=13)
-"""Words in which `_LONG` can find a place, behind a dot in front of them at the least."""
+"""Each key and each long number has one."""
+_OPAQUE_WORDS = Runs("0123456789abcdefABCDEF-", least=25)
 _OPAQUE = re.compile(
     r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9A-F]{8}-(?:[0-9A-F]{4}-){3}[0-9A-F]{12}|(?!bc1)[0-9a-f]{25,}"
 )
@@ -169,37 +167,37 @@ _OPAQUE = re.compile(
 around it; a wallet does where `_is_opaque` says so."""
 _OPAQUE_LABELLED = 34
 """What is longer than this is no number even if a word before it says so."""
-_REGION_SIGNS = frozenset(".:/~$+=!*%")
+_WORD_SIGNS = frozenset(f"{WORD}.:/~$+=!*%")
+"""What a key may have beside a hash."""
 _UNLABELLED = frozenset("\n\t,;|\x00")
 """Signs over which no word reaches to say what follows."""
 _WALLET_STARTS = frozenset("12379")
-_REGION_BEFORE = re.compile(r"[A-Za-z0-9_.:/~$+=!\-]{0,96}")
-_REGION_CHARACTERS = frozenset(f"{WORD}.:/~$+=!*%")
-_REGION = re.compile(r"[A-Za-z0-9_.:/~$+=!*%\-]{0,2000}")
-_WORD_REST = re.compile(r"[A-Za-z0-9_\-+/=]*")
 _WORD = re.compile(r"[A-Za-z0-9]{15,}")
 _LEAST_WALLET = 25
 _MOST_BASE58 = 36
 _MOST_REGISTERED = 20
 """No number of a register is longer without a separator."""
+_NUMBER_START = re.compile(
+    rf"[^A-Za-z0-9](?=[A-Za-z0-9]{{15}})(?:[A-Za-z]{{2}}[0-9]{{2}}|{REGISTERED_WORD}"
+    rf"|(?=[A-Za-z0-9]{{{_LEAST_WALLET}}}){WALLET_FORM})"
+)
+"""Where a long word begins that has the form of an account number, a register's number or a wallet, and the sign before
+it: the engine goes from one sign to the next."""
 
 
-def _split_words(plain: str) -> tuple[list[tuple[int, int]], list[Span]]:
-    """The long words of the text: those to look into, and those that are a UUID or a hash and nothing else."""
-    words = []
-    opaque = []
-    for start, end in _LONG_WORDS.find(plain):
-        if end - start >= _LEAST_WALLET and _OPAQUE.fullmatch(plain, start, end) and _is_opaque(plain, start, end):
-            opaque.append(Span(start, end, ""))
-        else:
-            words.append((start, end))
-    return words, opaque
+def _opaque_words(plain: str) -> list[Span]:
+    """The long words of the text that are a UUID or a hash and nothing else."""
+    return [
+        Span(start, end, "")
+        for start, end in _OPAQUE_WORDS.find(plain)
+        if _OPAQUE.fullmatch(plain, start, end) and _is_opaque(plain, start, end)
+    ]
 
 
 def _is_opaque(plain: str, start: int, end: int) -> bool:
     """Whether a word of the form stands alone, where nothing can make it a key, a number or a wallet."""
     before = plain[start - 1 : start]
-    if before in _REGION_SIGNS or plain[end : end + 1] in _REGION_SIGNS:
+    if before in _WORD_SIGNS or plain[end : end + 1] in _WORD_SIGNS:
         return False
     length = end - start
     if length > _MOST_BASE58:
@@ -209,33 +207,16 @@ def _is_opaque(plain: str, start: int, end: int) -> bool:
     return plain[start + 8] == "-" or plain[start] not in _WALLET_STARTS or plain.find("0", start, end) >= 0
 
 
-def _keys(plain: str, words: list[tuple[int, int]]) -> Iterator[Span]:
-    """Keys, tokens, wallets, account numbers: all that is one of these long words."""
-    done = 0
-    keys = KeySearch(plain) if words else None
-    for start, end in words:
-        hit = _LONG.search(plain, max(start - 1, done), end) if end > done else None
-        while hit is not None:
-            before = _REGION_BEFORE.match(plain[max(done, hit.start() - 96) : hit.start()][::-1])
-            left = hit.start() - (before.end() if before else 0)
-            ahead = _REGION.match(plain, hit.start())
-            right = ahead.end() if ahead else hit.end()
-            done = max(right, hit.end())
-            is_cut = plain[right : right + 1] in _REGION_CHARACTERS
-            for key in keys.find(left, right, is_cut=is_cut) if keys else ():
-                if key.end == right and (rest := _WORD_REST.match(plain, right)):
-                    # The region was cut: a long token goes on.
-                    done = max(done, rest.end())
-                    key = Span(key.start, rest.end(), key.type)
-                yield key
-            for word in _WORD.finditer(plain, left, right):
-                yield from _in_word(plain, *word.span())
-            hit = _LONG.search(plain, done, end) if end > done else None
+def _long_numbers(plain: str) -> Iterator[Span]:
+    """Wallets, account numbers and numbers of registers: all that is one long word."""
+    for sign in _NUMBER_START.finditer("\n" + plain):
+        if word := _WORD.match(plain, sign.start()):
+            yield from _in_word(plain, *word.span())
 
 
 def _in_word(plain: str, start: int, end: int) -> Iterator[Span]:
     if end - start >= _LEAST_WALLET and (wallet := WALLET.match(plain, start)):
-        if is_wallet(wallet.lastgroup or "", wallet[0]):
+        if is_wallet(wallet[0]):
             yield Span(*wallet.span(), "wallet")
     elif end - start <= _MOST_REGISTERED and (name := find_registered(plain[start:end])):
         yield Span(start, end, name)
@@ -244,8 +225,9 @@ def _in_word(plain: str, start: int, end: int) -> Iterator[Span]:
 
 
 _COLON = re.compile(
-    r":(?:[0-9a-fA-F]{1,4}:|:)|-[0-9a-fA-F]{2}-[0-9a-fA-F]{2}-|\.[0-9a-fA-F]{4}\.[0-9a-fA-F]{4}(?![0-9a-zA-Z]|\.[0-9a-zA-Z])"
+    r":(?::|[0-9a-fA-F]{1,4}:(?=[0-9a-fA-F]{1,4}:[0-9a-fA-F]{1,4}:))|-[0-9a-fA-F]{2}-[0-9a-fA-F]{2}-|\.[0-9a-fA-F]{4}\.[0-9a-fA-F]{4}(?![0-9a-zA-Z]|\.[0-9a-zA-Z])"
 )
+"""Two colons, or more groups between colons than a time of day has: one or the other is in every such address."""
 _MAC = re.compile(
     r"(?<![0-9A-Za-z:\-.])(?:[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){5}|[0-9a-fA-F]{2}(?:-[0-9a-fA-F]{2}){5}"
     r"|[0-9a-fA-F]{4}\.[0-9a-fA-F]{4}\.[0-9a-fA-F]{4})(?![0-9A-Za-z]|[:\-.][0-9A-Za-z])"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from sealyard.privacy.checks import is_base58_checked, is_bech32
 
-__all__ = ("WALLET", "is_wallet")
+__all__ = ("WALLET", "WALLET_FORM", "is_wallet")
 
 _BASE58 = "[1-9A-HJ-NP-Za-km-z]"
 _BECH32 = "[02-9ac-hj-np-z]"
@@ -17,22 +17,25 @@ WALLET = re.compile(
     (?<![A-Za-z0-9])(?:
       (?P<ethereum>0x[0-9a-fA-F]{{40}})
     | (?P<bech32>(?:bc|tb|ltc|vtc|dgb|addr|stake|cosmos|osmo|juno|terra|inj|band|kava|celestia|erd|zs|bnb|one|sei|thor
-        |axelar)1{_BECH32}{{20,110}}|(?:BC|TB|LTC|ADDR)1[02-9AC-HJ-NP-Z]{{20,110}})
+        |axelar)1{_BECH32}{{20,110}}+|(?:BC|TB|LTC|ADDR)1[02-9AC-HJ-NP-Z]{{20,110}}+)
     | (?P<cash>(?:bitcoincash:)?[qp]{_BECH32}{{41}})
     | (?P<stellar>[GM][A-Z2-7]{{55}}(?:[A-Z2-7]{{13}})?)
     | (?P<monero>[48]{_BASE58}{{94}}(?:{_BASE58}{{11}})?)
-    | (?P<ripple>[rX]{_BASE58}{{24,46}})
-    | (?P<base58>(?:[13LMmn2DAX79TQztkKSV]|tz[1-4]|KT1){_BASE58}{{24,35}})
+    | (?P<ripple>[rX]{_BASE58}{{24,46}}+)
+    | (?P<base58>(?:[13LMmn2DAX79TQztkKSV]|tz[1-4]|KT1){_BASE58}{{24,35}}+)
     )(?![A-Za-z0-9])
     """,
     re.VERBOSE,
 )
 """Bitcoin, Ethereum, Litecoin, Dogecoin, Dash, Zcash, Tron, Tezos, XRP, Stellar, Monero, Cardano, Cosmos and kin."""
+WALLET_FORM = rf"(?x:{re.sub(r'[?]P<[a-z0-9]+>', '?:', WALLET.pattern)})"
+"""The same as a part of other patterns. Without names the engine passes over most branches by their first character."""
 
 
-def is_wallet(kind: str, value: str) -> bool:
-    """Whether an address of the form passes the check that its currency has."""
-    return _CHECKS[kind](value)
+def is_wallet(text: str) -> bool:
+    """Whether the text begins with an address that passes the check that its currency has."""
+    wallet = WALLET.match(text)
+    return wallet is not None and _CHECKS[wallet.lastgroup or ""](wallet[0])
 
 
 def _is_ethereum(value: str) -> bool:
