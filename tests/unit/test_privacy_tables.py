@@ -249,3 +249,11 @@ def test_one_private_line_among_many_is_found(line: str, private: str) -> None:
 def test_what_stands_before_a_name_does_not_hide_it(text: str, private: str) -> None:
     """Attributes and pairs are looked for from their signs, whatever else is written."""
     assert private in [text[span.start : span.end] for span in Scanner().find(text)]
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("before", ["", "x\n", "\n"])
+def test_no_table_begins_with_a_line_of_delimiters(before: str) -> None:
+    """Nothing else of the text is lost by such a line, and reading comes to an end."""
+    text = before + "\t\t\na\tula@one.example\tc\nd\tivo@two.example\tf\n"
+    assert [text[span.start : span.end] for span in Scanner().find(text)] == ["ula@one.example", "ivo@two.example"]

@@ -193,6 +193,8 @@ def _read_delimited(text: str, lines: Lines, index: int, delimiter: str) -> tupl
     else:
         if width < 3 or second != width or not _repeats(text, lines, after, delimiter, width):
             return None
+        if lines.texts[index].isspace():
+            return None  # a table ends there, so none begins
         columns = _columns(table, [""] * width)
     texts = lines.texts
     while index < len(lines):
