@@ -35,7 +35,7 @@ from sealyard.privacy.vault import Scope
 from sealyard.privacy.vault_reveal import count_tokens
 from sealyard.privacy.view import without_tokens
 from sealyard.values import ToolSpec
-from sealyard.values.naming import spellings, tool_names
+from sealyard.values.naming import tool_names
 
 __all__ = ("Guard", "Handling", "Mode", "Privacy", "Reveal")
 
@@ -79,7 +79,7 @@ class Privacy:
             (tool_names(tuple(patterns), f"privacy.rules[{number}].tools"), handling)
             for number, (patterns, handling) in enumerate(self.rules)
         ]
-        self._handling: dict[tuple[str, str], Handling] = {}
+        self._handling: dict[tuple[str, str, str], Handling] = {}
         self.is_relaxed = mode != "strict" or any(handling.mode != "strict" for _, handling in self.rules)
         """Whether some tool's answers reach the code as they are."""
         self.is_off = mode == "off" and all(handling.mode == "off" for _, handling in self.rules)
@@ -90,11 +90,11 @@ class Privacy:
 
     def handling(self, spec: ToolSpec) -> Handling:
         """How the answers of a tool are handled: as the first rule says that names it."""
-        names = spellings(spec)
-        found = self._handling.get(names)
+        tool = (spec.full_name, spec.upstream, spec.name)
+        found = self._handling.get(tool)
         if found is None:
             fits = (each for is_named, each in self._named if is_named(spec))
-            found = self._handling[names] = next(fits, Handling(mode=self.mode))
+            found = self._handling[tool] = next(fits, Handling(mode=self.mode))
         return found
 
     def reveal(self, spec: ToolSpec) -> Reveal:

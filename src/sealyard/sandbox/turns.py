@@ -55,7 +55,7 @@ class _Lane:
         self.waiting: deque[asyncio.Future[None]] = deque()
         self.free_at = 0.0
         """When the next may be done."""
-        self.last: asyncio.Future[None] | None = None
+        self.last: object = None
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -181,7 +181,7 @@ class Turns:
                 owner.active += 1  # more than there are, if another run has the turn by now
 
         clock.on_change = on_change
-        start: asyncio.Future[None] | None = None
+        start: object = None
         try:
             start = await self._pass(place.owner, owner.starts)
             yield
@@ -202,17 +202,23 @@ class Turns:
         of its runs are due: the loop, and the threads that need the interpreter as it does, are free in between. So
         are the starts of its runs.
         """
-        await self._pass(name, self._owners[name].calls)
+        lane = self._owners[name].calls
+        if len(self._seen) == 1 and name in self._seen and not lane.waiting:  # nobody else was there lately
+            self._seen[name] = asyncio.get_running_loop().time()
+            return
+        await self._pass(name, lane)
 
-    async def _pass(self, name: str, lane: _Lane) -> asyncio.Future[None]:
+    async def _pass(self, name: str, lane: _Lane) -> object:
         """Wait for what is before this in its lane; what stands for it there."""
         owner, loop = self._owners[name], asyncio.get_running_loop()
         self._note(name)
+        if not lane.waiting and not self._gives_way(name, owner):
+            lane.last = object()
+            lane.free_at = loop.time() + lane.seconds
+            return lane.last
         step: asyncio.Future[None] = loop.create_future()
         lane.waiting.append(step)
-        if len(lane.waiting) == 1 and not self._gives_way(name, owner):
-            self._go_on(name, owner, lane)
-        elif lane.timer is None:
+        if lane.timer is None:
             self._plan(name, owner, lane)
         await step
         return step

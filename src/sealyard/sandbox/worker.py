@@ -342,7 +342,7 @@ class Worker(asyncio.Protocol):
             try:
                 args = frame.args if isinstance(frame, wire.Call) else await self._decode(frame)
                 value = await self._on_call(frame.tool, args)
-                parts = await _reply(frame.id, value)
+                parts = await _with_files(frame.id, value) if isinstance(value, Reply) else _reply(frame.id, value)
             except Exception as error:  # noqa: BLE001 - the callback's failure is the code's to handle
                 self._reply_error(frame.id, type(error).__name__, str(error))
             except asyncio.CancelledError:
@@ -371,7 +371,13 @@ class Worker(asyncio.Protocol):
 
     def _send(self, parts: list[bytes | memoryview]) -> None:
         """Send a frame after those that wait, as fast as the worker reads."""
-        pieces = (wire.pack_length(sum(map(len, parts))), *parts)
+        if self._transport is None or self._transport.is_closing():
+            return
+        size = sum(map(len, parts))
+        pieces = (wire.pack_length(size), *parts)
+        if size <= _PIECE_BYTES and not self._unsent and not self._is_full:
+            self._transport.write(b"".join(pieces))
+            return
         self._unsent += map(memoryview, pieces)
         self._unsent_bytes += sum(map(len, pieces))
         if self._unsent_bytes > _UNREAD_BYTES and not self._ended.done():
@@ -514,12 +520,15 @@ class Worker(asyncio.Protocol):
         )
 
 
-async def _reply(number: int, value: Any) -> list[bytes | memoryview]:
+def _reply(number: int, value: Any) -> list[bytes | memoryview]:
     """The body of an answer. A value that is JSON already is not copied: that takes 20 ms for the largest one."""
     if isinstance(value, msgspec.Raw):
         return [b'{"t":"reply","id":%d,"ok":true,"value":' % number, memoryview(value), b"}"]
-    if not isinstance(value, Reply):
-        return [msgspec.json.encode({"t": "reply", "id": number, "ok": True, "value": value})]
+    return [msgspec.json.encode({"t": "reply", "id": number, "ok": True, "value": value})]
+
+
+async def _with_files(number: int, value: Reply) -> list[bytes | memoryview]:
+    """The same with files, of which a piece is encoded at a time."""
     parts: list[bytes | memoryview] = [b'{"t":"reply","id":%d,"ok":true,"value":' % number]
     parts += (msgspec.json.encode(value.value), b',"files":{')
     for index, (path, content) in enumerate(value.files.items()):

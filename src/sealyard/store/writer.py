@@ -5,6 +5,7 @@ attempt is made when somebody waits again or a moment later, whichever comes fir
 """
 
 import asyncio
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable
@@ -39,6 +40,7 @@ class Writer:
 
     def __init__(self, path: Path, around: Around) -> None:
         self._path = path
+        self._name = str(path)
         self._around = around
         self._loop = asyncio.get_running_loop()
         self._opened: asyncio.Future[None] = self._loop.create_future()
@@ -126,7 +128,7 @@ class Writer:
         try:
             with open_as_gateway(self._path) as (connection, owner):
                 self.owner = owner
-                self._file = _identify(self._path)
+                self._file = _identify(self._name)
                 self._settle([self._opened])
                 while self._write_batch(connection):
                     pass
@@ -166,7 +168,7 @@ class Writer:
 
     def _gone(self) -> str:
         """Says that the store's file is not where it was, or nothing."""
-        if _identify(self._path) == self._file:
+        if _identify(self._name) == self._file:
             return ""
         # SQLite would go on writing into the old file, which nobody can read any more.
         return f"The store {str(self._path)!r} was removed or replaced while it was open. Restart the gateway."
@@ -202,9 +204,9 @@ def _settle(futures: list[asyncio.Future[None]], failure: str) -> None:
             future.set_result(None)
 
 
-def _identify(path: Path) -> tuple[int, int] | None:
+def _identify(path: str) -> tuple[int, int] | None:
     try:
-        status = path.stat()
+        status = os.stat(path)
     except OSError:
         return None
     return status.st_dev, status.st_ino
