@@ -6,7 +6,6 @@ What they hold is only looked at for its name here; the text around and in them 
 import re
 from collections.abc import Iterator
 from itertools import repeat
-from operator import itemgetter
 from typing import TypeAlias
 
 from sealyard.privacy.deciding import may_be_private
@@ -38,8 +37,9 @@ _TAG_NAME = re.compile(r"<([A-Za-z_][\w:.\-]{0,60})")
 _ATTRIBUTE = re.compile(r"""([\w:.\-]{1,60})\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _SPACED = re.compile(r"""="[^"\n ]* |='[^'\n ]* """)
 """A value of more than one word. Only such a one shows what it is where its name says nothing."""
-_HEAD = re.compile(r"""[ \t>]*(?:(?:[-*•+]|\d{1,3}[.)])[ \t]+)?[*_"'`]{0,3}([^\W\d_][^"'`*]{0,60})""")
-"""A name at the begin of a line, as `_LINE` has it."""
+_BEFORE_NAME = " \t\r\v\f>-*•+0123456789.)_\"'`"
+_AFTER_NAME = " \t\"'`*_"
+"""What `_LINE` lets stand around a name."""
 _MANY_LINES = 200
 """As many are first looked at together."""
 _MOST_HEADS = 5_000
@@ -74,7 +74,9 @@ _LONGEST = 2_000
 
 def read_lines(text: str, start: int, end: int) -> Iterator[Field]:
     """The records that consecutive `key: value` lines make. Lines indented under a key are its fields."""
-    if text.count("\n", start, end) >= _MANY_LINES and not _may_be_private(text[start:end]):
+    if text.count("\n", start, end) >= _MANY_LINES and not (
+        _LINE.search(text, start, end) and _may_be_private(text[start:end])
+    ):
         return
     records = _Records()
     block: list[tuple[int, str, str, int]] = []
@@ -111,17 +113,28 @@ def read_lines(text: str, start: int, end: int) -> Iterator[Field]:
 def _may_be_private(written: str) -> bool:
     """Returns False if none of many lines names anything private, or holds what needs no name.
 
-    Whatever stands before the first sign that may end a name counts as one, which finds a few too many.
+    Lines that are equal are looked at once. Whatever stands before the first sign that may end a name counts as one,
+    which finds a few too many.
     """
-    united = written.replace(":", "\t").replace("=", "\t").replace("->", "\t").replace(";", "\t")
-    parts = list(map(str.partition, map(str.lstrip, united.split("\n")), repeat("\t")))
-    heads = set(map(itemgetter(0), parts))
-    if len(heads) > _MOST_HEADS or "BEGIN" in heads:
+    lines = list(set(written.split("\n")))
+    heads = _heads("\n".join(lines).replace(";", "\t").replace("->", "\t"))
+    named = [line for line, head in zip(lines, heads, strict=True) if head]
+    if not named:
+        return False
+    names = set(heads)
+    text = "\n".join(named)
+    if "," in text or ";" in text or "|" in text:  # `_inner_pairs`
+        names.update(_heads(text.replace(",", "\n").replace(";", "\n").replace("|", "\n")))
+    if len(names) > _MOST_HEADS or "BEGIN" in names:
         return True
-    named = {head: match[1].strip() for head in heads if (match := _HEAD.match(head))}
-    if any(may_be_private(name, "") for name in named.values()):
-        return True
-    return may_show("\n".join({value for head, _, value in parts if head in named}))
+    return any(may_be_private(name, "") for name in names) or may_show(text)
+
+
+def _heads(written: str) -> list[str]:
+    """What may be the name at the begin of each line, or nothing where there is none."""
+    lines = written.replace(":", "\t").replace("=", "\t").split("\n")
+    parts = map(str.partition, map(str.lstrip, lines, repeat(_BEFORE_NAME)), repeat("\t"))
+    return [head.rstrip(_AFTER_NAME) if sign and head[:1].isalnum() else "" for head, sign, _ in parts]
 
 
 _Pair: TypeAlias = tuple[str, str, int]
