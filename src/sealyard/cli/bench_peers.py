@@ -29,11 +29,7 @@ from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 __all__ = ("PROMISES", "measure")
 
-PROMISES = {
-    "trivial_ratio_to_fastmcp": "at most 0.5",
-    "calls_ratio_to_fastmcp": "at most 0.25",
-    "execute_ratio_to_bare_python": "at most 0.25",
-}
+PROMISES = {"trivial_ratio_to_fastmcp": "at most 0.5", "calls_ratio_to_fastmcp": "at most 0.25"}
 
 _TOOLS = 50
 _RUNS = 20
