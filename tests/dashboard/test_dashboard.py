@@ -285,6 +285,33 @@ def test_what_a_person_types_survives_what_happens_meanwhile(gateway: Gateway, t
     expect(reason).to_be_focused()
 
 
+def test_what_is_typed_in_stays_where_it_is_when_something_before_it_goes(gateway: Gateway, tab: Open) -> None:
+    """An element that is moved loses the focus and the caret; so the others move."""
+    opened = tab(gateway).open()
+    found = opened.page.evaluate(
+        """async () => {
+          const { el, render } = await import("./dashboard/dom.js");
+          const host = document.body.appendChild(document.createElement("div"));
+          const field = (key) => el("div", { key }, el("input", { type: "text" }));
+          const seen = [];
+          for (const before of [[el("p", {}, "a")], [el("p", { key: "b" }, "b")], [field("c"), field("d")]]) {
+            render(host, before, field("mine"));
+            const input = host.lastChild.firstChild;
+            input.focus();
+            input.value = "half a sen";
+            input.setSelectionRange(6, 6);
+            render(host, field("mine"), before.slice(1).map(() => field("d")));
+            seen.push([document.activeElement === input, input.selectionStart, host.children.length]);
+            render(host);
+          }
+          host.remove();
+          return seen;
+        }"""
+    )
+
+    assert found == [[True, 6, 1], [True, 6, 1], [True, 6, 2]]
+
+
 def test_a_tab_that_nobody_looks_at_leaves_its_connection_to_others(gateway: Gateway, tab: Open) -> None:
     """After half a minute out of sight the stream is closed, and opened again when somebody looks."""
     opened = tab(gateway)
@@ -356,7 +383,7 @@ def test_the_drawer_shows_a_run_whole(gateway: Gateway, tab: Open) -> None:
     expect(drawer.locator(".exchange .data")).to_contain_text('"amount"')
     opened.page.keyboard.press("Escape")
     expect(drawer).not_to_be_visible()
-    assert opened.page.evaluate("location.hash") == "#/runs"
+    opened.page.wait_for_function("location.hash === '#/runs'")
 
 
 def test_older_runs_are_read_page_by_page(serve: Serve, tab: Open) -> None:

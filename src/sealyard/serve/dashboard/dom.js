@@ -59,7 +59,12 @@ export function render(host, ...children) {
 
 function morphChildren(host, wanted) {
   const keyed = new Map();
-  for (const node of host.childNodes) if (node.$key !== undefined) keyed.set(node.$key, node);
+  const kept = new Set([...wanted.childNodes].map((node) => node.$key));
+  for (const node of [...host.childNodes]) {
+    if (node.$key === undefined) continue;
+    if (kept.has(node.$key)) keyed.set(node.$key, node);
+    else node.remove(); // first, so that nothing has to be moved before it
+  }
   let at = host.firstChild;
   for (const next of [...wanted.childNodes]) {
     let found = null;
@@ -70,14 +75,27 @@ function morphChildren(host, wanted) {
       host.insertBefore(next, at);
       continue;
     }
-    if (found === at) at = at.nextSibling;
-    else host.insertBefore(found, at);
+    if (found !== at) {
+      if (found.contains(document.activeElement)) moveBehind(found, at);
+      else host.insertBefore(found, at);
+    }
+    at = found.nextSibling;
     morph(found, next);
   }
   while (at !== null) {
     const gone = at;
     at = at.nextSibling;
     gone.remove();
+  }
+}
+
+/** Put all from `first` on behind `stays`, which follows them: an element that is moved loses the focus and its caret. */
+function moveBehind(stays, first) {
+  const behind = stays.nextSibling;
+  while (first !== stays) {
+    const node = first;
+    first = first.nextSibling;
+    stays.parentNode.insertBefore(node, behind);
   }
 }
 
