@@ -21,7 +21,7 @@ from sealyard.testing import FakeUpstream
 from sealyard.values import UpstreamConfig
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
-__all__ = ("PROMISES", "measure")
+__all__ = ("PROMISES", "fake_tools", "measure", "trivial_run")
 
 PROMISES = {
     "in_process_ratio_to_socket_floor": "at most 4",
@@ -55,8 +55,8 @@ async def measure(rounds: int) -> dict[str, Any]:
         expenses = demo_upstreams(files)["expenses"]
         policy = msgspec.structs.replace(DEFAULT, packages=())
         async with (
-            open_yard(_config(place / "few"), policy=policy, upstreams={"fake": _fake(50)}) as few,
-            open_yard(_config(place / "many"), policy=policy, upstreams={"fake": _fake(5_000)}) as many,
+            open_yard(_config(place / "few"), policy=policy, upstreams={"fake": fake_tools(50)}) as few,
+            open_yard(_config(place / "many"), policy=policy, upstreams={"fake": fake_tools(5_000)}) as many,
             open_yard(_config(place / "stdio", expenses=expenses), policy=policy) as stdio,
             Client(StdioServerParameters(command=expenses.command or "", args=list(expenses.args))) as direct,
         ):
@@ -65,7 +65,7 @@ async def measure(rounds: int) -> dict[str, Any]:
                 await yard.snapshot()
             kinds: dict[str, tuple[int, Callable[[], Awaitable[float]]]] = {
                 "bare python": (rounds, lambda: bare(python)),
-                "execute": (rounds, lambda: _trivial(few)),
+                "execute": (rounds, lambda: trivial_run(few)),
                 "socket ping-pong": (5, lambda: socket_floor(python)),
                 "calls, 50 tools": (5, lambda: _calls(few, "fake", "echo_7", "n=n", CALLS)),
                 "calls, 5000 tools": (5, lambda: _calls(many, "fake", "echo_7", "n=n", CALLS)),
@@ -102,7 +102,9 @@ def _config(store: Path, **upstreams: UpstreamConfig) -> Config:
     return Config(upstreams=upstreams, store=StoreConfig(path=store / "sealyard.db"))
 
 
-def _fake(count: int) -> FakeUpstream:
+def fake_tools(count: int) -> FakeUpstream:
+    """A server in this process with `count` tools, each of which returns its argument."""
+
     def echo(n: int) -> dict[str, int]:
         """Say it again."""
         return {"n": n}
@@ -110,7 +112,7 @@ def _fake(count: int) -> FakeUpstream:
     return FakeUpstream("fake", **{f"echo_{number}": echo for number in range(count)})
 
 
-async def _trivial(yard: Yard) -> float:
+async def trivial_run(yard: Yard) -> float:
     """Seconds of the smallest run through the whole gateway, recorded on disk."""
     sandbox = await yard.sandbox()
     await sandbox.settle()

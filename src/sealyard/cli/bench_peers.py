@@ -19,12 +19,12 @@ from typing import Any
 
 import msgspec
 
+from sealyard.cli.bench_calls import fake_tools, trivial_run
 from sealyard.cli.bench_sandbox import bare, interleaved, summary, system_python
 from sealyard.config import Config
 from sealyard.config.settings import StoreConfig
 from sealyard.errors import SealyardError
 from sealyard.sandbox.policy.levels import DEFAULT
-from sealyard.testing import FakeUpstream
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 __all__ = ("PROMISES", "measure")
@@ -91,14 +91,14 @@ async def measure(rounds: int) -> dict[str, Any]:
         policy = msgspec.structs.replace(DEFAULT, packages=())
         config = Config(store=StoreConfig(path=place / "sealyard.db"))
         async with (
-            open_yard(config, policy=policy, upstreams={"fake": _tools()}) as yard,
+            open_yard(config, policy=policy, upstreams={"fake": fake_tools(_TOOLS)}) as yard,
             _open_rival(rival_python) as rival,
         ):
             await (await yard.sandbox()).settle()
             await yard.snapshot()
             kinds: dict[str, tuple[int, Callable[[], Awaitable[float]]]] = {
                 "bare python": (rounds, lambda: bare(python)),
-                "execute": (rounds, lambda: _trivial(yard)),
+                "execute": (rounds, lambda: trivial_run(yard)),
                 "execute, FastMCP": (rounds, lambda: rival.take("trivial")),
                 "1,000 calls": (_CALL_ROUNDS, lambda: _calls(yard)),
                 "1,000 calls, FastMCP": (_CALL_ROUNDS, lambda: rival.take("calls")),
@@ -169,25 +169,6 @@ async def _open_rival(python: str) -> AsyncIterator[_Rival]:
             yield rival
         finally:
             process.kill()
-
-
-def _tools() -> FakeUpstream:
-    def echo(n: int) -> dict[str, int]:
-        """Say it again."""
-        return {"n": n}
-
-    return FakeUpstream("fake", **{f"echo_{number}": echo for number in range(_TOOLS)})
-
-
-async def _trivial(yard: Yard) -> float:
-    sandbox = await yard.sandbox()
-    await sandbox.settle()
-    started = time.perf_counter()
-    result = await yard.execute(ExecuteRequest(code="1 + 1"))
-    seconds = time.perf_counter() - started
-    assert result.text == "2", result.text
-    await sandbox.settle()
-    return seconds
 
 
 async def _calls(yard: Yard) -> float:
