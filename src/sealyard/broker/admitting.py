@@ -42,6 +42,11 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     told: Any = None
     """Its value as anybody may see it, if it is small enough for the journal."""
 
+    @property
+    def size_bytes(self) -> int:
+        """Its bytes, with its files."""
+        return len(self.encoded) + sum(len(file.content) for file in self.answer.files)
+
 
 async def admit_answer(
     guard: Guard, spec: ToolSpec, answer: Answer, sent: Sent, *, offload: Offload | None, who: str

@@ -47,9 +47,10 @@ from sealyard.values import (
 )
 from sealyard.yard.barrier import Barrier
 from sealyard.yard.demand import PoolFollowing
+from sealyard.yard.execution import Run
 from sealyard.yard.executions import MAX_SECONDS
 from sealyard.yard.learned import DAY, Insights, forget, insights, learner_of
-from sealyard.yard.observing import LIKELY_TO_FAIL, Run
+from sealyard.yard.observing import LIKELY_TO_FAIL
 from sealyard.yard.search_guide import SearchGuide
 from sealyard.yard.skill_suggestions import KnownSkills
 from sealyard.yard.visits import Visit
