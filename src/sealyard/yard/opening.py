@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import hmac
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.turns import Turns
 from sealyard.store import Store, TraceBudget, open_store
 from sealyard.values import AuditEntry, Definition, UpstreamConfig
-from sealyard.yard.execution import Recorder
+from sealyard.yard.execution import Recorder, Sink
 from sealyard.yard.finder import Finder
 from sealyard.yard.guards import Guards
 from sealyard.yard.journal import AuditSink, JournalSink
@@ -66,12 +66,14 @@ async def open_yard(
     policy: IsolationPolicy | None = None,
     preset: Preset = "open",
     with_sandbox: bool = True,
+    sinks: Sequence[Sink] = (),
 ) -> AsyncIterator[Yard]:
     """A gateway over the upstreams of the config, and `upstreams` beside them.
 
     It searches what the store remembers at once; the sandbox and the upstreams that nobody has listed yet start
     meanwhile. `policy` is used instead of what the config says. `preset` is for calls that no rule of the config
-    decides, unless it names one. `with_sandbox=False` is for who only looks: it then runs nothing.
+    decides, unless it names one. `with_sandbox=False` is for who only looks: it then runs nothing. `sinks` observe
+    every run beside the gateway's own: each makes a `RunObserver` when one begins.
 
     Raises:
         InvalidConfig: Something in the config cannot be carried out.
@@ -142,6 +144,7 @@ async def open_yard(
             store_path=config.store.path,
             observed=observed,
             names=names,
+            sinks=sinks,
         )
         if config.otel.endpoint is not None:
             yard.observer.tracing = stack.enter_context(await _open_tracing(config, config.otel.endpoint, guards))

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ from sealyard.values import (
 from sealyard.yard.alerting import Alerting
 from sealyard.yard.analyzing import AnalyzeRequest, analysis_run, as_json
 from sealyard.yard.executing import SearchArguments, find_tool, limits_of, open_code, session_of
-from sealyard.yard.execution import Recorder
+from sealyard.yard.execution import Recorder, Sink
 from sealyard.yard.executions import ExecuteRequest, Execution, Executions
 from sealyard.yard.figures import Figures
 from sealyard.yard.finder import Finder
@@ -95,6 +95,7 @@ class Yard:
         store_path: Path,
         observed: Observed,
         names: NameCheck,
+        sinks: Sequence[Sink],
     ) -> None:
         self.policy = policy
         self.rules = rules
@@ -131,6 +132,7 @@ class Yard:
                 partial(TraceSink, store),
                 *self.observer.sinks,
                 partial(ShapeSink, observed),
+                *sinks,
             ),
         )
         self.live = self.observer.live
