@@ -20,7 +20,7 @@ from sealyard.config import LearningConfig
 from sealyard.errors import ApprovalRefused
 from sealyard.learning.advice import advice
 from sealyard.learning.causes import prepare_cause
-from sealyard.learning.code import CodePrint, code_print, syntax_tree
+from sealyard.learning.code import CodePrint, code_print
 from sealyard.learning.jobs import job_print
 from sealyard.learning.model import Model
 from sealyard.learning.resources import Fitted, Prediction, fit
@@ -440,12 +440,11 @@ _NOTHING = _Seen(None, {}, ())
 
 
 def _read_code(code: str, names: Mapping[str, str], snapshot: Snapshot) -> _Seen:
-    tree = syntax_tree(code)
-    found = code_print(code, tree)
+    found = code_print(code)
     if found is None or not found.tools:
         return _Seen(found, {}, ())
     specs = {name: spec for name in found.tools if (spec := snapshot.tools.get(names.get(name, name))) is not None}
-    return _Seen(found, specs, wrong_calls(code, specs, tree))
+    return _Seen(found, specs, wrong_calls(code, specs))
 
 
 def _within(limits: Limits, otherwise: Fitted | IsolationPolicy) -> Fitted:
