@@ -245,12 +245,15 @@ def _syntax_finding(code: str, line: int | None, column: int | None, message: st
     )
 
 
+_LEVELS = {level: place for place, level in enumerate(IsolationLevel)}
+
+
 class _Notes:
     """Collects findings cheaply; writes them out, ordered and bounded, at the end."""
 
     def __init__(self, code: str, policy: IsolationPolicy) -> None:
         self._code = code
-        self._level = tuple(IsolationLevel).index(policy.level)
+        self._level = _LEVELS[policy.level]
         self._found: dict[tuple[int, int, str, str], tuple[advice.Severity, str | None]] = {}
 
     def add(self, rule: str, node: ast.expr | ast.stmt | ast.alias, message: str, hint: str | None) -> None:
