@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from itertools import count
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import anyio
 import msgspec
@@ -195,8 +195,7 @@ async def _end(transport: asyncio.SubprocessTransport, child: "Child") -> None:
     """Close its input, wait; ask its group to end, wait; kill its group. Every wait is bounded."""
     pid = transport.get_pid()
     child.end()
-    stdin = transport.get_pipe_transport(0)
-    assert isinstance(stdin, asyncio.WriteTransport)
+    stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
     if stdin.get_write_buffer_size():
         stdin.abort()  # it does not read: `close` would wait for it
     else:
@@ -250,6 +249,8 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
         self._stderr = stderr
         self._on_fault = on_fault
         self._transport: asyncio.SubprocessTransport | None = None
+        self._input: asyncio.WriteTransport | None = None
+        self._output: asyncio.ReadTransport | None = None
         self._lines: deque[bytes | bytearray | SessionMessage] = deque()
         self._unread_bytes = 0
         self._paused = False
@@ -273,10 +274,11 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over standard output, so that it is read without a detour."""
-        assert isinstance(transport, asyncio.SubprocessTransport)
-        self._transport = transport
-        if isinstance(stdout := transport.get_pipe_transport(1), asyncio.ReadTransport):
-            stdout.set_protocol(_Output(self, stdout.get_protocol()))
+        # By what they do: those of another loop than asyncio's are of no class that is known here.
+        self._transport = cast("asyncio.SubprocessTransport", transport)
+        self._input = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
+        self._output = cast("asyncio.ReadTransport", self._transport.get_pipe_transport(1))
+        self._output.set_protocol(_Output(self, self._output.get_protocol()))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Take what the child wrote to standard output or error."""
@@ -446,19 +448,17 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
         self._writable.set()
 
     def _stdin(self) -> asyncio.WriteTransport:
-        stdin = self._transport.get_pipe_transport(0) if self._transport is not None and not self._ended else None
-        if not isinstance(stdin, asyncio.WriteTransport) or stdin.is_closing():
+        if self._input is None or self._ended or self._input.is_closing():
             raise anyio.BrokenResourceError
-        return stdin
+        return self._input
 
     def _pause(self, pause: bool) -> None:
         self._paused = pause
-        stdout = self._transport.get_pipe_transport(1) if self._transport is not None else None
-        if isinstance(stdout, asyncio.ReadTransport) and not stdout.is_closing():
+        if self._output is not None and not self._output.is_closing():
             if pause:
-                stdout.pause_reading()
+                self._output.pause_reading()
             else:
-                stdout.resume_reading()
+                self._output.resume_reading()
 
     def _extend(self, piece: bytes) -> None:
         """Add to the line that is being received; of one that is too long only both its edges are kept."""
