@@ -173,6 +173,17 @@ class Wrong(Raw):
         write(f'{{"jsonrpc": "2.0", "id": {number}, {params["arguments"]["answer"]}}}')
 
 
+class Pieces(Raw):
+    """Answers in pieces of any bytes, each of which arrives alone."""
+
+    def on_tools_call(self, number: Any, params: Any) -> None:
+        """`@` in a piece stands for the id of the call."""
+        for piece in params["arguments"]["pieces"]:
+            sys.stdout.buffer.write(piece.replace("@", str(number)).encode("latin-1"))
+            sys.stdout.buffer.flush()
+            time.sleep(0.02)
+
+
 class DiesOnProbe(Raw):
     """Ends when it is asked something it does not know."""
 

@@ -16,7 +16,8 @@ from tests.upstreams.tool_server import ToolServer
 
 from sealyard.broker.answers import read_message, to_answer
 from sealyard.broker.stderr import Tail
-from sealyard.broker.transport import Inbound, _Child, read_line
+from sealyard.broker.transport import Child as ChildProcess
+from sealyard.broker.transport import Inbound, read_line
 from sealyard.broker.upstream_session import Channel
 from sealyard.errors import ToolFailed, UpstreamError, UpstreamUnavailable
 
@@ -105,7 +106,7 @@ async def test_requests_whose_replies_are_not_read_do_not_pile_up() -> None:
 
 async def test_reading_a_flood_leaves_turns_to_others() -> None:
     """Ten turns at least in a thousand lines that come at once."""
-    child = _Child(1 << 20, Tail(), lambda fault: None)
+    child = ChildProcess(1 << 20, Tail(), lambda fault: None)
     child.pipe_data_received(1, b'{"method": "x"}\n' * 1000)
     child.end()
     turns = 0

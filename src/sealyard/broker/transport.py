@@ -16,14 +16,18 @@ import re
 import signal
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
+from itertools import count
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import anyio
 import msgspec
 from mcp.client.stdio import get_default_environment
+from mcp.shared.dispatcher import coerce_request_id
+from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import (
+    CONNECTION_CLOSED,
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
     ErrorData,
@@ -39,7 +43,18 @@ from sealyard.broker.kept import Kept
 from sealyard.broker.stderr import Tail
 from sealyard.values import UpstreamConfig
 
-__all__ = ("WHOLE", "Inbound", "edge_id", "open_child", "read_line", "stand_in", "too_large", "whole_message")
+__all__ = (
+    "CLOSED",
+    "WHOLE",
+    "Child",
+    "Inbound",
+    "edge_id",
+    "open_child",
+    "read_line",
+    "stand_in",
+    "too_large",
+    "whole_message",
+)
 
 # The SDK logs what a server does wrong; without a handler Python would print that to our standard error.
 for _name in ("mcp", "client"):
@@ -60,6 +75,10 @@ _ENVELOPE_BYTES = 8 << 20
 """Of a message whose id is sought by reading over all of it: 20 ms at worst. In a longer one it stands at an edge."""
 _EDGE_BYTES = 1 << 10
 _MOST_REPLIES = 32
+_FIRST_NUMBER = 1 << 30
+"""Ids of requests that do not come from the SDK count from here: its own count from 1, and 32 bits hold both."""
+CLOSED = "Connection closed"
+"""The SDK's message for a connection that is gone, as opposed to one of the streams over it."""
 
 _ID = rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,200}")'
 _ID_AT_START = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
@@ -146,7 +165,7 @@ class Inbound(_Streamed):
 @contextlib.asynccontextmanager
 async def open_child(
     config: UpstreamConfig, stderr: Tail, on_fault: Callable[[str], None], *, leaves_large: bool = False
-) -> "AsyncIterator[tuple[_Child, _Child]]":
+) -> "AsyncIterator[tuple[Child, Child]]":
     """Start the config's command and talk to it line by line. Leaving ends it with all its descendants in its group.
 
     `on_fault` gets the reason if the connection ends otherwise than by leaving. With `leaves_large`, large results are
@@ -158,7 +177,7 @@ async def open_child(
     """
     assert config.command is not None
     transport, child = await asyncio.get_running_loop().subprocess_exec(
-        lambda: _Child(config.answer_bytes, stderr, on_fault, leaves_large=leaves_large),
+        lambda: Child(config.answer_bytes, stderr, on_fault, leaves_large=leaves_large),
         config.command,
         *config.args,
         env=get_default_environment() | config.env,
@@ -172,12 +191,11 @@ async def open_child(
             await _end(transport, child)
 
 
-async def _end(transport: asyncio.SubprocessTransport, child: "_Child") -> None:
+async def _end(transport: asyncio.SubprocessTransport, child: "Child") -> None:
     """Close its input, wait; ask its group to end, wait; kill its group. Every wait is bounded."""
     pid = transport.get_pid()
     child.end()
-    stdin = transport.get_pipe_transport(0)
-    assert isinstance(stdin, asyncio.WriteTransport)
+    stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
     if stdin.get_write_buffer_size():
         stdin.abort()  # it does not read: `close` would wait for it
     else:
@@ -216,8 +234,12 @@ def _signal(group: int, number: int) -> bool:
     return True
 
 
-class _Child(_Streamed, asyncio.SubprocessProtocol):
-    """A child's pipes as the two message streams the SDK asks for."""
+class Child(_Streamed, asyncio.SubprocessProtocol):
+    """A child's pipes as the two message streams the SDK asks for, and a short way past the SDK for calls.
+
+    `ask` writes a request to the pipe and waits for a future. An answer that arrives alone and whole settles it where
+    it is read; whatever else arrives waits in order for `receive`, which hands it out in turns with everybody else.
+    """
 
     def __init__(
         self, answer_bytes: int, stderr: Tail, on_fault: Callable[[str], None], *, leaves_large: bool = False
@@ -227,12 +249,18 @@ class _Child(_Streamed, asyncio.SubprocessProtocol):
         self._stderr = stderr
         self._on_fault = on_fault
         self._transport: asyncio.SubprocessTransport | None = None
+        self._input: asyncio.WriteTransport | None = None
+        self._output: asyncio.ReadTransport | None = None
         self._lines: deque[bytes | bytearray | SessionMessage] = deque()
         self._unread_bytes = 0
         self._paused = False
         self._line = bytearray()
         self._edges: tuple[bytes, bytes] | None = None
         self._messages: deque[SessionMessage | Exception] = deque()
+        self._small_bytes = min(answer_bytes, _LARGE_BYTES)
+        self._numbers = count(_FIRST_NUMBER)
+        self._asked: dict[int | str, asyncio.Future[dict[str, Any]]] = {}
+        self._deserted = False
         self._arrived = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
@@ -245,13 +273,38 @@ class _Child(_Streamed, asyncio.SubprocessProtocol):
     # What the event loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.SubprocessTransport)
-        self._transport = transport
+        """Take over standard output, so that it is read without a detour."""
+        # By what they do: those of another loop than asyncio's are of no class that is known here.
+        self._transport = cast("asyncio.SubprocessTransport", transport)
+        self._input = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
+        self._output = cast("asyncio.ReadTransport", self._transport.get_pipe_transport(1))
+        self._output.set_protocol(_Output(self, self._output.get_protocol()))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Take what the child wrote to standard output or error."""
         if fd == 2:
             self._stderr.write(data)
-            return
+        elif self._line or self._lines or self._messages or self._edges is not None or not self._settle_alone(data):
+            self._receive(data)
+
+    def _settle_alone(self, data: bytes) -> bool:
+        """Settle the one call that `data` answers, if it is one small answer with a result and nothing else."""
+        if len(data) > self._small_bytes or data.find(b"\n") != len(data) - 1:
+            return False
+        try:
+            message = msgspec.json.decode(data)
+        except (ValueError, RecursionError):
+            return False
+        if type(message) is not dict or "method" in message:
+            return False
+        number, result = message.get("id"), message.get("result")
+        # `1.0` and `true` are equal to 1, but they are no ids.
+        if type(number) is not int or type(result) is not dict or number not in self._asked:
+            return False
+        self._settle(number, result)
+        return True
+
+    def _receive(self, data: bytes) -> None:
         first, *others = data.split(b"\n")
         self._extend(first)
         for piece in others:
@@ -263,12 +316,14 @@ class _Child(_Streamed, asyncio.SubprocessProtocol):
                 self._pause(True)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """Note that the child closed a pipe."""
         if fd == 1:
             self._output_over = True
         if fd != 2:
             self._near_its_end()
 
     def process_exited(self) -> None:
+        """Say how the child ended."""
         self.exited.set()
         code = self._transport.get_returncode() if self._transport is not None else None
         if not self._ended and code is not None:
@@ -277,6 +332,7 @@ class _Child(_Streamed, asyncio.SubprocessProtocol):
         self._near_its_end()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """End: the child is gone and every pipe is closed."""
         self.end()
         self.closed.set()
 
@@ -288,15 +344,28 @@ class _Child(_Streamed, asyncio.SubprocessProtocol):
             asyncio.get_running_loop().call_later(_LAST_OUTPUT_SECONDS, self.end)
 
     def pause_writing(self) -> None:
+        """Let writers wait: the child does not read."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
+        """Let writers go on."""
         self._writable.set()
 
     # What the SDK calls
 
     async def receive(self) -> Any:
-        """The next message, or an exception for a line that is none."""
+        """The next message that answers no `ask`, or an exception for a line that is none."""
+        while True:
+            item = await self._next()
+            message = item.message if isinstance(item, SessionMessage) else None
+            if isinstance(message, JSONRPCResponse) and coerce_request_id(message.id) in self._asked:
+                self._settle(coerce_request_id(message.id), message.result)
+            elif isinstance(message, JSONRPCError) and coerce_request_id(message.id or "") in self._asked:
+                self._settle(coerce_request_id(message.id or ""), message.error)
+            else:
+                return item
+
+    async def _next(self) -> SessionMessage | Exception:
         while not self._messages:
             if self._lines:
                 line = self._lines.popleft()
@@ -326,6 +395,52 @@ class _Child(_Streamed, asyncio.SubprocessProtocol):
             await self._writable.wait()
             self._stdin()
 
+    # The short way for calls
+
+    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """The result of a request, as it came. Cancelling tells the child so.
+
+        Raises:
+            MCPError: The child answered with an error, or is gone.
+        """
+        if not self._writable.is_set():
+            await self._writable.wait()
+        if self._deserted:
+            raise MCPError(CONNECTION_CLOSED, CLOSED)
+        number = next(self._numbers)
+        self._write({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if self._asked.pop(number, None) is not None:
+                about = {"requestId": number, "reason": "caller cancelled"}
+                with contextlib.suppress(MCPError):  # then nothing is left to be told
+                    self._write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": about})
+            raise
+
+    def desert(self) -> None:
+        """Nobody reads what the child says any more: fail whoever waits for it, and whoever asks from now on."""
+        self._deserted = True
+        for number in list(self._asked):
+            self._settle(number, ErrorData(code=CONNECTION_CLOSED, message=CLOSED))
+
+    def _write(self, message: dict[str, Any]) -> None:
+        try:
+            self._stdin().write(msgspec.json.encode(message) + b"\n")
+        except anyio.BrokenResourceError:
+            raise MCPError(CONNECTION_CLOSED, CLOSED) from None
+
+    def _settle(self, number: int | str, outcome: dict[str, Any] | ErrorData) -> None:
+        answer = self._asked.pop(number)
+        if answer.done():
+            return  # cancelled, in this very turn
+        if isinstance(outcome, ErrorData):
+            answer.set_exception(MCPError(code=outcome.code, message=outcome.message, data=outcome.data))
+        else:
+            answer.set_result(outcome)
+
     def end(self) -> None:
         """No more messages: wake whoever waits for one, or for room to write one."""
         self._ended = True
@@ -333,19 +448,17 @@ class _Child(_Streamed, asyncio.SubprocessProtocol):
         self._writable.set()
 
     def _stdin(self) -> asyncio.WriteTransport:
-        stdin = self._transport.get_pipe_transport(0) if self._transport is not None and not self._ended else None
-        if not isinstance(stdin, asyncio.WriteTransport) or stdin.is_closing():
+        if self._input is None or self._ended or self._input.is_closing():
             raise anyio.BrokenResourceError
-        return stdin
+        return self._input
 
     def _pause(self, pause: bool) -> None:
         self._paused = pause
-        stdout = self._transport.get_pipe_transport(1) if self._transport is not None else None
-        if isinstance(stdout, asyncio.ReadTransport) and not stdout.is_closing():
+        if self._output is not None and not self._output.is_closing():
             if pause:
-                stdout.pause_reading()
+                self._output.pause_reading()
             else:
-                stdout.resume_reading()
+                self._output.resume_reading()
 
     def _extend(self, piece: bytes) -> None:
         """Add to the line that is being received; of one that is too long only both its edges are kept."""
@@ -382,6 +495,20 @@ class _Child(_Streamed, asyncio.SubprocessProtocol):
     def _refusal(self, found: re.Match[bytes]) -> SessionMessage:
         error = ErrorData(code=INTERNAL_ERROR, message=too_large(self._answer_bytes))
         return SessionMessage(JSONRPCError(jsonrpc="2.0", id=msgspec.json.decode(found[1]), error=error))
+
+
+class _Output(asyncio.Protocol):
+    """Hands on what a child writes in the turn in which it is read: a subprocess transport takes another for it."""
+
+    def __init__(self, child: Child, before: asyncio.BaseProtocol) -> None:
+        self._child = child
+        self._before = before
+
+    def data_received(self, data: bytes) -> None:
+        self._child.pipe_data_received(1, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._before.connection_lost(exc)
 
 
 def too_large(answer_bytes: int) -> str:

@@ -22,7 +22,7 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from sealyard.broker.answers import COMPLAINT_CHARACTERS, Answer, misfit, short, to_answer
-from sealyard.broker.transport import too_large, whole_message
+from sealyard.broker.transport import CLOSED, too_large, whole_message
 from sealyard.broker.upstream_http import DELIVERY, Delivery
 from sealyard.broker.upstream_life import Connection, Life, reason
 from sealyard.broker.upstream_oauth import open_in_browser
@@ -54,8 +54,6 @@ _MOST_SILENT_CALLS = 3
 _MOST_ROUNDS = 10
 _ROUND_SECONDS = 0.1
 _MOST_WARNINGS = 50
-_CLOSED = "Connection closed"
-"""How the SDK says that it is the connection that is gone, and not one of the streams over it."""
 
 
 class Upstream:
@@ -270,7 +268,13 @@ class Upstream:
             for _ in range(_MOST_ROUNDS):
                 try:
                     result = await call_tool(
-                        connection.session, tool, arguments, token=token, request_state=state, on_progress=on_progress
+                        connection.session,
+                        channel.child,
+                        tool,
+                        arguments,
+                        token=token,
+                        request_state=state,
+                        on_progress=on_progress,
                     )
                 except MCPError as error:
                     if error.code != HEADER_MISMATCH or relisted:
@@ -321,7 +325,7 @@ class Upstream:
             return UpstreamUnavailable(f"{name!r} cannot be reached; {tool!r} was not called: {delivery.fault}.")
         if error.code == CONNECTION_CLOSED:
             why = self._life.fault or reason(error)
-            if error.message == _CLOSED:
+            if error.message == CLOSED:
                 self._life.fail(connection)
             return UpstreamError(
                 f"{name!r} ended the connection during {tool!r}, which may have happened: {why}{self._life.last_words}"

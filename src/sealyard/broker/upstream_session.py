@@ -27,9 +27,12 @@ from mcp.shared.dispatcher import CallOptions, Dispatcher, OnNotify, OnNotifyInt
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
     CONNECTION_CLOSED,
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
+    PROTOCOL_VERSION_META_KEY,
     UNSUPPORTED_PROTOCOL_VERSION,
     CallToolRequest,
     CallToolRequestParams,
@@ -37,11 +40,14 @@ from mcp_types import (
     PaginatedRequestParams,
     RequestParamsMeta,
 )
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from opentelemetry.propagate import inject
+from opentelemetry.trace import INVALID_SPAN, get_current_span
 from pydantic import TypeAdapter, ValidationError
 
 from sealyard import __version__
 from sealyard.broker.answers import short
-from sealyard.broker.transport import Inbound, whole_message
+from sealyard.broker.transport import Child, Inbound, whole_message
 from sealyard.offload import turn
 from sealyard.offload.turns import spend
 from sealyard.values import Definition, ToolAnnotations
@@ -64,6 +70,11 @@ _log = logging.getLogger(__name__)
 
 CLIENT = Implementation(name="sealyard", version=__version__)
 
+_STAMP: dict[str, Any] = {
+    CLIENT_INFO_META_KEY: CLIENT.model_dump(by_alias=True, mode="json", exclude_none=True),
+    CLIENT_CAPABILITIES_META_KEY: {},
+}
+"""Beside the version, all that the SDK's session adds to a request of the newest protocol."""
 _AS_IT_CAME = "as it came"
 _TOOL_BYTES = 256 << 10
 """Of one definition in a large list; a larger one is left out. Decoding takes 15 ms at worst."""
@@ -109,11 +120,18 @@ class Channel:
     """
 
     def __init__(
-        self, inner: Dispatcher[Any], *, on_change: Callable[[], None], inbound: Inbound | None = None
+        self,
+        inner: Dispatcher[Any],
+        *,
+        on_change: Callable[[], None],
+        inbound: Inbound | None = None,
+        child: Child | None = None,
     ) -> None:
         self._inner = inner
         self._on_change = on_change
         self._inbound = inbound
+        self.child = child
+        """Takes calls by a short way past the session, if the server is a child process."""
         self._numbers = count(1)
         self._progress: dict[str, Progress] = {}
         self.takes_tokens = inbound is not None
@@ -178,6 +196,8 @@ class Channel:
             await self._inner.run(on_request, on_notify, intercept, task_status=task_status)
         finally:
             self.ended.set()
+            if self.child is not None:
+                self.child.desert()
 
     def _note_progress(self, params: Mapping[str, Any]) -> None:
         token = params.get("progressToken")
@@ -277,7 +297,8 @@ async def open_session(
     """A session over a transport's streams, not negotiated yet."""
     async with link as (read, write):
         inbound = Inbound(read, write)
-        channel = Channel(JSONRPCDispatcher(inbound, write), on_change=on_change, inbound=inbound)
+        child = read if isinstance(read, Child) else None
+        channel = Channel(JSONRPCDispatcher(inbound, write), on_change=on_change, inbound=inbound, child=child)
         async with anyio.create_task_group() as tasks, ClientSession(dispatcher=channel, client_info=CLIENT) as session:
             tasks.start_soon(inbound.reply)
             yield session, channel
@@ -371,6 +392,7 @@ async def wait_for_changes(session: ClientSession, on_change: Callable[[], None]
 
 async def call_tool(
     session: ClientSession,
+    child: Child | None,
     tool: str,
     arguments: dict[str, Any],
     *,
@@ -379,6 +401,19 @@ async def call_tool(
     on_progress: Any = None,
 ) -> dict[str, Any]:
     """The result of a `tools/call` as it came."""
+    if child is not None:
+        version = session.protocol_version
+        meta = {**_STAMP, PROTOCOL_VERSION_META_KEY: version} if version in MODERN_PROTOCOL_VERSIONS else {}
+        if token is not None:
+            meta["progressToken"] = token
+        if get_current_span() is not INVALID_SPAN:
+            inject(meta)
+        asked = {"name": tool, "arguments": arguments}
+        if request_state is not None:
+            asked["requestState"] = request_state
+        if meta:
+            asked["_meta"] = meta
+        return await child.ask("tools/call", asked)
     params = CallToolRequestParams(
         name=tool,
         arguments=arguments,

@@ -12,13 +12,13 @@ import math
 import secrets
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Literal
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
-from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -81,10 +81,11 @@ class Gate:
             InvalidConfig: A token that the config asks for is not set.
         """
         self._app = app
-        self._hosts = hosts
-        self._origins = origins
-        self._named_origins = list(settings.allowed_origins)
+        self._hosts = _Names(hosts)
+        self._origins = _Names(origins)
+        self._named_origins = _Names(settings.allowed_origins)
         self._clients = settings.clients()
+        self._has_several_clients = len(set(self._clients.values())) > 1
         self._keys = dict(self._clients)
         if operator_key is not None:
             self._keys[_digest(operator_key)] = OPERATOR
@@ -151,7 +152,7 @@ class Gate:
 
     def _check_room(self, principal: str) -> None:
         """Raise `Refusal` if too many requests are under way: one of each open stream, run and call."""
-        each = self._most // _EACH_SHARE if len(set(self._clients.values())) > 1 else self._most
+        each = self._most // _EACH_SHARE if self._has_several_clients else self._most
         if self._under_way[principal] >= each:
             message = f"{principal!r} has {each:,} requests under way, which is the most. Wait until one is answered."
             raise Refusal("rate_limited", message, headers={"Retry-After": "5"})
@@ -161,12 +162,12 @@ class Gate:
 
     def _let_in(self, scope: Scope) -> str:
         """Note who asks; the principal, or nothing for what needs none. Raises `Refusal`."""
-        headers = Headers(scope=scope)
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(scope["headers"])}
         path, method = scope["path"], scope["method"]
-        if not _matches(headers.get("host", ""), self._hosts):
+        if headers.get("host", "") not in self._hosts:
             raise Refusal("forbidden", "This Host is not served here. Name it in http.allowed_hosts.", status=421)
         origin = headers.get("origin")
-        if origin and not _matches(origin, self._origins):
+        if origin and origin not in self._origins:
             raise Refusal("forbidden", "This Origin is not allowed. Name it in http.allowed_origins.")
         is_api = path.startswith("/api/") or path in ("/api", "/metrics")
         if is_api and not origin and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
@@ -181,7 +182,7 @@ class Gate:
             self._take(self._requests, principal, f"requests of {principal!r}", self._requests.per_minute)
         return principal
 
-    def _know(self, scope: Scope, headers: Headers, origin: str | None, *, takes_cookie: bool) -> str:
+    def _know(self, scope: Scope, headers: dict[str, str], origin: str | None, *, takes_cookie: bool) -> str:
         known_by: KnownBy = "address"
         principal = "local"
         authorization = headers.get("authorization", "")
@@ -202,17 +203,17 @@ class Gate:
         scope[PRINCIPAL], scope[KNOWN_BY] = principal, known_by
         return principal
 
-    def _logged_in(self, headers: Headers) -> str | None:
+    def _logged_in(self, headers: dict[str, str]) -> str | None:
         cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE)
         principal, until = self._logins.get(_digest(cookie), (None, 0.0)) if cookie else (None, 0.0)
         return principal if until > time.monotonic() else None
 
-    def _check_page(self, scope: Scope, headers: Headers, origin: str | None) -> None:
+    def _check_page(self, scope: Scope, headers: dict[str, str], origin: str | None) -> None:
         """Raise `Refusal` for a change that another page asks for. One on another port of this machine is another."""
         if scope["method"] in _READING:
             return
         own = [f"{scheme}://{headers.get('host', '')}" for scheme in ("http", "https")]
-        if origin not in own and not _matches(origin or "", self._named_origins):
+        if origin not in own and (origin or "") not in self._named_origins:
             raise Refusal(
                 "forbidden",
                 "Who is logged in with a cookie changes things from the gateway's own page alone, and this request "
@@ -278,14 +279,17 @@ def _find(known: Mapping[bytes, str], token: bytes) -> str | None:
     return found
 
 
-def _matches(value: str, patterns: list[str]) -> bool:
-    return any(
-        value == pattern
-        or (
-            pattern.endswith(":*")
-            and value.startswith(pattern[:-1])
-            and value[len(pattern) - 1 :].isascii()
-            and value[len(pattern) - 1 :].isdigit()
-        )
-        for pattern in patterns
-    )
+class _Names:
+    """Hosts or origins by their names; one that ends in `:*` stands for every port."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = frozenset(names)
+        self._any_port = tuple(name[:-1] for name in names if name.endswith(":*"))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names or any(map(partial(_has_port, name), self._any_port))
+
+
+def _has_port(name: str, host: str) -> bool:
+    port = name[len(host) :]
+    return name.startswith(host) and port.isascii() and port.isdigit()

@@ -21,6 +21,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sealyard.broker import policy
 from sealyard.broker.policy import Preset
@@ -90,7 +91,25 @@ def build_app(
     )
     bounded = BoundedBodies(app, offload, path="/mcp", most_bytes=settings.max_request_bytes)
     most = most_connections(settings)
-    return Gate(bounded, settings, hosts=hosts, origins=origins, most=most, operator_key=operator_key)
+    return Gate(_Direct(bounded, routes), settings, hosts=hosts, origins=origins, most=most, operator_key=operator_key)
+
+
+class _Direct:
+    """Takes a request to the application at its very path and method; all else goes through Starlette's router."""
+
+    def __init__(self, app: ASGIApp, routes: Sequence[Route]) -> None:
+        self._app = app
+        self._routes = {
+            (route.path, method): route.app
+            for route in reversed(routes)  # the first of several counts
+            if route.app is route.endpoint and not route.param_convertors
+            for method in route.methods or ()
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass it on."""
+        app = self._routes.get((scope["path"], scope["method"])) if scope["type"] == "http" else None
+        await (app or self._app)(scope, receive, send)
 
 
 def _tell_readiness(readiness: Readiness) -> Callable[[Request], Awaitable[Response]]:

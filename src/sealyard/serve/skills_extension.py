@@ -7,7 +7,7 @@ or normalised, so none leads elsewhere.
 import base64
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 from urllib.parse import quote, unquote
 
@@ -85,7 +85,7 @@ def extend(server: Server[Any], source: SkillSource, principal_of: Callable[[Con
     """Serve the skills of `source`, to each principal its own. The server must have no resources of another kind."""
     served = _Served(source, principal_of)
     server.extensions[EXTENSION] = _SETTINGS
-    server.middleware.append(_declare)
+    server.middleware.append(_declare)  # type: ignore[arg-type] # any awaitable will do
     server.add_request_handler(_LIST, types.PaginatedRequestParams, served.list_skills)
     server.add_request_handler(_GET, _SkillParams, served.get_skill)
     server.add_request_handler(_DIRECTORY, _DirectoryParams, served.read_directory)
@@ -94,10 +94,15 @@ def extend(server: Server[Any], source: SkillSource, principal_of: Callable[[Con
     server.add_request_handler(_READ, types.ReadResourceRequestParams, served.read_resource)
 
 
-async def _declare(ctx: Context, call_next: CallNext) -> HandlerResult:
-    """Names the extension in the handshake, from which the SDK takes what that era's schema does not know."""
+def _declare(ctx: Context, call_next: CallNext) -> Awaitable[HandlerResult]:
+    """Names the extension in the handshake. Any other request passes without a frame of ours around it."""
+    return _declared(ctx, call_next) if ctx.method == "initialize" else call_next(ctx)
+
+
+async def _declared(ctx: Context, call_next: CallNext) -> HandlerResult:
+    """The handshake with the extension, which the SDK takes out: that era's schema does not know it."""
     result = await call_next(ctx)
-    if ctx.method == "initialize" and isinstance(result, dict):
+    if isinstance(result, dict):
         capabilities = result["capabilities"]
         extensions = {**capabilities.get("extensions", {}), EXTENSION: _SETTINGS}
         return {**result, "capabilities": {**capabilities, "extensions": extensions}}

@@ -18,6 +18,7 @@ from sealyard.serve.api.declare import Call, Endpoint, Events, Needs, Reply, Tex
 from sealyard.serve.api.decode import read_body, read_query, to_body
 from sealyard.serve.asking import PRINCIPAL
 from sealyard.serve.bodies import check_body
+from sealyard.serve.connections import LEFT
 from sealyard.serve.envelope import Refusal, code_of, envelope
 from sealyard.serve.gate import KNOWN_BY, gate_of, request_id_of
 from sealyard.values import AuditEntry
@@ -40,11 +41,7 @@ _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 def route(yard: Yard, declared: Endpoint) -> Route:
     """The route of an endpoint."""
-
-    async def answer(request: Request) -> Response:
-        return await _guarded(yard, request, declared.path, lambda: _answer(yard, declared, request))
-
-    return Route(declared.path, answer, methods=[declared.method], name=declared.name)
+    return Route(declared.path, _Answering(yard, declared), methods=[declared.method], name=declared.name)
 
 
 def refuse_unknown(methods: Callable[[str], list[str]]) -> Route:
@@ -70,38 +67,71 @@ class _Unknown:
 
 async def while_connected(request: Request, work: Awaitable[_T]) -> _T:
     """What comes of `work`, which is cancelled when the client goes away. The body must have been read."""
-    working = asyncio.ensure_future(work)
-    gone = asyncio.create_task(_gone(request.receive))
-    try:
-        await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
+    with _Presence(request.scope):
+        return await work
+
+
+class _Presence:
+    """Cancels the task that enters it when the client goes away, and raises `ClientDisconnect` there.
+
+    The connection says so itself: a task that waits for it would cost as much as all else around a small run.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._has_left = False
+
+    def __enter__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._working, self._cancelled_before = task, task.cancelling()
+        if LEFT in self._scope:
+            self._leave()
+        else:
+            self._scope[LEFT] = self._leave
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if not self._has_left:
+            del self._scope[LEFT]
+        # Somebody else may have cancelled the task as well: then that goes on.
+        elif self._working.uncancel() <= self._cancelled_before and kind is asyncio.CancelledError:
             raise ClientDisconnect
-        return working.result()
-    finally:
-        for task in (working, gone):
-            task.cancel()
-        await asyncio.wait({working, gone})
+
+    def _leave(self) -> None:
+        self._has_left = True
+        self._working.cancel()
 
 
-async def _guarded(yard: Yard, request: Request, path: str, answer: Callable[[], Awaitable[Response]]) -> Response:
-    """The answer, or the envelope of what went wrong."""
-    request_id = request_id_of(request.scope)
-    try:
-        return await answer()
-    except Refusal as refusal:
-        return envelope(refusal, request_id)
-    except ClientDisconnect:
-        return Response(status_code=499)  # which nobody reads
-    except SealyardError as error:
-        code = code_of(error)
-        if code != "internal":
-            retry = {"Retry-After": str(math.ceil(error.retry_seconds))} if isinstance(error, QueueFull) else None
-            return envelope(Refusal(code, await _shown(yard, error), headers=retry), request_id)
-        _log.exception("Request %s, %s %s, failed.", request_id, request.method, path)
-    except Exception:  # noqa: BLE001 - the last place where a fault can be told to who asked
-        _log.exception("Request %s, %s %s, failed.", request_id, request.method, path)
-    message = f"The gateway has a fault. Look for {request_id} in its log, and report it."
-    return envelope(Refusal("internal", message), request_id)
+class _Answering:
+    """An endpoint as an application of its own: a request needs nothing of Starlette's but its reader."""
+
+    def __init__(self, yard: Yard, declared: Endpoint) -> None:
+        self._yard = yard
+        self._declared = declared
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = await self._respond(Request(scope, receive))
+        await response(scope, receive, send)
+
+    async def _respond(self, request: Request) -> Response:
+        """The answer, or the envelope of what went wrong."""
+        request_id, path = request_id_of(request.scope), self._declared.path
+        try:
+            return await _answer(self._yard, self._declared, request)
+        except Refusal as refusal:
+            return envelope(refusal, request_id)
+        except ClientDisconnect:
+            return Response(status_code=499)  # which nobody reads
+        except SealyardError as error:
+            code = code_of(error)
+            if code != "internal":
+                retry = {"Retry-After": str(math.ceil(error.retry_seconds))} if isinstance(error, QueueFull) else None
+                return envelope(Refusal(code, await _shown(self._yard, error), headers=retry), request_id)
+            _log.exception("Request %s, %s %s, failed.", request_id, request.method, path)
+        except Exception:  # noqa: BLE001 - the last place where a fault can be told to who asked
+            _log.exception("Request %s, %s %s, failed.", request_id, request.method, path)
+        message = f"The gateway has a fault. Look for {request_id} in its log, and report it."
+        return envelope(Refusal("internal", message), request_id)
 
 
 async def _shown(yard: Yard, error: SealyardError) -> str:

@@ -21,6 +21,8 @@ _T = TypeVar("_T")
 
 def read_query(request: Request, kind: Any) -> Any:
     """The query as a `kind`, or None if that is None. Raises `Refusal`."""
+    if kind is None and not request.scope["query_string"]:
+        return None
     text = request.scope["query_string"].decode("latin-1")
     try:
         pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS, errors="strict")
