@@ -253,7 +253,8 @@ class Broker:
         if plan is not None:
             arguments = translate_arguments(plan, arguments)
         arguments = without_empty(spec, arguments)
-        await self._store.room()  # what cannot be recorded is not begun
+        if not self._store.has_room():
+            await self._store.room()  # what cannot be recorded is not begun
         guard, sent = passage.guard, Sent()
         call, found = OpenCall(passage, spec, number, arguments), _UNANSWERED
         try:
