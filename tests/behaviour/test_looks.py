@@ -1,6 +1,7 @@
 """What is remembered of code that runs again and again: its verdict and the look at it, until anything changes."""
 
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ class Clock:
     """A clock that a test moves."""
 
     now = 1_700_000_000.0
+    perf_counter = staticmethod(time.perf_counter)
 
     def time(self) -> float:
         """The time of day."""

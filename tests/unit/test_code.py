@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sealyard.code import MAX_CODE_BYTES, Fault, Source, read, source
+from sealyard.code import MAX_CODE_BYTES, Fault, Source, children, read, source
 from sealyard.errors import InvalidSkill
 from sealyard.learning.code import code_print
 from sealyard.learning.flows import prepare_flows
@@ -233,3 +233,27 @@ def test_parsing_leaves_warnings_as_they_were() -> None:
 
     assert seen == []
     assert list(warnings.filters) == before
+
+
+def test_the_nodes_that_are_left_out_of_a_walk_say_nothing() -> None:
+    """What is walked through and what is left out is all of the tree, and what is left out holds no other node."""
+    tree = ast.parse(JOB + "type A[T] = list[T]\n" * (sys.version_info >= (3, 12)))
+    walked: list[ast.AST] = []
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        walked.append(waiting.pop())
+        waiting += children(walked[-1])
+    left_out = {id(node): node for node in ast.walk(tree)}
+    for node in walked:
+        left_out.pop(id(node), None)
+
+    assert all(not list(ast.iter_child_nodes(node)) for node in left_out.values())
+    assert {type(node).__mro__[1] for node in left_out.values()} <= {
+        ast.expr_context,
+        ast.operator,
+        ast.cmpop,
+        ast.boolop,
+        ast.unaryop,
+        ast.AST,
+    }
+    assert {type(node) for node in left_out.values() if type(node).__mro__[1] is ast.AST} <= {ast.alias}

@@ -149,14 +149,14 @@ class _Reading:
             self.statements += 1
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 self._note(node.name)
-        if isinstance(node, ast.alias):
-            return
-        # The names that it gives a value, beside those that are nodes of their own.
-        for field in _NAMING.intersection(node._fields):
-            name = getattr(node, field)
-            if isinstance(name, str):
-                self._named.append(name)
-                self._bound.add(name)
+        # The name that it gives a value, beside those that are nodes of their own.
+        kind = type(node)
+        field = _naming_fields.get(kind)
+        if field is None:
+            field = _naming_fields[kind] = next(iter(_NAMING.intersection(kind._fields)), "")
+        if field and isinstance(name := getattr(node, field), str):
+            self._named.append(name)
+            self._bound.add(name)
 
     def _read_attribute(self, node: ast.Attribute) -> None:
         self.tokens.append(f".{node.attr}")
@@ -235,7 +235,9 @@ class _Reading:
 
 _NAMING = frozenset(("name", "arg", "rest"))
 """Fields that hold a name; no node has two of them."""
-_SHAPELESS = (ast.Name, ast.Constant, ast.alias)
+_naming_fields: dict[type[ast.AST], str] = {ast.alias: ""}
+"""The one of each kind of node that was met; empty for those that have none, or whose name was read before."""
+_SHAPELESS = frozenset((ast.Name, ast.Constant, ast.alias))
 """What holds no other node that matters."""
 
 
@@ -248,24 +250,26 @@ def _walk(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, _SHAPELESS) or not node._fields:
+        kind = type(node)
+        if kind in _SHAPELESS or not node._fields:
             yield node, ""
             continue
         inner: list[ast.AST] = []
         told = []
         for field in node._fields:
-            value = getattr(node, field, None)
-            if isinstance(value, list):
-                there = [each for each in value if isinstance(each, ast.AST)]
-                inner += there
-                told.append(str(len(value)))
-                if len(there) < len(value):
-                    told += [str(place) for place, each in enumerate(value) if each is None]
-            elif field == "ctx":
+            if field == "ctx":
                 continue
-            elif isinstance(value, ast.AST):
+            value = getattr(node, field, None)
+            if isinstance(value, ast.AST):
                 inner.append(value)
                 told.append("+")
+            elif isinstance(value, list):
+                told.append(str(len(value)))
+                if value:
+                    there = [each for each in value if isinstance(each, ast.AST)]
+                    inner += there
+                    if len(there) < len(value):
+                        told += [str(place) for place, each in enumerate(value) if each is None]
             elif not isinstance(value, str):
                 told.append(str(value))
         yield node, ",".join(told)

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from sealyard.code import MAX_CODE_BYTES, Fault, is_larger, read
+from sealyard.code import MAX_CODE_BYTES, Fault, children, is_larger, read
 from sealyard.errors import InvalidSkill
 
 __all__ = ("Names", "Noted", "Scope", "parse")
@@ -192,7 +192,7 @@ class Names:
                 name = getattr(node, "name", None)
                 if isinstance(name, str):  # a type parameter; an alias of an import never gets here
                     self._bind(name, _OTHER, scope)
-                stack.extend((child, scope) for child in ast.iter_child_nodes(node))
+                stack.extend([(child, scope) for child in children(node)])
 
     def _open(self, kind: Literal["class", "function", "comprehension"], parent: Scope) -> Scope:
         self._scopes.append(Scope(kind, parent))
@@ -227,7 +227,7 @@ class Names:
 
     def _visit_call(self, node: ast.Call, scope: Scope) -> _Places:
         self.noted.append((node, scope))
-        return ((child, scope) for child in ast.iter_child_nodes(node))
+        return ((child, scope) for child in children(node))
 
     def _visit_assignment(self, node: ast.Assign | ast.AnnAssign, scope: Scope) -> _Places:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -261,12 +261,12 @@ class Names:
     def _visit_named(self, node: ast.MatchAs | ast.MatchStar | ast.ExceptHandler, scope: Scope) -> _Places:
         if node.name is not None:
             self._bind(node.name, _OTHER, scope)
-        return ((child, scope) for child in ast.iter_child_nodes(node))
+        return ((child, scope) for child in children(node))
 
     def _visit_rest(self, node: ast.MatchMapping, scope: Scope) -> _Places:
         if node.rest is not None:
             self._bind(node.rest, _OTHER, scope)
-        return ((child, scope) for child in ast.iter_child_nodes(node))
+        return ((child, scope) for child in children(node))
 
     def _visit_declaration(self, node: ast.Global | ast.Nonlocal, scope: Scope) -> _Places:
         if scope.kind != "module":

@@ -28,6 +28,8 @@ _WAITING_BYTES = 32 << 20
 _QUIET_SECONDS = 0.05
 _SLICE_SECONDS = 0.002
 """So long it counts between two pauses while something runs."""
+_GATHER_SECONDS = 0.1
+"""So long what is to be counted waits for company before the thread is woken: by then the answer is sent."""
 _HOLD_SECONDS = 1.0
 """So long facts wait for company: each time some are recorded is a write to the disk."""
 _CLOSE_SECONDS = 5.0
@@ -66,7 +68,9 @@ class Accounting:
     def __init__(self, record: Callable[[Fact], None]) -> None:
         self._record = record
         self._loop = asyncio.get_running_loop()
-        self._waiting: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._gathered: list[Callable[[], None]] = []
+        self._waking: asyncio.TimerHandle | None = None
+        self._waiting: queue.SimpleQueue[list[Callable[[], None]] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._waiting_bytes = 0
         self._busy = 0
@@ -117,7 +121,7 @@ class Accounting:
 
     async def settled(self) -> None:
         """Wait until all that was added so far is counted and recorded, without any consideration for others."""
-        if self._thread is None or self._is_closed:
+        if not self._wake():
             return
         done: asyncio.Future[None] = self._loop.create_future()
         self._hurry.set()
@@ -126,7 +130,7 @@ class Accounting:
             self._hand_over()
             self._call(partial(_finish, done))
 
-        self._put(finish)
+        self._waiting.put([finish])
         try:
             await done
         finally:
@@ -134,7 +138,7 @@ class Accounting:
 
     async def close(self) -> None:
         """Count what waits, for a moment, and record what there is; answers that are left are uncounted bytes then."""
-        if self._thread is None or self._is_closed:
+        if not self._wake() or self._thread is None:
             return
         self._hurry.set()
         await asyncio.to_thread(self._loaded.wait)  # what is not left out cannot be counted without the vocabulary
@@ -152,10 +156,24 @@ class Accounting:
     def _put(self, work: Callable[[], None]) -> None:
         if self._is_closed:
             return
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="sealyard-tokens", daemon=True)
-            self._thread.start()
-        self._waiting.put(work)
+        self._gathered.append(work)
+        if self._waking is None:
+            self._waking = self._loop.call_later(_GATHER_SECONDS, self._wake)
+
+    def _wake(self) -> bool:
+        """Give what was gathered to the thread; whether there is one."""
+        if self._waking is not None:
+            self._waking.cancel()
+            self._waking = None
+        if self._is_closed:
+            return False
+        gathered, self._gathered = self._gathered, []
+        if gathered:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="sealyard-tokens", daemon=True)
+                self._thread.start()
+            self._waiting.put(gathered)
+        return self._thread is not None
 
     # In the thread
 
@@ -165,22 +183,26 @@ class Accounting:
             if self._settled:
                 wait = 0.0 if self._hurry.is_set() else max(0.0, self._settled_at + _HOLD_SECONDS - time.monotonic())
             try:
-                work = self._waiting.get(timeout=wait) if wait is None or wait > 0 else self._waiting.get_nowait()
+                given = self._waiting.get(timeout=wait) if wait is None or wait > 0 else self._waiting.get_nowait()
             except queue.Empty:
                 self._hand_over()
                 continue
-            if work is None:
+            if given is None:
                 break
-            self._give_way()
-            try:
-                if not self._loaded.is_set():
-                    tokens.load()
-                work()
-            except Exception:  # noqa: BLE001 - one text that cannot be counted must not be the last one
-                _log.exception("A text could not be counted.")
-            finally:
-                self._loaded.set()
+            for work in given:
+                self._work(work)
         self._hand_over()
+
+    def _work(self, work: Callable[[], None]) -> None:
+        self._give_way()
+        try:
+            if not self._loaded.is_set():
+                tokens.load()
+            work()
+        except Exception:  # noqa: BLE001 - one text that cannot be counted must not be the last one
+            _log.exception("A text could not be counted.")
+        finally:
+            self._loaded.set()
 
     def _hand_over(self) -> None:
         facts, self._settled = self._settled, []

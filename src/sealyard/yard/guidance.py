@@ -7,8 +7,8 @@ was told is recorded, so that it can be scored against what then happened.
 import functools
 import itertools
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -29,6 +29,8 @@ from sealyard.learning.risk_arguments import WrongCall, wrong_calls
 from sealyard.learning.risk_calibration import Curve
 from sealyard.learning.skills import suggest_for_code
 from sealyard.learning.steady import SteadyShapes
+from sealyard.offload import turn
+from sealyard.offload.turns import spend
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.review import Review
 from sealyard.store.learning import context_digest
@@ -73,6 +75,7 @@ _REST = 4.0
 _LINE_CHARACTERS = 400
 _TOLD_ONCE = 200
 """Hints in a visit that are given once."""
+_T = TypeVar("_T")
 _LOW = Assessment(risk="low", chance=0.0)
 
 
@@ -259,13 +262,22 @@ class Guidance:
         known = self._known.find(key)
         if known is None:
             read = functools.partial(_read_code, code, self._yard.functions(snapshot), snapshot)
-            if len(code) > _LONG_CODE:
-                known = _Known(await self.barrier.ask_beside("code", read, _NOTHING, who=principal))
-            else:
-                known = _Known(self.barrier.ask("code", read, _NOTHING, who=principal))
+            is_short = len(code) <= _LONG_CODE
+            known = _Known(await self._work("code", read, _NOTHING, who=principal, is_short=is_short))
             if known.seen.code is not None:
                 self._known.put(key, known)
         return known
+
+    async def _work(self, part: str, work: Callable[[], _T], otherwise: _T, *, who: str, is_short: bool) -> _T:
+        """What reading code comes to: if that is short, here, when its turn has come; else in a thread."""
+        if not is_short:
+            return await self.barrier.ask_beside(part, work, otherwise, who=who)
+        await turn()
+        started = time.perf_counter()
+        try:
+            return self.barrier.ask(part, work, otherwise, who=who)
+        finally:
+            spend(started)
 
     def _predict(
         self,
@@ -341,10 +353,8 @@ class Guidance:
         evidence = _evidence(outcome, failure, record, run)
         who = record.principal
         prepare = functools.partial(prepare_cause, evidence, look.code)
-        if len(record.code) > _SHORT_CODE or evidence.calls:
-            found = await self.barrier.ask_beside("failures", prepare, None, who=who)
-        else:
-            found = self.barrier.ask("failures", prepare, None, who=who)
+        is_short = len(record.code) <= _SHORT_CODE and not evidence.calls
+        found = await self._work("failures", prepare, None, who=who, is_short=is_short)
         if found is None:
             return outcome
         model, now = self.model(record.principal), time.time()
@@ -406,10 +416,8 @@ class Guidance:
         model, now = self.model(principal), time.time()
         if known is not None and known.skills:
             read = functools.partial(job_print, record.code)
-            if len(record.code) > _LONG_CODE:
-                job = await self.barrier.ask_beside("skills", read, None, who=principal)
-            else:
-                job = self.barrier.ask("skills", read, None, who=principal)
+            is_short = len(record.code) <= _LONG_CODE
+            job = await self._work("skills", read, None, who=principal, is_short=is_short)
             found = (
                 None
                 if job is None
@@ -424,13 +432,15 @@ class Guidance:
             )
             if found is not None and await self.skills.is_importable(found, principal):
                 return found.text if self._tell_once(visit, "skill", found.subject, "", record.execution_id) else None
+        if code.skills:
+            return None
         candidate = self.barrier.ask(
             "skills",
             lambda: model.skills.candidate(code, principal=principal, now=now, half_life=self.half_life),
             None,
             who=principal,
         )
-        if candidate is None or code.skills:
+        if candidate is None:
             return None
         is_new = self._tell_once(visit, "save_skill", candidate.mark, candidate.mark, record.execution_id)
         return candidate.text if is_new else None

@@ -99,6 +99,11 @@ _IMPORTERS = frozenset(("builtins.__import__", "importlib.import_module", "impor
 _TOOL_CALLERS = frozenset(("builtins.call_tool", "servers.call_tool", "tool_discovery.call_tool"))
 _SLEEPS = frozenset(("time.sleep", "asyncio.sleep"))
 _WALKS = advice.WALKS | advice.PARENTS
+_TELLING_BUILTINS = {name.removeprefix("builtins.") for name in advice.REFERENCES if name.startswith("builtins.")}
+_TELLING_BUILTINS.add("__builtins__")
+"""The built-in names that a rule speaks about wherever they stand."""
+_TELLING_MODULES = frozenset(name.partition(".")[0] for name in advice.MODULE_CALLS)
+"""The first parts of the modules whose every function falls under a rule."""
 
 
 _numbers = itertools.count()
@@ -429,7 +434,7 @@ class _Rules:
             self._notes.add("sleep", node, message, "Sleep less, or ask for a longer limit.")
         elif name in ("builtins.bytes", "builtins.bytearray"):
             self._check_size(node, number)
-        elif name not in advice.REFERENCES:
+        elif name.partition(".")[0] in _TELLING_MODULES and name not in advice.REFERENCES:
             for prefix in _prefixes(name)[:-1]:
                 self._check_rule(advice.MODULE_CALLS.get(prefix), name, node)
 
@@ -445,6 +450,8 @@ class _Rules:
             self._check_server(name, node)
 
     def _check_name(self, node: ast.Name) -> None:
+        if self._survey.is_unbound(node.id) and node.id not in _TELLING_BUILTINS:
+            return  # as most names are: no rule speaks about it
         name = self._survey.resolve(node)
         if name == "builtins.__builtins__":
             self._check_walk(node.id, node, node)

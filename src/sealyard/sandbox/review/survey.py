@@ -8,6 +8,8 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple, cast
 
+from sealyard.code import fields_of
+
 __all__ = ("DEPTH", "Arithmetic", "Misplaced", "Noted", "Place", "Survey", "text_of")
 
 DEPTH = 12
@@ -68,6 +70,10 @@ class Survey:
         self._endless: list[tuple[ast.While, Loop]] = []
         self._walk(tree)
 
+    def is_unbound(self, name: str) -> bool:
+        """Whether nothing in the code binds a name, so that it is a built-in one."""
+        return name not in self._names
+
     def resolve(self, node: ast.expr) -> str | None:
         """The dotted name an expression stands for: `o.system` is `os.system` after `import os as o`."""
         if isinstance(node, ast.Name):
@@ -102,8 +108,7 @@ class Survey:
                 continue
             visit = self._VISITS.get(kind)
             inside = visit(self, node, place) if visit else _NO_OTHER
-            fields = _fields.get(kind)
-            for field in _fields_of(kind) if fields is None else fields:
+            for field in fields_of(kind):
                 value = getattr(node, field, None)
                 if value is None:
                     continue
@@ -270,20 +275,6 @@ class Survey:
         ast.arg: _visit_arg,
     }
     """What each kind of node says; all others are only walked through."""
-
-
-_LEAVES = frozenset(
-    "arg asname attr conversion ctx id is_async kind level module names op ops rest simple type_comment"
-    " type_ignores".split()
-)
-"""Fields that hold nothing to be walked through: no node, or one that says nothing by itself."""
-_fields: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: ()}
-"""The other fields of each kind of node that was met."""
-
-
-def _fields_of(kind: type[ast.AST]) -> tuple[str, ...]:
-    found = _fields[kind] = tuple(field for field in kind._fields if field not in _LEAVES)
-    return found
 
 
 class Arithmetic:
