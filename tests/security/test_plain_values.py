@@ -25,7 +25,9 @@ from sealyard.values import ToolSpec
 
 NAME, EMAIL, PIN = "Anna Berg", "anna.berg@brindle.org", "47110"
 PERSON = {"name": NAME, "email": EMAIL, "password": PIN, "phone": "+49 170 1234567"}
-WORDS = ["n", "ok", "count", "total", "item", "id", "Anna", "Berg", "anna_berg", "berg", "47110", "a b", "Ω", "k1"]
+NAMES = """n ok count total item id Anna Berg anna_berg berg 47110 Ω k1 status state mode type kind value v en text name
+    label field columns rows data tags item12 user1 user2 user3 AB_c deadbeefdeadbeef thing something12""".split()
+WORDS = "ok open Anna Berg anna tom lena Maria john email phone first_name in_progress Oslo password __ a_ _b".split()
 
 
 def tool(name: str = "get", **options: Any) -> ToolSpec:
@@ -162,6 +164,45 @@ async def test_a_long_number_is_judged_as_it_is_beside_a_text(tmp_path: Path, nu
         assert guard.conceal([{key: number}]) == searching.conceal([{key: number}])
 
 
+# Words
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"type": "phone", "value": 12345},
+        {"label": "ssn", "val": 12345},
+        {"columns": ["n", "ssn"], "rows": [[1, 12345], [2, 54321]]},
+        {"columns": [{"field": "n"}, {"field": "ssn"}], "rows": [[1, 12345], [2, 54321]]},
+        [["ok", "ssn"], [1, 12345], [2, 54321]],
+        [{"v": "Anna"}, {"v": "Maria"}, {"v": "Lena"}],
+        {"1": "Anna", "2": "Maria", "3": "Lena"},
+        {"something1": {"en": "Anna"}, "something2": {"en": "Maria"}, "something3": {"en": "Lena"}},
+        {"ok": ["Anna", "Maria", "Lena"]},
+        ["Anna", "Maria", "Lena"],
+        {"first": "Anna", "last": "Berg"},
+    ],
+)
+async def test_a_word_that_tells_of_its_neighbours_is_not_plain(tmp_path: Path, value: Any) -> None:
+    """A label, a header and a column of given names each make something private that is not so by itself."""
+    async with open_scope(tmp_path) as scope:
+        guard, searching = guard_of(scope), guard_of(scope, is_short=False)
+
+        assert guard.admit(GET, value) == searching.admit(GET, value)
+        assert guard.conceal(value) == searching.conceal(value)
+
+
+async def test_a_word_that_was_hidden_before_stays_hidden(tmp_path: Path) -> None:
+    """A login name is one word, and hidden by its field; later it stands in a field that says nothing."""
+    async with open_scope(tmp_path) as scope:
+        guard = guard_of(scope)
+        assert guard.admit(GET, {"status": "zebrafinch"}) == {"status": "zebrafinch"}
+        guard.admit(GET, {"username": "zebrafinch"})
+
+        assert "zebrafinch" not in str(guard.admit(GET, {"status": "zebrafinch"}))
+        assert guard.conceal({"status": "zebrafinch"}) == {"status": "zebrafinch"}  # code's own guess
+
+
 # What tools were handed
 
 
@@ -286,8 +327,11 @@ async def test_an_answer_that_is_no_json_is_refused_on_the_short_way_too(tmp_pat
 
 NUMBERS = st.integers(-120_000, 120_000) | st.floats(-2e5, 2e5) | st.sampled_from([47110, 4711, 170, 12345, 67, 49170])
 SCALARS = NUMBERS | st.booleans() | st.none() | st.just("")
-KEYS = st.sampled_from(WORDS) | st.text(max_size=12)
-PLAIN = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4))
+KEYS = st.sampled_from(NAMES) | st.text(max_size=12)
+PLAIN = st.recursive(
+    SCALARS | st.sampled_from(WORDS),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4),
+)
 
 
 @pytest.mark.parametrize("mode", ["strict", "output", "off"])

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from sealyard.privacy import shapes
-from sealyard.privacy.fields import Field, Value
+from sealyard.privacy.fields import Cells, Field, Leaf, Value
 from sealyard.privacy.names import read_name, split_name
 from sealyard.privacy.span import TOKEN, TYPES
 
@@ -49,9 +49,13 @@ def decide(field: Field) -> str:
             if _is_possible(certain, _told(leaf[0])):
                 return certain
         return ""
-    if not kind and len(field.leaves) == 1 and not field.meaning.is_number and not _has_space(field.leaves[0][0]):
+    leaves = field.leaves
+    if isinstance(leaves, Cells):
+        values = _texts_told(leaves.texts)
+    elif not kind and len(leaves) == 1 and not field.meaning.is_number and not _has_space(leaves[0][0]):
         return ""  # most fields of a single record
-    values = _values(field)
+    else:
+        values = _values(leaves)
     return _RULES.get(kind, _by_values)(field, values) if values else ""
 
 
@@ -88,9 +92,17 @@ def is_full_name(value: str) -> bool:
     return " " in value.strip() and shapes.is_name(value) and shapes.has_given_name(value)
 
 
-def _values(field: Field) -> list[Value]:
-    """What the field holds, without blanks: all of a short column, a spread sample of a long one."""
-    leaves = field.leaves
+def _texts_told(texts: list[str]) -> list[Value]:
+    """The same for the cells of a table."""
+    step = max(1, len(texts) // _SAMPLE)
+    found = [_told(text) for text in texts[::step] if not shapes.is_blank(text)]
+    if not found and step > 1:
+        found = [_told(text) for text in texts if not shapes.is_blank(text)]
+    return found
+
+
+def _values(leaves: list[Leaf]) -> list[Value]:
+    """What a field holds, without blanks: all of a short column, a spread sample of a long one."""
     step = max(1, len(leaves) // _SAMPLE)
     found = [_told(leaf[0]) for leaf in leaves[::step] if not isinstance(leaf[0], str) or not shapes.is_blank(leaf[0])]
     if not found and step > 1:
@@ -288,8 +300,7 @@ def _by_values(field: Field, values: list[Value]) -> str:
     if any(" " in text for text in texts):
         if _share(texts, shapes.is_street) >= 0.6:
             return "address"
-        full = _share(texts, is_full_name)
-        if full >= 0.6 and (len(texts) >= 3 or field.meaning.is_number):
+        if (len(texts) >= 3 or field.meaning.is_number) and _share(texts, is_full_name) >= 0.6:
             return "person"
     if not field.meaning.is_number:
         return ""

@@ -248,10 +248,12 @@ class Echoes:
             return
         number = len(self._lines)
         self._lines.append(line)
-        last = len(line.text) - self._seed
+        text, owners, seeds, size = line.text, line.owners, self._seeds, self._seed
+        last = len(text) - size
+        is_owned = min(owners) >= 0
         for at in range(0, last + 1, 1 if last < _LONG else _LONG_STRIDE):
-            if max(line.owners[at : at + self._seed]) >= 0:
-                places = self._seeds.setdefault(line.text[at : at + self._seed], [])
+            if is_owned or max(owners[at : at + size]) >= 0:
+                places = seeds.setdefault(text[at : at + size], [])  # in one step: another thread may add, too
                 if len(places) < _PLACES:
                     places.append((number, at))
 

@@ -727,7 +727,7 @@ class _Encoded:
     """
 
     knows_words = False
-    """What is shorter than `_LEAST_SEARCHED` of `judging` and has no escape in it is not encoded."""
+    """What is shorter than `judging.LEAST_SEARCHED` and has no escape in it is not encoded."""
 
     def __init__(
         self,

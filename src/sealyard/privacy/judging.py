@@ -7,13 +7,13 @@ from typing import TypeAlias
 import msgspec
 
 from sealyard.privacy.deciding import applies, decide
-from sealyard.privacy.fields import Field, Leaf, Value, texts_of
+from sealyard.privacy.fields import Cells, Field, Leaf, Value, texts_of
 from sealyard.privacy.prose import find_in_prose
 from sealyard.privacy.shapes import is_blank
 from sealyard.privacy.span import TOKEN, Detector, Span, merge
 from sealyard.privacy.values import find_values
 
-__all__ = ("Criteria", "Finding", "Judge", "Verdict")
+__all__ = ("LEAST_SEARCHED", "Criteria", "Finding", "Judge", "Verdict")
 
 
 class Finding(msgspec.Struct, gc=False):
@@ -49,8 +49,9 @@ _BETWEEN = "\n\x00\n"
 _COVER = "\ue000"
 _EMAIL = re.compile(r"[^@\s,;<>()]{1,64}@[^@\s,;<>()]+\.[^@\s,;<>().]{2,}")
 _ENTRY = re.compile(r"[^,;\n]+")
+_FEW = 4
 _UNSEARCHED_NUMBER = 10**11
-_LEAST_SEARCHED = 16
+LEAST_SEARCHED = 16
 _SEARCHED = re.compile(r"[\d@:=<]|__")
 """A value shorter than that and without one of these is a word or two."""
 _SEARCHED_CLOSELY = re.compile(r"[\d@:=<%&]|__| [A-ZÀ-ÖØ-ÞŁŚŻ]")
@@ -112,7 +113,7 @@ class Judge:
         for leaf in leaves:
             value = leaf[0]
             if isinstance(value, str):
-                (searched if len(value) >= _LEAST_SEARCHED or signs(value) else known).append(leaf)
+                (searched if len(value) >= LEAST_SEARCHED or signs(value) else known).append(leaf)
             else:
                 (searched if _is_long_number(value) else known).append(leaf)
         yield from self._by_value(searched, is_form_searched=True)
@@ -144,25 +145,33 @@ class Judge:
                 yield leaf, findings
             start = end + len(_BETWEEN)
 
-    def searched(self, column: Sequence[Leaf]) -> Sequence[Leaf]:
-        """Those values of a column that can hold something private by value."""
+    def searched(self, columns: Iterable[Sequence[Leaf]]) -> Iterator[Leaf]:
+        """Those values of some columns that can hold something private by value."""
         if self._searches_all:
-            return column
-        texts = texts_of(column)
+            for column in columns:
+                yield from column
+            return
         signs = self._signs.search
-        if signs("\n".join(texts)):
-            return [
-                leaf
-                for leaf in column
-                if (
-                    len(leaf[0]) >= _LEAST_SEARCHED or signs(leaf[0])
-                    if isinstance(leaf[0], str)
-                    else _is_long_number(leaf[0])
-                )
-            ]
-        if len(texts) == len(column) and max(map(len, texts), default=0) < _LEAST_SEARCHED:
-            return ()
-        return [leaf for leaf in column if _is_long(leaf[0])]
+        for column in columns:
+            if isinstance(column, Cells):
+                texts = column.texts
+                if signs("\n".join(texts)):
+                    for text, start in zip(texts, column.starts, strict=True):
+                        if len(text) >= LEAST_SEARCHED or signs(text):
+                            yield text, start, None
+                elif max(map(len, texts), default=0) >= LEAST_SEARCHED:
+                    for text, start in zip(texts, column.starts, strict=True):
+                        if len(text) >= LEAST_SEARCHED:
+                            yield text, start, None
+                continue
+            is_signed = len(column) < _FEW or signs("\n".join(texts_of(column)))  # one look at many
+            for leaf in column:
+                value = leaf[0]
+                if not isinstance(value, str):
+                    if _is_long_number(value):
+                        yield leaf
+                elif len(value) >= LEAST_SEARCHED or (is_signed and signs(value)):
+                    yield leaf
 
     def private_names(self, fields: Sequence[Field], searched: list[str]) -> dict[str, list[Finding]]:
         """The names of fields that are private themselves; those that may be by value are added to `searched`."""
@@ -233,12 +242,6 @@ class Judge:
             and (span.type == "literal" or _COVER not in covered[span.start : span.end])
         ]
         return merge(kept)
-
-
-def _is_long(value: Value) -> bool:
-    if isinstance(value, str):
-        return len(value) >= _LEAST_SEARCHED
-    return _is_long_number(value)
 
 
 def _is_long_number(value: float) -> bool:

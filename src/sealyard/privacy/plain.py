@@ -1,14 +1,17 @@
 """Values so small and plain that a search finds nothing in them, told apart by one short walk.
 
-Most calls carry flags, counts and names of fields that mean nothing. A name is searched by the scanner itself, once,
-and remembered; so a value passes here only if the search of the whole would leave it as it is.
+Most calls carry flags, counts, single words and names of fields that mean nothing. A name is searched by the scanner
+itself, once, and remembered; so a value passes here only if the search of the whole would leave it as it is.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from sealyard.privacy.fields import is_described
+from sealyard.privacy.judging import LEAST_SEARCHED
 from sealyard.privacy.names import read_name
+from sealyard.privacy.records import NAMING, WRAPPING
 from sealyard.privacy.scanner import Scanner
 
 __all__ = ("PlainValues", "describes_private", "texts_of_plain")
@@ -21,6 +24,8 @@ _MOST_NAMES = 4096
 """That are remembered: about a megabyte."""
 _LONGEST_NAME = 80
 """A longer name is taken for a value."""
+_WORDY_NAME = re.compile(r"[a-z_]{2,15}")
+"""Of a field that is no number, no key of a table of records, and so no column of given names."""
 _MOST_SCHEMAS = 2_000
 """Parts of a schema that are looked at; a larger one counts as one that describes something private."""
 
@@ -30,26 +35,34 @@ class PlainValues:
 
     def __init__(self, scanner: Scanner) -> None:
         self._scanner = scanner
-        self._names: dict[str, bool] = {}
+        self._names: dict[str, int] = {}
 
     def __contains__(self, value: Any) -> bool:
         names = self._names
         waiting = [value]
+        left = _MOST_VALUES
         for each in waiting:
             # Exact types: a subclass may be anything, and what is no JSON is not for this walk to judge.
             kind = type(each)
             if kind is dict:
-                if len(each) > _MOST_VALUES:
+                left -= len(each)
+                if left < 0:
                     return False
-                for name in each:
+                for name, item in each.items():
                     if type(name) is not str:
                         return False
-                    is_plain = names.get(name)
-                    if is_plain is False or (is_plain is None and not self._is_plain_name(name)):
+                    found = names.get(name)
+                    if found is None:
+                        found = self._read(name)
+                    if not found:
                         return False
-                waiting += each.values()
+                    if type(item) is not str:
+                        waiting.append(item)
+                    elif item and not (found is _WORDY and _is_word(item)):
+                        return False
             elif kind is list:
-                if len(each) > _MOST_VALUES:
+                left -= len(each)
+                if left < 0:
                     return False
                 waiting += each
             elif kind is int or kind is float:
@@ -57,29 +70,44 @@ class PlainValues:
                     return False
             elif not (each is None or kind is bool or (kind is str and not each)):
                 return False
-            if len(waiting) > _MOST_VALUES:
-                return False
         return True
 
-    def _is_plain_name(self, name: str) -> bool:
+    def _read(self, name: str) -> int:
+        """What a name allows: nothing, numbers, or words as well."""
         if len(name) > _LONGEST_NAME:
-            return False
+            return _NOT_PLAIN
         meaning = read_name(name)
-        is_plain = not (meaning.kind or meaning.is_role or meaning.may_be_private or meaning.keys)
-        if is_plain:
-            try:
-                # Beside another name, since the only key of an object may stand for its value.
-                is_plain = next(self._scanner.find_values({name: 0, "n": 0}), None) is None
-            except Exception:  # noqa: BLE001 - the search of the value meets it again, and says so
-                is_plain = False
+        found = _NOT_PLAIN
+        if not (meaning.kind or meaning.is_role or meaning.may_be_private or meaning.keys) and self._is_unfound(name):
+            is_wordy = not meaning.is_number and name not in _TELLING and _WORDY_NAME.fullmatch(name) is not None
+            found = _WORDY if is_wordy else _PLAIN
         if len(self._names) >= _MOST_NAMES:
             self._names.clear()
-        self._names[name] = is_plain
-        return is_plain
+        self._names[name] = found
+        return found
+
+    def _is_unfound(self, name: str) -> bool:
+        try:
+            # Beside another name, since the only key of an object may stand for its value.
+            return next(self._scanner.find_values({name: 0, "n": 0}), None) is None
+        except Exception:  # noqa: BLE001 - the search of the value meets it again, and says so
+            return False
+
+
+_NOT_PLAIN, _PLAIN, _WORDY = range(3)
+_TELLING = NAMING | WRAPPING
+"""Fields whose text may say what another field holds, or that stand for the object around them."""
+
+
+def _is_word(text: str) -> bool:
+    """Whether it is one word of letters, too short and without the signs for which a text is searched by value."""
+    if len(text) >= LEAST_SEARCHED or not text.isascii():
+        return False
+    return text.isalpha() or ("__" not in text and text.replace("_", "").isalpha())
 
 
 def texts_of_plain(value: Any) -> list[str]:
-    """The names and numbers in a plain value, as they are searched."""
+    """The names, numbers and words in a plain value, as they are searched."""
     texts: list[str] = []
     waiting = [value]
     for each in waiting:
@@ -91,6 +119,8 @@ def texts_of_plain(value: Any) -> list[str]:
             waiting += each
         elif kind is int or kind is float:
             texts.append(str(each))
+        elif kind is str:
+            texts.append(each)
     return texts
 
 

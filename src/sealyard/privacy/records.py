@@ -11,7 +11,7 @@ from sealyard.privacy.names import read_name
 from sealyard.privacy.span import TOKEN
 from sealyard.privacy.tables import is_header
 
-__all__ = ("Container", "Treatments", "collect", "collect_all")
+__all__ = ("NAMING", "WRAPPING", "Container", "Treatments", "collect", "collect_all")
 
 Container: TypeAlias = tuple[Any, int, Any]
 """A dict or list of the data, the index of the one that holds it, and its key in there."""
@@ -38,12 +38,14 @@ _VALUES = ("value", "val", "values", "valueString", "answer", "stringValue", "di
 _CONTENTS = ("text", "content", "response", "data")
 _HEADERS = ("columns", "headers", "header", "fields", "column_names", "columnNames", "cols")
 _ROWS = ("rows", "data", "values", "records", "results", "items", "body")
-_WRAPPING = frozenset(
+WRAPPING = frozenset(
     """S N stringValue integerValue doubleValue string value text plain_text content raw #text _text $ _ @value v en
     en-US en-GB de de-DE fr fr-FR es es-ES it ja""".split()
 )
 """The only key of a dictionary that stands for its value."""
-_NAMING = frozenset((*_VALUES, *_CONTENTS, *_HEADERS))
+_VALUED = frozenset((*_VALUES, *_CONTENTS, *_HEADERS))
+NAMING = _VALUED | frozenset((*_LABELS, *_KINDS, *_ROWS))
+"""Keys of a dictionary of which one may say what another holds."""
 _KEYED = re.compile(r".*(?:\d|@)|[0-9a-f-]{16,}|[A-Z]{2,}[-_]", re.DOTALL)
 _MOST_LABELLED = 12
 _MOST_REMEMBERED = 200
@@ -235,14 +237,14 @@ def _resolve(whole: Mapping[str, Any], reference: str) -> Mapping[str, Any]:
 @lru_cache(maxsize=2_000)
 def _form(keys: tuple[Any, ...]) -> str:
     """Whether all keys look like data rather than names, one only wraps a value, or some may name others."""
-    if len(keys) == 1 and keys[0] in _WRAPPING:
+    if len(keys) == 1 and keys[0] in WRAPPING:
         return "wrapped"
     if keys and all(
         isinstance(key, str) and (key.isdigit() or (_KEYED.match(key) is not None and not read_name(key).kind))
         for key in keys
     ):
         return "keyed"
-    return "" if _NAMING.isdisjoint(keys) else "special"
+    return "" if _VALUED.isdisjoint(keys) else "special"
 
 
 def _is_keyed(each: dict[Any, Any]) -> bool:

@@ -201,19 +201,20 @@ class _Pass:
         names |= judge.private_names(fields, searched)
         together: list[Leaf] = [(each, -1, _IS_NAME) for each in searched]
         together += ((each, each.start, None) for each in prose)
-        plain: list[Sequence[Leaf]] = []
-        for column in undecided:
-            if depth < _MOST_NESTED and _STRUCTURED.search(_APART.join(texts_of(column))):
-                rest = []
-                for leaf in column:
-                    if not isinstance(leaf[0], str) or not _is_structured(leaf[0]):
-                        rest.append(leaf)
-                    elif findings := self.find(leaf[0], depth + 1):
-                        yield leaf, findings
-                column = rest
-            plain.append(column)
-        for column in plain:  # only now everything is known that was found by name
-            together += judge.searched(column)
+        if depth < _MOST_NESTED:
+            joined = [_APART.join(texts_of(column)) for column in undecided]
+            if _STRUCTURED.search(_APART.join(joined)):  # one look instead of one for each column
+                for number, text in enumerate(joined):
+                    if _STRUCTURED.search(text):
+                        column = undecided[number]
+                        rest = []
+                        for leaf in column:
+                            if not isinstance(leaf[0], str) or not _is_structured(leaf[0]):
+                                rest.append(leaf)
+                            elif findings := self.find(leaf[0], depth + 1):
+                                yield leaf, findings
+                        undecided[number] = rest
+        together += judge.searched(undecided)  # only now everything is known that was found by name
         for leaf, verdict in judge.by_value(together):
             if leaf[2] is not _IS_NAME:
                 yield leaf, verdict

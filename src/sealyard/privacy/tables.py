@@ -30,7 +30,7 @@ _MOST_COLUMNS = 20_000
 _MOST_ALIGNED = 200
 _LOOKED_AT = 20
 """Rows that decide whether a line is the header of an aligned table."""
-_FEW_ROWS = 4
+_FEW_ROWS = 12
 """Rows that are put into the columns one by one: to turn them into columns first costs more."""
 _MOST_PADDED = 4
 """How many times as many cells as there are may be made to give all rows of a run the same length."""
@@ -199,7 +199,7 @@ def _read_delimited(text: str, lines: Lines, index: int, delimiter: str) -> tupl
     texts = lines.texts
     while index < len(lines):
         after = _run(texts, index, delimiter)
-        if after - index > _FEW_ROWS:
+        if after > index:
             _fill_run(columns, texts[index:after], lines.starts[index:after], delimiter)
             index = after
             continue
@@ -267,10 +267,13 @@ def _fill_run(columns: list[Field], texts: list[str], starts: Sequence[int], del
     """Puts many rows into the columns at once, as `_fill` does one by one."""
     rows = [line.split(delimiter) for line in texts]
     width = len(columns)
-    longest = max(map(len, rows))
-    if longest * len(rows) > _MOST_PADDED * sum(map(len, rows)) or len(set(columns)) < width:
+    if (
+        len(rows) <= _FEW_ROWS
+        or max(map(len, rows)) * len(rows) > _MOST_PADDED * sum(map(len, rows))
+        or len(set(columns)) < width
+    ):
         for row, start in zip(rows, starts, strict=True):
-            _fill(columns, _placed_cells(row, start))
+            _fill_row(columns, row, start)
         return
     last: tuple[list[tuple[str, ...]], list[Sequence[int]]] = ([], [])
     for position, cells in enumerate(zip_longest(*rows, fillvalue="")):
@@ -288,6 +291,24 @@ def _fill_run(columns: list[Field], texts: list[str], starts: Sequence[int], del
             list(chain.from_iterable(zip(*last[0], strict=True))),
             list(chain.from_iterable(zip(*last[1], strict=True))),
         )
+
+
+def _fill_row(columns: list[Field], row: list[str], start: int) -> None:
+    """Puts the cells of one row into the columns, as `_fill` does, without a leaf for each."""
+    if len(row) > len(columns):
+        columns = columns + columns[-1:] * (len(row) - len(columns))
+    for column, written in zip(columns, row, strict=False):
+        if written:
+            leaves = column.leaves
+            if written[0] <= " " or written[-1] <= " ":
+                cell = _stripped(written, start)
+                if cell[0]:
+                    leaves.append(cell)
+            else:
+                assert isinstance(leaves, Cells)
+                leaves.texts.append(written)
+                leaves.starts.append(start)
+        start += len(written) + 1
 
 
 def _add_cells(column: Field, written: Sequence[str], starts: Sequence[int]) -> None:
