@@ -489,7 +489,7 @@ async def test_calls_without_code_are_executions_too(tmp_path: Path) -> None:
         records = await yard.store.executions()
 
     assert answer.value == {"paid": 2, "note": ""}
-    assert [record.status for record in records] == ["failed", "failed", "ok"]
+    assert [record.status for record in records] == ["failed", "failed", "failed", "ok"]
 
 
 async def test_a_forged_call_of_a_tool_that_was_not_granted_is_refused(tmp_path: Path) -> None:

@@ -179,3 +179,35 @@ async def test_a_thread_that_hangs_does_not_hold_the_request(caplog: pytest.LogC
 async def test_a_thread_that_answers_is_heard() -> None:
     """The usual case."""
     assert await Barrier().ask_beside("code", lambda: "found", "nothing") == "found"
+
+
+def test_lookups_in_a_row_are_each_timed_from_the_end_of_the_one_before() -> None:
+    """Only the one that is slow is left out, and the clock is read once for each and once before them."""
+    clock = Clock()
+    readings: list[float] = []
+
+    def spent() -> float:
+        readings.append(clock.now)
+        return clock.now
+
+    barrier = Barrier(clock, spent=spent)
+    clean = []
+    for _ in range(3):
+        watch = barrier.watch("ann")
+        watch.ask("resources", taking(clock, 0.001), "nothing")
+        clean.append(watch.is_clean)
+        watch.ask("risk", taking(clock, 0.05), "nothing")
+        clean.append(watch.is_clean)
+
+    assert (barrier.is_off("resources", "ann"), barrier.is_off("risk", "ann")) == (False, True)
+    assert (clean, len(readings)) == ([True, False] * 3, 9)
+
+
+def test_a_watch_is_not_clean_once_a_part_failed_or_is_off() -> None:
+    """What was found without one of the parts is not to be remembered."""
+    barrier = Barrier(Clock())
+    failing, after = barrier.watch(), barrier.watch()
+
+    assert failing.ask("risk", broken, "nothing") == "nothing"
+    assert after.ask("risk", lambda: "found", "nothing") == "nothing"
+    assert (failing.is_clean, after.is_clean, barrier.watch().is_clean) == (False, False, True)

@@ -169,11 +169,11 @@ def test_a_systematic_error_of_the_estimate_is_put_right() -> None:
     calibration = Calibration()
     for number in range(200):
         calibration.add(0.5, "ann", START + number, HALF_LIFE, failed=number % 10 == 0)
-    row = [calibration.corrected(step / 20, "ann", START + 200, HALF_LIFE) for step in range(21)]
+    row = [calibration.curve("ann", START + 200, HALF_LIFE).corrected(step / 20) for step in range(21)]
 
-    assert calibration.corrected(0.5, "ann", START + 200, HALF_LIFE) < 0.16
+    assert calibration.curve("ann", START + 200, HALF_LIFE).corrected(0.5) < 0.16
     assert row == sorted(row)
-    assert Calibration().corrected(0.5, "ann", START, HALF_LIFE) == 0.5
+    assert Calibration().curve("ann", START, HALF_LIFE).corrected(0.5) == 0.5
 
 
 def test_the_figures_are_of_what_ran_and_of_nothing_else() -> None:

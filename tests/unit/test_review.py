@@ -15,8 +15,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.everyday import PROBES
 
+from sealyard.code import MAX_CODE_BYTES
 from sealyard.sandbox.policy import DATABASE_READONLY, DEFAULT, LEVELS, IsolationLevel
-from sealyard.sandbox.review import MAX_CODE_BYTES, Estimate, Finding, Review, review, sql
+from sealyard.sandbox.review import Estimate, Finding, Review, review, sql
 
 TOOLS = (
     "mcp__expenses__add_expense",

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sealyard.code import MAX_CODE_BYTES
 from sealyard.errors import InvalidSkill
-from sealyard.versioning.scopes import MAX_CODE_BYTES, parse
+from sealyard.versioning.scopes import parse
 from sealyard.versioning.uses import SkillRef, ToolRef, Unknown, Uses, find_uses
 
 

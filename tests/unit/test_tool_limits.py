@@ -86,9 +86,12 @@ class Gate:
         timeout_seconds: float | None = None,
     ) -> Any:
         """What the server answers."""
-        return await self.throttle.run(
-            tool(name), limits, run, server, is_idempotent=idempotent, timeout_seconds=timeout_seconds
-        )
+        turn = self.throttle.turn(tool(name), limits, run, is_idempotent=idempotent, timeout_seconds=timeout_seconds)
+        async with turn as attempts:
+            async for attempt in attempts:
+                with attempt:
+                    answer = await server(attempt.seconds)
+        return answer
 
     async def refusal(self, limits: ToolLimits, *, run: str = "run", name: str = "send") -> str:
         """The message of a call that a limit refuses, before it reaches the server."""
@@ -346,7 +349,7 @@ async def test_pauses_differ_and_have_an_end() -> None:
     """Calls that failed together do not come back together, and none sleeps for minutes."""
     throttle = Throttle(jitter=iter([0.0, 1.0, 0.0, 1.0]).__next__)
 
-    assert [throttle._pause(attempt) for attempt in (0, 0, 10, 10)] == [0.125, 0.375, 4.0, 12.0]
+    assert [throttle.pause(attempt) for attempt in (0, 0, 10, 10)] == [0.125, 0.375, 4.0, 12.0]
 
 
 BREAKER = ToolLimits(breaker_failures=2, breaker_seconds=30)

@@ -42,6 +42,11 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     told: Any = None
     """Its value as anybody may see it, if it is small enough for the journal."""
 
+    @property
+    def size_bytes(self) -> int:
+        """Its bytes, with its files."""
+        return len(self.encoded) + sum(len(file.content) for file in self.answer.files)
+
 
 async def admit_answer(
     guard: Guard, spec: ToolSpec, answer: Answer, sent: Sent, *, offload: Offload | None, who: str
@@ -53,8 +58,12 @@ async def admit_answer(
         UpstreamError: It is no JSON, too large, nested too deeply, or cannot be looked through.
         LimitReached: There are more private values than the session can have.
     """
+    value = answer.value
+    if not (answer.message or answer.files) and guard.admits_plain(spec, value, sent):
+        shown = answer if not answer.text and answer.sample is None else Answer(value=value)
+        return Admitted(answer=shown, encoded=_encoded(spec, value), told=guard.conceal_admitted(spec, value))
     most = LARGE - sum(len(file.content) for file in answer.files)
-    if not answer.message and (guard.is_off or not is_large(answer.value, most)):
+    if not answer.message and (guard.is_off or not is_large(value, most)):
         await turn()
         started = time.perf_counter()
         try:
@@ -101,10 +110,7 @@ def check_answer(spec: ToolSpec, answer: Answer) -> bytes:
         raise UpstreamError(
             f"{spec.full_name!r} answered with data nested more than {MOST_DEPTH} levels deep. Ask it for less."
         )
-    try:
-        encoded = msgspec.json.encode(answer.value)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UpstreamError(f"{spec.full_name!r} answered with something that is no JSON: {error}.") from error
+    encoded = _encoded(spec, answer.value)
     size = len(encoded) + sum(len(file.content) for file in answer.files)
     if size > _ANSWER_BYTES:
         raise UpstreamError(
@@ -112,6 +118,13 @@ def check_answer(spec: ToolSpec, answer: Answer) -> bytes:
             "Ask it for less: filter, or take it in pages."
         )
     return encoded
+
+
+def _encoded(spec: ToolSpec, value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UpstreamError(f"{spec.full_name!r} answered with something that is no JSON: {error}.") from error
 
 
 def plain_names(guard: Guard, spec: ToolSpec, answer: Answer, sent: Sent) -> dict[str, str]:
@@ -134,10 +147,7 @@ async def _admit_beside(
     guard: Guard, spec: ToolSpec, answer: Answer, sent: Sent, offload: Offload, who: str
 ) -> Admitted:
     """The same in a helper process."""
-    try:
-        first = answer.message or msgspec.json.encode(answer.value)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UpstreamError(f"{spec.full_name!r} answered with something that is no JSON: {error}.") from error
+    first = answer.message or _encoded(spec, answer.value)
     params = {
         "spec": guard.door.bare(spec),
         "sent": sent.to_data(),

@@ -2,33 +2,52 @@
 
 In the grant? Do the arguments fit, as code wrote them? Tokens are turned into values. What does the policy say, and a
 person if it asks for one? Then the upstream, within the tool's limits, which alone judges the values; its answer's
-private values become tokens; the journal and the audit log.
+private values become tokens; one record of the call goes to whoever observes the execution.
 """
 
+import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import msgspec
 
 from sealyard.broker.admitting import Admitted, admit_answer
-from sealyard.broker.answers import Answer, short
+from sealyard.broker.answers import Answer, renamed, short
 from sealyard.broker.approvals import Approvals
-from sealyard.broker.limits import Circuit, Throttle
+from sealyard.broker.limits import Attempts, Circuit, Throttle
 from sealyard.broker.policy import Decision, Policy
 from sealyard.catalog.arguments import check_arguments
 from sealyard.catalog.shapes import is_wrapped
-from sealyard.errors import PolicyRefused, SealyardError, UnknownTool, UpstreamError, UpstreamUnavailable
-from sealyard.offload import Offload, check_values
+from sealyard.errors import PolicyRefused, SealyardError, StoreError, UnknownTool, UpstreamError, UpstreamUnavailable
+from sealyard.offload import Offload, check_values, decode
 from sealyard.privacy.echo import Sent
 from sealyard.privacy.guard import Guard
 from sealyard.privacy.span import TOKEN
-from sealyard.store.rows import CALL_VALUE_BYTES
-from sealyard.values import Approval, Ask, AuditEntry, CallRecord, Definition, Grant, ToolSpec, UpstreamStatus
+from sealyard.store import Store
+from sealyard.values import Approval, Ask, AuditEntry, Definition, Grant, Reply, ToolSpec, UpstreamStatus
+from sealyard.versioning.plan import Plan, translate_answer, translate_arguments
 
-__all__ = ("Broker", "OnProgress", "OnTools", "Passage", "ToolServer", "approved_call", "without_empty")
+__all__ = (
+    "Broker",
+    "FinishedCall",
+    "OnFinish",
+    "OnProgress",
+    "OnStart",
+    "OnTools",
+    "OpenCall",
+    "Passage",
+    "ToolServer",
+    "approved_call",
+    "audit_entry",
+    "without_empty",
+)
+
+_UNANSWERED = Answer(value=None)
+_LONG_NAME = 1_000
+"""Characters of a name that no tool has, in the audit log: code may write any."""
 
 OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
 """Progress so far, its total if known, and a message."""
@@ -68,15 +87,122 @@ class ToolServer(Protocol):
         ...
 
 
-class Passage(msgspec.Struct, frozen=True, kw_only=True):
+class FinishedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One call that is over: what everybody who observes an execution gets of it."""
+
+    grant: Grant
+    spec: ToolSpec
+    number: int
+    """1 for the execution's first call."""
+    written: dict[str, Any]
+    """The arguments as code wrote them."""
+    arguments: Any
+    """The same, concealed; None if it ended before that."""
+    admitted: Admitted | None
+    """The answer as code gets it; None if there is none."""
+    is_traceable: bool
+    """Whether the answer holds nothing private and may be kept for replays."""
+    error: SealyardError | None
+    """What the call raised, with nothing private in it."""
+    failure: str | None
+    """The same as a text; also says that a call was cancelled. None if it was answered."""
+    decision: Decision | None
+    approval: Approval | None
+    started_at: float
+    """Seconds since the epoch."""
+    seconds: float
+    """Without those that a person took to decide."""
+    waited_seconds: float
+    """For a person."""
+    answer_bytes: int
+    """Of the answer as code gets it, or as it was relayed."""
+
+
+OnStart = Callable[["OpenCall"], None]
+"""Sees that a tool is about to be called. It must not wait."""
+OnFinish = Callable[[FinishedCall], None]
+"""Sees a call that is over and whose answer code has. It must not wait. Raises `StoreError` if it cannot record it."""
+
+
+class Passage:
     """What the calls of one execution pass through."""
 
-    guard: Guard
-    pause: Callable[[], AbstractContextManager[None]] = nullcontext
-    """Stops the execution's clock while a person thinks."""
-    on_progress: OnProgress | None = None
-    notes: list[str] = msgspec.field(default_factory=list)
-    """What whoever asked for the execution should be told."""
+    __slots__ = (
+        "_count",
+        "_error",
+        "_finished",
+        "find",
+        "grant",
+        "guard",
+        "notes",
+        "on_finish",
+        "on_progress",
+        "on_start",
+        "own",
+        "pause",
+        "recorded",
+    )
+
+    def __init__(
+        self,
+        grant: Grant,
+        guard: Guard,
+        *,
+        own: Mapping[str, Callable[[dict[str, Any]], Awaitable[Any]]] | None = None,
+        find: Callable[[str], tuple[ToolSpec, Plan | None]] | None = None,
+        recorded: Callable[[str, dict[str, Any]], Awaitable[Any]] | None = None,
+        pause: Callable[[], AbstractContextManager[None]] = nullcontext,
+        on_progress: OnProgress | None = None,
+        on_start: Sequence[OnStart] = (),
+        on_finish: Sequence[OnFinish] = (),
+    ) -> None:
+        self.grant = grant
+        self.guard = guard
+        self.own = own or {}
+        """What the gateway answers itself, by name: the search, and what code needs for skills."""
+        self.find = find or self._find
+        """Resolves a name that is not in the grant: another spelling, or an older version with the way to call it."""
+        self.recorded = recorded
+        """Answers a call from a recording; None for one that is to be made. Raises what the recording says."""
+        self.pause = pause
+        """Stops the execution's clock while a person thinks."""
+        self.on_progress = on_progress
+        self.on_start = on_start
+        self.on_finish = on_finish
+        self.notes: list[str] = []
+        """What whoever asked for the execution should know of its calls."""
+        self._count = 0
+        self._finished: list[FinishedCall] = []
+        self._error: StoreError | None = None
+
+    def number_next(self) -> int:
+        """The number of the next call."""
+        self._count += 1
+        return self._count
+
+    def finish(self, call: FinishedCall) -> None:
+        """Hand a call to those who observe once its answer is on its way: code goes on while they look at it."""
+        if not self._finished:
+            asyncio.get_running_loop().call_soon(self._hand_over)
+        self._finished.append(call)
+
+    def settle(self) -> None:
+        """Hand over what still waits. Raises `StoreError` if a call could not be recorded."""
+        self._hand_over()
+        if self._error is not None:
+            raise self._error
+
+    def _hand_over(self) -> None:
+        finished, self._finished = self._finished, []
+        for call in finished:
+            for observe in self.on_finish:
+                try:
+                    observe(call)
+                except StoreError as error:  # raised where the execution ends; the others see the call all the same
+                    self._error = self._error or error
+
+    def _find(self, name: str) -> tuple[ToolSpec, Plan | None]:
+        raise UnknownTool(f"No tool named {name!r} in this execution. Call search_tools to find one.")
 
 
 class Broker:
@@ -88,9 +214,7 @@ class Broker:
         *,
         policy: Policy,
         approvals: Approvals,
-        record: Callable[[CallRecord], None],
-        keep: Callable[[str, int, bytes], None],
-        audit: Callable[[AuditEntry], None],
+        store: Store,
         digest: Callable[[bytes], str],
         offload: Offload | None = None,
     ) -> None:
@@ -98,22 +222,18 @@ class Broker:
         self._policy = policy
         self._approvals = approvals
         self._throttle = Throttle()
-        self._record = record
-        self._keep = keep
-        self._audit = audit
+        self._store = store
         self._digest = digest
         self._offload = offload
 
-    async def call(
-        self, grant: Grant, spec: ToolSpec, arguments: dict[str, Any], *, number: int, passage: Passage
-    ) -> tuple[Answer, bytes]:
-        """Call a granted tool and return its answer, and the answer's value as JSON: both as code may see them.
+    async def call(self, passage: Passage, name: str, arguments: dict[str, Any]) -> Any:
+        """Answer a call of code: `msgspec.Raw` of the tool's answer, or a `Reply` if files come with it.
 
         The call is in the journal and in the audit log whatever comes of it, with nothing private in it. So is the
         message of every error.
 
         Raises:
-            UnknownTool: It is not in the grant.
+            UnknownTool: No tool of the grant has this name.
             InvalidRequest: The arguments hold more values, or more levels, than are looked at.
             UnknownToken: The arguments hold a token that is none of this session.
             CallRefused: A token in them is inside a longer text, and the tool is handed only those that stand alone.
@@ -122,69 +242,72 @@ class Broker:
             LimitReached: The tool has been called too often, or its server fails.
             UpstreamError: The server failed or did not answer in time, or the tool answered with an error.
         """
-        if grant.tools.get(spec.full_name) is not spec:
-            raise UnknownTool(f"No tool named {spec.full_name!r} in this execution. Call search_tools to find one.")
-        upstream = self._upstreams.get(spec.upstream)
-        if upstream is None:
-            raise UpstreamUnavailable(f"Server {spec.upstream!r} of {spec.full_name!r} is not configured any more.")
-        guard = passage.guard
+        if (own := passage.own.get(name)) is not None:
+            return await own(arguments)
+        if passage.recorded is not None and (recorded := await passage.recorded(name, arguments)) is not None:
+            return recorded
+        number = passage.number_next()
+        spec, plan = passage.grant.tools.get(name), None
+        if spec is None:
+            spec, plan = await self._find(passage, name, number)
+        if plan is not None:
+            arguments = translate_arguments(plan, arguments)
         arguments = without_empty(spec, arguments)
-        call = _Call(grant, spec, number)
-        sent = Sent()
+        if not self._store.has_room():
+            await self._store.room()  # what cannot be recorded is not begun
+        guard, sent = passage.guard, Sent()
+        call, found = OpenCall(passage, spec, number, arguments), _UNANSWERED
         try:
+            upstream = self._upstream(spec)
             check_values(f"What {spec.full_name!r} is called with", arguments)
             call.arguments = await guard.door.conceal(arguments)
             check_arguments(spec, arguments)
             real = await guard.reveal_latest(spec, arguments, sent)
-            call.decision = await self._decide(call, arguments, real, passage, is_private=bool(sent))
-            found = await self._throttle.run(
-                spec,
-                self._policy.limits(spec),
-                grant.execution_id,
-                lambda seconds: upstream.call(
-                    spec.name,
-                    real,
-                    timeout_seconds=seconds,
-                    on_progress=_concealed(passage, sent),
-                    unwrap=is_wrapped(spec.output_schema),
-                ),
-                is_idempotent=self._policy.is_idempotent(spec),
-            )
-            admitted = await admit_answer(guard, spec, found, sent, offload=self._offload, who=grant.principal)
-            call.admitted, call.failure = admitted, None
+            await self.decide(call, real, is_private=bool(sent))
+            async with self.turn(call) as attempts:
+                async for attempt in attempts:
+                    with attempt:
+                        found = await upstream.call(
+                            spec.name,
+                            real,
+                            timeout_seconds=attempt.seconds,
+                            on_progress=_concealed(passage, sent),
+                            unwrap=is_wrapped(spec.output_schema),
+                        )
+            admitted = await admit_answer(guard, spec, found, sent, offload=self._offload, who=passage.grant.principal)
+            call.admitted, call.answer_bytes, call.failure = admitted, len(admitted.encoded), None
         except SealyardError as error:
             safe = await guard.door.admit_error(error, sent=sent)
             if isinstance(safe, UpstreamError):
                 safe = type(safe)(short(str(safe)))  # only now: half of a private value would not be found
-            call.failure = await guard.door.conceal(f"{type(safe).__name__}: {safe}")
+            call.error, call.failure = safe, await guard.door.conceal(f"{type(safe).__name__}: {safe}")
             raise safe from None  # the original may hold what was private
         finally:
-            self._audit(call.to_entry())
-            self._record(call.to_record())
-        if guard.is_admitted_concealed(spec) and not admitted.answer.files:
-            self._keep(grant.execution_id, number, admitted.encoded)
-        return admitted.answer, admitted.encoded
+            call.finish()
+        if plan is None and not admitted.answer.files:
+            return msgspec.Raw(admitted.encoded)
+        return await self._adapted(call, admitted, plan)
 
-    def circuits(self) -> list[Circuit]:
-        """How the circuit breakers stand of tools whose server failed."""
-        return self._throttle.circuits()
+    async def decide(
+        self, call: "OpenCall", real: dict[str, Any], *, is_private: bool, earlier: "OpenCall | None" = None
+    ) -> None:
+        """Return once the policy allows the call with the `real` arguments, and a person where it asks for one.
 
-    def end_run(self, execution_id: str) -> None:
-        """Forget what was counted and approved for one execution."""
-        self._throttle.forget(execution_id)
-        self._approvals.end_run(execution_id)
+        `earlier` is a call of the very same that this one goes on with: what a person said of that still holds.
 
-    async def _decide(
-        self, call: "_Call", arguments: dict[str, Any], real: dict[str, Any], passage: Passage, *, is_private: bool
-    ) -> Decision:
-        """What the policy says of the call, once a person has said yes where it asks for one."""
-        grant, spec = call.grant, call.spec
-        decision = self._policy.decide(spec, grant.principal, real)
+        Raises:
+            PolicyRefused: A rule or a person said no.
+        """
+        grant, spec, passage = call.grant, call.spec, call.passage
+        decision = call.decision = self._policy.decide(spec, grant.principal, real)
         if decision.verdict == "allow":
-            return decision
+            return
+        if earlier is not None and earlier.decision == decision:
+            call.approval = earlier.approval
+            return
         body = {"tool": spec.full_name, "number": call.number, "verdict": decision.verdict, "rule": decision.rule}
-        self._audit(_entry(grant, "decision", {**body, "reason": decision.reason, "arguments": call.arguments}))
-        call.decision = decision
+        body |= {"reason": decision.reason, "arguments": call.arguments}
+        self._store.audit(audit_entry(grant, "decision", body))
         if decision.verdict == "deny":
             told = decision.told(is_private=is_private)
             raise PolicyRefused(f"{spec.full_name} is denied by {decision.rule}.{f' {told}' if told else ''}")
@@ -197,7 +320,7 @@ class Broker:
             session=grant.session,
             tool=spec.full_name,
             arguments=call.arguments,
-            arguments_sha256=self._digest(approved_call(arguments, real)),
+            arguments_sha256=self.digest(call.written, real),
             rule=decision.rule,
             reason=decision.reason,
             asked_at=now,
@@ -211,72 +334,140 @@ class Broker:
                 call.waited_seconds = time.perf_counter() - asked
         if call.approval.channel == "fallback":
             passage.notes.append(f"{spec.full_name} was called without asking: {call.approval.reason}.")
-        return decision
+
+    def digest(self, written: dict[str, Any], real: dict[str, Any]) -> str:
+        """The digest of the call that a person's answer is about; see `approved_call`."""
+        return self._digest(approved_call(written, real))
+
+    def turn(self, call: "OpenCall") -> Attempts:
+        """The attempts of a call within the limits of its tool; see `Throttle.turn`."""
+        spec, policy = call.spec, self._policy
+        return self._throttle.turn(
+            spec, policy.limits(spec), call.grant.execution_id, is_idempotent=policy.is_idempotent(spec)
+        )
+
+    def circuits(self) -> list[Circuit]:
+        """How the circuit breakers stand of tools whose server failed."""
+        return self._throttle.circuits()
+
+    def end_run(self, execution_id: str) -> None:
+        """Forget what was counted and approved for one execution."""
+        self._throttle.forget(execution_id)
+        self._approvals.end_run(execution_id)
+
+    async def note_unknown(self, passage: Passage, name: str, error: str, *, number: int = 1) -> None:
+        """Record who asked for a tool that is not there for them: it may be one that the policy hides."""
+        about = {"tool": name[:_LONG_NAME], "error": f"UnknownTool: {error[:_LONG_NAME]}"}
+        body = await passage.guard.door.conceal(about)
+        body |= {"number": number, "verdict": None, "rule": None, "answer_bytes": 0}
+        self._store.audit(audit_entry(passage.grant, "call", body))
+
+    async def _find(self, passage: Passage, name: str, number: int) -> tuple[ToolSpec, Plan | None]:
+        """The tool that a name means which is not in the grant as it is."""
+        try:
+            spec, plan = passage.find(name)
+            if passage.grant.tools.get(spec.full_name) is not spec:
+                raise UnknownTool(f"No tool named {spec.full_name!r} in this execution. Call search_tools to find one.")
+        except UnknownTool as error:
+            await self.note_unknown(passage, name, str(error), number=number)
+            raise
+        return spec, plan
+
+    def _upstream(self, spec: ToolSpec) -> ToolServer:
+        upstream = self._upstreams.get(spec.upstream)
+        if upstream is None:
+            raise UpstreamUnavailable(f"Server {spec.upstream!r} of {spec.full_name!r} is not configured any more.")
+        return upstream
+
+    async def _adapted(self, call: "OpenCall", admitted: Admitted, plan: Plan | None) -> Any:
+        """The answer as the older version of the tool would have given it, with its files where code finds them."""
+        value, encoded = admitted.answer.value, admitted.encoded
+        if isinstance(value, msgspec.Raw):  # it has to be changed, so it has to be read after all
+            what = f"The answer of {call.spec.full_name!r}"
+            value = await decode(encoded, self._offload, who=call.grant.principal, what=what)
+        if plan is not None and (adapted := translate_answer(plan, value)) is not value:
+            value, encoded = adapted, msgspec.json.encode(adapted)
+        if not admitted.answer.files:
+            return msgspec.Raw(encoded)
+        # Another run of the session must not write over it.
+        place = f"files/{call.grant.execution_id[:8]}-{call.number}"
+        paths = {file.name: f"{place}-{file.name}" for file in admitted.answer.files}
+        files = {paths[file.name]: file.content for file in admitted.answer.files}
+        return Reply(value=renamed(value, paths), files=files)
 
 
-class _Call:
-    """One call while it happens, and what is kept of it."""
+class OpenCall:
+    """One call while it happens."""
 
-    def __init__(self, grant: Grant, spec: ToolSpec, number: int) -> None:
-        self.grant = grant
+    __slots__ = (
+        "_started",
+        "admitted",
+        "answer_bytes",
+        "approval",
+        "arguments",
+        "decision",
+        "error",
+        "failure",
+        "grant",
+        "number",
+        "passage",
+        "spec",
+        "started_at",
+        "waited_seconds",
+        "written",
+    )
+
+    def __init__(self, passage: Passage, spec: ToolSpec, number: int, written: dict[str, Any]) -> None:
+        self.passage = passage
+        self.grant = passage.grant
         self.spec = spec
         self.number = number
+        self.written = written
+        """The arguments as code wrote them."""
         self.arguments: Any = None
-        """Concealed."""
+        """The same, concealed."""
         self.decision: Decision | None = None
         self.approval: Approval | None = None
         self.admitted: Admitted | None = None
+        self.error: SealyardError | None = None
         self.failure: str | None = "The call was cancelled."
-        self.started_at = time.time()
-        self._started = time.perf_counter()
+        """None once it is answered."""
+        self.answer_bytes = 0
         self.waited_seconds = 0.0
         """For a person."""
+        self.started_at = time.time()
+        self._started = time.perf_counter()
+        for observe in passage.on_start:
+            observe(self)
 
-    @property
-    def answer_bytes(self) -> int:
-        """Of the answer as code gets it."""
-        return 0 if self.admitted is None else len(self.admitted.encoded)
-
-    def to_record(self) -> CallRecord:
-        """The call for the journal, which takes a sample of an answer that is too long for it."""
+    def finish(self) -> None:
+        """Make the record of the call and hand it over."""
         admitted = self.admitted
-        is_kept = admitted is not None and self.answer_bytes <= CALL_VALUE_BYTES
-        return CallRecord(
-            execution_id=self.grant.execution_id,
-            number=self.number,
-            tool=self.spec.full_name,
-            digest=self.spec.digest,
-            version=self.spec.version,
-            upstream=self.spec.upstream,
-            arguments=self.arguments,
-            answer=admitted.told if admitted is not None and is_kept else None,
-            error=self.failure,
-            started_at=self.started_at,
-            seconds=time.perf_counter() - self._started - self.waited_seconds,
-            answer_bytes=self.answer_bytes,
-            answer_sample=admitted.answer.sample if admitted is not None and not is_kept else None,
+        self.passage.finish(
+            FinishedCall(
+                grant=self.grant,
+                spec=self.spec,
+                number=self.number,
+                written=self.written,
+                arguments=self.arguments,
+                admitted=admitted,
+                is_traceable=admitted is not None
+                and not admitted.answer.files
+                and self.passage.guard.is_admitted_concealed(self.spec),
+                error=self.error,
+                failure=self.failure,
+                decision=self.decision,
+                approval=self.approval,
+                started_at=self.started_at,
+                seconds=time.perf_counter() - self._started - self.waited_seconds,
+                waited_seconds=self.waited_seconds,
+                answer_bytes=self.answer_bytes,
+            )
         )
 
-    def to_entry(self) -> AuditEntry:
-        """The call for the audit log."""
-        body: dict[str, Any] = {
-            "tool": self.spec.full_name,
-            "number": self.number,
-            "digest": self.spec.digest,
-            "version": self.spec.version,
-            "arguments": self.arguments,
-            "verdict": None if self.decision is None else self.decision.verdict,
-            "rule": None if self.decision is None else self.decision.rule,
-            "answer_bytes": self.answer_bytes,
-            "error": self.failure,
-        }
-        if self.approval is not None:
-            body["approved_by"] = self.approval.by
-            body["approved_for"] = self.approval.decision
-        return _entry(self.grant, "call", body)
 
-
-def _entry(grant: Grant, kind: str, body: dict[str, Any]) -> AuditEntry:
+def audit_entry(grant: Grant, kind: str, body: dict[str, Any]) -> AuditEntry:
+    """An entry of the audit log about an execution."""
     return AuditEntry(
         kind=kind, principal=grant.principal, session=grant.session, execution_id=grant.execution_id, body=body
     )

@@ -11,8 +11,8 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
-from itertools import count
-from typing import Literal, TypeVar
+from types import TracebackType
+from typing import Literal, Self
 
 import msgspec
 
@@ -20,9 +20,8 @@ from sealyard.broker.policy import UNLIMITED, ToolLimits
 from sealyard.errors import LimitReached, ToolFailed, UpstreamError
 from sealyard.values import ToolSpec
 
-__all__ = ("Circuit", "Throttle")
+__all__ = ("Attempts", "Circuit", "Throttle")
 
-_T = TypeVar("_T")
 _WINDOW_SECONDS = 60.0
 _FIRST_PAUSE_SECONDS = 0.25
 _LONGEST_PAUSE_SECONDS = 8.0
@@ -52,43 +51,45 @@ class Throttle:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self._clock = clock
-        self._sleep = sleep
+        self.clock = clock
+        self.sleep = sleep
         self._jitter = jitter
         self._tools: dict[str, _Tool] = {}
         self._room = _MOST_TOOLS
         self._runs: dict[str, dict[str, int]] = {}
 
-    async def run(
+    def turn(
         self,
         spec: ToolSpec,
         limits: ToolLimits,
         execution_id: str,
-        call: Callable[[float | None], Awaitable[_T]],
         *,
         is_idempotent: bool,
         timeout_seconds: float | None = None,
-    ) -> _T:
-        """What `call` returns. It is given the seconds it may take, and is called again if that is safe and allowed.
+    ) -> "Attempts":
+        """The attempts of one call, within the limits of its tool.
 
-        `is_idempotent` must come from a trusted upstream: a call that failed may have happened. `timeout_seconds` is
-        for all attempts together, from the moment it is the call's turn.
+        They are made so::
 
-        Raises:
-            LimitReached: A limit is used up; nothing was called.
+            async with throttle.turn(…) as attempts:
+                async for attempt in attempts:
+                    with attempt:
+                        answer = await ask(attempt.seconds)
+
+        The body runs again if that is safe and allowed. `is_idempotent` must come from a trusted upstream: a call that
+        failed may have happened. `timeout_seconds` is for all attempts together, from the moment it is the call's turn.
+
+        Entering it, and going on to the next attempt, raises `LimitReached` when a limit is used up.
         """
         if limits is UNLIMITED:
-            return await call(timeout_seconds)
-        tool = self._tool(spec.full_name, limits)
-        tool.check(self._clock())
-        if limits.calls_per_run is not None:
-            self._count(execution_id, spec.full_name, limits.calls_per_run)
-        tool.calls += 1
-        try:
-            async with tool.turns:
-                return await self._attempt(tool, call, limits.retries if is_idempotent else 0, timeout_seconds)
-        finally:
-            tool.calls -= 1
+            return Attempts(self, timeout_seconds=timeout_seconds)
+        return Attempts(
+            self,
+            timeout_seconds=timeout_seconds,
+            tool=self._tool(spec.full_name, limits),
+            execution_id=execution_id,
+            retries=limits.retries if is_idempotent else 0,
+        )
 
     def forget(self, execution_id: str) -> None:
         """Free what was counted for a run that is over."""
@@ -96,46 +97,10 @@ class Throttle:
 
     def circuits(self) -> list[Circuit]:
         """Every circuit breaker that has seen a failure and no success since, by the tool's name."""
-        now = self._clock()
+        now = self.clock()
         return [tool.circuit(now) for _, tool in sorted(self._tools.items()) if tool.failures]
 
-    async def _attempt(
-        self, tool: "_Tool", call: Callable[[float | None], Awaitable[_T]], retries: int, timeout_seconds: float | None
-    ) -> _T:
-        deadline = math.inf if timeout_seconds is None else self._clock() + timeout_seconds
-        failure: UpstreamError | None = None
-        for attempt in count():
-            now = self._clock()
-            if failure is not None and now >= deadline:
-                raise failure
-            try:
-                is_probe = tool.begin(now)
-            except LimitReached:
-                if failure is None:
-                    raise
-                raise failure from None  # what went wrong says more than that it cannot be tried again
-            left = min(tool.limits.timeout_seconds or math.inf, deadline - now)
-            try:
-                answer = await call(None if left == math.inf else left)
-            except ToolFailed:  # the server is well: it answered
-                tool.succeed(is_probe)
-                raise
-            except UpstreamError as error:
-                tool.fail(is_probe, self._clock())
-                pause = self._pause(attempt)
-                if attempt >= retries or self._clock() + pause >= deadline or tool.is_open:
-                    raise
-                failure = error
-            except BaseException:  # cancelled, or refused on the way: nothing is known of the server
-                tool.give_back(is_probe)
-                raise
-            else:
-                tool.succeed(is_probe)
-                return answer
-            await self._sleep(pause)
-        raise AssertionError
-
-    def _pause(self, attempt: int) -> float:
+    def pause(self, attempt: int) -> float:
         """Twice as long each time and never the same, so that calls which failed together do not return together."""
         return min(_FIRST_PAUSE_SECONDS * (1 << attempt), _LONGEST_PAUSE_SECONDS) * (0.5 + self._jitter())
 
@@ -143,13 +108,14 @@ class Throttle:
         tool = self._tools.get(name)
         if tool is None or (tool.limits is not limits and tool.limits != limits):
             if len(self._tools) >= self._room:
-                now = self._clock()
+                now = self.clock()
                 self._tools = {name: tool for name, tool in self._tools.items() if not tool.is_idle(now)}
                 self._room = max(_MOST_TOOLS, 2 * len(self._tools))
             tool = self._tools[name] = _Tool(name, limits)
         return tool
 
-    def _count(self, execution_id: str, name: str, most: int) -> None:
+    def count(self, execution_id: str, name: str, most: int) -> None:
+        """Count a call of a run. Raises `LimitReached` after the most that one run may make."""
         calls = self._runs.get(execution_id)
         if calls is None:
             if len(self._runs) >= _MOST_RUNS:
@@ -158,6 +124,119 @@ class Throttle:
         if calls.get(name, 0) >= most:
             raise LimitReached(f"{name!r} may be called {_times(most)} in one run. Do the rest in another run.")
         calls[name] = calls.get(name, 0) + 1
+
+
+class Attempts:
+    """One call's turn, and its attempts one after the other. Made by `Throttle.turn`; a tool without limits has one."""
+
+    __slots__ = (
+        "_deadline",
+        "_execution_id",
+        "_failure",
+        "_is_answered",
+        "_is_probe",
+        "_number",
+        "_pause_seconds",
+        "_retries",
+        "_throttle",
+        "_tool",
+        "seconds",
+    )
+
+    def __init__(
+        self,
+        throttle: Throttle,
+        *,
+        timeout_seconds: float | None,
+        tool: "_Tool | None" = None,
+        execution_id: str = "",
+        retries: int = 0,
+    ) -> None:
+        self._throttle = throttle
+        self._tool = tool
+        self._execution_id = execution_id
+        self._retries = retries
+        self._deadline = math.inf
+        self._number = 0
+        self._failure: UpstreamError | None = None
+        self._pause_seconds = 0.0
+        self._is_probe = False
+        self._is_answered = False
+        self.seconds = timeout_seconds
+        """That the attempt under way may take; None for as long as it wants."""
+
+    async def __aenter__(self) -> Self:
+        tool, throttle = self._tool, self._throttle
+        if tool is None:
+            return self
+        tool.check(throttle.clock())
+        if tool.limits.calls_per_run is not None:
+            throttle.count(self._execution_id, tool.name, tool.limits.calls_per_run)
+        tool.calls += 1
+        try:
+            await tool.turns.__aenter__()
+        except BaseException:
+            tool.calls -= 1
+            raise
+        if self.seconds is not None:
+            self._deadline = throttle.clock() + self.seconds
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._tool is not None:
+            self._tool.calls -= 1
+            await self._tool.turns.__aexit__(kind, error, trace)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Self:
+        if self._is_answered:
+            raise StopAsyncIteration
+        tool, failure = self._tool, self._failure
+        if tool is None:
+            return self
+        if failure is not None:
+            await self._throttle.sleep(self._pause_seconds)
+        now = self._throttle.clock()
+        if failure is not None and now >= self._deadline:
+            raise failure
+        try:
+            self._is_probe = tool.begin(now)
+        except LimitReached:
+            if failure is None:
+                raise
+            raise failure from None  # what went wrong says more than that it cannot be tried again
+        left = min(tool.limits.timeout_seconds or math.inf, self._deadline - now)
+        self.seconds = None if left == math.inf else left
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """Note how the attempt went; True, which goes on with the next one, if it failed and may be made again."""
+        tool = self._tool
+        if error is None:
+            self._is_answered = True
+        if tool is None:
+            return False
+        if error is None or isinstance(error, ToolFailed):  # the server is well: it answered
+            tool.succeed(self._is_probe)
+            return False
+        if not isinstance(error, UpstreamError):  # cancelled, or refused on the way: nothing is known of the server
+            tool.give_back(self._is_probe)
+            return False
+        throttle = self._throttle
+        tool.fail(self._is_probe, throttle.clock())
+        self._failure, self._pause_seconds = error, throttle.pause(self._number)
+        is_last = self._number >= self._retries
+        self._number += 1
+        return not (is_last or throttle.clock() + self._pause_seconds >= self._deadline or tool.is_open)
 
 
 class _Tool:

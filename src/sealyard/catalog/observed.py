@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from sealyard.catalog.catalog import Catalog
-from sealyard.catalog.recent import Recent
 from sealyard.catalog.watch import Drift, Watch, outline
 from sealyard.errors import StoreError
 from sealyard.store import Store
@@ -48,8 +47,8 @@ class Observed:
         self._catalog = catalog
         self._store = store
         self._clock = clock
-        self._counts: Recent[tuple[str, str], int] = Recent(_COUNTED)
-        """Answers of each tool, by its full name and definition."""
+        self._counts: dict[tuple[str, str], int] = {}
+        """Answers of each tool, by its full name and definition; the one counted last at the end."""
         self._odd: set[_Key] = set()
         self._waiting: list[tuple[ToolSpec, _Seen]] = []
         self._watches: OrderedDict[_Key, Watch] = OrderedDict()
@@ -67,9 +66,11 @@ class Observed:
         if spec.output_schema is not None or len(self._waiting) >= _WAITING:
             return
         key = (spec.full_name, spec.digest)
-        count = self._counts.find(key) or 0
-        self._counts.put(key, count + 1)
-        if count >= _FIRST and count % _ONE_IN and _key(spec) not in self._odd:
+        count = self._counts.pop(key, 0)
+        self._counts[key] = count + 1
+        if len(self._counts) > _COUNTED:
+            del self._counts[next(iter(self._counts))]
+        if count >= _FIRST and count % _ONE_IN and not (self._odd and _key(spec) in self._odd):
             return
         self._waiting.append((spec, (outline(answer), execution_id)))
         if self._working is None or self._working.done():

@@ -50,9 +50,9 @@ for i in range(int(sys.argv[2])):
 """
 
 PROMISES = {
-    "ratio_pool": "at most 0.15",
-    "ratio_fork": "at most 0.5",
-    "ratio_pool_pandas": "at most 0.5",
+    "ratio_pool": "at most 0.08",
+    "ratio_fork": "at most 0.35",
+    "ratio_pool_pandas": "at most 0.2",
     "calls_ratio_to_socket_floor": "at most 4",
     "runs_per_second_sustained": "shown",
     "sustained_ratio_to_forking": "shown",

@@ -9,12 +9,11 @@ import hashlib
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
-from sealyard.errors import InvalidSkill
-from sealyard.versioning.scopes import parse
+from sealyard.code import Source, is_larger, read
 
 __all__ = ("IDENTIFIER", "CodePrint", "code_print", "similarity", "syntax_tree")
 
@@ -55,15 +54,16 @@ class CodePrint(msgspec.Struct, frozen=True, kw_only=True):
 
 def syntax_tree(code: str) -> ast.Module | None:
     """The tree of `code`; None if it is no Python, or too long to be looked at."""
-    try:
-        return parse(code, most_bytes=_CODE_BYTES)
-    except InvalidSkill:
-        return None
+    return None if is_larger(code, _CODE_BYTES) else read(code).tree
 
 
-def code_print(code: str, tree: ast.Module | None = None) -> CodePrint | None:
-    """The print of `code`; None if it has no `syntax_tree`, or an empty one. Who has its tree already gives that."""
-    tree = tree or syntax_tree(code)
+def code_print(code: str) -> CodePrint | None:
+    """The print of `code`; None if it has no `syntax_tree`, or an empty one. It is made once for each text."""
+    return None if is_larger(code, _CODE_BYTES) else read(code).of(_print)
+
+
+def _print(source: Source) -> CodePrint | None:
+    tree = source.tree
     if tree is None or not tree.body:
         return None
     reading = _Reading(tree)
@@ -73,7 +73,7 @@ def code_print(code: str, tree: ast.Module | None = None) -> CodePrint | None:
     }
     return CodePrint(
         digest=_digest(reading.structure().encode("utf-8", "replace")),
-        exact=_digest(code.encode("utf-8", "surrogatepass")),
+        exact=source.digest,
         sample=tuple(sorted(shingles)[:_SAMPLE]),
         tools=tuple(sorted(reading.tools)[:_NAMES]),
         imports=tuple(sorted(reading.imports)[:_NAMES]),
@@ -116,18 +116,9 @@ class _Reading:
         self._roots: dict[str, str] = {}
         """What names of imported modules stand for."""
         self._dotted: list[tuple[str, str, str]] = []
-        read: dict[type[ast.AST], Callable[[Any], None]] = {
-            ast.Name: self._read_name,
-            ast.Constant: self._read_constant,
-            ast.Attribute: self._read_attribute,
-            ast.Import: self._read_import,
-            ast.ImportFrom: self._read_import,
-            ast.keyword: self._read_keyword,
-            ast.Call: self._read_call,
-        }
         for node, shape in _walk(tree):
             self._shapes.append(shape)
-            read.get(type(node), self._read_other)(node)
+            self._READERS.get(type(node), _Reading._read_other)(self, node)
         for path in self._dotted:  # now that all imports are known, wherever they stand
             self._find_tool(*path)
 
@@ -229,6 +220,17 @@ class _Reading:
         if name not in self._noted:
             self._noted.add(name)
             self.words.update(word.lower() for word in _WORD.findall(name[:_NAME_CHARACTERS]) if len(word) > 2)
+
+    _READERS: ClassVar[dict[type[ast.AST], Callable[["_Reading", Any], None]]] = {
+        ast.Name: _read_name,
+        ast.Constant: _read_constant,
+        ast.Attribute: _read_attribute,
+        ast.Import: _read_import,
+        ast.ImportFrom: _read_import,
+        ast.keyword: _read_keyword,
+        ast.Call: _read_call,
+    }
+    """All other kinds of nodes are read by `_read_other`."""
 
 
 _NAMING = frozenset(("name", "arg", "rest"))

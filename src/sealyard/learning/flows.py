@@ -13,11 +13,10 @@ from typing import Any
 
 import msgspec
 
-from sealyard.errors import InvalidSkill
+from sealyard.learning.code import syntax_tree
 from sealyard.learning.fields import UNPLACED, agree, joined
 from sealyard.learning.telling import is_field
 from sealyard.values import CallEvidence, RunEvidence
-from sealyard.versioning.scopes import parse
 
 __all__ = ("Flow", "major_of", "prepare_flows")
 
@@ -31,8 +30,6 @@ _ITEMS = 1_000
 _PLACES = 4
 _PARAMETERS = 40
 _LISTED = 200
-_CODE_BYTES = 12 << 10
-"""Parsing this much holds the interpreter, and so the event loop, for up to 30 ms. Agents write a tenth of it."""
 _NODES = 20_000
 _FIELD_CHARACTERS = 120
 _PARAMETER_CHARACTERS = 64
@@ -217,9 +214,8 @@ def _tells(value: str | float, field: str, parameter: str) -> bool:
 
 def _words_of(code: str) -> tuple[set[Any], set[str]]:
     """The values that code writes out, and the names of the fields that it reads."""
-    try:
-        tree = parse(code, most_bytes=_CODE_BYTES)
-    except InvalidSkill:
+    tree = syntax_tree(code)
+    if tree is None:
         return set(), set()
     written: set[Any] = set()
     read: set[str] = set()

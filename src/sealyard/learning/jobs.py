@@ -12,13 +12,11 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from sealyard.errors import InvalidSkill
-from sealyard.versioning.scopes import parse
+from sealyard.code import Source, read
+from sealyard.learning.code import syntax_tree
 
 __all__ = ("JobPrint", "job_print", "likeness")
 
-_CODE_BYTES = 12 << 10
-"""Parsing this much holds the interpreter, and so the event loop, for up to 30 ms. Agents write a tenth of it."""
 _NODES = 8_000
 _PARTS = 160
 _FEWEST_PARTS = 5
@@ -62,10 +60,16 @@ class JobPrint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def job_print(code: str) -> JobPrint | None:
-    """The print of `code`; None if it is no Python, says too little to be told from others, or is too long."""
-    try:
-        tree = parse(code, most_bytes=_CODE_BYTES)
-    except InvalidSkill:
+    """The print of `code`; None if it is no Python, says too little to be told from others, or is too long.
+
+    It is made once for each text.
+    """
+    return read(code).of(_print)
+
+
+def _print(source: Source) -> JobPrint | None:
+    tree = syntax_tree(source.text)
+    if tree is None:
         return None
     nodes = list(_walk(tree))
     found = _Reading(nodes).print() if len(nodes) < _NODES else None

@@ -72,6 +72,7 @@ class Learner:
         self._forgotten: tuple[Forgotten, ...] = ()
         self._generation = -1
         """Of what was forgotten: as far as it is known."""
+        self._revision = 0
         self._saved_number = 0
         self._saved_at = time.monotonic()
         self.is_ready = False
@@ -81,6 +82,11 @@ class Learner:
     def models(self) -> Mapping[str, Model]:
         """What was learned, by partition: the principal or the domain, or nothing for what is shared by all."""
         return self._state.models
+
+    @property
+    def revision(self) -> int:
+        """Another number whenever `model_for` may answer something else."""
+        return self._revision
 
     @property
     def number(self) -> int:
@@ -176,6 +182,7 @@ class Learner:
             count = await self._follow(fresh)
             if count is not None and self._state is before:  # nothing was forgotten meanwhile
                 self._state, self._saved_number = fresh, 0
+                self._revision += 1
                 self._is_current = self.is_ready = True
                 return count
 
@@ -197,6 +204,7 @@ class Learner:
     async def _take(self, state: _State, lessons: Sequence[Lesson]) -> None:
         until = time.perf_counter() + SLICE_SECONDS
         for lesson in lessons:
+            self._revision += 1
             state.number = lesson.number  # whoever is stopped between two of them learns none twice
             for partition in self._partitions(state, lesson):
                 state.model_of(partition).learn(lesson, self._half_life)
@@ -230,6 +238,7 @@ class Learner:
             gone = {each.subject for each in forgotten}
             kept = {name: model for name, model in self._state.models.items() if name not in gone}
         self._state = _State(models=kept)
+        self._revision += 1
         self._is_current = self.is_ready = False
 
     # What is kept for the next start
@@ -251,6 +260,7 @@ class Learner:
         if self._state is not before:  # something was forgotten meanwhile
             return
         self._state = _State(models=models, number=saved.number)
+        self._revision += 1
         self._generation, self._forgotten = generation, tuple(forgotten)
         self._saved_number = saved.number
         self._is_current = self.is_ready = True

@@ -24,7 +24,7 @@ __all__ = ("Fitted", "Prediction", "Resources", "fit")
 _CODES, _SETS = 2_000, 500
 _SAMPLES = 32  # of one record
 _TEXT = 16  # characters of a digest
-_LEAST_WEIGHT = 0.25  # what is older than two half-lives says nothing
+_OLDEST = 2.0  # half-lives; what is older says nothing
 
 _ENOUGH = 4.5  # five runs, faded a little
 _EACH = 3.0  # of which one principal can give so many, where others' are asked
@@ -168,8 +168,8 @@ class Resources(msgspec.Struct, kw_only=True):
         record = self.codes.get(code.digest)
         if record is not None:
             text = code.exact[:_TEXT]
-            same = _Evidence([each for each in record.samples if each.text == text], principal, now, half_life)
-            if same.is_enough:
+            samples = [each for each in record.samples if each.text == text]
+            if len(samples) >= _ENOUGH and (same := _Evidence(samples, principal, now, half_life)).is_enough:
                 return same.prediction(is_same_code=True, is_firm=True)
             alike = _Evidence(record.samples, principal, now, half_life)
             if alike.heard:
@@ -272,31 +272,38 @@ class _Evidence:
     """What samples say to one principal: its own, and those of others if there are two of them."""
 
     def __init__(self, samples: Sequence[Sample], principal: str, now: float, half_life: float) -> None:
-        weighed = ((each, faded(now - each.at, half_life)) for each in samples)
-        recent = [pair for pair in weighed if pair[1] >= _LEAST_WEIGHT]
-        others = {each.principal for each, _ in recent} - {principal}
-        binding = [pair for pair in recent if pair[0].principal == principal] if len(others) == 1 else recent
+        self._principal = principal
+        self._now = now
+        self._half_life = half_life
+        since = now - _OLDEST * half_life
+        recent = [each for each in samples if each.at >= since]
+        others = {each.principal for each in recent} - {principal}
+        binding = [each for each in recent if each.principal == principal] if len(others) == 1 else recent
         self.is_binding = bool(binding)
-        heard = binding or recent
-        self.heard = [each for each, _ in heard]
+        self.heard = binding or recent
         self.good = [each for each in self.heard if not each.ended]
-        self._weights = [weight for each, weight in heard if not each.ended]
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether so many ended well that less than usual may be given."""
         counts: dict[str, float] = {}
-        for each, weight in zip(self.good, self._weights, strict=True):
+        for each, weight in zip(self.good, self._weights(), strict=True):
             counts[each.principal] = counts.get(each.principal, 0.0) + weight
         shared = sum(min(_EACH, count) for count in counts.values())
-        self.is_enough = self.is_binding and (counts.get(principal, 0.0) >= _ENOUGH or shared >= _ENOUGH)
+        return self.is_binding and (counts.get(self._principal, 0.0) >= _ENOUGH or shared >= _ENOUGH)
+
+    def _weights(self) -> list[float]:
+        return [faded(self._now - each.at, self._half_life) for each in self.good]
 
     def prediction(self, *, is_same_code: bool, is_firm: bool = False) -> Prediction:
         """What follows from it."""
         # Since one ended well, the newest first.
         since = list(itertools.takewhile(lambda each: each.ended, reversed(self.heard))) if is_same_code else []
         times = [each.seconds for each in since if each.ended == "time"]
+        mibs = [float(each.mib) for each in self.good]
         return Prediction(
             seconds=self._most([each.seconds for each in self.good], is_same_code),
-            memory_mib=int(self._most([float(each.mib) for each in self.good], is_same_code))
-            if all(each.mib for each in self.good)
-            else 0,
+            memory_mib=int(self._most(mibs, is_same_code)) if 0.0 not in mibs else 0,
             runs=len(self.good),
             is_same_code=is_same_code,
             is_binding=self.is_binding,
@@ -309,7 +316,7 @@ class _Evidence:
     def _most(self, values: Sequence[float], is_same_code: bool) -> float:
         if not values:
             return 0.0
-        return max(values) if is_same_code else _quantile(values, self._weights)
+        return max(values) if is_same_code else _quantile(values, self._weights())
 
 
 def _quantile(values: Sequence[float], weights: Sequence[float]) -> float:

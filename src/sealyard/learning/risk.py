@@ -17,7 +17,7 @@ from sealyard.learning.code import CodePrint
 from sealyard.learning.insights import PartInsights, part_insights
 from sealyard.learning.resources import Prediction
 from sealyard.learning.risk_arguments import WrongCall
-from sealyard.learning.risk_calibration import Calibration
+from sealyard.learning.risk_calibration import Calibration, Curve
 from sealyard.learning.risk_evidence import Known, Record, shrunk
 from sealyard.learning.risk_insights import insights_of, score
 from sealyard.learning.risk_patterns import Patterns
@@ -204,11 +204,13 @@ class Dangers(msgspec.Struct, kw_only=True):
         wall_seconds: float | None = None,
         memory_mib: int | None = None,
         wrong: Sequence[WrongCall] = (),
+        curve: Curve | None = None,
     ) -> Assessment:
         """What is to be expected of code before it runs. It changes nothing.
 
         `specs` are the tools that it names, by the names of `print_.tools`. `session` is the workspace. The limits are
-        those that it will get; without them its cost is no reason. `wrong` is what `wrong_calls` found in it.
+        those that it will get; without them its cost is no reason. `wrong` is what `wrong_calls` found in it, and
+        `curve` what `calibration` says now, for who has it already.
         """
         view = _View(principal, now, half_life, specs)
         repeat = None if print_ is None else self.repeats.find(principal, session, print_.exact, context_digest)
@@ -219,7 +221,7 @@ class Dangers(msgspec.Struct, kw_only=True):
         added = _added(review, wrong, predicted, wall_seconds, memory_mib)
         estimate, rises = self._with_added(estimate, [step.reason for step in added], view)
         steps += [msgspec.structs.replace(step, rise=rise) for step, rise in zip(added, rises, strict=True)]
-        chance = round(self.calibration.corrected(estimate, principal, now, half_life), 4)
+        chance = round((curve or self.calibration.curve(principal, now, half_life)).corrected(estimate), 4)
         if not added and known.own_failed < 1 and known.accusers < 2:
             chance = min(chance, HIGH - 0.01)  # one other principal may suggest, and no more
         reasons = [step for step in sorted(steps, key=lambda step: -step.rise) if step.is_reason]

@@ -44,14 +44,9 @@ class WrongCall(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the code gets there in any case, and fails there."""
 
 
-def wrong_calls(code: str, specs: Mapping[str, ToolSpec], tree: ast.Module | None = None) -> tuple[WrongCall, ...]:
-    """The calls in `code` that do not fit the tools of `specs`, in the order of the text; a hundred are looked at.
-
-    Who has the `syntax_tree` of it already gives that.
-    """
-    if not specs:
-        return ()
-    tree = tree or syntax_tree(code)
+def wrong_calls(code: str, specs: Mapping[str, ToolSpec]) -> tuple[WrongCall, ...]:
+    """The calls in `code` that do not fit the tools of `specs`, in the order of the text; a hundred are looked at."""
+    tree = syntax_tree(code) if specs else None
     if tree is None:
         return ()
     names = Names(tree)

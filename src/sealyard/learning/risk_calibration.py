@@ -6,13 +6,14 @@ estimate is what is corrected, never what was told, so that a correction is not 
 """
 
 from bisect import bisect_right
+from typing import NamedTuple
 
 import msgspec
 
 from sealyard.learning.risk_evidence import Record, shrunk
 from sealyard.values import Risk
 
-__all__ = ("EDGES", "LEVELS", "Calibration", "Level", "isotonic")
+__all__ = ("EDGES", "LEVELS", "Calibration", "Curve", "Level", "isotonic")
 
 EDGES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 LEVELS: tuple[Risk, ...] = ("low", "medium", "high", "critical")
@@ -62,19 +63,30 @@ class Calibration(msgspec.Struct, array_like=True):
         step.mean += (estimate - step.mean) / step.count
         step.record.add(principal, at, half_life, failed=failed)
 
-    def corrected(self, estimate: float, principal: str, now: float, half_life: float) -> float:
-        """The estimate as it should have been, going by those before it: a higher one never comes out lower.
+    def curve(self, principal: str, now: float, half_life: float) -> "Curve":
+        """How estimates for a principal are to be corrected.
 
         What became of one other principal's runs alone is no reason to correct anything.
         """
         points = [
             (step.mean, step.record.known(principal, now, half_life, lone=0.0)) for step in self.steps if step.count
         ]
-        if not points:
-            return min(max(estimate, _LEAST), _MOST)
-        means = [mean for mean, _ in points]
         shares = [shrunk(mean, _WEIGHT, known) for mean, known in points]
         shares = isotonic(shares, [_WEIGHT + known.total for _, known in points])
+        return Curve(tuple(mean for mean, _ in points), tuple(shares))
+
+
+class Curve(NamedTuple):
+    """What estimates were, and what they should have been, both rising."""
+
+    means: tuple[float, ...] = ()
+    shares: tuple[float, ...] = ()
+
+    def corrected(self, estimate: float) -> float:
+        """The estimate as it should have been, going by those before it: a higher one never comes out lower."""
+        means, shares = self.means, self.shares
+        if not means:
+            return min(max(estimate, _LEAST), _MOST)
         at = bisect_right(means, estimate)
         if at == 0 or at == len(means):
             near = min(at, len(means) - 1)

@@ -12,20 +12,16 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from sealyard.errors import InvalidSkill
-from sealyard.learning.code import IDENTIFIER
+from sealyard.learning.code import IDENTIFIER, syntax_tree
 from sealyard.learning.kinds import kind_of, plain
 from sealyard.learning.telling import is_field
 from sealyard.values import CallEvidence
-from sealyard.versioning.scopes import parse
 
 __all__ = ("NAME_CHARACTERS", "Reading", "is_name", "read", "sent", "tool_name")
 
 NAME_CHARACTERS = 40
 """Longer identifiers are left out: nobody needs them, and they could be sentences."""
 
-_CODE_BYTES = 12 << 10
-"""Parsing this much holds the interpreter, and so the event loop, for up to 30 ms. Agents write a tenth of it."""
 _NODES = 8_000
 _FEATURES = 400
 _DEPTH = 12
@@ -342,10 +338,8 @@ class Reading:
 
 def read(code: str) -> Reading | None:
     """What can be read in code; None if it is no Python, or too long to be looked at."""
-    try:
-        return Reading(parse(code, most_bytes=_CODE_BYTES))
-    except InvalidSkill:
-        return None
+    tree = syntax_tree(code)
+    return None if tree is None else Reading(tree)
 
 
 def _written(value: ast.expr) -> str:

@@ -68,16 +68,16 @@ def check_document(what: str, nodes: int, depth: int) -> None:
 
 def check_values(what: str, value: Any) -> None:
     """Raise `InvalidRequest` for data with too many values or levels, by counting no further than that."""
-    nodes, level, depth = 1, [value], 0
+    nodes, level, depth = 1, [value] if isinstance(value, dict | list) else [], 0
     while level:
         depth += 1
         inner: list[Any] = []
         for each in level:
-            items = each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
-            nodes += len(items)
+            nodes += len(each)
             if nodes > MOST_NODES:
                 break
-            inner += (item for item in items if isinstance(item, dict | list))
+            items = each.values() if isinstance(each, dict) else each
+            inner += [item for item in items if isinstance(item, dict | list)]
         check_document(what, nodes, depth)
         level = inner
 

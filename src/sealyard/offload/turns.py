@@ -45,4 +45,8 @@ def spend(started: float) -> None:
 
 
 def _pass() -> _Pass:
-    return _passes.setdefault(asyncio.get_running_loop(), _Pass())
+    loop = asyncio.get_running_loop()
+    current = _passes.get(loop)
+    if current is None:
+        current = _passes[loop] = _Pass()
+    return current

@@ -54,15 +54,22 @@ class Door:
 
     async def conceal(self, value: Any) -> Any:
         """`Guard.conceal`. Raises what that does."""
-        return (await self.conceal_each([value]))[0]
+        if self._guard.is_off or self._guard.shows_plain(value):
+            return value
+        return (await self._conceal_searched([value]))[0]
 
     async def conceal_each(self, values: list[Any]) -> list[Any]:
         """`Guard.conceal` for several values, each by itself. One that is changed and large comes as `msgspec.Raw`."""
         guard = self._guard
-        if guard.is_off:
+        if guard.is_off or all(map(guard.shows_plain, values)):
             return values
-        if not is_large(values) or self._offload is None:
-            return await self._here(lambda: [guard.conceal(each) for each in values], is_large(values))
+        return await self._conceal_searched(values)
+
+    async def _conceal_searched(self, values: list[Any]) -> list[Any]:
+        guard = self._guard
+        is_much = is_large(values)
+        if not is_much or self._offload is None:
+            return await self._here(lambda: [guard.conceal(each) for each in values], is_much)
         try:
             return await self._replaced("conceal", None, values)
         except HelperFailed as error:
@@ -93,8 +100,9 @@ class Door:
         def show() -> list[Any]:
             return [guard.conceal_admitted(spec, guard.admit(spec, each, sent=sent)) for each in values]
 
-        if not is_large(values) or self._offload is None:
-            return await self._here(show, is_large(values))
+        is_much = is_large(values)
+        if not is_much or self._offload is None:
+            return await self._here(show, is_much)
         try:
             return await self._replaced("admit", {"spec": self.bare(spec), "sent": sent.to_data()}, values)
         except HelperFailed as error:
@@ -106,8 +114,9 @@ class Door:
         guard = self._guard
         if guard.is_off:
             return text
-        if not is_large(text) or self._offload is None:
-            return await self._here(lambda: guard.admit_text(text, sent=sent), is_large(text))
+        is_much = is_large(text)
+        if not is_much or self._offload is None:
+            return await self._here(lambda: guard.admit_text(text, sent=sent), is_much)
         try:
             told = str((await self._replaced("words", {"sent": (sent or Sent()).to_data()}, [text]))[0])
             if sent is not None:
@@ -122,8 +131,9 @@ class Door:
         guard = self._guard
         if guard.is_off:
             return value
-        if not is_large(value) or self._offload is None:
-            return await self._here(lambda: guard.admit_echoes(value, sent=sent), is_large(value))
+        is_much = is_large(value)
+        if not is_much or self._offload is None:
+            return await self._here(lambda: guard.admit_echoes(value, sent=sent), is_much)
         try:
             (shown,) = await self._replaced("echoes", {"sent": sent.to_data()}, [value])
         except HelperFailed as error:
@@ -149,8 +159,9 @@ class Door:
             found = await self._find(text)
 
     async def _find(self, text: str) -> list[Span]:
-        if not is_large(text) or self._offload is None:
-            return await self._here(lambda: self._guard.find(text), is_large(text))
+        is_much = is_large(text)
+        if not is_much or self._offload is None:
+            return await self._here(lambda: self._guard.find(text), is_much)
         answered = await self.run("find", None, text.encode("utf-8", "surrogatepass"))
         return msgspec.json.decode(answered.document, type=list[Span])
 

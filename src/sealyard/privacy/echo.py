@@ -12,6 +12,7 @@ The time is linear in the text: about 0.1 s for a megabyte, and does not depend 
 import binascii
 import html
 import re
+import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -349,6 +350,8 @@ class OwnWords:
         """Note what of the values is in JSON data that code hands to a tool."""
         if index:
             text = without_tokens("\n".join(Leaves(value).texts()))
+            if len(text) < _SEED and text.isascii():  # too short for a part of anything
+                return
             for _, part in _find(text, [index]):
                 if part is not None:
                     self.add(part)
@@ -374,17 +377,31 @@ def _find(
             yield from index.find_in(reading, text, breaks, length)
 
 
+_indexing = threading.Lock()
+
+
 class Sent:
     """What one call handed over, and what its tool has said of it so far beside the answer."""
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
         """The type of each, by its text."""
-        self.echoes = Echoes()
-        self.known = KnownValues(is_thorough=True)
         self.said = ""
         """The end of earlier messages: a value may come in pieces."""
         self._strings: list[list[Piece]] = []
+        self._indexed = 0
+        """Strings that are in both indexes."""
+        self._indexes: tuple[Echoes, KnownValues] | None = None
+
+    @property
+    def echoes(self) -> Echoes:
+        """The index of what the strings say. Built when it is first read, since many answers hold no text."""
+        return self._index()[0]
+
+    @property
+    def known(self) -> KnownValues:
+        """The index of the values themselves, however little they say."""
+        return self._index()[1]
 
     def to_data(self) -> dict[str, Any]:
         """The same for another process."""
@@ -403,13 +420,28 @@ class Sent:
         return bool(self.values)
 
     def add(self, pieces: Sequence[Piece]) -> None:
-        """Remember a string that the tool is handed. Raises `LimitReached`."""
+        """Remember a string that the tool is handed.
+
+        The guard keeps all of them in indexes of the same limits, which it fills first.
+        """
         for text, kind in pieces:
-            if kind is not None and text not in self.values:
-                self.values[text] = kind
-                self.known.add(text, kind)
-        self.echoes.add(pieces)
+            if kind is not None:
+                self.values.setdefault(text, kind)
         self._strings.append(list(pieces))
+
+    def _index(self) -> tuple[Echoes, KnownValues]:
+        if self._indexes is not None and self._indexed == len(self._strings):
+            return self._indexes
+        with _indexing:  # another thread must not search an index that is half built
+            echoes, known = indexes = self._indexes or (Echoes(), KnownValues(is_thorough=True))
+            for pieces in self._strings[self._indexed :]:
+                for text, kind in pieces:
+                    if kind is not None:
+                        known.add(text, self.values[text])
+                echoes.add(pieces)
+                self._indexed += 1
+            self._indexes = indexes
+        return indexes
 
 
 class Leaves:

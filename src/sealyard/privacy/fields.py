@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, overload
 from sealyard.privacy.names import NOTHING, Meaning, read_name, split_name
 from sealyard.privacy.span import TYPES
 
-__all__ = ("Cells", "Field", "Leaf", "Value", "gather", "texts_of")
+__all__ = ("Cells", "Field", "Leaf", "Value", "gather", "is_described", "texts_of")
 
 Value: TypeAlias = str | int | float
 
@@ -203,6 +203,11 @@ def _facts(named: Iterable[tuple[str, Meaning]]) -> _Facts:
                 regions.add("".join(split_name(name)))
     weight = sum(_WEIGHTS.get(kind, 0) for kind in counted)
     return counted, frozenset(regions), not _PERSONAL.isdisjoint(counted), weight
+
+
+def is_described(schema: Mapping[str, Any]) -> bool:
+    """Whether a property's schema gives it a meaning that a name without one lacks."""
+    return _described(schema, NOTHING) is not NOTHING
 
 
 def _described(schema: Mapping[str, Any], meaning: Meaning) -> Meaning:

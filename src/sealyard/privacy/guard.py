@@ -13,7 +13,6 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
@@ -25,7 +24,7 @@ from sealyard.privacy.door import Door
 from sealyard.privacy.echo import Echo, Echoes, Leaves, OwnWords, Piece, Sent, find_echoes
 from sealyard.privacy.encodings import find_encoded, find_encoded_words
 from sealyard.privacy.known import KnownValues
-from sealyard.privacy.names import Meaning, read_name
+from sealyard.privacy.plain import PlainValues, describes_private, texts_of_plain
 from sealyard.privacy.runs import WORD, Runs
 from sealyard.privacy.scanner import Scanner, ScanRules
 from sealyard.privacy.seen import NOTHING_SEEN, Position, Seen
@@ -46,6 +45,9 @@ _E = TypeVar("_E", bound=SealyardError)
 
 _MANY_TOKENS = 50
 """As many are revealed and remembered in about 5 ms."""
+_NOTED_CHARACTERS = 256
+_MOST_NOTED = 10_000
+"""Strings that are remembered as handed over, and how long each is at most: a few megabytes."""
 _SAID_CHARACTERS = 512
 """Of earlier messages of a call, to find a value that comes in pieces."""
 _BY_PLACE = frozenset(
@@ -79,7 +81,10 @@ class Privacy:
             (tool_names(tuple(patterns), f"privacy.rules[{number}].tools"), handling)
             for number, (patterns, handling) in enumerate(self.rules)
         ]
+        self._default = Handling(mode=mode)
         self._handling: dict[tuple[str, str, str], Handling] = {}
+        self._described: dict[str, tuple[Any, bool]] = {}
+        """The schema of each tool's answers by its full name, and whether it says that something is private."""
         self.is_relaxed = mode != "strict" or any(handling.mode != "strict" for _, handling in self.rules)
         """Whether some tool's answers reach the code as they are."""
         self.is_off = mode == "off" and all(handling.mode == "off" for _, handling in self.rules)
@@ -87,15 +92,31 @@ class Privacy:
         is_strict = mode == "strict" or any(handling.mode == "strict" for _, handling in self.rules)
         self._reveal: Reveal = "whole" if is_strict else "inside"
         """Where code holds no real value, what stands beside one is not for code to choose."""
+        detectors = [_Encoded(scanner.find, scanner.find_each), *([_Encoded(scanner.find)] if self.is_relaxed else [])]
+        # A pattern may mean anything, and so may a number.
+        self.plain = None if scanner.rules.patterns else PlainValues(scanner.with_detectors(detectors))
+        """What is left as it is on both ways, as long as nothing was seen before."""
 
     def handling(self, spec: ToolSpec) -> Handling:
         """How the answers of a tool are handled: as the first rule says that names it."""
+        if not self._named:
+            return self._default
         tool = (spec.full_name, spec.upstream, spec.name)
         found = self._handling.get(tool)
         if found is None:
             fits = (each for is_named, each in self._named if is_named(spec))
-            found = self._handling[tool] = next(fits, Handling(mode=self.mode))
+            found = self._handling[tool] = next(fits, self._default)
         return found
+
+    def describes(self, spec: ToolSpec) -> bool:
+        """Whether the schema of a tool's answers may make a field private whose name does not."""
+        schema = spec.output_schema
+        if schema is None:
+            return False
+        known = self._described.get(spec.full_name)
+        if known is None or known[0] is not schema:
+            known = self._described[spec.full_name] = (schema, describes_private(schema))
+        return known[1]
 
     def reveal(self, spec: ToolSpec) -> Reveal:
         """Where in a tool's arguments a token becomes the value."""
@@ -121,6 +142,8 @@ class Guard:
         """The same as it was handed over, for other processes of the session."""
         self._guessed = Echoes()
         """The same again, to find every part of it in what code writes."""
+        self._noted: set[tuple[str, bool]] = set()
+        """Short strings with tokens that were handed over, as code wrote them, and whether to a tool in `strict`."""
         self._own = OwnWords()
         """What was found there."""
         self._held = _Memory()
@@ -238,14 +261,19 @@ class Guard:
         assert self.scope is not None
         is_strict = self._privacy.handling(spec).mode == "strict"
 
-        def note(pieces: list[Piece]) -> None:
-            for text, kind in pieces:
-                if kind is not None:
-                    self._known.add(kind, text)
-                    if not is_strict:  # the answer may repeat it, and goes to the code as it is
-                        self._held.add(kind, text)
-            self._note_handed(pieces)
-            self._guessed.add(pieces)
+        def note(written: str, pieces: list[Piece]) -> None:
+            # By what code wrote, not by the values: time must not tell whether two tokens stand for the same.
+            noted = (written, is_strict)
+            if noted not in self._noted:
+                for text, kind in pieces:
+                    if kind is not None:
+                        self._known.add(kind, text)
+                        if not is_strict:  # the answer may repeat it, and goes to the code as it is
+                            self._held.add(kind, text)
+                self._note_handed(pieces)
+                self._guessed.add(pieces)
+                if len(written) <= _NOTED_CHARACTERS and len(self._noted) < _MOST_NOTED:
+                    self._noted.add(noted)
             if sent is not None:
                 sent.add(pieces)
 
@@ -270,8 +298,12 @@ class Guard:
         self, spec: ToolSpec, arguments: dict[str, Any], sent: Sent | None, how: Reveal | None
     ) -> dict[str, Any]:
         """`reveal`; in a thread where there is so much to reveal or to look through that others would have to wait."""
-        is_much = count_tokens(arguments, _MANY_TOKENS) >= _MANY_TOKENS or (bool(self._guessed) and is_large(arguments))
-        if self.scope is not None and is_much:
+        if self.scope is None:
+            return arguments
+        tokens = count_tokens(arguments, _MANY_TOKENS)
+        if not tokens and not self._guessed:
+            return arguments
+        if tokens >= _MANY_TOKENS or (self._guessed and is_large(arguments)):
             return await asyncio.to_thread(self.reveal, spec, arguments, sent, how=how)
         return self.reveal(spec, arguments, sent, how=how)
 
@@ -303,7 +335,7 @@ class Guard:
 
     def _admit(self, spec: ToolSpec, value: Any, sent: Sent | None) -> Any:
         handling = self._privacy.handling(spec)
-        if not handling.whole and not sent and not self._echoes and self._is_harmless(value):
+        if self._is_plain_entering(spec, handling, value, sent):
             return value
         found: dict[str, Any] = {"schema": spec.output_schema, "whole": handling.whole, "visible": handling.visible}
         if handling.mode == "off":
@@ -320,6 +352,23 @@ class Guard:
             self._known.add(kind, each)
             self._held.add(kind, each)
         return value
+
+    def admits_plain(self, spec: ToolSpec, value: Any, sent: Sent) -> bool:
+        """Whether `admit` returns an answer as it is, told in microseconds; False where only a search can tell."""
+        return self.scope is not None and self._is_plain_entering(spec, self._privacy.handling(spec), value, sent)
+
+    def _is_plain_entering(self, spec: ToolSpec, handling: Handling, value: Any, sent: Sent | None) -> bool:
+        plain = self._privacy.plain
+        if plain is None or value not in plain or handling.whole or self._privacy.describes(spec):
+            return False
+        if not sent and not self._echoes and not self._known.texts:
+            return True
+        texts = texts_of_plain(value)
+        if self._known.values.may_hold(texts):
+            return False
+        if sent and (not sent.values.keys().isdisjoint(texts) or sent.known.may_hold(texts)):
+            return False
+        return not Leaves(value).find(self._indexes(sent), self._own)
 
     def admit_file(self, spec: ToolSpec, content: bytes, *, sent: Sent | None = None) -> bytes:
         """A file of an answer as the code may see it: text is treated like the answer, anything else is left alone."""
@@ -419,6 +468,8 @@ class Guard:
             raise SealyardError(f"What was to be shown is withheld: {_blame(error)}.") from None
 
     def _conceal(self, value: Any) -> Any:
+        if self.shows_plain(value):
+            return value
         if self._privacy.is_relaxed and _has_pieces(value):
             # A value in pieces: a list of its characters or of their codes. Only as one text they can be read.
             text = msgspec.json.encode(value).decode()
@@ -428,7 +479,15 @@ class Guard:
                 text = f"{text[: span.start]}{token}{text[span.end :]}"
             if spans:
                 return self._exit.conceal(text, self._replace_leaving)
-        return value if self._is_harmless(value) else self._exit.conceal(value, self._replace_leaving)
+        return self._exit.conceal(value, self._replace_leaving)
+
+    def shows_plain(self, value: Any) -> bool:
+        """Whether `conceal` returns a value as it is, told in microseconds; False where only a search can tell."""
+        plain = self._privacy.plain
+        if plain is None or value not in plain:
+            return False
+        # Where code may hold real values, numbers may spell one, and names may be one.
+        return not self._privacy.is_relaxed or value is None or not (self._held.texts or _has_pieces(value))
 
     def conceal_admitted(self, spec: ToolSpec, value: Any) -> Any:
         """The same for an admitted answer: one that is concealed already is not looked through again."""
@@ -445,9 +504,6 @@ class Guard:
     def find(self, text: str) -> list[Span]:
         """Where a text that leaves holds something private."""
         return self._exit.find(text)
-
-    def _is_harmless(self, value: Any) -> bool:
-        return not self._privacy.scanner.rules.patterns and _is_harmless(value)  # a pattern may mean anything
 
     def _find_plain(self, text: str) -> list[Span]:
         found = self._held.values.find(text)
@@ -620,35 +676,7 @@ def _text_encoding(content: bytes) -> str | None:
     return None
 
 
-_SMALL = 64
 _PIECES = 6
-
-
-def _is_harmless(value: Any) -> bool:
-    """Whether it is so small and plain that nothing private can be in it: flags, counts, and names that mean nothing.
-
-    Most calls are like that, and a look at each takes a microsecond instead of fifty.
-    """
-    waiting = [value]
-    seen = 0
-    while waiting:
-        each = waiting.pop()
-        seen += 1
-        if seen > _SMALL:
-            return False
-        if isinstance(each, dict):
-            for key in each:
-                if not isinstance(key, str) or not _is_meaningless(key):
-                    return False
-            waiting += each.values()
-        elif isinstance(each, list):
-            waiting += each
-        elif isinstance(each, str):
-            if each:
-                return False
-        elif isinstance(each, int | float) and not isinstance(each, bool) and not -1e5 < each < 1e5:
-            return False
-    return True
 
 
 def _has_pieces(value: Any) -> bool:
@@ -667,11 +695,6 @@ def _has_pieces(value: Any) -> bool:
 
 def _is_piece(item: Any) -> bool:
     return len(item) == 1 if isinstance(item, str) else type(item) is int and 8 < item < 0x110000
-
-
-@lru_cache(maxsize=4096)
-def _is_meaningless(name: str) -> bool:
-    return read_name(name) == Meaning(is_number=read_name(name).is_number)
 
 
 _ENCODED_WORDS = Runs(WORD + "+/=%&#;\\", least=16)

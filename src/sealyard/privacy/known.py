@@ -16,7 +16,7 @@ How a value is recognised, beyond being there letter by letter:
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
@@ -127,6 +127,25 @@ class KnownValues:
                 for line in value.splitlines():
                     if words := _words(line):
                         self._add(line.strip(), words, type)
+
+    def may_hold(self, texts: Iterable[str]) -> bool:
+        """Returns False only if `find` finds nothing in any of these short texts, nor in all of them set apart.
+
+        What is found has its longest word among the anchors, is a number of `_COMPACT` characters, or is all signs.
+        """
+        if not self:
+            return False
+        if self._symbols:
+            return True
+        for text in texts:
+            if not text.isascii() or "\\" in text:
+                return True
+            words = _ASCII_WORD.findall(text.lower())
+            if not self._anchors.keys().isdisjoint(words):
+                return True
+            if self._compact and sum(map(len, words)) >= _COMPACT and not "".join(words).isalpha():
+                return True
+        return False
 
     def find(self, text: str) -> list[Span]:
         """Every known value in the text, in order and without overlap. What stands inside a token is left alone."""

@@ -11,7 +11,7 @@ a value has half of what it takes to compute on it.
 import json
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -25,8 +25,8 @@ __all__ = ("Find", "OnText", "count_tokens", "reveal_tokens")
 Find = Callable[[str, str], PrivateValue | None]
 """The value of the token of this type and id, both in lower case; None if there is none."""
 
-OnText = Callable[[list[tuple[str, str | None]]], None]
-"""Hears each string that holds a value, in pieces: a text, and its type if it is a value."""
+OnText = Callable[[str, list[tuple[str, str | None]]], None]
+"""Hears each string that holds a token, and what it becomes in pieces: a text, and its type if it is a value."""
 
 _U = "(?:_|%5F)"
 _BEGIN = re.compile(r"(?:__|%5F%5F|_%5F|%5F_)PII(?:_|%5F)", re.IGNORECASE | re.ASCII)
@@ -50,7 +50,7 @@ def reveal_tokens(
     schema: Mapping[str, Any] | None = None,
     *,
     is_inside: bool = True,
-    on_text: OnText = lambda _: None,
+    on_text: OnText = lambda _, __: None,
 ) -> Any:
     """JSON data with every token replaced, in keys too; the very same object if it holds none.
 
@@ -60,7 +60,7 @@ def reveal_tokens(
         UnknownToken: Something begins like a token and is none that `find` knows.
         CallRefused: Two keys of one object are the same token, or a token is not alone and must be.
     """
-    if not any(_begins(text) for text in _texts(value)):
+    if not count_tokens(value, 1):
         return value
     shape = _Shape(schema)
     write = _Writer(find, on_text, is_inside=is_inside)
@@ -98,25 +98,20 @@ def reveal_tokens(
 def count_tokens(value: Any, most: int) -> int:
     """How many tokens are in JSON data, counted no further than `most`."""
     count = 0
-    for text in _texts(value):
-        count += sum(1 for _ in _BEGIN.finditer(text)) if _begins(text) else 0
-        if count >= most:
-            break
-    return count
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Every string in JSON data, keys too."""
     waiting = [value]
     while waiting:
         each = waiting.pop()
         if isinstance(each, str):
-            yield each
+            if _begins(each):
+                count += sum(1 for _ in _BEGIN.finditer(each))
+                if count >= most:
+                    break
         elif isinstance(each, dict):
-            waiting.extend(each)
-            waiting.extend(each.values())
+            waiting += each
+            waiting += each.values()
         elif isinstance(each, list | tuple):
-            waiting.extend(each)
+            waiting += each
+    return count
 
 
 def _begins(text: str) -> bool:
@@ -138,7 +133,7 @@ class _Writer:
         if match is None or match.end() < len(text) or "%" in text:
             return self.inside(text)
         kind, value = self._value(match)
-        self._on_text([(str(value), kind)])
+        self._on_text(text, [(str(value), kind)])
         return _in_kind(value, schemas)
 
     def inside(self, text: str) -> str:
@@ -163,7 +158,7 @@ class _Writer:
                 "A token stands inside a longer text or in a key, and this tool is handed a token only as the whole "
                 'value of an argument. Pass it alone, or have the operator set reveal = "inside" for this tool.'
             )
-        self._on_text([*pieces, (text[done:], None)])
+        self._on_text(text, [*pieces, (text[done:], None)])
         return "".join((*parts, text[done:]))
 
     def _value(self, match: re.Match[str]) -> tuple[str, PrivateValue]:

@@ -118,7 +118,7 @@ class Scope:
         *,
         schema: Mapping[str, Any] | None = None,
         is_inside: bool = True,
-        on_text: OnText = lambda _: None,
+        on_text: OnText = lambda _, __: None,
     ) -> Any:
         """JSON data with every token in it turned back; the very same object if there is none.
 

@@ -23,9 +23,9 @@ from sealyard.sandbox.cgroup import Leaf
 from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.zygote import Exit, Fork
-from sealyard.values import Failure, FailureKind
+from sealyard.values import Failure, FailureKind, Reply
 
-__all__ = ("OWN_CALLS", "End", "OnCall", "OnOutput", "Reply", "Worker", "limit_failure")
+__all__ = ("OWN_CALLS", "End", "OnCall", "OnOutput", "Worker", "limit_failure")
 
 OWN_CALLS = frozenset(("load_skill", "load_stub", "skill_began", "skill_ended"))
 """What the guest itself asks for or tells: no tools, and not counted as calls of them."""
@@ -59,13 +59,6 @@ _LIMITS: dict[FailureKind, tuple[str, str]] = {
     "workspace": ("WorkspaceExceeded", "Delete files that are no longer needed, or write less."),
     "protocol": ("ProtocolBroken", "The code interfered with its own connection. Leave descriptor 3 alone."),
 }
-
-
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer to a call that brings files along: content by path in the workspace."""
-
-    value: Any
-    files: dict[str, bytes]
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import mcp_types as types
@@ -52,8 +53,11 @@ def seal_states(name: str, ask_seconds: float) -> RequestStateBoundary:
 class Call:
     """One tool call of a client while it is carried out."""
 
-    def __init__(self, principal: str) -> None:
+    def __init__(self, approvals: Approvals, principal: str, ctx: Context | None = None) -> None:
+        """Its questions are requests to the client of `ctx`; without it they wait for the client's next round."""
         self.principal = principal
+        self._approvals = approvals
+        self._ctx = ctx
         self.stream = Stream()
         self.asks: dict[str, Ask] = {}
         """What the client's user is being asked."""
@@ -61,14 +65,20 @@ class Call:
         """Set when there is something to ask, or nothing more to wait for."""
         self._answers: dict[str, asyncio.Future[Approval]] = {}
 
-    def announce(self, ask: Ask) -> bool:
-        """Tell the agent's side of it; False if it is none of this client's business."""
-        if ask.principal != self.principal:
-            return False
-        self.stream.add(f"[{waiting_line(ask)}]\n")
-        return True
+    def channel(self, execution_id: str) -> AbstractContextManager[None]:
+        """While open, this client's user is asked what an execution asks."""
+        return self._approvals.channel(execution_id, self._ask)
 
-    async def wait_for_answer(self, ask: Ask) -> Approval:
+    async def _ask(self, ask: Ask) -> Approval | None:
+        """What the user says; None if it is none of this client's business, or if the client cannot say."""
+        if ask.principal != self.principal:
+            return None
+        self.stream.add(f"[{waiting_line(ask)}]\n")
+        if self._ctx is None:
+            return await self._wait_for_answer(ask)
+        return await _elicit(self._ctx, self, ask) if _can_ask(self._ctx) else None
+
+    async def _wait_for_answer(self, ask: Ask) -> Approval:
         """Ask the user in the client's next round, and wait for the round that brings the answer."""
         answered: asyncio.Future[Approval] = asyncio.get_running_loop().create_future()
         self._answers[ask.id] = answered
@@ -88,6 +98,7 @@ class Call:
 
 
 Work = Callable[[Call], Awaitable[types.CallToolResult]]
+"""Carries out a call that outlives the request it came with."""
 
 
 @contextlib.asynccontextmanager
@@ -108,30 +119,20 @@ class Asking:
         self._held: dict[str, _HeldCall] = {}
         self._tasks: set[asyncio.Future[types.CallToolResult]] = set()
 
-    async def carry(
-        self, ctx: Context, params: types.CallToolRequestParams, execution_id: str, work: Work
-    ) -> types.CallToolResult | types.InputRequiredResult:
-        """The result of `work`, or what its execution asks; then the client repeats the call to go on.
+    def is_held(self, ctx: Context) -> bool:
+        """Whether a call of this client goes on between its requests, so that its user can be asked: see `round`."""
+        return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and _can_ask(ctx)
 
-        Raises:
-            MCPError: No call of this client waits under the state that it brings.
-        """
-        principal = principal_of(ctx)
-        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and _can_ask(ctx):
-            return await self._carry_round(ctx, params, principal, execution_id, work)
-        call = Call(principal)
-
-        async def dialogue(ask: Ask) -> Approval | None:
-            return await _elicit(ctx, call, ask) if call.announce(ask) and _can_ask(ctx) else None
-
+    @contextlib.asynccontextmanager
+    async def dialogue(self, ctx: Context) -> AsyncIterator[Call]:
+        """A call of a client that is asked by requests, or cannot be asked. It hears of the call while it goes on."""
+        call = Call(self._approvals, principal_of(ctx), ctx)
         call.stream.open(ctx)
         try:
-            with self._approvals.channel(execution_id, dialogue):
-                result = await work(call)
+            yield call
             await call.stream.close()
         finally:
             call.stream.abandon()
-        return result
 
     async def close(self) -> None:
         """End what goes on without its client."""
@@ -140,12 +141,17 @@ class Asking:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _carry_round(
-        self, ctx: Context, params: types.CallToolRequestParams, principal: str, execution_id: str, work: Work
+    async def round(
+        self, ctx: Context, params: types.CallToolRequestParams, work: Work
     ) -> types.CallToolResult | types.InputRequiredResult:
-        state = params.request_state
+        """The result of `work`, or what it asks; then the client repeats the call to go on.
+
+        Raises:
+            MCPError: No call of this client waits under the state that it brings.
+        """
+        state, principal = params.request_state, principal_of(ctx)
         if state is None:
-            held = _HeldCall(Call(principal), lambda call: self._carry_out(call, execution_id, work))
+            held = _HeldCall(Call(self._approvals, principal), work)
             self._tasks.add(held.task)
             held.task.add_done_callback(self._tasks.discard)
             state = secrets.token_hex(16)
@@ -166,13 +172,6 @@ class Asking:
         }
         return types.InputRequiredResult(input_requests=requests, request_state=state)
 
-    async def _carry_out(self, call: Call, execution_id: str, work: Work) -> types.CallToolResult:
-        async def question(ask: Ask) -> Approval | None:
-            return await call.wait_for_answer(ask) if call.announce(ask) else None
-
-        with self._approvals.channel(execution_id, question):
-            return await work(call)
-
     def _hold(self, state: str, held: "_HeldCall") -> None:
         """Keep a call for the client's next round, and its result for a while in case the answer gets lost."""
         over = [key for key, other in self._held.items() if other.task.done()]
@@ -186,9 +185,9 @@ class Asking:
 class _HeldCall:
     """A call that goes on whether or not a request of its client is open."""
 
-    def __init__(self, call: Call, carry_out: Work) -> None:
+    def __init__(self, call: Call, work: Work) -> None:
         self.call = call
-        self.task = asyncio.ensure_future(carry_out(call))
+        self.task = asyncio.ensure_future(work(call))
         self.task.add_done_callback(self._end)
         self._rounds = 0
 

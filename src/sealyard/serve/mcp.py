@@ -1,6 +1,9 @@
 """The agent's side of MCP: the modes `code`, `hybrid` and `search`. Wire in, wire out; the yard decides."""
 
 import secrets
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import mcp_types as types
@@ -10,13 +13,12 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from sealyard import __version__
-from sealyard.broker.answers import Answer
 from sealyard.config import SurfaceConfig
 from sealyard.errors import InvalidArguments, InvalidRequest, QueueFull, SealyardError
 from sealyard.serve.asking import PRINCIPAL, Asking, Call, open_asking, principal_of, seal_states
 from sealyard.serve.progress import Context
 from sealyard.serve.search_text import search
-from sealyard.serve.skills import SKILL_TOOLS, answer_skill_tool
+from sealyard.serve.skills import found_text, loaded_text, saved_text
 from sealyard.serve.skills_extension import extend
 from sealyard.serve.surface import instructions, surface_tools
 from sealyard.values import Result, ToolSpec
@@ -24,6 +26,7 @@ from sealyard.values.naming import glob, spellings
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
 from sealyard.yard.executions import ExecutionState
 from sealyard.yard.results import answer_text
+from sealyard.yard.skill_values import SaveSkill
 
 __all__ = ("PRINCIPAL", "build_server")
 
@@ -31,6 +34,7 @@ _META = "sealyard/execution"
 _LIST_TTL_MS = 300_000
 
 _Answer = types.CallToolResult | types.InputRequiredResult
+_Handler = Callable[[types.CallToolRequestParams, Call], Coroutine[Any, Any, types.CallToolResult]]
 
 
 class _SearchArguments(msgspec.Struct, forbid_unknown_fields=True):
@@ -66,6 +70,16 @@ class _CallArguments(msgspec.Struct, forbid_unknown_fields=True):
     arguments: dict[str, Any] = {}
 
 
+class _FindArguments(msgspec.Struct, forbid_unknown_fields=True):
+    query: str = ""
+    limit: int = 5
+
+
+class _LoadArguments(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    version: str | None = None
+
+
 def build_server(yard: Yard, surface: SurfaceConfig, *, mode: str | None = None) -> Server[Any]:
     """An MCP server over `yard` in the mode that the config, or `mode`, names."""
     mode = mode or surface.mode
@@ -96,13 +110,15 @@ class _Surface:
         self._direct = surface.direct if mode == "hybrid" else ()
         self._is_direct = glob(*self._direct) if self._direct else lambda name: None
         self._own = [types.Tool.model_validate(tool) for tool in surface_tools(mode)]
-        self._tools = {"search_tools": self._search}
+        self._tools: dict[str, _Handler] = {"search_tools": self._search}
         if mode == "search":
             self._tools["call_tool"] = self._call
         else:
             self._tools["execute_code"] = self._execute
             self._tools["execute_analysis"] = self._analyze
-            self._tools |= dict.fromkeys(SKILL_TOOLS, self._skill)
+            self._tools["save_skill"] = self._save_skill
+            self._tools["find_skills"] = self._find_skills
+            self._tools["load_skill"] = self._load_skill
 
     async def list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         """Our own tools, and in hybrid mode the upstreams' that the config lists."""
@@ -110,20 +126,26 @@ class _Surface:
 
     async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
         """Carry out one call; what is wrong with it is a result, so that the model can read it."""
-        own = self._tools.get(params.name)
+        handler = self._tools.get(params.name) or await self._find_direct(ctx, params.name)
+        asking: Asking = ctx.lifespan_context
         try:
-            if own is not None:
-                return await own(ctx, params)
-            if any(spec.full_name == params.name for spec in await self._direct_specs(principal_of(ctx))):
-                return await self._call_one(ctx, params, params.name, params.arguments or {})
+            if asking.is_held(ctx):
+                return await asking.round(ctx, params, partial(handler, params))
+            async with asking.dialogue(ctx) as call:
+                return await handler(params, call)
         except SealyardError as error:
             text = f"{type(error).__name__}: {error}"
             if isinstance(error, InvalidRequest | QueueFull) and not isinstance(error, InvalidArguments):
-                self._note(ctx, params, text)  # else a run has begun, and its bill has it
+                self._note(principal_of(ctx), params, text)  # else a run has begun, and its bill has it
             return _error(text)
+
+    async def _find_direct(self, ctx: Context, name: str) -> _Handler:
+        """What answers a call of an upstream's tool that is advertised as it is. Raises `MCPError` for another name."""
+        if any(spec.full_name == name for spec in await self._direct_specs(principal_of(ctx))):
+            return self._call_direct
         known = ", ".join(self._tools)
         raise MCPError(
-            types.INVALID_PARAMS, f"Unknown tool {params.name!r}. There are {known}; search_tools finds all others."
+            types.INVALID_PARAMS, f"Unknown tool {name!r}. There are {known}; search_tools finds all others."
         )
 
     async def _direct_specs(self, principal: str) -> list[ToolSpec]:
@@ -136,30 +158,28 @@ class _Surface:
         """Whether a tool of an upstream is advertised as it is."""
         return any(map(self._is_direct, (*spellings(spec), spec.name)))
 
-    def _note(self, ctx: Context, params: types.CallToolRequestParams, text: str) -> None:
+    def _note(self, principal: str, params: types.CallToolRequestParams, text: str) -> None:
         """What was written and read beside the runs themselves."""
-        self._yard.note_exchange(principal_of(ctx), "polling", wrote=_written(params), read=text)
+        self._yard.note_exchange(principal, "polling", wrote=_written(params), read=text)
 
-    async def _search(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
+    async def _search(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
         asked = _convert(params, _SearchArguments)
-        principal = principal_of(ctx)
         text = await search(
             self._yard,
             asked.query or asked.keyword,
             detail_level=asked.detail_level,
             server=asked.server,
             limit=asked.limit,
-            principal=principal,
+            principal=call.principal,
         )
-        self._yard.note_exchange(principal, "discovery", wrote=_written(params), read=text, part="searches")
+        self._yard.note_exchange(call.principal, "discovery", wrote=_written(params), read=text, part="searches")
         return _text(text)
 
-    async def _execute(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
+    async def _execute(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
         asked = _convert(params, _ExecuteArguments)
-        principal = principal_of(ctx)
         if asked.execution_id is not None:
-            answer = await self._look(ctx, params, asked.execution_id, cancel=asked.cancel)
-            self._note(ctx, params, _read(answer))
+            answer = await self._look(call, asked.execution_id, cancel=asked.cancel)
+            self._note(call.principal, params, _read(answer))
             return answer
         request = ExecuteRequest(
             code=asked.code,
@@ -169,70 +189,85 @@ class _Surface:
             timeout_seconds=asked.timeout_seconds,
         )
         if asked.background:
-            state = self._state(await self._yard.executions.start(request, principal=principal))
-            self._yard.note_exchange(principal, "polling", wrote="", read=_read(state))  # the code is on the run's bill
+            state = self._state(await self._yard.executions.start(request, principal=call.principal))
+            # The code is on the run's bill.
+            self._yard.note_exchange(call.principal, "polling", wrote="", read=_read(state))
             return state
-        execution_id = secrets.token_hex(8)
-
-        async def run(call: Call) -> types.CallToolResult:
-            stream = call.stream
+        execution_id, stream = secrets.token_hex(8), call.stream
+        with call.channel(execution_id):
             result = await self._yard.execute(
                 request,
-                principal=principal,
+                principal=call.principal,
                 on_output=stream.add,
                 on_progress=stream.relay,
                 execution_id=execution_id,
             )
-            return _result(result)
+        return _result(result)
 
-        return await _asking(ctx).carry(ctx, params, execution_id, run)
-
-    async def _look(
-        self, ctx: Context, params: types.CallToolRequestParams, execution_id: str, *, cancel: bool
-    ) -> _Answer:
+    async def _look(self, call: Call, execution_id: str, *, cancel: bool) -> types.CallToolResult:
         """A background execution's state. While the client's user is asked about it, it is looked at."""
-        executions, principal = self._yard.executions, principal_of(ctx)
+        executions, principal = self._yard.executions, call.principal
         if cancel:
             return self._state(await executions.cancel(execution_id, principal=principal))
         executions.state(execution_id, principal=principal)  # nobody is asked about somebody else's
-
-        async def look(call: Call) -> types.CallToolResult:
+        with call.channel(execution_id):
             state = await executions.look(execution_id, principal=principal)
             while call.asks and not state.is_over:
                 state = await executions.look(execution_id, principal=principal)
-            return self._state(state)
+        return self._state(state)
 
-        return await _asking(ctx).carry(ctx, params, execution_id, look)
-
-    async def _analyze(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
-        asked = _convert(params, _AnalyzeArguments)
-        principal, execution_id = principal_of(ctx), secrets.token_hex(8)
-        request = AnalyzeRequest(**msgspec.structs.asdict(asked))
-
-        async def run(call: Call) -> types.CallToolResult:
+    async def _analyze(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
+        request = AnalyzeRequest(**msgspec.structs.asdict(_convert(params, _AnalyzeArguments)))
+        execution_id = secrets.token_hex(8)
+        with call.channel(execution_id):
             result = await self._yard.analyze(
-                request, principal=principal, execution_id=execution_id, on_progress=call.stream.relay
+                request, principal=call.principal, execution_id=execution_id, on_progress=call.stream.relay
             )
-            return _result(result)
+        return _result(result)
 
-        return await _asking(ctx).carry(ctx, params, execution_id, run)
+    async def _save_skill(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
+        asked = _convert(params, SaveSkill)
+        async with self._concealing(call.principal):
+            saved = await self._yard.skills.save(asked, principal=call.principal)
+        return self._skill_answer(params, call, saved_text(saved))
 
-    async def _skill(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
-        principal = principal_of(ctx)
-        text = await answer_skill_tool(self._yard, params.name, params.arguments or {}, principal)
-        self._yard.note_exchange(principal, "skill_reuse", wrote=_written(params), read=text)
+    async def _find_skills(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
+        asked = _convert(params, _FindArguments)
+        async with self._concealing(call.principal):
+            found = await self._yard.skills.find(asked.query, limit=asked.limit, principal=call.principal)
+        return self._skill_answer(params, call, found_text(found, self._yard.result_tokens))
+
+    async def _load_skill(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
+        asked = _convert(params, _LoadArguments)
+        async with self._concealing(call.principal):
+            loaded = await self._yard.skills.load(asked.name, asked.version, principal=call.principal)
+            kept = await self._yard.store.skills.statuses((loaded.skill.namespace,), loaded.skill.name)
+        text = loaded_text(loaded, [version for _, version, _ in kept], self._yard.result_tokens)
+        return self._skill_answer(params, call, text)
+
+    @asynccontextmanager
+    async def _concealing(self, principal: str) -> AsyncIterator[None]:
+        """What is wrong with a request about a skill, without private values: it may quote what was asked."""
+        try:
+            yield
+        except SealyardError as error:
+            guard = await self._yard.guards.of(f"{principal}:default")
+            raise type(error)(await guard.door.conceal(str(error))) from None
+
+    def _skill_answer(self, params: types.CallToolRequestParams, call: Call, text: str) -> types.CallToolResult:
+        self._yard.note_exchange(call.principal, "skill_reuse", wrote=_written(params), read=text)
         return _text(text)
 
-    async def _call(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
+    async def _call(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
         asked = _convert(params, _CallArguments)
-        return await self._call_one(ctx, params, asked.name, asked.arguments)
+        return await self._call_one(call, asked.name, asked.arguments)
 
-    async def _call_one(
-        self, ctx: Context, params: types.CallToolRequestParams, name: str, arguments: dict[str, Any]
-    ) -> _Answer:
+    async def _call_direct(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
+        return await self._call_one(call, params.name, params.arguments or {})
+
+    async def _call_one(self, call: Call, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
         execution_id = secrets.token_hex(8)
-
-        async def run(call: Call) -> types.CallToolResult:
+        with call.channel(execution_id):
             answer = await self._yard.call(
                 name,
                 arguments,
@@ -240,9 +275,7 @@ class _Surface:
                 on_progress=call.stream.relay,
                 execution_id=execution_id,
             )
-            return self._answer(answer)
-
-        return await _asking(ctx).carry(ctx, params, execution_id, run)
+        return _text(answer_text(answer.value, self._yard.result_tokens))
 
     def _state(self, state: ExecutionState) -> types.CallToolResult:
         if state.result is not None:
@@ -256,14 +289,6 @@ class _Surface:
             told["error"] = state.error
         text = types.TextContent(text=msgspec.json.encode(told).decode())
         return types.CallToolResult(content=[text], is_error=state.state == "failed", _meta={_META: told})
-
-    def _answer(self, answer: Answer) -> types.CallToolResult:
-        return _text(answer_text(answer.value, self._yard.result_tokens))
-
-
-def _asking(ctx: Context) -> Asking:
-    asking: Asking = ctx.lifespan_context
-    return asking
 
 
 def _written(params: types.CallToolRequestParams) -> str:

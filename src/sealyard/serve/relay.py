@@ -34,7 +34,7 @@ from sealyard.errors import UpstreamUnavailable
 from sealyard.offload import turn
 from sealyard.offload.turns import spend
 from sealyard.serve.asking import principal_of
-from sealyard.serve.relay_calls import Calls, RelayedCall
+from sealyard.serve.relay_calls import Calls, RelayedCall, attempting
 from sealyard.serve.relay_carry import Carrier, Context, connection_of, is_modern, reply_to
 from sealyard.serve.relay_finish import finished, sieved
 from sealyard.serve.relay_guard import Screens
@@ -354,30 +354,34 @@ class _Relay:
     async def call_tool(self, ctx: Context) -> Json:
         """A tool's call."""
         params = dict(ctx.params or {})
-        return await self._calls.carry(self._carrier.screen(ctx), params, lambda call: self._call(ctx, call, params))
+        async with self._calls.open(self._carrier.screen(ctx), params) as call:
+            upstream, spec = await self._name(ctx, call, params)
+            given = params.get("arguments") or {}
+            self._check_headers(ctx, spec, given)
+            real = await call.screen.arguments(spec, given)
+            if given:
+                params["arguments"] = real
+            headers = None
+            if real and self._upstreams[upstream].transport == "http":
+                headers = mcp_param_headers(x_mcp_header_map(spec.input_schema), real)
+            async with self._calls.admitted(ctx, call, real) as attempts:
+                async for attempt in attempts:
+                    with attempting(attempt, spec):
+                        call.result = await self._carrier.ask(ctx, upstream, ctx.method, params, headers)
+        return call.result
 
-    async def _call(self, ctx: Context, call: RelayedCall, params: Json) -> Json:
+    async def _name(self, ctx: Context, call: RelayedCall, params: Json) -> tuple[str, ToolSpec]:
+        """The upstream and the tool that a call means, which `params` then name as the upstream does."""
         asked = params["name"]
         upstream, params["name"] = await self._find(ctx, "tools/list", asked)
         if self._routes.find_spec(upstream, params["name"]) is None:
             await self._read_lists(ctx, ["tools/list"], [upstream])
-        if (spec := self._routes.find_spec(upstream, params["name"])) is not None:
-            call.name(spec)
-        spec = spec or self._routes.bare_spec(upstream, params["name"])
+        spec = self._routes.find_spec(upstream, params["name"]) or self._routes.bare_spec(upstream, params["name"])
+        call.name(spec, params.get("arguments") or {})
         is_configured = self._routes.is_configured(upstream, params["name"])
         if not is_configured or self._calls.is_hidden(spec, call.screen.principal):
             raise MCPError(types.INVALID_PARAMS, f"No upstream lists the name {asked!r}.")
-        given = params.get("arguments") or {}
-        self._check_headers(ctx, spec, given)
-        real = await call.screen.arguments(spec, given)
-        if given:
-            params["arguments"] = real
-        headers = None
-        if real and self._upstreams[upstream].transport == "http":
-            headers = mcp_param_headers(x_mcp_header_map(spec.input_schema), real)
-        return await self._calls.send(
-            ctx, call, spec, given, real, lambda: self._carrier.ask(ctx, upstream, ctx.method, params, headers)
-        )
+        return upstream, spec
 
     def _check_headers(self, ctx: Context, spec: ToolSpec, arguments: Json) -> None:
         """A modern client's headers that repeat arguments must agree with them."""

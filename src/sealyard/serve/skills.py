@@ -1,72 +1,22 @@
-"""`save_skill`, `find_skills` and `load_skill` on the wire: arguments in, texts out."""
+"""The texts that answer `save_skill`, `find_skills` and `load_skill`."""
 
 from typing import Any
 
 import msgspec
 
-from sealyard.errors import InvalidRequest, SealyardError
 from sealyard.metrics import tokens
 from sealyard.skills.reading import signature_of
 from sealyard.values import SHARED
-from sealyard.yard import Yard
 from sealyard.yard.skill_session import LoadedSkill
-from sealyard.yard.skill_values import FoundSkill, SavedSkill, SaveSkill
+from sealyard.yard.skill_values import FoundSkill, SavedSkill
 
-__all__ = ("SKILL_TOOLS", "answer_skill_tool")
+__all__ = ("found_text", "loaded_text", "saved_text")
 
 _MOST_VERSIONS = 10
 
 
-class _FindArguments(msgspec.Struct, forbid_unknown_fields=True):
-    query: str = ""
-    limit: int = 5
-
-
-class _LoadArguments(msgspec.Struct, forbid_unknown_fields=True):
-    name: str
-    version: str | None = None
-
-
-async def _save(yard: Yard, asked: SaveSkill, principal: str) -> str:
-    return _saved_text(await yard.skills.save(asked, principal=principal))
-
-
-async def _find(yard: Yard, asked: _FindArguments, principal: str) -> str:
-    found = await yard.skills.find(asked.query, limit=asked.limit, principal=principal)
-    return _found_text(found, yard.result_tokens)
-
-
-async def _load(yard: Yard, asked: _LoadArguments, principal: str) -> str:
-    loaded = await yard.skills.load(asked.name, asked.version, principal=principal)
-    kept = await yard.store.skills.statuses((loaded.skill.namespace,), loaded.skill.name)
-    return tokens.cut(_loaded_text(loaded, [version for _, version, _ in kept]), yard.result_tokens * 4)
-
-
-SKILL_TOOLS: dict[str, tuple[type[Any], Any]] = {
-    "save_skill": (SaveSkill, _save),
-    "find_skills": (_FindArguments, _find),
-    "load_skill": (_LoadArguments, _load),
-}
-"""Each tool's arguments, and what answers it."""
-
-
-async def answer_skill_tool(yard: Yard, name: str, arguments: dict[str, Any], principal: str) -> str:
-    """The text that answers a call. Raises a `SealyardError` that says what is wrong with it."""
-    kind, answer = SKILL_TOOLS[name]
-    try:
-        asked = msgspec.convert(arguments, kind, strict=False)
-    except msgspec.ValidationError as error:
-        known = ", ".join(kind.__struct_fields__)
-        raise InvalidRequest(f"The arguments of {name} are wrong: {error}. It takes {known}.") from None
-    try:
-        text: str = await answer(yard, asked, principal)
-    except SealyardError as error:  # it may quote what was asked
-        guard = await yard.guards.of(f"{principal}:default")
-        raise type(error)(await guard.door.conceal(str(error))) from None
-    return text
-
-
-def _saved_text(saved: SavedSkill) -> str:
+def saved_text(saved: SavedSkill) -> str:
+    """What became of a skill that was saved."""
     skill = saved.skill
     told: dict[str, Any] = {
         "skill": skill.name,
@@ -91,7 +41,8 @@ def _saved_text(saved: SavedSkill) -> str:
     return msgspec.json.encode(told).decode()
 
 
-def _found_text(found: list[FoundSkill], budget: int) -> str:
+def found_text(found: list[FoundSkill], budget: int) -> str:
+    """As many of the skills that were found as fit a budget of tokens, the best first."""
     if not found:
         return '{"skills":[],"hint":"No skill fits. Write the code, and save it when it works."}'
     text = msgspec.json.encode({"skills": found}).decode()
@@ -101,8 +52,11 @@ def _found_text(found: list[FoundSkill], budget: int) -> str:
     return tokens.cut(text, budget)
 
 
-def _loaded_text(loaded: LoadedSkill, versions: list[str]) -> str:
-    """Plain text: source in JSON would be read with every line end escaped."""
+def loaded_text(loaded: LoadedSkill, versions: list[str], budget: int) -> str:
+    """A skill's source and what is known of it, within four budgets: nobody can use half of a source.
+
+    It is plain text: source in JSON would be read with every line end escaped.
+    """
     skill = loaded.skill
     shared = ", shared" if skill.namespace == SHARED else ""
     lines = [
@@ -117,4 +71,4 @@ def _loaded_text(loaded: LoadedSkill, versions: list[str]) -> str:
     if len(versions) > 1:
         lines.append(f"versions: {', '.join(versions[:_MOST_VERSIONS])}")
     lines += [f"warning: {warning}" for warning in loaded.warnings]
-    return "\n".join([*lines, "", skill.code])
+    return tokens.cut("\n".join([*lines, "", skill.code]), budget * 4)

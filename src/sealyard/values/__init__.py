@@ -70,6 +70,7 @@ __all__ = (
     "PrincipalScope",
     "Published",
     "RecordStatus",
+    "Reply",
     "Result",
     "Risk",
     "RiskReason",
@@ -258,6 +259,13 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     tools: Mapping[str, ToolSpec]
     """By full name. Shared with the catalog's snapshot, so that making a grant does not cost by the number of tools."""
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer to a call of code that brings files along: content by path in the workspace."""
+
+    value: Any
+    files: dict[str, bytes]
 
 
 class PrincipalScope(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,21 +5,13 @@ is not looked at, so that a name bound in two ways stands for both.
 """
 
 import ast
-import re
-import threading
-import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
+from sealyard.code import MAX_CODE_BYTES, Fault, is_larger, read
 from sealyard.errors import InvalidSkill
 
-__all__ = ("MAX_CODE_BYTES", "Names", "Noted", "Scope", "parse", "parser_lock")
-
-MAX_CODE_BYTES = 256 << 10
-"""Parsing this much holds the interpreter for up to a second."""
-
-parser_lock = threading.Lock()
-"""Held while warnings of the parser are off: that is process-wide, and two threads could leave it so."""
+__all__ = ("Names", "Noted", "Scope", "parse")
 
 _STEPS = 50
 """How many rebindings and attributes are followed; honest code has fewer, and it bounds the recursion."""
@@ -33,35 +25,35 @@ _Places = Iterator[tuple[ast.AST, "Scope"]]
 
 
 def parse(code: str, *, most_bytes: int = MAX_CODE_BYTES) -> ast.Module:
-    """The syntax tree of `code`, which may `await` at its top.
+    """The syntax tree of `code`, which may `await` at its top. All readers of the text share it: change nothing.
 
     Raises:
         InvalidSkill: It is too large, no Unicode or no Python; the message names the line.
     """
-    try:
-        size = len(code) if len(code) > most_bytes else len(code.encode())
-    except UnicodeEncodeError as error:
-        line = _line_at(code, error.start)
-        raise InvalidSkill(f"Line {line}: the code holds half of a surrogate pair. Send it as Unicode.") from None
-    if size > most_bytes:
+    if is_larger(code, most_bytes):
         raise InvalidSkill(f"The code is larger than {most_bytes:,} bytes. Pass data in as inputs instead.")
-    if "\0" in code:
-        raise InvalidSkill(f"Line {_line_at(code, code.index(chr(0)))}: the code holds a null byte. Take it out.")
-    flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    try:
-        with parser_lock, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about somebody's literals: nothing for the gateway's log
-            tree = compile(code, "<skill>", "exec", flags, dont_inherit=True)
-    except SyntaxError as error:
-        place = "" if error.lineno is None else f"Line {error.lineno}: "
-        words = str(error.msg)[:300].rstrip(".").encode(errors="replace").decode()
-        raise InvalidSkill(f"{place}{type(error).__name__}: {words}. Change the code and try again.") from None
-    except (RecursionError, MemoryError):
-        raise InvalidSkill("The code is nested too deeply for Python's parser. Split its expressions.") from None
-    except (ValueError, OverflowError, SystemError) as error:  # Python 3.12.1 fails so on some damaged f-strings
-        raise InvalidSkill(f"Python's parser fails on this code: {str(error)[:300]}. Simplify it.") from None
-    assert isinstance(tree, ast.Module)
-    return tree
+    source = read(code)
+    if source.fault is not None:
+        raise InvalidSkill(_sentence(source.fault))
+    assert source.tree is not None
+    return source.tree
+
+
+def _sentence(fault: Fault) -> str:
+    place = "" if fault.line is None else f"Line {fault.line}: "
+    match fault.kind:
+        case "surrogate":
+            return f"{place}the code holds half of a surrogate pair. Send it as Unicode."
+        case "null":
+            return f"{place}the code holds a null byte. Take it out."
+        case "size":
+            return f"The code is larger than {MAX_CODE_BYTES:,} bytes. Pass data in as inputs instead."
+        case "nested":
+            return "The code is nested too deeply for Python's parser. Split its expressions."
+        case "parser":
+            return f"Python's parser fails on this code: {fault.words[:300]}. Simplify it."
+    words = fault.words[:300].rstrip(".").encode(errors="replace").decode()
+    return f"{place}{fault.error}: {words}. Change the code and try again."
 
 
 class _Binding(NamedTuple):
@@ -102,22 +94,6 @@ class Names:
         """Lines of `from … import *`, which bind nobody knows what."""
         self._scopes = [self.module]
         self._known: dict[tuple[int, str], frozenset[str | None]] = {}
-        self._visits: dict[type[ast.AST], Callable[[Any, Scope], _Places]] = {
-            **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda), self._enter_function),
-            **dict.fromkeys((ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp), self._enter_comprehension),
-            **dict.fromkeys((ast.MatchAs, ast.MatchStar, ast.ExceptHandler), self._visit_named),
-            **dict.fromkeys((ast.Global, ast.Nonlocal), self._visit_declaration),
-            **dict.fromkeys((ast.Assign, ast.AnnAssign), self._visit_assignment),
-            ast.Attribute: self._visit_attribute,
-            ast.AugAssign: self._visit_augmented,
-            ast.Call: self._visit_call,
-            ast.ClassDef: self._enter_class,
-            ast.Import: self._visit_import,
-            ast.ImportFrom: self._visit_import_from,
-            ast.MatchMapping: self._visit_rest,
-            ast.Name: self._visit_name,
-            ast.NamedExpr: self._visit_walrus,
-        }
         self._walk(tree)
         for scope in self._scopes:
             self._move(scope)
@@ -209,9 +185,9 @@ class Names:
         stack: list[tuple[ast.AST, Scope]] = [(tree, self.module)]
         while stack:
             node, scope = stack.pop()
-            visit = self._visits.get(type(node))
+            visit = self._VISITS.get(type(node))
             if visit is not None:
-                stack.extend(visit(node, scope))
+                stack.extend(visit(self, node, scope))
             else:
                 name = getattr(node, "name", None)
                 if isinstance(name, str):  # a type parameter; an alias of an import never gets here
@@ -352,12 +328,25 @@ class Names:
         else:
             yield node.elt, inside
 
+    _VISITS: ClassVar[dict[type[ast.AST], Callable[["Names", Any, Scope], _Places]]] = {
+        **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda), _enter_function),
+        **dict.fromkeys((ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp), _enter_comprehension),
+        **dict.fromkeys((ast.MatchAs, ast.MatchStar, ast.ExceptHandler), _visit_named),
+        **dict.fromkeys((ast.Global, ast.Nonlocal), _visit_declaration),
+        **dict.fromkeys((ast.Assign, ast.AnnAssign), _visit_assignment),
+        ast.Attribute: _visit_attribute,
+        ast.AugAssign: _visit_augmented,
+        ast.Call: _visit_call,
+        ast.ClassDef: _enter_class,
+        ast.Import: _visit_import,
+        ast.ImportFrom: _visit_import_from,
+        ast.MatchMapping: _visit_rest,
+        ast.Name: _visit_name,
+        ast.NamedExpr: _visit_walrus,
+    }
+    """What each kind of node does to the names; all others are only walked through."""
+
 
 def _arguments(arguments: ast.arguments) -> Iterator[ast.arg]:
     yield from (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
     yield from (each for each in (arguments.vararg, arguments.kwarg) if each is not None)
-
-
-def _line_at(code: str, index: int) -> int:
-    """The line of a character, as Python counts lines."""
-    return len(re.split(r"\r\n|\r|\n", code[:index]))

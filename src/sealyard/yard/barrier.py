@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ("Barrier",)
+__all__ = ("Barrier", "Watch")
 
 _log = logging.getLogger(__name__)
 
@@ -45,18 +45,13 @@ class Barrier:
         self.faults: dict[str, int] = {}
         """How often each part was switched off."""
 
+    def watch(self, who: str = "") -> "Watch":
+        """For several lookups in a row."""
+        return Watch(self, who, self._spent)
+
     def ask(self, part: str, look: Callable[[], _T], otherwise: _T, *, who: str = "") -> _T:
         """What `look` finds; `otherwise` if the part is off or fails."""
-        if self.is_off(part, who):
-            return otherwise
-        started = self._spent()
-        try:
-            found = look()
-        except Exception:  # noqa: BLE001 - whatever was learned, the request is worth more
-            self.fail(part, who)
-            return otherwise
-        self._note_time(part, who, is_slow=self._spent() - started > _SLOW_SECONDS)
-        return found
+        return self.watch(who).ask(part, look, otherwise)
 
     async def ask_beside(self, part: str, look: Callable[[], _T], otherwise: _T, *, who: str = "") -> _T:
         """The same for work that takes its time, in a thread. `look` must not touch what was learned.
@@ -71,21 +66,24 @@ class Barrier:
                 found = await asyncio.to_thread(look)
         except TimeoutError:
             if limit.expired():
-                self._note_time(part, who, is_slow=True)
+                self.note_time(part, who, is_slow=True)
             else:  # it is its own
                 self.fail(part, who)
             return otherwise
         except Exception:  # noqa: BLE001 - as above
             self.fail(part, who)
             return otherwise
-        self._note_time(part, who, is_slow=False)
+        self.note_time(part, who, is_slow=False)
         return found
 
     def is_off(self, part: str, who: str = "") -> bool:
         """Whether it is left out now."""
-        return self._clock() < self._off_until.get((part, who), 0.0)
+        return bool(self._off_until) and self._clock() < self._off_until.get((part, who), 0.0)
 
-    def _note_time(self, part: str, who: str, *, is_slow: bool) -> None:
+    def note_time(self, part: str, who: str, *, is_slow: bool) -> None:
+        """Count a lookup that has ended."""
+        if not is_slow and not self._slow:
+            return
         # One request may ask a part several times: a quick answer makes up for a tenth of a slow one, not for all.
         score = self._slow.pop((part, who), 0.0) + (1.0 if is_slow else -_FORGIVEN)
         if score > 0:
@@ -106,6 +104,35 @@ class Barrier:
         self._off_until.pop((part, who), None)
         self._off_until[part, who] = self._clock() + _OFF_SECONDS
         _keep_last(self._off_until)
+
+
+class Watch:
+    """Lookups of one request in a row: the end of each is the beginning of the next, so that the clock is read once."""
+
+    def __init__(self, barrier: Barrier, who: str, spent: Callable[[], float]) -> None:
+        self._barrier = barrier
+        self._who = who
+        self._spent = spent
+        self._at = spent()
+        self.is_clean = True
+        """Whether every part that was asked has answered in time."""
+
+    def ask(self, part: str, look: Callable[[], _T], otherwise: _T) -> _T:
+        """As `Barrier.ask`."""
+        if self._barrier.is_off(part, self._who):
+            self.is_clean = False
+            return otherwise
+        try:
+            found = look()
+        except Exception:  # noqa: BLE001 - whatever was learned, the request is worth more
+            self._barrier.fail(part, self._who)
+            self.is_clean = False
+            return otherwise
+        before, self._at = self._at, self._spent()
+        is_slow = self._at - before > _SLOW_SECONDS
+        self.is_clean = self.is_clean and not is_slow
+        self._barrier.note_time(part, self._who, is_slow=is_slow)
+        return found
 
 
 def _keep_last(some: dict[tuple[str, str], Any]) -> None:

@@ -1,270 +1,208 @@
-"""One execution, from the code that an agent sent to what it gets back."""
+"""What an execution of code needs around the run itself: limits, tools, the review, the outcome, and the text of it."""
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from sealyard.broker.call import OnProgress, Passage
+import msgspec
+
+from sealyard.broker.call import OnProgress
 from sealyard.catalog import Snapshot
-from sealyard.errors import InvalidRequest
-from sealyard.offload import check_values
-from sealyard.privacy.guard import Guard
-from sealyard.sandbox.clock import RunClock
+from sealyard.errors import InvalidRequest, UnknownTool
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.review import Review, check_code
 from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.turns import Place
-from sealyard.sandbox.worker import OnOutput, limit_failure
+from sealyard.sandbox.worker import OWN_CALLS, OnOutput, limit_failure
 from sealyard.sandbox.workspace import check_session_name
-from sealyard.values import ExecutionRecord, Failure, Grant, Limits, Outcome, RecordStatus, Result, Usage
+from sealyard.values import Failure, Grant, Limits, Outcome, Result, ToolSpec, Usage
+from sealyard.versioning.plan import Plan
 from sealyard.yard.analyzing import told, written
-from sealyard.yard.calls import Calls
+from sealyard.yard.execution import Run
 from sealyard.yard.executions import MAX_SECONDS, ExecuteRequest, Execution
 from sealyard.yard.guidance import Look
-from sealyard.yard.observing import Run
-from sealyard.yard.results import conceal_outcome, failure_text, preview_bytes, render, without_cut_values
+from sealyard.yard.results import conceal_outcome, preview_bytes, render, without_cut_values
 from sealyard.yard.skill_session import SkillSession
 
 if TYPE_CHECKING:
     from sealyard.yard.yard import Yard
 
-__all__ = ("execute", "session_of")
+__all__ = ("CodeRun", "SearchArguments", "find_tool", "limits_of", "open_code", "session_of")
 
 _SESSION_CHARACTERS = 50
 _TELL_SECONDS = 0.05
 """For looking through what a run printed that has used up its time; see `conceal_outcome` for what is left out then."""
+_SHORT_CODE = 1_000
+"""Characters of code that are reviewed at once: a timer would cost more."""
 _WARNINGS = 3
+_NAME_CHARACTERS = 200
+"""Of a name that no tool has, in what is said about it."""
 
 
-async def execute(
-    yard: "Yard", execution: Execution, *, on_output: OnOutput | None = None, on_progress: OnProgress | None = None
-) -> Result:
-    """Carry out an execution. It raises what `Yard.execute` does."""
-    limits = limits_of(execution.request, yard.result_tokens)
-    check_values("The context", execution.request.context)
-    sandbox = await yard.sandbox()
-    session = session_of(execution.principal, execution.request.session)
-    # What cannot be kept waiting is not begun. What the run leaves is looked at before it may be put on disk.
-    with sandbox.turns.enter(execution.principal) as place, sandbox.keep(session):
-        return await _execute(yard, execution, limits, sandbox, place, on_output, on_progress)
-
-
-async def _execute(
+@contextlib.asynccontextmanager
+async def open_code(
     yard: "Yard",
     execution: Execution,
-    limits: Limits,
     sandbox: Sandbox,
     place: Place,
+    limits: Limits,
     on_output: OnOutput | None,
     on_progress: OnProgress | None,
-) -> Result:
-    snapshot = await yard.snapshot(execution.principal)
-    session = session_of(execution.principal, execution.request.session)
+) -> AsyncIterator["CodeRun"]:
+    """An execution of code, recorded from its beginning to its end, which is on disk when this is left."""
+    request, principal = execution.request, execution.principal
+    snapshot = await yard.snapshot(principal)
+    session = session_of(principal, request.session)
     guard = await yard.guards.of(session)
-    wrote = written(execution.request)
-    await yard.store.room()  # what cannot be recorded is not begun
-    seconds = limits.wall_seconds or yard.policy_of(execution.principal).wall_seconds
-    loop = asyncio.get_running_loop()
-    began_at = loop.time()
-    try:
-        async with asyncio.timeout(seconds):
-            running = await _Running.begin(
-                yard, execution, wrote, snapshot, sandbox, place, session, guard, on_progress
-            )
-    except TimeoutError:
-        raise InvalidRequest(
-            f"Looking through the code and its context took longer than the {seconds:g} s that the run has. Pass less."
-        ) from None
-    outcome: Outcome | None = None
-    sent = ""
-    status: RecordStatus = "cancelled"
-    try:
+    wrote = written(request)
+    skills = yard.skills.session(principal, snapshot, guard)
+    visit = yard.observer.begin(principal, snapshot, is_code=request.form == "code")
+    began_at = asyncio.get_running_loop().time()
+    policy = yard.policy_of(principal)
+    seconds = limits.wall_seconds or policy.wall_seconds
+    search = partial(yard.search_from_code, execution.id, visit, snapshot, guard)
+    opening = yard.recorder.open(
+        Grant(execution_id=execution.id, principal=principal, session=session, tools=snapshot.tools),
+        guard,
+        form=request.form,
+        wrote=wrote,
+        code=request.code,
+        context=request.context,
+        catalog_version=snapshot.version,
+        visit=visit,
+        background=execution.background,
+        begin_seconds=seconds,
+        own={name: partial(skills.answer, name) for name in OWN_CALLS} | {"search_tools": search},
+        find=partial(_find, snapshot, skills),
+        on_progress=on_progress,
+    )
+    async with opening as run:
+        if (listen := on_output or (execution.on_output if execution.background else None)) is not None:
+            run.output.listen(listen)
+            run.output.open()
         if execution.background:
             await yard.store.flush()
             execution.recorded.set()
-        left_seconds = seconds - (loop.time() - began_at)  # waiting for its turn costs none of it
-        async with running.turn():
-            ready_by = loop.time() + left_seconds
-            outcome = await running.outcome(limits, on_output, ready_by=ready_by)
-        status = outcome.status
-        result = await running.result(outcome)
-        sent = result.text
-    except Exception as error:
-        status, sent = "broken", failure_text(error)
-        raise
-    finally:
-        running.end(status, outcome, sent)
-    await yard.store.flush()
-    return result
+        code = CodeRun(yard, run, execution, snapshot, sandbox, place, skills, policy)
+        code.left_seconds = seconds - (asyncio.get_running_loop().time() - began_at)  # its turn is waited for without
+        try:
+            yield code
+        finally:
+            run.skills = yard.skills.note_uses(skills, execution.id, principal, run.status)
 
 
-class _Running:
-    """What one execution has about it while it runs."""
+class CodeRun:
+    """One execution of code, step by step: `turn`, `prepare`, the sandbox with `options`, `conclude`, `render`."""
 
     def __init__(
         self,
         yard: "Yard",
+        run: Run,
         execution: Execution,
-        wrote: str,
         snapshot: Snapshot,
         sandbox: Sandbox,
         place: Place,
-        grant: Grant,
-        guard: Guard,
-        record: ExecutionRecord,
-        on_progress: OnProgress | None,
+        skills: SkillSession,
+        policy: IsolationPolicy,
     ) -> None:
-        request = execution.request
+        self.run = run
+        self.left_seconds = 0.0
+        """Of its wall time when its turn comes."""
         self._yard = yard
         self._execution = execution
         self._snapshot = snapshot
         self._sandbox = sandbox
         self._place = place
-        self._grant = grant
-        self._guard = guard
-        self._record = record
-        self._is_code = request.form == "code"
-        self._run: Run = yard.observer.begin(
-            grant,
-            snapshot,
-            guard,
-            form=request.form,
-            wrote=wrote,
-            code_characters=len(request.code) if self._is_code else 0,
-            background=execution.background,
-        )
-        self._clock = RunClock()
-        self._passage = Passage(guard=guard, pause=self._clock.paused, on_progress=on_progress)
-        self._skills: SkillSession = yard.skills.session(execution.principal, snapshot, guard)
-        self._policy: IsolationPolicy = yard.policy_of(execution.principal)
+        self._skills = skills
+        self._policy = policy
+        self._is_code = execution.request.form == "code"
         self._verdict = Review(verdict="allow")
         self._look: Look | None = None
 
-    @classmethod
-    async def begin(
-        cls,
-        yard: "Yard",
-        execution: Execution,
-        wrote: str,
-        snapshot: Snapshot,
-        sandbox: Sandbox,
-        place: Place,
-        session: str,
-        guard: Guard,
-        on_progress: OnProgress | None,
-    ) -> "_Running":
-        """Write down that it begins."""
-        request = execution.request
-        grant = Grant(execution_id=execution.id, principal=execution.principal, session=session, tools=snapshot.tools)
-        record = await yard.journal.begin(
-            grant, guard, request.code, request.context, snapshot, background=execution.background
-        )
-        return cls(yard, execution, wrote, snapshot, sandbox, place, grant, guard, record, on_progress)
-
-    def turn(self) -> "contextlib.AbstractAsyncContextManager[None]":
+    @contextlib.asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
         """The turn of its principal, once it is due. Its clock starts then."""
         self._place.on_wait = self._note_wait
-        return self._place.turn(self._clock)
+        async with self._place.turn(self.run.clock):
+            self.run.clock.end_by = asyncio.get_running_loop().time() + self.left_seconds
+            yield
 
-    def _note_wait(self, is_waiting: bool) -> None:
-        self._execution.is_queued = is_waiting
-        self._run.queued(is_waiting)
+    async def prepare(self, limits: Limits) -> Failure | None:
+        """Review the code and look at what is to be expected of it; why it is not run, if it is not.
 
-    async def outcome(self, limits: Limits, on_output: OnOutput | None, *, ready_by: float) -> Outcome:
-        """What came of it, with nothing private in it. Code that is not read by `ready_by` is not run, or not longer.
-
-        Waiting for a person does not count.
+        Code that cannot be read in its time is not run. Waiting for a person does not count.
         """
-        yard, code = self._yard, self._execution.request.code
-        self._clock.end_by = ready_by
+        yard, run, code = self._yard, self.run, self._execution.request.code
         modules = self._sandbox.packages.modules
         policy = self._policy if limits.wall_seconds is None else self._policy.with_limits(limits)
+        look = self._look = Look(limits=limits)
         try:
-            async with asyncio.timeout_at(ready_by):
+            async with asyncio.timeout_at(run.clock.end_by if len(code) > _SHORT_CODE else None):
                 self._verdict = await yard.review(code, policy, self._snapshot, modules, self._execution.principal)
-                look = await self._take_look(limits)
+                if self._is_code:
+                    look = self._look = await self._take_look(limits)
         except TimeoutError:
             message = f"To read the code took longer than the {policy.wall_seconds:g} s that the run has."
-            look = self._look = Look(limits=limits, refusal=limit_failure("wall_time", message))
-        refusal = self._verdict.refusal() or look.refusal
+            return limit_failure("wall_time", message)
+        if (refusal := self._verdict.refusal() or look.refusal) is not None:
+            return refusal
+        with run.clock.paused():
+            refusal = await yard.guidance.ask(look, run.grant, run.record)
         if refusal is None:
-            with self._clock.paused():
-                refusal = await yard.guidance.ask(look, self._grant, self._record)
-        seen = await self._run_code(look, on_output) if refusal is None else self._refused(refusal)
-        left = self._left_seconds()
-        if not self._is_code:
-            return await conceal_outcome(without_cut_values(told(seen), self._guard), self._guard, seconds=left)
-        outcome = await conceal_outcome(seen, self._guard, seconds=left)
-        return await yard.guidance.explain(outcome, self._record, look, self._run, self._snapshot)
+            await yard.publish(self._snapshot)
+        return refusal
 
-    def _left_seconds(self) -> float:
-        """What is left of its time, and a moment: of a run that was stopped everybody is told at once."""
-        clock = self._clock
-        return max(_TELL_SECONDS, clock.end_by + clock.still_seconds - asyncio.get_running_loop().time())
+    def options(self) -> dict[str, Any]:
+        """What the sandbox is given beside the code."""
+        run, look = self.run, self._look
+        assert look is not None
+        return {
+            "context": self._execution.request.context,
+            "limits": look.limits,
+            "policy": self._policy,
+            "on_call": partial(self._yard.broker.call, run.passage),
+            "on_output": run.output.add,
+            "session": run.grant.session,
+            "execution_id": run.id,
+            "library_version": self._snapshot.stubs_version,
+            "clock": run.clock,
+            "place": self._place,
+            "offload": self._yard.offload,
+        }
 
-    async def _take_look(self, limits: Limits) -> Look:
-        self._look = Look(limits=limits)
-        if self._is_code:
-            self._look = await self._yard.guidance.look(
-                self._record,
-                self._verdict,
-                snapshot=self._snapshot,
-                policy=self._policy,
-                limits=limits,
-                is_memory_exact=self._sandbox.resource_control != "rlimits",
-            )
-            self._run.assessed = self._look.assessed
-            await self._warn(self._look)
-        return self._look
+    @contextlib.contextmanager
+    def last_output(self) -> Iterator[None]:
+        """Gives what was printed last the time that is left, once the sandbox is done."""
+        yield
+        self.run.output.last_seconds = self._left_seconds()
 
-    async def _warn(self, look: Look) -> None:
-        """Tell who listens that the code is likely to fail, before it runs: they may cancel it."""
-        tell = self._passage.on_progress
-        if look.assessment.risk in ("high", "critical") and look.refusal is None and tell is not None:
-            told = tell(0.0, None, f"likely to fail: {look.assessment.text}")
-            if told is not None:
-                await told
-
-    async def _run_code(self, look: Look, on_output: OnOutput | None) -> Outcome:
-        execution, run = self._execution, self._run
-        if (listen := on_output or (execution.on_output if execution.background else None)) is not None:
-            run.output.listen(listen)
-            run.output.open()
-        async with run.output:
-            await self._yard.publish(self._snapshot)
-            outcome = await self._sandbox.run(
-                execution.request.code,
-                context=execution.request.context,
-                limits=look.limits,
-                policy=self._policy,
-                on_call=Calls(self._yard, self._grant, self._snapshot, self._passage, self._skills, run).answer,
-                on_output=run.output.add,
-                session=self._grant.session,
-                execution_id=execution.id,
-                library_version=self._snapshot.stubs_version,
-                clock=self._clock,
-                place=self._place,
-                offload=self._yard.offload,
-            )
-            run.output.last_seconds = self._left_seconds()
-            return outcome
-
-    def _refused(self, failure: Failure) -> Outcome:
+    def refused(self, failure: Failure) -> Outcome:
         """The outcome of code that was never started."""
         return Outcome(
-            execution_id=self._execution.id,
+            execution_id=self.run.id,
             status="failed",
             failure=failure,
             usage=Usage(wall_seconds=0.0),
             tier="",
             level=str(self._policy.level),
-            session=self._grant.session,
+            session=self.run.grant.session,
         )
 
-    async def result(self, outcome: Outcome) -> Result:
+    async def conclude(self, seen: Outcome) -> Outcome:
+        """The outcome with nothing private in it, and of a failure what may help."""
+        run, left = self.run, self._left_seconds()
+        run.passage.settle()
+        if not self._is_code:
+            return await conceal_outcome(without_cut_values(told(seen), run.guard), run.guard, seconds=left)
+        outcome = await conceal_outcome(seen, run.guard, seconds=left)
+        assert self._look is not None
+        return await self._yard.guidance.explain(outcome, run.record, self._look, run, self._snapshot)
+
+    async def render(self, outcome: Outcome) -> Result:
         """What the agent gets of it."""
-        session, look = self._grant.session, self._look
-        workspace = self._sandbox.find_workspace(session)
+        run, look = self.run, self._look
         warnings = [
             finding.message
             for finding in self._verdict.findings
@@ -272,25 +210,71 @@ class _Running:
         ]
         tips = []
         if self._is_code and look is not None:
-            tips = await self._yard.guidance.notes(outcome, self._record, look, self._run)
-        return await render(
+            tips = await self._yard.guidance.notes(outcome, run.record, look, run)
+        result = await render(
             outcome,
             budget_tokens=self._yard.result_tokens,
-            workspace=workspace,
-            guard=self._guard,
-            notes=(*dict.fromkeys([*self._passage.notes, *self._skills.notes]), *warnings[:_WARNINGS], *tips),
+            workspace=self._sandbox.find_workspace(run.grant.session),
+            guard=run.guard,
+            notes=(*dict.fromkeys([*run.passage.notes, *self._skills.notes]), *warnings[:_WARNINGS], *tips),
             is_cut=not self._is_code,
         )
+        run.finish(outcome.status, result.text, outcome)
+        return result
 
-    def end(self, status: RecordStatus, outcome: Outcome | None, sent: str) -> None:
-        """Write down that it is over. Raises `StoreError`: then it is over too."""
-        execution = self._execution
-        self._yard.broker.end_run(execution.id)
-        try:
-            self._run.skills = self._yard.skills.note_uses(self._skills, execution.id, execution.principal, status)
-            self._yard.journal.end(self._record, status, outcome)
-        finally:
-            self._run.end(status, outcome, sent, waited_seconds=self._clock.still_seconds)
+    def _note_wait(self, is_waiting: bool) -> None:
+        self._execution.is_queued = is_waiting
+        self.run.queued(is_waiting)
+
+    def _left_seconds(self) -> float:
+        """What is left of its time, and a moment: the result of a run that was stopped comes at once."""
+        clock = self.run.clock
+        return max(_TELL_SECONDS, clock.end_by + clock.still_seconds - asyncio.get_running_loop().time())
+
+    async def _take_look(self, limits: Limits) -> Look:
+        look = await self._yard.guidance.look(
+            self.run.record,
+            self._verdict,
+            snapshot=self._snapshot,
+            policy=self._policy,
+            limits=limits,
+            is_memory_exact=self._sandbox.resource_control != "rlimits",
+        )
+        self.run.assessed = look.assessed
+        await self._warn(look)
+        return look
+
+    async def _warn(self, look: Look) -> None:
+        """Say that the code is likely to fail, before it runs, to whoever listens: they may cancel it."""
+        tell = self.run.passage.on_progress
+        if look.assessment.risk in ("high", "critical") and look.refusal is None and tell is not None:
+            telling = tell(0.0, None, f"likely to fail: {look.assessment.text}")
+            if telling is not None:
+                await telling
+
+
+def _find(snapshot: Snapshot, skills: SkillSession, name: str) -> tuple[ToolSpec, Plan | None]:
+    """The tool that code means by a name which is no full name: another spelling, or an older version."""
+    return skills.find_plan(name) or (find_tool(snapshot, name), None)
+
+
+def find_tool(snapshot: Snapshot, name: str) -> ToolSpec:
+    """The tool of this name. Raises `UnknownTool` with those whose names are like it."""
+    spec = snapshot.find(name)
+    if spec is None:
+        nearest = ", ".join(map(repr, snapshot.nearest(name)))
+        hint = f"Nearest: {nearest}." if nearest else "Call search_tools to find one that exists."
+        raise UnknownTool(f"No tool named {name[:_NAME_CHARACTERS]!r}. {hint}")
+    return spec
+
+
+class SearchArguments(msgspec.Struct, frozen=True, kw_only=True):
+    """What code asks `search_tools` for."""
+
+    query: str = ""
+    detail_level: str = "with_description"
+    server: str | None = None
+    limit: int = 5
 
 
 def limits_of(request: ExecuteRequest, result_tokens: int) -> Limits:

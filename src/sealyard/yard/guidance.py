@@ -20,12 +20,13 @@ from sealyard.config import LearningConfig
 from sealyard.errors import ApprovalRefused
 from sealyard.learning.advice import advice
 from sealyard.learning.causes import prepare_cause
-from sealyard.learning.code import CodePrint, code_print, syntax_tree
+from sealyard.learning.code import CodePrint, code_print
 from sealyard.learning.jobs import job_print
 from sealyard.learning.model import Model
 from sealyard.learning.resources import Fitted, Prediction, fit
 from sealyard.learning.risk import Assessment
 from sealyard.learning.risk_arguments import WrongCall, wrong_calls
+from sealyard.learning.risk_calibration import Curve
 from sealyard.learning.skills import suggest_for_code
 from sealyard.learning.steady import SteadyShapes
 from sealyard.sandbox.policy.levels import IsolationPolicy
@@ -45,11 +46,12 @@ from sealyard.values import (
     RunEvidence,
     ToolSpec,
 )
-from sealyard.yard.barrier import Barrier
+from sealyard.yard.barrier import Barrier, Watch
 from sealyard.yard.demand import PoolFollowing
+from sealyard.yard.execution import Run
 from sealyard.yard.executions import MAX_SECONDS
 from sealyard.yard.learned import DAY, Insights, forget, insights, learner_of
-from sealyard.yard.observing import LIKELY_TO_FAIL, Run
+from sealyard.yard.observing import LIKELY_TO_FAIL
 from sealyard.yard.search_guide import SearchGuide
 from sealyard.yard.skill_suggestions import KnownSkills
 from sealyard.yard.visits import Visit
@@ -61,7 +63,11 @@ __all__ = ("Guidance", "Look")
 
 _LONG_CODE = 1_000
 """Longer code is read in a thread: what is made to be hard to read takes a millisecond for every hundred characters."""
+_SHORT_CODE = 300
+"""Why shorter code failed is found out at once, which takes some milliseconds at worst; else in a thread."""
 _CODES_KEPT = 128
+_CURVES_KEPT = 64
+"""As many principals as learn apart."""
 _REST = 4.0
 """A fifth of a processor is for learning, at most; the rest is for requests."""
 _LINE_CHARACTERS = 400
@@ -82,6 +88,9 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     code: CodePrint | None = None
 
 
+_Predicted = tuple[Prediction | None, Fitted | None]
+
+
 class _Seen(msgspec.Struct, frozen=True):
     """What the text of code alone says."""
 
@@ -89,6 +98,18 @@ class _Seen(msgspec.Struct, frozen=True):
     specs: dict[str, ToolSpec]
     """The tools that it names, by the names of `code.tools`."""
     wrong: tuple[WrongCall, ...]
+
+
+class _Known:
+    """Code that was read, and what the last look at it came to."""
+
+    __slots__ = ("key", "look", "seen")
+
+    def __init__(self, seen: _Seen) -> None:
+        self.seen = seen
+        self.key: tuple[object, ...] | None = None
+        """Everything else that the look depends on."""
+        self.look: Look | None = None
 
 
 class Guidance:
@@ -103,8 +124,10 @@ class Guidance:
         self.skills = KnownSkills(yard)
         self._pool = PoolFollowing(yard.opening, lambda: self.learner.models) if settings.pool else None
         self._steady = SteadyShapes()
-        self._seen: Recent[tuple[str, str], _Seen] = Recent(_CODES_KEPT)
-        """By the catalog and the code, which is short: agents run the same again and again."""
+        self._known: Recent[tuple[str, str], _Known] = Recent(_CODES_KEPT)
+        """By the catalog and the code: agents run the same again and again."""
+        self._curves: Recent[str, tuple[tuple[int, int], Curve]] = Recent(_CURVES_KEPT)
+        """By principal, with when it was worked out."""
         self._principals: set[str] = set()
         """Two of those who asked for anything here: whether there is more than one is all that matters."""
 
@@ -130,9 +153,13 @@ class Guidance:
         """What a principal is told from."""
         if len(self._principals) < 2:
             self._principals.add(principal)
-        return self.barrier.ask(
-            "model", lambda: self.learner.model_for(principal, self.domain_of(principal)), _EMPTY, who=principal
-        )
+        if self.barrier.is_off("model", principal):
+            return _EMPTY
+        try:
+            return self.learner.model_for(principal, self.domain_of(principal))
+        except Exception:  # noqa: BLE001 - whatever was learned, the request is worth more
+            self.barrier.fail("model", principal)
+            return _EMPTY
 
     def guide(self, visit: Visit, view: Snapshot, query: str) -> SearchGuide | None:
         """What experience adds to a search. `query` is concealed."""
@@ -150,15 +177,40 @@ class Guidance:
         limits: Limits,
         is_memory_exact: bool,
     ) -> Look:
-        """What is to be expected of code, and the limits that fit it. `record` is of what is about to run."""
+        """What is to be expected of code, and the limits that fit it. `record` is of what is about to run.
+
+        The same code again in the same second, before anything else was learned, gets the same look.
+        """
         if not self.is_on:
             return Look(limits=limits)
-        seen = await self._read(record.code, snapshot, record.principal)
-        model, now = self.model(record.principal), time.time()
-        predicted = self._predict(model, seen, record.principal, now)
+        principal = record.principal
+        known = await self._read(record.code, snapshot, principal)
+        model, now, has_context = self.model(principal), time.time(), record.context is not None
+        key = (self.learner.revision, int(now), principal, record.session, review, policy, limits, is_memory_exact)
+        if known.look is not None and known.key == key and not has_context:
+            return known.look
+        watch = self.barrier.watch(principal)
+        look = self._look(model, known.seen, record, review, policy, limits, now, watch, is_memory_exact)
+        if watch.is_clean and not has_context:
+            known.key, known.look = key, look
+        return look
+
+    def _look(
+        self,
+        model: Model,
+        seen: _Seen,
+        record: ExecutionRecord,
+        review: Review,
+        policy: IsolationPolicy,
+        limits: Limits,
+        now: float,
+        watch: Watch,
+        is_memory_exact: bool,
+    ) -> Look:
         usual = _within(limits, policy)
-        given = _within(limits, self._fit(predicted, policy, is_memory_exact=is_memory_exact))
-        assessment = self._assess(model, seen, record, review, predicted, given, now)
+        predicted, fitted = self._predict(model, seen, record.principal, policy, now, watch, is_memory_exact)
+        given = usual if fitted is None else _within(limits, fitted)
+        assessment = self._assess(model, seen, record, review, predicted, given, now, watch)
         is_refused = assessment.risk == "critical" and self._settings.critical == "refuse"
         is_asked = assessment.risk == "critical" and self._settings.critical == "ask"
         assessed = Assessed(
@@ -185,12 +237,12 @@ class Guidance:
         self, code: str, review: Review, *, principal: str, session: str, snapshot: Snapshot
     ) -> Assessment:
         """What is to be expected of code that is not run. `code` is concealed."""
-        seen = await self._read(code, snapshot, principal)
+        known = await self._read(code, snapshot, principal)
         model, now = self.model(principal), time.time()
-        predicted = self._predict(model, seen, principal, now)
-        policy = self._yard.policy_of(principal)
+        watch, policy = self.barrier.watch(principal), self._yard.policy_of(principal)
+        predicted, _ = self._predict(model, known.seen, principal, policy, now, watch, is_memory_exact=False)
         record = ExecutionRecord(execution_id="", principal=principal, session=session, code=code, started_at=now)
-        return self._assess(model, seen, record, review, predicted, policy, now)
+        return self._assess(model, known.seen, record, review, predicted, policy, now, watch)
 
     async def ask(self, look: Look, grant: Grant, record: ExecutionRecord) -> Failure | None:
         """Ask a person about code that is as good as certain to fail, if that is the policy; why not to run it."""
@@ -202,39 +254,42 @@ class Guidance:
             return _refusal(look.assessment, record.code, f"{error} ")
         return None
 
-    async def _read(self, code: str, snapshot: Snapshot, principal: str) -> _Seen:
+    async def _read(self, code: str, snapshot: Snapshot, principal: str) -> _Known:
         key = (snapshot.version, code)
-        seen = self._seen.find(key)
-        if seen is None:
+        known = self._known.find(key)
+        if known is None:
             read = functools.partial(_read_code, code, self._yard.functions(snapshot), snapshot)
             if len(code) > _LONG_CODE:
-                return await self.barrier.ask_beside("code", read, _NOTHING, who=principal)
-            seen = self.barrier.ask("code", read, _NOTHING, who=principal)
-            if seen is not _NOTHING:
-                self._seen.put(key, seen)
-        return seen
+                known = _Known(await self.barrier.ask_beside("code", read, _NOTHING, who=principal))
+            else:
+                known = _Known(self.barrier.ask("code", read, _NOTHING, who=principal))
+            if known.seen.code is not None:
+                self._known.put(key, known)
+        return known
 
-    def _predict(self, model: Model, seen: _Seen, principal: str, now: float) -> Prediction | None:
-        code = seen.code
+    def _predict(
+        self,
+        model: Model,
+        seen: _Seen,
+        principal: str,
+        policy: IsolationPolicy,
+        now: float,
+        watch: Watch,
+        is_memory_exact: bool,
+    ) -> _Predicted:
+        """What code will need, and the limits that fit it; None where nothing is known or followed."""
+        code, half_life = seen.code, self.half_life
         if code is None:
-            return None
-        tools = [spec.full_name for spec in seen.specs.values()]
-        return self.barrier.ask(
-            "resources",
-            lambda: model.resources.predict(code, tools, principal=principal, now=now, half_life=self.half_life),
-            None,
-            who=principal,
-        )
+            return _UNKNOWN
 
-    def _fit(self, predicted: Prediction | None, policy: IsolationPolicy, *, is_memory_exact: bool) -> Fitted:
-        usual = Fitted(wall_seconds=policy.wall_seconds, memory_mib=policy.memory_mib)
-        if predicted is None or not self._settings.limits:
-            return usual
-        return self.barrier.ask(
-            "resources",
-            lambda: fit(predicted, policy, max_seconds=MAX_SECONDS, is_memory_exact=is_memory_exact),
-            usual,
-        )
+        def look() -> _Predicted:
+            tools = [spec.full_name for spec in seen.specs.values()]
+            predicted = model.resources.predict(code, tools, principal=principal, now=now, half_life=half_life)
+            if predicted is None or not self._settings.limits:
+                return predicted, None
+            return predicted, fit(predicted, policy, max_seconds=MAX_SECONDS, is_memory_exact=is_memory_exact)
+
+        return watch.ask("resources", look, _UNKNOWN)
 
     def _assess(
         self,
@@ -245,8 +300,9 @@ class Guidance:
         predicted: Prediction | None,
         given: Fitted | IsolationPolicy,
         now: float,
+        watch: Watch,
     ) -> Assessment:
-        return self.barrier.ask(
+        return watch.ask(
             "risk",
             lambda: model.risk.assess(
                 seen.code,
@@ -261,10 +317,19 @@ class Guidance:
                 wall_seconds=given.wall_seconds,
                 memory_mib=given.memory_mib,
                 wrong=seen.wrong,
+                curve=self._curve(model, record.principal, now),
             ),
             _LOW,
-            who=record.principal,
         )
+
+    def _curve(self, model: Model, principal: str, now: float) -> Curve:
+        """How estimates for a principal are corrected, worked out once a second and for each lesson."""
+        moment = (self.learner.revision, int(now))
+        known = self._curves.find(principal)
+        if known is None or known[0] != moment:
+            known = moment, model.risk.calibration.curve(principal, now, self.half_life)
+            self._curves.put(principal, known)
+        return known[1]
 
     # After a run
 
@@ -275,7 +340,11 @@ class Guidance:
             return outcome
         evidence = _evidence(outcome, failure, record, run)
         who = record.principal
-        found = await self.barrier.ask_beside("failures", lambda: prepare_cause(evidence, look.code), None, who=who)
+        prepare = functools.partial(prepare_cause, evidence, look.code)
+        if len(record.code) > _SHORT_CODE or evidence.calls:
+            found = await self.barrier.ask_beside("failures", prepare, None, who=who)
+        else:
+            found = self.barrier.ask("failures", prepare, None, who=who)
         if found is None:
             return outcome
         model, now = self.model(record.principal), time.time()
@@ -331,12 +400,16 @@ class Guidance:
 
     async def _skill_note(self, record: ExecutionRecord, look: Look, run: Run) -> str | None:
         principal, visit, code = record.principal, run.visit, look.code
-        known = self.skills.of(principal)
         if code is None or not code.tools:
             return None
+        known = self.skills.of(principal)
         model, now = self.model(principal), time.time()
         if known is not None and known.skills:
-            job = await self.barrier.ask_beside("skills", lambda: job_print(record.code), None, who=principal)
+            read = functools.partial(job_print, record.code)
+            if len(record.code) > _LONG_CODE:
+                job = await self.barrier.ask_beside("skills", read, None, who=principal)
+            else:
+                job = self.barrier.ask("skills", read, None, who=principal)
             found = (
                 None
                 if job is None
@@ -436,16 +509,16 @@ class Guidance:
 
 
 _EMPTY = Model()
+_UNKNOWN: _Predicted = (None, None)
 _NOTHING = _Seen(None, {}, ())
 
 
 def _read_code(code: str, names: Mapping[str, str], snapshot: Snapshot) -> _Seen:
-    tree = syntax_tree(code)
-    found = code_print(code, tree)
+    found = code_print(code)
     if found is None or not found.tools:
         return _Seen(found, {}, ())
     specs = {name: spec for name in found.tools if (spec := snapshot.tools.get(names.get(name, name))) is not None}
-    return _Seen(found, specs, wrong_calls(code, specs, tree))
+    return _Seen(found, specs, wrong_calls(code, specs))
 
 
 def _within(limits: Limits, otherwise: Fitted | IsolationPolicy) -> Fitted:

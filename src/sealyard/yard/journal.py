@@ -1,83 +1,97 @@
-"""What is written down of every execution, in the journal and in the audit log, with nothing private in it."""
+"""The sinks that write executions and their calls down: the journal, the audit log, and the traces for rehearsals."""
 
-import hashlib
-import time
 from typing import Any
 
 import msgspec
 
-from sealyard.catalog import Snapshot
-from sealyard.errors import UnknownTool
-from sealyard.privacy.guard import Guard
+from sealyard.broker.call import FinishedCall, audit_entry
 from sealyard.store import Store
-from sealyard.values import AuditEntry, ExecutionRecord, Grant, Outcome, RecordStatus
+from sealyard.store.rows import CALL_VALUE_BYTES
+from sealyard.values import CallRecord
+from sealyard.yard.execution import Run, RunEnd, RunObserver
 
-__all__ = ("Journal",)
-
-_LONG_NAME = 1_000
+__all__ = ("AuditSink", "JournalSink", "TraceSink")
 
 
-class Journal:
-    """Records executions from their beginning to their end. What it records is enqueued: `Store.flush` waits."""
+class JournalSink(RunObserver):
+    """Writes the calls and the end of an execution into the journal, where its beginning is already."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, run: Run) -> None:
         self._store = store
+        self._record = run.record
 
-    async def begin(
-        self,
-        grant: Grant,
-        guard: Guard,
-        code: str,
-        context: dict[str, Any] | None,
-        snapshot: Snapshot,
-        *,
-        background: bool = False,
-    ) -> ExecutionRecord:
-        """Record that an execution begins; what is returned is given to `end`."""
-        told = await guard.door.conceal_each([code, context])
-        record = ExecutionRecord(
-            execution_id=grant.execution_id,
-            principal=grant.principal,
-            session=grant.session,
-            code=told[0],
-            context=told[1],
-            started_at=time.time(),
-            catalog_version=snapshot.version,
-            background=background,
+    def call_finished(self, call: FinishedCall) -> None:
+        """Record the call, with a sample of an answer that is too long for the journal."""
+        admitted, size_bytes = call.admitted, call.answer_bytes
+        is_kept = size_bytes <= CALL_VALUE_BYTES
+        self._store.record_call(
+            CallRecord(
+                execution_id=call.grant.execution_id,
+                number=call.number,
+                tool=call.spec.full_name,
+                digest=call.spec.digest,
+                version=call.spec.version,
+                upstream=call.spec.upstream,
+                arguments=call.arguments,
+                answer=admitted.told if admitted is not None and is_kept else None,
+                error=call.failure,
+                started_at=call.started_at,
+                seconds=call.seconds,
+                answer_bytes=size_bytes,
+                answer_sample=admitted.answer.sample if admitted is not None and not is_kept else None,
+            )
         )
-        self._store.record_start(record)
-        code_sha256 = hashlib.sha256(record.code.encode("utf-8", "surrogatepass")).hexdigest()
-        body = {"code_sha256": code_sha256, "context": record.context, "catalog_version": snapshot.version}
-        self._store.audit(_entry(record, "execution.start", body))
-        return record
 
-    def end(self, record: ExecutionRecord, status: RecordStatus, outcome: Outcome | None) -> None:
-        """Record that it is over. `outcome` is concealed."""
-        self._store.record_end(msgspec.structs.replace(record, ended_at=time.time(), status=status, outcome=outcome))
-        body: dict[str, Any] = {"status": status}
-        if outcome is not None:
+    def ended(self, end: RunEnd) -> None:
+        """Record the end in the place of the beginning."""
+        record = msgspec.structs.replace(self._record, ended_at=end.ended_at, status=end.status, outcome=end.outcome)
+        self._store.record_end(record)
+
+
+class AuditSink(RunObserver):
+    """Writes the calls and the end of an execution into the audit log."""
+
+    def __init__(self, store: Store, run: Run) -> None:
+        self._store = store
+        self._grant = run.grant
+
+    def call_finished(self, call: FinishedCall) -> None:
+        """Record which tool was called with what, and who allowed it."""
+        body: dict[str, Any] = {
+            "tool": call.spec.full_name,
+            "number": call.number,
+            "digest": call.spec.digest,
+            "version": call.spec.version,
+            "arguments": call.arguments,
+            "verdict": None if call.decision is None else call.decision.verdict,
+            "rule": None if call.decision is None else call.decision.rule,
+            "answer_bytes": call.answer_bytes,
+            "error": call.failure,
+        }
+        if call.approval is not None:
+            body["approved_by"] = call.approval.by
+            body["approved_for"] = call.approval.decision
+        self._store.audit(audit_entry(call.grant, "call", body))
+
+    def ended(self, end: RunEnd) -> None:
+        """Record how it ended."""
+        body: dict[str, Any] = {"status": end.status}
+        if (outcome := end.outcome) is not None:
             body["tool_calls"] = outcome.usage.tool_calls
             body["output_bytes"] = outcome.usage.output_bytes
             body["result"] = outcome.result
             if outcome.failure is not None:
                 body["failure"] = {"type": outcome.failure.type, "message": outcome.failure.message}
-        self._store.audit(_entry(record, "execution.end", body))
-
-    async def note_unknown(self, grant: Grant, guard: Guard, name: str, error: UnknownTool, *, number: int = 1) -> None:
-        """Write down who asked for a tool that is not there for them: it may be one that the policy hides."""
-        told = await guard.door.conceal({"tool": name[:_LONG_NAME], "error": f"UnknownTool: {str(error)[:_LONG_NAME]}"})
-        self._store.audit(
-            AuditEntry(
-                kind="call",
-                principal=grant.principal,
-                session=grant.session,
-                execution_id=grant.execution_id,
-                body={**told, "number": number, "verdict": None, "rule": None, "answer_bytes": 0},
-            )
-        )
+        self._store.audit(audit_entry(self._grant, "execution.end", body))
 
 
-def _entry(record: ExecutionRecord, kind: str, body: dict[str, Any]) -> AuditEntry:
-    return AuditEntry(
-        kind=kind, principal=record.principal, session=record.session, execution_id=record.execution_id, body=body
-    )
+class TraceSink(RunObserver):
+    """Keeps answers that hold nothing private, so that an example of a skill can be recorded from them."""
+
+    def __init__(self, store: Store, run: Run) -> None:
+        self._traces = store.traces
+
+    def call_finished(self, call: FinishedCall) -> None:
+        """Keep the answer, if it may be."""
+        if call.is_traceable and call.admitted is not None:
+            self._traces.keep(call.grant.execution_id, call.number, call.admitted.encoded)

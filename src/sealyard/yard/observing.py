@@ -5,33 +5,27 @@ The request path calls this and goes on; nothing here waits, and nothing here de
 
 import secrets
 import time
-from collections import Counter, deque
 from collections.abc import Callable
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, cast
 
-import msgspec
-
-from sealyard.broker.answers import Answer
 from sealyard.broker.approvals import Approvals
+from sealyard.broker.call import FinishedCall, OpenCall
 from sealyard.catalog import Snapshot
-from sealyard.errors import ApprovalRefused, LimitReached, PolicyRefused, SealyardError
+from sealyard.catalog.observed import Observed
+from sealyard.errors import ApprovalRefused, LimitReached, PolicyRefused
 from sealyard.metrics.names import METRICS, OTHER
 from sealyard.metrics.otel import NoTracing, SpanHandle
-from sealyard.offload import is_large
 from sealyard.privacy.guard import Guard
 from sealyard.store import Store
 from sealyard.values import (
     Approval,
     Ask,
-    Assessed,
-    CallEvidence,
     Executed,
     Fact,
     Grant,
     Hidden,
-    Outcome,
     Published,
-    RecordStatus,
     Saw,
     SearchAnswer,
     Searched,
@@ -43,23 +37,16 @@ from sealyard.values import (
     Used,
 )
 from sealyard.yard.accounting import Accounting, Bill, definition_text
+from sealyard.yard.execution import Run, RunEnd, RunObserver, Sink
 from sealyard.yard.live import Live, LiveRun
-from sealyard.yard.streaming import OutputStream
 from sealyard.yard.visits import Visit, Visits
 
-__all__ = ("LIKELY_TO_FAIL", "Form", "Observer", "Run")
-
-Form = Literal["code", "analysis", "call"]
+__all__ = ("LIKELY_TO_FAIL", "FactSink", "LiveSink", "Observer", "ShapeSink", "SpanSink", "TokenSink")
 
 LIKELY_TO_FAIL = "LikelyToFail"
 """The type of the failure of code that was not run because it is as good as certain to fail."""
 
 _TOOLS_TOLD = 20
-_POLLS = 3
-_POLLED_CHARACTERS = 10_000
-_CALLS_KEPT = 8
-_ERROR_CHARACTERS = 2_000
-_ASKS_COUNTED = 1_000
 _QUERY_CHARACTERS = 500
 _ANSWERS_HELD = 64
 _ANSWERS_BYTES = 256 << 10
@@ -159,23 +146,23 @@ class Observer:
 
     # Runs
 
-    def begin(
-        self,
-        grant: Grant,
-        view: Snapshot,
-        guard: Guard,
-        *,
-        form: Form,
-        wrote: str,
-        code_characters: int = 0,
-        background: bool = False,
-    ) -> "Run":
-        """A run begins, which the agent `wrote`; what is returned is told of the rest of it."""
-        visit = self.visit(grant.principal, view)
-        if form == "code" and not visit.has_run_code:
+    def begin(self, principal: str, view: Snapshot, *, is_code: bool = False) -> Visit:
+        """The visit that a run begins in."""
+        visit = self.visit(principal, view)
+        if is_code and not visit.has_run_code:
             visit.has_run_code = True
             self.record(Saw(at=time.time(), principal=visit.principal, session=visit.id, event="code"))
-        return Run(self, visit, grant, guard, form, wrote, code_characters, background=background)
+        return visit
+
+    @property
+    def sinks(self) -> tuple[Sink, ...]:
+        """The sinks of metrics and of live views."""
+        return (
+            partial(FactSink, self),
+            partial(TokenSink, self.accounting),
+            partial(SpanSink, self),
+            partial(LiveSink, self.live),
+        )
 
     # Decisions
 
@@ -229,274 +216,238 @@ class Observer:
             )
 
 
-class Run:
-    """One run as it is told of."""
+class FactSink(RunObserver):
+    """Records the facts that metrics and learning read: searches that led to a call, refusals, the run itself."""
 
-    def __init__(
-        self,
-        observer: Observer,
-        visit: Visit,
-        grant: Grant,
-        guard: Guard,
-        form: Form,
-        wrote: str,
-        code_characters: int,
-        *,
-        background: bool,
-    ) -> None:
+    def __init__(self, observer: Observer, run: Run) -> None:
         self._observer = observer
-        self._visit = visit
-        self._grant = grant
-        self._guard = guard
-        self._form: Form = form
-        self._wrote = wrote
-        self._code_characters = code_characters
-        self._background = background
-        self._started = time.perf_counter()
-        self._queued_at = self._queued_seconds = 0.0
-        self._bytes_in = 0
-        self._answers: list[bytes] = []
-        self._answers_bytes = 0
-        self._calls = 0
-        self._tools: Counter[str] = Counter()
-        self._asked: Counter[tuple[str, int]] = Counter()
-        self.skills = 0
-        """How many saved skills it imported."""
-        self.assessed: Assessed | None = None
-        """What was expected of it."""
-        self.last_calls: deque[CallEvidence] = deque(maxlen=_CALLS_KEPT)
-        """For who explains a failure: as the code saw them."""
-        self._bill = observer.bill(visit, "compute", grant.execution_id)
-        self._span = observer.tracing.begin_run(
-            form, visit=visit.id, principal=grant.principal, execution_id=grant.execution_id
-        )
-        self._spans: dict[int, SpanHandle | None] = {}
-        self.output = OutputStream(guard)
-        """What it prints, on its way to who listens."""
-        self._watched = observer.live.begin(
-            LiveRun(
-                execution_id=grant.execution_id,
-                principal=grant.principal,
-                form=form,
-                session=grant.session.partition(":")[2],
-                started_at=time.time(),
-                background=background,
-                calls=0,
-                output_characters=0,
-                asks=0,
-            ),
-            code_characters=code_characters,
-            on_watcher=self.output.open,
-        )
-        self.output.listen(self._watched.output)
-        if observer.live.is_watched(grant.execution_id, grant.principal):
-            self.output.open()
-        observer.accounting.begin_work()
+        self._run = run
+        self._visit = run.visit
 
-    @property
-    def visit(self) -> Visit:
-        """Whose it is."""
-        return self._visit
-
-    def queued(self, is_waiting: bool) -> None:
-        """It has to wait for its turn, or that has come."""
-        self._watched.queued = is_waiting
-        if is_waiting:
-            self._queued_at = time.perf_counter()
-            self._watched.tell("queued", {})
-        else:
-            self._queued_seconds = time.perf_counter() - self._queued_at
-            self._watched.tell("begun", {"queued_seconds": round(self._queued_seconds, 6)})
-
-    def call(self, spec: ToolSpec, number: int, arguments: dict[str, Any]) -> None:
-        """A tool is about to be called."""
-        self._calls += 1
-        self._watched.calls += 1
-        self._tools[spec.full_name] += 1
-        if len(self._asked) < _ASKS_COUNTED:
-            self._asked[spec.full_name, _print_of(arguments)] += 1
-        for search_id, rank, seconds in self._visit.note_call(spec.full_name):
+    def call_started(self, call: OpenCall) -> None:
+        """Record which searches led to the call."""
+        for search_id, rank, seconds in self._visit.note_call(call.spec.full_name):
             self._observer.record(
                 Used(
-                    at=time.time(),
+                    at=call.started_at,
                     principal=self._visit.principal,
                     session=self._visit.id,
-                    execution_id=self._grant.execution_id,
+                    execution_id=call.grant.execution_id,
                     search_id=search_id,
-                    tool=spec.full_name,
+                    tool=call.spec.full_name,
                     rank=rank,
                     seconds=seconds,
                 )
             )
-        self._watched.tell("call", {"number": number, "tool": spec.full_name})
-        self._spans[number] = self._observer.tracing.begin_call(
-            self._span,
-            spec.full_name,
-            upstream=spec.upstream,
-            version=spec.version,
-            call_id=f"{self._grant.execution_id}:{number}",
-        )
 
-    def called(
-        self, spec: ToolSpec, number: int, seconds: float, arguments: dict[str, Any], answer: Answer, encoded: bytes
-    ) -> None:
-        """It answered."""
-        self._keep(spec, number, seconds, arguments, answer=answer.value, answer_bytes=len(encoded))
-        size_bytes = len(encoded) + sum(len(file.content) for file in answer.files)
-        self._bytes_in += size_bytes
-        if answer.files:  # a picture is no text that could be counted
-            self._observer.accounting.skip(self._bill, size_bytes - len(encoded))
-        self._answers.append(encoded)
-        self._answers_bytes += len(encoded)
-        if len(self._answers) >= _ANSWERS_HELD or self._answers_bytes >= _ANSWERS_BYTES:
-            self._count_answers()
-        if (span := self._spans.pop(number, None)) is not None:
-            span.end(bytes=size_bytes)
-        body = {"number": number, "tool": spec.full_name, "seconds": round(seconds, 6), "bytes": size_bytes}
-        self._watched.tell("called", body)
+    def call_finished(self, call: FinishedCall) -> None:
+        """Record a refusal."""
+        if isinstance(call.error, LimitReached):
+            self._observer.security("limited", call.grant)
+        elif isinstance(call.error, PolicyRefused) and not isinstance(call.error, ApprovalRefused):
+            self._observer.security("policy_denied", call.grant)
 
-    def _count_answers(self) -> None:
-        self._observer.accounting.add(self._bill, "data", *self._answers)
-        self._answers, self._answers_bytes = [], 0
-
-    def _keep(
-        self,
-        spec: ToolSpec,
-        number: int,
-        seconds: float,
-        arguments: dict[str, Any],
-        *,
-        answer: Any = None,
-        answer_bytes: int = 0,
-        error: str | None = None,
-    ) -> None:
-        has_answer = error is None and answer_bytes <= _ANSWERS_BYTES
-        self.last_calls.append(
-            CallEvidence(
-                number=number,
-                tool=spec.full_name,
-                version=spec.version,
-                arguments=arguments,
-                answer=answer if has_answer else None,
-                has_answer=has_answer,
-                error=error,
-                started_at=time.time() - seconds,
-                seconds=seconds,
-                answer_bytes=answer_bytes,
-            )
-        )
-
-    def call_failed(
-        self, spec: ToolSpec, number: int, seconds: float, arguments: dict[str, Any], error: BaseException
-    ) -> None:
-        """It did not, or was not asked."""
-        self._keep(spec, number, seconds, arguments, error=f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS])
-        if isinstance(error, LimitReached):
-            self._observer.security("limited", self._grant)
-        elif isinstance(error, PolicyRefused) and not isinstance(error, ApprovalRefused):
-            self._observer.security("policy_denied", self._grant)
-        kind = type(error).__name__ if isinstance(error, SealyardError) else "cancelled"
-        if (span := self._spans.pop(number, None)) is not None:
-            span.end(error=kind)
-        body = {"number": number, "tool": spec.full_name, "seconds": round(seconds, 6), "error": kind, "bytes": 0}
-        self._watched.tell("called", body)
-
-    def end(self, status: RecordStatus, outcome: Outcome | None, text: str, *, waited_seconds: float = 0.0) -> None:
-        """It is over, and waited for people so long; `text` is what the agent is sent.
-
-        Raises `StoreError`: then it is over too.
-        """
-        seconds = max(0.0, time.perf_counter() - self._started - waited_seconds)
-        if self._watched.queued:  # until its end
-            self._queued_seconds = time.perf_counter() - self._queued_at
-        try:
-            self._record_end(seconds, status, outcome, text)
-        finally:
-            self._observer.accounting.end_work()
-            self._tell_end(seconds, status, outcome, text)
-
-    def _record_end(self, seconds: float, status: RecordStatus, outcome: Outcome | None, text: str) -> None:
-        observer, failure = self._observer, None if outcome is None else outcome.failure
-        use_case = self._use_case()
-        self._bill.use_case = use_case
-        self._count_answers()
-        observer.accounting.add(self._bill, "code", self._wrote)
-        observer.accounting.add(self._bill, "results", text)
-        observer.accounting.close_bill(self._bill)
+    def ended(self, end: RunEnd) -> None:
+        """Record the fact of the run."""
+        run, observer, tally, outcome = self._run, self._observer, self._run.tally, end.outcome
+        failure = None if outcome is None else outcome.failure
         usage = None if outcome is None else outcome.usage
         is_unrun = outcome is not None and not outcome.tier  # in no sandbox: it is not the code that says so
         if is_unrun and failure is not None and failure.kind == "refused" and failure.type != LIKELY_TO_FAIL:
-            observer.security("review_refused", self._grant)
+            observer.security("review_refused", run.grant)
         observer.record(
             Executed(
-                at=time.time(),
+                at=end.ended_at,
                 principal=self._visit.principal,
                 session=self._visit.id,
-                execution_id=self._grant.execution_id,
-                form=self._form,
-                status=status,
+                execution_id=run.id,
+                form=cast(Any, run.form),  # those without a visit have no facts
+                status=end.status,
                 failure="" if failure is None else failure.kind,
                 error_type="" if failure is None else _error_type(failure.type),
                 level="" if outcome is None else outcome.level,
                 tier="" if outcome is None else outcome.tier,
-                seconds=seconds,
-                queued_seconds=None if self._form == "call" else self._queued_seconds,
+                seconds=end.seconds,
+                queued_seconds=None if run.form == "call" else run.queued_seconds,
                 cpu_seconds=None if usage is None else usage.cpu_seconds,
                 memory_bytes=None if usage is None else usage.memory_peak_bytes,
-                calls=self._calls,
-                tools=tuple(sorted(self._tools)[:_TOOLS_TOLD]),
-                bytes_in=self._bytes_in,
-                bytes_out=len(text.encode("utf-8", "replace")),
-                code_characters=self._code_characters,
-                use_case=use_case,
-                skills=self.skills,
-                is_background=self._background,
+                calls=tally.calls,
+                tools=tuple(sorted(tally.tools)[:_TOOLS_TOLD]),
+                bytes_in=tally.bytes_in,
+                bytes_out=len(end.text.encode("utf-8", "replace")),
+                code_characters=run.code_characters,
+                use_case=run.use_case,
+                skills=run.skills,
+                is_background=run.record.background,
                 domain=observer.domain_of(self._visit.principal),
-                assessed=self.assessed,
+                assessed=run.assessed,
             )
         )
-        observer.hidden(self._guard, self._visit.principal, self._grant.execution_id)
+        observer.hidden(run.guard, self._visit.principal, run.id)
 
-    def _tell_end(self, seconds: float, status: RecordStatus, outcome: Outcome | None, text: str) -> None:
-        failure = None if outcome is None else outcome.failure
+
+class TokenSink(RunObserver):
+    """Bills the tokens of what the agent wrote and was sent, and of what stayed in the sandbox."""
+
+    def __init__(self, accounting: Accounting, run: Run) -> None:
+        self._accounting = accounting
+        self._run = run
+        self._bill = Bill(
+            principal=run.grant.principal,
+            session=run.visit.id,
+            execution_id=run.id,
+            use_case="compute",
+            at=run.record.started_at,
+        )
+        self._answers: list[bytes] = []
+        self._answers_bytes = 0
+        accounting.begin_work()
+
+    def call_finished(self, call: FinishedCall) -> None:
+        """Add the answer."""
+        admitted = call.admitted
+        if admitted is None:
+            return
+        if admitted.answer.files:  # a picture is no text that could be counted
+            self._accounting.skip(self._bill, admitted.size_bytes - len(admitted.encoded))
+        self._answers.append(admitted.encoded)
+        self._answers_bytes += len(admitted.encoded)
+        if len(self._answers) >= _ANSWERS_HELD or self._answers_bytes >= _ANSWERS_BYTES:
+            self._count_answers()
+
+    def ended(self, end: RunEnd) -> None:
+        """Close the bill."""
+        self._bill.use_case = self._run.use_case
+        self._count_answers()
+        self._accounting.add(self._bill, "code", self._run.wrote)
+        self._accounting.add(self._bill, "results", end.text)
+        self._accounting.close_bill(self._bill)
+        self._accounting.end_work()
+
+    def _count_answers(self) -> None:
+        self._accounting.add(self._bill, "data", *self._answers)
+        self._answers, self._answers_bytes = [], 0
+
+
+class SpanSink(RunObserver):
+    """Makes a span of the run and one of each of its calls."""
+
+    def __init__(self, observer: Observer, run: Run) -> None:
+        self._tracing = observer.tracing
+        self._run = run
+        self._span = self._tracing.begin_run(
+            run.form, visit=run.visit.id, principal=run.grant.principal, execution_id=run.id
+        )
+        self._spans: dict[int, SpanHandle | None] = {}
+
+    def call_started(self, call: OpenCall) -> None:
+        """Begin the span of a call."""
         if self._span is not None:
-            self._span.end(
-                error=None if status == "ok" else _error_type(failure.type) if failure is not None else status,
-                status=status,
-                level=None if outcome is None else outcome.level,
-                tier=None if outcome is None else outcome.tier,
-                use_case=self._use_case(),
-                calls=self._calls,
-                bytes_in=self._bytes_in,
-                bytes_out=len(text.encode("utf-8", "replace")),
+            self._spans[call.number] = self._tracing.begin_call(
+                self._span,
+                call.spec.full_name,
+                upstream=call.spec.upstream,
+                version=call.spec.version,
+                call_id=f"{self._run.id}:{call.number}",
             )
-        told: dict[str, Any] = {"status": status, "seconds": round(seconds, 6)}
+
+    def call_finished(self, call: FinishedCall) -> None:
+        """End it."""
+        if (span := self._spans.pop(call.number, None)) is not None:
+            if call.admitted is None:
+                span.end(error=_kind_of(call))
+            else:
+                span.end(bytes=call.admitted.size_bytes)
+
+    def ended(self, end: RunEnd) -> None:
+        """End the span of the run."""
+        if self._span is None:
+            return
+        outcome, tally = end.outcome, self._run.tally
+        failure = None if outcome is None else outcome.failure
+        self._span.end(
+            error=None if end.status == "ok" else _error_type(failure.type) if failure is not None else end.status,
+            status=end.status,
+            level=None if outcome is None else outcome.level,
+            tier=None if outcome is None else outcome.tier,
+            use_case=self._run.use_case,
+            calls=tally.calls,
+            bytes_in=tally.bytes_in,
+            bytes_out=len(end.text.encode("utf-8", "replace")),
+        )
+
+
+class LiveSink(RunObserver):
+    """Shows the run to whoever watches the gateway."""
+
+    def __init__(self, live: Live, run: Run) -> None:
+        grant = run.grant
+        self._watched = live.begin(
+            LiveRun(
+                execution_id=run.id,
+                principal=grant.principal,
+                form=run.form,
+                session=grant.session.partition(":")[2],
+                started_at=run.record.started_at,
+                background=run.record.background,
+                calls=0,
+                output_characters=0,
+                asks=0,
+            ),
+            code_characters=run.code_characters,
+            on_watcher=run.output.open,
+        )
+        self._run = run
+        run.output.listen(self._watched.output)
+        if live.is_watched(run.id, grant.principal):
+            run.output.open()
+
+    def queued(self, is_waiting: bool) -> None:
+        """Say that it waits for its turn, or that this has come."""
+        self._watched.queued = is_waiting
+        if is_waiting:
+            self._watched.tell("queued", {})
+        else:
+            self._watched.tell("begun", {"queued_seconds": round(self._run.queued_seconds, 6)})
+
+    def call_started(self, call: OpenCall) -> None:
+        """Say that a tool is called."""
+        self._watched.calls += 1
+        self._watched.tell("call", {"number": call.number, "tool": call.spec.full_name})
+
+    def call_finished(self, call: FinishedCall) -> None:
+        """Say what came of it."""
+        body: dict[str, Any] = {"number": call.number, "tool": call.spec.full_name}
+        body["seconds"] = round(call.seconds + call.waited_seconds, 6)
+        if call.admitted is None:
+            body["error"] = _kind_of(call)
+        body["bytes"] = 0 if call.admitted is None else call.admitted.size_bytes
+        self._watched.tell("called", body)
+
+    def ended(self, end: RunEnd) -> None:
+        """Say that it is over."""
+        told: dict[str, Any] = {"status": end.status, "seconds": round(end.seconds, 6)}
+        failure = None if end.outcome is None else end.outcome.failure
         if failure is not None:
             told["failure"] = {"type": failure.type, "message": failure.message, "line": failure.line}
         self._watched.end(told)
 
-    def _use_case(self) -> UseCase:
-        if self._form == "call":
-            return "direct"
-        if self._form == "analysis":
-            return "analysis"
-        if self.skills:
-            return "skill_reuse"
-        if self._asked and self._asked.most_common(1)[0][1] >= _POLLS:
-            return "polling"
-        if len(self._tools) > 1:
-            return "workflow"
-        return "filtering" if self._tools else "compute"
+
+class ShapeSink(RunObserver):
+    """Learns what tools answer that do not declare it."""
+
+    def __init__(self, observed: Observed, run: Run) -> None:
+        self._observed = observed
+
+    def call_finished(self, call: FinishedCall) -> None:
+        """Look at an answer."""
+        if call.admitted is not None:
+            self._observed.note(call.spec, call.admitted.answer.value, execution_id=call.grant.execution_id)
 
 
-def _print_of(arguments: dict[str, Any]) -> int:
-    """The same for the same arguments, within this process. Large ones, which nobody polls with, are never the same."""
-    if is_large(arguments, _POLLED_CHARACTERS):
-        return id(arguments)
-    try:
-        return hash(msgspec.json.encode(arguments, order="sorted"))
-    except (TypeError, ValueError, RecursionError):  # which no tool is called with
-        return 0
+def _kind_of(call: FinishedCall) -> str:
+    """The name of what went wrong in a call that has no answer."""
+    return "cancelled" if call.error is None else type(call.error).__name__
 
 
 def _error_type(name: str) -> str:

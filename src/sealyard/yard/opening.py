@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import hmac
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import msgspec
 from sealyard import __version__
 from sealyard.analysis import GUESTS
 from sealyard.broker.approvals import Approvals
-from sealyard.broker.call import ToolServer
+from sealyard.broker.call import Broker, ToolServer
 from sealyard.broker.policy import Policy, Preset
 from sealyard.broker.upstream import Upstream
 from sealyard.catalog import Catalog
@@ -42,8 +42,10 @@ from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.turns import Turns
 from sealyard.store import Store, TraceBudget, open_store
 from sealyard.values import AuditEntry, Definition, UpstreamConfig
+from sealyard.yard.execution import Recorder, Sink
 from sealyard.yard.finder import Finder
 from sealyard.yard.guards import Guards
+from sealyard.yard.journal import AuditSink, JournalSink
 from sealyard.yard.readiness import Readiness
 from sealyard.yard.unmatched import NameCheck
 from sealyard.yard.yard import FIRST_LIST_SECONDS, Yard
@@ -64,12 +66,14 @@ async def open_yard(
     policy: IsolationPolicy | None = None,
     preset: Preset = "open",
     with_sandbox: bool = True,
+    sinks: Sequence[Sink] = (),
 ) -> AsyncIterator[Yard]:
     """A gateway over the upstreams of the config, and `upstreams` beside them.
 
     It searches what the store remembers at once; the sandbox and the upstreams that nobody has listed yet start
     meanwhile. `policy` is used instead of what the config says. `preset` is for calls that no rule of the config
-    decides, unless it names one. `with_sandbox=False` is for who only looks: it then runs nothing.
+    decides, unless it names one. `with_sandbox=False` is for who only looks: it then runs nothing. `sinks` observe
+    every run beside the gateway's own: each makes a `RunObserver` when one begins.
 
     Raises:
         InvalidConfig: Something in the config cannot be carried out.
@@ -140,6 +144,7 @@ async def open_yard(
             store_path=config.store.path,
             observed=observed,
             names=names,
+            sinks=sinks,
         )
         if config.otel.endpoint is not None:
             yard.observer.tracing = stack.enter_context(await _open_tracing(config, config.otel.endpoint, guards))
@@ -212,6 +217,8 @@ class Border(msgspec.Struct, frozen=True, kw_only=True):
     guards: Guards
     policy: Policy
     approvals: Approvals
+    broker: Broker
+    recorder: Recorder
     store: Store
     names: NameCheck
     readiness: Readiness
@@ -225,10 +232,14 @@ async def open_border(config: Config, *, preset: Preset = "open") -> AsyncIterat
     async with open_store(config.store.path) as store, contextlib.AsyncExitStack() as stack:
         guards = await _open_guards(config, privacy, store, stack)
         await _begin(config, policy, store, guards, stack)
+        approvals = Approvals(store, config.policy)
+        broker = Broker({}, policy=policy, approvals=approvals, store=store, digest=guards.digest)
         yield Border(
             guards=guards,
             policy=policy,
-            approvals=Approvals(store, config.policy),
+            approvals=approvals,
+            broker=broker,
+            recorder=Recorder(store, broker, (partial(JournalSink, store), partial(AuditSink, store))),
             store=store,
             names=NameCheck(config),
             readiness=Readiness(store, config.store.path, None),

@@ -5,40 +5,41 @@ refused. A first recording takes its answers from what the principal's runs were
 it changes nothing, and that the policy allows, is called for what is missing there.
 """
 
+import contextlib
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sealyard.broker.call import Passage, without_empty
+from sealyard.broker.call import FinishedCall, without_empty
 from sealyard.catalog import Snapshot
 from sealyard.catalog.arguments import check_arguments
 from sealyard.errors import NotRecorded, UnknownTool
 from sealyard.offload import decode
 from sealyard.privacy.guard import Guard
-from sealyard.sandbox import ReplayClock
+from sealyard.sandbox import ReplayClock, Sandbox
 from sealyard.sandbox.worker import OWN_CALLS
 from sealyard.skills.replay import Recordings, Replay, equal, replayed_error
-from sealyard.values import Grant, Limits, Outcome, RecordStatus, Skill, SkillExample, ToolSpec, Trace, TraceCall, Usage
-from sealyard.versioning.plan import translate_answer, translate_arguments
+from sealyard.values import Grant, Limits, Outcome, Skill, SkillExample, ToolSpec, Trace, TraceCall, Usage
+from sealyard.versioning.plan import Plan, translate_answer, translate_arguments
+from sealyard.yard.execution import Run, RunObserver
+from sealyard.yard.journal import AuditSink, JournalSink, TraceSink
 from sealyard.yard.results import conceal_outcome
 from sealyard.yard.skill_session import Load, SkillSession
 
 if TYPE_CHECKING:
     from sealyard.yard.yard import Yard
 
-__all__ = ("Rehearsal", "record", "replay")
+__all__ = ("Recording", "Rehearsal", "open_recording", "replay")
 
 _INLINE_BYTES = 1 << 20
 _TRACE_BYTES = 32 << 20
 _SEED = 1
 _PROBLEM_CHARACTERS = 1_000
 _SHOWN_CHARACTERS = 300
-
-_Source = Callable[[str, dict[str, Any]], Awaitable[TraceCall]]
-"""The recorded call for a tool's name and its arguments."""
 
 
 class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,18 +60,31 @@ async def replay(
         return _unrun(skill, msgspec.structs.replace(example, passed=False, problem=problem))
     answers = Replay(trace)
     guard = await yard.guards.of(f"{principal}:rehearsal")
+    skills = SkillSession(load, view, guard)
+    own = _own_calls(skills)
 
-    async def source(name: str, arguments: dict[str, Any]) -> TraceCall:
-        spec = view.find(name)
+    async def on_call(name: str, arguments: dict[str, Any]) -> Any:
+        if (reserved := own.get(name)) is not None:
+            return await reserved(arguments)
+        tool, _, version = name.partition("@")
+        # A skill that calls an older version was recorded so, or translated when another one used it.
+        if version and answers.has(tool, arguments):
+            return answers.answer(tool, arguments)
+        spec, plan = skills.find_plan(name) or (view.find(name), None)
+        if plan is not None:
+            arguments = translate_arguments(plan, arguments)
         if spec is not None:
             arguments = without_empty(spec, arguments)
-            name = spec.full_name
+            tool = spec.full_name
             check_arguments(spec, arguments)
-        return answers.take(name, arguments)
+        answer = answers.answer(tool, arguments)
+        return answer if plan is None else translate_answer(plan, answer)
 
-    outcome = await _run(
-        yard, skill, example.inputs, source, trace.recorded_at, principal, load, view, guard, known=answers
-    )
+    sandbox = await yard.sandbox()
+    await yard.finder.ready(view)
+    async with _workspace(sandbox, principal) as session:
+        options = _options(yard, example.inputs, trace.recorded_at, principal, view, session)
+        outcome = await sandbox.run(_code_of(skill), on_call=on_call, **options)
     problem = _problem(outcome, answers.problems)
     if not problem and not equal(example.output, outcome.result):
         problem = f"Its value is {_shown(outcome.result)}; it should be {_shown(example.output)}."
@@ -78,169 +92,205 @@ async def replay(
     return Rehearsal(example=msgspec.structs.replace(example, passed=not problem, problem=problem), outcome=outcome)
 
 
-async def record(
-    yard: "Yard",
-    skill: Skill,
-    inputs: dict[str, Any],
-    expected: Any,
-    *,
-    principal: str,
-    load: Load,
-    view: Snapshot,
-    guard: Guard,
-) -> Rehearsal:
-    """Run an example for the first time and keep what its tools answered. `expected` may be `msgspec.UNSET`."""
-    at = time.time()
-    recordings = Recordings(await yard.store.traces.calls(principal))
-    grant = Grant(
-        execution_id=secrets.token_hex(8), principal=principal, session=f"{principal}:default", tools=view.tools
-    )
-    passage = Passage(guard=guard)
-    calls: list[TraceCall] = []
-    problems: list[str] = []
-    number = size_bytes = 0
+@contextlib.asynccontextmanager
+async def open_recording(
+    yard: "Yard", skill: Skill, inputs: dict[str, Any], *, principal: str, load: Load, view: Snapshot, guard: Guard
+) -> AsyncIterator["Recording"]:
+    """The first run of an example, an execution like any other, of which is kept what its tools answered.
 
-    async def source(name: str, arguments: dict[str, Any]) -> TraceCall:
-        nonlocal number, size_bytes
-        number += 1
-        spec = view.find(name)
+    The caller runs `Recording.code` with `Recording.options` in the sandbox, and puts the outcome into it.
+    """
+    skills = SkillSession(load, view, guard)
+    recording = Recording(yard, Recordings(await yard.store.traces.calls(principal)), skills, inputs, view, guard)
+    sandbox = await yard.sandbox()
+    await yard.finder.ready(view)
+    store = yard.store
+    opening = yard.recorder.open(
+        Grant(execution_id=secrets.token_hex(8), principal=principal, session=f"{principal}:default", tools=view.tools),
+        guard,
+        form="rehearsal",
+        code=_code_of(skill),
+        context={"inputs": inputs},
+        catalog_version=view.version,
+        sinks=(partial(JournalSink, store), partial(AuditSink, store), partial(TraceSink, store), recording.watch),
+        own=_own_calls(skills),
+        find=recording.find,
+        recorded=recording.recorded,
+    )
+    async with opening as run, _workspace(sandbox, principal) as session:
+        recording.code = _code_of(skill)
+        recording.options = _options(yard, inputs, recording.at, principal, view, session)
+        recording.options["on_call"] = partial(yard.broker.call, run.passage)
+        yield recording
+        run.passage.settle()
+        outcome = await conceal_outcome(recording.outcome, guard)
+        run.finish(outcome.status, "", outcome)
+
+
+class Recording(RunObserver):
+    """An example that is run for the first time."""
+
+    code: str
+    """What to run."""
+    options: dict[str, Any]
+    """What the sandbox is given beside it."""
+    outcome: Outcome
+    """What came of it; set by whoever runs it."""
+
+    def __init__(
+        self,
+        yard: "Yard",
+        recordings: Recordings,
+        skills: SkillSession,
+        inputs: dict[str, Any],
+        view: Snapshot,
+        guard: Guard,
+    ) -> None:
+        self.at = time.time()
+        self._yard = yard
+        self._recordings = recordings
+        self._skills = skills
+        self._inputs = inputs
+        self._view = view
+        self._guard = guard
+        self._principal = ""
+        self._calls: list[TraceCall | FinishedCall] = []
+        self._problems: list[str] = []
+        self._answer_bytes = 0
+
+    def watch(self, run: Run) -> "Recording":
+        """The observer of the execution: this."""
+        self._principal = run.grant.principal
+        return self
+
+    def find(self, name: str, *, is_used: bool = True) -> tuple[ToolSpec, Plan | None]:
+        """The tool that the skill means by a name. Raises `UnknownTool`."""
+        if (planned := self._skills.find_plan(name, is_used=is_used)) is not None:
+            return planned
+        spec = self._view.find(name)
         if spec is None:
             raise UnknownTool(f"No tool named {name!r}. Call search_tools to find one that exists.")
+        return spec, None
+
+    async def recorded(self, name: str, arguments: dict[str, Any]) -> Any:
+        """The answer that a run of the principal's got to this call; None if the tool is to be asked.
+
+        Raises:
+            NotRecorded: There is no such answer, and the tool is not asked to try an example.
+        """
+        spec, plan = self.find(name, is_used=False)
+        if plan is not None:
+            arguments = translate_arguments(plan, arguments)
         arguments = without_empty(spec, arguments)
         check_arguments(spec, arguments)
-        if await guard.door.conceal(arguments) != arguments:
-            problems.append(f"It passes private values to {spec.full_name} that it makes itself. Make them inputs.")
-            raise NotRecorded(problems[-1])
-        call = recordings.find(spec.full_name, arguments)
+        if await self._guard.door.conceal(arguments) != arguments:
+            raise self._problem(f"It passes private values to {spec.full_name} that it makes itself. Make them inputs.")
+        call = self._recordings.find(spec.full_name, arguments)
         if call is None:
-            call, answer_bytes = await _call_live(yard, spec, arguments, grant, passage, number, problems)
-            size_bytes += answer_bytes
-            if size_bytes > _TRACE_BYTES:  # all of it is in memory until the example has run
-                problems.append(f"Its tools answer with more than {_TRACE_BYTES:,} bytes. Take an example with less.")
-                raise NotRecorded(problems[-1])
-        elif call.missing is not None:
-            problems.append(f"{spec.full_name} was called, but {call.missing}.")
-            raise NotRecorded(problems[-1])
-        calls.append(call)
-        return call
-
-    outcome = await _run(yard, skill, inputs, source, at, principal, load, view, guard, grant=grant)
-    problem = await guard.door.conceal(_problem(outcome, problems))  # the code's own words are in it
-    output = outcome.result
-    if await guard.door.conceal(output) != output:
-        problem = problem or "Its value holds private values that it makes itself, so it cannot be kept."
-        output = None
-    if not problem and expected is not msgspec.UNSET and not equal(expected, output):
-        problem = f"Its value is {_shown(output)}; the example says {_shown(expected)}."
-    example = SkillExample(
-        inputs=inputs,
-        output=output if expected is msgspec.UNSET or not problem else expected,
-        trace=Trace(recorded_at=at, calls=tuple(calls)),
-        passed=not problem,
-        problem=problem,
-    )
-    return Rehearsal(example=example, outcome=outcome)
-
-
-async def _call_live(
-    yard: "Yard",
-    spec: ToolSpec,
-    arguments: dict[str, Any],
-    grant: Grant,
-    passage: Passage,
-    number: int,
-    problems: list[str],
-) -> tuple[TraceCall, int]:
-    """Ask a tool that changes nothing; any other one must have been called by a run of the principal's.
-
-    Returns the call and the bytes of its answer.
-    """
-    if spec.annotations.read_only is not True or yard.rules.decide(spec, grant.principal, arguments).verdict != "allow":
-        problems.append(
-            f"No run of yours has called {spec.full_name} with {_shown(arguments)} lately, and it is not called to try"
-            " an example, for it may change something. Run the code once with these inputs, then save it."
-        )
-        raise NotRecorded(problems[-1])
-    await yard.store.room()
-    answer, encoded = await yard.broker.call(grant, spec, arguments, number=number, passage=passage)
-    if answer.files:
-        problems.append(f"{spec.full_name} answers with files, which are not recorded.")
-        raise NotRecorded(problems[-1])
-    value = answer.value
-    if isinstance(value, msgspec.Raw):
-        value = await decode(encoded, yard.offload, who=grant.principal, what=f"The answer of {spec.full_name!r}")
-    concealed = value if passage.guard.is_admitted_concealed(spec) else await passage.guard.door.conceal(value)
-    return TraceCall(tool=spec.full_name, version=spec.version, arguments=arguments, answer=concealed), len(encoded)
-
-
-async def _run(
-    yard: "Yard",
-    skill: Skill,
-    inputs: dict[str, Any],
-    source: _Source,
-    at: float,
-    principal: str,
-    load: Load,
-    view: Snapshot,
-    guard: Guard,
-    *,
-    known: Replay | None = None,
-    grant: Grant | None = None,
-) -> Outcome:
-    """The outcome of calling the skill once. With a grant it is an execution like any other, in the journal too."""
-    skills = SkillSession(load, view, guard)
-
-    async def on_call(name: str, arguments: dict[str, Any]) -> Any:
-        if name in OWN_CALLS:
-            return await skills.answer(name, arguments)
-        if name == "search_tools":
-            raise NotRecorded("A skill that searches for tools cannot be rehearsed: what it finds changes.")
-        tool, _, version = name.partition("@")
-        # A skill that calls an older version was recorded so, or translated when another one used it.
-        if version and (known is None or not known.has(tool, arguments)):
-            spec, plan = skills.find_plan(name) or (None, None)
-            assert spec is not None
-            assert plan is not None
-            call = await source(spec.full_name, translate_arguments(plan, arguments))
-            if call.error is None:
-                return translate_answer(plan, call.answer)
-        else:
-            call = known.take(tool, arguments) if version and known is not None else await source(tool, arguments)
+            self._check_live(spec, arguments)
+            return None
+        if call.missing is not None:
+            raise self._problem(f"{spec.full_name} was called, but {call.missing}.")
+        self._calls.append(call)
+        self.find(name)  # it is used now
         if call.error is not None:
             raise replayed_error(call.error)
-        return call.answer
+        return msgspec.Raw(msgspec.json.encode(call.answer if plan is None else translate_answer(plan, call.answer)))
 
-    sandbox = await yard.sandbox()
-    session = f"{principal}:rehearsal-{secrets.token_hex(8)}"  # of its own: files of other runs are no part of it
-    code = f"from skills import {skill.name} as skill\nresult = await skill(**inputs)\n"
-    record = None if grant is None else await yard.journal.begin(grant, guard, code, {"inputs": inputs}, view)
-    status: RecordStatus = "cancelled"
-    concealed: Outcome | None = None
-    try:
-        await yard.finder.ready(view)
-        outcome = await sandbox.run(
-            code,
-            context={"inputs": inputs},
-            limits=Limits(inline_bytes=_INLINE_BYTES),
-            policy=yard.policy_of(principal),
-            on_call=on_call,
-            session=session,
-            library_version=view.stubs_version,
-            replay=ReplayClock(at=at, seed=_SEED),
-            offload=yard.offload,
+    def _check_live(self, spec: ToolSpec, arguments: dict[str, Any]) -> None:
+        """Raise `NotRecorded` for a tool that is not asked only to try an example."""
+        if self._answer_bytes > _TRACE_BYTES:  # all of it is in memory until the example has run
+            raise self._problem(f"Its tools answer with more than {_TRACE_BYTES:,} bytes. Take an example with less.")
+        decision = self._yard.rules.decide(spec, self._principal, arguments)
+        if spec.annotations.read_only is not True or decision.verdict != "allow":
+            raise self._problem(
+                f"No run of yours has called {spec.full_name} with {_shown(arguments)} lately, and it is not called to"
+                " try an example, for it may change something. Run the code once with these inputs, then save it."
+            )
+
+    def call_finished(self, call: FinishedCall) -> None:
+        """Keep what a tool answered."""
+        if call.admitted is None:
+            return
+        self._answer_bytes += call.answer_bytes
+        if call.admitted.answer.files:
+            self._problem(f"{call.spec.full_name} answers with files, which are not recorded.")
+        elif self._answer_bytes > _TRACE_BYTES:
+            self._problem(f"Its tools answer with more than {_TRACE_BYTES:,} bytes. Take an example with less.")
+        else:
+            self._calls.append(call)
+
+    def _problem(self, text: str) -> NotRecorded:
+        self._problems.append(text)
+        return NotRecorded(text)
+
+    async def judged(self, expected: Any) -> SkillExample:
+        """The example with its trace and whether it passed. `expected` may be `msgspec.UNSET`."""
+        outcome, guard = self.outcome, self._guard
+        problem = await guard.door.conceal(_problem(outcome, self._problems))  # the code's own words are in it
+        output = outcome.result
+        if await guard.door.conceal(output) != output:
+            problem = problem or "Its value holds private values that it makes itself, so it cannot be kept."
+            output = None
+        if not problem and expected is not msgspec.UNSET and not equal(expected, output):
+            problem = f"Its value is {_shown(output)}; the example says {_shown(expected)}."
+        calls = [await self._traced(call) if isinstance(call, FinishedCall) else call for call in self._calls]
+        return SkillExample(
+            inputs=self._inputs,
+            output=output if expected is msgspec.UNSET or not problem else expected,
+            trace=Trace(recorded_at=self.at, calls=tuple(calls)),
+            passed=not problem,
+            problem=problem,
         )
-        concealed = await conceal_outcome(outcome, guard)
-        status = outcome.status
-    except Exception:
-        status = "broken"
-        raise
+
+    async def _traced(self, call: FinishedCall) -> TraceCall:
+        assert call.admitted is not None
+        value, spec = call.admitted.answer.value, call.spec
+        if isinstance(value, msgspec.Raw):
+            what = f"The answer of {spec.full_name!r}"
+            value = await decode(call.admitted.encoded, self._yard.offload, who=self._principal, what=what)
+        if not self._guard.is_admitted_concealed(spec):
+            value = await self._guard.door.conceal(value)
+        return TraceCall(tool=spec.full_name, version=spec.version, arguments=call.written, answer=value)
+
+
+def _own_calls(skills: SkillSession) -> dict[str, Callable[[dict[str, Any]], Awaitable[Any]]]:
+    """What the gateway itself answers in a rehearsal."""
+    return {**{name: partial(skills.answer, name) for name in OWN_CALLS}, "search_tools": _refuse_search}
+
+
+async def _refuse_search(arguments: dict[str, Any]) -> Any:
+    raise NotRecorded("A skill that searches for tools cannot be rehearsed: what it finds changes.")
+
+
+def _code_of(skill: Skill) -> str:
+    return f"from skills import {skill.name} as skill\nresult = await skill(**inputs)\n"
+
+
+@contextlib.asynccontextmanager
+async def _workspace(sandbox: Sandbox, principal: str) -> AsyncIterator[str]:
+    """The name of a workspace of its own, removed afterwards: files of other runs are no part of an example."""
+    session = f"{principal}:rehearsal-{secrets.token_hex(8)}"
+    try:
+        yield session
     finally:
-        if record is not None:
-            yard.broker.end_run(record.execution_id)
-            yard.journal.end(record, status, concealed)
         if session in sandbox.sessions():
             await sandbox.remove_session(session)
-    return outcome
+
+
+def _options(
+    yard: "Yard", inputs: dict[str, Any], at: float, principal: str, view: Snapshot, session: str
+) -> dict[str, Any]:
+    """What the sandbox is given beside the code of an example and what answers its calls."""
+    return {
+        "context": {"inputs": inputs},
+        "limits": Limits(inline_bytes=_INLINE_BYTES),
+        "policy": yard.policy_of(principal),
+        "session": session,
+        "library_version": view.stubs_version,
+        "replay": ReplayClock(at=at, seed=_SEED),
+        "offload": yard.offload,
+    }
 
 
 def _problem(outcome: Outcome, problems: list[str]) -> str:

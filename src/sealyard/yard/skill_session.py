@@ -100,8 +100,10 @@ class SkillSession:
             await self._note(name, report, use)
         return None
 
-    def find_plan(self, name: str) -> tuple[ToolSpec, Plan] | None:
+    def find_plan(self, name: str, *, is_used: bool = True) -> tuple[ToolSpec, Plan] | None:
         """The tool that a call of `tool@version` means now, and how to translate it; None for any other name.
+
+        It counts as a translated call of the skill unless `is_used` is false.
 
         Raises:
             UnknownTool: No skill of this execution needs that version.
@@ -112,7 +114,7 @@ class SkillSession:
         if found is None or found[0].after is None:
             raise UnknownTool(f"No tool named {name!r}. Name it without a version: only skills call older ones.")
         plan, use = found
-        use.translated += 1
+        use.translated += is_used
         assert plan.after is not None
         return self._snapshot.tools[plan.after.full_name], plan
 

@@ -39,7 +39,7 @@ from sealyard.versioning.plan import Difficulty
 from sealyard.versioning.semver import matches
 from sealyard.versioning.uses import ToolRef
 from sealyard.yard.compatibility import Compatibility, NeedCheck
-from sealyard.yard.rehearsal import record, replay
+from sealyard.yard.rehearsal import open_recording, replay
 from sealyard.yard.skill_analysis import SkillAnalysis, analyze_skills
 from sealyard.yard.skill_loading import SkillLoading
 from sealyard.yard.skill_session import LoadedSkill, SkillSession
@@ -109,12 +109,15 @@ class Skills:
         skill, more = await self._read(request, namespace, principal, view)
         warnings += more
         load = partial(self.loading.load_for, principal, view, {skill.name: skill})
+        sandbox = await self._yard.sandbox()
         examples = []
         for each in request.examples:
-            rehearsal = await record(
-                self._yard, skill, each.inputs, each.output, principal=principal, load=load, view=view, guard=guard
+            opening = open_recording(
+                self._yard, skill, each.inputs, principal=principal, load=load, view=view, guard=guard
             )
-            examples.append(rehearsal.example)
+            async with opening as recording:
+                recording.outcome = await sandbox.run(recording.code, **recording.options)
+            examples.append(await recording.judged(each.output))
         if not examples:
             examples = await self._earlier_examples(skill, principal, view, load)
         skill = msgspec.structs.replace(skill, examples=tuple(examples))

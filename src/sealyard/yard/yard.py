@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,52 +12,47 @@ import msgspec
 
 from sealyard.broker.answers import Answer
 from sealyard.broker.approvals import Approvals
-from sealyard.broker.call import Broker, OnProgress, Passage, ToolServer
+from sealyard.broker.call import Broker, OnProgress, ToolServer
 from sealyard.broker.policy import Policy
 from sealyard.catalog import Catalog, Snapshot
 from sealyard.catalog.observed import Observed
 from sealyard.config import AlertsConfig, LearningConfig, MetricsConfig, SkillsConfig
-from sealyard.errors import SandboxClosed, UnknownTool
+from sealyard.errors import InvalidRequest, SandboxClosed
 from sealyard.learning.risk import Assessment
 from sealyard.metrics.report import Prices, Report
+from sealyard.offload import check_values
 from sealyard.privacy.guard import Guard
 from sealyard.privacy.span import TOKEN
 from sealyard.privacy.vault import RevealedValue
-from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.review import Review, ToolNames, check_code
 from sealyard.sandbox.review.beside import review_beside
 from sealyard.sandbox.run import Sandbox
-from sealyard.sandbox.turns import Place, Turns
+from sealyard.sandbox.turns import Turns
 from sealyard.sandbox.worker import OnOutput
 from sealyard.store import Store
 from sealyard.values import (
     AuditEntry,
     Grant,
     PrincipalScope,
-    RecordStatus,
     Result,
     SearchAnswer,
-    ToolSpec,
     UpstreamStatus,
     UseCase,
 )
 from sealyard.yard.alerting import Alerting
 from sealyard.yard.analyzing import AnalyzeRequest, analysis_run, as_json
-from sealyard.yard.calls import find_tool
-from sealyard.yard.executing import execute, session_of
+from sealyard.yard.executing import SearchArguments, find_tool, limits_of, open_code, session_of
+from sealyard.yard.execution import Recorder, Sink
 from sealyard.yard.executions import ExecuteRequest, Execution, Executions
 from sealyard.yard.figures import Figures
 from sealyard.yard.finder import Finder
 from sealyard.yard.guards import Guards
 from sealyard.yard.guidance import Guidance
-from sealyard.yard.journal import Journal
-from sealyard.yard.observing import Observer, Run
+from sealyard.yard.journal import AuditSink, JournalSink, TraceSink
+from sealyard.yard.observing import Observer, ShapeSink
 from sealyard.yard.readiness import Readiness
-from sealyard.yard.results import (
-    answer_text,
-    failure_text,
-)
+from sealyard.yard.results import answer_text
 from sealyard.yard.skills import Skills
 from sealyard.yard.unmatched import NameCheck, Unmatched
 from sealyard.yard.upkeep import Upkeep
@@ -100,6 +95,7 @@ class Yard:
         store_path: Path,
         observed: Observed,
         names: NameCheck,
+        sinks: Sequence[Sink],
     ) -> None:
         self.policy = policy
         self.rules = rules
@@ -118,18 +114,27 @@ class Yard:
             upstreams,
             policy=rules,
             approvals=approvals,
-            record=store.record_call,
-            keep=store.traces.keep,
-            audit=store.audit,
+            store=store,
             digest=guards.digest,
             offload=guards.offload,
         )
         self._names_check = names
         self.offload = guards.offload
         """Helper processes for what would hold up the event loop; None where there are none."""
-        self.journal = Journal(store)
         self.observed = observed
         self.observer = Observer(store, approvals)
+        self.recorder = Recorder(
+            store,
+            self.broker,
+            (
+                partial(JournalSink, store),
+                partial(AuditSink, store),
+                partial(TraceSink, store),
+                *self.observer.sinks,
+                partial(ShapeSink, observed),
+                *sinks,
+            ),
+        )
         self.live = self.observer.live
         self.turns = turns
         """Who runs or calls when."""
@@ -158,7 +163,7 @@ class Yard:
         )
         self.figures = Figures(self, Prices(input=metrics.input_price, output=metrics.output_price))
         self.skills = Skills(self, skills)
-        self.executions = Executions(partial(execute, self))
+        self.executions = Executions(self._execute_in_background)
         self._names: dict[str, ToolNames] = {}
         self._functions: dict[str, dict[str, str]] = {}
 
@@ -170,16 +175,38 @@ class Yard:
         execution_id: str | None = None,
         on_output: OnOutput | None = None,
         on_progress: OnProgress | None = None,
+        handle: Execution | None = None,
     ) -> Result:
         """Run the code and return what the agent may see of it. It is in the journal before this returns.
+
+        `handle` is what a background execution is known by.
 
         Raises:
             InvalidRequest: The request is wrong; nothing was run.
             SandboxBroken: The host side failed; whether the code ran is unknown.
             StoreError: It could not be recorded: it was not begun, or it ran and its end is not in the journal.
         """
-        execution = Execution(request, principal, execution_id=execution_id)
-        return await execute(self, execution, on_output=on_output, on_progress=on_progress)
+        limits = limits_of(request, self.result_tokens)
+        check_values("The context", request.context)
+        sandbox = await self.sandbox()
+        execution = handle or Execution(request, principal, execution_id=execution_id)
+        # What cannot be kept waiting is not begun. What the run leaves is looked at before it may be put on disk.
+        with sandbox.turns.enter(principal) as place, sandbox.keep(session_of(principal, request.session)):
+            async with open_code(self, execution, sandbox, place, limits, on_output, on_progress) as code:
+                async with code.turn():
+                    refusal = await code.prepare(limits)
+                    if refusal is None:
+                        async with code.run.output:
+                            with code.last_output():
+                                seen = await sandbox.run(request.code, **code.options())
+                    else:
+                        seen = code.refused(refusal)
+                    outcome = await code.conclude(seen)
+                result = await code.render(outcome)
+        return result
+
+    async def _execute_in_background(self, execution: Execution) -> Result:
+        return await self.execute(execution.request, principal=execution.principal, handle=execution)
 
     async def analyze(
         self,
@@ -258,6 +285,19 @@ class Yard:
         )
         return answer
 
+    async def search_from_code(
+        self, execution_id: str, visit: Visit, view: Snapshot, guard: Guard, arguments: dict[str, Any]
+    ) -> list[Any]:
+        """What code gets for `search_tools`. Raises `InvalidRequest`."""
+        try:  # nothing has checked what comes from inside the sandbox
+            asked = msgspec.convert(arguments, SearchArguments)
+        except msgspec.ValidationError as error:
+            raise InvalidRequest(f"search_tools cannot be asked so: {error}.") from None
+        found = await self.find_tools(
+            **msgspec.structs.asdict(asked), visit=visit, view=view, guard=guard, execution_id=execution_id
+        )
+        return [msgspec.to_builtins(hit) for hit in found.hits]
+
     async def call(
         self,
         name: str,
@@ -276,54 +316,34 @@ class Yard:
             CallRefused: The policy or a person said no, or a token or a limit stands in the way.
             UpstreamError: The server or the tool failed.
         """
-        with self.turns.enter(principal) as place:
-            return await self._call(
-                name, arguments, principal, execution_id or secrets.token_hex(8), on_progress, place
-            )
-
-    async def _call(
-        self,
-        name: str,
-        arguments: dict[str, Any],
-        principal: str,
-        execution_id: str,
-        on_progress: OnProgress | None,
-        place: Place,
-    ) -> Answer:
-        snapshot = await self.snapshot(principal)
         session = session_of(principal, None)
-        guard = await self.guards.of(session)
-        await self.store.room()
-        grant = Grant(execution_id=execution_id, principal=principal, session=session, tools=snapshot.tools)
-        try:
-            spec = find_tool(snapshot, name)
-        except UnknownTool as error:
-            await self.journal.note_unknown(grant, guard, name, error)
-            await self.store.flush()
-            raise
         wrote = as_json({"name": name, "arguments": arguments}, "arguments")
-        record = await self.journal.begin(grant, guard, "", None, snapshot)
-        run = self.observer.begin(grant, snapshot, guard, form="call", wrote=wrote)
-        clock = RunClock()
-        place.on_wait = run.queued
-        status: RecordStatus = "cancelled"
-        sent = ""
-        try:
-            passage = Passage(guard=guard, pause=clock.paused, on_progress=on_progress)
-            async with place.turn(clock):
-                answer, _ = await self.call_tool(grant, spec, arguments, number=1, passage=passage, run=run)
-            answer = msgspec.structs.replace(answer, value=await self._told(answer.value, guard))
-            status, sent = "ok", answer_text(answer.value, self.result_tokens)
-        except Exception as error:
-            status, sent = "failed", failure_text(error)
-            raise
-        finally:
-            self.broker.end_run(execution_id)
-            try:
-                self.journal.end(record, status, None)
-            finally:
-                run.end(status, None, sent, waited_seconds=clock.still_seconds)
-        await self.store.flush()
+        with self.turns.enter(principal) as place:
+            snapshot = await self.snapshot(principal)
+            guard = await self.guards.of(session)
+            grant = Grant(
+                execution_id=execution_id or secrets.token_hex(8),
+                principal=principal,
+                session=session,
+                tools=snapshot.tools,
+            )
+            opening = self.recorder.open(
+                grant,
+                guard,
+                form="call",
+                wrote=wrote,
+                catalog_version=snapshot.version,
+                visit=self.observer.begin(principal, snapshot),
+                find=lambda name: (find_tool(snapshot, name), None),
+                on_progress=on_progress,
+            )
+            async with opening as run:
+                place.on_wait = run.queued
+                async with place.turn(run.clock):
+                    await self.broker.call(run.passage, name, arguments)
+                answer = run.answer()
+                answer = msgspec.structs.replace(answer, value=await self._told(answer.value, guard))
+                run.finish("ok", answer_text(answer.value, self.result_tokens))
         return answer
 
     async def _told(self, value: Any, guard: Guard) -> Any:
@@ -379,21 +399,6 @@ class Yard:
             known = len(self.catalog.snapshot.by_upstream.get(name, ()))
             found.append(msgspec.structs.replace(status, tools=known, warnings=(*status.warnings, *changes)))
         return found
-
-    async def call_tool(
-        self, grant: Grant, spec: ToolSpec, arguments: dict[str, Any], *, number: int, passage: Passage, run: Run
-    ) -> tuple[Answer, bytes]:
-        """`Broker.call`, seen by all who watch. What the tool answers is learned where it does not declare it."""
-        run.call(spec, number, arguments)
-        started = time.perf_counter()
-        try:
-            answer, encoded = await self.broker.call(grant, spec, arguments, number=number, passage=passage)
-        except BaseException as error:
-            run.call_failed(spec, number, time.perf_counter() - started, arguments, error)
-            raise
-        run.called(spec, number, time.perf_counter() - started, arguments, answer, encoded)
-        self.observed.note(spec, answer.value, execution_id=grant.execution_id)
-        return answer, encoded
 
     async def publish(self, view: Snapshot) -> None:
         """See to it that code can import the tools of a view."""

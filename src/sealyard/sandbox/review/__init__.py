@@ -11,26 +11,24 @@ import ast
 import difflib
 import functools
 import heapq
+import itertools
 import posixpath
 import re
 import sys
-import warnings
 from collections.abc import Callable, Collection, Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
+from sealyard.code import MAX_CODE_BYTES, Fault, is_larger, read
 from sealyard.errors import InvalidRequest
 from sealyard.sandbox.policy.levels import IsolationLevel, IsolationPolicy
 from sealyard.sandbox.review import advice, sql
 from sealyard.sandbox.review.survey import DEPTH, Arithmetic, Noted, Place, Survey, text_of
 from sealyard.values import Failure, FailureKind
-from sealyard.versioning.scopes import parser_lock
 
-__all__ = ("MAX_CODE_BYTES", "Estimate", "Finding", "Review", "ToolNames", "check_code", "review")
+__all__ = ("Estimate", "Finding", "Review", "ToolNames", "check_code", "review")
 
-MAX_CODE_BYTES = 256 << 10
-"""Parsing this much holds the interpreter for up to a second. Larger data belongs into `context` or a file."""
 MAX_FINDINGS = 50
 MAX_IMPORTS = 100
 
@@ -103,6 +101,9 @@ _SLEEPS = frozenset(("time.sleep", "asyncio.sleep"))
 _WALKS = advice.WALKS | advice.PARENTS
 
 
+_numbers = itertools.count()
+
+
 class ToolNames:
     """The names that may be called, as tools and as functions of `servers`.
 
@@ -119,6 +120,8 @@ class ToolNames:
         self.names = names if isinstance(names, frozenset) else frozenset(names)
         self.is_known = is_known
         self._functions = functions
+        self.number = next(_numbers)
+        """Another one for each table of names: what a verdict over code is remembered by."""
 
     def to_json(self) -> bytes:
         """The names alone."""
@@ -155,9 +158,7 @@ class ToolNames:
 
 def check_code(code: str) -> None:
     """Raise `InvalidRequest` for code that is too large for anybody to look at."""
-    if len(code) > MAX_CODE_BYTES or (
-        len(code) > MAX_CODE_BYTES // 4 and len(code.encode("utf-8", "surrogatepass")) > MAX_CODE_BYTES
-    ):
+    if is_larger(code, MAX_CODE_BYTES):
         raise InvalidRequest(
             f"The code is larger than {MAX_CODE_BYTES:,} bytes. Pass data in through `context` or a file in the "
             "workspace."
@@ -168,7 +169,6 @@ def review(
     code: str,
     policy: IsolationPolicy,
     *,
-    filename: str = "<agent>",
     tools: Collection[str] | ToolNames | None = None,
     packages: Collection[str] = (),
 ) -> Review:
@@ -178,9 +178,11 @@ def review(
     is checked. Who reviews often makes them `ToolNames` once. `packages` are the importable names that the guest
     environment has; without them the policy's own are taken to be there.
     """
-    tree = _parse(code, filename)
-    if isinstance(tree, Finding):
-        return Review(verdict="refuse", findings=(tree,))
+    source = read(code)
+    tree = source.tree
+    if tree is None:
+        assert source.fault is not None
+        return Review(verdict="refuse", findings=(_fault_finding(code, source.fault),))
     notes = _Notes(code, policy)
     survey = Survey(tree)
     for node, words in survey.misplaced:
@@ -203,33 +205,25 @@ _SYNTAX_HINTS = {
 }
 
 
-def _parse(code: str, filename: str) -> ast.Module | Finding:
-    """The syntax tree, or why there is none."""
-    try:
-        size = len(code) if len(code) > MAX_CODE_BYTES else len(code.encode())
-    except UnicodeEncodeError as error:
-        return _syntax_finding(code, *_position(code, error.start), "The code holds half of a surrogate pair.")
-    if size > MAX_CODE_BYTES:
-        message = f"The code is larger than {MAX_CODE_BYTES:,} bytes."
-        hint = "Pass data in through `context` or a file in the workspace."
-        return Finding(severity="refuse", rule="size", message=message, hint=hint)
-    if "\0" in code:
-        return _syntax_finding(code, *_position(code, code.index("\0")), "The code holds a null byte.")
-    flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    try:
-        with parser_lock, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the agent's literals: nothing for the gateway's log
-            tree = compile(code, filename, "exec", flags, dont_inherit=True)
-    except SyntaxError as error:
-        words = _shorten(str(error.msg), 300).rstrip(".")
-        message = f"{type(error).__name__}: {words}{'' if words.endswith('?') else '.'}"
-        return _syntax_finding(code, error.lineno, error.offset, message)
-    except (RecursionError, MemoryError):
-        return _syntax_finding(code, None, None, "The code is nested too deeply for Python's parser.")
-    except (ValueError, OverflowError, SystemError) as error:  # Python 3.12.1 fails so on some damaged f-strings
-        return _syntax_finding(code, None, None, f"Python's parser fails on this code: {_shorten(str(error), 300)}.")
-    assert isinstance(tree, ast.Module)
-    return tree
+def _fault_finding(code: str, fault: Fault) -> Finding:
+    """The refusal of code that has no syntax tree."""
+    match fault.kind:
+        case "size":
+            message = f"The code is larger than {MAX_CODE_BYTES:,} bytes."
+            hint = "Pass data in through `context` or a file in the workspace."
+            return Finding(severity="refuse", rule="size", message=message, hint=hint)
+        case "surrogate":
+            message = "The code holds half of a surrogate pair."
+        case "null":
+            message = "The code holds a null byte."
+        case "nested":
+            message = "The code is nested too deeply for Python's parser."
+        case "parser":
+            message = f"Python's parser fails on this code: {_shorten(fault.words, 300)}."
+        case _:
+            words = _shorten(fault.words, 300).rstrip(".")
+            message = f"{fault.error}: {words}{'' if words.endswith('?') else '.'}"
+    return _syntax_finding(code, fault.line, fault.column, message)
 
 
 def _syntax_finding(code: str, line: int | None, column: int | None, message: str) -> Finding:
@@ -251,12 +245,15 @@ def _syntax_finding(code: str, line: int | None, column: int | None, message: st
     )
 
 
+_LEVELS = {level: place for place, level in enumerate(IsolationLevel)}
+
+
 class _Notes:
     """Collects findings cheaply; writes them out, ordered and bounded, at the end."""
 
     def __init__(self, code: str, policy: IsolationPolicy) -> None:
         self._code = code
-        self._level = tuple(IsolationLevel).index(policy.level)
+        self._level = _LEVELS[policy.level]
         self._found: dict[tuple[int, int, str, str], tuple[advice.Severity, str | None]] = {}
 
     def add(self, rule: str, node: ast.expr | ast.stmt | ast.alias, message: str, hint: str | None) -> None:
@@ -284,6 +281,21 @@ class _Notes:
         return Review(verdict=ranked[0][1][0] if ranked else "allow", findings=findings, estimate=estimate)
 
 
+class _Modules(NamedTuple):
+    """What a policy lets code import."""
+
+    allowed: frozenset[str]
+    refused: frozenset[str]
+    """Although they would be allowed."""
+
+
+@functools.lru_cache(maxsize=32)  # a gateway has three levels, and a few limits that runs ask for
+def _modules_of(policy: IsolationPolicy, packages: frozenset[str]) -> _Modules | None:
+    """The names that code may import; None for all."""
+    allowed = policy.allowed_modules(stdlib=_STDLIB, packages=packages)
+    return None if allowed is None else _Modules(allowed, frozenset(policy.refused_modules))
+
+
 class _Rules:
     """The second pass: each noted node against the policy and the tools."""
 
@@ -300,8 +312,7 @@ class _Rules:
         self._arithmetic = Arithmetic(survey)
         self._notes = notes
         self._policy = policy
-        self._packages = tuple(packages or policy.packages)
-        self._allowed = policy.allowed_modules(stdlib=_STDLIB, packages=frozenset(self._packages))
+        self._packages = frozenset(packages or policy.packages)
         self._tools = tools if tools is None or isinstance(tools, ToolNames) else ToolNames(tools)
         self._hints_left = 8  # each costs a comparison with every name
         self._covered: set[int] = set()
@@ -313,19 +324,19 @@ class _Rules:
     def check(self, node: Noted, place: Place) -> None:
         """Apply every rule that speaks about this kind of node."""
         match node:
-            case ast.Import():
-                for alias in node.names:
-                    self._check_import(alias.name, alias, place)
-            case ast.ImportFrom():
-                self._check_import_from(node, place)
+            case ast.Name():  # the most frequent first
+                self._check_name(node)
             case ast.Call():
                 self._check_call(node, place)
             case ast.Attribute():
                 self._check_attribute(node, place)
-            case ast.Name():
-                self._check_name(node)
             case ast.BinOp():
                 self._check_size(node, self._arithmetic.size_bytes(node))
+            case ast.ImportFrom():
+                self._check_import_from(node, place)
+            case ast.Import():
+                for alias in node.names:
+                    self._check_import(alias.name, alias, place)
 
     def is_tool_call(self, node: ast.Call) -> bool:
         """Whether it calls a tool, as a function or by its name."""
@@ -345,14 +356,19 @@ class _Rules:
 
     # Imports
 
+    @functools.cached_property
+    def _modules(self) -> "_Modules | None":
+        return _modules_of(self._policy, self._packages)
+
     def _is_importable(self, name: str) -> bool:
-        if self._allowed is None:
+        modules = self._modules
+        if modules is None:
             return True
         prefixes = _prefixes(name)
-        return not self._allowed.isdisjoint(prefixes) and not any(map(self._is_refused, prefixes))
+        return not modules.allowed.isdisjoint(prefixes) and modules.refused.isdisjoint(prefixes)
 
     def _is_refused(self, name: str) -> bool:
-        return self._allowed is not None and name in self._policy.refused_modules
+        return self._modules is not None and name in self._modules.refused
 
     def _check_import(self, name: str, node: ast.expr | ast.stmt | ast.alias, place: Place) -> None:
         if self._is_importable(name):
@@ -555,11 +571,6 @@ def _is_plumbing(name: str) -> bool:
 def _prefixes(name: str) -> list[str]:
     parts = name.split(".", DEPTH)
     return [".".join(parts[: index + 1]) for index in range(len(parts))]
-
-
-def _position(code: str, index: int) -> tuple[int, int]:
-    lines = _split_lines(code[:index])
-    return len(lines), len(lines[-1]) + 1
 
 
 def _split_lines(code: str) -> list[str]:

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from sealyard.code import Source, read
 from sealyard.errors import HelperFailed
 from sealyard.offload import Offload, turn
 from sealyard.offload.turns import spend
@@ -30,28 +31,56 @@ async def review_beside(
     offload: Offload | None,
     who: str,
 ) -> Review:
-    """`review` of code for the principal `who`. Code that takes too long to be read is refused."""
-    document = _encoded(code)
-    if len(code) <= _LONG_CHARACTERS or offload is None or document is None:
-        await turn()
-        started = time.perf_counter()
-        try:
-            return review(code, policy, tools=names, packages=packages)
-        finally:
-            spend(started)
+    """`review` of code for the principal `who`. Code that takes too long to be read is refused.
+
+    Verdicts over sources that are kept are remembered: the same text costs a lookup.
+    """
+    known = read(code).of(_Verdicts)
+    verdict = known.find(policy, names, packages)
+    if verdict is None:
+        document = _encoded(code) if len(code) > _LONG_CHARACTERS and offload is not None else None
+        if document is None or offload is None:
+            verdict = await _review_here(code, policy, names, packages)
+        else:
+            try:
+                verdict = await _review_there(document, policy, names, packages, offload, who)
+            except HelperFailed as error:
+                return _unreadable(error)
+        known.keep(policy, names, packages, verdict)
+    return verdict
+
+
+async def _review_here(code: str, policy: IsolationPolicy, names: ToolNames, packages: Collection[str]) -> Review:
+    await turn()
+    started = time.perf_counter()
+    try:
+        return review(code, policy, tools=names, packages=packages)
+    finally:
+        spend(started)
+
+
+async def _review_there(
+    document: bytes,
+    policy: IsolationPolicy,
+    names: ToolNames,
+    packages: Collection[str],
+    offload: Offload,
+    who: str,
+) -> Review:
     memory = _memories.get(names) or _memories.setdefault(names, _Names(names))
 
     async def answer(asked: str) -> bool:
         return names.is_known(asked)
 
     params = {"policy": policy, "packages": sorted(packages)}
-    try:
-        answered = await offload.run("review", params, document, who=who, memory=memory, on_ask=answer)
-    except HelperFailed as error:
-        hint = "Pass data in through `context` or a file in the workspace, and split long expressions."
-        message = f"The code could not be read: {error}"
-        return Review(verdict="refuse", findings=(Finding(severity="refuse", rule="size", message=message, hint=hint),))
+    answered = await offload.run("review", params, document, who=who, memory=memory, on_ask=answer)
     return msgspec.convert(answered.result, Review)
+
+
+def _unreadable(error: HelperFailed) -> Review:
+    hint = "Pass data in through `context` or a file in the workspace, and split long expressions."
+    message = f"The code could not be read: {error}"
+    return Review(verdict="refuse", findings=(Finding(severity="refuse", rule="size", message=message, hint=hint),))
 
 
 def _encoded(code: str) -> bytes | None:
@@ -59,6 +88,25 @@ def _encoded(code: str) -> bytes | None:
         return code.encode()
     except UnicodeEncodeError:
         return None  # which a review says at once
+
+
+class _Verdicts:
+    """The last verdicts over one source: two, for those who run the same text under different policies."""
+
+    def __init__(self, source: Source) -> None:
+        self._found: list[tuple[tuple[IsolationPolicy, int, Collection[str]], Review]] = []
+
+    def find(self, policy: IsolationPolicy, names: ToolNames, packages: Collection[str]) -> Review | None:
+        """The verdict under this policy with these names, if it is known."""
+        wanted = (policy, names.number, packages)
+        for key, verdict in self._found:
+            if key == wanted:
+                return verdict
+        return None
+
+    def keep(self, policy: IsolationPolicy, names: ToolNames, packages: Collection[str], verdict: Review) -> None:
+        """Remember a verdict."""
+        self._found = [*self._found[-1:], ((policy, names.number, packages), verdict)]
 
 
 class _Names:

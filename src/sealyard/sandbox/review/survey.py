@@ -6,7 +6,7 @@ wherever that is, counts as unknown.
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 __all__ = ("DEPTH", "Arithmetic", "Misplaced", "Noted", "Place", "Survey", "text_of")
 
@@ -46,6 +46,8 @@ _Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 _Inside = Mapping[str, Place]
 """The place of a node's fields, where it is not the node's own."""
 _NO_OTHER: _Inside = {}
+_COMPREHENSIONS = frozenset((ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp))
+_TOP = Place()
 
 
 class Survey:
@@ -64,30 +66,12 @@ class Survey:
         self.deepest_loop = 0
         self._names: dict[str, str | None] = {}
         self._endless: list[tuple[ast.While, Loop]] = []
-        self._visits: dict[type[ast.AST], Callable[[Any, Place], _Inside]] = {
-            **dict.fromkeys((ast.Attribute, ast.Subscript), self._visit_value),
-            **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda), self._visit_function),
-            **dict.fromkeys((ast.For, ast.AsyncFor, ast.While), self._visit_loop),
-            **dict.fromkeys((ast.Try, ast.TryStar), self._visit_try),
-            **dict.fromkeys((ast.With, ast.AsyncWith), self._visit_with),
-            **dict.fromkeys((ast.Return, ast.Yield, ast.YieldFrom), self._visit_return),
-            **dict.fromkeys((ast.Raise, ast.Assert), self._visit_raise),
-            **dict.fromkeys((ast.Break, ast.Continue), self._visit_jump),
-            **dict.fromkeys((ast.MatchAs, ast.MatchStar, ast.ExceptHandler), self._visit_named),
-            ast.Await: self._visit_await,
-            ast.BinOp: self._note,
-            ast.Call: self._visit_call,
-            ast.ClassDef: self._visit_class,
-            ast.If: self._visit_if,
-            ast.Import: self._visit_import,
-            ast.ImportFrom: self._visit_import_from,
-            ast.Name: self._visit_name,
-            ast.arg: self._visit_arg,
-        }
         self._walk(tree)
 
     def resolve(self, node: ast.expr) -> str | None:
         """The dotted name an expression stands for: `o.system` is `os.system` after `import os as o`."""
+        if isinstance(node, ast.Name):
+            return self._root(node)
         parts: list[str] = []
         while isinstance(node, ast.Attribute) and len(parts) < DEPTH:
             parts.append(node.attr)
@@ -109,21 +93,25 @@ class Survey:
         return [node for node, loop in self._endless if not loop.is_left]
 
     def _walk(self, tree: ast.Module) -> None:
-        stack: list[tuple[ast.AST, Place]] = [(tree, Place())]
+        stack: list[tuple[ast.AST, Place]] = [(tree, _TOP)]
         while stack:
             node, place = stack.pop()
-            if isinstance(node, _Comprehension):
-                stack.extend(self._enter_comprehension(node, place))
+            kind = type(node)
+            if kind in _COMPREHENSIONS:
+                stack.extend(self._enter_comprehension(cast(_Comprehension, node), place))
                 continue
-            visit = self._visits.get(type(node))
-            inside = visit(node, place) if visit else _NO_OTHER
-            for field in node._fields:
+            visit = self._VISITS.get(kind)
+            inside = visit(self, node, place) if visit else _NO_OTHER
+            fields = _fields.get(kind)
+            for field in _fields_of(kind) if fields is None else fields:
                 value = getattr(node, field, None)
+                if value is None:
+                    continue
+                below = inside.get(field, place) if inside else place
                 if isinstance(value, list):
-                    below = inside.get(field, place)
                     stack.extend([(child, below) for child in value if isinstance(child, ast.AST)])
                 elif isinstance(value, ast.AST):
-                    stack.append((value, inside.get(field, place)))
+                    stack.append((value, below))
 
     def _note(self, node: Noted, place: Place) -> _Inside:
         self.noted.append((node, place))
@@ -260,6 +248,42 @@ class Survey:
             where = "async function" if place.scope == "function" else "function"
             self.misplaced.append((node, f"'{_AWAITS[type(node)]}' outside {where}"))
         return _NO_OTHER
+
+    _VISITS: ClassVar[dict[type[ast.AST], Callable[["Survey", Any, Place], _Inside]]] = {
+        **dict.fromkeys((ast.Attribute, ast.Subscript), _visit_value),
+        **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda), _visit_function),
+        **dict.fromkeys((ast.For, ast.AsyncFor, ast.While), _visit_loop),
+        **dict.fromkeys((ast.Try, ast.TryStar), _visit_try),
+        **dict.fromkeys((ast.With, ast.AsyncWith), _visit_with),
+        **dict.fromkeys((ast.Return, ast.Yield, ast.YieldFrom), _visit_return),
+        **dict.fromkeys((ast.Raise, ast.Assert), _visit_raise),
+        **dict.fromkeys((ast.Break, ast.Continue), _visit_jump),
+        **dict.fromkeys((ast.MatchAs, ast.MatchStar, ast.ExceptHandler), _visit_named),
+        ast.Await: _visit_await,
+        ast.BinOp: _note,
+        ast.Call: _visit_call,
+        ast.ClassDef: _visit_class,
+        ast.If: _visit_if,
+        ast.Import: _visit_import,
+        ast.ImportFrom: _visit_import_from,
+        ast.Name: _visit_name,
+        ast.arg: _visit_arg,
+    }
+    """What each kind of node says; all others are only walked through."""
+
+
+_LEAVES = frozenset(
+    "arg asname attr conversion ctx id is_async kind level module names op ops rest simple type_comment"
+    " type_ignores".split()
+)
+"""Fields that hold nothing to be walked through: no node, or one that says nothing by itself."""
+_fields: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: ()}
+"""The other fields of each kind of node that was met."""
+
+
+def _fields_of(kind: type[ast.AST]) -> tuple[str, ...]:
+    found = _fields[kind] = tuple(field for field in kind._fields if field not in _LEAVES)
+    return found
 
 
 class Arithmetic:

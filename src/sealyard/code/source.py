@@ -1,0 +1,174 @@
+"""The sources of agent code that were read lately, each parsed at most once.
+
+The text is hostile: it is parsed, never compiled or run. Compiling 700 bytes of nested `finally` takes seconds. A tree
+takes up to 350 bytes per character, so that what is kept is bounded by characters. Nobody may change a tree: all
+readers of a text share it, in every thread.
+"""
+
+import ast
+import hashlib
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+__all__ = ("MAX_CODE_BYTES", "Fault", "Source", "is_larger", "read")
+
+MAX_CODE_BYTES = 256 << 10
+"""Parsing this much holds the interpreter for up to a second. Larger data belongs into `context` or a file."""
+
+_KEPT_CHARACTERS = 64 << 10
+"""Of all sources that are kept: their trees take 3 MiB as people write code, and 22 MiB at worst."""
+_LONGEST_KEPT = 16 << 10
+"""Characters of a source that is kept: longer ones would push out all others, and learning reads none of them."""
+_LEAST_CHARACTERS = 256
+"""That even a short source counts for, so that the number of sources is bounded too: its verdicts take as much."""
+_FLAGS = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+
+_parser_lock = threading.Lock()
+"""Held while warnings of the parser are off: that is process-wide, and two threads could leave it so."""
+
+_T = TypeVar("_T")
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a text has no syntax tree."""
+
+    kind: Literal["surrogate", "size", "null", "syntax", "nested", "parser"]
+    """Half of a surrogate pair, too large, a null byte, no Python, nested too deeply, or the parser itself fails."""
+    line: int | None = None
+    """1-based."""
+    column: int | None = None
+    """1-based, in characters; as Python says it, which may be less than 1."""
+    error: str = ""
+    """The name of the exception, for `syntax`."""
+    words: str = ""
+    """What Python says, for `syntax` and `parser`."""
+
+
+class Source:
+    """One text of code. It is parsed when somebody first asks for its tree, and never again."""
+
+    __slots__ = ("_fault", "_features", "_is_read", "_tree", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._is_read = False
+        self._tree: ast.Module | None = None
+        self._fault: Fault | None = None
+        self._features: dict[Callable[[Source], Any], Any] = {}
+
+    @property
+    def tree(self) -> ast.Module | None:
+        """The syntax tree, which may `await` at its top; None if there is a `fault`. It is shared: change nothing."""
+        if not self._is_read:
+            self._read()
+        return self._tree
+
+    @property
+    def fault(self) -> Fault | None:
+        """Why there is no tree."""
+        if not self._is_read:
+            self._read()
+        return self._fault
+
+    @property
+    def digest(self) -> str:
+        """The same for the same text only: 24 hexadecimal digits."""
+        return self.of(_digest)
+
+    def of(self, feature: Callable[["Source"], _T]) -> _T:
+        """What `feature` makes of this source, made once. It must be small, and `feature` a function of a module."""
+        try:
+            found: _T = self._features[feature]
+        except KeyError:
+            found = self._features[feature] = feature(self)
+        return found
+
+    def _read(self) -> None:
+        with _parser_lock:
+            if self._is_read:  # another thread was first
+                return
+            found = _parse(self.text)
+            if isinstance(found, Fault):
+                self._fault = found
+            else:
+                self._tree = found
+            self._is_read = True
+
+
+_kept: OrderedDict[str, Source] = OrderedDict()
+_kept_lock = threading.Lock()
+_kept_characters = 0
+
+
+def read(text: str) -> Source:
+    """The source of `text`: the same one as before, if that is still kept. It costs a lookup; parsing comes later."""
+    global _kept_characters  # noqa: PLW0603 - one memory for all of the process, as `lru_cache` has it
+    if len(text) > _LONGEST_KEPT:
+        return Source(text)
+    with _kept_lock:
+        source = _kept.get(text)
+        if source is not None:
+            _kept.move_to_end(text)
+            return source
+        source = _kept[text] = Source(text)
+        _kept_characters += _weight(text)
+        while _kept_characters > _KEPT_CHARACTERS:
+            gone, _ = _kept.popitem(last=False)
+            _kept_characters -= _weight(gone)
+        return source
+
+
+def is_larger(text: str, most_bytes: int) -> bool:
+    """Whether a text takes more bytes than that in UTF-8."""
+    return len(text) > most_bytes or (
+        len(text) > most_bytes // 4 and len(text.encode("utf-8", "surrogatepass")) > most_bytes
+    )
+
+
+def _weight(text: str) -> int:
+    return max(len(text), _LEAST_CHARACTERS)
+
+
+def _digest(source: Source) -> str:
+    return hashlib.blake2b(source.text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def _parse(text: str) -> ast.Module | Fault:
+    """The tree of `text`, for one thread at a time."""
+    if is_larger(text, MAX_CODE_BYTES):
+        return Fault(kind="size")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return _fault_at("surrogate", text, error.start)
+    if "\0" in text:
+        return _fault_at("null", text, text.index("\0"))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the agent's literals: nothing for the gateway's log
+            tree = compile(text, "<agent>", "exec", _FLAGS, dont_inherit=True)
+    except SyntaxError as error:
+        return Fault(
+            kind="syntax",
+            line=error.lineno,
+            column=error.offset,
+            error=type(error).__name__,
+            words=str(error.msg),
+        )
+    except (RecursionError, MemoryError):
+        return Fault(kind="nested")
+    except (ValueError, OverflowError, SystemError) as error:  # Python 3.12.1 fails so on some damaged f-strings
+        return Fault(kind="parser", words=str(error))
+    assert isinstance(tree, ast.Module)
+    return tree
+
+
+def _fault_at(kind: Literal["surrogate", "null"], text: str, index: int) -> Fault:
+    # Lines as Python counts them; `splitlines` would also split at form feeds and the like.
+    before = text[:index].replace("\r\n", "\n").replace("\r", "\n")
+    return Fault(kind=kind, line=before.count("\n") + 1, column=len(before) - before.rfind("\n"))

@@ -1,0 +1,367 @@
+"""One execution, whatever its form: room in the store, its beginning, its calls, its status, its end, and the flush.
+
+Code, analyses, single calls, rehearsals and relayed calls all go through `Recorder.open`. What happens in an execution
+is seen by its observers. A new sink is one class of the kind `RunObserver` and one line where a recorder is made.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import time
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from sealyard.broker.answers import Answer
+from sealyard.broker.call import Broker, FinishedCall, OnProgress, OpenCall, Passage, audit_entry
+from sealyard.errors import InvalidRequest, StoreError
+from sealyard.offload import is_large
+from sealyard.privacy.guard import Guard
+from sealyard.sandbox.clock import RunClock
+from sealyard.store import Store
+from sealyard.values import Assessed, CallEvidence, ExecutionRecord, Grant, Outcome, RecordStatus, ToolSpec, UseCase
+from sealyard.versioning.plan import Plan
+from sealyard.yard.results import failure_text
+from sealyard.yard.streaming import OutputStream
+from sealyard.yard.visits import Visit
+
+__all__ = ("Form", "Recorder", "Run", "RunEnd", "RunObserver", "Sink")
+
+Form = Literal["code", "analysis", "call", "rehearsal", "proxy"]
+
+_SHORT_CODE = 1_000
+"""Characters of code that are looked through at once: a timer would cost more."""
+_CALLS_KEPT = 8
+"""Calls that an explanation of a failure looks at."""
+_EVIDENCE_BYTES = 256 << 10
+"""Of an answer that is kept for it: what is larger is not decoded in the gateway."""
+_ERROR_CHARACTERS = 2_000
+"""Of an error that is kept for it."""
+_POLLS = 3
+"""The same call so often is polling."""
+_ASKS_COUNTED = 1_000
+"""Different calls of a run that are counted: code may make any number of them."""
+_POLLED_CHARACTERS = 10_000
+"""Of arguments that are compared; nobody polls with longer ones."""
+
+
+class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """How an execution ended: what every observer gets of it."""
+
+    status: RecordStatus
+    outcome: Outcome | None
+    """Concealed; None if there is none."""
+    text: str
+    """What the agent is sent."""
+    ended_at: float
+    """Seconds since the epoch."""
+    seconds: float
+    """Without those that people took to decide."""
+
+
+class RunObserver:
+    """Sees one execution, made when that begins. It must not wait."""
+
+    def queued(self, is_waiting: bool) -> None:
+        """The execution has to wait for its turn, or that has come."""
+
+    def call_started(self, call: OpenCall) -> None:
+        """A tool is about to be called."""
+
+    def call_finished(self, call: FinishedCall) -> None:
+        """A call is over, and code has its answer."""
+
+    def ended(self, end: RunEnd) -> None:
+        """The execution is over. Raises `StoreError` if that cannot be recorded."""
+
+
+class Tally(RunObserver):
+    """What the calls of an execution add up to, and the last of them."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.bytes_in = 0
+        self.tools: set[str] = set()
+        self.last_calls: deque[CallEvidence] = deque(maxlen=_CALLS_KEPT)
+        """As the code saw them, for whoever explains a failure."""
+        self.answer: Answer | None = None
+        """The last one."""
+        self._asked: Counter[tuple[str, int]] = Counter()
+
+    @property
+    def is_polling(self) -> bool:
+        """Whether a tool was called with the same arguments again and again."""
+        return bool(self._asked) and self._asked.most_common(1)[0][1] >= _POLLS
+
+    def call_started(self, call: OpenCall) -> None:
+        """Count the call."""
+        self.calls += 1
+
+    def call_finished(self, call: FinishedCall) -> None:
+        """Add the call up."""
+        tool, admitted = call.spec.full_name, call.admitted
+        self.tools.add(tool)
+        if len(self._asked) < _ASKS_COUNTED:
+            self._asked[tool, _print_of(call.written)] += 1
+        has_answer, error = False, None
+        if admitted is not None:
+            self.answer = admitted.answer
+            self.bytes_in += admitted.size_bytes
+            has_answer = len(admitted.encoded) <= _EVIDENCE_BYTES
+        else:
+            error = "CancelledError: " if call.error is None else f"{type(call.error).__name__}: {call.error}"
+        self.last_calls.append(
+            CallEvidence(
+                number=call.number,
+                tool=tool,
+                version=call.spec.version,
+                arguments=call.written,
+                answer=admitted.answer.value if admitted is not None and has_answer else None,
+                has_answer=has_answer,
+                error=None if error is None else error[:_ERROR_CHARACTERS],
+                started_at=call.started_at,
+                seconds=call.seconds + call.waited_seconds,
+                answer_bytes=call.answer_bytes,
+            )
+        )
+
+
+def _sees(observer: RunObserver, event: str) -> bool:
+    """Whether the observer does anything about an event: a run may make thousands of calls."""
+    return getattr(type(observer), event) is not getattr(RunObserver, event)
+
+
+Sink = Callable[["Run"], RunObserver]
+"""Makes the observer of one execution."""
+
+
+class Run:
+    """One execution while it is under way."""
+
+    def __init__(
+        self,
+        record: ExecutionRecord,
+        grant: Grant,
+        guard: Guard,
+        *,
+        form: Form,
+        wrote: str,
+        code_characters: int,
+        visit: Visit | None,
+        sinks: Sequence[Sink],
+        **passing: Any,
+    ) -> None:
+        self.record = record
+        self.grant = grant
+        self.guard = guard
+        self.form: Form = form
+        self.wrote = wrote
+        """What the agent wrote to have it."""
+        self.code_characters = code_characters
+        self._visit = visit
+        self.clock = RunClock()
+        self.output = OutputStream(guard)
+        """What it prints, on its way to whoever listens."""
+        self.assessed: Assessed | None = None
+        """What was expected of it."""
+        self.skills = 0
+        """How many saved skills it used."""
+        self.tally = Tally()
+        self.status: RecordStatus = "cancelled"
+        self.outcome: Outcome | None = None
+        self.text = ""
+        """What the agent is sent."""
+        self.queued_seconds = 0.0
+        """For which it waited for its turn."""
+        self._queued_at: float | None = None
+        self._started = time.perf_counter()
+        self.observers: tuple[RunObserver, ...] = ()
+        self.observers = (self.tally, *(sink(self) for sink in sinks))
+        self.passage = Passage(
+            grant,
+            guard,
+            pause=self.clock.paused,
+            on_start=[each.call_started for each in self.observers if _sees(each, "call_started")],
+            on_finish=[each.call_finished for each in self.observers if _sees(each, "call_finished")],
+            **passing,
+        )
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self.grant.execution_id
+
+    @property
+    def visit(self) -> Visit:
+        """The visit that it is part of. Rehearsals and relayed calls have none."""
+        assert self._visit is not None
+        return self._visit
+
+    @property
+    def last_calls(self) -> Sequence[CallEvidence]:
+        """Its last calls as the code saw them, for whoever explains a failure."""
+        return self.tally.last_calls
+
+    @property
+    def use_case(self) -> UseCase:
+        """What it is an example of."""
+        if self.form == "call":
+            return "direct"
+        if self.form == "analysis":
+            return "analysis"
+        if self.skills:
+            return "skill_reuse"
+        if self.tally.is_polling:
+            return "polling"
+        if len(self.tally.tools) > 1:
+            return "workflow"
+        return "filtering" if self.tally.tools else "compute"
+
+    def queued(self, is_waiting: bool) -> None:
+        """It has to wait for its turn, or that has come."""
+        if is_waiting:
+            self._queued_at = time.perf_counter()
+        else:
+            self._note_queued()
+        for observer in self.observers:
+            observer.queued(is_waiting)
+
+    def answer(self) -> Answer:
+        """The answer to its only call, as code would get it."""
+        self.passage.settle()
+        assert self.tally.answer is not None
+        return self.tally.answer
+
+    def finish(self, status: RecordStatus, text: str, outcome: Outcome | None = None) -> None:
+        """Note how it went. `outcome` is concealed."""
+        self.status, self.text, self.outcome = status, text, outcome
+
+    def end(self) -> None:
+        """Tell the observers that it is over, each of them. Raises the first `StoreError` of theirs."""
+        self._note_queued()  # if it waited until its end
+        seconds = max(0.0, time.perf_counter() - self._started - self.clock.still_seconds)
+        end = RunEnd(status=self.status, outcome=self.outcome, text=self.text, ended_at=time.time(), seconds=seconds)
+        failure: StoreError | None = None
+        try:
+            self.passage.settle()
+        except StoreError as error:
+            failure = error
+        for observer in self.observers:
+            try:
+                observer.ended(end)
+            except StoreError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def _note_queued(self) -> None:
+        if self._queued_at is not None:
+            self.queued_seconds = time.perf_counter() - self._queued_at
+            self._queued_at = None
+
+
+class Recorder:
+    """Opens executions and sees each of them to its end."""
+
+    def __init__(self, store: Store, broker: Broker, sinks: Sequence[Sink]) -> None:
+        self._store = store
+        self._broker = broker
+        self._sinks = sinks
+
+    @contextlib.asynccontextmanager
+    async def open(
+        self,
+        grant: Grant,
+        guard: Guard,
+        *,
+        form: Form,
+        wrote: str = "",
+        code: str = "",
+        context: dict[str, Any] | None = None,
+        catalog_version: str = "",
+        visit: Visit | None = None,
+        background: bool = False,
+        begin_seconds: float | None = None,
+        sinks: Sequence[Sink] | None = None,
+        own: Mapping[str, Callable[[dict[str, Any]], Awaitable[Any]]] | None = None,
+        find: Callable[[str], tuple[ToolSpec, Plan | None]] | None = None,
+        recorded: Callable[[str, dict[str, Any]], Awaitable[Any]] | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> AsyncIterator[Run]:
+        """An execution from its beginning to its end. The caller notes with `Run.finish` how it went.
+
+        It is recorded whatever comes of it, and it is on disk when this is left, by an error too. The parameters from
+        `own` on are those of `Passage`.
+
+        Raises:
+            InvalidRequest: The code and its context could not be looked through within `begin_seconds`.
+            StoreError: It could not be recorded: it was not begun, or its end is not on disk.
+        """
+        await self._store.room()  # what cannot be recorded is not begun
+        try:
+            async with asyncio.timeout(begin_seconds if context or len(code) > _SHORT_CODE else None):
+                told_code, told_context = await guard.door.conceal_each([code, context])
+        except TimeoutError:
+            raise InvalidRequest(
+                f"Looking through the code and its context took longer than the {begin_seconds:g} s that the run has. "
+                "Pass less."
+            ) from None
+        record = ExecutionRecord(
+            execution_id=grant.execution_id,
+            principal=grant.principal,
+            session=grant.session,
+            code=told_code,
+            context=told_context,
+            started_at=time.time(),
+            catalog_version=catalog_version,
+            background=background,
+        )
+        self._begin(record, grant)
+        run = Run(
+            record,
+            grant,
+            guard,
+            form=form,
+            wrote=wrote,
+            code_characters=len(code) if form == "code" else 0,
+            visit=visit,
+            sinks=self._sinks if sinks is None else sinks,
+            own=own,
+            find=find,
+            recorded=recorded,
+            on_progress=on_progress,
+        )
+        try:
+            yield run
+        except Exception as error:
+            run.finish("failed" if form in ("call", "proxy") else "broken", failure_text(error))
+            self._end(run)
+            await self._store.flush()
+            raise
+        except BaseException:
+            self._end(run)
+            raise
+        self._end(run)
+        await self._store.flush()
+
+    def _begin(self, record: ExecutionRecord, grant: Grant) -> None:
+        self._store.record_start(record)
+        code_sha256 = hashlib.sha256(record.code.encode("utf-8", "surrogatepass")).hexdigest()
+        body = {"code_sha256": code_sha256, "context": record.context, "catalog_version": record.catalog_version}
+        self._store.audit(audit_entry(grant, "execution.start", body))
+
+    def _end(self, run: Run) -> None:
+        self._broker.end_run(run.id)
+        run.end()
+
+
+def _print_of(arguments: dict[str, Any]) -> int:
+    """The same for the same arguments, within this process. Large ones, which nobody polls with, are never the same."""
+    if is_large(arguments, _POLLED_CHARACTERS):
+        return id(arguments)
+    try:
+        return hash(msgspec.json.encode(arguments, order="sorted"))
+    except (TypeError, ValueError, RecursionError):  # which no tool is called with
+        return 0
