@@ -4,14 +4,20 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from mcp import Client
 from starlette.requests import ClientDisconnect, Request
 from tests.surfaces.api_gateway import TEAM, WAIT_SECONDS, Gateway, gateway
 
+from sealyard.config import SurfaceConfig
 from sealyard.serve.api.answering import while_connected
 from sealyard.serve.connections import LEFT
+from sealyard.serve.mcp import build_server
+from sealyard.serve.skills_extension import EXTENSION
+from sealyard.serve.surface import surface_tools
 
 
 @contextlib.asynccontextmanager
@@ -166,3 +172,32 @@ async def test_what_was_done_before_the_client_left_is_returned() -> None:
 
     assert await while_connected(ours, work()) == 7
     assert LEFT not in ours.scope
+
+
+@pytest.mark.parametrize("mode", ["code", "search", "hybrid"])
+async def test_a_call_lists_tools_first_only_where_one_may_want_headers(tmp_path: Path, mode: str) -> None:
+    """The SDK looks for arguments that are repeated in headers: among our own tools there are none."""
+    async with gateway(tmp_path, with_sandbox=False) as gate:
+        look = build_server(gate.yard, SurfaceConfig(), mode=mode).get_tool_input_schema
+
+    assert "x-mcp-header" not in repr(surface_tools(mode))
+    if mode == "hybrid":
+        assert look is None
+    else:
+        assert look is not None
+        assert [look(tool["name"]) for tool in surface_tools(mode)] == [None] * len(surface_tools(mode))
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_the_extension_is_named_in_the_greeting_and_stands_around_no_call(tmp_path: Path, mode: Any) -> None:
+    """In both eras. A call passes what we add to the SDK's server without a frame of ours on its stack."""
+    async with gateway(tmp_path, with_sandbox=False) as gate:
+        async with Client(f"{gate.url}/mcp", mode=mode) as client:
+            capabilities = client.session.server_capabilities
+        server = build_server(gate.yard, SurfaceConfig())
+
+    assert capabilities is not None
+    assert EXTENSION in (capabilities.extensions or {})
+    ours = [each for each in server.middleware if getattr(each, "__module__", "").startswith("sealyard.")]
+    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    assert [each(SimpleNamespace(method="tools/call"), lambda ctx: answer) for each in ours] == [answer]  # type: ignore[arg-type]

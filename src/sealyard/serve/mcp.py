@@ -94,6 +94,9 @@ def build_server(yard: Yard, surface: SurfaceConfig, *, mode: str | None = None)
         cache_hints={"tools/list": CacheHint(ttl_ms=_LIST_TTL_MS, scope="private")},
         on_list_tools=face.list_tools,
         on_call_tool=face.call_tool,
+        # Over HTTP the SDK lists all tools before each call to find the one, unless it is told that there is no need:
+        # no tool of ours has an argument that is repeated in a header. One of an upstream may.
+        get_tool_input_schema=None if mode == "hybrid" else lambda name: None,
         lifespan=lambda _: open_asking(yard.approvals),
     )
     server.middleware.append(seal_states(surface.name, yard.approvals.settings.ask_seconds))
