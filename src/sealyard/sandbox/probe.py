@@ -266,12 +266,14 @@ def _layers(sandbox: Sandbox) -> tuple[Layer, ...]:
     zygote = sandbox.zygote
     namespaces = sandbox.tier == "namespace"
     gone = set(zygote.missing_layers)
+    own = {f"{name} namespace": "one per worker" for name in ("mount", "pid", "ipc")}
+    own["network namespace"] = "one per worker" if sandbox.policy.own_network else "shared by workers of one policy"
     userns = "docs/howto/user-namespaces.md says how to allow user namespaces."
     layers = [
         Layer(
             name=name,
             present=namespaces,
-            detail="one per worker" if namespaces and name in ("mount", "pid", "network", "ipc") else "",
+            detail=own.get(name, "") if namespaces else "",
             meaning=meaning,
             remedy=userns,
         )

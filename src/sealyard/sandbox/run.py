@@ -413,6 +413,7 @@ class Sandbox:
             "tasks": self._task_limit(policy),
             "filter": spawn.filter_of(policy, can_fork=self._can_fork(worker)),
             "library": stubs,
+            "own_network": policy.own_network,
             "temp_room": self._room(policy, "temp"),
             "workspace_room": self._room(policy, "workspace") if workspace is None else None,
             "nice": 0,

@@ -102,6 +102,7 @@ def start(
         "package_path": package_path,
         "package_imports": packages.imports,
         "level": policy.level,
+        "own_network": policy.own_network,
         "allowed_modules": None if allowed is None else sorted(allowed),
         "refused_modules": policy.refused_modules,
         "workspaces": workspaces,

@@ -16,6 +16,7 @@ import sys
 import threading
 import traceback
 import types
+from _thread import _count as count_threads
 from typing import Any
 
 import encode
@@ -47,6 +48,9 @@ _WARM_JOB: dict[str, Any] = {
 }
 _RESERVE_BYTES = 4 << 20
 _builtins: dict[str, Any] = dict(vars(builtins))
+_main = types.ModuleType("__main__")
+"""Where the agent's code runs."""
+_limits = {"call_bytes": 0}
 
 
 def set_import_rule(allowed: list[str] | None, refused: list[str], level: str) -> None:
@@ -65,9 +69,10 @@ def run(job: dict[str, Any], channel: wire.Channel) -> None:
     names: dict[str, Any] = {}
     reserve = bytes(_RESERVE_BYTES)  # zeros that nothing touches: they cost an address range and no memory
     try:
-        names = _namespace(job, channel)
+        names = _furnish(job)
         value = _execute(job["code"], names)
-        _join_threads()
+        if count_threads():
+            _join_threads()
         body = _success(job, value)
     except BaseException as error:  # whatever the code raised is its result
         del reserve
@@ -87,7 +92,7 @@ def run(job: dict[str, Any], channel: wire.Channel) -> None:
 
 def warm() -> None:
     """Exercise the whole path once, in the zygote."""
-    value = _execute(_WARM_CODE, _namespace(_WARM_JOB, wire.Channel(None)))
+    value = _execute(_WARM_CODE, dict(_furnish(_WARM_JOB)))
     _success(_WARM_JOB, value)
     _failure(ValueError("x"), failures.remember(failures.AGENT_FILE, _WARM_CODE))
     pandas = sys.modules.get("pandas")
@@ -122,27 +127,34 @@ def reseed() -> None:
         numpy.random.seed()
 
 
-def _namespace(job: dict[str, Any], channel: wire.Channel) -> dict[str, Any]:
-    module = types.ModuleType("__main__")
-    sys.modules["__main__"] = module
-    names = module.__dict__
+def prepare(channel: wire.Channel) -> None:
+    """Lay out the namespace of the agent's code, but for what its job brings; in the zygote."""
+    sys.modules["__main__"] = _main
+    names = _main.__dict__
     names["__builtins__"] = _builtins
-    call_tool = names["call_tool"] = _tool_caller(channel, job["call_bytes"])
-    tools.connect(job["stubs"], (call_tool, call_tool.__sealyard_async__))
-    skills.connect(call_tool, _builtins)
+    names["call_tool"] = _tool_caller(channel)
+    skills.connect(names["call_tool"], _builtins)
     names["ToolError"] = wire.ToolError
     names.update(transform.names())
+
+
+def _furnish(job: dict[str, Any]) -> dict[str, Any]:
+    """The namespace of the agent's code, with what its job brings."""
+    names = _main.__dict__
+    _limits["call_bytes"] = job["call_bytes"]
+    call_tool = names["call_tool"]
+    tools.connect(job["stubs"], (call_tool, call_tool.__sealyard_async__))
     skills.provide(names, job["context"])
     return names
 
 
-def _tool_caller(channel: wire.Channel, max_bytes: int) -> Any:
+def _tool_caller(channel: wire.Channel) -> Any:
     def call_tool(name: str, arguments: dict[str, Any] | None = None) -> Any:
         """Call a tool by its full name and return its answer; also awaitable."""
-        return channel.call(name, _arguments(name, arguments, max_bytes))
+        return channel.call(name, _arguments(name, arguments, _limits["call_bytes"]))
 
     async def call_tool_async(name: str, arguments: dict[str, Any] | None = None) -> Any:
-        return await channel.call_async(name, _arguments(name, arguments, max_bytes))
+        return await channel.call_async(name, _arguments(name, arguments, _limits["call_bytes"]))
 
     call_tool.__sealyard_async__ = call_tool_async  # type: ignore[attr-defined]
     return call_tool

@@ -15,6 +15,7 @@ import socket
 import struct
 import tempfile
 import threading
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import attacks
@@ -28,6 +29,14 @@ BROKEN = 70  # exit status of a worker that could not be sealed
 _LEAST_ABI = 3  # an older one does not stop a file from being truncated
 _CONNECTION = 3
 _RULESET = 4
+_IDLE_SECONDS = 0.005  # a worker that got no run for so long has time to warm up; under load none waits for longer
+_LIMITS = {
+    "address_bytes": resource.RLIMIT_AS,
+    "cpu_seconds": resource.RLIMIT_CPU,
+    "file_bytes": resource.RLIMIT_FSIZE,
+    "open_files": resource.RLIMIT_NOFILE,
+    "tasks": resource.RLIMIT_NPROC,
+}
 # Signals that may wait for a worker: the kernel keeps each in memory, and counts them for the gateway's user as well.
 _WAITING_SIGNALS = 128
 
@@ -35,12 +44,17 @@ _WAITING_SIGNALS = 128
 class Seal:
     """Everything prepared once in the zygote so that sealing a worker takes a handful of calls."""
 
-    def __init__(self, setup: dict[str, Any], *, mapped_bytes: int, entered: template.Entered | None) -> None:
+    def __init__(
+        self, setup: dict[str, Any], channel: wire.Channel, *, mapped_bytes: int, entered: template.Entered | None
+    ) -> None:
         self._setup = setup
         self._entered = entered
         self._mapped_bytes = mapped_bytes
         self._namespace = setup["tier"] == "namespace"
-        self._filters = {name: base64.b64decode(each["program"]) for name, each in setup["filters"]["worker"].items()}
+        self._programs = {name: base64.b64decode(each["program"]) for name, each in setup["filters"]["worker"].items()}
+        self._filters = {name: kernel.Filter(program) for name, program in self._programs.items()}
+        self._hard_limits = {name: resource.getrlimit(name)[1] for name in _LIMITS.values()}
+        self._channel = channel
         self._abi = kernel.landlock_abi()
         if not self._namespace and self._abi < _LEAST_ABI:
             raise OSError(
@@ -49,7 +63,14 @@ class Seal:
         self._coarse: list[tuple[str, int]] = []
         self._ruleset = self._prepare_ruleset() if self._abi else None
 
-    def live(self, order: dict[str, Any], connection: int, output: int, entrances: tuple[int, ...]) -> None:
+    def live(
+        self,
+        order: dict[str, Any],
+        connection: int,
+        output: int,
+        entrances: Iterable[int],
+        hooks: Iterable[Callable[[], object]],
+    ) -> None:
         """Be a worker until the end. Raises `EOFError` if the gateway drops it before it gets a run."""
         kernel.set_death_signal()
         for entrance in entrances:
@@ -58,9 +79,11 @@ class Seal:
             self._enter_own_namespaces(order, self._entered)
         self._lay_descriptors(connection, output)
         self._settle(order)
+        for hook in hooks:
+            hook()
         runner.reseed()
-        channel = wire.Channel(socket.socket(fileno=_CONNECTION))
-        if order["waits"] and not channel.has_news():
+        channel = self._channel
+        if order["waits"] and not channel.has_news(_IDLE_SECONDS):
             runner.prewarm()
         order, descriptors = channel.receive_with_descriptors()
         self._seal(order, descriptors)
@@ -85,7 +108,9 @@ class Seal:
 
     def _enter_own_namespaces(self, order: dict[str, Any], entered: template.Entered) -> None:
         setup = self._setup
-        namespaces = kernel.NEW_MOUNT | kernel.NEW_IPC | kernel.NEW_UTS | kernel.NEW_NET
+        namespaces = kernel.NEW_MOUNT | kernel.NEW_IPC | kernel.NEW_UTS
+        if setup["own_network"]:
+            namespaces |= kernel.NEW_NET
         if entered.proc is None:
             kernel.unshare(namespaces)
             template.Sessions.hide()
@@ -118,8 +143,7 @@ class Seal:
     def _seal(self, order: dict[str, Any], descriptors: list[int]) -> None:
         if self._namespace:
             self._furnish(order, descriptors)
-        workspace = order["workspace"] or template.WORKSPACE
-        temp = order["temp"] or template.TEMP
+        workspace, temp = order["workspace"] or template.WORKSPACE, order["temp"] or template.TEMP
         own_paths = None
         if self._ruleset is not None and not self._namespace:
             own = [(workspace, kernel.READ_WRITE), (temp, kernel.READ_WRITE)]
@@ -128,8 +152,8 @@ class Seal:
             own_paths = kernel.landlock_ruleset(self._abi, self._coarse + own)
         self._settle(order)
         os.chdir(workspace)
-        tempfile.tempdir = temp
-        os.environ.update(HOME=workspace, TMPDIR=temp)
+        if tempfile.tempdir != temp:
+            set_places(workspace, temp)
         self._limit(order)
         if self._setup["capabilities"]:
             kernel.drop_capabilities()
@@ -139,14 +163,18 @@ class Seal:
         if own_paths is not None:
             kernel.restrict_self(own_paths)
             os.close(own_paths)
-        offsets = self._setup["filters"]["worker"][order["filter"]]["pid_offsets"]
-        kernel.install_filter(_with_pid(self._filters[order["filter"]], offsets))
+        name = order["filter"]
+        offsets = self._setup["filters"]["worker"][name]["pid_offsets"]
+        last = kernel.Filter(_with_pid(self._programs[name], offsets)) if offsets else self._filters[name]
+        last.install()
 
     def _furnish(self, order: dict[str, Any], descriptors: list[int]) -> None:
         """Mount what belongs to this run: less room than usual, its session's workspace, its part of the library."""
         for place, options in ((template.TEMP, order["temp_room"]), (template.WORKSPACE, order["workspace_room"])):
             if options is not None:
                 kernel.mount_tmpfs(place, options)
+        if order["own_network"] and not self._setup["own_network"]:
+            kernel.unshare(kernel.NEW_NET)
         if descriptors:
             kernel.attach_mount(descriptors[0], template.WORKSPACE)
             os.close(descriptors[0])
@@ -167,19 +195,25 @@ class Seal:
     def _limit(self, order: dict[str, Any]) -> None:
         if order["nice"]:
             os.nice(order["nice"])  # for good: to take it back needs a power that no worker has
-        for name, value in (
-            (resource.RLIMIT_AS, self._mapped_bytes + order["address_bytes"]),
-            (resource.RLIMIT_CPU, order["cpu_seconds"]),
-            (resource.RLIMIT_FSIZE, order["file_bytes"]),
-            (resource.RLIMIT_NOFILE, order["open_files"]),
-            (resource.RLIMIT_NPROC, order["tasks"]),
-        ):
+        for field, name in _LIMITS.items():
+            value = order[field]
             if value is None:
                 continue
-            hard = resource.getrlimit(name)[1]
+            if field == "address_bytes":
+                value += self._mapped_bytes
+            hard = self._hard_limits[name]
             if hard != resource.RLIM_INFINITY:
                 value = min(value, hard)  # a service manager may have set a lower one already
             resource.setrlimit(name, (value, value))
+
+
+def _reserved_connection() -> socket.socket:
+    """A socket under the number that the connection of every worker has; each lays its own over it."""
+    connection, other_end = socket.socketpair()
+    other_end.close()
+    if connection.fileno() != _CONNECTION:
+        raise OSError(errno.EBUSY, f"descriptor {_CONNECTION} is in use")
+    return connection
 
 
 def lock_zygote(setup: dict[str, Any]) -> dict[str, Any]:
@@ -195,13 +229,24 @@ def lock_zygote(setup: dict[str, Any]) -> dict[str, Any]:
     return {"landlock_abi": kernel.landlock_abi()}
 
 
-def warm(setup: dict[str, Any]) -> None:
-    """Touch what every run touches, before the fork, so that no run pays for it."""
+def warm(setup: dict[str, Any]) -> wire.Channel:
+    """Make and touch what every run needs, before the fork, so that no run pays for it; the channel of each worker."""
     kernel.limit_malloc_arenas()
     threading.stack_size(2 << 20)
     runner.set_import_rule(setup["allowed_modules"], setup["refused_modules"], setup["level"])
+    channel = wire.Channel(_reserved_connection())
+    runner.prepare(channel)
     runner.warm()
     runner.prepare_streams()
+    if setup["tier"] == "namespace":
+        set_places(template.WORKSPACE, template.TEMP)
+    return channel
+
+
+def set_places(workspace: str, temp: str) -> None:
+    """Name the two places that the code may write to where Python and programs look for them."""
+    tempfile.tempdir = temp
+    os.environ.update(HOME=workspace, TMPDIR=temp)
 
 
 def report_broken(error: BaseException) -> None:
@@ -214,8 +259,6 @@ def report_broken(error: BaseException) -> None:
 
 
 def _with_pid(program: bytes, offsets: list[int]) -> bytes:
-    if not offsets:
-        return program
     patched = bytearray(program)
     for offset in offsets:
         struct.pack_into("<I", patched, offset, os.getpid())

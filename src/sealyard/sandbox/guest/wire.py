@@ -27,9 +27,8 @@ class ToolError(Exception):
 class Channel:
     """The one connection to the gateway."""
 
-    def __init__(self, connection: socket.socket | None) -> None:
-        if connection is not None:
-            self._socket = connection
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
         self._buffer = bytearray()
         self._ids = itertools.count(1)
         self._sending = threading.Lock()
@@ -38,9 +37,9 @@ class Channel:
         self._waiting: dict[int, _Waiter] = {}
         self._watched: dict[int, tuple[asyncio.AbstractEventLoop, int]] = {}
 
-    def has_news(self) -> bool:
-        """Whether something is there to be received."""
-        return bool(select.select([self._socket], [], [], 0)[0])
+    def has_news(self, seconds: float) -> bool:
+        """Whether something is there to be received, now or within some seconds."""
+        return bool(select.select([self._socket], [], [], seconds)[0])
 
     def receive_with_descriptors(self) -> tuple[dict[str, Any], list[int]]:
         """The first frame and not a byte more, with the descriptors that came along.

@@ -11,11 +11,26 @@ import importlib
 import json
 import os
 import select
-import signal
 import socket
 import sys
+from collections.abc import Callable
 from typing import Any
 
+# Python's own hooks after a fork, but for those that only reset locks: `kernel.fork` runs none of them.
+_hooks: list[Callable[[], object]] = []
+_LOCKS_ONLY = ("concurrent.futures.thread", "logging", "threading")
+_register_at_fork = os.register_at_fork
+
+
+def _note_hooks(**hooks: Callable[[], object]) -> None:
+    """Stand in for `os.register_at_fork` while modules are imported."""
+    _register_at_fork(**hooks)
+    hook = hooks.get("after_in_child")
+    if hook is not None and hook.__module__ not in _LOCKS_ONLY:
+        _hooks.append(hook)
+
+
+os.register_at_fork = _note_hooks  # type: ignore[assignment]
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import kernel
 import seal
@@ -45,31 +60,24 @@ class Control:
 class Zygote:
     """What every worker is forked from, and the loop that does it."""
 
-    def __init__(
-        self, control: Control, setup: dict[str, Any], entered: template.Entered | None, mapped_bytes: int
-    ) -> None:
+    def __init__(self, control: Control, sealing: seal.Seal, pid_namespace: int | None) -> None:
         self._control = control
-        self._pid_namespace = None if entered is None else entered.pid_namespace
-        self._slots: dict[int, int] = {}
-        self._seal = seal.Seal(setup, mapped_bytes=mapped_bytes, entered=entered)
-        self._wake_read, self._wake_write = (kernel.move_away(fd) for fd in os.pipe())
-        os.set_blocking(self._wake_read, False)
-        os.set_blocking(self._wake_write, False)
+        self._seal = sealing
+        self._pid_namespace = pid_namespace
+        self._workers: dict[int, tuple[int, int]] = {}
+        """The pid and the slot of each worker, by the descriptor of its process."""
+        self._poll = select.poll()
 
     def serve(self) -> None:
         """Carry out orders until the gateway goes away."""
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
-        poll = select.poll()
-        poll.register(self._control.socket, select.POLLIN)
-        poll.register(self._wake_read, select.POLLIN)
+        control = self._control.socket.fileno()
+        self._poll.register(control, select.POLLIN)
         while True:
-            for fd, _ in poll.poll():
-                if fd == self._wake_read:
-                    os.read(fd, 4096)
-                    self._reap()
-                else:
+            for fd, _ in self._poll.poll():
+                if fd == control:
                     self._obey(*self._control.receive())
+                else:
+                    self._reap(fd)
 
     def _obey(self, order: dict[str, Any], descriptors: list[int]) -> None:
         name = order["op"]
@@ -98,51 +106,47 @@ class Zygote:
         if self._pid_namespace is not None:
             kernel.unshare(kernel.NEW_PID)
         try:
-            pid = os.fork()
+            pid = kernel.fork()
             if pid == 0:
                 self._become_worker(order, *descriptors)
         finally:
             if self._pid_namespace is not None:
                 kernel.enter_namespace(self._pid_namespace, kernel.NEW_PID)
-        self._slots[pid] = slot
-        pidfd = kernel.open_pidfd(pid)
         try:
-            self._control.send({"op": "forked", "slot": slot}, [pidfd])
-        finally:
-            os.close(pidfd)
+            pidfd = os.pidfd_open(pid)
+        except OSError:
+            os.kill(pid, 9)
+            os.waitpid(pid, 0)
+            raise
+        self._workers[pidfd] = pid, slot
+        self._poll.register(pidfd, select.POLLIN)
+        self._control.send({"op": "forked", "slot": slot}, [pidfd])
 
     def _become_worker(self, order: dict[str, Any], connection: int, output: int, *entrances: int) -> None:
         try:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            self._seal.live(order, connection, output, entrances)
+            self._seal.live(order, connection, output, entrances, _hooks)
         except EOFError:
             os._exit(0)  # the gateway dropped this worker before it got a run
         except BaseException as error:
             seal.report_broken(error)
         os._exit(seal.BROKEN)
 
-    def _reap(self) -> None:
-        while True:
-            try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            slot = self._slots.pop(pid, None)
-            if slot is None:
-                continue
-            self._control.send(
-                {
-                    "op": "exited",
-                    "slot": slot,
-                    "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
-                    "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
-                    "cpu_seconds": usage.ru_utime + usage.ru_stime,
-                    "memory_peak_bytes": usage.ru_maxrss * 1024,
-                }
-            )
+    def _reap(self, pidfd: int) -> None:
+        """Collect a worker that has ended, and with it everything that it started."""
+        pid, slot = self._workers.pop(pidfd)
+        self._poll.unregister(pidfd)
+        os.close(pidfd)
+        _, status, usage = os.wait4(pid, 0)
+        self._control.send(
+            {
+                "op": "exited",
+                "slot": slot,
+                "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
+                "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
+                "cpu_seconds": usage.ru_utime + usage.ru_stime,
+                "memory_peak_bytes": usage.ru_maxrss * 1024,
+            }
+        )
 
     def _create_workspace(self, order: dict[str, Any]) -> None:
         path = template.Sessions.path(order["number"])
@@ -192,21 +196,23 @@ def main() -> None:
             entered = _moved_away(template.enter(setup, lambda: _ask_for_map(control)))
             statm = entered.memory
         else:
-            statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+            statm = kernel.move_away(os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC))
         _empty_environment()
         stage = "importing packages"
         packages = _import_packages(setup)
         stage = "warming up"
-        seal.warm(setup)
+        channel = seal.warm(setup)
         mapped_bytes, touched_bytes = _memory_figures(statm)
-        zygote = Zygote(control, setup, entered, mapped_bytes)
+        sealing = seal.Seal(setup, channel, mapped_bytes=mapped_bytes, entered=entered)
+        zygote = Zygote(control, sealing, None if entered is None else entered.pid_namespace)
         stage = "locking down"
         layers = seal.lock_zygote(setup)
         _cover_tracks()
         gc.collect()
         gc.freeze()
         gc.disable()
-        kernel.install_filter(base64.b64decode(setup["filters"]["template"]))
+        kernel.release_free_memory()
+        kernel.Filter(base64.b64decode(setup["filters"]["template"])).install()
     except Exception as error:
         control.send({"op": "failed", "order": stage, "error": f"{type(error).__name__}: {error}"})
         os._exit(1)
@@ -241,6 +247,7 @@ def _cover_tracks() -> None:
     ):
         del sys.modules[name]
     sys.argv[:] = ["<agent>"]
+    os.register_at_fork = _register_at_fork
 
 
 def _ask_for_map(control: Control) -> None:
@@ -281,7 +288,8 @@ def _import_packages(setup: dict[str, Any]) -> dict[str, str]:
 
 def _moved_away(entered: template.Entered) -> template.Entered:
     proc = None if entered.proc is None else kernel.move_away(entered.proc)
-    return entered._replace(pid_namespace=kernel.move_away(entered.pid_namespace), proc=proc)
+    pid_namespace, memory = kernel.move_away(entered.pid_namespace), kernel.move_away(entered.memory)
+    return entered._replace(pid_namespace=pid_namespace, memory=memory, proc=proc)
 
 
 def _memory_figures(statm: int) -> tuple[int, int]:

@@ -73,6 +73,11 @@ class IsolationPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Distributions made visible and pre-warmed when the guest environment has them."""
     executable_memory: bool = True
     """False forbids mapping memory executable, so no new native code can be loaded."""
+    own_network: bool = False
+    """True gives each worker an empty network namespace of its own; else those of a sandbox share an empty one.
+
+    No code can open a socket in either.
+    """
     every_layer: bool = False
     """True refuses to start when any layer of the tier is missing."""
 
@@ -225,6 +230,7 @@ _HARDENED = IsolationPolicy(
     imports="listed",
     modules=HARDENED_MODULES,
     executable_memory=False,
+    own_network=True,
     every_layer=True,
 )
 
