@@ -20,7 +20,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sealyard.errors import StoreError
-from sealyard.store import SeenDefinition, Store, database, open_store, rows
+from sealyard.store import SeenDefinition, Store, database, open_store, rows, writer
 from sealyard.store.schema import APPLICATION_ID, MIGRATIONS
 from sealyard.values import CallRecord, ExecutionRecord, Failure, Outcome, ToolSpec, Usage
 
@@ -257,7 +257,7 @@ def test_every_execution_comes_back(
         outcome=outcome(result=result, output=output),
     )
 
-    rows.write_execution(connection, record, "gateway")
+    rows.write_executions(connection, [record], "gateway")
 
     assert rows.read_execution(connection, execution_id) == msgspec.structs.replace(
         record,
@@ -280,7 +280,7 @@ def test_every_call_comes_back(
     )
     connection.execute("DELETE FROM calls")
 
-    rows.write_call(connection, record)
+    rows.write_calls(connection, [record])
 
     assert rows.read_calls(connection, text) == [
         msgspec.structs.replace(
@@ -320,7 +320,7 @@ def test_nesting_at_the_limit_never_hides_a_call(connection: sqlite3.Connection)
     """What can be written can be read: an answer as deep as the stack allows is there or left out, but no error."""
     depths = [10, *range(850, 1001), 100_000]
     for number, depth in enumerate(depths):
-        rows.write_call(connection, call(number, execution_id="deep", answer=nested(depth)))
+        rows.write_calls(connection, [call(number, execution_id="deep", answer=nested(depth))])
 
     calls = deeper(20, partial(rows.read_calls, connection, "deep"))
 
@@ -509,6 +509,55 @@ async def test_room_waits_only_when_much_waits(path: Path) -> None:
         await store.flush()
 
         assert len(await store.calls("e1")) == 1002
+
+
+async def test_room_is_known_until_the_file_is_to_be_looked_at_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asking often costs no look at the disk; a large backlog and a write that failed show at once."""
+    answer = "x" * 60_000
+    opened = open_store(path)
+    store = await opened.__aenter__()
+    monkeypatch.setattr(writer, "_LOOK_SECONDS", math.inf)
+    assert store.has_room()
+    with write_lock(path):
+        for number in range(1000):
+            store.record_call(call(number, answer=answer, answer_bytes=len(answer)))
+        assert not store.has_room()
+    await store.flush()
+    assert store.has_room()
+
+    path.unlink()
+    monkeypatch.setattr(writer, "_LOOK_SECONDS", 0.0)
+    assert not store.has_room()
+    with pytest.raises(StoreError, match="was removed or replaced"):
+        await store.room()
+    monkeypatch.setattr(writer, "_LOOK_SECONDS", math.inf)
+    store.record_call(call())
+    with pytest.raises(StoreError, match="was removed or replaced"):
+        await store.flush()
+    assert not store.has_room()
+    with pytest.raises(StoreError, match="Not all was recorded"):
+        await opened.__aexit__(None, None, None)
+
+
+async def test_rows_are_written_before_what_is_put_beside_them(path: Path) -> None:
+    """Statements of a transaction see all its rows, and come in their order."""
+    seen: list[tuple[str, int]] = []
+
+    def count(connection: sqlite3.Connection, *, name: str) -> None:
+        seen.append((name, connection.execute("SELECT count(*) FROM calls").fetchone()[0]))
+
+    async with open_store(path) as store:
+        async with busy_writer(store):
+            store._writer.put(partial(count, name="first"), 0)
+            for number in range(70):
+                store.record_call(call(number))
+            store._writer.put(partial(count, name="second"), 0)
+        await store.flush()
+
+        assert [each.number for each in await store.calls("e1")] == list(range(70))
+    assert seen == [("first", 70), ("second", 70)]
 
 
 async def test_answer_that_is_not_kept_does_not_wait_in_memory(path: Path) -> None:
@@ -855,7 +904,7 @@ def test_full_disk_is_said(path: Path) -> None:
         connection.execute("PRAGMA max_page_count = 1")
         large = execution(code="x" * 100_000)
         with pytest.raises(sqlite3.OperationalError) as caught:
-            rows.write_execution(connection, large, "gateway")
+            rows.write_executions(connection, [large], "gateway")
 
     assert str(database.explain(path, "written", caught.value)) == (
         f"The store {str(path)!r} cannot be written: database or disk is full."

@@ -6,6 +6,7 @@ last as a string, the JSON text that is stored. Before the first entry the hash 
 it is long or old, with a signed row that carries the chain on if its entries are removed. Every commit signs the head.
 """
 
+import os
 import sqlite3
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -21,6 +22,7 @@ from sealyard.former import spell
 from sealyard.store.audit_body import encode_body, mend
 from sealyard.store.audit_key import AuditKey, is_signed, key_path, load_key, make_key, message
 from sealyard.store.database import connect_reader, explain
+from sealyard.store.rows import insert
 from sealyard.values import AuditEntry
 
 __all__ = (
@@ -81,6 +83,8 @@ _SEGMENT = (
     "SELECT segment, first_number, last_number, previous_hash, last_hash, closed_at_microseconds, exported_sha256,"
     " removed_at_microseconds, signature FROM audit_segments"
 )
+_HEAD = "number, hash, at_microseconds, public_key, signature"
+_LAST_AND_HEAD = f"SELECT (SELECT max(number) FROM audit), {_HEAD} FROM (SELECT 1) LEFT JOIN audit_head ON one = 1"  # noqa: S608
 _S = TypeVar("_S", bound=msgspec.Struct)
 
 
@@ -172,14 +176,17 @@ class AuditLog:
     def __init__(self, store: Path) -> None:
         self._store = store
         self._key_path = key_path(store)
+        self._key_name = str(self._key_path)
         self._key: tuple[tuple[int, ...], AuditKey] | None = None
         self._entries: list[tuple[int, AuditEntry]] = []
         self._known: tuple[AuditHead | None, ...] = (None,)
         """Heads of which this process knows that they are right: the one it found last, and the one it wrote."""
+        self._segment: tuple[AuditHead, AuditSegment, int | None] | None = None
+        """The head it wrote last, the last segment closed before it, and when the open one began."""
 
-    def add(self, connection: sqlite3.Connection, *, at_microseconds: int, entry: AuditEntry) -> None:
-        """Write this entry when the transaction ends."""
-        self._entries.append((at_microseconds, entry))
+    def add(self, connection: sqlite3.Connection, entries: list[tuple[int, AuditEntry]]) -> None:
+        """Write these entries, with the times of their recording, when the transaction ends."""
+        self._entries += entries
 
     @contextmanager
     def transaction(self, connection: sqlite3.Connection) -> Iterator[None]:
@@ -229,17 +236,24 @@ class AuditLog:
 
     def _open(self, connection: sqlite3.Connection) -> tuple[AuditKey, AuditHead | None]:
         """The key and the head that it signed: a log that somebody changed is not carried on as if it were right."""
-        head = read_head(connection)
-        last = connection.execute("SELECT max(number) FROM audit").fetchone()[0]
-        key = self._load_key(may_make=head is None and last is None)
+        row = connection.execute(_LAST_AND_HEAD).fetchone()
+        head = self._to_head(row[1:])
+        key = self._load_key(may_make=head is None and row[0] is None)
         before = self._known[0]
         if (
-            last != (None if head is None else head.number)
+            row[0] != (None if head is None else head.number)
             or (head not in self._known and not (head and head.public_key == key.public and head.is_signed()))
             or (before is not None and (head is None or head.number < before.number))
         ):
             raise self._changed()
         return key, head
+
+    def _to_head(self, row: tuple[Any, ...]) -> AuditHead | None:
+        """The head in these columns: mostly the one that this process wrote last, which need not be checked again."""
+        known = self._known[-1]
+        if known is not None and row == msgspec.structs.astuple(known):
+            return known
+        return None if row[0] is None else _to_struct(AuditHead, row)
 
     def _signed_segments(self, connection: sqlite3.Connection, key: AuditKey) -> list[AuditSegment]:
         segments = read_segments(connection)
@@ -254,7 +268,7 @@ class AuditLog:
         )
 
     def _load_key(self, *, may_make: bool) -> AuditKey:
-        identity = _identify(self._key_path)
+        identity = _identify(self._key_name)
         if identity is not None and self._key is not None and self._key[0] == identity:
             return self._key[1]
         key = load_key(self._key_path)
@@ -265,20 +279,21 @@ class AuditLog:
                 f"The audit key {str(self._key_path)!r} is gone. Restore it from a copy; if there is none, run"
                 " `sealyard audit rekey`."
             )
-        self._key = (_identify(self._key_path) or (), key)
+        self._key = (_identify(self._key_name) or (), key)
         return key
 
     def _write(self, connection: sqlite3.Connection, key: AuditKey, head: AuditHead | None) -> None:
         number, previous = (head.number, head.hash) if head else (0, NO_HASH)
         now = _now()
-        closed = _last_segment(connection)
-        opened_at = _first_at(connection, closed.last_number + 1)
+        closed, opened_at = self._last_segment(connection, head)
         rows = []
+        is_old = opened_at is not None and now - opened_at > SEGMENT_SECONDS * 1e6
         for at, entry in self._entries:
-            is_old = opened_at is not None and now - opened_at > SEGMENT_SECONDS * 1e6
             if is_old or number - closed.last_number >= SEGMENT_ENTRIES:
                 closed = _close_segment(connection, closed, number, previous, key)
-                opened_at = None
+                opened_at, is_old = None, False
+            if opened_at is None:
+                opened_at = at
             number += 1
             fields = (
                 number,
@@ -292,8 +307,17 @@ class AuditLog:
             )
             previous = entry_hash(previous, fields)
             rows.append((*fields, previous))
-        connection.executemany("INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-        self._known = (head, _write_head(connection, number, previous, key))
+        insert(connection, "audit", rows)
+        written = _write_head(connection, number, previous, key)
+        self._known = (head, written)
+        self._segment = (written, closed, opened_at)
+
+    def _last_segment(self, connection: sqlite3.Connection, head: AuditHead | None) -> tuple[AuditSegment, int | None]:
+        """The segment that was closed last, and when the first entry after it was recorded."""
+        if self._segment is not None and self._segment[0] is head:
+            return self._segment[1:]
+        closed = _last_segment(connection)
+        return closed, _first_at(connection, closed.last_number + 1)
 
 
 def _close_segment(
@@ -346,9 +370,7 @@ def open_log(store: Path) -> Iterator[sqlite3.Connection]:
 
 def read_head(connection: sqlite3.Connection) -> AuditHead | None:
     """The signed head as it is stored, be it right or not; None if there is none."""
-    row = connection.execute(
-        "SELECT number, hash, at_microseconds, public_key, signature FROM audit_head WHERE one = 1"
-    ).fetchone()
+    row = connection.execute(f"SELECT {_HEAD} FROM audit_head WHERE one = 1").fetchone()  # noqa: S608
     return None if row is None else _to_struct(AuditHead, row)
 
 
@@ -414,9 +436,9 @@ def _first_at(connection: sqlite3.Connection, number: int) -> int | None:
     return None if row is None else int(row[0])
 
 
-def _identify(path: Path) -> tuple[int, ...] | None:
+def _identify(path: str) -> tuple[int, ...] | None:
     try:
-        status = path.stat()
+        status = os.stat(path)
     except OSError:
         return None
     return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_mode

@@ -8,11 +8,9 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
-
 from sealyard.store.rows import _encode as encode_json
 from sealyard.store.rows import _unicode as mend
-from sealyard.store.rows import is_longer
+from sealyard.store.rows import encode_bounded, is_longer
 
 __all__ = ("BODY_BYTES", "encode_body", "mend")
 
@@ -22,33 +20,26 @@ _ATTEMPTS = ((4096, 8), (512, 8), (96, 1), (0, 0))
 """How many bytes a value may have to be kept whole, and how many levels down parts of a longer one may be kept."""
 _PARTS = 64
 """A list or an object with more of them is not kept in parts."""
-_BRACKETS = 200
-_ENCODER = msgspec.json.Encoder()
 _DIGITS = 4300
 """Python writes no longer number in decimal."""
 
 
 def encode_body(body: Mapping[str, Any]) -> str:
     """The text of a body, whatever it holds: no value makes this fail."""
-    text: str | None = None
-    if not is_longer(body, BODY_BYTES):
-        try:
-            encoded = _ENCODER.encode(body)
-        except (UnicodeEncodeError, OverflowError, RecursionError, TypeError, ValueError):
-            encoded = b""
-        # So short and flat that there is no doubt that it can be read again.
-        if 0 < len(encoded) < _DIGITS and encoded.count(b"[") + encoded.count(b"{") < _BRACKETS:
-            return encoded.decode()
-        text = encode_json(body)
-    if text is None or len(text.encode()) > BODY_BYTES:
+    text = None if is_longer(body, BODY_BYTES) else encode_bounded(body)
+    if text is None or _size(text) > BODY_BYTES:
         digests: _Digests = {}
         for most_bytes, levels in _ATTEMPTS:
             shown = _shorten(body, most_bytes, levels, digests)
             text = None if is_longer(shown, BODY_BYTES) else encode_json(shown)
-            if text is not None and len(text.encode()) <= BODY_BYTES:
+            if text is not None and _size(text) <= BODY_BYTES:
                 break
     assert text is not None  # the last attempt is a digest
     return text
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
 
 
 _Digests = dict[int, dict[str, Any]]

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from sealyard.metrics.names import METRICS, OTHER
-from sealyard.store.metric_rows import read_marks, write_fact
+from sealyard.store.metric_rows import read_marks, write_facts
 from sealyard.store.reader import Reader
 from sealyard.store.writer import Write
 from sealyard.values import Executed, Outcome, UseCase
@@ -145,6 +145,5 @@ def _decode(outcome: str | None) -> Outcome | None:
 
 
 def _write_missing(connection: sqlite3.Connection, facts: Sequence[Executed]) -> None:
-    for fact in facts:
-        if connection.execute(_HAS_FACT, (fact.execution_id,)).fetchone() is None:
-            write_fact(connection, fact)
+    missing = [fact for fact in facts if connection.execute(_HAS_FACT, (fact.execution_id,)).fetchone() is None]
+    write_facts(connection, missing)

@@ -16,6 +16,7 @@ import msgspec
 
 from sealyard.metrics.names import METRICS
 from sealyard.metrics.sums import AnyFact, CallRow, Key, Sum, Sums
+from sealyard.store.rows import insert
 from sealyard.store.shapes import storable
 from sealyard.values import Fact
 
@@ -40,7 +41,7 @@ __all__ = (
     "read_sums",
     "replace_sums",
     "snapshot",
-    "write_fact",
+    "write_facts",
     "write_mark",
 )
 
@@ -128,10 +129,9 @@ def write_mark(connection: sqlite3.Connection, name: str, number: int) -> None:
 # Rows
 
 
-def write_fact(connection: sqlite3.Connection, fact: Fact) -> None:
-    """Insert a fact."""
-    connection.execute(
-        "INSERT INTO facts (at, kind, principal, execution_id, fact) VALUES (?, ?, ?, ?, ?)",
+def write_facts(connection: sqlite3.Connection, facts: Iterable[Fact]) -> None:
+    """Insert facts."""
+    rows = [
         # Not a number would be NULL, which no column takes; nothing is readable that is said to be of then.
         (
             -1.0 if math.isnan(fact.at) else fact.at,
@@ -139,8 +139,10 @@ def write_fact(connection: sqlite3.Connection, fact: Fact) -> None:
             storable(fact.principal),
             storable(fact.execution_id),
             _encode_fact(fact),
-        ),
-    )
+        )
+        for fact in facts
+    ]
+    insert(connection, "facts (at, kind, principal, execution_id, fact)", rows)
 
 
 def decode_fact(text: Any) -> AnyFact | None:

@@ -7,7 +7,6 @@ an upgrade there may be very many such rows: then a reader gets the first of the
 import math
 import sqlite3
 from collections.abc import Callable, Iterator
-from functools import partial
 
 from sealyard.errors import InvalidRequest
 from sealyard.metrics.sums import AnyFact, Sums
@@ -28,7 +27,7 @@ from sealyard.store.metric_rows import (
     read_names,
     read_sums,
     snapshot,
-    write_fact,
+    write_facts,
 )
 from sealyard.store.reader import Reader
 from sealyard.store.rebuild import Rebuilt, rebuild
@@ -60,7 +59,7 @@ class MetricTables:
 
     def record(self, fact: Fact) -> None:
         """Record a fact. Only enqueues, as `Store.record_call` does."""
-        self._writer.put(partial(write_fact, fact=fact), _ROW_BYTES)
+        self._writer.put_row(write_facts, fact, _ROW_BYTES)
 
     async def fold(self) -> int:
         """Add some of what is new to the sums, in one transaction; how many rows. Repeat until it is 0.

@@ -8,6 +8,7 @@ import hashlib
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,9 +23,11 @@ __all__ = (
     "SeenDefinition",
     "ToolRow",
     "delete_tools",
+    "encode_bounded",
     "encode_context",
     "encode_tool",
     "encode_within",
+    "insert",
     "is_longer",
     "read_calls",
     "read_changes",
@@ -37,8 +40,8 @@ __all__ = (
     "shape_executions",
     "to_call",
     "touch",
-    "write_call",
-    "write_execution",
+    "write_calls",
+    "write_executions",
     "write_fingerprint",
     "write_tools",
     "write_vectors",
@@ -60,6 +63,8 @@ _NUMBER = re.compile(r"[0-9]*")
 """A longer number, with its sign, is not read by `msgspec`, though Python may be told to write it."""
 _PARAMETERS = 500
 """In one statement; every SQLite takes 999."""
+_FEW_BRACKETS = 200
+"""Text with fewer is not nested too deeply to be read, which begins at about a thousand levels."""
 
 _T = TypeVar("_T")
 _ENCODER = msgspec.json.Encoder()
@@ -69,6 +74,21 @@ _SPECS = msgspec.json.Decoder(ToolSpec)
 _EXECUTION = (
     "SELECT execution_id, principal, session, code, context, started_at, ended_at, status, outcome, catalog_version,"
     " background FROM executions JOIN codes ON codes.sha256 = executions.code_sha256"
+)
+
+_WRITE_EXECUTION = (
+    "INSERT INTO executions (execution_id, owner, principal, session, code_sha256, context, context_cut,"
+    " started_at, ended_at, status, outcome, catalog_version, background)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT (execution_id) DO UPDATE SET owner = excluded.owner, principal = excluded.principal,"
+    " session = excluded.session, code_sha256 = excluded.code_sha256, context = excluded.context,"
+    " context_cut = excluded.context_cut, started_at = excluded.started_at, ended_at = excluded.ended_at,"
+    " status = excluded.status, outcome = excluded.outcome, catalog_version = excluded.catalog_version,"
+    " background = excluded.background"
+)
+_CALLS = (
+    "calls (execution_id, number, tool, digest, arguments, arguments_cut, answer, answer_cut, answer_bytes,"
+    " answer_sample, error, started_at, seconds, version, upstream)"
 )
 
 
@@ -103,74 +123,89 @@ class ToolRow(msgspec.Struct, frozen=True):
 # Executions and calls
 
 
-def touch(connection: sqlite3.Connection) -> None:
+def insert(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence[Any]], *, otherwise: str = "") -> None:
+    """Insert rows whose first value is for the first column; `otherwise` says what to do about those that are there.
+
+    Many rows share a statement: each costs another thread's turn, several times, beside what it does.
+    """
+    if not rows:
+        return
+    width = len(rows[0])
+    one = f"({', '.join('?' * width)})"
+    size = _PARAMETERS // width
+    whole = len(rows) // size * size
+    for start in range(0, whole, size):
+        values = list(chain.from_iterable(rows[start : start + size]))
+        connection.execute(f"INSERT INTO {table} VALUES {', '.join([one] * size)}{otherwise}", values)  # noqa: S608
+    connection.executemany(f"INSERT INTO {table} VALUES {one}{otherwise}", rows[whole:])  # noqa: S608
+
+
+def touch(connection: sqlite3.Connection, probes: Sequence[None]) -> None:
     """Write a page of the database as it is."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     connection.execute(f"PRAGMA user_version = {version:d}")
 
 
-def write_execution(connection: sqlite3.Connection, record: ExecutionRecord, owner: str) -> None:
-    """Insert or replace an execution, and keep its code."""
-    code = record.code.encode("utf-8", "surrogatepass")
-    sha256 = hashlib.sha256(code).hexdigest()
-    context, context_cut = encode_context(record.context)
-    connection.execute("INSERT INTO codes (sha256, code) VALUES (?, ?) ON CONFLICT DO NOTHING", (sha256, code))
-    connection.execute(
-        "INSERT INTO executions (execution_id, owner, principal, session, code_sha256, context, context_cut,"
-        " started_at, ended_at, status, outcome, catalog_version, background)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (execution_id) DO UPDATE SET owner = excluded.owner, principal = excluded.principal,"
-        " session = excluded.session, code_sha256 = excluded.code_sha256, context = excluded.context,"
-        " context_cut = excluded.context_cut, started_at = excluded.started_at, ended_at = excluded.ended_at,"
-        " status = excluded.status, outcome = excluded.outcome, catalog_version = excluded.catalog_version,"
-        " background = excluded.background",
-        (
-            _unicode(record.execution_id),
-            owner,
-            _unicode(record.principal),
-            _unicode(record.session),
-            sha256,
-            context,
-            context_cut,
-            record.started_at,
-            record.ended_at,
-            record.status,
-            _encode_outcome(record.outcome),
-            _unicode(record.catalog_version),
-            record.background,
-        ),
-    )
+def write_executions(connection: sqlite3.Connection, records: Iterable[ExecutionRecord], owner: str) -> None:
+    """Insert or replace executions, each as it was recorded last, and keep their code."""
+    last = {record.execution_id: record for record in records}.values()
+    codes = []
+    rows = []
+    for record in last:
+        code = record.code.encode("utf-8", "surrogatepass")
+        sha256 = hashlib.sha256(code).hexdigest()
+        codes.append((sha256, code))
+        context, context_cut = encode_context(record.context)
+        rows.append(
+            (
+                _unicode(record.execution_id),
+                owner,
+                _unicode(record.principal),
+                _unicode(record.session),
+                sha256,
+                context,
+                context_cut,
+                record.started_at,
+                record.ended_at,
+                record.status,
+                _encode_outcome(record.outcome),
+                _unicode(record.catalog_version),
+                record.background,
+            )
+        )
+    connection.executemany("INSERT INTO codes (sha256, code) VALUES (?, ?) ON CONFLICT DO NOTHING", codes)
+    connection.executemany(_WRITE_EXECUTION, rows)
 
 
-def write_call(connection: sqlite3.Connection, record: CallRecord) -> None:
-    """Insert a call."""
-    arguments, arguments_cut = encode_within(record.arguments, CALL_VALUE_BYTES)
-    if record.answer_bytes > CALL_VALUE_BYTES:
-        answer, answer_cut = None, True
-    else:
-        answer, answer_cut = encode_within(record.answer, CALL_VALUE_BYTES)
-    connection.execute(
-        "INSERT INTO calls (execution_id, number, tool, digest, arguments, arguments_cut, answer, answer_cut,"
-        " answer_bytes, answer_sample, error, started_at, seconds, version, upstream)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            _unicode(record.execution_id),
-            record.number,
-            _unicode(record.tool),
-            _unicode(record.digest),
-            arguments,
-            arguments_cut,
-            answer,
-            answer_cut,
-            record.answer_bytes,
-            record.answer_sample,
-            None if record.error is None else _unicode(record.error),
-            record.started_at,
-            record.seconds,
-            _unicode(record.version),
-            _unicode(record.upstream),
-        ),
-    )
+def write_calls(connection: sqlite3.Connection, records: Iterable[CallRecord]) -> None:
+    """Insert calls."""
+    rows = []
+    for record in records:
+        arguments, arguments_cut = encode_within(record.arguments, CALL_VALUE_BYTES)
+        if record.answer_bytes > CALL_VALUE_BYTES:
+            answer, answer_cut = None, True
+        else:
+            answer, answer_cut = encode_within(record.answer, CALL_VALUE_BYTES)
+        rows.append(
+            (
+                _unicode(record.execution_id),
+                record.number,
+                _unicode(record.tool),
+                _unicode(record.digest),
+                arguments,
+                arguments_cut,
+                answer,
+                answer_cut,
+                record.answer_bytes,
+                record.answer_sample,
+                None if record.error is None else _unicode(record.error),
+                record.started_at,
+                record.seconds,
+                _unicode(record.version),
+                _unicode(record.upstream),
+            )
+        )
+    insert(connection, _CALLS, rows)
 
 
 def read_execution(connection: sqlite3.Connection, execution_id: str) -> ExecutionRecord | None:
@@ -406,7 +441,7 @@ def encode_within(value: Any, most_bytes: int) -> tuple[str | None, bool]:
         return None, False
     if is_longer(value, most_bytes):
         return None, True
-    text = _encode(value)
+    text = encode_bounded(value)
     if text is None or len(text) > most_bytes:
         return None, True
     return text, False
@@ -419,17 +454,19 @@ def is_longer(value: Any, most: int) -> bool:
     ten times as long.
     """
     waiting = [value]
-    while waiting and most >= 0:
-        item = waiting.pop()
-        if isinstance(item, str | bytes):
+    for item in waiting:  # it grows meanwhile
+        if isinstance(item, (str, bytes)):
             most -= len(item)
-        elif isinstance(item, dict):
+        elif isinstance(item, (dict, list, tuple)):
+            if len(item) > most:
+                return True
             waiting += item
-            waiting += item.values()
-        elif isinstance(item, list | tuple):
-            waiting += item
+            if isinstance(item, dict):
+                waiting += item.values()
         most -= 1
-    return most < 0
+        if most < 0:
+            return True
+    return False
 
 
 def _encode_outcome(outcome: Outcome | None) -> str | None:
@@ -440,6 +477,17 @@ def _encode_outcome(outcome: Outcome | None) -> str | None:
         notes = (*outcome.notes, "The result could not be stored.")
         text = _encode(msgspec.structs.replace(outcome, result=None, notes=notes))
     return text
+
+
+def encode_bounded(value: Any) -> str | None:
+    """What `_encode` gives, faster, for a value of which `is_longer` says that it is not large."""
+    try:
+        encoded = _ENCODER.encode(value)
+    except (UnicodeEncodeError, OverflowError, RecursionError, TypeError, ValueError):
+        return _encode(value)
+    if len(encoded) < _INTEGER_DIGITS and encoded.count(b"[") + encoded.count(b"{") < _FEW_BRACKETS:
+        return encoded.decode()  # so short and flat that there is no doubt that it can be read again
+    return _encode(value)
 
 
 def _encode(value: Any) -> str | None:

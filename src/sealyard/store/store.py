@@ -80,8 +80,7 @@ class Store:
         self._writer = writer
         self._reader = reader
         self._log = log
-        self._begun: dict[str, Write] = {}
-        """The beginning of each execution that is not over, as it is or was to be written."""
+        self._write_executions = partial(rows.write_executions, owner=writer.owner)
         self.alerts = AlertTable(writer, reader)
         self.approvals = ApprovalTable(writer, reader)
         self.skills = SkillTable(writer, reader)
@@ -98,9 +97,7 @@ class Store:
 
     def record_start(self, record: ExecutionRecord) -> None:
         """Record an execution that begins. While it is `running` it is taken for lost once this gateway is gone."""
-        write = partial(rows.write_execution, record=record, owner=self._writer.owner)
-        self._begun[record.execution_id] = write
-        self._writer.put(write, len(record.code) + _ROW_BYTES)
+        self._writer.put_row(self._write_executions, record, len(record.code) + _ROW_BYTES)
 
     def record_call(self, record: CallRecord) -> None:
         """Record a call that is over. An answer or arguments over 64 KiB are left out; `answer_bytes` is kept."""
@@ -109,14 +106,12 @@ class Store:
             record = msgspec.structs.replace(record, answer=None)  # it need not wait in memory either
             size_bytes = 0
         size_bytes += len(record.answer_sample or "")
-        self._writer.put(partial(rows.write_call, record=record), size_bytes + _ROW_BYTES)
+        self._writer.put_row(rows.write_calls, record, size_bytes + _ROW_BYTES)
 
     def record_end(self, record: ExecutionRecord) -> None:
         """Record an execution that is over, in the place of what `record_start` recorded."""
-        write = partial(rows.write_execution, record=record, owner=self._writer.owner)
-        # Most are over before their beginning is written, which then need not be.
-        begun = self._begun.pop(record.execution_id, None)
-        self._writer.put(write, len(record.code) + _ROW_BYTES, instead_of=begun)
+        # Most are over before their beginning is written, which then is not.
+        self._writer.put_row(self._write_executions, record, len(record.code) + _ROW_BYTES)
 
     async def flush(self) -> None:
         """Wait until everything recorded before is on disk; all who wait at once share one write.
@@ -128,7 +123,7 @@ class Store:
 
     async def probe(self) -> None:
         """Write to the disk although nothing changes. Raises `StoreError` if that fails."""
-        self._writer.put(rows.touch, _ROW_BYTES, instead_of=rows.touch)
+        self._writer.put_row(rows.touch, None, _ROW_BYTES)
         await self._writer.flush()
 
     async def room(self) -> None:
@@ -137,6 +132,10 @@ class Store:
         Whoever records without end, such as calls in a loop, awaits this now and then: it bounds what waits in memory.
         """
         await self._writer.room()
+
+    def has_room(self) -> bool:
+        """Whether `room` need not be awaited. It costs less, and notices within 50 ms that the store's file is gone."""
+        return self._writer.has_room()
 
     async def find_execution(self, execution_id: str) -> ExecutionRecord | None:
         """One execution; None if there is no such id."""
@@ -185,7 +184,7 @@ class Store:
         """
         if entry.kind not in AUDIT_KINDS:
             raise ValueError(f"There is no audit entry of the kind {entry.kind!r}. Use one of AUDIT_KINDS, or add it.")
-        self._writer.put(partial(self._log.add, at_microseconds=time.time_ns() // 1000, entry=entry), _ROW_BYTES)
+        self._writer.put_row(self._log.add, (time.time_ns() // 1000, entry), _ROW_BYTES)
 
     async def audit_entries(
         self,

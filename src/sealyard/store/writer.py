@@ -1,4 +1,4 @@
-"""The thread that writes: it takes everything that waits and commits it in one transaction.
+"""The thread that writes: it takes everything that waits and commits it in one transaction, table by table.
 
 Nothing that waits is dropped. When a write fails, all who wait for it are told, the rows keep their place, and the next
 attempt is made when somebody waits again or a moment later, whichever comes first.
@@ -8,18 +8,26 @@ import asyncio
 import os
 import sqlite3
 import threading
+import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from typing import Any, TypeVar
 
 from sealyard.errors import StoreError
 from sealyard.store.database import explain
 from sealyard.store.gateways import open_as_gateway
 
-__all__ = ("Around", "Write", "Writer")
+__all__ = ("Around", "Write", "WriteRows", "Writer")
+
+_T = TypeVar("_T")
+
+WriteRows = Callable[[sqlite3.Connection, list[_T]], None]
+"""Writes all rows of one kind that a transaction has, in their order; it is called again if that fails."""
 
 Write = Callable[[sqlite3.Connection], None]
-"""Executes the statements of one row inside a transaction; it is called again if that fails."""
+"""Executes statements inside a transaction, after its rows are written; it is called again if that fails."""
 
 Around = Callable[[sqlite3.Connection], AbstractContextManager[None]]
 """Adds to a transaction what belongs to all its rows; it is called again if that fails."""
@@ -30,6 +38,8 @@ _RETRY_SECONDS = 1.0
 _MANY_ROWS = 512
 """Are written without waiting for more."""
 _BACKLOG_BYTES = 32 << 20
+_LOOK_SECONDS = 0.05
+"""How old may be what `has_room` knows of the file: as long as a row that nobody waits for may wait."""
 
 
 class Writer:
@@ -48,10 +58,12 @@ class Writer:
         self._failure = ""
         self._file: tuple[int, int] | None = None
         """Which file the store is; set by the thread before `_opened`."""
+        self._seen_at = 0.0
+        """When that file was seen in its place."""
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         # Both threads change these, under the lock.
-        self._waiting: list[Write] = []
+        self._waiting: list[tuple[WriteRows[Any], Any]] = []
         self._flushes: list[asyncio.Future[None]] = []
         self._backlog_bytes = 0
         self._is_writing = False
@@ -65,19 +77,19 @@ class Writer:
         """Wait until the store is open. Raises `StoreError` if it cannot be opened."""
         await self._opened
 
-    def put(self, write: Write, size_bytes: int, *, instead_of: Write | None = None) -> None:
-        """Enqueue a row that takes about so much memory, in the place of another one if that still waits.
+    def put(self, write: Write, size_bytes: int) -> None:
+        """Enqueue statements whose values take about `size_bytes` of memory. Raises as `put_row` does."""
+        self.put_row(_write_each, write, size_bytes)
+
+    def put_row(self, write: WriteRows[_T], row: _T, size_bytes: int) -> None:
+        """Enqueue a row that takes about `size_bytes` of memory; `write` gets all its rows of a transaction at once.
 
         Raises `StoreError` once the store is closed.
         """
         with self._lock:
             if self._is_closing:
-                raise StoreError(f"The store {str(self._path)!r} is closed. Open it again to record more.")
-            if instead_of is not None and instead_of in self._waiting:
-                self._waiting[self._waiting.index(instead_of)] = write
-                self._backlog_bytes += size_bytes
-                return
-            self._waiting.append(write)
+                raise StoreError(f"The store {self._name!r} is closed. Open it again to record more.")
+            self._waiting.append((write, row))
             self._backlog_bytes += size_bytes
             count = len(self._waiting)
             if count == _MANY_ROWS:
@@ -113,6 +125,11 @@ class Writer:
         if self._backlog_bytes > most_bytes or self._failure:
             await self.flush()
 
+    def has_room(self) -> bool:
+        """Whether `room` would return at once, as far as is known without looking at the file again."""
+        is_seen = time.monotonic() - self._seen_at < _LOOK_SECONDS
+        return is_seen and self._backlog_bytes <= _BACKLOG_BYTES and not self._failure
+
     async def close(self) -> None:
         """Write what waits and let go of the store. Raises `StoreError` for rows that could not be written."""
         with self._lock:
@@ -124,7 +141,7 @@ class Writer:
     # In the thread
 
     def _run(self) -> None:
-        failure = f"The writer of the store {str(self._path)!r} broke. Restart the gateway and report this."
+        failure = f"The writer of the store {self._name!r} broke. Restart the gateway and report this."
         try:
             with open_as_gateway(self._path) as (connection, owner):
                 self.owner = owner
@@ -169,19 +186,25 @@ class Writer:
     def _gone(self) -> str:
         """Says that the store's file is not where it was, or nothing."""
         if _identify(self._name) == self._file:
+            self._seen_at = time.monotonic()
             return ""
         # SQLite would go on writing into the old file, which nobody can read any more.
-        return f"The store {str(self._path)!r} was removed or replaced while it was open. Restart the gateway."
+        return f"The store {self._name!r} was removed or replaced while it was open. Restart the gateway."
 
-    def _commit(self, connection: sqlite3.Connection, batch: list[Write]) -> str:
+    def _commit(self, connection: sqlite3.Connection, batch: list[tuple[WriteRows[Any], Any]]) -> str:
         """Commit rows; what went wrong, or nothing."""
         if gone := self._gone():
             return gone
+        rows: defaultdict[WriteRows[Any], list[Any]] = defaultdict(list)
+        for write, row in batch:
+            rows[write].append(row)
+        statements = rows.pop(_write_each, [])
         try:
             connection.execute("BEGIN IMMEDIATE")
             with self._around(connection):
-                for write in batch:
-                    write(connection)
+                for write, some in rows.items():
+                    write(connection, some)
+                _write_each(connection, statements)
             connection.execute("COMMIT")
         except (sqlite3.Error, StoreError) as error:
             if connection.in_transaction:  # some errors end it by themselves
@@ -192,6 +215,11 @@ class Writer:
     def _settle(self, futures: Iterable[asyncio.Future[None]], failure: str = "") -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(_settle, list(futures), failure)
+
+
+def _write_each(connection: sqlite3.Connection, writes: list[Write]) -> None:
+    for write in writes:
+        write(connection)
 
 
 def _settle(futures: list[asyncio.Future[None]], failure: str) -> None:
