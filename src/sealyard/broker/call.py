@@ -172,7 +172,7 @@ class Passage:
         self.notes: list[str] = []
         """What whoever asked for the execution should know of its calls."""
         self._count = 0
-        self._finished: list[FinishedCall] = []
+        self._finished: list[OpenCall] = []
         self._error: StoreError | None = None
 
     def number_next(self) -> int:
@@ -180,7 +180,7 @@ class Passage:
         self._count += 1
         return self._count
 
-    def finish(self, call: FinishedCall) -> None:
+    def finish(self, call: "OpenCall") -> None:
         """Hand a call to those who observe once its answer is on its way: code goes on while they look at it."""
         if not self._finished:
             asyncio.get_running_loop().call_soon(self._hand_over)
@@ -195,9 +195,10 @@ class Passage:
     def _hand_over(self) -> None:
         finished, self._finished = self._finished, []
         for call in finished:
+            record = call.to_record()
             for observe in self.on_finish:
                 try:
-                    observe(call)
+                    observe(record)
                 except StoreError as error:  # raised where the execution ends; the others see the call all the same
                     self._error = self._error or error
 
@@ -411,6 +412,7 @@ class OpenCall:
         "grant",
         "number",
         "passage",
+        "seconds",
         "spec",
         "started_at",
         "waited_seconds",
@@ -435,34 +437,38 @@ class OpenCall:
         self.answer_bytes = 0
         self.waited_seconds = 0.0
         """For a person."""
+        self.seconds = 0.0
+        """That it took, without those."""
         self.started_at = time.time()
         self._started = time.perf_counter()
         for observe in passage.on_start:
             observe(self)
 
     def finish(self) -> None:
-        """Make the record of the call and hand it over."""
+        """Note that it is over, and hand it over to be recorded."""
+        self.seconds = time.perf_counter() - self._started - self.waited_seconds
+        self.passage.finish(self)
+
+    def to_record(self) -> FinishedCall:
+        """The record of the call, which is over."""
         admitted = self.admitted
-        self.passage.finish(
-            FinishedCall(
-                grant=self.grant,
-                spec=self.spec,
-                number=self.number,
-                written=self.written,
-                arguments=self.arguments,
-                admitted=admitted,
-                is_traceable=admitted is not None
-                and not admitted.answer.files
-                and self.passage.guard.is_admitted_concealed(self.spec),
-                error=self.error,
-                failure=self.failure,
-                decision=self.decision,
-                approval=self.approval,
-                started_at=self.started_at,
-                seconds=time.perf_counter() - self._started - self.waited_seconds,
-                waited_seconds=self.waited_seconds,
-                answer_bytes=self.answer_bytes,
-            )
+        is_whole = admitted is not None and not admitted.answer.files
+        return FinishedCall(
+            grant=self.grant,
+            spec=self.spec,
+            number=self.number,
+            written=self.written,
+            arguments=self.arguments,
+            admitted=admitted,
+            is_traceable=is_whole and self.passage.guard.is_admitted_concealed(self.spec),
+            error=self.error,
+            failure=self.failure,
+            decision=self.decision,
+            approval=self.approval,
+            started_at=self.started_at,
+            seconds=self.seconds,
+            waited_seconds=self.waited_seconds,
+            answer_bytes=self.answer_bytes,
         )
 
 

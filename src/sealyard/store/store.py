@@ -121,6 +121,13 @@ class Store:
         """
         await self._writer.flush()
 
+    def start_flush(self) -> "asyncio.Future[None] | None":
+        """Begin what `flush` waits for: the future is done when everything recorded before is on disk.
+
+        None if it is already. Raises as `flush` does, and so does the future.
+        """
+        return self._writer.start_flush()
+
     async def probe(self) -> None:
         """Write to the disk although nothing changes. Raises `StoreError` if that fails."""
         self._writer.put_row(rows.touch, None, _ROW_BYTES)

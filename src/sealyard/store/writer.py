@@ -103,20 +103,25 @@ class Writer:
             self._timer = self._loop.call_later(_LINGER_SECONDS, self._end_linger)
 
     async def flush(self) -> None:
-        """Wait until everything that was put before is on disk.
+        """Wait until everything that was put before is on disk. Raises as `start_flush` says."""
+        if (done := self.start_flush()) is not None:
+            await done
+
+    def start_flush(self) -> "asyncio.Future[None] | None":
+        """Begin to write everything that was put before; done when it is on disk, None if it is there already.
 
         Raises:
-            StoreError: It could not be written. It still waits, and is tried again.
+            StoreError: It could not be written, which the future raises too. It still waits, and is tried again.
         """
         with self._lock:
             if not self._waiting and not self._is_writing:
-                return
+                return None
             if self._has_ended:
                 raise StoreError(self._failure)
-            done = self._loop.create_future()
+            done: asyncio.Future[None] = self._loop.create_future()
             self._flushes.append(done)
             self._hurry()
-        await done
+        return done
 
     async def room(self, most_bytes: int = _BACKLOG_BYTES) -> None:
         """Return at once while no more than `most_bytes` wait and writing works, else when all is written.

@@ -9,8 +9,8 @@ import contextlib
 import hashlib
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -63,6 +63,12 @@ class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 class RunObserver:
     """Sees one execution, made when that begins. It must not wait."""
+
+    is_durable: ClassVar[bool] = False
+    """Whether what it records of the end has to be on disk before anybody hears of the end.
+
+    Others see the end while that is written.
+    """
 
     def queued(self, is_waiting: bool) -> None:
         """The execution has to wait for its turn, or that has come."""
@@ -238,23 +244,11 @@ class Run:
         """Note how it went. `outcome` is concealed."""
         self.status, self.text, self.outcome = status, text, outcome
 
-    def end(self) -> None:
-        """Tell the observers that it is over, each of them. Raises the first `StoreError` of theirs."""
+    def end(self) -> RunEnd:
+        """Note that it is over, and hand over the calls that its observers have not seen."""
         self._note_queued()  # if it waited until its end
         seconds = max(0.0, time.perf_counter() - self._started - self.clock.still_seconds)
-        end = RunEnd(status=self.status, outcome=self.outcome, text=self.text, ended_at=time.time(), seconds=seconds)
-        failure: StoreError | None = None
-        try:
-            self.passage.settle()
-        except StoreError as error:
-            failure = error
-        for observer in self.observers:
-            try:
-                observer.ended(end)
-            except StoreError as error:
-                failure = failure or error
-        if failure is not None:
-            raise failure
+        return RunEnd(status=self.status, outcome=self.outcome, text=self.text, ended_at=time.time(), seconds=seconds)
 
     def _note_queued(self) -> None:
         if self._queued_at is not None:
@@ -337,14 +331,12 @@ class Recorder:
             yield run
         except Exception as error:
             run.finish("failed" if form in ("call", "proxy") else "broken", failure_text(error))
-            self._end(run)
-            await self._store.flush()
+            await self._end(run)
             raise
         except BaseException:
-            self._end(run)
+            _leave(self._conclude(run))
             raise
-        self._end(run)
-        await self._store.flush()
+        await self._end(run)
 
     def _begin(self, record: ExecutionRecord, grant: Grant) -> None:
         self._store.record_start(record)
@@ -352,9 +344,51 @@ class Recorder:
         body = {"code_sha256": code_sha256, "context": record.context, "catalog_version": record.catalog_version}
         self._store.audit(audit_entry(grant, "execution.start", body))
 
-    def _end(self, run: Run) -> None:
+    async def _end(self, run: Run) -> None:
+        """End an execution, and wait until that is on disk. Raises `StoreError`."""
+        if (flushing := self._conclude(run)) is not None:
+            await flushing
+
+    def _conclude(self, run: Run) -> "asyncio.Future[None] | None":
+        """Let every observer see the end. What has to be on disk is being written when this returns.
+
+        Raises the first `StoreError` of an observer, after all of them have seen it.
+        """
         self._broker.end_run(run.id)
-        run.end()
+        failures: list[StoreError] = []
+        with _collected(failures):
+            run.passage.settle()
+        end = run.end()
+        for observer in run.observers:
+            if observer.is_durable:
+                with _collected(failures):
+                    observer.ended(end)
+        flushing = None
+        with _collected(failures):
+            flushing = self._store.start_flush()
+        for observer in run.observers:
+            if not observer.is_durable:
+                with _collected(failures):
+                    observer.ended(end)
+        if failures:
+            _leave(flushing)
+            raise failures[0]
+        return flushing
+
+
+def _leave(flushing: "asyncio.Future[None] | None") -> None:
+    """Let a flush go on that nobody waits for. If it fails, what it was to write is tried again."""
+    if flushing is not None:
+        flushing.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
+@contextlib.contextmanager
+def _collected(failures: list[StoreError]) -> Iterator[None]:
+    """Keeps a `StoreError` for later, so that what comes after it is done all the same."""
+    try:
+        yield
+    except StoreError as error:
+        failures.append(error)
 
 
 def _print_of(arguments: dict[str, Any]) -> int:

@@ -16,6 +16,8 @@ __all__ = ("AuditSink", "JournalSink", "TraceSink")
 class JournalSink(RunObserver):
     """Writes the calls and the end of an execution into the journal, where its beginning is already."""
 
+    is_durable = True
+
     def __init__(self, store: Store, run: Run) -> None:
         self._store = store
         self._record = run.record
@@ -50,6 +52,8 @@ class JournalSink(RunObserver):
 
 class AuditSink(RunObserver):
     """Writes the calls and the end of an execution into the audit log."""
+
+    is_durable = True
 
     def __init__(self, store: Store, run: Run) -> None:
         self._store = store
