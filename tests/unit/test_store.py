@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from sealyard.errors import StoreError
 from sealyard.store import SeenDefinition, Store, database, open_store, rows, writer
 from sealyard.store.schema import APPLICATION_ID, MIGRATIONS
-from sealyard.values import CallRecord, ExecutionRecord, Failure, Outcome, ToolSpec, Usage
+from sealyard.values import AuditEntry, CallRecord, Executed, ExecutionRecord, Failure, Outcome, ToolSpec, Usage
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 NASTY_TEXT = "\0 \ud800\udfff \\ud800 \U0001f600 é"
@@ -473,6 +473,33 @@ async def test_all_who_wait_share_one_commit(path: Path) -> None:
 
         assert len(await store.executions(limit=100)) == 50
     assert statements.count("COMMIT") == 2
+
+
+@pytest.mark.parametrize(("calls", "most"), [(0, 9), (1_000, 100)])
+async def test_run_is_one_commit_of_few_statements(path: Path, calls: int, most: int) -> None:
+    """What each statement costs beside its work is more than its work: rows share them."""
+    statements: list[str] = []
+    async with open_store(path) as store:
+        store.audit(AuditEntry(kind="gateway.start", principal="local"))  # the first entry makes the key
+        await store.flush()
+        async with busy_writer(store):
+            store._writer.put(lambda connection: connection.set_trace_callback(statements.append), 0)
+        async with busy_writer(store):
+            statements.clear()
+            store.record_start(execution())
+            store.audit(AuditEntry(kind="execution.start", principal="local", execution_id="e1"))
+            for number in range(calls):
+                store.record_call(call(number))
+                store.audit(AuditEntry(kind="call", principal="local", execution_id="e1", body={"number": number}))
+            store.record_end(execution(status="ok", outcome=outcome()))
+            store.audit(AuditEntry(kind="execution.end", principal="local", execution_id="e1"))
+            store.metrics.record(Executed(at=1.0, form="code", status="ok", seconds=1.0, use_case="compute"))
+        await store.flush()
+    begun = [place for place, statement in enumerate(statements) if statement == "BEGIN IMMEDIATE"]
+    run = statements[begun[-1] :]
+
+    assert (run.count("COMMIT"), run[-1]) == (1, "COMMIT")
+    assert len(run) <= most
 
 
 async def test_loop_and_readers_do_not_wait_for_a_busy_writer(path: Path) -> None:

@@ -8,6 +8,7 @@ import hashlib
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -123,21 +124,26 @@ class ToolRow(msgspec.Struct, frozen=True):
 # Executions and calls
 
 
-def insert(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence[Any]], *, otherwise: str = "") -> None:
-    """Insert rows whose first value is for the first column; `otherwise` says what to do about those that are there.
+def insert(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence[Any]]) -> None:
+    """Insert rows of the columns that `table` names. They must be small: a statement keeps what it was given last.
 
-    Many rows share a statement: each costs another thread's turn, several times, beside what it does.
+    Many rows share a statement: each statement costs several turns at Python's lock beside what it does.
     """
     if not rows:
         return
     width = len(rows[0])
-    one = f"({', '.join('?' * width)})"
     size = _PARAMETERS // width
     whole = len(rows) // size * size
     for start in range(0, whole, size):
-        values = list(chain.from_iterable(rows[start : start + size]))
-        connection.execute(f"INSERT INTO {table} VALUES {', '.join([one] * size)}{otherwise}", values)  # noqa: S608
-    connection.executemany(f"INSERT INTO {table} VALUES {one}{otherwise}", rows[whole:])  # noqa: S608
+        connection.execute(_insertion(table, width, size), list(chain.from_iterable(rows[start : start + size])))
+    if whole < len(rows):
+        connection.executemany(_insertion(table, width, 1), rows[whole:])
+
+
+@cache
+def _insertion(table: str, width: int, count: int) -> str:
+    one = f"({', '.join('?' * width)})"
+    return f"INSERT INTO {table} VALUES {', '.join([one] * count)}"  # noqa: S608 - our names
 
 
 def touch(connection: sqlite3.Connection, probes: Sequence[None]) -> None:
