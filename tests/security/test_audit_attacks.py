@@ -311,6 +311,26 @@ async def test_gateway_does_not_sign_what_an_attacker_made(path: Path, name: str
     assert verify_store(path).problem != ""
 
 
+@pytest.mark.parametrize("name", [*SIGNED, "everything but the head removed"])
+async def test_running_gateway_does_not_sign_what_an_attacker_made(path: Path, name: str) -> None:
+    """What it remembers of the log that it wrote itself does not keep it from seeing that the log is another one."""
+    opened = open_store(path)
+    store = await opened.__aenter__()
+    for number in range(10):
+        store.audit(AuditEntry(kind="call", principal="ada", execution_id="e1", body={"amount": number}))
+        await store.flush()
+    attack(path, SIGNED[name][0] if name in SIGNED else sql("DELETE FROM audit"))
+
+    store.audit(AuditEntry(kind="call", principal="ada", execution_id="e1"))
+    with pytest.raises(StoreError) as caught:
+        await store.flush()
+    with pytest.raises(StoreError):
+        await opened.__aexit__(None, None, None)
+
+    assert str(caught.value) == CHANGED.format(str(path))
+    assert verify_store(path).problem != ""
+
+
 @pytest.mark.parametrize("name", ["head removed", "removed at the end", "all made anew"])
 async def test_operator_may_carry_on_a_log_that_was_changed_with_a_new_key(path: Path, name: str) -> None:
     """The log itself says from where on it is to be believed."""

@@ -506,6 +506,7 @@ async def test_kept_heads_are_found_in_the_log_and_in_files(path: Path, tmp_path
 # Company and failures
 
 
+@pytest.mark.usefixtures("short_segments")
 async def test_gateways_that_write_in_turns_make_one_chain(path: Path) -> None:
     """Each finds what the other wrote."""
     async with open_store(path) as one, open_store(path) as other:
@@ -552,6 +553,32 @@ async def test_transaction_that_fails_is_repeated_without_gap_or_double(path: Pa
         (2, 0),
         (1, None),
     ]
+    assert verify_store(path).problem == ""
+
+
+@pytest.mark.usefixtures("short_segments")
+async def test_log_goes_on_where_it_was_after_a_commit_that_failed(path: Path) -> None:
+    """What the failed transaction wrote of the log, such as the end of a segment, is not taken for written."""
+    failing = [True]
+
+    def fail_at_the_end(connection: sqlite3.Connection) -> None:
+        if failing:
+            connection.execute("PRAGMA defer_foreign_keys = ON")
+            connection.execute("INSERT INTO vault_erased (scope_id, id) VALUES ('none', 'none')")
+
+    async with recorded(path, entry(), entry()) as store:
+        for number in range(5):
+            store.audit(entry(body={"number": number}))
+        store._writer.put(fail_at_the_end, 0)
+        for _ in range(2):
+            with pytest.raises(StoreError, match="FOREIGN KEY"):
+                await store.flush()
+        failing.clear()
+        await store.flush()
+        found = await store.audit_entries()
+
+    assert [(row.number, row.segment) for row in found] == [(7, 3), (6, 2), (5, 2), (4, 2), (3, 1), (2, 1), (1, 1)]
+    assert [row.body.get("number") for row in found[:5]] == [4, 3, 2, 1, 0]
     assert verify_store(path).problem == ""
 
 
