@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.broker.answers import Answer, AnswerFile, misfit, to_answer
+from sealyard.broker.answers import Answer, AnswerFile, Declared, to_answer
 from sealyard.errors import ToolFailed, UpstreamError
 
 PNG = base64.b64encode(b"\x89PNG").decode()
@@ -224,7 +224,7 @@ MISFITS: list[tuple[Any, str | None]] = [
 @pytest.mark.parametrize(("value", "complaint"), MISFITS)
 def test_misfit_names_what_is_not_as_declared(value: Any, complaint: str | None) -> None:
     """One level deep."""
-    assert misfit(SCHEMA, value) == complaint
+    assert Declared(SCHEMA).misfit(value) == complaint
 
 
 JSON = st.recursive(
@@ -257,6 +257,6 @@ def test_any_result_is_an_answer_or_a_failure(result: dict[str, Any], unwrap: bo
 def test_any_schema_and_value_can_be_compared(schema: Any, value: Any) -> None:
     """A hostile schema raises nothing."""
     if isinstance(schema, dict):
-        misfit(schema, value)
-    misfit({"type": schema, "properties": {"a": schema}, "required": schema}, value)
-    misfit({"properties": schema}, {"a": value})
+        Declared(schema).misfit(value)
+    Declared({"type": schema, "properties": {"a": schema}, "required": schema}).misfit(value)
+    Declared({"properties": schema}).misfit({"a": value})

@@ -10,6 +10,7 @@ import pytest
 from mcp import ClientSession
 from mcp.shared.exceptions import MCPError
 from mcp_types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, use_span
 
 from sealyard.broker.stderr import Tail
 from sealyard.broker.transport import CLOSED, Child
@@ -63,6 +64,20 @@ async def test_a_call_says_what_the_session_would_say(version: str, extra: dict[
     await call_tool(session, short, "echo", arguments, **extra)  # type: ignore[arg-type]
 
     assert short.params == long.params
+
+
+async def test_a_call_carries_the_trace_that_it_is_part_of() -> None:
+    """As the SDK's dispatcher would have it; without a trace it carries none."""
+    session, child = ClientSession(dispatcher=Channel(Recorder(), on_change=lambda: None)), Recorder()  # type: ignore[arg-type]
+    session.adopt(GREETINGS["2025-11-25"])
+    context = SpanContext(trace_id=0xA1, span_id=0xB2, is_remote=False, trace_flags=TraceFlags(1))
+    with use_span(NonRecordingSpan(context)):
+        await call_tool(session, child, "echo", {})  # type: ignore[arg-type]
+    await call_tool(session, child, "echo", {})  # type: ignore[arg-type]
+
+    traced, plain = child.params
+    assert traced["_meta"] == {"traceparent": f"00-{0xA1:032x}-{0xB2:016x}-01"}
+    assert plain == {"name": "echo", "arguments": {}}
 
 
 ANSWERS: dict[str, list[str]] = {

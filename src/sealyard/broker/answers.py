@@ -19,7 +19,7 @@ __all__ = (
     "COMPLAINT_CHARACTERS",
     "Answer",
     "AnswerFile",
-    "misfit",
+    "Declared",
     "read_answer",
     "read_leniently",
     "read_message",
@@ -201,36 +201,54 @@ def renamed(value: Any, names: Mapping[str, str]) -> Any:
     return [renamed(item, names) for item in value] if isinstance(value, list) else value
 
 
-def misfit(schema: Mapping[str, Any], value: Any) -> str | None:
-    """How `value` differs from its declared shape, one level deep; `None` if it does not.
+class Declared:
+    """The shape that a tool declares for its answers, one level deep, read once.
 
     Only a warning hangs on it, so it never runs a schema that an upstream wrote: patterns and references can be made
     to cost without end.
     """
-    if complaint := _type_misfit(schema, value, "the answer"):
-        return complaint
-    if not isinstance(value, dict):
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        required, properties = schema.get("required"), schema.get("properties")
+        self._types = _types(schema)
+        self._required = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+        fields = properties.items() if isinstance(properties, dict) else ()
+        self._fields = [(name, _types(field)) for name, field in fields if isinstance(field, dict)]
+
+    def misfit(self, value: Any) -> str | None:
+        """How `value` differs from it; `None` if it does not."""
+        if not _fits(self._types, value):
+            return f"the answer is {_no(self._types)}"
+        if not isinstance(value, dict):
+            return None
+        for name in self._required:
+            if name not in value:
+                return f"{short(name, 60)!r} is missing"
+        for name, types in self._fields:
+            if name in value and not _fits(types, value[name]):
+                return f"{short(name, 60)!r} is {_no(types)}"
         return None
-    required, properties = schema.get("required"), schema.get("properties")
-    for name in required if isinstance(required, list) else ():
-        if isinstance(name, str) and name not in value:
-            return f"{short(name, 60)!r} is missing"
-    for name, declared in properties.items() if isinstance(properties, dict) else ():
-        known = name in value and isinstance(declared, dict)
-        if known and (complaint := _type_misfit(declared, value[name], repr(short(name, 60)))):
-            return complaint
-    return None
 
 
-def _type_misfit(schema: Mapping[str, Any], value: Any, what: str) -> str | None:
+_Types = tuple[tuple[str, ...], tuple[type, ...]] | None
+"""Names of JSON types, and their classes; None allows everything."""
+
+
+def _types(schema: Mapping[str, Any]) -> _Types:
+    """The types that a schema names, if all of them are known."""
     declared = schema.get("type")
     names = [declared] if isinstance(declared, str) else declared
     if not isinstance(names, list) or not all(isinstance(name, str) and name in _JSON_TYPES for name in names):
         return None
-    for name in names:
-        if isinstance(value, _JSON_TYPES[name]) and (name == "boolean" or not isinstance(value, bool)):
-            return None
-    return f"{what} is not of type {' or '.join(names)}"
+    return tuple(names), tuple(each for name in names for each in _JSON_TYPES[name])
+
+
+def _fits(types: _Types, value: Any) -> bool:
+    return types is None or ("boolean" in types[0] if isinstance(value, bool) else isinstance(value, types[1]))
+
+
+def _no(types: _Types) -> str:
+    return f"not of type {' or '.join(types[0]) if types else ''}"
 
 
 def _value(parts: list[Any], texts: list[str]) -> Any:

@@ -289,7 +289,7 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
 
     def _settle_alone(self, data: bytes) -> bool:
         """Settle the one call that `data` answers, if it is one small answer with a result and nothing else."""
-        if len(data) > self._small_bytes or data.find(b"\n") != len(data) - 1:
+        if not self._asked or len(data) > self._small_bytes or data.find(b"\n") != len(data) - 1:
             return False
         try:
             message = msgspec.json.decode(data)

@@ -21,7 +21,7 @@ from mcp_types import CONNECTION_CLOSED, HEADER_MISMATCH, REQUEST_TIMEOUT
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from sealyard.broker.answers import COMPLAINT_CHARACTERS, Answer, misfit, short, to_answer
+from sealyard.broker.answers import COMPLAINT_CHARACTERS, Answer, Declared, short, to_answer
 from sealyard.broker.transport import CLOSED, too_large, whole_message
 from sealyard.broker.upstream_http import DELIVERY, Delivery
 from sealyard.broker.upstream_life import Connection, Life, reason
@@ -95,7 +95,7 @@ class Upstream:
         self._definitions: list[Definition] | None = None
         self._delivered: list[Definition] | None = None
         self._delivering = asyncio.Lock()
-        self._output_schemas: dict[str, dict[str, Any]] = {}
+        self._declared: dict[str, Declared] = {}
         self._listing_warnings: list[str] = []
         self._logged: set[str] = set()
         self._idle: tuple[str, ...] = ()
@@ -144,8 +144,8 @@ class Upstream:
         self._life.thrive()
         if (message := whole_message(result)) is not None:
             return Answer(value=None, message=message)
-        if (schema := self._output_schemas.get(tool)) is not None and tool not in self._misfits:
-            self._compare(tool, schema, result)
+        if (declared := self._declared.get(tool)) is not None and tool not in self._misfits:
+            self._compare(tool, declared, result)
         return to_answer(result, unwrap=unwrap)
 
     async def refresh(self) -> None:
@@ -337,12 +337,12 @@ class Upstream:
             return UpstreamError(f"{name!r} failed in {tool!r}, which may have happened: {why}.")
         return ToolFailed(short(error.message, COMPLAINT_CHARACTERS) or f"{tool!r} failed without saying why.")
 
-    def _compare(self, tool: str, schema: dict[str, Any], result: dict[str, Any]) -> None:
+    def _compare(self, tool: str, declared: Declared, result: dict[str, Any]) -> None:
         """Note, once for each tool, that its answer is not what it declares. The answer is given all the same."""
         if result.get("isError") is True or len(self._misfits) >= _MOST_WARNINGS:
             return
         structured = result.get("structuredContent")
-        complaint = "there is no structured content" if structured is None else misfit(schema, structured)
+        complaint = "there is no structured content" if structured is None else declared.misfit(structured)
         if complaint is not None:
             self._misfits[tool] = f"Tool {tool!r} does not answer as its output schema says: {complaint}."
 
@@ -383,7 +383,7 @@ class Upstream:
         self._log_left_out(listing.left_out)
         if listing.definitions != self._definitions:
             self._definitions = listing.definitions
-            self._output_schemas = {one.name: one.output_schema for one in listing.definitions if one.output_schema}
+            self._declared = {one.name: Declared(one.output_schema) for one in listing.definitions if one.output_schema}
             self._misfits.clear()
 
     def _log_left_out(self, warnings: list[str]) -> None:
