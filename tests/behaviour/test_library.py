@@ -18,9 +18,8 @@ from sealyard.errors import InvalidRequest, StoreError
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.library import Library, open_library
 from sealyard.sandbox.policy.levels import DEFAULT
-from sealyard.sandbox.worker import Reply
 from sealyard.testing import FakeUpstream
-from sealyard.values import Outcome
+from sealyard.values import Outcome, Reply
 from sealyard.yard import ExecuteRequest, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())

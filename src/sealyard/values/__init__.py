@@ -70,6 +70,7 @@ __all__ = (
     "PrincipalScope",
     "Published",
     "RecordStatus",
+    "Reply",
     "Result",
     "Risk",
     "RiskReason",
@@ -177,6 +178,13 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     memory_peak_bytes: int | None = None
     output_bytes: int = 0
     tool_calls: int = 0
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer to a call of sandboxed code that brings files along: content by path in the workspace."""
+
+    value: Any
+    files: dict[str, bytes]
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

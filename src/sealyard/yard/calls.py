@@ -9,8 +9,8 @@ from sealyard.broker.call import Passage
 from sealyard.catalog import Snapshot
 from sealyard.errors import InvalidRequest, UnknownTool
 from sealyard.offload import decode
-from sealyard.sandbox.worker import OWN_CALLS, Reply
-from sealyard.values import Grant, ToolSpec
+from sealyard.sandbox.worker import OWN_CALLS
+from sealyard.values import Grant, Reply, ToolSpec
 from sealyard.versioning.plan import Plan, translate_answer, translate_arguments
 from sealyard.yard.observing import Run
 from sealyard.yard.skill_session import SkillSession
