@@ -178,6 +178,8 @@ def held(settled: None) -> Callable[..., Awaitable[dict[str, Any]]]:
     async def count(*sandboxes: Sandbox) -> dict[str, Any]:
         for sandbox in sandboxes:
             await sandbox.settle()
+            if sandbox.pool._group is not None:
+                sandbox.pool._group.remove_idle()  # which are as many as were in use at once
         return {
             "descriptors": _open_descriptors(),
             "processes": len(_descendants(os.getpid())),

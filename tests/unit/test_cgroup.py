@@ -23,6 +23,7 @@ try: os.wait()
 except ChildProcessError: pass
 """
 IDLE = f"{ENTER}print(flush=True)\nsignal.pause()"
+HOLDER = f"{ENTER}held = bytearray(4 << 20)\nheld[::4096] = bytes(1024)\nprint(flush=True)\nsignal.pause()"
 
 
 @pytest.fixture
@@ -37,19 +38,16 @@ def group() -> Iterator[ControlGroup]:
 
 def start(code: str, entrance: int) -> subprocess.Popen[bytes]:
     """A process that goes through `entrance` into a leaf and then does as `code` says."""
-    try:
-        return subprocess.Popen(
-            [sys.executable, "-S", "-c", code.format(entrance=entrance)], pass_fds=[entrance], stdout=subprocess.PIPE
-        )
-    finally:
-        os.close(entrance)
+    return subprocess.Popen(
+        [sys.executable, "-S", "-c", code.format(entrance=entrance)], pass_fds=[entrance], stdout=subprocess.PIPE
+    )
 
 
 def test_process_over_its_memory_is_killed_and_told_apart(group: ControlGroup) -> None:
     """The kernel ends it at the limit, and the leaf knows why."""
-    leaf = group.add(1, memory_bytes=32 << 20)
+    leaf = group.add(memory_bytes=32 << 20)
     before = leaf.was_out_of_memory()
-    with start(HUNGRY, *leaf.open_entrances()) as process:
+    with start(HUNGRY, *leaf.entrances()) as process:
         status = process.wait(30)
 
     assert (before, status, leaf.was_out_of_memory()) == (False, -signal.SIGKILL, True)
@@ -58,8 +56,8 @@ def test_process_over_its_memory_is_killed_and_told_apart(group: ControlGroup) -
 
 def test_leaf_knows_a_kill_from_running_out_of_memory(group: ControlGroup) -> None:
     """A process that somebody killed was not out of memory."""
-    leaf = group.add(1, memory_bytes=64 << 20)
-    with start(IDLE, *leaf.open_entrances()) as process:
+    leaf = group.add(memory_bytes=64 << 20)
+    with start(IDLE, *leaf.entrances()) as process:
         process.stdout.read(1)  # type: ignore[union-attr]
         process.kill()
         process.wait(30)
@@ -69,34 +67,76 @@ def test_leaf_knows_a_kill_from_running_out_of_memory(group: ControlGroup) -> No
 
 
 def test_leaf_with_a_process_stays_until_that_is_gone(group: ControlGroup) -> None:
-    """Discarding is remembered and done later; the group itself goes last."""
-    leaf = group.add(1, memory_bytes=64 << 20)
-    with start(IDLE, *leaf.open_entrances()) as process:
+    """Closing can be tried again; the group itself goes last."""
+    leaf = group.add(memory_bytes=64 << 20)
+    with start(IDLE, *leaf.entrances()) as process:
         process.stdout.read(1)  # type: ignore[union-attr]
         group.discard(leaf)
-        while_alive = group._path.joinpath("w1").exists(), group.close()
+        while_alive = leaf._path.exists(), group.close()
         process.kill()
         process.wait(30)
-    group.discard(group.add(2, memory_bytes=64 << 20))
-    afterwards = [path.name for path in group._path.glob("w*")]
+    afterwards = group.close()
 
-    assert (while_alive, afterwards) == ((True, False), [])
-    assert group.close()
+    assert (while_alive, afterwards) == ((True, False), True)
     assert not group._path.exists()
     assert group.close()
+
+
+def test_leaf_is_used_again_as_good_as_new(group: ControlGroup) -> None:
+    """With the limit that is asked for, and without what the kernel had to do to the worker before."""
+    leaf = group.add(memory_bytes=32 << 20)
+    with start(HUNGRY, *leaf.entrances()) as process:
+        process.wait(30)
+    before = leaf.was_out_of_memory()
+    group.discard(leaf)
+    again = group.add(memory_bytes=64 << 20)
+    name = "memory.max" if group.version == 2 else "memory.limit_in_bytes"
+    limit = int((again._path / name).read_text(encoding="ascii"))
+    told = again.was_out_of_memory()
+    with start(HUNGRY, *again.entrances()) as process:
+        process.wait(30)
+
+    assert again is leaf
+    assert (before, limit, told, again.was_out_of_memory()) == (True, 64 << 20, False, True)
+    assert again.remove()
+
+
+def test_leaf_that_holds_memory_is_not_used_again(group: ControlGroup) -> None:
+    """What an earlier worker left there would be taken off the memory of the next one."""
+    leaf = group.add(memory_bytes=64 << 20)
+    with start(HOLDER, *leaf.entrances()) as process:
+        process.stdout.read(1)  # type: ignore[union-attr]
+        group.discard(leaf)
+        other = group.add(memory_bytes=64 << 20)
+        process.kill()
+        process.wait(30)
+
+    assert other is not leaf
+    assert other.remove()
+    assert group.close()
+
+
+def test_leaf_that_counted_processor_time_is_not_used_again(group: ControlGroup) -> None:
+    """It cannot be set back, and the next worker would be ended for the time of the one before."""
+    if not group.can_count_cpu:
+        pytest.skip("this machine has no controller that counts processor time")
+    leaf = group.add(memory_bytes=64 << 20, count_cpu=True)
+    group.discard(leaf)
+    others = [group.add(memory_bytes=64 << 20, count_cpu=True), group.add(memory_bytes=64 << 20)]
+
+    assert leaf not in others
+    assert [other.remove() for other in others] == [True, True]
 
 
 def test_leaf_counts_the_processor_time_of_all_its_processes(group: ControlGroup) -> None:
     """Of those that nobody waited for as well, which no process can tell; a leaf that was not asked to counts none."""
     if not group.can_count_cpu:
         pytest.skip("this machine has no controller that counts processor time")
-    leaf, other = group.add(1, memory_bytes=64 << 20, count_cpu=True), group.add(2, memory_bytes=64 << 20)
-    entrances = leaf.open_entrances()
+    leaf, other = group.add(memory_bytes=64 << 20, count_cpu=True), group.add(memory_bytes=64 << 20)
+    entrances = leaf.entrances()
     enter = "".join(f"os.write({each}, b'0')\nos.close({each})\n" for each in entrances)
     code = f"import os, signal, time\n{enter}signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n{BURN}"
     with subprocess.Popen([sys.executable, "-S", "-c", code], pass_fds=entrances) as process:
-        for each in entrances:
-            os.close(each)
         process.wait(60)
 
     assert (leaf.counts_cpu, leaf.cpu_seconds() >= 0.6) == (True, True)
@@ -107,7 +147,7 @@ def test_leaf_counts_the_processor_time_of_all_its_processes(group: ControlGroup
 
 def test_limit_of_a_leaf_can_be_changed(group: ControlGroup) -> None:
     """The new limit is the kernel's at once."""
-    leaf = group.add(1, memory_bytes=64 << 20)
+    leaf = group.add(memory_bytes=64 << 20)
     leaf.limit(128 << 20)
     name = "memory.max" if group.version == 2 else "memory.limit_in_bytes"
 

@@ -5,6 +5,7 @@ counts the processor time of all processes in it, which no limit of a single pro
 """
 
 import contextlib
+import itertools
 import os
 from pathlib import Path
 
@@ -13,23 +14,30 @@ __all__ = ("ControlGroup", "Leaf", "open_control_group", "owner_is_alive", "owne
 _ROOT = Path("/sys/fs/cgroup")
 _PREFIX = "sealyard-"
 _GATEWAY = f"{_PREFIX}gateway"
+# What may be left in a group that is used again: the kernel charges each processor's pages by the quarter mebibyte.
+_LEFT_BYTES = 1 << 20
+_MOST_IDLE = 16  # groups that wait to be used again
 
 
 class Leaf:
-    """The control group of one worker."""
+    """The control group of one worker, and after its end of another one."""
 
     def __init__(self, path: Path, *, version: int, cpu_path: Path | None = None) -> None:
         self._path = path
         self._version = version
         self._cpu_path = cpu_path
-        self._limit: int | None = None
+        self._opened: dict[str, int] = {}
+        """Descriptors of its files, which stay open: opening one waits for whoever makes or removes a group."""
+        self._memory_bytes = 0
+        self._kills = 0
+        """Processes that the kernel had killed here for their memory before the present worker."""
 
     def limit(self, memory_bytes: int) -> None:
-        """Set the memory limit. Its file stays open: opening one waits for whoever makes or removes a group."""
-        if self._limit is None:
-            name = "memory.max" if self._version == 2 else "memory.limit_in_bytes"
-            self._limit = os.open(self._path / name, os.O_WRONLY | os.O_CLOEXEC)
-        os.write(self._limit, str(memory_bytes).encode())
+        """Set the memory limit."""
+        if memory_bytes != self._memory_bytes:
+            fd = self._open("memory.max" if self._version == 2 else "memory.limit_in_bytes", os.O_WRONLY)
+            os.write(fd, str(memory_bytes).encode())
+            self._memory_bytes = memory_bytes
 
     def forbid_swap(self) -> None:
         """Have the memory limit bound what is swapped out, too."""
@@ -37,21 +45,37 @@ class Leaf:
         with contextlib.suppress(FileNotFoundError):  # a kernel that cannot swap
             _write(self._path / name, "0")
 
-    def open_entrances(self) -> list[int]:
+    def entrances(self) -> list[int]:
         """Descriptors that move whoever writes `0` to each into this group; what it allocates from then on counts.
 
         A process that moves itself takes no lock that all forks of the machine wait for, as being moved does: that
         costs milliseconds. Version 2 has no such way for a process, but there at least the gateway does not wait.
         """
         name = "cgroup.procs" if self._version == 2 else "tasks"
-        paths = {self._path, self._cpu_path or self._path}
-        with contextlib.ExitStack() as unwanted:
-            opened = []
-            for path in paths:
-                opened.append(os.open(path / name, os.O_WRONLY | os.O_CLOEXEC))
-                unwanted.callback(os.close, opened[-1])
-            unwanted.pop_all()
-        return opened
+        places = {self._path, self._cpu_path or self._path}
+        return [self._open(str(place / name), os.O_WRONLY) for place in places]
+
+    def _open(self, name: str, flags: int) -> int:
+        fd = self._opened.get(name)
+        if fd is None:
+            fd = self._opened[name] = os.open(self._path / name, flags | os.O_CLOEXEC)
+        return fd
+
+    def renew(self, memory_bytes: int) -> bool:
+        """Make it as good as new for another worker; False where it cannot be.
+
+        Files that a worker wrote or was the first to read may outlive it and count here. They would be taken off the
+        memory of the next one, so a group that holds more than a little is not used again; nor is one that counts
+        processor time, which begins at zero only once.
+        """
+        if self._cpu_path is not None:
+            return False
+        usage = self._open("memory.current" if self._version == 2 else "memory.usage_in_bytes", os.O_RDONLY)
+        if int(os.pread(usage, 32, 0)) > _LEFT_BYTES:
+            return False
+        self.limit(memory_bytes)
+        self._kills = self._count_kills()
+        return True
 
     @property
     def counts_cpu(self) -> bool:
@@ -68,19 +92,21 @@ class Leaf:
         return int(usage[usage.index("usage_usec") + 1]) / 1e6
 
     def was_out_of_memory(self) -> bool:
-        """Whether the kernel killed a process of this group for its memory."""
-        name = "memory.events" if self._version == 2 else "memory.oom_control"
-        for line in (self._path / name).read_text(encoding="ascii").splitlines():
+        """Whether the kernel killed a process of the present worker for its memory."""
+        return self._count_kills() > self._kills
+
+    def _count_kills(self) -> int:
+        events = self._open("memory.events" if self._version == 2 else "memory.oom_control", os.O_RDONLY)
+        for line in os.pread(events, 4096, 0).decode("ascii").splitlines():
             key, _, value = line.partition(" ")
             if key == "oom_kill":
-                return int(value) > 0
-        return False
+                return int(value)
+        return 0
 
     def remove(self) -> bool:
         """Remove the group; False while the kernel still counts a process of it."""
-        if self._limit is not None:
-            os.close(self._limit)
-            self._limit = None
+        while self._opened:
+            os.close(self._opened.popitem()[1])
         try:
             for path in {self._path, self._cpu_path or self._path}:
                 with contextlib.suppress(FileNotFoundError):
@@ -98,7 +124,11 @@ class ControlGroup:
         self._path = path
         self._cpu_path = cpu_path
         """Where processor time is counted: the same group in version 2, one of another hierarchy in version 1."""
+        self._numbers = itertools.count(1)
+        self._idle: list[Leaf] = []
+        """Of workers that are gone."""
         self._leaves: list[Leaf] = []
+        """To be removed."""
 
     @property
     def can_count_cpu(self) -> bool:
@@ -110,15 +140,27 @@ class ControlGroup:
         """Such as `cgroup v2`."""
         return f"cgroup v{self.version}"
 
-    def add(self, slot: int, *, memory_bytes: int, count_cpu: bool = False) -> Leaf:
-        """A new leaf with a memory limit, which with `count_cpu` counts processor time where that can be had."""
-        path = self._path / f"w{slot}"
+    def add(self, *, memory_bytes: int, count_cpu: bool = False) -> Leaf:
+        """A leaf with a memory limit, which with `count_cpu` counts processor time where that can be had.
+
+        It is that of a worker which is gone, if there is one that can be had again.
+        """
+        while self._idle and not count_cpu:
+            idle = self._idle.pop()
+            try:
+                if idle.renew(memory_bytes):
+                    return idle
+            except OSError:  # such as removed by somebody
+                pass
+            self._remove(idle)
+        path = self._path / f"w{next(self._numbers)}"
         cpu_path = self._cpu_path / path.name if self._cpu_path is not None and count_cpu else None
         path.mkdir()
         leaf = Leaf(path, version=self.version, cpu_path=cpu_path)
         try:
             leaf.forbid_swap()
             leaf.limit(memory_bytes)
+            leaf.renew(memory_bytes)  # which opens its files
             if cpu_path is not None and cpu_path != path:
                 cpu_path.mkdir()
         except OSError:
@@ -127,12 +169,24 @@ class ControlGroup:
         return leaf
 
     def discard(self, leaf: Leaf) -> None:
+        """Take back a leaf whose worker is gone."""
+        if len(self._idle) < _MOST_IDLE and not leaf.counts_cpu:
+            self._idle.append(leaf)
+        else:
+            self._remove(leaf)
+
+    def _remove(self, leaf: Leaf) -> None:
         """Remove a leaf now or, if the kernel is not done with it, later."""
         self._leaves = [old for old in (*self._leaves, leaf) if not old.remove()]
 
+    def remove_idle(self) -> None:
+        """Remove what waits to be used again."""
+        self._leaves = [old for old in (*self._leaves, *self._idle) if not old.remove()]
+        self._idle.clear()
+
     def close(self) -> bool:
         """Remove everything; False if a process is still being torn down."""
-        self._leaves = [old for old in self._leaves if not old.remove()]
+        self.remove_idle()
         return Leaf(self._path, version=self.version, cpu_path=self._cpu_path).remove()
 
 
@@ -149,7 +203,7 @@ def open_control_group(name: str) -> ControlGroup | None:
         try:
             if version == 2:
                 _write(path / "cgroup.subtree_control", "+memory")
-            probe = group.add(0, memory_bytes=64 << 20, count_cpu=True)
+            probe = group.add(memory_bytes=64 << 20, count_cpu=True)
             try:
                 probe.was_out_of_memory()
                 probe.cpu_seconds()

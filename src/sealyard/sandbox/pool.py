@@ -32,6 +32,7 @@ _REMOVE_ATTEMPTS = 500
 _MOST_WAITING = 8  # however many are asked for; fewer on a machine with fewer than four processors
 _RENEW_SECONDS = 600.0  # between zygotes that differ only in what they have imported
 _QUIET_SECONDS = 5.0
+_LATER_SECONDS = 0.002  # about what it takes to write a run to disk and send its answer
 _SESSION_USERS, _RUN_USERS = 1_000, 33_000  # users of sessions and of single runs, inside the workers' range
 _USERS_EACH = 32_000
 _LEAST = {"size": 0, "running": 1, "queue": 0, "queue_each": 0, "recycle_after": 1, "sessions": 0, "idle_bytes": 0}
@@ -133,11 +134,11 @@ class Pool:
         self._retiring: set[_Generation] = set()
         self._waiting: deque[Lease] = deque()
         self._refilling: asyncio.Task[None] | None = None
-        self._chores: set[asyncio.Task[Any]] = set()
+        self._later: asyncio.TimerHandle | None = None
+        self._chores: set[asyncio.Future[Any]] = set()
         self._forks = 0
         # Not the zygote's own: workers of an old one may still run, and their groups, folders and users are by slot.
         self._slots = itertools.count(1)
-        self._prepared: list[tuple[int, Leaf | None]] = []
         self._cpus = sorted(os.sched_getaffinity(0))
         self._next_cpu = itertools.count()
         self.has_own_users = spawn.can_change_user() if tier == "landlock" else privileged
@@ -182,7 +183,6 @@ class Pool:
         """A worker for one run: a waiting one if there are more than `leave`. Give it back with `discard`."""
         if self.is_closed:
             raise SandboxClosed("The sandbox is closed.")
-        await self.mend()
         self._taken_at = self._loop.time()
         while len(self._waiting) > leave:
             lease = self._waiting.popleft()
@@ -192,12 +192,35 @@ class Pool:
             self.discard(lease)
         return await self._fork(waits=False)
 
-    def discard(self, lease: Lease) -> "asyncio.Task[None]":
-        """Kill a worker and, in the background, give back what it held; the task ends when it is gone.
+    def discard(self, lease: Lease) -> "asyncio.Future[None]":
+        """Kill a worker and give back what it held; the future is done when it is gone.
 
-        Await it shielded: a caller that gives up must not stop it.
+        Await it shielded: others may wait for the same.
         """
-        return self.do_later(self._discard(lease))
+        gone: asyncio.Future[None] = self._loop.create_future()
+        self._chores.add(gone)
+        gone.add_done_callback(self._chores.discard)
+        lease.worker.discard()
+        lease.worker.fork.exited.add_done_callback(lambda _: self._note_gone(lease, gone))
+        return gone
+
+    def _note_gone(self, lease: Lease, gone: "asyncio.Future[None]") -> None:
+        """Give back what a worker held that is gone."""
+        worker = lease.worker
+        worker.fork.let_go()
+        if self._group is not None and worker.leaf is not None:
+            self._group.discard(worker.leaf)
+        self._release(lease.generation)
+        if self.directory is None:
+            gone.set_result(None)
+        else:
+            self.do_later(self._remove_folder(worker.fork.slot, gone))
+
+    async def _remove_folder(self, slot: int, gone: "asyncio.Future[None]") -> None:
+        try:
+            await asyncio.to_thread(remove_directory, self.folder_of(slot))
+        finally:
+            gone.set_result(None)
 
     def user_of(self, slot: int, session: int | None) -> int | None:
         """A session's files need the same user in each run; every other worker gets one of its own."""
@@ -264,50 +287,30 @@ class Pool:
         return Lease(worker=worker, generation=generation)
 
     async def _fork_worker(self, zygote: Zygote, *, waits: bool) -> Worker:
-        slot, leaf = self._prepared.pop() if self._prepared else self._prepare()
+        slot = next(self._slots)
+        leaf: Leaf | None = None
         try:
+            leaf = self._make_leaf()
             fork = await zygote.fork(
                 slot,
                 user=self.user_of(slot, None),
                 cores=self.pick_cores(self.policy.cores),
                 waits=waits,
-                entrances=[] if leaf is None else leaf.open_entrances(),
+                entrances=[] if leaf is None else leaf.entrances(),
                 library=self._likely_stubs() if waits else None,
             )
-            worker = Worker(fork, leaf=leaf)
-            try:
-                await worker.connect()
-            except BaseException:
-                fork.abandon()
-                raise
-            if not self._prepared and not self.is_closed:
-                self._prepared.append(self._prepare())
         except BaseException as error:
             if leaf is not None and self._group is not None:
                 self._group.discard(leaf)
             if isinstance(error, OSError):
                 raise SandboxBroken(f"A worker could not be made: {error}.") from error
             raise
-        return worker
+        return Worker(fork, leaf=leaf)
 
-    def _prepare(self) -> tuple[int, Leaf | None]:
-        """A slot and its control group, made ahead so that no run waits for it."""
-        slot = next(self._slots)
+    def _make_leaf(self) -> Leaf | None:
         if self._group is None:
-            return slot, None
-        count_cpu = self.policy.processes > 1
-        return slot, self._group.add(slot, memory_bytes=self.policy.memory_mib << 20, count_cpu=count_cpu)
-
-    async def _discard(self, lease: Lease) -> None:
-        worker = lease.worker
-        try:
-            await worker.discard()
-        finally:
-            if self._group is not None and worker.leaf is not None:
-                self._group.discard(worker.leaf)
-            if self.directory is not None:
-                await asyncio.to_thread(remove_directory, self.folder_of(worker.fork.slot))
-            self._release(lease.generation)
+            return None
+        return self._group.add(memory_bytes=self.policy.memory_mib << 20, count_cpu=self.policy.processes > 1)
 
     def _release(self, generation: _Generation) -> None:
         generation.in_use -= 1
@@ -345,12 +348,22 @@ class Pool:
         return is_idle and now - self._taken_at > _QUIET_SECONDS and now - self._renewed_at > _RENEW_SECONDS
 
     def refill(self) -> None:
-        """See to it, in the background, that enough workers wait."""
+        """See to it that enough workers wait: at once if none does, else when the run that ends now has been answered.
+
+        To fork takes a processor that those who write down and send the answer need.
+        """
         threshold = self.size if self.options.refill_below is None else self.options.refill_below
-        if len(self._waiting) < threshold:
+        if len(self._waiting) >= threshold or self._later is not None:
+            return
+        if self._waiting:
+            self._later = self._loop.call_later(_LATER_SECONDS, self._begin_refill)
+        else:
             self._begin_refill()
 
     def _begin_refill(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
         if self.is_closed or len(self._waiting) >= self.size:
             return
         if self._refilling is None or self._refilling.done():
@@ -359,8 +372,12 @@ class Pool:
     async def fill(self) -> None:
         """Wait until the pool is full."""
         self.refill()
+        if self._later is not None:
+            self._begin_refill()
         if self._refilling is not None:
             await asyncio.shield(self._refilling)
+        for lease in list(self._waiting):
+            await asyncio.shield(lease.worker.fork.born)
 
     async def settle(self) -> None:
         """Wait until the pool is full and every used worker is gone."""
@@ -369,6 +386,8 @@ class Pool:
 
     async def drain(self) -> None:
         """Empty the pool, so that the next run forks."""
+        if self._later is not None:
+            self._begin_refill()
         if self._refilling is not None:
             await asyncio.shield(self._refilling)
         while self._waiting:
@@ -458,6 +477,8 @@ class Pool:
         if self.is_closed:
             return
         self.is_closed = True
+        if self._later is not None:
+            self._begin_refill()
         async with self.renewing:
             if self._generation is not None:
                 self._retiring.add(self._generation)
@@ -469,9 +490,6 @@ class Pool:
             self.discard(self._waiting.popleft())
         await self._finish_chores()
         if self._group is not None:
-            for _, leaf in self._prepared:
-                if leaf is not None:
-                    self._group.discard(leaf)
             await self._remove(self._group)
 
     async def _remove(self, group: ControlGroup) -> None:
@@ -579,7 +597,7 @@ def _is_usable(folder: Path) -> bool:
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        status = path.stat()
+        status = os.stat(path)
     except OSError:
         return None
     return status.st_dev, status.st_ino

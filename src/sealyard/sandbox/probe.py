@@ -11,15 +11,17 @@ import pwd
 import socket
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from sealyard.errors import InvalidRequest, LevelUnavailable, SandboxBroken, SandboxUnavailable
+from sealyard.errors import InvalidRequest, SandboxBroken, SandboxUnavailable
 from sealyard.sandbox import spawn
 from sealyard.sandbox.library import Library
 from sealyard.sandbox.packages import add_own, find_packages
 from sealyard.sandbox.policy.levels import DEFAULT, LEVELS, IsolationLevel, IsolationPolicy
 from sealyard.sandbox.pool import PoolOptions
-from sealyard.sandbox.report import Attack, Layer, LevelReport, LimitReport, Report, TierReport
+from sealyard.sandbox.report import Attack, Layer, LevelReport, LimitReport, Report, TierReport, shortfall
 from sealyard.sandbox.run import Sandbox
+from sealyard.sandbox.turns import Turns
 from sealyard.values import Limits
 
 __all__ = ("examine", "open_sandbox")
@@ -42,6 +44,7 @@ async def open_sandbox(
     library: Library | None = None,
     own: Mapping[str, Path] | None = None,
     folder: Path | None = None,
+    turns: Turns | None = None,
 ) -> AsyncIterator[Sandbox]:
     """A sandbox of the strongest tier that this machine has proven to offer.
 
@@ -49,7 +52,7 @@ async def open_sandbox(
     only the packages that the policy names are shown to the code. `library` holds the tools that code can import.
     `own` are folders of the gateway's Python files by the name under which code imports them at every level; they are
     shown read-only and imported before any run. `folder` is where the landlock tier keeps files, by default the
-    system's temporary directory.
+    system's temporary directory. `turns` says who runs when, by default as the options of the pool do.
 
     Raises:
         LevelUnavailable: The machine cannot honour the policy's level and `allow_weaker` is not set.
@@ -57,19 +60,20 @@ async def open_sandbox(
     """
     if isinstance(policy, IsolationLevel):
         policy = LEVELS[policy]
-    sandbox, report = await _open_best(policy, tier, pool or PoolOptions(), environment, library, own or {}, folder)
-
-    def check(policy: IsolationPolicy) -> None:
-        reason = _unhonoured(policy, report)
-        if reason is not None and not allow_weaker:
-            raise LevelUnavailable(
-                f"Level {str(policy.level)!r} cannot be honoured here: {reason} Run `sealyard doctor` for what to do, "
-                "or set allow_weaker to accept it."
-            )
-
+    sandbox, report = await _open_best(
+        policy,
+        tier,
+        options=pool or PoolOptions(),
+        environment=environment,
+        library=library,
+        own=own,
+        folder=folder,
+        turns=turns,
+        allow_weaker=allow_weaker,
+    )
     try:
-        check(policy)
-        sandbox.check, sandbox.report = check, report
+        sandbox.report = report
+        sandbox.check(policy)
         await sandbox.fill()
         yield sandbox
     finally:
@@ -82,7 +86,7 @@ async def examine(policy: IsolationPolicy = DEFAULT, *, environment: Path | None
     control = "none"
     for tier in TIERS:
         try:
-            sandbox, report = await _open_tier(policy, tier, PoolOptions(size=0), environment)
+            sandbox, report = await _open_tier(policy, tier, options=PoolOptions(size=0), environment=environment)
         except SandboxUnavailable as error:
             tiers.append(TierReport(name=tier, available=False, reason=str(error)))
             continue
@@ -106,7 +110,7 @@ async def examine(policy: IsolationPolicy = DEFAULT, *, environment: Path | None
 def _level_report(policy: IsolationPolicy, tiers: list[TierReport]) -> LevelReport:
     for report in tiers:
         if report.available:
-            reason = _unhonoured(policy, report)
+            reason = shortfall(policy, report)
             fine = "Every wall it needs stands."
             if policy.processes > 1 and not report.can_fork:
                 fine += " Code cannot start processes: no control group holds the memory of several."
@@ -114,34 +118,13 @@ def _level_report(policy: IsolationPolicy, tiers: list[TierReport]) -> LevelRepo
     return LevelReport(honoured=False, tier=None, reason="No tier of isolation works on this machine.")
 
 
-def _unhonoured(policy: IsolationPolicy, report: TierReport) -> str | None:
-    """Why `report`'s tier is less than the policy's level promises; None when it is not."""
-    if report.name != "namespace":
-        return f"only the {report.name!r} tier works, which has no namespaces."
-    if policy.every_layer and report.missing:
-        return f"it needs every layer, and these are missing: {', '.join(report.missing)}."
-    loose = ("no", "watched") if policy.every_layer else ("no",)
-    unheld = [limit.name for limit in report.limits if limit.held in loose]
-    if unheld:
-        return f"the kernel does not hold these limits for this user: {', '.join(unheld)}."
-    return None
-
-
-async def _open_best(
-    policy: IsolationPolicy,
-    tier: spawn.Tier | None,
-    options: PoolOptions,
-    environment: Path | None,
-    library: Library | None,
-    own: Mapping[str, Path],
-    folder: Path | None,
-) -> tuple[Sandbox, TierReport]:
+async def _open_best(policy: IsolationPolicy, tier: spawn.Tier | None, **options: Any) -> tuple[Sandbox, TierReport]:
     if tier is not None and tier not in TIERS:
         raise InvalidRequest(f"No tier is called {tier!r}. There are: {', '.join(TIERS)}.")
     reasons = []
     for candidate in TIERS if tier is None else (tier,):
         try:
-            return await _open_tier(policy, candidate, options, environment, library, own, folder)
+            return await _open_tier(policy, candidate, **options)
         except SandboxUnavailable as error:
             reasons.append(f"{candidate}: {error}")
     raise SandboxUnavailable("No sandbox can be built here. " + " ".join(reasons))
@@ -150,11 +133,14 @@ async def _open_best(
 async def _open_tier(
     policy: IsolationPolicy,
     tier: spawn.Tier,
+    *,
     options: PoolOptions,
     environment: Path | None,
     library: Library | None = None,
     own: Mapping[str, Path] | None = None,
     folder: Path | None = None,
+    turns: Turns | None = None,
+    allow_weaker: bool = False,
 ) -> tuple[Sandbox, TierReport]:
     """Build one tier and prove it. Raises `SandboxUnavailable` with the reason."""
     packages = add_own(find_packages(policy.packages, environment=environment), own or {})
@@ -170,6 +156,8 @@ async def _open_tier(
             options=options,
             library=library,
             folder=folder,
+            turns=turns,
+            allow_weaker=allow_weaker,
         )
         try:
             await sandbox.start()

@@ -4,7 +4,9 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ("Attack", "Layer", "LevelReport", "LimitReport", "Report", "TierReport")
+from sealyard.sandbox.policy.levels import IsolationPolicy
+
+__all__ = ("Attack", "Layer", "LevelReport", "LimitReport", "Report", "TierReport", "shortfall")
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,3 +74,16 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     tiers: tuple[TierReport, ...]
     levels: dict[str, LevelReport]
     packages: dict[str, str]
+
+
+def shortfall(policy: IsolationPolicy, report: TierReport) -> str | None:
+    """Why `report`'s tier is less than the policy's level promises; None when it is not."""
+    if report.name != "namespace":
+        return f"only the {report.name!r} tier works, which has no namespaces."
+    if policy.every_layer and report.missing:
+        return f"it needs every layer, and these are missing: {', '.join(report.missing)}."
+    loose = ("no", "watched") if policy.every_layer else ("no",)
+    unheld = [limit.name for limit in report.limits if limit.held in loose]
+    if unheld:
+        return f"the kernel does not hold these limits for this user: {', '.join(unheld)}."
+    return None

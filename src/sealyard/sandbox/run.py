@@ -6,13 +6,13 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from sealyard.errors import InvalidRequest, SandboxBroken, SandboxClosed
+from sealyard.errors import InvalidRequest, LevelUnavailable, SandboxBroken, SandboxClosed
 from sealyard.offload import Offload
 from sealyard.sandbox import spawn, wire
 from sealyard.sandbox.clock import RunClock
@@ -20,7 +20,7 @@ from sealyard.sandbox.library import Library
 from sealyard.sandbox.packages import GuestPackages
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.pool import Lease, Pool, PoolOptions
-from sealyard.sandbox.report import TierReport
+from sealyard.sandbox.report import TierReport, shortfall
 from sealyard.sandbox.sessions import Sessions, owner_of
 from sealyard.sandbox.shelf import Shelf
 from sealyard.sandbox.turns import Place, Turns
@@ -69,6 +69,8 @@ class Sandbox:
         options: PoolOptions,
         library: Library | None = None,
         folder: Path | None = None,
+        turns: Turns | None = None,
+        allow_weaker: bool = False,
     ) -> None:
         self.policy = policy
         self.tier = tier
@@ -76,8 +78,7 @@ class Sandbox:
         self.library = library
         self.report: TierReport | None = None
         """The proof that this sandbox passed."""
-        self.check: Callable[[IsolationPolicy], None] = lambda policy: None
-        """Raises `LevelUnavailable` for a policy that is not honoured here."""
+        self._allow_weaker = allow_weaker
         self._shelf = Shelf(options.idle_folder)
         self._sessions = Sessions(self._shelf)
         self.pool = Pool(
@@ -92,7 +93,7 @@ class Sandbox:
             hand_over=self._sessions.hand_over,
         )
         self._sessions.pool = self.pool
-        self.turns = Turns.of(options)
+        self.turns = turns or Turns.of(options)
         """Who runs when. Everything that takes a worker for agent code has a place here."""
 
     async def start(self) -> None:
@@ -109,6 +110,15 @@ class Sandbox:
     def zygote(self) -> Zygote:
         """The zygote that new workers are forked from."""
         return self.pool.zygote
+
+    def check(self, policy: IsolationPolicy) -> None:
+        """Raise `LevelUnavailable` for a policy that is not honoured here, unless weaker isolation is accepted."""
+        reason = None if self.report is None or self._allow_weaker else shortfall(policy, self.report)
+        if reason is not None:
+            raise LevelUnavailable(
+                f"Level {str(policy.level)!r} cannot be honoured here: {reason} Run `sealyard doctor` for what to do, "
+                "or set allow_weaker to accept it."
+            )
 
     async def run(
         self,
@@ -159,14 +169,27 @@ class Sandbox:
             seen, imports = self._place_of(stubs), self._imports(policy)
             job = _job(code, context or {}, policy, workspace, execution_id, seen, imports, replay)
             lease = await self.pool.take(leave=0 if place.is_first else 1)
-            started = time.perf_counter()
+            worker, started = lease.worker, time.perf_counter()
             try:
                 backstop_mib = max(policy.memory_mib, usual.memory_mib)
-                order = self._order(lease.worker, policy, backstop_mib, workspace, stubs) | {"nice": place.nice}
-                paced = None if on_call is None else self._paced(on_call, place.owner)
-                end = await self._run_on(
-                    lease, order, job, policy, workspace, paced, on_output, clock, offload, place.owner
-                )
+                order = self._order(worker, policy, backstop_mib, workspace, stubs, nice=place.nice)
+                mounts = await self._mounts(workspace, lease.zygote)
+                with _closing(mounts), self._watching(lease, policy, workspace):
+                    worker.begin(
+                        order,
+                        job,
+                        descriptors=mounts,
+                        policy=policy,
+                        on_call=on_call,
+                        on_output=on_output,
+                        step=self.turns.step,
+                        clock=clock,
+                        inline_bytes=None if workspace is None else policy.inline_bytes,
+                        offload=offload,
+                        who=place.owner,
+                    )
+                    await worker.ended
+                    end = await self._conclude(worker, policy, workspace)
             except SandboxBroken as error:
                 if self.pool.is_closed:
                     raise SandboxClosed("The sandbox is closed.") from error
@@ -187,16 +210,11 @@ class Sandbox:
         policy = msgspec.structs.replace(self.policy, threads=_PROBED_THREADS, processes=1)
         lease = await self.pool.take()
         try:
+            order = self._order(lease.worker, policy, policy.memory_mib, None, None)
             body = msgspec.json.encode(job | {"threads": policy.threads})
-            end = await lease.worker.run(
-                msgspec.json.encode(self._order(lease.worker, policy, policy.memory_mib, None, None)),
-                body,
-                descriptors=[],
-                policy=policy,
-                on_call=None,
-                on_output=None,
-                is_probe=True,
-            )
+            lease.worker.begin(order, body, policy=policy, is_probe=True)
+            await lease.worker.ended
+            end = await lease.worker.conclude()
         finally:
             await asyncio.shield(self.pool.discard(lease))
         if end.attacked is None:
@@ -217,7 +235,10 @@ class Sandbox:
             lease = await self.pool.take()
             try:
                 order = self._order(lease.worker, policy, policy.memory_mib, None, stubs)
-                end = await self._run_on(lease, order, job, policy, None, None, None, RunClock(), None, "")
+                with self._watching(lease, policy, None):
+                    lease.worker.begin(order, job, policy=policy)
+                    await lease.worker.ended
+                    end = await self._conclude(lease.worker, policy, None)
             finally:
                 self.pool.discard(lease)
                 self.pool.refill()
@@ -299,15 +320,6 @@ class Sandbox:
         async with self.turns.one(clock, owner_of(session or "")) as made:
             yield made
 
-    def _paced(self, on_call: OnCall, owner: str) -> OnCall:
-        """`on_call` for a run that leaves room on the event loop for runs of other owners."""
-
-        async def answer(tool: str, args: dict[str, Any]) -> Any:
-            await self.turns.step(owner)
-            return await on_call(tool, args)
-
-        return answer
-
     @contextlib.asynccontextmanager
     async def _stubs(self, version: str | None) -> AsyncIterator[str | None]:
         """The folder of the library that holds the tools which the worker can import."""
@@ -327,58 +339,42 @@ class Sandbox:
     def _imports(self, policy: IsolationPolicy) -> dict[str, Any] | None:
         """The rule for the code's own imports; None where it is the one that the zygote has."""
         same = ("level", "imports", "modules", "refused_modules")
-        if all(getattr(policy, field) == getattr(self.policy, field) for field in same):
+        if policy is self.policy or all(getattr(policy, field) == getattr(self.policy, field) for field in same):
             return None
         stdlib = frozenset(sys.stdlib_module_names)
         allowed = policy.allowed_modules(stdlib=stdlib, packages=self.packages.modules)
         return {"allowed": allowed, "refused": policy.refused_modules, "level": policy.level}
 
-    async def _run_on(
-        self,
-        lease: Lease,
-        order: dict[str, Any],
-        job: bytes,
-        policy: IsolationPolicy,
-        workspace: Workspace | None,
-        on_call: OnCall | None,
-        on_output: OnOutput | None,
-        clock: RunClock,
-        offload: Offload | None,
-        who: str,
-    ) -> End:
-        worker, zygote = lease.worker, lease.zygote
-        descriptors: list[int] = []
-        watch = None
+    async def _mounts(self, workspace: Workspace | None, zygote: Zygote) -> list[int]:
+        """What a worker is handed of its session: a descriptor of the workspace, or nothing."""
+        if workspace is None or workspace.directory is not None:
+            return []
+        held = workspace.take_mount(zygote)
+        return [await zygote.lease_workspace(workspace.number) if held is None else held]
+
+    @contextlib.contextmanager
+    def _watching(self, lease: Lease, policy: IsolationPolicy, workspace: Workspace | None) -> Iterator[None]:
+        """Watch what the kernel does not hold of a worker while it runs."""
+        limits = self._watched(lease.worker, policy, lease.zygote)
+        if self.pool.directory is None and not limits.is_needed:
+            yield
+            return
+        watch = asyncio.create_task(self._watch(lease.worker, policy, workspace, limits))
         try:
-            if workspace is not None and workspace.directory is None:
-                held = workspace.take_mount(zygote)
-                descriptors.append(await zygote.lease_workspace(workspace.number) if held is None else held)
-            limits = self._watched(worker, policy, zygote)
-            if self.pool.directory is not None or limits.is_needed:
-                watch = asyncio.create_task(self._watch(worker, policy, workspace, limits))
-            end = await worker.run(
-                msgspec.json.encode(order),
-                job,
-                descriptors=descriptors,
-                policy=policy,
-                on_call=on_call,
-                on_output=on_output,
-                clock=clock,
-                inline_bytes=None if workspace is None else policy.inline_bytes,
-                offload=offload,
-                who=who,
-            )
-            if self.pool.directory is not None and workspace is not None and end.failure is None:
-                # What was written since the last look stays in the session, so it is looked at once more.
-                excess = await self._find_excess(worker, policy, workspace)
-                if excess is not None:
-                    end = msgspec.structs.replace(end, done=None, failure=limit_failure("workspace", excess))
-            return end
+            yield
         finally:
-            for fd in descriptors:
-                os.close(fd)
-            if watch is not None:
-                watch.cancel()
+            watch.cancel()
+
+    async def _conclude(self, worker: Worker, policy: IsolationPolicy, workspace: Workspace | None) -> End:
+        """How a run ended. Raises what `Worker.conclude` does."""
+        end = await worker.conclude()
+        if self.pool.directory is not None and workspace is not None and end.failure is None:
+            # What was written since the last look stays in the session, so it is looked at once more.
+            worker.kill()
+            excess = await self._find_excess(worker, policy, workspace)
+            if excess is not None:
+                return msgspec.structs.replace(end, done=None, failure=limit_failure("workspace", excess))
+        return end
 
     def _order(
         self,
@@ -387,7 +383,8 @@ class Sandbox:
         backstop_mib: int,
         workspace: Workspace | None,
         stubs: str | None,
-    ) -> dict[str, Any]:
+        nice: int = 0,
+    ) -> bytes:
         """What the worker needs to seal itself."""
         slot = worker.fork.slot
         user = self.pool.user_of(slot, None if workspace is None else workspace.number)
@@ -401,7 +398,7 @@ class Sandbox:
             address_bytes = (backstop_mib << 21) + (256 << 20)
             if policy.memory_mib != self.policy.memory_mib:
                 worker.leaf.limit(policy.memory_mib << 20)
-        return {
+        order = {
             "user": None if workspace is None else user,
             "workspace": directory,
             "temp": temp,
@@ -416,8 +413,9 @@ class Sandbox:
             "own_network": policy.own_network,
             "temp_room": self._room(policy, "temp"),
             "workspace_room": self._room(policy, "workspace") if workspace is None else None,
-            "nice": 0,
+            "nice": nice,
         }
+        return msgspec.json.encode(order)
 
     def _room(self, policy: IsolationPolicy, place: str) -> str | None:
         """The size of a file system of the worker's own; None where it is the one that it has."""
@@ -533,6 +531,15 @@ class Sandbox:
             level=policy.level,
             session=session,
         )
+
+
+@contextlib.contextmanager
+def _closing(descriptors: list[int]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for fd in descriptors:
+            os.close(fd)
 
 
 def _short(told: wire.DoneFailure | wire.DoneSpill) -> dict[str, Any]:

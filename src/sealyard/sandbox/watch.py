@@ -66,8 +66,10 @@ class Watch:
         return figures
 
 
-def _pid_of(pidfd: int) -> int:
-    """The number of the process behind a descriptor. Raises `ProcessLookupError` when it is gone."""
+def _pid_of(pidfd: int | None) -> int:
+    """The number of the process behind a descriptor. Raises `ProcessLookupError` when it is gone or not born."""
+    if pidfd is None:
+        raise ProcessLookupError
     for line in os.fsdecode(Path(f"/proc/self/fdinfo/{pidfd}").read_bytes()).splitlines():
         if line.startswith("Pid:") and int(line.split()[1]) > 0:
             return int(line.split()[1])

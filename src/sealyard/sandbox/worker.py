@@ -1,17 +1,16 @@
 """One run on one worker: the frame loop, the deadline, and what an unexpected end means.
 
-A worker is used once. Whatever happens, it is killed when `Worker.run` returns or is cancelled.
+A worker is used once: `begin`, await `ended`, `conclude`. Whatever happens in between, `discard` kills it.
 """
 
 import asyncio
 import binascii
 import codecs
-import contextlib
 import os
 import signal
 import socket
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -32,11 +31,12 @@ OWN_CALLS = frozenset(("load_skill", "load_stub", "skill_began", "skill_ended"))
 
 OnCall = Callable[[str, dict[str, Any]], Awaitable[Any]]
 OnOutput = Callable[[str], None]
+Step = Callable[[str], Awaitable[None]]
 
-_EXIT_SECONDS = 10.0  # for a killed worker to be reaped
 _LEAVE_SECONDS = 2.0  # for one that hung up to be gone
 _CODED_BYTES = 3 << 18  # of a file that is encoded before others have a turn: a millisecond; a multiple of three
 _FRAME_OVERHEAD = 64 << 10
+_READ_BYTES = 256 << 10  # at once: more than the kernel keeps for us, so that one read takes all that is there
 _WORDS_BYTES = 512 << 10  # of a last frame beside its result: five texts of 16,384 characters, each as \\u1234
 _PREVIEW_BYTES = 1 << 10  # by which a preview may miss its size
 _SHOWN_CHARACTERS = 100
@@ -73,27 +73,27 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     exit: Exit | None = None
 
 
-class Worker(asyncio.Protocol):
+class Worker:
     """The host's view of one waiting or running worker."""
 
     def __init__(self, fork: Fork, *, leaf: Leaf | None) -> None:
         self.fork = fork
         self.leaf = leaf
         self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport | None = None
-        self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._hung_up = asyncio.Event()
+        self._connection = fork.connection
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        """Done when its run is over, in whatever way, or when it hung up."""
         self._reader = wire.FrameReader(_FRAME_OVERHEAD)
         self._policy: IsolationPolicy | None = None
         self._on_call: OnCall | None = None
         self._on_output: OnOutput | None = None
-        self._calls: set[asyncio.Task[None]] = set()
-        self._call_ids: set[int] = set()
+        self._step: Step | None = None
+        self._clock: RunClock | None = None
+        self._calls: dict[int, asyncio.Task[None] | None] = {}
+        """Its calls that are not answered, by their numbers; None for one that waits in the backlog."""
         self._backlog: deque[wire.Call | wire.LargeCall] = deque()
         self._unsent: deque[memoryview] = deque()
         self._unsent_bytes = 0
-        self._is_sending = False
-        self._is_full = False
         self._call_count = 0
         self._own_call_count = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -114,43 +114,41 @@ class Worker(asyncio.Protocol):
         self._broken: str | None = None
         self._host_error: BaseException | None = None
         self._is_discarded = False
-
-    async def connect(self) -> None:
-        """Start listening; until then the worker just waits."""
-        transport, _ = await self._loop.create_unix_connection(lambda: self, sock=self.fork.connection)
-        self._transport = transport
+        self._loop.add_reader(self._connection, self.data_received)
 
     @property
     def is_waiting(self) -> bool:
         """Whether it can still be given a run."""
-        return not self._is_discarded and not self.fork.exited.done() and not self._ended.done()
+        return not self._is_discarded and not self.fork.exited.done() and not self.ended.done()
 
-    async def run(
+    def begin(
         self,
         order: bytes,
         job: bytes,
         *,
-        descriptors: list[int],
+        descriptors: Sequence[int] = (),
         policy: IsolationPolicy,
-        on_call: OnCall | None,
-        on_output: OnOutput | None,
+        on_call: OnCall | None = None,
+        on_output: OnOutput | None = None,
+        step: Step | None = None,
         is_probe: bool = False,
         clock: RunClock | None = None,
         inline_bytes: int | None = None,
         offload: Offload | None = None,
         who: str = "",
-    ) -> End:
-        """Seal the worker, run the job, and say how it ended.
+    ) -> None:
+        """Have the worker seal itself and run the job, until `ended` is done.
 
         A result over `inline_bytes` breaks the protocol: it belongs into a file. Large arguments are looked at by
-        `offload`, for the principal `who`.
+        `offload`, for the principal `who`. Before each call it waits for `step`.
 
         Raises:
-            SandboxBroken: The worker could not be sealed, or its zygote ended.
+            SandboxBroken: The worker is gone.
         """
         self._policy = policy
         self._on_call = on_call
         self._on_output = on_output
+        self._step = step
         self._is_probe = is_probe
         self._call_bytes = policy.call_bytes
         self._inline_bytes = policy.result_bytes if inline_bytes is None else inline_bytes
@@ -158,22 +156,29 @@ class Worker(asyncio.Protocol):
         self._offload, self._who = offload, who
         self._loop.add_reader(self.fork.output_fd, self._on_output_readable)
         self._output_open = True
-        clock = clock or RunClock()
-        self._seconds = clock.start(policy.wall_seconds, self._on_deadline)
+        self._clock = clock or RunClock()
+        self._seconds = self._clock.start(policy.wall_seconds, self._on_deadline)
+        data = wire.pack(order) + wire.pack(job)
         try:
-            self._send_first(order, job, descriptors)
-            await self._ended
-            self._drain_output()
-            if self._done is None and self._attacked is None and self._failure is None and self._host_error is None:
-                await self._explain_end()
-        finally:
-            clock.stop()
-            self.kill()
-            for task in self._calls:
-                task.cancel()
+            sent = (
+                socket.send_fds(self._connection, [data], descriptors) if descriptors else self._connection.send(data)
+            )
+        except OSError as error:
+            raise SandboxBroken(f"A waiting worker was gone: {error}.") from error
+        if sent < len(data):
+            self._queue([memoryview(data)[sent:]])
+
+    async def conclude(self) -> End:
+        """Say how the run ended, once it has.
+
+        Raises:
+            SandboxBroken: The worker could not be made or sealed, or its zygote ended.
+        """
+        self._drain_output()
+        if self._done is None and self._attacked is None and self._failure is None and self._host_error is None:
+            await self._explain_end()
         if self._host_error is not None:
             raise self._host_error
-        exit_ = self.fork.exited.result() if self.fork.exited.done() else None
         return End(
             done=self._done,
             failure=self._failure,
@@ -181,71 +186,64 @@ class Worker(asyncio.Protocol):
             output="".join(self._output) + self._decoder.decode(b"", final=True),
             output_bytes=self._output_bytes,
             tool_calls=self._call_count,
-            exit=exit_,
+            exit=self.fork.exited.result() if self.fork.exited.done() else None,
         )
-
-    def _send_first(self, order: bytes, job: bytes, descriptors: list[int]) -> None:
-        assert self._transport is not None
-        try:
-            if descriptors:
-                socket.send_fds(self.fork.connection, [wire.pack(order)], descriptors)
-                self._transport.write(wire.pack(job))
-            else:
-                self._transport.write(wire.pack(order) + wire.pack(job))
-        except OSError as error:
-            raise SandboxBroken(f"A waiting worker was gone: {error}.") from error
 
     def kill(self) -> None:
         """Kill the worker and everything in it."""
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.fork.pidfd, signal.SIGKILL)
+        self.fork.kill()
 
-    async def wait(self, *, seconds: float = _EXIT_SECONDS) -> Exit | None:
-        """How the process ended; None when its zygote ended first."""
-        async with asyncio.timeout(seconds):
-            return await asyncio.shield(self.fork.exited)
-
-    async def discard(self) -> None:
-        """Kill the worker, wait for its end and give back everything it held."""
+    def discard(self) -> None:
+        """Kill the worker, whatever it does, and close our ends; `fork.exited` is done when it is gone."""
         if self._is_discarded:
             return
         self._is_discarded = True
-        self.kill()
+        self.fork.kill()
+        if self._clock is not None:
+            self._clock.stop()
+        if not self.ended.done():
+            self.ended.set_result(None)
+        for task in self._calls.values():
+            if task is not None:
+                task.cancel()
         if self._output_open:
             self._loop.remove_reader(self.fork.output_fd)
             self._output_open = False
         os.close(self.fork.output_fd)
-        if self._transport is not None:
-            self._transport.abort()
-        else:
-            self.fork.connection.close()
-        try:
-            if self._transport is not None:
-                await self._hung_up.wait()
-            await self.wait()
-        finally:
-            os.close(self.fork.pidfd)
+        self._loop.remove_reader(self._connection)
+        if self._unsent:
+            self._loop.remove_writer(self._connection)
+            self._unsent.clear()
+        self._connection.close()
 
     # What the worker sends. Nothing below may raise into the event loop.
 
-    def data_received(self, data: bytes) -> None:
+    def data_received(self) -> None:
         """Take frames; a worker that breaks the protocol is killed."""
-        if self._ended.done():
+        try:
+            data = self._connection.recv(_READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._hang_up()
+        if self.ended.done():
             return
         try:
             for body in self._reader.feed(data):
                 frame = wire.parse(body)
-                if isinstance(frame, wire.Done | wire.LargeDone):
-                    frame = self._bounded(body, frame)
-                elif isinstance(frame, wire.LargeCall) and len(body) > self._call_bytes + _FRAME_OVERHEAD:
-                    raise wire.ProtocolError(f"a call of {len(body):,} bytes")
-                self._take(frame)
-                if self._ended.done():
+                if isinstance(frame, wire.Call | wire.LargeCall) and self._is_sealed:
+                    if self._admits(frame, len(body)):
+                        self._calls[frame.id] = self._loop.create_task(self._answer(frame))
+                else:
+                    self._take(frame, body)
+                if self.ended.done():
                     return
         except wire.ProtocolError as error:
             self._fail("protocol", f"The worker broke the protocol with {error}.")
 
-    def _bounded(self, body: bytes, frame: wire.Done | wire.LargeDone) -> wire.Frame:
+    def _bounded(self, body: bytes, frame: wire.Done | wire.LargeDone) -> wire.Done:
         """The last frame, once it is known that its result is no larger than it may be."""
         if len(body) > self._inline_bytes + _WORDS_BYTES:
             raise wire.ProtocolError(f"an end of {len(body):,} bytes")
@@ -253,44 +251,48 @@ class Worker(asyncio.Protocol):
             result_bytes = wire.result_bytes(body)
             if result_bytes > self._inline_bytes + _PREVIEW_BYTES:
                 raise wire.ProtocolError(f"a result of {result_bytes:,} bytes, which belongs into a file")
-        return frame if isinstance(frame, wire.Done) else wire.parse(body, is_whole=True)
+        whole = frame if isinstance(frame, wire.Done) else wire.parse(body, is_whole=True)
+        assert isinstance(whole, wire.Done)
+        return whole
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The worker ended, or we hung up."""
-        self._hung_up.set()
-        if not self._ended.done():
+    def _hang_up(self) -> None:
+        """The worker ended, or closed its connection."""
+        self._loop.remove_reader(self._connection)
+        if not self.ended.done():
             if self._reader.is_inside_frame:
                 self._fail("protocol", "The worker broke the protocol with half a frame.")
             else:
-                self._ended.set_result(None)
+                self.ended.set_result(None)
 
-    def _take(self, frame: wire.Frame) -> None:
+    def _take(self, frame: wire.Frame, body: bytes) -> None:
+        """Take a frame that is no call of a sealed worker."""
         if isinstance(frame, wire.Sealed) and not self._is_sealed:
             self._is_sealed = True
         elif isinstance(frame, wire.Broken):
             self._broken = frame.error
-            self._ended.set_result(None)
+            self.ended.set_result(None)
         elif not self._is_sealed:
             raise wire.ProtocolError(f"a {type(frame).__name__} frame before it was sealed")
-        elif isinstance(frame, wire.Call | wire.LargeCall):
-            self._take_call(frame)
-        elif isinstance(frame, wire.Done):
-            if not frame.ok and frame.failure is None:
+        elif isinstance(frame, wire.Done | wire.LargeDone):
+            done = self._bounded(body, frame)
+            if not done.ok and done.failure is None:
                 raise wire.ProtocolError("a failure that does not say which")
-            self._done = frame
-            self._ended.set_result(None)
+            self._done = done
+            self.ended.set_result(None)
         elif isinstance(frame, wire.Attacked):
             if not self._is_probe:
                 raise wire.ProtocolError("an answer that nobody asked for")
             self._attacked = frame
-            self._ended.set_result(None)
+            self.ended.set_result(None)
         else:
             raise wire.ProtocolError(f"a second {type(frame).__name__} frame")
 
-    def _take_call(self, frame: wire.Call | wire.LargeCall) -> None:
+    def _admits(self, frame: wire.Call | wire.LargeCall, size: int) -> bool:
+        """Count a call; whether it can be answered now. It waits in the backlog or is refused otherwise."""
         assert self._policy is not None
-        assert self._transport is not None
-        if frame.id in self._call_ids:
+        if size > self._call_bytes + _FRAME_OVERHEAD:
+            raise wire.ProtocolError(f"a call of {size:,} bytes")
+        if frame.id in self._calls:
             raise wire.ProtocolError("two calls with one number")
         if frame.tool in OWN_CALLS:
             self._own_call_count += 1
@@ -301,52 +303,50 @@ class Worker(asyncio.Protocol):
         if count > limit:
             if count > limit + _CALLS_PAST_LIMIT:
                 self._fail("calls", f"The code went on calling tools after its limit of {limit:,} calls.")
-                return
-            self._reply_error(frame.id, "CallsExceeded", f"The run may make at most {limit:,} {what}.")
-            return
-        self._call_ids.add(frame.id)
+            else:
+                self._reply_error(frame.id, "CallsExceeded", f"The run may make at most {limit:,} {what}.")
+            return False
         if len(self._calls) < self._policy.concurrent_calls:
-            self._start_call(frame)
-        else:
-            # One read may hold many calls: those over the limit wait here, the rest in the worker.
-            self._backlog.append(frame)
-            self._transport.pause_reading()
-
-    def _start_call(self, frame: wire.Call | wire.LargeCall) -> None:
-        task = self._loop.create_task(self._answer(frame))
-        self._calls.add(task)
-        task.add_done_callback(self._end_call)
-
-    def _end_call(self, task: "asyncio.Task[None]") -> None:
-        self._calls.discard(task)
-        if self._ended.done() or self._transport is None or self._transport.is_closing():
-            return
-        if self._backlog:
-            self._start_call(self._backlog.popleft())
+            return True
+        # One read may hold many calls: those over the limit wait here, the rest in the worker.
         if not self._backlog:
-            self._transport.resume_reading()
+            self._loop.remove_reader(self._connection)
+        self._calls[frame.id] = None
+        self._backlog.append(frame)
+        return False
 
     async def _answer(self, frame: wire.Call | wire.LargeCall) -> None:
+        """Answer one call. The callback's failure is the code's to handle."""
         try:
             if self._on_call is None:
                 what = "skill can be had" if frame.tool in OWN_CALLS else f"tool named {frame.tool!r}"
                 self._reply_error(frame.id, "ToolError", f"No {what}: this run has no tools.")
                 return
-            try:
-                args = frame.args if isinstance(frame, wire.Call) else await self._decode(frame)
-                value = await self._on_call(frame.tool, args)
-                parts = await _with_files(frame.id, value) if isinstance(value, Reply) else _reply(frame.id, value)
-            except Exception as error:  # noqa: BLE001 - the callback's failure is the code's to handle
-                self._reply_error(frame.id, type(error).__name__, str(error))
-            except asyncio.CancelledError:
-                if self._ended.done():
-                    raise
-                # Something the callback waited for was cancelled; the run goes on and its code must hear of it.
-                self._reply_error(frame.id, "ToolError", f"The call of {frame.tool!r} was cancelled.")
-            else:
-                self._send(parts)
+            args = frame.args if isinstance(frame, wire.Call) else await self._decode(frame)
+            if self._step is not None:
+                await self._step(self._who)
+            value = await self._on_call(frame.tool, args)
+            self._send(await _with_files(frame.id, value) if isinstance(value, Reply) else _reply(frame.id, value))
+        except Exception as error:  # noqa: BLE001
+            self._reply_error(frame.id, type(error).__name__, str(error))
+        except asyncio.CancelledError:
+            if self.ended.done():
+                raise
+            # Something the callback waited for was cancelled; the run goes on and its code must hear of it.
+            self._reply_error(frame.id, "ToolError", f"The call of {frame.tool!r} was cancelled.")
         finally:
-            self._call_ids.discard(frame.id)
+            del self._calls[frame.id]
+            if self._backlog:
+                self._answer_next()
+
+    def _answer_next(self) -> None:
+        """Begin with a call of the backlog, in place of one that was answered."""
+        if self.ended.done():
+            return
+        frame = self._backlog.popleft()
+        self._calls[frame.id] = self._loop.create_task(self._answer(frame))
+        if not self._backlog:
+            self._loop.add_reader(self._connection, self.data_received)
 
     async def _decode(self, frame: wire.LargeCall) -> dict[str, Any]:
         """The arguments of a large call. Raises `InvalidRequest` for more than anybody looks at."""
@@ -364,49 +364,45 @@ class Worker(asyncio.Protocol):
 
     def _send(self, parts: list[bytes | memoryview]) -> None:
         """Send a frame after those that wait, as fast as the worker reads."""
-        if self._transport is None or self._transport.is_closing():
+        if self._is_discarded:
             return
         size = sum(map(len, parts))
-        pieces = (wire.pack_length(size), *parts)
-        if size <= _PIECE_BYTES and not self._unsent and not self._is_full:
-            self._transport.write(b"".join(pieces))
+        if self._unsent or size > _PIECE_BYTES:
+            self._queue([memoryview(part) for part in (wire.pack_length(size), *parts)])
             return
-        self._unsent += map(memoryview, pieces)
+        data = b"".join((wire.pack_length(size), *parts))
+        try:
+            sent = self._connection.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            return  # it is gone, which its end explains
+        if sent < len(data):
+            self._queue([memoryview(data)[sent:]])
+
+    def _queue(self, pieces: list[memoryview]) -> None:
+        if not self._unsent:
+            self._loop.add_writer(self._connection, self._send_more)
+        self._unsent += pieces
         self._unsent_bytes += sum(map(len, pieces))
-        if self._unsent_bytes > _UNREAD_BYTES and not self._ended.done():
+        if self._unsent_bytes > _UNREAD_BYTES and not self.ended.done():
             self._fail("protocol", "The worker broke the protocol: it does not read the answers to its calls.")
-        if not self._is_sending:
-            self._send_more()
 
     def _send_more(self) -> None:
-        """Send a piece of what waits: a large answer in one go would be copied as a whole."""
-        self._is_sending = False
-        room = _PIECE_BYTES
-        pieces: list[memoryview] = []
-        while room and self._unsent and not self._is_full:
-            part = self._unsent.popleft()
-            pieces.append(part[:room])
-            if len(part) > room:
-                self._unsent.appendleft(part[room:])
-            room -= len(pieces[-1])
-        if self._transport is None or self._transport.is_closing():
-            return
-        if pieces:
-            self._unsent_bytes -= sum(map(len, pieces))
-            self._transport.write(b"".join(pieces))
-        if self._unsent and not self._is_full:
-            self._is_sending = True
-            self._loop.call_soon(self._send_more)
-
-    def pause_writing(self) -> None:
-        """The worker does not read as fast as it is written to."""
-        self._is_full = True
-
-    def resume_writing(self) -> None:
-        """It has read what was written."""
-        self._is_full = False
-        if not self._is_sending:
-            self._send_more()
+        """Send a piece of what waits: others have a turn before the next one."""
+        part = self._unsent.popleft()
+        try:
+            sent = self._connection.send(part[:_PIECE_BYTES])
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._unsent.clear()  # it is gone, which its end explains
+            sent = len(part)
+        self._unsent_bytes -= sent
+        if sent < len(part):
+            self._unsent.appendleft(part[sent:])
+        if not self._unsent:
+            self._loop.remove_writer(self._connection)
 
     def _on_output_readable(self) -> None:
         assert self._policy is not None
@@ -432,8 +428,8 @@ class Worker(asyncio.Protocol):
                     self._on_output(text)
                 except Exception as error:  # noqa: BLE001 - the caller's own; `run` raises it
                     self._host_error = error
-                    if not self._ended.done():
-                        self._ended.set_result(None)
+                    if not self.ended.done():
+                        self.ended.set_result(None)
         if len(data) > room and self._failure is None:
             self._fail("output", f"The code wrote more than {self._policy.output_bytes:,} bytes of output.")
 
@@ -452,7 +448,7 @@ class Worker(asyncio.Protocol):
 
     def _on_deadline(self) -> None:
         assert self._policy is not None
-        if not self._ended.done():
+        if not self.ended.done():
             limit = self._policy.wall_seconds
             before = limit - self._seconds
             message = f"The code ran longer than {limit:g} s and was stopped."
@@ -462,24 +458,27 @@ class Worker(asyncio.Protocol):
 
     def end_for(self, kind: FailureKind, message: str) -> None:
         """End the run for a limit that is watched from outside."""
-        if not self._ended.done():
+        if not self.ended.done():
             self._fail(kind, message)
 
     def _fail(self, kind: FailureKind, message: str) -> None:
         self._failure = limit_failure(kind, message)
         self._done = None
-        if not self._ended.done():
-            self._ended.set_result(None)
+        if not self.ended.done():
+            self.ended.set_result(None)
 
     async def _explain_end(self) -> None:
         """The connection ended without a word: find out why, before the worker is killed."""
         if self._broken is not None and not self._is_sealed:
             raise SandboxBroken(f"A worker could not be sealed: {self._broken}.")
         try:
-            ended = await self.wait(seconds=_LEAVE_SECONDS)
+            async with asyncio.timeout(_LEAVE_SECONDS):
+                ended = await asyncio.shield(self.fork.exited)
         except TimeoutError:
             self._fail("protocol", "The worker broke the protocol: it closed its connection and went on.")
             return
+        if self.fork.trouble is not None:
+            raise SandboxBroken(f"A worker could not be made: {self.fork.trouble}.")
         if ended is None:
             raise SandboxBroken("The zygote ended during the run. Run again: a new one is started.")
         if not self._is_sealed:

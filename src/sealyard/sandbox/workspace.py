@@ -59,7 +59,7 @@ class Workspace:
         """Where it lies on the host in the `landlock` tier."""
         self.user = user
         """Whose files they are on the host, where this process's own user cannot have any in it."""
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._leaving: set[asyncio.Future[None]] = set()
         self._mount: tuple[object, int] | None = None
         self._is_closed = False
 
@@ -72,7 +72,7 @@ class Workspace:
         os.close(self.root_fd)
         self.root_fd = os.open(self.directory, _FOLDER)
 
-    def note_leaving(self, gone: "asyncio.Task[None]") -> None:
+    def note_leaving(self, gone: "asyncio.Future[None]") -> None:
         """A worker that could write here is being killed."""
         self._leaving.add(gone)
         gone.add_done_callback(self._leaving.discard)

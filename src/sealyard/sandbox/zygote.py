@@ -37,23 +37,53 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
     memory_peak_bytes: int
 
 
-class Fork(msgspec.Struct, kw_only=True):
-    """A forked worker: our ends of its connection and its output, its process, and how it will have ended."""
+class Fork:
+    """A worker that is ordered: our ends of its connection and its output, its process, and how it will have ended.
 
-    slot: int
-    connection: socket.socket
-    output_fd: int
-    pidfd: int
-    exited: "asyncio.Future[Exit | None]"
-    """None when the zygote ended first and nobody knows."""
+    What is sent to it before it is born waits for it in its connection.
+    """
 
-    def abandon(self) -> None:
-        """Kill the worker and let go of it."""
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
-        os.close(self.pidfd)
-        os.close(self.output_fd)
-        self.connection.close()
+    def __init__(self, slot: int, connection: socket.socket, output_fd: int) -> None:
+        loop = asyncio.get_running_loop()
+        self.slot = slot
+        self.connection = connection
+        self.output_fd = output_fd
+        self.pidfd: int | None = None
+        """A descriptor of its process; None until it is born and after `let_go`."""
+        self.born: asyncio.Future[None] = loop.create_future()
+        self.exited: asyncio.Future[Exit | None] = loop.create_future()
+        """None when it was never born, or the zygote ended first and nobody knows."""
+        self.trouble: str | None = None
+        """Why it was not born."""
+        self._is_doomed = False
+
+    def note_birth(self, pidfd: int) -> None:
+        """Take the descriptor of its process."""
+        self.pidfd = pidfd
+        self.born.set_result(None)
+        if self._is_doomed:
+            self.kill()
+
+    def note_end(self, exit_: Exit | None, trouble: str | None = None) -> None:
+        """Take how it ended."""
+        self.trouble = trouble
+        if not self.born.done():
+            self.born.set_result(None)
+        if not self.exited.done():
+            self.exited.set_result(exit_)
+
+    def kill(self) -> None:
+        """Kill the worker and everything in it, as soon as there is something to kill."""
+        self._is_doomed = True
+        if self.pidfd is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+
+    def let_go(self) -> None:
+        """Close the descriptor of its process, which has ended."""
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+            self.pidfd = None
 
 
 class Zygote:
@@ -65,8 +95,8 @@ class Zygote:
         self._loop = asyncio.get_running_loop()
         self._tickets = itertools.count(1)
         self._orders = asyncio.Semaphore(_ORDERS_AT_ONCE)
-        self._answers: dict[str, asyncio.Future[tuple[dict[str, Any], list[int]]]] = {}
-        self._exits: dict[int, asyncio.Future[Exit | None]] = {}
+        self._answers: dict[int, asyncio.Future[tuple[dict[str, Any], list[int]]]] = {}
+        self._forks: dict[int, Fork] = {}
         self._watching = False
         self.is_alive = True
         self.failed_packages: dict[str, str] = {}
@@ -157,32 +187,38 @@ class Zygote:
         entrances: list[int],
         library: str | None,
     ) -> Fork:
-        """A new worker; one that `waits` warms up before it gets a run.
+        """Order a new worker; one that `waits` warms up before it gets a run.
 
         `library` is the folder of stubs that its run will likely ask for.
-        `entrances` are the descriptors by which it enters its control groups; they are closed here in any case.
+        `entrances` are the descriptors by which it enters its control groups.
 
         Raises:
-            SandboxBroken: The zygote cannot make one.
+            SandboxBroken: The zygote cannot be asked.
         """
-        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
-            for entrance in entrances:
-                theirs.callback(os.close, entrance)
-            connection, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-            ours.callback(connection.close)
-            theirs.callback(far_end.close)
-            output_read, output_write = os.pipe()
-            ours.callback(os.close, output_read)
-            theirs.callback(os.close, output_write)
-            connection.setblocking(False)
-            os.set_blocking(output_read, False)
-            exited: asyncio.Future[Exit | None] = self._loop.create_future()
-            self._exits[slot] = exited
+        await self._orders.acquire()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        output_read, output_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            if not self.is_alive:
+                raise SandboxBroken("The zygote ended. Run again: a new one is started.")
+            os.set_blocking(output_write, True)
+            ours.setblocking(False)
             order = {"op": "fork", "slot": slot, "user": user, "cores": cores, "waits": waits, "library": library}
-            handed = [far_end.fileno(), output_write, *entrances]
-            _, descriptors = await self._order(f"slot {slot}", order, handed)
-            ours.pop_all()
-        return Fork(slot=slot, connection=connection, output_fd=output_read, pidfd=descriptors[0], exited=exited)
+            handed = [theirs.fileno(), output_write, *entrances]
+            socket.send_fds(self._control, [msgspec.json.encode(order)], handed)
+        except BaseException as error:
+            self._orders.release()
+            ours.close()
+            os.close(output_read)
+            if isinstance(error, OSError):
+                raise SandboxBroken(f"The zygote did not take the order for a worker: {error!r}.") from error
+            raise
+        finally:
+            theirs.close()
+            os.close(output_write)
+        fork = self._forks[slot] = Fork(slot, ours, output_read)
+        fork.born.add_done_callback(lambda _: self._orders.release())
+        return fork
 
     async def create_workspace(self, number: int, *, size_bytes: int, files: int) -> int:
         """Make a workspace and return a descriptor of its root that outlives the zygote."""
@@ -201,48 +237,50 @@ class Zygote:
         """Forget a workspace; its memory is freed when the last descriptor of it is closed."""
         await self._ticketed({"op": "remove", "number": number})
 
-    async def _ticketed(self, order: dict[str, Any], descriptors: list[int] | None = None) -> list[int]:
+    async def _ticketed(self, order: dict[str, Any], fds: list[int] | None = None) -> list[int]:
         ticket = next(self._tickets)
-        return (await self._order(f"ticket {ticket}", order | {"ticket": ticket}, descriptors or []))[1]
-
-    async def _order(self, key: str, order: dict[str, Any], fds: list[int]) -> tuple[dict[str, Any], list[int]]:
         async with self._orders:
             if not self.is_alive:
                 raise SandboxBroken("The zygote ended. Run again: a new one is started.")
             answer: asyncio.Future[tuple[dict[str, Any], list[int]]] = self._loop.create_future()
-            self._answers[key] = answer
+            self._answers[ticket] = answer
             try:
-                socket.send_fds(self._control, [msgspec.json.encode(order)], fds)
+                socket.send_fds(self._control, [msgspec.json.encode(order | {"ticket": ticket})], fds or [])
                 async with asyncio.timeout(_ORDER_SECONDS):
                     message, descriptors = await answer
             except BaseException as error:
                 if answer.done() and not answer.cancelled() and answer.exception() is None:
-                    _let_go(*answer.result())  # it came just as the caller gave up
+                    _let_go(answer.result()[1])  # it came just as the caller gave up
                 if isinstance(error, OSError | TimeoutError):
                     raise SandboxBroken(f"The zygote did not carry out {order['op']!r}: {error!r}.") from error
                 raise
             finally:
-                self._answers.pop(key, None)
+                self._answers.pop(ticket, None)
         if message["op"] == "failed":
             raise SandboxBroken(f"The zygote could not carry out {message['order']!r}: {message['error']}.")
-        return message, descriptors
+        return descriptors
 
     def _on_readable(self) -> None:
         message, descriptors = self._read_packet()
         if message is None:
             self._end()
-            return
-        if message["op"] == "exited":
-            exited = self._exits.pop(message["slot"], None)
-            if exited is not None and not exited.done():
-                exited.set_result(msgspec.convert({k: v for k, v in message.items() if k != "op"}, Exit))
-            return
-        key = f"slot {message['slot']}" if "slot" in message else f"ticket {message['ticket']}"
-        answer = self._answers.get(key)
-        if answer is not None and not answer.done():
-            answer.set_result((message, descriptors))
-            return
-        _let_go(message, descriptors)
+        elif "slot" in message:
+            self._note_fork(message, descriptors)
+        else:
+            answer = self._answers.get(message["ticket"])
+            if answer is not None and not answer.done():
+                answer.set_result((message, descriptors))
+            else:
+                _let_go(descriptors)  # whoever ordered it has given up
+
+    def _note_fork(self, message: dict[str, Any], descriptors: list[int]) -> None:
+        slot = message["slot"]
+        if message["op"] == "forked":
+            self._forks[slot].note_birth(descriptors[0])
+        elif message["op"] == "failed":
+            self._forks.pop(slot).note_end(None, message["error"])
+        else:
+            self._forks.pop(slot).note_end(msgspec.convert({k: v for k, v in message.items() if k != "op"}, Exit))
 
     def _end(self) -> None:
         """The zygote is gone, and so are its workers."""
@@ -254,10 +292,9 @@ class Zygote:
         for answer in self._answers.values():
             if not answer.done():
                 answer.set_exception(SandboxBroken("The zygote ended. Run again: a new one is started."))
-        for exited in self._exits.values():
-            if not exited.done():
-                exited.set_result(None)
-        self._exits.clear()
+        for fork in self._forks.values():
+            fork.note_end(None)
+        self._forks.clear()
 
     def hang_up(self) -> None:
         """Let the zygote end, and with it every worker; `close` waits for that."""
@@ -280,12 +317,8 @@ class Zygote:
             os.close(self._process.stderr_fd)
 
 
-def _let_go(message: dict[str, Any], descriptors: list[int]) -> None:
-    """Give back what was ordered by somebody who has given up."""
+def _let_go(descriptors: list[int]) -> None:
     for fd in descriptors:
-        if "slot" in message:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(fd, signal.SIGKILL)
         os.close(fd)
 
 

@@ -180,6 +180,13 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     tool_calls: int = 0
 
 
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer to a call of sandboxed code that brings files along: content by path in the workspace."""
+
+    value: Any
+    files: dict[str, bytes]
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What the sandbox saw of one run. `result` is JSON data; when `spill` is set it is a preview of it."""
 

@@ -379,10 +379,9 @@ async def _open(
         library=library,
         own=GUESTS,
         folder=folder,
+        turns=turns,  # which calls without code take too, before there is a sandbox
     )
-    sandbox = await stack.enter_async_context(opening)
-    sandbox.turns = turns  # which calls without code take too, before there is a sandbox
-    return sandbox
+    return await stack.enter_async_context(opening)
 
 
 def _fingerprint(upstream: UpstreamConfig) -> str:
