@@ -268,13 +268,6 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """By full name. Shared with the catalog's snapshot, so that making a grant does not cost by the number of tools."""
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer to a call of code that brings files along: content by path in the workspace."""
-
-    value: Any
-    files: dict[str, bytes]
-
-
 class PrincipalScope(msgspec.Struct, frozen=True, kw_only=True):
     """What one client may do, beside what the policy says."""
 
