@@ -33,7 +33,7 @@ MOST_DEPTH = 200
 MOST_NODES = 100_000
 """Of values in a document that the event loop decodes: 20 ms if all of them are lists."""
 LARGE = 1_000
-"""Characters, and sixteen for each value: 2 to 6 ms of the scanner's time if all of it is made to be slow."""
+"""Characters, and sixteen for each value: 2 to 14 ms of the scanner's time if all of it is made to be slow."""
 _SMALL_BYTES = 64 << 10
 """Decoded without a look: 4 ms at worst."""
 

@@ -67,7 +67,7 @@ class Door:
 
     async def _conceal_searched(self, values: list[Any]) -> list[Any]:
         guard = self._guard
-        is_much = is_large(values)
+        is_much = is_large(values) and not guard.conceals_quickly(values)
         if not is_much or self._offload is None:
             return await self._here(lambda: [guard.conceal(each) for each in values], is_much)
         try:

@@ -268,6 +268,7 @@ class Echoes:
         for at in [at for at in range(0, len(text) - size + 1, _STRIDE) if text[at : at + size] in seeds]:
             if at + size <= done:
                 continue
+            told: set[tuple[int, int, int, tuple[int, int] | None]] = set()
             for number, offset in seeds[text[at : at + size]]:
                 line = self._lines[number]
                 before, after = _agreement(text, at, line.text, offset, size)
@@ -283,7 +284,10 @@ class Echoes:
                         is_part = _goes_on(line.owners, start, end)
                         place = at - offset
                         agreed = (at - before, at + after) if is_part else None
-                        yield place + start, place + end, line.owners[start], agreed
+                        found = (place + start, place + end, line.owners[start], agreed)
+                        if found not in told:  # what repeats itself agrees with itself at many places
+                            told.add(found)
+                            yield found
 
     def _is_telling(self, line: _Line, first: int, last: int, length: int) -> bool:
         """Whether what agrees is too much for chance."""
@@ -618,6 +622,7 @@ class _Reading:
         self._views = views
         self._make = make
         self._places: _Source | None = None
+        self._edges: list[int] | None = None
 
     def source(self, start: int, end: int) -> tuple[int, int]:
         """Where the original holds what is read between these offsets."""
@@ -625,6 +630,16 @@ class _Reading:
         for view in reversed(self._views):
             found = view.source(*found)
         return found
+
+    def edges(self, breaks: Sequence[int]) -> list[int]:
+        """Where each of the strings begins that were joined at these offsets, always the same ones."""
+        if self._edges is None:
+            places = range(len(self.text))
+            self._edges = []
+            for offset in breaks:
+                known = self._edges[-1] if self._edges else 0
+                self._edges.append(bisect_left(places, offset, lo=known, key=lambda at: self.source(at, at + 1)[0]))
+        return self._edges
 
     def is_apart(self, start: int, end: int) -> bool:
         """Whether letters, or digits, neither begin before nor go on behind: `userAnna`, `anna1`, not `hannah`."""
@@ -873,13 +888,11 @@ def _is_in_one(reading: _Reading, start: int, end: int, breaks: Sequence[int]) -
 
 def _within_one(reading: _Reading, at: int, before: int, after: int, breaks: Sequence[int]) -> tuple[int, int]:
     """How many characters before and from `at` are in the same one of the strings that were joined at these offsets."""
-
-    def string_of(place: int) -> int:
-        return bisect_right(breaks, reading.source(place, place + 1)[0])
-
-    own = string_of(at)
-    first = bisect_left(range(at), own, lo=at - before, key=string_of)
-    return at - first, bisect_right(range(at + after), own, lo=at, key=string_of) - at
+    edges = reading.edges(breaks)
+    own = bisect_right(edges, at)
+    first = max(at - before, edges[own - 1]) if own else at - before
+    last = min(at + after, edges[own]) if own < len(edges) else at + after
+    return at - first, last - at
 
 
 def apart(found: list[Echo]) -> list[Echo]:

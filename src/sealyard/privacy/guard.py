@@ -24,7 +24,7 @@ from sealyard.privacy.door import Door
 from sealyard.privacy.echo import Echo, Echoes, Leaves, OwnWords, Piece, Sent, find_echoes
 from sealyard.privacy.encodings import find_encoded, find_encoded_words
 from sealyard.privacy.known import KnownValues
-from sealyard.privacy.plain import PlainValues, describes_private, texts_of_plain
+from sealyard.privacy.plain import PlainValues, describes_private, is_quick, texts_of_plain
 from sealyard.privacy.runs import WORD, Runs
 from sealyard.privacy.scanner import Scanner, ScanRules
 from sealyard.privacy.seen import NOTHING_SEEN, Position, Seen
@@ -177,6 +177,15 @@ class Guard:
     def is_holding_values(self) -> bool:
         """Whether code may hold real values: the gateway's mode, or that of one of its tools, is not `strict`."""
         return self._privacy.is_relaxed
+
+    def conceals_quickly(self, value: Any) -> bool:
+        """Whether `conceal` of a value takes little time, of however many characters it is."""
+        # Where code may hold real values, what leaves is searched in every encoding there is.
+        return not self._privacy.is_relaxed and self._privacy.plain is not None and is_quick(value)
+
+    def admits_quickly(self, value: Any, sent: Sent) -> bool:
+        """The same of `admit`. What was handed over takes longer to find than all the rest."""
+        return not sent and not self._echoes and self.conceals_quickly(value)
 
     @property
     def is_remembering(self) -> bool:
