@@ -11,6 +11,7 @@ import msgspec
 from sealyard.broker.call import OnProgress
 from sealyard.catalog import Snapshot
 from sealyard.errors import InvalidRequest, UnknownTool
+from sealyard.privacy.guard import Guard
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.review import Review, check_code
 from sealyard.sandbox.run import Sandbox
@@ -25,11 +26,12 @@ from sealyard.yard.executions import MAX_SECONDS, ExecuteRequest, Execution
 from sealyard.yard.guidance import Look
 from sealyard.yard.results import conceal_outcome, preview_bytes, render, without_cut_values
 from sealyard.yard.skill_session import SkillSession
+from sealyard.yard.visits import Visit
 
 if TYPE_CHECKING:
     from sealyard.yard.yard import Yard
 
-__all__ = ("CodeRun", "SearchArguments", "find_tool", "limits_of", "open_code", "session_of")
+__all__ = ("CodeRun", "find_tool", "limits_of", "open_code", "session_of")
 
 _SESSION_CHARACTERS = 50
 _TELL_SECONDS = 0.05
@@ -62,7 +64,7 @@ async def open_code(
     began_at = asyncio.get_running_loop().time()
     policy = yard.policy_of(principal)
     seconds = limits.wall_seconds or policy.wall_seconds
-    search = partial(yard.search_from_code, execution.id, visit, snapshot, guard)
+    search = partial(_search, yard, execution.id, visit, snapshot, guard)
     opening = yard.recorder.open(
         Grant(execution_id=execution.id, principal=principal, session=session, tools=snapshot.tools),
         guard,
@@ -268,9 +270,21 @@ def find_tool(snapshot: Snapshot, name: str) -> ToolSpec:
     return spec
 
 
-class SearchArguments(msgspec.Struct, frozen=True, kw_only=True):
-    """What code asks `search_tools` for."""
+async def _search(
+    yard: "Yard", execution_id: str, visit: Visit, view: Snapshot, guard: Guard, arguments: dict[str, Any]
+) -> list[Any]:
+    """What code gets for `search_tools`. Raises `InvalidRequest`."""
+    try:  # nothing has checked what comes from inside the sandbox
+        asked = msgspec.convert(arguments, _SearchArguments)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"search_tools cannot be asked so: {error}.") from None
+    found = await yard.find_tools(
+        **msgspec.structs.asdict(asked), visit=visit, view=view, guard=guard, execution_id=execution_id
+    )
+    return [msgspec.to_builtins(hit) for hit in found.hits]
 
+
+class _SearchArguments(msgspec.Struct, frozen=True, kw_only=True):
     query: str = ""
     detail_level: str = "with_description"
     server: str | None = None

@@ -17,7 +17,7 @@ from sealyard.broker.policy import Policy
 from sealyard.catalog import Catalog, Snapshot
 from sealyard.catalog.observed import Observed
 from sealyard.config import AlertsConfig, LearningConfig, MetricsConfig, SkillsConfig
-from sealyard.errors import InvalidRequest, SandboxClosed
+from sealyard.errors import SandboxClosed
 from sealyard.learning.risk import Assessment
 from sealyard.metrics.report import Prices, Report
 from sealyard.offload import check_values
@@ -42,7 +42,7 @@ from sealyard.values import (
 )
 from sealyard.yard.alerting import Alerting
 from sealyard.yard.analyzing import AnalyzeRequest, analysis_run, as_json
-from sealyard.yard.executing import SearchArguments, find_tool, limits_of, open_code, session_of
+from sealyard.yard.executing import find_tool, limits_of, open_code, session_of
 from sealyard.yard.execution import Recorder, Sink
 from sealyard.yard.executions import ExecuteRequest, Execution, Executions
 from sealyard.yard.figures import Figures
@@ -284,19 +284,6 @@ class Yard:
             execution_id=execution_id,
         )
         return answer
-
-    async def search_from_code(
-        self, execution_id: str, visit: Visit, view: Snapshot, guard: Guard, arguments: dict[str, Any]
-    ) -> list[Any]:
-        """What code gets for `search_tools`. Raises `InvalidRequest`."""
-        try:  # nothing has checked what comes from inside the sandbox
-            asked = msgspec.convert(arguments, SearchArguments)
-        except msgspec.ValidationError as error:
-            raise InvalidRequest(f"search_tools cannot be asked so: {error}.") from None
-        found = await self.find_tools(
-            **msgspec.structs.asdict(asked), visit=visit, view=view, guard=guard, execution_id=execution_id
-        )
-        return [msgspec.to_builtins(hit) for hit in found.hits]
 
     async def call(
         self,
