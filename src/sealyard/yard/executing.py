@@ -91,8 +91,12 @@ async def open_code(
         code.left_seconds = seconds - (asyncio.get_running_loop().time() - began_at)  # its turn is waited for without
         try:
             yield code
+        except Exception:
+            run.status = "broken"
+            raise
         finally:
             run.skills = yard.skills.note_uses(skills, execution.id, principal, run.status)
+    execution.record = run.record
 
 
 class CodeRun:

@@ -160,6 +160,7 @@ class Run:
         **passing: Any,
     ) -> None:
         self.record = record
+        """As the journal has it, from its beginning, and once it is over with its end."""
         self.grant = grant
         self.guard = guard
         self.form: Form = form

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from sealyard.errors import SealyardError, UnknownExecution
-from sealyard.values import Result
+from sealyard.values import ExecutionRecord, Result
 
 __all__ = ("MAX_SECONDS", "ExecuteRequest", "Execution", "ExecutionState", "Executions")
 
@@ -46,6 +46,8 @@ class Execution:
         self.background = background
         self.recorded = asyncio.Event()
         """Set when the journal has it."""
+        self.record: ExecutionRecord | None = None
+        """What the journal has of it, once it is over."""
         self.is_queued = False
         """Whether it waits for its turn."""
         self.task: asyncio.Task[Result] | None = None

@@ -20,7 +20,7 @@ class JournalSink(RunObserver):
 
     def __init__(self, store: Store, run: Run) -> None:
         self._store = store
-        self._record = run.record
+        self._run = run
 
     def call_finished(self, call: FinishedCall) -> None:
         """Record the call, with a sample of an answer that is too long for the journal."""
@@ -46,8 +46,9 @@ class JournalSink(RunObserver):
 
     def ended(self, end: RunEnd) -> None:
         """Record the end in the place of the beginning."""
-        record = msgspec.structs.replace(self._record, ended_at=end.ended_at, status=end.status, outcome=end.outcome)
-        self._store.record_end(record)
+        run = self._run
+        run.record = msgspec.structs.replace(run.record, ended_at=end.ended_at, status=end.status, outcome=end.outcome)
+        self._store.record_end(run.record)
 
 
 class AuditSink(RunObserver):

@@ -29,7 +29,7 @@ from sealyard.serve.envelope import Refusal
 from sealyard.serve.gate import gate_of
 from sealyard.values import ExecutionRecord, RecordStatus
 from sealyard.yard import AnalyzeRequest, ExecuteRequest
-from sealyard.yard.executions import MAX_SECONDS
+from sealyard.yard.executions import MAX_SECONDS, Execution
 from sealyard.yard.live import LiveEvent
 
 __all__ = ("ENDPOINTS", "NUMBERING")
@@ -113,10 +113,13 @@ async def start_execution(call: Call[None, NewExecution]) -> Reply[ExecutionView
     if key is not None:
         execution_id = await _claimed(call, key, request)
     elif asked.wait:
-        execution_id = secrets.token_hex(8)
-        running = call.yard.execute(request, principal=call.principal, execution_id=execution_id)
+        handle = Execution(request, call.principal)
+        running = call.yard.execute(request, principal=call.principal, handle=handle)
         result = await while_connected(call.request, running)
-        return _reply(view_of(call.yard, await _get(call, execution_id), result), is_over=True)
+        record = handle.record
+        if record is None or record.context is not None:  # the journal leaves out a long context
+            record = await _get(call, handle.id)
+        return _reply(view_of(call.yard, record, result), is_over=True)
     else:
         execution_id = (await call.yard.executions.start(request, principal=call.principal)).execution_id
     if asked.wait:
