@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sealyard.errors import LimitReached
@@ -196,6 +196,8 @@ def test_many_values_are_kept_apart():
 
 
 @given(st.text(max_size=40), st.text(max_size=20), st.text(max_size=20))
+@example(":" * 17, "", "")
+@example("_" * 40, "", "")
 def test_any_value_is_found_in_any_text(value, before, after):
     """Whatever the characters: a value of three words' weight is covered, and spans stay inside the text in order."""
     value = f"zq{value}qz 77777"

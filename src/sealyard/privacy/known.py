@@ -3,7 +3,8 @@
 How a value is recognised, beyond being there letter by letter:
 
 - Whole words only; case, accents, width and invisible characters do not matter, nor what stands between two words: a
-  line end, spaces, other punctuation, up to `_GAP` characters. Words in separate cells or strings get a span each.
+  line end, spaces, other punctuation, up to `_GAP` characters or as many as a value has itself. Words in separate
+  cells or strings get a span each.
 - Numbers (`_COMPACT` characters or more, at least half of them digits) also with separators elsewhere or nowhere; a
   phone number also without its country code.
 - A person's name also written as one word, and each part of it that has three letters, is no everyday word and is not
@@ -30,6 +31,7 @@ _PIECE = 8
 _GAP = 16
 _SPACE = 256
 """The longest gap between two words of one value: `_GAP` characters, or `_SPACE` if all of them are white space."""
+_WIDE_GAP = re.compile(rf"[\W_]{{{_GAP + 1},}}")
 _COMPACT = 7
 _COMPACT_LIMIT = 40
 _NEAR = 1000
@@ -100,6 +102,7 @@ class KnownValues:
         self._continued: set[str] = set()
         self._edges: dict[str, tuple[str, str]] = {}
         self._longest = 0
+        self._gap = _GAP
 
     def __len__(self) -> int:
         """The number of entries."""
@@ -162,6 +165,8 @@ class KnownValues:
 
     def _add(self, value: str, words: list[str], of_type: str) -> None:
         key = " ".join(words)
+        if gap := _WIDE_GAP.search(value):  # as wide as in the value itself, and no wider than any gap may be
+            self._gap = max(self._gap, min(_SPACE, max(map(len, _WIDE_GAP.findall(value, gap.start())))))
         if len(words) > _PIECE:
             # The last piece reaches back to be as long as the others: a word left over would be found everywhere.
             for start in [*range(0, len(words) - _PIECE, _PIECE), len(words) - _PIECE]:
@@ -241,7 +246,7 @@ class KnownValues:
                 key = listed[index] if count == 1 else " ".join(listed[max(0, first) : first + count])
                 if key not in values or first < 0 or first + count > len(listed):
                     continue
-                ranges = words.ranges(first, count)
+                ranges = words.ranges(first, count, self._gap)
                 if not ranges:
                     continue
                 covered.update(range(first, first + count))
@@ -331,13 +336,13 @@ class _Stretch:
         gap, word = self._gaps[index], self.words[index]
         return len(gap) <= 3 and not gap.translate(_NO_SEPARATORS) and (len(word) <= 4 or not word.isalpha())
 
-    def ranges(self, first: int, count: int) -> list[tuple[int, int]]:
+    def ranges(self, first: int, count: int, most: int) -> list[tuple[int, int]]:
         """The offsets of a sequence: cut where it goes over to another cell, none if its words are too far apart."""
         begin = self.starts[first]
         ranges = []
         for index in range(first + 1, first + count):
             gap = self._gaps[index]
-            if len(gap) > _GAP and not (gap.isspace() and len(gap) <= _SPACE):
+            if len(gap) > most and not (gap.isspace() and len(gap) <= _SPACE):
                 return []
             # A piece of a long text has its own quotes and brackets.
             if count < _PIECE and _STRUCTURE.search(gap):
