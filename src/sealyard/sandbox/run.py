@@ -370,7 +370,7 @@ class Sandbox:
         end = await worker.conclude()
         if self.pool.directory is not None and workspace is not None and end.failure is None:
             # What was written since the last look stays in the session, so it is looked at once more.
-            worker.kill()
+            worker.stop()
             excess = await self._find_excess(worker, policy, workspace)
             if excess is not None:
                 return msgspec.structs.replace(end, done=None, failure=limit_failure("workspace", excess))
