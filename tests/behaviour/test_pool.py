@@ -179,7 +179,7 @@ async def test_waiting_worker_that_dies_is_passed_over(held: Held) -> None:
     async with open_sandbox(PLAIN, pool=PoolOptions(size=2)) as sandbox:
         before = await held(sandbox)
         for lease in sandbox.pool._waiting:
-            lease.worker.kill()
+            lease.worker.stop()
         await wait_for_the_end_of(*sandbox.pool._waiting)
         outcomes = [await sandbox.run("n", context={"n": n}) for n in range(3)]
 
@@ -195,7 +195,7 @@ async def test_worker_killed_from_outside_in_mid_run_is_a_crash(held: Held) -> N
         gate = Gate()
         run = asyncio.create_task(sandbox.run("print('before')\ncall_tool('a')", on_call=gate.on_call))
         await gate.wait_for(1)
-        worker.kill()
+        worker.fork.kill()
         outcome = await run
 
         assert outcome.failure is not None

@@ -200,9 +200,13 @@ class Pool:
         gone: asyncio.Future[None] = self._loop.create_future()
         self._chores.add(gone)
         gone.add_done_callback(self._chores.discard)
-        lease.worker.discard()
-        lease.worker.fork.exited.add_done_callback(lambda _: self._note_gone(lease, gone))
+        lease.worker.stop()
+        self._loop.call_soon(self._let_go, lease, gone)  # whoever waits for the run's end goes first
         return gone
+
+    def _let_go(self, lease: Lease, gone: "asyncio.Future[None]") -> None:
+        lease.worker.close()
+        lease.worker.fork.exited.add_done_callback(lambda _: self._note_gone(lease, gone))
 
     def _note_gone(self, lease: Lease, gone: "asyncio.Future[None]") -> None:
         """Give back what a worker held that is gone."""

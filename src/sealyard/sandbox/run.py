@@ -160,48 +160,49 @@ class Sandbox:
         policy = usual.with_limits(limits)
         execution_id = execution_id or secrets.token_hex(8)
         clock = clock or RunClock()
+        await self.pool.mend()
         # The stubs first, and without waiting: whoever published them need not hold them.
-        async with (
-            self._stubs(library_version) as stubs,
-            self._turn(place, session, clock) as place,
-            self._sessions.in_use(session, policy) as workspace,
-        ):
-            seen, imports = self._place_of(stubs), self._imports(policy)
-            job = _job(code, context or {}, policy, workspace, execution_id, seen, imports, replay)
-            lease = await self.pool.take(leave=0 if place.is_first else 1)
-            worker, started = lease.worker, time.perf_counter()
-            try:
-                backstop_mib = max(policy.memory_mib, usual.memory_mib)
-                order = self._order(worker, policy, backstop_mib, workspace, stubs, nice=place.nice)
-                mounts = await self._mounts(workspace, lease.zygote)
-                with _closing(mounts), self._watching(lease, policy, workspace):
-                    worker.begin(
-                        order,
-                        job,
-                        descriptors=mounts,
-                        policy=policy,
-                        on_call=on_call,
-                        on_output=on_output,
-                        step=self.turns.step,
-                        clock=clock,
-                        inline_bytes=None if workspace is None else policy.inline_bytes,
-                        offload=offload,
-                        who=place.owner,
-                    )
-                    await worker.ended
-                    end = await self._conclude(worker, policy, workspace)
-            except SandboxBroken as error:
-                if self.pool.is_closed:
-                    raise SandboxClosed("The sandbox is closed.") from error
-                raise
-            finally:
-                seconds = time.perf_counter() - started - clock.still_seconds
-                gone = self.pool.discard(lease)
-                self.pool.refill()
-                if workspace is not None:
-                    workspace.note_leaving(gone)
-            if workspace is not None and workspace.directory is None:
-                self.pool.do_later(self._prepare_mount(workspace, lease.zygote))
+        with self._stubs(library_version) as stubs:
+            async with (
+                self._turn(place, session, clock) as place,
+                self._sessions.in_use(session, policy) as workspace,
+            ):
+                seen, imports = self._place_of(stubs), self._imports(policy)
+                job = _job(code, context or {}, policy, workspace, execution_id, seen, imports, replay)
+                lease = await self.pool.take(leave=0 if place.is_first else 1)
+                worker, started = lease.worker, time.perf_counter()
+                try:
+                    backstop_mib = max(policy.memory_mib, usual.memory_mib)
+                    order = self._order(worker, policy, backstop_mib, workspace, stubs, nice=place.nice)
+                    mounts = await self._mounts(workspace, lease.zygote)
+                    with _closing(mounts), self._watching(lease, policy, workspace):
+                        worker.begin(
+                            order,
+                            job,
+                            descriptors=mounts,
+                            policy=policy,
+                            on_call=on_call,
+                            on_output=on_output,
+                            step=self.turns.step,
+                            clock=clock,
+                            inline_bytes=None if workspace is None else policy.inline_bytes,
+                            offload=offload,
+                            who=place.owner,
+                        )
+                        await worker.ended
+                        end = await self._conclude(worker, policy, workspace)
+                except SandboxBroken as error:
+                    if self.pool.is_closed:
+                        raise SandboxClosed("The sandbox is closed.") from error
+                    raise
+                finally:
+                    seconds = time.perf_counter() - started - clock.still_seconds
+                    gone = self.pool.discard(lease)
+                    self.pool.refill()
+                    if workspace is not None:
+                        workspace.note_leaving(gone)
+                if workspace is not None and workspace.directory is None:
+                    self.pool.do_later(self._prepare_mount(workspace, lease.zygote))
         return self._outcome(end, execution_id, seconds, session, policy)
 
     async def attack(self, job: dict[str, Any]) -> list[wire.Finding]:
@@ -229,7 +230,8 @@ class Sandbox:
             SandboxClosed: The sandbox is closed.
         """
         policy = self.policy
-        async with self._stubs(None) as stubs:
+        await self.pool.mend()
+        with self._stubs(None) as stubs:
             place, imports = self._place_of(stubs), self._imports(policy)
             job = _job("None", {}, policy, None, secrets.token_hex(8), place, imports, None)
             lease = await self.pool.take()
@@ -320,10 +322,9 @@ class Sandbox:
         async with self.turns.one(clock, owner_of(session or "")) as made:
             yield made
 
-    @contextlib.asynccontextmanager
-    async def _stubs(self, version: str | None) -> AsyncIterator[str | None]:
+    @contextlib.contextmanager
+    def _stubs(self, version: str | None) -> Iterator[str | None]:
         """The folder of the library that holds the tools which the worker can import."""
-        await self.pool.mend()
         if self.library is None:
             yield None
             return
@@ -370,7 +371,7 @@ class Sandbox:
         end = await worker.conclude()
         if self.pool.directory is not None and workspace is not None and end.failure is None:
             # What was written since the last look stays in the session, so it is looked at once more.
-            worker.kill()
+            worker.stop()
             excess = await self._find_excess(worker, policy, workspace)
             if excess is not None:
                 return msgspec.structs.replace(end, done=None, failure=limit_failure("workspace", excess))

@@ -178,6 +178,10 @@ class FrameReader:
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Take `data` and yield each frame's body that is now complete. Raises `ProtocolError`."""
         buffer = self._buffer
+        size = len(data) - _LENGTH.size
+        if not buffer and 0 <= size <= self.max_bytes and data[: _LENGTH.size] == _LENGTH.pack(size):
+            yield data[_LENGTH.size :]  # a single frame, as nearly always
+            return
         buffer += data
         start = 0
         try:

@@ -1,6 +1,6 @@
 """One run on one worker: the frame loop, the deadline, and what an unexpected end means.
 
-A worker is used once: `begin`, await `ended`, `conclude`. Whatever happens in between, `discard` kills it.
+A worker is used once: `begin`, await `ended`, `conclude`. Whatever happens in between, `stop` kills it.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ Step = Callable[[str], Awaitable[None]]
 _LEAVE_SECONDS = 2.0  # for one that hung up to be gone
 _CODED_BYTES = 3 << 18  # of a file that is encoded before others have a turn: a millisecond; a multiple of three
 _FRAME_OVERHEAD = 64 << 10
-_READ_BYTES = 256 << 10  # at once: more than the kernel keeps for us, so that one read takes all that is there
+_READ_BYTES = 64 << 10  # at once; for more, every read would take memory from the system and give it back
 _WORDS_BYTES = 512 << 10  # of a last frame beside its result: five texts of 16,384 characters, each as \\u1234
 _PREVIEW_BYTES = 1 << 10  # by which a preview may miss its size
 _SHOWN_CHARACTERS = 100
@@ -81,6 +81,7 @@ class Worker:
         self.leaf = leaf
         self._loop = asyncio.get_running_loop()
         self._connection = fork.connection
+        self._fd = fork.connection.fileno()
         self.ended: asyncio.Future[None] = self._loop.create_future()
         """Done when its run is over, in whatever way, or when it hung up."""
         self._reader = wire.FrameReader(_FRAME_OVERHEAD)
@@ -113,13 +114,13 @@ class Worker:
         self._failure: Failure | None = None
         self._broken: str | None = None
         self._host_error: BaseException | None = None
-        self._is_discarded = False
-        self._loop.add_reader(self._connection, self.data_received)
+        self._is_closed = False
+        self._loop.add_reader(self._fd, self.data_received)
 
     @property
     def is_waiting(self) -> bool:
         """Whether it can still be given a run."""
-        return not self._is_discarded and not self.fork.exited.done() and not self.ended.done()
+        return not self._is_closed and not self.fork.exited.done() and not self.ended.done()
 
     def begin(
         self,
@@ -189,15 +190,8 @@ class Worker:
             exit=self.fork.exited.result() if self.fork.exited.done() else None,
         )
 
-    def kill(self) -> None:
-        """Kill the worker and everything in it."""
-        self.fork.kill()
-
-    def discard(self) -> None:
-        """Kill the worker, whatever it does, and close our ends; `fork.exited` is done when it is gone."""
-        if self._is_discarded:
-            return
-        self._is_discarded = True
+    def stop(self) -> None:
+        """Kill the worker and everything in it, and give up its calls."""
         self.fork.kill()
         if self._clock is not None:
             self._clock.stop()
@@ -206,13 +200,19 @@ class Worker:
         for task in self._calls.values():
             if task is not None:
                 task.cancel()
+
+    def close(self) -> None:
+        """Close our ends of a worker that was stopped; `fork.exited` is done when it is gone."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         if self._output_open:
             self._loop.remove_reader(self.fork.output_fd)
             self._output_open = False
         os.close(self.fork.output_fd)
-        self._loop.remove_reader(self._connection)
+        self._loop.remove_reader(self._fd)
         if self._unsent:
-            self._loop.remove_writer(self._connection)
+            self._loop.remove_writer(self._fd)
             self._unsent.clear()
         self._connection.close()
 
@@ -257,7 +257,7 @@ class Worker:
 
     def _hang_up(self) -> None:
         """The worker ended, or closed its connection."""
-        self._loop.remove_reader(self._connection)
+        self._loop.remove_reader(self._fd)
         if not self.ended.done():
             if self._reader.is_inside_frame:
                 self._fail("protocol", "The worker broke the protocol with half a frame.")
@@ -310,7 +310,7 @@ class Worker:
             return True
         # One read may hold many calls: those over the limit wait here, the rest in the worker.
         if not self._backlog:
-            self._loop.remove_reader(self._connection)
+            self._loop.remove_reader(self._fd)
         self._calls[frame.id] = None
         self._backlog.append(frame)
         return False
@@ -346,7 +346,7 @@ class Worker:
         frame = self._backlog.popleft()
         self._calls[frame.id] = self._loop.create_task(self._answer(frame))
         if not self._backlog:
-            self._loop.add_reader(self._connection, self.data_received)
+            self._loop.add_reader(self._fd, self.data_received)
 
     async def _decode(self, frame: wire.LargeCall) -> dict[str, Any]:
         """The arguments of a large call. Raises `InvalidRequest` for more than anybody looks at."""
@@ -364,7 +364,7 @@ class Worker:
 
     def _send(self, parts: list[bytes | memoryview]) -> None:
         """Send a frame after those that wait, as fast as the worker reads."""
-        if self._is_discarded:
+        if self._is_closed:
             return
         size = sum(map(len, parts))
         if self._unsent or size > _PIECE_BYTES:
@@ -382,7 +382,7 @@ class Worker:
 
     def _queue(self, pieces: list[memoryview]) -> None:
         if not self._unsent:
-            self._loop.add_writer(self._connection, self._send_more)
+            self._loop.add_writer(self._fd, self._send_more)
         self._unsent += pieces
         self._unsent_bytes += sum(map(len, pieces))
         if self._unsent_bytes > _UNREAD_BYTES and not self.ended.done():
@@ -402,7 +402,7 @@ class Worker:
         if sent < len(part):
             self._unsent.appendleft(part[sent:])
         if not self._unsent:
-            self._loop.remove_writer(self._connection)
+            self._loop.remove_writer(self._fd)
 
     def _on_output_readable(self) -> None:
         assert self._policy is not None

@@ -43,9 +43,14 @@ class Fork:
     What is sent to it before it is born waits for it in its connection.
     """
 
-    def __init__(self, slot: int, connection: socket.socket, output_fd: int) -> None:
+    def __init__(self, slot: int, connection: socket.socket, output_fd: int, handed: contextlib.ExitStack) -> None:
+        """Take our ends, and the worker's ends to be closed when it has them: before, the kernel would look for loops.
+
+        It does so whenever a socket is closed while descriptors are on their way.
+        """
         loop = asyncio.get_running_loop()
         self.slot = slot
+        self._handed = handed
         self.connection = connection
         self.output_fd = output_fd
         self.pidfd: int | None = None
@@ -60,6 +65,7 @@ class Fork:
     def note_birth(self, pidfd: int) -> None:
         """Take the descriptor of its process."""
         self.pidfd = pidfd
+        self._handed.close()
         self.born.set_result(None)
         if self._is_doomed:
             self.kill()
@@ -67,6 +73,7 @@ class Fork:
     def note_end(self, exit_: Exit | None, trouble: str | None = None) -> None:
         """Take how it ended."""
         self.trouble = trouble
+        self._handed.close()
         if not self.born.done():
             self.born.set_result(None)
         if not self.exited.done():
@@ -196,27 +203,26 @@ class Zygote:
             SandboxBroken: The zygote cannot be asked.
         """
         await self._orders.acquire()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        output_read, output_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            ours.callback(self._orders.release)
             if not self.is_alive:
                 raise SandboxBroken("The zygote ended. Run again: a new one is started.")
-            os.set_blocking(output_write, True)
-            ours.setblocking(False)
+            connection, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            ours.callback(connection.close)
+            theirs.callback(far_end.close)
+            output_read, output_write = os.pipe()
+            ours.callback(os.close, output_read)
+            theirs.callback(os.close, output_write)
+            connection.setblocking(False)
+            os.set_blocking(output_read, False)
             order = {"op": "fork", "slot": slot, "user": user, "cores": cores, "waits": waits, "library": library}
-            handed = [theirs.fileno(), output_write, *entrances]
-            socket.send_fds(self._control, [msgspec.json.encode(order)], handed)
-        except BaseException as error:
-            self._orders.release()
-            ours.close()
-            os.close(output_read)
-            if isinstance(error, OSError):
+            handed = [far_end.fileno(), output_write, *entrances]
+            try:
+                socket.send_fds(self._control, [msgspec.json.encode(order)], handed)
+            except OSError as error:
                 raise SandboxBroken(f"The zygote did not take the order for a worker: {error!r}.") from error
-            raise
-        finally:
-            theirs.close()
-            os.close(output_write)
-        fork = self._forks[slot] = Fork(slot, ours, output_read)
+            ours.pop_all()
+            fork = self._forks[slot] = Fork(slot, connection, output_read, theirs.pop_all())
         fork.born.add_done_callback(lambda _: self._orders.release())
         return fork
 

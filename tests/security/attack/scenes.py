@@ -159,6 +159,21 @@ result = attempt(lambda: read(f"/proc/{other['pid']}/cwd/mine"))
 """,
     outcomes("ENOENT", landlock="EACCES"),
 )
+# Workers share an empty network namespace, where only the refusal of sockets keeps them apart.
+for _name, _code in {
+    "open a socket that could reach another worker": "call('socket', 1, 1, 0)",
+    "put up a name for another worker": "call('bind', socket.socketpair()[0].detach(), b'\\1\\0\\0meet', 7)",
+    "connect to the name of another worker": ("call('connect', socket.socketpair()[0].detach(), b'\\1\\0\\0meet', 7)"),
+    "ask the kernel for the sockets of other workers": "call('socket', 16, 3, 4)",
+    "change the network that other workers see": "call('socket', 16, 3, 0)",
+    "take the network along into another namespace": "call('unshare', 0x40000000)",
+}.items():
+    _against_the_other(_name, f"result = attempt(lambda: {_code})", outcomes("EPERM"))
+_against_the_other(
+    "list the sockets of other workers",
+    "result = attempt(lambda: read('/proc/net/unix'))",
+    outcomes("ENOENT", landlock="EACCES"),
+)
 _against_the_other(
     "see a flag that another worker set",
     """

@@ -13,6 +13,9 @@ from collections.abc import Iterable
 _libc = ctypes.CDLL(None, use_errno=True)
 _syscall = _libc.syscall
 _syscall.restype = ctypes.c_long
+_quick = ctypes.CDLL(None, use_errno=True).syscall  # the same for numbers alone, which need no objects of their own
+_quick.restype = ctypes.c_long
+_quick.argtypes = [ctypes.c_long] * 6
 _fork = ctypes.PyDLL(None, use_errno=True).fork  # keeps the interpreter's lock, which parent and child both need
 _numbers: dict[str, int] = {}
 
@@ -34,6 +37,8 @@ _AT_FDCWD = -100
 _AT_EMPTY_PATH = 0x1000
 _AT_RECURSIVE = 0x8000
 _MNT_DETACH = 2
+_CAPABILITY_HEADER = ctypes.create_string_buffer(struct.pack("II", 0x20080522, 0))
+_NO_CAPABILITY = ctypes.create_string_buffer(24)
 _MS_REC_PRIVATE = 0x4000 | 0x40000
 _MS_NO_SUID_DEV_EXEC = 2 | 4 | 8
 
@@ -55,14 +60,23 @@ def call(name: str, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | None
     return result
 
 
+def quick(name: str, first: int, second: int = 0, third: int = 0) -> int:
+    """Make a syscall that takes numbers alone, and touch as little memory as can be."""
+    result: int = _quick(_numbers[name], first, second, third, 0, 0)
+    if result == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), name)
+    return result
+
+
 def unshare(flags: int) -> None:
     """Move this process (or, for pids, its next child) into new namespaces."""
-    call("unshare", flags)
+    quick("unshare", flags)
 
 
 def enter_namespace(fd: int, kind: int) -> None:
     """Join the namespace behind `fd`."""
-    call("setns", fd, kind)
+    quick("setns", fd, kind)
 
 
 def make_mounts_private() -> None:
@@ -112,7 +126,7 @@ def restrict_mount_at(path: str, attributes: int) -> None:
 
 def set_death_signal() -> None:
     """Have the kernel kill this process when its parent dies. A fork and a change of user both clear this."""
-    call("prctl", 1, 9, 0, 0, 0)
+    quick("prctl", 1, 9)
 
 
 def forbid_new_privileges() -> None:
@@ -134,7 +148,7 @@ def drop_bounding_set() -> None:
 
 def drop_capabilities() -> None:
     """Give up every capability of this process."""
-    call("capset", struct.pack("II", 0x20080522, 0), bytes(24))
+    quick("capset", ctypes.addressof(_CAPABILITY_HEADER), ctypes.addressof(_NO_CAPABILITY))
 
 
 def holds_capabilities() -> bool:
@@ -153,7 +167,7 @@ def move_away(fd: int) -> int:
 
 def close_from(first: int) -> None:
     """Close every descriptor from `first` on."""
-    call("close_range", first, 0xFFFFFFFF, 0)
+    quick("close_range", first, 0xFFFFFFFF)
 
 
 def fork() -> int:
@@ -174,11 +188,12 @@ class Filter:
 
     def __init__(self, program: bytes) -> None:
         self._code = ctypes.create_string_buffer(program, len(program))
-        self._header = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(self._code))
+        header = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(self._code))
+        self._header = ctypes.create_string_buffer(header)
 
     def install(self) -> None:
         """Install it on this thread and everything that it starts."""
-        call("seccomp", 1, 0, self._header)
+        quick("seccomp", 1, 0, ctypes.addressof(self._header))
 
 
 def limit_malloc_arenas() -> None:
@@ -240,4 +255,4 @@ def allow_path(ruleset: int, path: str, rights: int) -> None:
 
 def restrict_self(ruleset: int) -> None:
     """Put this thread, and what it starts, under `ruleset` for good."""
-    call("landlock_restrict_self", ruleset, 0)
+    quick("landlock_restrict_self", ruleset)

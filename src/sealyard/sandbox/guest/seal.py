@@ -62,6 +62,8 @@ class Seal:
             )
         self._coarse: list[tuple[str, int]] = []
         self._ruleset = self._prepare_ruleset() if self._abi else None
+        if self._ruleset is None:
+            _reserve(_RULESET, os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC))
 
     def live(
         self,
@@ -81,6 +83,7 @@ class Seal:
         self._settle(order)
         for hook in hooks:
             hook()
+        threading.main_thread()._set_native_id()  # type: ignore[attr-defined]  # as Python's own hook would
         runner.reseed()
         channel = self._channel
         if order["waits"] and not channel.has_news(_IDLE_SECONDS):
@@ -104,7 +107,7 @@ class Seal:
             rules = _visible_paths(self._setup)
             apart = [path for path in (self._setup["workspaces"], self._setup["library"]) if path is not None]
             self._coarse = _coarse_paths(rules, apart)
-        return kernel.move_away(kernel.landlock_ruleset(self._abi, rules))
+        return _reserve(_RULESET, kernel.landlock_ruleset(self._abi, rules))
 
     def _enter_own_namespaces(self, order: dict[str, Any], entered: template.Entered) -> None:
         setup = self._setup
@@ -134,11 +137,7 @@ class Seal:
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.dup2(connection, _CONNECTION, inheritable=False)
-        first_unused = _RULESET
-        if self._ruleset is not None:
-            os.dup2(self._ruleset, _RULESET, inheritable=False)
-            first_unused += 1
-        kernel.close_from(first_unused)
+        kernel.close_from(_RULESET if self._ruleset is None else _RULESET + 1)
 
     def _seal(self, order: dict[str, Any], descriptors: list[int]) -> None:
         if self._namespace:
@@ -211,9 +210,15 @@ def _reserved_connection() -> socket.socket:
     """A socket under the number that the connection of every worker has; each lays its own over it."""
     connection, other_end = socket.socketpair()
     other_end.close()
-    if connection.fileno() != _CONNECTION:
-        raise OSError(errno.EBUSY, f"descriptor {_CONNECTION} is in use")
+    _reserve(_CONNECTION, connection.fileno())
     return connection
+
+
+def _reserve(number: int, fd: int) -> int:
+    """Make sure that a descriptor has the number which it has in every worker: those of orders never get it then."""
+    if fd != number:
+        raise OSError(errno.EBUSY, f"descriptor {number} is in use")
+    return fd
 
 
 def lock_zygote(setup: dict[str, Any]) -> dict[str, Any]:

@@ -57,8 +57,8 @@ def prepare(tree: ast.Module, *, asynchronous: bool) -> ast.Module:
         tree = _Rewriter(_gathered_names(tree)).visit(tree)
     if tree.body and isinstance(last := tree.body[-1], ast.Expr):
         target = ast.Name(id=LAST, ctx=ast.Store())
-        tree.body[-1] = ast.copy_location(ast.Assign(targets=[target], value=last.value), last)
-    return ast.fix_missing_locations(tree)
+        tree.body[-1] = ast.copy_location(ast.Assign(targets=[ast.copy_location(target, last)], value=last.value), last)
+    return ast.fix_missing_locations(tree) if asynchronous else tree  # only rewritten code has nodes without a place
 
 
 def names() -> dict[str, Any]:

@@ -16,6 +16,9 @@ import threading
 from typing import Any
 
 _LENGTH = struct.Struct("<I")
+_DESCRIPTOR = struct.Struct("i")
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+_quoted = json.encoder.encode_basestring_ascii
 
 
 class ToolError(Exception):
@@ -46,13 +49,15 @@ class Channel:
 
         Raises `EOFError` when the gateway is gone.
         """
-        head, descriptors, _, _ = socket.recv_fds(self._socket, _LENGTH.size, 4)
+        head, ancillary, _, _ = self._socket.recvmsg(_LENGTH.size, socket.CMSG_SPACE(_DESCRIPTOR.size))
+        if not head:
+            raise EOFError
         while len(head) < _LENGTH.size:
             head += self._some(_LENGTH.size - len(head))
         body = b""
         while len(body) < _LENGTH.unpack(head)[0]:
             body += self._some(_LENGTH.unpack(head)[0] - len(body))
-        return json.loads(body), list(descriptors)
+        return parsed(body), [_DESCRIPTOR.unpack(data)[0] for _, _, data in ancillary]
 
     def receive(self) -> dict[str, Any]:
         """The next frame. Raises `EOFError` when the gateway is gone."""
@@ -103,7 +108,7 @@ class Channel:
     def _post(self, waiter: "_Waiter", tool: str, arguments: str) -> int:
         number = next(self._ids)
         self._waiting[number] = waiter
-        self.send(f'{{"t":"call","id":{number},"tool":{json.dumps(tool)},"args":{arguments}}}')
+        self.send(f'{{"t":"call","id":{number},"tool":{_quoted(tool)},"args":{arguments}}}')
         return number
 
     def _read_one(self, number: int) -> None:
@@ -168,9 +173,22 @@ class Channel:
         end = 4 + _LENGTH.unpack_from(buffer)[0]
         if len(buffer) < end:
             return None
-        frame: dict[str, Any] = json.loads(bytes(buffer[4:end]))
+        frame = parsed(bytes(buffer[4:end]))
         del buffer[:end]
         return frame
+
+
+def parsed(body: bytes) -> dict[str, Any]:
+    """The value of a frame. Raises `ValueError`."""
+    text = body.decode()
+    try:
+        frame: dict[str, Any]
+        frame, end = _scan(text, 0)
+        if end == len(text):
+            return frame
+    except StopIteration:
+        pass
+    return json.loads(text)  # type: ignore[no-any-return]  # which says what is wrong
 
 
 class _Waiter:
