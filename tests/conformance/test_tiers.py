@@ -16,6 +16,7 @@ from sealyard.errors import InvalidRequest, LevelUnavailable, SandboxBroken
 from sealyard.sandbox import IsolationLevel, PoolOptions, Sandbox, open_sandbox, probe
 from sealyard.sandbox.packages import add_own, find_packages
 from sealyard.sandbox.policy.levels import DEFAULT, LEVELS
+from sealyard.sandbox.report import shortfall
 from sealyard.sandbox.spawn import Tier, is_privileged
 from sealyard.values import Limits
 
@@ -455,5 +456,5 @@ async def test_report_says_who_holds_threads_and_they_are_held(name: str) -> Non
     assert bombed.failure is not None
     assert (bombed.status, bombed.failure.kind) == ("limit", "processes")
     assert is_kernels or not report.can_fork
-    hardened = probe._unhonoured(LEVELS[IsolationLevel.HARDENED], report)
+    hardened = shortfall(LEVELS[IsolationLevel.HARDENED], report)
     assert (hardened is None) == (is_kernels and sandbox.tier == "namespace" and not report.missing)

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from sealyard.errors import LevelUnavailable, OwnQueueFull, QueueFull, SandboxBroken
-from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox, probe
+from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.library import Library, open_library
 from sealyard.sandbox.policy.levels import DEFAULT, LEVELS, IsolationLevel
@@ -142,13 +142,16 @@ result = found
     assert [each.failure and each.failure.kind for each in filled] == [None, "memory"]
 
 
-async def test_a_level_that_cannot_be_honoured_is_refused_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_level_that_cannot_be_honoured_is_refused_before_anything_runs() -> None:
     """A principal's level promises as much as the gateway's own would; who accepts less says so for both."""
     outcomes = []
     for allow_weaker in (False, True):
         async with open_sandbox(PLAIN, allow_weaker=allow_weaker, pool=PoolOptions(size=0)) as sandbox:
             # As on a machine that lacks a layer, which only this level insists on.
-            monkeypatch.setattr(probe, "_unhonoured", lambda policy, _: "no." if policy.every_layer else None)
+            assert sandbox.report is not None
+            first, *others = sandbox.report.layers
+            layers = (msgspec.structs.replace(first, present=False), *others)
+            sandbox.report = msgspec.structs.replace(sandbox.report, layers=layers)
             try:
                 outcomes.append((await sandbox.run("1", policy=HARDENED)).result)
             except LevelUnavailable:

@@ -32,6 +32,7 @@ def children(pid: int) -> list[int]:
 
 async def networks(sandbox: Sandbox, policy: IsolationPolicy | None = None) -> tuple[str, set[str]]:
     """The network namespaces of the zygote, and of two workers that run at once."""
+    await sandbox.settle()
     held, gone = [0], asyncio.Event()
     both = asyncio.Event()
 

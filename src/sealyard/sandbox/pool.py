@@ -32,6 +32,7 @@ _REMOVE_ATTEMPTS = 500
 _MOST_WAITING = 8  # however many are asked for; fewer on a machine with fewer than four processors
 _RENEW_SECONDS = 600.0  # between zygotes that differ only in what they have imported
 _QUIET_SECONDS = 5.0
+_BUSY_SECONDS = 0.01  # between runs that come one after the other
 _LATER_SECONDS = 0.002  # about what it takes to write a run to disk and send its answer
 _SESSION_USERS, _RUN_USERS = 1_000, 33_000  # users of sessions and of single runs, inside the workers' range
 _USERS_EACH = 32_000
@@ -135,6 +136,8 @@ class Pool:
         self._waiting: deque[Lease] = deque()
         self._refilling: asyncio.Task[None] | None = None
         self._later: asyncio.TimerHandle | None = None
+        self._is_busy = False
+        """Whether the last worker was taken soon after the one before."""
         self._chores: set[asyncio.Future[Any]] = set()
         self._forks = 0
         # Not the zygote's own: workers of an old one may still run, and their groups, folders and users are by slot.
@@ -183,7 +186,8 @@ class Pool:
         """A worker for one run: a waiting one if there are more than `leave`. Give it back with `discard`."""
         if self.is_closed:
             raise SandboxClosed("The sandbox is closed.")
-        self._taken_at = self._loop.time()
+        now = self._loop.time()
+        self._is_busy, self._taken_at = now - self._taken_at < _BUSY_SECONDS, now
         while len(self._waiting) > leave:
             lease = self._waiting.popleft()
             # One that was forked while its zygote was replaced knows nothing of the sessions made since.
@@ -352,14 +356,14 @@ class Pool:
         return is_idle and now - self._taken_at > _QUIET_SECONDS and now - self._renewed_at > _RENEW_SECONDS
 
     def refill(self) -> None:
-        """See to it that enough workers wait: at once if none does, else when the run that ends now has been answered.
+        """See to it that enough workers wait: at once if none does or runs come fast, else after this one is answered.
 
         To fork takes a processor that those who write down and send the answer need.
         """
         threshold = self.size if self.options.refill_below is None else self.options.refill_below
         if len(self._waiting) >= threshold or self._later is not None:
             return
-        if self._waiting:
+        if self._waiting and not self._is_busy:
             self._later = self._loop.call_later(_LATER_SECONDS, self._begin_refill)
         else:
             self._begin_refill()

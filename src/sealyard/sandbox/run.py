@@ -6,7 +6,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +165,7 @@ class Sandbox:
         with self._stubs(library_version) as stubs:
             async with (
                 self._turn(place, session, clock) as place,
-                self._sessions.in_use(session, policy) as workspace,
+                self._workspace(session, policy) as workspace,
             ):
                 seen, imports = self._place_of(stubs), self._imports(policy)
                 job = _job(code, context or {}, policy, workspace, execution_id, seen, imports, replay)
@@ -313,14 +313,19 @@ class Sandbox:
         with contextlib.suppress(SandboxBroken):  # that run asks for itself then, and hears what is wrong
             workspace.keep_mount(zygote, await zygote.lease_workspace(workspace.number))
 
-    @contextlib.asynccontextmanager
-    async def _turn(self, place: Place | None, session: str | None, clock: RunClock) -> AsyncIterator[Place]:
+    def _turn(
+        self, place: Place | None, session: str | None, clock: RunClock
+    ) -> contextlib.AbstractAsyncContextManager[Place]:
         """The place that a run has, or one that is made for it, with its turn."""
         if place is not None:
-            yield place
-            return
-        async with self.turns.one(clock, owner_of(session or "")) as made:
-            yield made
+            return contextlib.nullcontext(place)
+        return self.turns.one(clock, owner_of(session or ""))
+
+    def _workspace(
+        self, session: str | None, policy: IsolationPolicy
+    ) -> contextlib.AbstractAsyncContextManager[Workspace | None]:
+        """The workspace of a session; nothing for a run without one."""
+        return contextlib.nullcontext() if session is None else self._sessions.in_use(session, policy)
 
     @contextlib.contextmanager
     def _stubs(self, version: str | None) -> Iterator[str | None]:
@@ -420,6 +425,8 @@ class Sandbox:
 
     def _room(self, policy: IsolationPolicy, place: str) -> str | None:
         """The size of a file system of the worker's own; None where it is the one that it has."""
+        if policy is self.policy:
+            return None
         mib, files = f"{place}_mib", f"{place}_files"
         if all(getattr(policy, field) == getattr(self.policy, field) for field in (mib, files)):
             return None

@@ -105,14 +105,8 @@ class Sessions:
             self._tidy()
 
     @asynccontextmanager
-    async def in_use(self, session: str | None, policy: IsolationPolicy) -> AsyncIterator[Workspace | None]:
-        """The workspace for one run, made or unpacked if need be; None without a session.
-
-        It is as large as the policy of the first run says.
-        """
-        if session is None:
-            yield None
-            return
+    async def in_use(self, session: str, policy: IsolationPolicy) -> AsyncIterator[Workspace]:
+        """The workspace for one run, made or unpacked if need be; as large as the policy of the first run says."""
         if self.pool.is_closed:
             raise SandboxClosed("The sandbox is closed.")
         with self.keep(session) as kept:

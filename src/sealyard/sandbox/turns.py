@@ -72,11 +72,9 @@ class Place:
         self.on_wait: Callable[[bool], None] = lambda is_waiting: None
         """Told when it has to wait for its turn, and when that has come."""
 
-    @contextlib.asynccontextmanager
-    async def turn(self, clock: RunClock) -> AsyncIterator[None]:
+    def turn(self, clock: RunClock) -> contextlib.AbstractAsyncContextManager[None]:
         """Wait for the turn and have it. While `clock` stands still, another run may have it."""
-        async with self._turns.hold(self, clock):
-            yield
+        return self._turns.hold(self, clock)
 
 
 class Turns:

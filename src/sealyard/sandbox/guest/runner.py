@@ -97,8 +97,17 @@ def warm() -> None:
     _failure(ValueError("x"), failures.remember(failures.AGENT_FILE, _WARM_CODE))
     pandas = sys.modules.get("pandas")
     if pandas is not None:
-        frame = pandas.DataFrame({"k": ["a", "b", "a"], "v": [1, 2, 3], "w": [0.5, 1.5, 2.5]})
-        frame.groupby("k").agg({"v": "sum", "w": "mean"}).sort_values("v").reset_index().to_dict("records")
+        _warm_tables(pandas)
+
+
+def _warm_tables(pandas: Any) -> None:
+    """Do what code does with tables most: make one, pick rows, group, sum up, sort, and turn it into plain data."""
+    frame = pandas.DataFrame({"k": ["a", "b", "a"], "v": range(3), "w": [0.5, 1.5, 2.5]})
+    frame.groupby("k").agg({"v": "sum", "w": "mean"}).sort_values("v").reset_index().to_dict("records")
+    frame.groupby("k")["v"].sum().to_dict()
+    rows = pandas.DataFrame([{"k": "a", "v": 1}, {"k": "b", "v": 2}])
+    rows[rows["v"] > 1].head().to_dict("records")
+    float(rows["v"].mean())
 
 
 def prewarm() -> None:

@@ -204,8 +204,7 @@ def main() -> None:
     kernel.use_numbers(setup["syscalls"])
     stage = "importing the standard library"
     try:
-        for name in setup["preload"]:
-            _preload(name)
+        _preload(setup["preload"])
         stage = "building the walls"
         entered: template.Entered | None = None
         if setup["tier"] == "namespace":
@@ -271,11 +270,15 @@ def _ask_for_map(control: Control) -> None:
     control.receive()
 
 
-def _preload(name: str) -> None:
-    try:
-        importlib.import_module(name)
-    except ImportError:  # some builds of Python leave parts of the standard library out
-        return
+def _preload(names: list[str]) -> None:
+    """Import what code imports all the time, without what only serves connections: that is a part of every fork."""
+    sys.modules["ssl"] = None  # type: ignore[assignment]  # asyncio does without it, and code can still import it
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError:  # some builds of Python leave parts of the standard library out
+            continue
+    del sys.modules["ssl"]
 
 
 def _empty_environment() -> None:
