@@ -130,7 +130,7 @@ class Passage:
     __slots__ = (
         "_count",
         "_error",
-        "_finished",
+        "_unseen",
         "find",
         "grant",
         "guard",
@@ -172,7 +172,8 @@ class Passage:
         self.notes: list[str] = []
         """What whoever asked for the execution should know of its calls."""
         self._count = 0
-        self._finished: list[OpenCall] = []
+        self._unseen: list[tuple[OpenCall, bool]] = []
+        """Calls that those who observe have not seen, and whether they have ended."""
         self._error: StoreError | None = None
 
     def number_next(self) -> int:
@@ -180,25 +181,29 @@ class Passage:
         self._count += 1
         return self._count
 
-    def finish(self, call: "OpenCall") -> None:
-        """Hand a call to those who observe once its answer is on its way: code goes on while they look at it."""
-        if not self._finished:
-            asyncio.get_running_loop().call_soon(self._hand_over)
-        self._finished.append(call)
+    def note(self, call: "OpenCall") -> None:
+        """Show a call that has just begun or ended to those who observe, in the next turn of the event loop.
+
+        Until then the call is on its way to the upstream, or its answer to the code.
+        """
+        if not self._unseen:
+            asyncio.get_running_loop().call_soon(self._show)
+        self._unseen.append((call, call.is_over))
 
     def settle(self) -> None:
-        """Hand over what still waits. Raises `StoreError` if a call could not be recorded."""
-        self._hand_over()
+        """Show what still waits. Raises `StoreError` if a call could not be recorded."""
+        self._show()
         if self._error is not None:
             raise self._error
 
-    def _hand_over(self) -> None:
-        finished, self._finished = self._finished, []
-        for call in finished:
-            record = call.to_record()
-            for observe in self.on_finish:
+    def _show(self) -> None:
+        unseen, self._unseen = self._unseen, []
+        for call, is_over in unseen:
+            event: Any = call.to_record() if is_over else call
+            observers: Sequence[Callable[[Any], None]] = self.on_finish if is_over else self.on_start
+            for observe in observers:
                 try:
-                    observe(record)
+                    observe(event)
                 except StoreError as error:  # raised where the execution ends; the others see the call all the same
                     self._error = self._error or error
 
@@ -410,6 +415,7 @@ class OpenCall:
         "error",
         "failure",
         "grant",
+        "is_over",
         "number",
         "passage",
         "seconds",
@@ -439,15 +445,16 @@ class OpenCall:
         """For a person."""
         self.seconds = 0.0
         """That it took, without those."""
+        self.is_over = False
         self.started_at = time.time()
         self._started = time.perf_counter()
-        for observe in passage.on_start:
-            observe(self)
+        passage.note(self)
 
     def finish(self) -> None:
         """Note that it is over, and hand it over to be recorded."""
         self.seconds = time.perf_counter() - self._started - self.waited_seconds
-        self.passage.finish(self)
+        self.is_over = True
+        self.passage.note(self)
 
     def to_record(self) -> FinishedCall:
         """The record of the call, which is over."""
