@@ -88,7 +88,7 @@ class ToolServer(Protocol):
 
 
 class FinishedCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One call that is over: what everybody who observes an execution gets of it."""
+    """The record of one call that is over, the same for every observer of its execution."""
 
     grant: Grant
     spec: ToolSpec
@@ -101,9 +101,9 @@ class FinishedCall(msgspec.Struct, frozen=True, kw_only=True):
     admitted: Admitted | None
     """The answer as code gets it; None if there is none."""
     is_traceable: bool
-    """Whether the answer holds nothing private and may be kept for replays."""
+    """True if the answer holds nothing private, so that it may be kept for replays."""
     error: SealyardError | None
-    """What the call raised, with nothing private in it."""
+    """The exception that the call raised, with nothing private in it."""
     failure: str | None
     """The same as a text; also says that a call was cancelled. None if it was answered."""
     decision: Decision | None
@@ -159,7 +159,7 @@ class Passage:
         self.grant = grant
         self.guard = guard
         self.own = own or {}
-        """What the gateway answers itself, by name: the search, and what code needs for skills."""
+        """Calls that the gateway answers itself, by name: the search, and those that skills need."""
         self.find = find or self._find
         """Resolves a name that is not in the grant: another spelling, or an older version with the way to call it."""
         self.recorded = recorded
@@ -170,7 +170,7 @@ class Passage:
         self.on_start = on_start
         self.on_finish = on_finish
         self.notes: list[str] = []
-        """What whoever asked for the execution should know of its calls."""
+        """Remarks on its calls for whoever asked for the execution."""
         self._count = 0
         self._unseen: list[tuple[OpenCall, bool]] = []
         """Calls that those who observe have not seen, and whether they have ended."""
@@ -353,7 +353,7 @@ class Broker:
         )
 
     def circuits(self) -> list[Circuit]:
-        """How the circuit breakers stand of tools whose server failed."""
+        """The circuit breakers of tools whose server failed."""
         return self._throttle.circuits()
 
     def end_run(self, execution_id: str) -> None:

@@ -1,4 +1,4 @@
-"""Agent code, read once: the syntax tree of a text, or why it has none, for everybody who asks about that text."""
+"""Reads each text of agent code once: its syntax tree, or why it has none, shared by all who need it."""
 
 from sealyard.code.nodes import children, fields_of
 from sealyard.code.source import MAX_CODE_BYTES, Fault, Source, is_larger, read

@@ -1,6 +1,6 @@
-"""What is inside a node of a syntax tree, without what says nothing by itself: contexts, operators and plain values.
+"""The children of a node of a syntax tree, without contexts, operators and plain values, which say nothing alone.
 
-That is half of all nodes. Which fields a kind of node has is looked up once for each kind.
+These are half of all nodes. Which fields a kind of node has is looked up once for each kind.
 """
 
 import ast

@@ -48,7 +48,7 @@ _POLLED_CHARACTERS = 10_000
 
 
 class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How an execution ended: what every observer gets of it."""
+    """The record of how an execution ended, the same for every observer."""
 
     status: RecordStatus
     outcome: Outcome | None
@@ -65,9 +65,9 @@ class RunObserver:
     """Sees one execution, made when that begins. It must not wait."""
 
     is_durable: ClassVar[bool] = False
-    """Whether what it records of the end has to be on disk before anybody hears of the end.
+    """True if what it records of the end has to be on disk before the execution is answered.
 
-    Others see the end while that is written.
+    The others see the end while that is written.
     """
 
     def queued(self, is_waiting: bool) -> None:
@@ -84,7 +84,7 @@ class RunObserver:
 
 
 class Tally(RunObserver):
-    """What the calls of an execution add up to, and the last of them."""
+    """Adds up the calls of an execution, and keeps the last of them."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -98,7 +98,7 @@ class Tally(RunObserver):
 
     @property
     def is_polling(self) -> bool:
-        """Whether a tool was called with the same arguments again and again."""
+        """True if a tool was called with the same arguments again and again."""
         return bool(self._asked) and self._asked.most_common(1)[0][1] >= _POLLS
 
     def call_started(self, call: OpenCall) -> None:
@@ -165,7 +165,7 @@ class Run:
         self.guard = guard
         self.form: Form = form
         self.wrote = wrote
-        """What the agent wrote to have it."""
+        """The text by which the agent asked for it."""
         self.code_characters = code_characters
         self._visit = visit
         self.clock = RunClock()
@@ -213,7 +213,7 @@ class Run:
 
     @property
     def use_case(self) -> UseCase:
-        """What it is an example of."""
+        """The kind of work that it is an example of."""
         if self.form == "call":
             return "direct"
         if self.form == "analysis":

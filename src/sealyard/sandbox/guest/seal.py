@@ -37,6 +37,8 @@ _LIMITS = {
     "open_files": resource.RLIMIT_NOFILE,
     "tasks": resource.RLIMIT_NPROC,
 }
+# Python's own hook after a fork has the thread look up its new id; not every version need have it.
+_note_native_id: Callable[[], None] | None = getattr(threading.main_thread(), "_set_native_id", None)
 # Signals that may wait for a worker: the kernel keeps each in memory, and counts them for the gateway's user as well.
 _WAITING_SIGNALS = 128
 
@@ -83,7 +85,8 @@ class Seal:
         self._settle(order)
         for hook in hooks:
             hook()
-        threading.main_thread()._set_native_id()  # type: ignore[attr-defined]  # as Python's own hook would
+        if _note_native_id is not None:
+            _note_native_id()
         runner.reseed()
         channel = self._channel
         if order["waits"] and not channel.has_news(_IDLE_SECONDS):
