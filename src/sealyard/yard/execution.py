@@ -67,7 +67,7 @@ class RunObserver:
     is_durable: ClassVar[bool] = False
     """True if what it records of the end has to be on disk before the execution is answered.
 
-    The others see the end while that is written.
+    The others see the end once that is handed to the writer.
     """
 
     def queued(self, is_waiting: bool) -> None:
