@@ -492,6 +492,20 @@ async def test_calls_without_code_are_executions_too(tmp_path: Path) -> None:
     assert [record.status for record in records] == ["failed", "failed", "failed", "ok"]
 
 
+async def test_a_call_that_fails_is_on_disk_before_its_error_is_raised(tmp_path: Path) -> None:
+    """A second reader finds it at once, with its end, its call and why it failed."""
+    async with opened(tmp_path, FakeUpstream("bank", pay=pay)) as yard:
+        with pytest.raises(ToolFailed):
+            await yard.call("mcp__bank__pay", {"amount": 200}, execution_id="f" * 16)
+        with sqlite3.connect(tmp_path / "sealyard.db") as reader:
+            found = reader.execute("SELECT status, ended_at IS NOT NULL FROM executions").fetchall()
+            calls = reader.execute("SELECT error FROM calls WHERE execution_id = ?", ("f" * 16,)).fetchall()
+        reader.close()
+
+    assert found == [("failed", 1)]
+    assert calls == [("ToolFailed: ValueError: 200 is too much",)]
+
+
 async def test_a_forged_call_of_a_tool_that_was_not_granted_is_refused(tmp_path: Path) -> None:
     """A frame can name anything; only what is in the grant is called."""
     bank = FakeUpstream("bank", pay=pay)
