@@ -398,7 +398,7 @@ async def test_call_beyond_its_time_is_given_up(tmp_path: Path) -> None:
 
 
 @ERAS
-async def test_every_call_is_in_the_audit_log_before_its_answer(tmp_path: Path, mode: str) -> None:
+async def test_every_call_is_in_the_journal_and_the_audit_log_before_its_answer(tmp_path: Path, mode: str) -> None:
     """With tokens in the place of what is private, whatever came of it."""
     async with relay(tmp_path, crm(tmp_path)) as (url, border), Client(url, mode=mode) as client:
         person: Any = (await client.call_tool("get_person", {})).structured_content
@@ -407,12 +407,16 @@ async def test_every_call_is_in_the_audit_log_before_its_answer(tmp_path: Path, 
         with pytest.raises(MCPError):
             await client.call_tool("refuse", {})
         entries = [entry for entry in reversed(await border.store.audit_entries()) if entry.kind == "call"]
+        runs = list(reversed(await border.store.executions()))
+        made = [call.tool for run in runs for call in await border.store.calls(run.execution_id)]
 
     assert [entry.body["tool"] for entry in entries] == [
         f"mcp__crm__{name}" for name in ("get_person", "send_mail", "fail", "refuse")
     ]
     assert {(entry.principal, entry.session) for entry in entries} == {("local", "local:proxy")}
-    assert len({entry.execution_id for entry in entries}) == 4
+    assert [run.execution_id for run in runs] == [entry.execution_id for entry in entries]
+    assert [run.status for run in runs] == ["ok", "ok", "ok", "failed"]
+    assert made == [entry.body["tool"] for entry in entries]
     assert entries[1].body["arguments"] == {"to": person["email"]}
     assert entries[0].body["answer_bytes"] > 0
     assert [entry.body["error"] is None for entry in entries] == [True, True, False, False]
