@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import signal
 import subprocess
 import sys
 import textwrap
@@ -102,6 +103,75 @@ async def test_pool_fills_up_again_after_a_run() -> None:
         await sandbox.settle()
 
         assert (before, len(sandbox.pool._waiting)) == (3, 3)
+
+
+async def test_a_worker_that_is_done_is_taken_down_after_its_answer() -> None:
+    """The answer does not wait for the kernel to take a process apart; soon after, nothing of it is left."""
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=2)) as sandbox:
+        await sandbox.settle()
+        lease = sandbox.pool._waiting[0]
+        await sandbox.run("1")
+        is_there_at_the_answer = not lease.worker.fork.exited.done()
+        await wait_for_the_end_of(lease)
+
+    assert is_there_at_the_answer
+    ended = lease.worker.fork.exited.result()
+    assert ended is not None
+    assert ended.signal == signal.SIGKILL
+
+
+async def test_a_worker_that_is_done_is_gone_before_the_next_run_of_its_session() -> None:
+    """Code that forges its own end and goes on writing cannot disturb the run that comes after it."""
+    forged = """
+        import os, struct
+        body = b'{"t":"done","ok":true,"cpu_seconds":0.0,"memory_peak_bytes":0}'
+        os.write(3, struct.pack("<I", len(body)) + body)
+        while True:
+            open("left.txt", "w").write("mine")
+    """
+    async with open_sandbox(PLAIN) as sandbox:
+        await sandbox.run("1", session="a:b")
+        await sandbox.settle()
+        await asyncio.sleep(0.05)  # runs that come fast are taken down at once
+        lease = sandbox.pool._waiting[0]
+        ended = await sandbox.run(textwrap.dedent(forged), session="a:b")
+        was_there = not lease.worker.fork.exited.done()
+        following = await sandbox.run(
+            "import os, time\nopen('left.txt', 'w').write('')\ntime.sleep(0.05)\nopen('left.txt').read()", session="a:b"
+        )
+
+    assert (ended.status, was_there) == ("ok", True)
+    assert lease.worker.fork.exited.done()
+    assert following.result == ""
+
+
+@pytest.mark.parametrize("code", ["while True: pass", "print('x' * 2_000_000)", "import os\nos._exit(3)"])
+async def test_a_worker_that_is_not_done_is_killed_at_once(code: str) -> None:
+    """What the gateway ends, or ends itself, is dead before the caller can do anything."""
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=2)) as sandbox:
+        await sandbox.settle()
+        lease = sandbox.pool._waiting[0]
+        outcome = await sandbox.run(code, limits=Limits(wall_seconds=1, output_bytes=1_000_000))
+        postponed = [chore for chore in sandbox.pool._postponed if "_let_go" in repr(chore)]
+        await wait_for_the_end_of(lease)
+
+    assert outcome.status != "ok"
+    assert postponed == []
+
+
+async def test_a_thread_that_is_left_does_not_outlive_the_run() -> None:
+    """A worker in which something goes on ends by itself."""
+    code = """
+        import threading, time
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    """
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=2)) as sandbox:
+        await sandbox.settle()
+        lease = sandbox.pool._waiting[0]
+        outcome = await sandbox.run(textwrap.dedent(code))
+        await wait_for_the_end_of(lease)
+
+    assert outcome.status == "ok"
 
 
 async def test_pool_waits_until_fewer_than_its_mark_are_left() -> None:
@@ -333,6 +403,21 @@ async def test_more_runs_than_allowed_wait_their_turn() -> None:
 
     assert under_way == 2
     assert [outcome.result["tool"] for outcome in outcomes] == ["0", "1", "2", "3", "4"]
+
+
+async def test_an_owner_that_is_alone_has_all_turns() -> None:
+    """The gateway's own runs, by which it tries its walls, keep none free."""
+    async with open_sandbox(PLAIN, pool=PoolOptions(size=0, running=4)) as sandbox:
+        gate = Gate()
+        runs = [
+            asyncio.create_task(sandbox.run("call_tool('x')", session=f"ann:{n}", on_call=gate.on_call))
+            for n in range(4)
+        ]
+        await gate.wait_for(4)
+        gate.open()
+        outcomes = await asyncio.gather(*runs)
+
+    assert [outcome.status for outcome in outcomes] == ["ok"] * 4
 
 
 async def test_waiting_for_a_turn_does_not_use_up_the_wall_time() -> None:

@@ -30,6 +30,7 @@ class Library:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._place = str(path)
         self.version: str | None = None
         """What a run gets that names no version: the catalog that was published last, as a whole."""
         self._folders: dict[str, str] = {}
@@ -46,7 +47,8 @@ class Library:
 
     def has(self, version: str) -> bool:
         """Whether it is there to be used: somebody who cleans up may have removed it."""
-        return version in self._folders and (self.path / self._folders[version]).is_dir()
+        folder = self._folders.get(version)
+        return folder is not None and os.path.isdir(f"{self._place}/{folder}")
 
     async def publish(
         self,

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import fcntl
+import functools
 import itertools
 import logging
 import os
@@ -135,6 +136,7 @@ class Pool:
         self._retiring: set[_Generation] = set()
         self._waiting: deque[Lease] = deque()
         self._refilling: asyncio.Task[None] | None = None
+        self._postponed: list[Callable[[], object]] = []
         self._later: asyncio.TimerHandle | None = None
         self._is_busy = False
         """Whether the last worker was taken soon after the one before."""
@@ -196,19 +198,25 @@ class Pool:
             self.discard(lease)
         return await self._fork(waits=False)
 
-    def discard(self, lease: Lease) -> "asyncio.Future[None]":
+    def discard(self, lease: Lease, *, is_done: bool = False) -> "asyncio.Future[None]":
         """Kill a worker and give back what it held; the future is done when it is gone.
 
-        Await it shielded: others may wait for the same.
+        One that `is_done` does nothing any more, and is killed when its answer is sent: to take a process down keeps
+        a processor busy for a millisecond. Await the future shielded: others may wait for the same.
         """
         gone: asyncio.Future[None] = self._loop.create_future()
         self._chores.add(gone)
         gone.add_done_callback(self._chores.discard)
-        lease.worker.stop()
-        self._loop.call_soon(self._let_go, lease, gone)  # whoever waits for the run's end goes first
+        if is_done:
+            lease.worker.end()
+            self.postpone(functools.partial(self._let_go, lease, gone))
+        else:
+            lease.worker.stop()
+            self._loop.call_soon(self._let_go, lease, gone)  # whoever waits for the run's end goes first
         return gone
 
     def _let_go(self, lease: Lease, gone: "asyncio.Future[None]") -> None:
+        lease.worker.fork.kill()
         lease.worker.close()
         lease.worker.fork.exited.add_done_callback(lambda _: self._note_gone(lease, gone))
 
@@ -355,23 +363,37 @@ class Pool:
         is_idle = generation.in_use == len(self._waiting) and not self._retiring and not self.renewing.locked()
         return is_idle and now - self._taken_at > _QUIET_SECONDS and now - self._renewed_at > _RENEW_SECONDS
 
-    def refill(self) -> None:
-        """See to it that enough workers wait: at once if none does or runs come fast, else after this one is answered.
+    def postpone(self, chore: Callable[[], object]) -> None:
+        """Do a chore when the run that ends is answered, or at once if runs come fast.
 
-        To fork takes a processor that those who write down and send the answer need.
+        It would take the processor from whoever writes the run to disk and sends its answer.
         """
-        threshold = self.size if self.options.refill_below is None else self.options.refill_below
-        if len(self._waiting) >= threshold or self._later is not None:
+        if self._is_busy:
+            chore()
             return
-        if self._waiting and not self._is_busy:
-            self._later = self._loop.call_later(_LATER_SECONDS, self._begin_refill)
-        else:
+        self._postponed.append(chore)
+        if self._later is None:
+            self._later = self._loop.call_later(_LATER_SECONDS, self.catch_up)
+
+    def catch_up(self) -> None:
+        """Do at once what is postponed."""
+        if self._later is None:
+            return
+        self._later.cancel()
+        self._later = None
+        chores, self._postponed = self._postponed, []
+        for chore in chores:
+            chore()
+
+    def refill(self) -> None:
+        """See to it that enough workers wait: at once if none does, else when the run that ends is answered."""
+        threshold = self.size if self.options.refill_below is None else self.options.refill_below
+        if not self._waiting:
             self._begin_refill()
+        elif len(self._waiting) < threshold:
+            self.postpone(self._begin_refill)
 
     def _begin_refill(self) -> None:
-        if self._later is not None:
-            self._later.cancel()
-            self._later = None
         if self.is_closed or len(self._waiting) >= self.size:
             return
         if self._refilling is None or self._refilling.done():
@@ -380,8 +402,7 @@ class Pool:
     async def fill(self) -> None:
         """Wait until the pool is full."""
         self.refill()
-        if self._later is not None:
-            self._begin_refill()
+        self.catch_up()
         if self._refilling is not None:
             await asyncio.shield(self._refilling)
         for lease in list(self._waiting):
@@ -394,8 +415,7 @@ class Pool:
 
     async def drain(self) -> None:
         """Empty the pool, so that the next run forks."""
-        if self._later is not None:
-            self._begin_refill()
+        self.catch_up()
         if self._refilling is not None:
             await asyncio.shield(self._refilling)
         while self._waiting:
@@ -485,8 +505,7 @@ class Pool:
         if self.is_closed:
             return
         self.is_closed = True
-        if self._later is not None:
-            self._begin_refill()
+        self.catch_up()
         async with self.renewing:
             if self._generation is not None:
                 self._retiring.add(self._generation)

@@ -15,6 +15,7 @@ from typing import Any
 
 from sealyard.errors import InvalidRequest, SandboxBroken, SandboxUnavailable
 from sealyard.sandbox import spawn
+from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.library import Library
 from sealyard.sandbox.packages import add_own, find_packages
 from sealyard.sandbox.policy.levels import DEFAULT, LEVELS, IsolationLevel, IsolationPolicy
@@ -214,7 +215,9 @@ async def _holds_memory(sandbox: Sandbox) -> bool:
     """Whether code that wants twice its memory is ended. Raises `SandboxUnavailable` if it gets not even a quarter."""
     mib = min(_PROBED_MIB, sandbox.policy.memory_mib)
     code = f"kept = b'x' * ({mib // 4} << 20)\nprint('held')\nkept = b'x' * ({mib * 2} << 20)"
-    outcome = await sandbox.run(code, limits=Limits(memory_mib=mib))
+    clock = RunClock()
+    async with Turns(1).one(clock) as place:  # the gateway's own run: it makes nobody share turns with it
+        outcome = await sandbox.run(code, limits=Limits(memory_mib=mib), clock=clock, place=place)
     if outcome.output != "held\n":
         raise SandboxUnavailable(f"Code that may use {mib} MiB of memory could not use {mib // 4}: {outcome.failure}.")
     return outcome.failure is not None and outcome.failure.kind == "memory"

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import os
 import secrets
 import sys
@@ -170,7 +171,7 @@ class Sandbox:
                 seen, imports = self._place_of(stubs), self._imports(policy)
                 job = _job(code, context or {}, policy, workspace, execution_id, seen, imports, replay)
                 lease = await self.pool.take(leave=0 if place.is_first else 1)
-                worker, started = lease.worker, time.perf_counter()
+                worker, started, end = lease.worker, time.perf_counter(), None
                 try:
                     backstop_mib = max(policy.memory_mib, usual.memory_mib)
                     order = self._order(worker, policy, backstop_mib, workspace, stubs, nice=place.nice)
@@ -197,12 +198,14 @@ class Sandbox:
                     raise
                 finally:
                     seconds = time.perf_counter() - started - clock.still_seconds
-                    gone = self.pool.discard(lease)
+                    # Processes that it may have started are not done, whatever it says.
+                    is_done = end is not None and end.done is not None and policy.processes == 1
+                    gone = self.pool.discard(lease, is_done=is_done)
                     self.pool.refill()
                     if workspace is not None:
                         workspace.note_leaving(gone)
                 if workspace is not None and workspace.directory is None:
-                    self.pool.do_later(self._prepare_mount(workspace, lease.zygote))
+                    self.pool.postpone(functools.partial(self._prepare_mount, workspace, lease.zygote))
         return self._outcome(end, execution_id, seconds, session, policy)
 
     async def attack(self, job: dict[str, Any]) -> list[wire.Finding]:
@@ -306,10 +309,12 @@ class Sandbox:
         await self._sessions.close()
         await self.pool.remove_files()
 
-    async def _prepare_mount(self, workspace: Workspace, zygote: Zygote) -> None:
+    def _prepare_mount(self, workspace: Workspace, zygote: Zygote) -> None:
         """Ask for the workspace of a session's next run ahead of it, unless a run beside this one has done so."""
-        if workspace.has_mount(zygote):
-            return
+        if not workspace.has_mount(zygote):
+            self.pool.do_later(self._keep_mount(workspace, zygote))
+
+    async def _keep_mount(self, workspace: Workspace, zygote: Zygote) -> None:
         with contextlib.suppress(SandboxBroken):  # that run asks for itself then, and hears what is wrong
             workspace.keep_mount(zygote, await zygote.lease_workspace(workspace.number))
 

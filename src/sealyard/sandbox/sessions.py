@@ -113,6 +113,7 @@ class Sessions:
             while (workspace := kept.workspace) is None or kept.changing.locked():
                 # A caller that gives up does not stop it half way: another one may wait for the same.
                 await asyncio.shield(self.pool.do_later(self._open(kept, policy)))
+            self.pool.catch_up()  # the last run's worker may be there still, and this one waits for its end
             await workspace.quiet()
             yield workspace
 

@@ -306,8 +306,10 @@ class Turns:
 
     def _next(self) -> _Owner | None:
         """Whose turn it is: of those who may have one, who has the fewest for its weight, and of these longest ago."""
-        has_room = self._room()
-        able = (owner for owner in self._owners.values() if owner.waiting and has_room(owner))
+        waiting = [owner for owner in self._owners.values() if owner.waiting]
+        if not waiting:
+            return None
+        able = filter(self._room(), waiting)
         return min(able, key=lambda owner: (owner.active / owner.weight, owner.served), default=None)
 
     @property

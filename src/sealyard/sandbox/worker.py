@@ -193,6 +193,10 @@ class Worker:
     def stop(self) -> None:
         """Kill the worker and everything in it, and give up its calls."""
         self.fork.kill()
+        self.end()
+
+    def end(self) -> None:
+        """End the run as far as the gateway is concerned, and give up its calls."""
         if self._clock is not None:
             self._clock.stop()
         if not self.ended.done():
@@ -406,6 +410,9 @@ class Worker:
 
     def _on_output_readable(self) -> None:
         assert self._policy is not None
+        if self.ended.done():  # what came before its end is taken by `conclude`, and nobody wants the rest
+            self._loop.remove_reader(self.fork.output_fd)
+            return
         try:
             data = os.read(self.fork.output_fd, 1 << 16)
         except BlockingIOError:

@@ -15,7 +15,9 @@ import socket
 import struct
 import tempfile
 import threading
+from _thread import _count as count_threads
 from collections.abc import Callable, Iterable
+from time import sleep  # the real one: a replayed run has another
 from typing import Any
 
 import attacks
@@ -29,6 +31,7 @@ BROKEN = 70  # exit status of a worker that could not be sealed
 _LEAST_ABI = 3  # an older one does not stop a file from being truncated
 _CONNECTION = 3
 _RULESET = 4
+_KILLED_SECONDS = 1.0  # within which the gateway kills a worker that is done; to end is work for the kernel, not urgent
 _IDLE_SECONDS = 0.005  # a worker that got no run for so long has time to warm up; under load none waits for longer
 _LIMITS = {
     "address_bytes": resource.RLIMIT_AS,
@@ -100,6 +103,8 @@ class Seal:
         else:
             gc.enable()
             runner.run(job, channel)
+            if not count_threads():  # another thread would go on with what nobody waits for
+                sleep(_KILLED_SECONDS)
         os._exit(0)
 
     def _prepare_ruleset(self) -> int:

@@ -32,6 +32,8 @@ def _note_hooks(**hooks: Callable[[], object]) -> None:
 
 
 os.register_at_fork = _note_hooks  # type: ignore[assignment]
+# asyncio does without it: every fork would carry it along, and code can still import it after `_preload`.
+sys.modules["ssl"] = None  # type: ignore[assignment]
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import kernel
 import seal
@@ -271,8 +273,7 @@ def _ask_for_map(control: Control) -> None:
 
 
 def _preload(names: list[str]) -> None:
-    """Import what code imports all the time, without what only serves connections: that is a part of every fork."""
-    sys.modules["ssl"] = None  # type: ignore[assignment]  # asyncio does without it, and code can still import it
+    """Import what code imports all the time, without what only serves connections."""
     for name in names:
         try:
             importlib.import_module(name)
