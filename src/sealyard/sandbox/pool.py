@@ -33,7 +33,7 @@ _REMOVE_ATTEMPTS = 500
 _MOST_WAITING = 8  # however many are asked for; fewer on a machine with fewer than four processors
 _RENEW_SECONDS = 600.0  # between zygotes that differ only in what they have imported
 _QUIET_SECONDS = 5.0
-_BUSY_SECONDS = 0.01  # between runs that come one after the other
+_BUSY_SECONDS = 0.01  # from the end of a run to the next one of a client that waits for nothing in between
 _LATER_SECONDS = 0.002  # about what it takes to write a run to disk and send its answer
 _SESSION_USERS, _RUN_USERS = 1_000, 33_000  # users of sessions and of single runs, inside the workers' range
 _USERS_EACH = 32_000
@@ -139,7 +139,8 @@ class Pool:
         self._postponed: list[Callable[[], object]] = []
         self._later: asyncio.TimerHandle | None = None
         self._is_busy = False
-        """Whether the last worker was taken soon after the one before."""
+        """Whether the last worker was taken soon after a run had ended."""
+        self._ended_at = 0.0
         self._chores: set[asyncio.Future[Any]] = set()
         self._forks = 0
         # Not the zygote's own: workers of an old one may still run, and their groups, folders and users are by slot.
@@ -189,7 +190,7 @@ class Pool:
         if self.is_closed:
             raise SandboxClosed("The sandbox is closed.")
         now = self._loop.time()
-        self._is_busy, self._taken_at = now - self._taken_at < _BUSY_SECONDS, now
+        self._is_busy, self._taken_at = now - self._ended_at < _BUSY_SECONDS, now
         while len(self._waiting) > leave:
             lease = self._waiting.popleft()
             # One that was forked while its zygote was replaced knows nothing of the sessions made since.
@@ -207,6 +208,7 @@ class Pool:
         gone: asyncio.Future[None] = self._loop.create_future()
         self._chores.add(gone)
         gone.add_done_callback(self._chores.discard)
+        self._ended_at = self._loop.time()
         if is_done:
             lease.worker.end()
             self.postpone(functools.partial(self._let_go, lease, gone))
