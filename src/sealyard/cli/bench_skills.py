@@ -19,7 +19,7 @@ from mcp import Client
 
 from sealyard.catalog.catalog import Catalog
 from sealyard.cli.bench_sandbox import summary
-from sealyard.cli.bench_tokens import fake_servers, json_tokens, read_tools, text_of
+from sealyard.cli.bench_tokens import fake_servers, read_tools
 from sealyard.cli.terminal import columns, plain, screen
 from sealyard.config import Config
 from sealyard.config.settings import SandboxConfig, StoreConfig
@@ -27,7 +27,7 @@ from sealyard.errors import SandboxBroken
 from sealyard.examples import customers, demo_upstreams, expenses, files, mail, trips
 from sealyard.examples.toolbox import Toolbox
 from sealyard.metrics import tokens
-from sealyard.serve.mcp import build_server
+from sealyard.serve.mcp import build_server, text_of
 from sealyard.store.database import connect, connect_reader
 from sealyard.values import Definition, ToolSpec
 from sealyard.yard import ExecuteRequest, Yard, open_yard
@@ -269,7 +269,7 @@ async def _pay(agent: Client, tool: str, arguments: dict[str, Any]) -> int:
     done = await agent.call_tool(tool, arguments)
     if done.is_error:
         raise SandboxBroken(f"{tool} came to {text_of(done)!r}.")
-    return json_tokens(arguments) + tokens.count(text_of(done))
+    return tokens.count_json(arguments) + tokens.count(text_of(done))
 
 
 def show_skills(figures: dict[str, Any]) -> None:

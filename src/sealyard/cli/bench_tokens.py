@@ -7,13 +7,12 @@ to a client; what a chat repeats from turn to turn is left out on both sides.
 import statistics
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from mcp import Client
-from mcp.types import CallToolResult, TextContent
 
 from sealyard.broker.answers import read_answer
 from sealyard.cli.terminal import columns, plain, screen
@@ -22,20 +21,17 @@ from sealyard.config.settings import SandboxConfig, StoreConfig
 from sealyard.errors import InvalidRequest, SandboxBroken
 from sealyard.examples import demo_upstreams
 from sealyard.metrics import tokens
-from sealyard.serve.mcp import build_server
+from sealyard.serve.mcp import build_server, text_of
 from sealyard.testing import FakeUpstream
 from sealyard.values import Definition, ToolAnnotations, ToolSpec
 from sealyard.yard import Yard, open_yard
 
 __all__ = (
     "PROMISES",
-    "definition_tokens",
     "fake_servers",
-    "json_tokens",
     "measure",
     "read_tools",
     "show",
-    "text_of",
 )
 
 PROMISES = {
@@ -102,11 +98,11 @@ def show(figures: dict[str, Any]) -> None:
 
 
 async def _count(yard: Yard, agent: Client, specs: list[ToolSpec]) -> dict[str, Any]:
-    definitions = sum(definition_tokens(spec.name, spec.description, spec.input_schema) for spec in specs)
+    definitions = sum(tokens.count_definition(spec.name, spec.description, spec.input_schema) for spec in specs)
     called = await yard.upstreams["expenses"].call("list_expenses", {}, unwrap=True)  # as plain MCP would have it
     answer = read_answer(called, unwrap=True)
     rows = msgspec.json.encode(answer.value).decode()
-    in_context = {"definitions": definitions, "task": json_tokens({}) + tokens.count(rows)}
+    in_context = {"definitions": definitions, "task": tokens.count_json({}) + tokens.count(rows)}
     through_sealyard = await _count_sealyard(agent, answer.value)
     searches = [await _search_tokens(agent, query) for query in _queries(specs)]
     plain_tokens, sealyard_tokens = sum(in_context.values()), sum(through_sealyard.values())
@@ -145,27 +141,14 @@ async def _count_sealyard(agent: Client, rows: list[dict[str, Any]]) -> dict[str
     if not output.endswith(f"\n{len(rows)} expenses") or found_out != repeated:
         raise SandboxBroken(f"The task came to {text_of(done)!r}, not to {repeated!r}.")
     return {
-        "definitions": sum(definition_tokens(tool.name, tool.description or "", tool.input_schema) for tool in surface),
+        "definitions": sum(
+            tokens.count_definition(tool.name, tool.description or "", tool.input_schema) for tool in surface
+        ),
         "instructions": tokens.count(agent.instructions or ""),
-        "search": json_tokens({"query": _QUERY}) + tokens.count(text_of(found)),
-        "code": json_tokens({"code": _TASK}),
+        "search": tokens.count_json({"query": _QUERY}) + tokens.count(text_of(found)),
+        "code": tokens.count_json({"code": _TASK}),
         "result": tokens.count(text_of(done)),
     }
-
-
-def definition_tokens(name: str, description: str, input_schema: Mapping[str, Any]) -> int:
-    """What a definition costs as clients hand it to a model: name, description and schema as compact JSON."""
-    return json_tokens({"name": name, "description": description, "inputSchema": input_schema})
-
-
-def json_tokens(value: Any) -> int:
-    """What a value costs as compact JSON."""
-    return tokens.count(msgspec.json.encode(value).decode())
-
-
-def text_of(result: CallToolResult) -> str:
-    """The text of an answer, as a model reads it."""
-    return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
 
 
 async def _search_tokens(agent: Client, query: str) -> int:
