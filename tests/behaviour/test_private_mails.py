@@ -1,6 +1,6 @@
 """Ten thousand customers, read, filtered and written to through real servers, by somebody who sees none of them."""
 
-from sealyard.cli.bench_privacy_path import measure_path
+from benchmarks.privacy.mails import measure_path
 
 
 async def test_every_mail_is_right_and_the_client_saw_no_private_value() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks import analysis as bench_analysis
 from sealyard.analysis.guest import run
-from sealyard.cli import bench_analysis
 
 
 def call_nothing(tool: str, arguments: dict[str, Any]) -> Any:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sealyard.cli.bench_http import PROMISES
+from benchmarks.http import PROMISES
 from sealyard.testing import open_silent_store
 from sealyard.values import AuditEntry, CallRecord, Executed, ExecutionRecord
 

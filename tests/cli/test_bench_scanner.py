@@ -1,6 +1,6 @@
 """The benchmark of the scanner by kind of text."""
 
-from sealyard.cli.bench_scanner import KINDS, generate, measure
+from benchmarks.privacy.scanner import KINDS, generate, measure
 
 
 def test_every_kind_is_measured_and_the_mean_is_harmonic() -> None:

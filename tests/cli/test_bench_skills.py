@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from sealyard.cli.bench_migration import build_cases, measure_migration
-from sealyard.cli.bench_skills import read_specs
-from sealyard.cli.corpus.cases import Case, build_case
-from sealyard.cli.corpus.changes import Mutation, Truth, changed, edited, with_field
-from sealyard.cli.corpus.judge import Attempt, Stage
-from sealyard.cli.corpus.operations import OPERATIONS
-from sealyard.cli.corpus.pitfalls import PITFALLS
+from benchmarks.corpus.cases import Case, build_case
+from benchmarks.corpus.changes import Mutation, Truth, changed, edited, with_field
+from benchmarks.corpus.judge import Attempt, Stage
+from benchmarks.corpus.operations import OPERATIONS
+from benchmarks.corpus.pitfalls import PITFALLS
+from benchmarks.migration import build_cases, measure_migration
+from benchmarks.skills import read_specs
 from sealyard.values import ToolSpec, Trace
 
 Command = Callable[..., subprocess.CompletedProcess[str]]

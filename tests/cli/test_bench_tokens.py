@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from sealyard.cli.bench_tokens import PROMISES
+from benchmarks.tokens import PROMISES
 from sealyard.metrics import tokens
 
 Command = Callable[..., subprocess.CompletedProcess[str]]

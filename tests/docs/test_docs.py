@@ -22,6 +22,14 @@ import msgspec
 import pytest
 from tests import warm
 
+import benchmarks.analysis
+import benchmarks.audit
+import benchmarks.calls
+import benchmarks.http
+import benchmarks.learning
+import benchmarks.sandbox
+import benchmarks.skills
+import benchmarks.tokens
 import sealyard.cli
 import sealyard.sandbox
 from sealyard import errors, values
@@ -36,16 +44,6 @@ from sealyard.analysis.guest import stepping as analysis_steps
 from sealyard.analysis.guest import validating as analysis_validation
 from sealyard.broker import conditions
 from sealyard.broker.policy import PolicySettings, Preset, Rule, ToolLimits
-from sealyard.cli import (
-    bench_analysis,
-    bench_audit,
-    bench_calls,
-    bench_http,
-    bench_learning,
-    bench_sandbox,
-    bench_skills,
-    bench_tokens,
-)
 from sealyard.config import (
     AlertsConfig,
     Config,
@@ -943,14 +941,14 @@ def test_api_page_has_the_pool_options() -> None:
 @pytest.mark.parametrize(
     ("heading", "promises"),
     [
-        ("Speed", bench_sandbox.PROMISES),
-        ("Tokens", bench_tokens.PROMISES),
-        ("Calls", bench_calls.PROMISES),
-        ("Audit", bench_audit.PROMISES),
-        ("Skills", bench_skills.PROMISES),
-        ("Analysis", bench_analysis.PROMISES),
-        ("Seeing it", bench_http.PROMISES),
-        ("Learning", bench_learning.PROMISES),
+        ("Speed", benchmarks.sandbox.PROMISES),
+        ("Tokens", benchmarks.tokens.PROMISES),
+        ("Calls", benchmarks.calls.PROMISES),
+        ("Audit", benchmarks.audit.PROMISES),
+        ("Skills", benchmarks.skills.PROMISES),
+        ("Analysis", benchmarks.analysis.PROMISES),
+        ("Seeing it", benchmarks.http.PROMISES),
+        ("Learning", benchmarks.learning.PROMISES),
     ],
     ids=["Speed", "Tokens", "Calls", "Audit", "Skills", "Analysis", "Seeing it", "Learning"],
 )

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.learned_shapes import HALF_LIFE, TOOL, learn, run, schema_of, shape_of, spec
 
-from sealyard.cli.bench_learning_answers import KINDS, answer, declare
-from sealyard.cli.bench_learning_shapes import _fields
+from benchmarks.learning.answers import KINDS, answer, declare
+from benchmarks.learning.shapes import _fields
 from sealyard.learning.answers import PLACES
 from sealyard.learning.insights import Insight
 from sealyard.learning.shapes import ALL_PLACES, TOOLS, Shapes, prepare_answers

@@ -22,7 +22,7 @@ def bench() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def sandbox(rounds: int, as_json: bool) -> None:
     """The cost of sealed runs and calls beside a bare Python and a bare socket."""
-    from sealyard.cli.bench_sandbox import measure  # noqa: PLC0415 - keeps `bench --help` light
+    from benchmarks.sandbox import measure  # noqa: PLC0415 - keeps `bench --help` light
 
     _show(run_to_end(measure(rounds)), as_json=as_json)
 
@@ -33,10 +33,10 @@ def sandbox(rounds: int, as_json: bool) -> None:
 @click.option("--fairness", is_flag=True, hidden=True)
 def calls(rounds: int, as_json: bool, fairness: bool) -> None:
     """The cost of tool calls and runs through the whole gateway."""
-    from sealyard.cli.bench_calls import measure  # noqa: PLC0415 - keeps `bench --help` light
+    from benchmarks.calls import measure  # noqa: PLC0415 - keeps `bench --help` light
 
     if fairness:
-        from sealyard.cli.bench_fairness import measure as measure_fairness  # noqa: PLC0415
+        from benchmarks.fairness import measure as measure_fairness  # noqa: PLC0415
 
         click.echo(msgspec.json.format(msgspec.json.encode(run_to_end(measure_fairness(rounds)))))
         return
@@ -48,7 +48,7 @@ def calls(rounds: int, as_json: bool, fairness: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def peers(rounds: int, as_json: bool) -> None:
     """Runs and calls beside FastMCP's code mode, which it installs into an environment of its own."""
-    from sealyard.cli.bench_peers import measure  # noqa: PLC0415 - keeps `bench --help` light
+    from benchmarks.peers import measure  # noqa: PLC0415 - keeps `bench --help` light
 
     _show(run_to_end(measure(rounds)), as_json=as_json)
 
@@ -58,7 +58,7 @@ def peers(rounds: int, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def audit(rounds: int, as_json: bool) -> None:
     """The cost of audit entries beside bare SQLite inserts of the same rows."""
-    from sealyard.cli.bench_audit import measure  # noqa: PLC0415 - keeps `bench --help` light
+    from benchmarks.audit import measure  # noqa: PLC0415 - keeps `bench --help` light
 
     _show(run_to_end(measure(rounds)), as_json=as_json)
 
@@ -68,7 +68,7 @@ def audit(rounds: int, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def analysis(rounds: int, as_json: bool) -> None:
     """The cost of analyses beside the same job in pure Python and in pandas, and the tokens they save."""
-    from sealyard.cli.bench_analysis import measure  # noqa: PLC0415 - keeps `bench --help` light
+    from benchmarks.analysis import measure  # noqa: PLC0415 - keeps `bench --help` light
 
     _show(run_to_end(measure(rounds)), as_json=as_json)
 
@@ -78,7 +78,7 @@ def analysis(rounds: int, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def http(rounds: int, as_json: bool) -> None:
     """The HTTP API beside a bare endpoint, and runs with the journal beside runs without it."""
-    from sealyard.cli.bench_http import measure  # noqa: PLC0415 - keeps `bench --help` light
+    from benchmarks.http import measure  # noqa: PLC0415 - keeps `bench --help` light
 
     _show(run_to_end(measure(rounds)), as_json=as_json)
 
@@ -93,7 +93,7 @@ def http(rounds: int, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def tokens(tools: Path | None, as_json: bool) -> None:
     """What an agent pays in tokens, beside having every definition and every row in its context."""
-    from sealyard.cli.bench_tokens import measure, show  # noqa: PLC0415 - keeps `bench --help` light
+    from benchmarks.tokens import measure, show  # noqa: PLC0415 - keeps `bench --help` light
 
     figures = run_to_end(measure(tools))
     if as_json:
@@ -120,7 +120,7 @@ def tokens(tools: Path | None, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def discovery(data: Path, semantic: bool, store: Path | None, as_json: bool) -> None:
     """How well and how fast tools are found, on sets of tools and queries."""
-    from sealyard.cli.bench_discovery import measure, show  # noqa: PLC0415 - keeps `bench --help` light
+    from benchmarks.discovery import measure, show  # noqa: PLC0415 - keeps `bench --help` light
 
     figures = run_to_end(measure(data, semantic=semantic, store=store))
     if as_json:
@@ -147,9 +147,9 @@ def discovery(data: Path, semantic: bool, store: Path | None, as_json: bool) -> 
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def privacy(data: Path | None, rounds: int, as_json: bool) -> None:
     """What is found of private values, and what hiding them costs."""
-    from sealyard.cli import bench_scanner  # noqa: PLC0415
-    from sealyard.cli.bench_privacy import measure, show  # noqa: PLC0415 - keeps `bench --help` light
-    from sealyard.cli.bench_privacy_path import measure_path, show_path  # noqa: PLC0415
+    from benchmarks.privacy import scanner as bench_scanner  # noqa: PLC0415
+    from benchmarks.privacy.detection import measure, show  # noqa: PLC0415 - keeps `bench --help` light
+    from benchmarks.privacy.mails import measure_path, show_path  # noqa: PLC0415
 
     found = {} if data is None else measure(data)
     path = run_to_end(measure_path(rounds)) if rounds else {}
@@ -179,8 +179,8 @@ def privacy(data: Path | None, rounds: int, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def skills(tools: Path | None, rounds: int, cases: int, as_json: bool) -> None:
     """The cost of skills, and how well they survive changes to the tools they call."""
-    from sealyard.cli.bench_migration import measure_migration, show_migration  # noqa: PLC0415
-    from sealyard.cli.bench_skills import PROMISES, measure_skills, read_specs, show_skills  # noqa: PLC0415
+    from benchmarks.migration import measure_migration, show_migration  # noqa: PLC0415
+    from benchmarks.skills import PROMISES, measure_skills, read_specs, show_skills  # noqa: PLC0415
 
     migration = measure_migration(run_to_end(read_specs(tools)), cases=cases)  # runs code: not within an event loop
     figures = {**run_to_end(measure_skills(rounds)), **migration, "promises": PROMISES}
@@ -208,7 +208,7 @@ def skills(tools: Path | None, rounds: int, cases: int, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def learning(data: Path | None, parts: tuple[str, ...], as_json: bool) -> None:
     """What experience makes better, and what it costs to ask it."""
-    from sealyard.cli.bench_learning import PARTS, measure, show  # noqa: PLC0415 - keeps `bench --help` light
+    from benchmarks.learning import PARTS, measure, show  # noqa: PLC0415 - keeps `bench --help` light
 
     figures = measure(data, parts or PARTS)
     if as_json:
@@ -222,7 +222,7 @@ def learning(data: Path | None, parts: tuple[str, ...], as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def stalls(cases: tuple[str, ...], as_json: bool) -> None:
     """How long hostile input holds the event loop, and by how much it holds a deadline back."""
-    from sealyard.cli.bench_stalls import measure, show  # noqa: PLC0415 - keeps `bench --help` light
+    from benchmarks.stalls import measure, show  # noqa: PLC0415 - keeps `bench --help` light
 
     figures = run_to_end(measure(cases))
     if as_json:

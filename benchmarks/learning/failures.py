@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from sealyard.cli.bench_learning_failure_kinds import KINDS, UNKNOWN, Kind, broken_server, servers
+from benchmarks.learning.failure_kinds import KINDS, UNKNOWN, Kind, broken_server, servers
 from sealyard.config import Config
 from sealyard.config.settings import LearningConfig, SandboxConfig, StoreConfig
 from sealyard.errors import SandboxBroken

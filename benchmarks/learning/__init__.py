@@ -4,12 +4,12 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from sealyard.cli.bench_discovery import Sets, load_sets
-from sealyard.cli.bench_learning_failures import measure as measure_failures
-from sealyard.cli.bench_learning_lookups import measure_lookups
-from sealyard.cli.bench_learning_ranking import measure_ranking
-from sealyard.cli.bench_learning_resources import measure as measure_resources
-from sealyard.cli.bench_learning_shapes import measure as measure_shapes
+from benchmarks.discovery import Sets, load_sets
+from benchmarks.learning.failures import measure as measure_failures
+from benchmarks.learning.lookups import measure_lookups
+from benchmarks.learning.ranking import measure_ranking
+from benchmarks.learning.resources import measure as measure_resources
+from benchmarks.learning.shapes import measure as measure_shapes
 from sealyard.cli.terminal import columns, plain, screen
 from sealyard.values import ToolSpec
 

@@ -22,7 +22,7 @@ from unittest.mock import patch
 
 import msgspec
 
-from sealyard.cli.bench_sandbox import summary
+from benchmarks.sandbox import summary
 from sealyard.config import Config, PrivacyMode
 from sealyard.config.settings import PrivacyConfig, SandboxConfig, StoreConfig
 from sealyard.errors import SandboxBroken

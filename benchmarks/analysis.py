@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.cli.bench_sandbox import interleaved, summary, system_python
+from benchmarks.sandbox import interleaved, summary, system_python
 from sealyard.config import Config
 from sealyard.config.settings import SandboxConfig, StoreConfig
 from sealyard.metrics import tokens

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sealyard.cli.corpus.cases import Case
-from sealyard.cli.corpus.changes import Mutation, Truth, changed, edited, with_field
+from benchmarks.corpus.cases import Case
+from benchmarks.corpus.changes import Mutation, Truth, changed, edited, with_field
 from sealyard.values import ToolSpec
 
 __all__ = ("TRAPS", "trap_cases")

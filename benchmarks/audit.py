@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.progress import Progress
 
-from sealyard.cli.bench_sandbox import summary
+from benchmarks.sandbox import summary
 from sealyard.cli.terminal import errors
 from sealyard.store import Store, open_store
 from sealyard.store.audit import ENTRY, open_log

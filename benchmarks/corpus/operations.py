@@ -4,10 +4,9 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from sealyard.catalog.names import full_name, function_name, identifier, tool_part, upstream_part
-from sealyard.cli.corpus.answers import remove_field, rename_field, wrap_answer
-from sealyard.cli.corpus.changes import Mutation, Truth, changed, edited, properties_of
-from sealyard.cli.corpus.names import (
+from benchmarks.corpus.answers import remove_field, rename_field, wrap_answer
+from benchmarks.corpus.changes import Mutation, Truth, changed, edited, properties_of
+from benchmarks.corpus.names import (
     longer,
     other_case,
     python_name,
@@ -17,8 +16,9 @@ from sealyard.cli.corpus.names import (
     unlike,
     words_of,
 )
-from sealyard.cli.corpus.pitfalls import PITFALLS
-from sealyard.cli.corpus.values import Unmakeable, fits, make_many
+from benchmarks.corpus.pitfalls import PITFALLS
+from benchmarks.corpus.values import Unmakeable, fits, make_many
+from sealyard.catalog.names import full_name, function_name, identifier, tool_part, upstream_part
 from sealyard.values import ToolSpec
 
 __all__ = ("OPERATIONS",)

@@ -12,7 +12,7 @@ import msgspec
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
-from sealyard.cli.bench_sandbox import CALLS, bare, interleaved, socket_floor, summary, system_python
+from benchmarks.sandbox import CALLS, bare, interleaved, socket_floor, summary, system_python
 from sealyard.config import Config
 from sealyard.config.settings import StoreConfig
 from sealyard.examples import demo_upstreams

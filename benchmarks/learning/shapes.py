@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.learning.answers import KINDS, answer, declare
 from sealyard.catalog.shapes import resolve, unwrapped
-from sealyard.cli.bench_learning_answers import KINDS, answer, declare
 from sealyard.config import Config
 from sealyard.config.settings import StoreConfig
 from sealyard.examples import demo_upstreams

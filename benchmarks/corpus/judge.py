@@ -16,14 +16,14 @@ from typing import Any, Literal
 
 import msgspec
 
+from benchmarks.corpus.cases import SKILL, Case
+from benchmarks.corpus.changes import ANSWER
+from benchmarks.corpus.values import make
 from sealyard import sandbox
 from sealyard.catalog.arguments import check_arguments
 from sealyard.catalog.shapes import unwrapped
 from sealyard.catalog.snapshot import Snapshot
 from sealyard.catalog.stubs import stub_files
-from sealyard.cli.corpus.cases import SKILL, Case
-from sealyard.cli.corpus.changes import ANSWER
-from sealyard.cli.corpus.values import make
 from sealyard.errors import SealyardError, ToolFailed
 from sealyard.skills.replay import Replay, equal
 from sealyard.values import ToolSpec, Trace, TraceCall

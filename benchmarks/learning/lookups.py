@@ -4,9 +4,9 @@ import time
 from random import Random
 from typing import Any
 
+from benchmarks.discovery import LabelledQuery, Sets
+from benchmarks.learning.ranking import HALF_LIFE, PRINCIPAL, learned_from, past_of, seeded
 from sealyard.catalog import Snapshot
-from sealyard.cli.bench_discovery import LabelledQuery, Sets
-from sealyard.cli.bench_learning_ranking import HALF_LIFE, PRINCIPAL, learned_from, past_of, seeded
 from sealyard.discovery import Index
 from sealyard.learning.model import Model
 from sealyard.values import ToolSpec

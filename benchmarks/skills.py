@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 from mcp import Client
 
+from benchmarks.sandbox import summary
+from benchmarks.tokens import fake_servers, read_tools
 from sealyard.catalog.catalog import Catalog
-from sealyard.cli.bench_sandbox import summary
-from sealyard.cli.bench_tokens import fake_servers, read_tools
 from sealyard.cli.terminal import columns, plain, screen
 from sealyard.config import Config
 from sealyard.config.settings import SandboxConfig, StoreConfig

@@ -7,8 +7,8 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sealyard.cli.corpus.changes import Mutation, Truth, edited, properties_of
-from sealyard.cli.corpus.names import python_name, shuffled
+from benchmarks.corpus.changes import Mutation, Truth, edited, properties_of
+from benchmarks.corpus.names import python_name, shuffled
 from sealyard.values import ToolSpec
 
 __all__ = ("PITFALLS",)

@@ -8,10 +8,8 @@ from typing import Any
 
 import msgspec
 
-from sealyard.catalog.names import full_name, upstream_part
-from sealyard.catalog.parameters import Parameter, parameters
-from sealyard.cli.corpus.changes import ANSWER, Mutation, changed, fields_of
-from sealyard.cli.corpus.styles import (
+from benchmarks.corpus.changes import ANSWER, Mutation, changed, fields_of
+from benchmarks.corpus.styles import (
     ARGUMENTS,
     CALLEES,
     DICTS,
@@ -25,8 +23,10 @@ from sealyard.cli.corpus.styles import (
     dict_text,
     lay_out,
 )
-from sealyard.cli.corpus.uses import Use, uses_of
-from sealyard.cli.corpus.values import Unmakeable, fits, make_many
+from benchmarks.corpus.uses import Use, uses_of
+from benchmarks.corpus.values import Unmakeable, fits, make_many
+from sealyard.catalog.names import full_name, upstream_part
+from sealyard.catalog.parameters import Parameter, parameters
 from sealyard.values import SkillForm, ToolSpec
 
 __all__ = ("SKILL", "Case", "build_case")

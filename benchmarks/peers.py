@@ -19,8 +19,8 @@ from typing import Any
 
 import msgspec
 
-from sealyard.cli.bench_calls import fake_tools, trivial_run
-from sealyard.cli.bench_sandbox import bare, interleaved, summary, system_python
+from benchmarks.calls import fake_tools, trivial_run
+from benchmarks.sandbox import bare, interleaved, summary, system_python
 from sealyard.config import Config
 from sealyard.config.settings import StoreConfig
 from sealyard.errors import SealyardError

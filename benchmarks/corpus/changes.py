@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.corpus.values import fits
 from sealyard.catalog.shapes import is_wrapped, resolve, unwrapped
-from sealyard.cli.corpus.values import fits
 from sealyard.values import ToolSpec
 
 __all__ = ("ANSWER", "Mutation", "Truth", "changed", "edited", "fields_of", "properties_of", "with_field")

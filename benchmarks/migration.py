@@ -14,11 +14,11 @@ import libcst
 import msgspec
 from rich.progress import Progress
 
+from benchmarks.corpus.cases import SKILL, Case, build_case
+from benchmarks.corpus.judge import Attempt, Judged, Outcome, Ran, Stage
+from benchmarks.corpus.operations import OPERATIONS
+from benchmarks.corpus.traps import trap_cases
 from sealyard.catalog.parameters import parameters
-from sealyard.cli.corpus.cases import SKILL, Case, build_case
-from sealyard.cli.corpus.judge import Attempt, Judged, Outcome, Ran, Stage
-from sealyard.cli.corpus.operations import OPERATIONS
-from sealyard.cli.corpus.traps import trap_cases
 from sealyard.cli.terminal import columns, errors, plain, screen
 from sealyard.errors import InvalidRequest
 from sealyard.values import ToolSpec, Trace, TraceCall

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from sealyard.cli.bench_discovery import LabelledQuery, Sets, marks
+from benchmarks.discovery import LabelledQuery, Sets, marks
 from sealyard.discovery import Index
 from sealyard.discovery.index import Request
 from sealyard.learning.learner import Learner

@@ -2,8 +2,8 @@
 
 import random
 
-from sealyard.cli.corpus.changes import ANSWER, Mutation, Truth, changed, fields_of, with_field
-from sealyard.cli.corpus.names import other_case, shuffled, unlike
+from benchmarks.corpus.changes import ANSWER, Mutation, Truth, changed, fields_of, with_field
+from benchmarks.corpus.names import other_case, shuffled, unlike
 from sealyard.values import ToolSpec
 
 __all__ = ("remove_field", "rename_field", "wrap_answer")

@@ -22,7 +22,8 @@ from typing import Any
 import httpx2
 import msgspec
 
-from sealyard.cli import bench_fairness, bench_scanner
+from benchmarks import fairness
+from benchmarks.privacy import scanner
 from sealyard.cli.terminal import columns, plain, screen
 from sealyard.config import Config
 from sealyard.config.settings import HttpConfig, SandboxConfig, StoreConfig, SurfaceConfig
@@ -245,13 +246,13 @@ async def measure(names: tuple[str, ...] = ()) -> dict[str, Any]:
             found[_TOOLS_CHANGE] = await _measure_tools(Path(folder) / "tools")
         sdk_ms = await _measure_stubs(Path(folder) / "stubs")
     found |= await _measure_proxy(names)
-    speeds = await asyncio.to_thread(bench_scanner.measure)
-    fairness = await bench_fairness.measure()
+    speeds = await asyncio.to_thread(scanner.measure)
+    shares = await fairness.measure()
     return {
         **speeds,
         "slowest_mb_per_second": min(speeds["mb_per_second_by_kind"].values()),
-        "fairness_ratio": fairness["fairness_ratio"],
-        "fairness": fairness,
+        "fairness_ratio": shares["fairness_ratio"],
+        "fairness": shares,
         "quiet_stall_ms": found.get(_QUIET, {}).get("longest_stall_ms"),
         "longest_stall_ms": max(each["longest_stall_ms"] for each in found.values()),
         "longest_held_ms": max(each["longest_held_ms"] for each in found.values()),
