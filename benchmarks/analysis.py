@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.sandbox import interleaved, summary, system_python
+from benchmarks.yardsticks import interleaved, load_since, summary, system_python
 from sealyard.config import Config
 from sealyard.config.settings import SandboxConfig, StoreConfig
 from sealyard.metrics import tokens
@@ -86,11 +86,11 @@ print(answer.to_json(orient="records"))
 
 
 async def measure(rounds: int) -> dict[str, Any]:
-    """Every figure of `sealyard bench analysis`."""
+    """Every figure of `benchmarks analysis`."""
     python = system_python()
     pandas = sys.executable if importlib.util.find_spec("pandas") else None
     load_before = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory(prefix="sealyard-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="sealyard-benchmark-") as folder:
         place = Path(folder)
         files = {count: place / f"rows-{count}.jsonl" for count in (_SMALL, _LARGE)}
         for count, file in files.items():
@@ -122,7 +122,7 @@ async def measure(rounds: int) -> dict[str, Any]:
         "samples": {name: summary(values) for name, values in samples.items()},
         "promises": PROMISES,
         "tier": tier,
-        "load": f"{load_before:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores",
+        "load": load_since(load_before),
         "bare_python": python,
     }
 

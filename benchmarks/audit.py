@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.progress import Progress
 
-from benchmarks.sandbox import summary
+from benchmarks.yardsticks import load_since, summary
 from sealyard.cli.terminal import errors
 from sealyard.store import Store, open_store
 from sealyard.store.audit import ENTRY, open_log
@@ -44,7 +44,7 @@ _Row = tuple[Any, ...]
 
 
 async def measure(rounds: int) -> dict[str, Any]:
-    """Every figure of `sealyard bench audit`."""
+    """Every figure of `benchmarks audit`."""
     load_before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         ours, bare = Path(folder) / "sealyard.db", Path(folder) / "bare.db"
@@ -72,7 +72,7 @@ async def measure(rounds: int) -> dict[str, Any]:
         "verified_entries_per_second": verified.entries / seconds,
         "samples": {name: summary(values) for name, values in samples.items()},
         "promises": PROMISES,
-        "load": f"{load_before:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores",
+        "load": load_since(load_before),
     }
 
 

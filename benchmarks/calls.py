@@ -12,7 +12,7 @@ import msgspec
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
-from benchmarks.sandbox import CALLS, bare, interleaved, socket_floor, summary, system_python
+from benchmarks.yardsticks import CALLS, bare, interleaved, load_since, socket_floor, summary, system_python
 from sealyard.config import Config
 from sealyard.config.settings import StoreConfig
 from sealyard.examples import demo_upstreams
@@ -63,7 +63,7 @@ for _ in range({calls}):
 
 
 async def measure(rounds: int) -> dict[str, Any]:
-    """Every figure of `sealyard bench calls`."""
+    """Every figure of `benchmarks calls`."""
     python = system_python()
     load_before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
@@ -116,7 +116,7 @@ async def measure(rounds: int) -> dict[str, Any]:
         "samples": {name: summary(values) for name, values in (samples | parts).items()},
         "promises": PROMISES,
         "tier": tier,
-        "load": f"{load_before:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores",
+        "load": load_since(load_before),
         "bare_python": python,
     }
 

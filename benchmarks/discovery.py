@@ -50,7 +50,7 @@ Sets: TypeAlias = dict[str, tuple[dict[str, ToolSpec], list[LabelledQuery]]]
 
 
 async def measure(data: Path, *, semantic: bool = False, store: Path | None = None) -> dict[str, Any]:
-    """Every figure of `sealyard bench discovery`."""
+    """Every figure of `benchmarks discovery`."""
     sets, pool = load_sets(data)
     async with AsyncExitStack() as stack:
         ranker = None

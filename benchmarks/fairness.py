@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.yardsticks import load_since
 from sealyard.config import Config
 from sealyard.config.settings import HttpConfig, StoreConfig, hash_token
 from sealyard.sandbox.policy.levels import DEFAULT
@@ -50,7 +51,7 @@ async def measure(rounds: int = 20) -> dict[str, Any]:
         "loads": loads,
         "heavy_runs": _HEAVY_RUNS,
         "promises": PROMISES,
-        "load": f"{load_before:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores",
+        "load": load_since(load_before),
     }
 
 

@@ -22,12 +22,13 @@ from unittest.mock import patch
 
 import msgspec
 
-from benchmarks.sandbox import summary
+from benchmarks.yardsticks import load_since, summary
 from sealyard.config import Config, PrivacyMode
 from sealyard.config.settings import PrivacyConfig, SandboxConfig, StoreConfig
 from sealyard.errors import SandboxBroken
 from sealyard.sandbox.policy.levels import DEFAULT
-from sealyard.testing import FakeUpstream, open_silent_store
+from sealyard.store import Store, TraceBudget, open_store
+from sealyard.testing import FakeUpstream
 from sealyard.yard import ExecuteRequest, Yard, open_yard, opening
 
 __all__ = ("PROMISES", "measure")
@@ -85,9 +86,9 @@ asyncio.run(uvicorn.Server(config).serve(sockets=[listener]))
 
 
 async def measure(rounds: int) -> dict[str, Any]:
-    """Every figure of `sealyard bench http`."""
+    """Every figure of `benchmarks http`."""
     load_before = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory(prefix="sealyard-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="sealyard-benchmark-") as folder:
         seconds = await _measure_http(Path(folder), rounds)
         pairs = await _measure_journal(Path(folder), rounds)
     rates = {name: 1 / statistics.median(values) for name, values in seconds.items()}
@@ -107,7 +108,7 @@ async def measure(rounds: int) -> dict[str, Any]:
         "bare_post_requests_per_second": rates["bare POST"],
         "samples": {name: summary(values) for name, values in seconds.items()},
         "promises": PROMISES,
-        "load": f"{load_before:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores",
+        "load": load_since(load_before),
     }
 
 
@@ -239,7 +240,7 @@ async def _open(place: Path, mode: PrivacyMode, *, is_silent: bool) -> AsyncIter
     async with AsyncExitStack() as stack:
         opened = open_yard(config, policy=policy, upstreams={"books": books})
         # A yard opens its own store: for as long as that takes it is given another way to do so.
-        with patch.object(opening, "open_store", open_silent_store) if is_silent else nullcontext():
+        with patch.object(opening, "open_store", _open_silent_store) if is_silent else nullcontext():
             yard = await stack.enter_async_context(opened)
         await (await yard.sandbox()).settle()
         await yard.snapshot()
@@ -247,6 +248,25 @@ async def _open(place: Path, mode: PrivacyMode, *, is_silent: bool) -> AsyncIter
             await _run(yard, _TRIVIAL)
             await yard.observer.accounting.close()  # tokens are counted for the journal too
         yield yard
+
+
+@asynccontextmanager
+async def _open_silent_store(path: Path, *, traces: TraceBudget | None = None) -> AsyncIterator[Store]:
+    """A store that records no execution, call, fact or audit entry, and waits for none; all else it keeps."""
+
+    def ignore(*_: object) -> None:
+        pass
+
+    async def wait_for_nothing() -> None:
+        pass
+
+    async with open_store(path, traces=traces) as store:
+        vars(store).update(dict.fromkeys(("record_start", "record_end", "record_call", "audit", "start_flush"), ignore))
+        vars(store).update(dict.fromkeys(("flush", "room"), wait_for_nothing))
+        vars(store.metrics)["record"] = ignore
+        vars(store.traces)["keep"] = ignore
+        yield store
+        assert not await store.executions(), "A run that is measured without a journal was recorded."
 
 
 async def _run(yard: Yard, code: str) -> float:

@@ -40,7 +40,7 @@ Migrator = Callable[[Case, Plan, Ran], Attempt]
 def measure_migration(specs: Sequence[ToolSpec], *, cases: int, migrator: Migrator | None = None) -> dict[str, Any]:
     """Every figure about migration. Shares are of all cases; `by_operation` and `by_style` count."""
     score = _Score()
-    with tempfile.TemporaryDirectory(prefix="sealyard-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="sealyard-benchmark-") as folder:
         stage = Stage(Path(folder))
         with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:
             for case in progress.track(build_cases(specs, cases), description="migrating", total=cases):

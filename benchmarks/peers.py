@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from benchmarks.calls import fake_tools, trivial_run
-from benchmarks.sandbox import bare, interleaved, summary, system_python
+from benchmarks.yardsticks import bare, interleaved, load_since, summary, system_python
 from sealyard.config import Config
 from sealyard.config.settings import StoreConfig
 from sealyard.errors import SealyardError
@@ -82,7 +82,7 @@ total
 
 
 async def measure(rounds: int) -> dict[str, Any]:
-    """Every figure of `sealyard bench peers`. Raises `SealyardError` when the rival cannot be installed."""
+    """Every figure of `benchmarks peers`. Raises `SealyardError` when the rival cannot be installed."""
     python = system_python()
     load_before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
@@ -115,7 +115,7 @@ async def measure(rounds: int) -> dict[str, Any]:
         "samples": {name: summary(values) for name, values in samples.items()},
         "promises": PROMISES,
         "tier": tier,
-        "load": f"{load_before:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores",
+        "load": load_since(load_before),
         "bare_python": python,
     }
 

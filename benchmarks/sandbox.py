@@ -1,26 +1,28 @@
 """Measures sealed runs and calls, interleaved with their yardsticks so that both see the same machine."""
 
 import asyncio
-import json
 import os
-import random
-import shutil
-import socket
 import statistics
-import struct
-import subprocess
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from benchmarks.yardsticks import (
+    CALLS,
+    QUIET_SECONDS,
+    bare,
+    interleaved,
+    load_since,
+    socket_floor,
+    summary,
+    system_python,
+)
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.policy.levels import DEFAULT
-from sealyard.sandbox.spawn import interpreter
 
-__all__ = ("CALLS", "PROMISES", "bare", "interleaved", "measure", "socket_floor", "summary", "system_python")
+__all__ = ("PROMISES", "measure")
 
 _TRIVIAL = "1 + 1"
 _PANDAS = """
@@ -28,26 +30,7 @@ import pandas as pd
 frame = pd.DataFrame({"city": ["Rome", "Oslo", "Rome", "Bern"] * 25, "spent": range(100)})
 result = frame.groupby("city")["spent"].sum().to_dict()
 """
-CALLS = 1_000
 _SUSTAINED_RUNS = 200
-# Before each sample of any kind: the kernel takes the namespaces of the last worker down in the background.
-_QUIET_SECONDS = 0.02
-
-# The other end of the bare ping-pong: the least a call out of another process can cost under the same event loop.
-_ECHO = """
-import json, socket, struct, sys
-link = socket.socket(fileno=int(sys.argv[1]))
-def take(n):
-    data = b""
-    while len(data) < n:
-        data += link.recv(n - len(data))
-    return data
-take(1)
-for i in range(int(sys.argv[2])):
-    body = json.dumps({"id": i, "tool": "echo", "args": {"n": i}}).encode()
-    link.sendall(struct.pack("<I", len(body)) + body)
-    json.loads(take(struct.unpack("<I", take(4))[0]))
-"""
 
 PROMISES = {
     "ratio_pool": "at most 0.08",
@@ -62,7 +45,7 @@ PROMISES = {
 
 
 async def measure(rounds: int) -> dict[str, Any]:
-    """Every figure of `sealyard bench sandbox`."""
+    """Every figure of `benchmarks sandbox`."""
     bare_python = system_python()
     plain = msgspec.structs.replace(DEFAULT, packages=())
     pandas = msgspec.structs.replace(DEFAULT, packages=("pandas",))
@@ -103,28 +86,9 @@ async def measure(rounds: int) -> dict[str, Any]:
         "promises": PROMISES,
         "tier": tier,
         "resource_control": control,
-        "load": f"{load_before:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores",
+        "load": load_since(load_before),
         "bare_python": bare_python,
     }
-
-
-async def interleaved(kinds: dict[str, tuple[int, Callable[[], Awaitable[float]]]]) -> dict[str, list[float]]:
-    """Samples of every kind in a random order, so that all of them see the same machine."""
-    plan = [name for name, (count, _) in kinds.items() for _ in range(count)]
-    random.shuffle(plan)
-    samples: dict[str, list[float]] = {name: [] for name in kinds}
-    for name in plan:
-        await asyncio.sleep(_QUIET_SECONDS)
-        samples[name].append(await kinds[name][1]())
-    return samples
-
-
-def system_python() -> str:
-    """The system's own interpreter: a version manager's shim would cost ten times as much and flatter every ratio."""
-    for path in ("/usr/bin/python3", "/usr/local/bin/python3"):
-        if Path(path).exists():
-            return path
-    return shutil.which("python3.11") or interpreter()
 
 
 async def _cold_start(policy: Any) -> list[float]:
@@ -135,13 +99,6 @@ async def _cold_start(policy: Any) -> list[float]:
             await sandbox.run(_TRIVIAL)
             seconds.append(time.perf_counter() - started)
     return seconds
-
-
-async def bare(python: str) -> float:
-    """Seconds to start an interpreter that does nothing."""
-    started = time.perf_counter()
-    subprocess.run([python, "-c", "pass"], check=True)  # noqa: ASYNC221 - nothing else may run meanwhile
-    return time.perf_counter() - started
 
 
 async def _pooled(sandbox: Sandbox, code: str) -> float:
@@ -156,7 +113,7 @@ async def _pooled(sandbox: Sandbox, code: str) -> float:
 
 async def _forked(sandbox: Sandbox) -> float:
     await sandbox.drain()
-    await asyncio.sleep(_QUIET_SECONDS)
+    await asyncio.sleep(QUIET_SECONDS)
     started = time.perf_counter()
     outcome = await sandbox.run(_TRIVIAL)
     seconds = time.perf_counter() - started
@@ -187,38 +144,3 @@ async def _tool_calls(sandbox: Sandbox) -> float:
     outcome = await sandbox.run(code, on_call=answer)
     assert outcome.ok, outcome.failure
     return float(outcome.result)
-
-
-async def socket_floor(python: str) -> float:
-    """Seconds for `CALLS` bare round trips with another process."""
-    ours, theirs = socket.socketpair()
-    child = subprocess.Popen(  # noqa: ASYNC220
-        [python, "-I", "-S", "-c", _ECHO, str(theirs.fileno()), str(CALLS)], pass_fds=[theirs.fileno()]
-    )
-    theirs.close()
-    reader, writer = await asyncio.open_unix_connection(sock=ours)
-    try:
-        writer.write(b"!")
-        started = 0.0
-        for index in range(CALLS):
-            (length,) = struct.unpack("<I", await reader.readexactly(4))
-            call = json.loads(await reader.readexactly(length))
-            if index == 0:
-                started = time.perf_counter()
-            body = json.dumps({"id": call["id"], "value": call["args"]}).encode()
-            writer.write(struct.pack("<I", len(body)) + body)
-        return time.perf_counter() - started
-    finally:
-        writer.close()
-        child.wait()
-
-
-def summary(values: list[float]) -> dict[str, Any]:
-    """What is shown of many samples."""
-    ordered = sorted(values)
-    return {
-        "p50_seconds": statistics.median(ordered),
-        "p95_seconds": ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))],
-        "min_seconds": ordered[0],
-        "count": len(ordered),
-    }

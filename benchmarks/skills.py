@@ -17,10 +17,13 @@ from typing import Any
 import msgspec
 from mcp import Client
 
-from benchmarks.sandbox import summary
+from benchmarks.migration import measure_migration, show_migration
+from benchmarks.tables import promised_table, samples_table
 from benchmarks.tokens import fake_servers, read_tools
+from benchmarks.yardsticks import load_since, summary
 from sealyard.catalog.catalog import Catalog
-from sealyard.cli.terminal import columns, plain, screen
+from sealyard.cli.loop import run_to_end
+from sealyard.cli.terminal import plain, screen
 from sealyard.config import Config
 from sealyard.config.settings import SandboxConfig, StoreConfig
 from sealyard.errors import SandboxBroken
@@ -33,7 +36,7 @@ from sealyard.values import Definition, ToolSpec
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 from sealyard.yard.skill_values import SaveSkill
 
-__all__ = ("PROMISES", "measure_skills", "read_specs", "show_skills")
+__all__ = ("PROMISES", "measure", "read_specs", "show")
 
 PROMISES = {
     "save_ratio": "shown",
@@ -81,6 +84,12 @@ seconds
 """
 
 
+def measure(tools: Path | None, rounds: int, cases: int) -> dict[str, Any]:
+    """Every figure of `benchmarks skills`. Migrated code runs in this process: not within an event loop."""
+    migration = measure_migration(run_to_end(read_specs(tools)), cases=cases)
+    return {**run_to_end(_measure_costs(rounds)), **migration, "promises": PROMISES}
+
+
 async def read_specs(file: Path | None) -> list[ToolSpec]:
     """The tools of a file with one JSON object a line, or else of the example servers, with the names they get here."""
     catalog = Catalog()
@@ -107,10 +116,10 @@ def _definition(listed: dict[str, object]) -> Definition:
     return msgspec.convert({names.get(key, key): listed[key] for key in kept if key in listed}, Definition)
 
 
-async def measure_skills(rounds: int) -> dict[str, Any]:
+async def _measure_costs(rounds: int) -> dict[str, Any]:
     """What saving, finding and importing cost beside their yardsticks, and what an agent pays in tokens."""
     load_before = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory(prefix="sealyard-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="sealyard-benchmark-") as folder:
         place = Path(folder)
         (place / "files").mkdir()
         config = Config(
@@ -132,7 +141,7 @@ async def measure_skills(rounds: int) -> dict[str, Any]:
         "tokenizer": tokens.TOKENIZER,
         "skills_on_the_shelf": _SHELF,
         "samples": {name: summary(values) for name, values in samples.items()},
-        "load": f"{load_before:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores",
+        "load": load_since(load_before),
     }
 
 
@@ -229,7 +238,7 @@ async def _load(yard: Yard) -> float:
 
 async def _import(folder: Path) -> float:
     """Seconds of importing a module of the same text for the first time."""
-    name = f"sealyard_bench_{random.getrandbits(64):x}"
+    name = f"sealyard_benchmark_{random.getrandbits(64):x}"
     text = _CODE.format(name=name).replace("from servers.expenses import list_expenses\n", "list_expenses = None\n")
     (folder / f"{name}.py").write_text(text, encoding="utf-8")
     sys.path.insert(0, str(folder))
@@ -272,17 +281,10 @@ async def _pay(agent: Client, tool: str, arguments: dict[str, Any]) -> int:
     return tokens.count_json(arguments) + tokens.count(text_of(done))
 
 
-def show_skills(figures: dict[str, Any]) -> None:
-    """Print samples, then each figure beside what is promised of it."""
-    samples = columns("measured", "p50 ms", "p95 ms", "min ms", "samples")
-    for name, timing in figures["samples"].items():
-        cells = [f"{timing[key] * 1e3:,.3f}" for key in ("p50_seconds", "p95_seconds", "min_seconds")]
-        samples.add_row(plain(name), *cells, str(timing["count"]))
-    promised = columns("figure", "value", "promised")
-    for name, promise in figures["promises"].items():
-        value = figures[name]
-        promised.add_row(name, f"{value:,}" if isinstance(value, int) else f"{value:.4f}", promise)
-    screen.print(samples, "", promised)
+def show(figures: dict[str, Any]) -> None:
+    """Print migrations, samples, then each figure beside what is promised of it."""
+    show_migration(figures)
+    screen.print(samples_table(figures["samples"], digits=3), "", promised_table(figures, PROMISES, digits=4))
     screen.print(
         plain(f"{figures['cases']:,} migrations; counted with {figures['tokenizer']}; {figures['load']}", "dim")
     )

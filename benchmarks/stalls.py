@@ -24,6 +24,8 @@ import msgspec
 
 from benchmarks import fairness
 from benchmarks.privacy import scanner
+from benchmarks.tables import promised_table
+from benchmarks.yardsticks import load_since
 from sealyard.cli.terminal import columns, plain, screen
 from sealyard.config import Config
 from sealyard.config.settings import HttpConfig, SandboxConfig, StoreConfig, SurfaceConfig
@@ -233,10 +235,10 @@ def _cases() -> list[_Case]:
 
 
 async def measure(names: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The figures of `sealyard bench stalls`, over all cases or those whose names contain one of `names`."""
+    """The figures of `benchmarks stalls`, over all cases or those whose names contain one of `names`."""
     load_before = os.getloadavg()[0]
     found: dict[str, dict[str, Any]] = {}
-    with tempfile.TemporaryDirectory(prefix="sealyard-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="sealyard-benchmark-") as folder:
         async with _open_gateway(Path(folder)) as gateway:
             await _warm(gateway)
             for case in _cases():
@@ -261,7 +263,7 @@ async def measure(names: tuple[str, ...] = ()) -> dict[str, Any]:
         "cases": found,
         "limit_seconds": _LIMIT_SECONDS,
         "promises": PROMISES,
-        "load": f"{load_before:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores",
+        "load": load_since(load_before),
     }
 
 
@@ -273,10 +275,7 @@ def show(figures: dict[str, Any]) -> None:
         table.add_row(plain(name), *(f"{case[key]:,.0f}" for key in keys), plain(case["ended"]))
     screen.print(table)
     screen.print()
-    promised = columns("figure", "value", "promised")
-    for name, promise in PROMISES.items():
-        promised.add_row(plain(name), f"{figures[name]:,.1f}", plain(promise))
-    screen.print(promised)
+    screen.print(promised_table(figures, PROMISES, digits=1))
     screen.print(plain(f"load {figures['load']}", "dim"))
 
 
@@ -526,7 +525,7 @@ async def _measure_proxy(names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     if not cases:
         return found
-    with tempfile.TemporaryDirectory(prefix="sealyard-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="sealyard-benchmark-") as folder:
         async with _open_proxy(Path(folder)) as proxy:
             await _relayed("plain", 100)(proxy)
             await _relayed("rows", 300_000)(proxy)  # starts a helper

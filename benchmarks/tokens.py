@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from mcp import Client
 
+from benchmarks.tables import promised_table
 from sealyard.broker.answers import read_answer
 from sealyard.cli.terminal import columns, plain, screen
 from sealyard.config import Config
@@ -55,14 +56,14 @@ _MOST_QUERIES = 500
 _FORM = "Give one JSON object a line with server, name and inputSchema."
 
 
-async def measure(file: Path | None) -> dict[str, Any]:
-    """Every figure of `sealyard bench tokens`, for the servers of a file or else for the example servers."""
-    fakes = {} if file is None else fake_servers(read_tools(file))
-    with tempfile.TemporaryDirectory(prefix="sealyard-bench-") as folder:
+async def measure(tools: Path | None) -> dict[str, Any]:
+    """Every figure of `benchmarks tokens`, for the servers of a file or else for the example servers."""
+    fakes = {} if tools is None else fake_servers(read_tools(tools))
+    with tempfile.TemporaryDirectory(prefix="sealyard-benchmark-") as folder:
         place = Path(folder)
         (place / "files").mkdir()
         examples = demo_upstreams(place / "files")
-        if file is not None:
+        if tools is not None:
             if "expenses" in fakes:
                 raise InvalidRequest("The file has a server 'expenses', which is the name of the example. Rename it.")
             examples = {"expenses": examples["expenses"]}  # the task needs it on both sides
@@ -85,11 +86,7 @@ def show(figures: dict[str, Any]) -> None:
         paid.add_row(part, *(f"{figures[side].get(part, 0):,}" for side in sides))
     paid.add_row("together", *(f"{figures[f'{side}_tokens']:,}" for side in sides))
     paid.add_row("in dollars", *(f"{figures[f'{side}_dollars']:.4f}" for side in sides))
-    promised = columns("figure", "value", "promised")
-    for name, promise in figures["promises"].items():
-        value = figures[name]
-        promised.add_row(name, f"{value:,}" if isinstance(value, int) else f"{value:.4f}", promise)
-    screen.print(paid, "", promised)
+    screen.print(paid, "", promised_table(figures, PROMISES, digits=4))
     where = (
         f"{figures['tools']} tools of {figures['servers']} servers, {figures['task_rows']:,} rows; counted with "
         f"{figures['tokenizer']}; assumed: ${figures['assumed_dollars_per_million_tokens']:g} per million tokens"

@@ -164,8 +164,8 @@ def test_marked_files_are_the_ones_that_contributing_lists() -> None:
     assert {file for file in marked if not any(file.is_relative_to(path) for path in listed)} == set()
 
 
-def test_wheel_holds_every_source_file(tmp_path: Path) -> None:
-    """What is installed from a wheel has the guest's files and the type marker, as the source tree has."""
+def test_wheel_holds_every_source_file_and_nothing_else(tmp_path: Path) -> None:
+    """What is installed from a wheel has the guest's files and the type marker, and neither tests nor benchmarks."""
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path],
         cwd=ROOT,
@@ -174,7 +174,7 @@ def test_wheel_holds_every_source_file(tmp_path: Path) -> None:
         check=True,
     )
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
-        packed = {name for name in wheel.namelist() if name.startswith("sealyard/")}
+        packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
 
     source = {file.relative_to(SOURCE.parent).as_posix() for file in SOURCE.rglob("*") if file.is_file()}
     assert packed == {name for name in source if "__pycache__" not in name}

@@ -35,7 +35,7 @@ _GUEST = Path(sandbox.__file__).with_name("guest")
 
 def _load_guest(name: str) -> Any:
     """A module of the guest, which is no package of ours: it is shipped into the sandbox file by file."""
-    spec = importlib.util.spec_from_file_location(f"sealyard_bench_{name}", _GUEST / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"sealyard_benchmark_{name}", _GUEST / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -10,6 +10,7 @@ from benchmarks.learning.lookups import measure_lookups
 from benchmarks.learning.ranking import measure_ranking
 from benchmarks.learning.resources import measure as measure_resources
 from benchmarks.learning.shapes import measure as measure_shapes
+from benchmarks.tables import promised_table
 from sealyard.cli.terminal import columns, plain, screen
 from sealyard.values import ToolSpec
 
@@ -28,8 +29,9 @@ PROMISES = {
 _CHANGES = ("_change", "_change_noisy")
 
 
-def measure(data: Path | None, parts: tuple[str, ...] = PARTS) -> dict[str, Any]:
-    """Every figure of `sealyard bench learning`. Parts run code: not within an event loop. Raises `InvalidRequest`."""
+def measure(data: Path | None, parts: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Every figure of `benchmarks learning`. Parts run code: not within an event loop. Raises `InvalidRequest`."""
+    parts = parts or PARTS
     sets: Sets = {}
     pool: dict[str, ToolSpec] = {}
     if data is not None:
@@ -63,12 +65,7 @@ def show(figures: dict[str, Any]) -> None:
             table.add_row(plain(name), *cells, f"{figure['queries']:,}")
         screen.print(table)
         screen.print()
-    promised = columns("figure", "value", "promised")
-    for name, promise in PROMISES.items():
-        if name in figures:
-            value = figures[name]
-            promised.add_row(plain(name), "not measured" if value is None else f"{value:,.4f}", plain(promise))
-    screen.print(promised)
+    screen.print(promised_table(figures, PROMISES, digits=4))
     for name in ("shapes", "resources"):
         if name in figures:
             said = [f"{key} {value:,.3f}" for key, value in figures[name].items() if isinstance(value, int | float)]

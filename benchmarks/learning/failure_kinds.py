@@ -1,4 +1,4 @@
-"""Seeded failures for `sealyard bench learning`: what one agent got wrong and repaired, and others get wrong later.
+"""Seeded failures for `benchmarks learning`: what one agent got wrong and repaired, and others get wrong later.
 
 Each kind has code that fails, the same job repaired, and other code that fails in the same way: other names, other
 literals and, where the fix is not about one tool, another tool. `wants` is what a hint must say to name the true fix.

@@ -32,7 +32,7 @@ def measure() -> dict[str, Any]:
 
 async def _measure() -> dict[str, Any]:
     async with AsyncExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sealyard-bench-")))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sealyard-benchmark-")))
         plain, learning = [await _open(stack, folder, name) for name in ("plain", "learning")]
         for kind in KINDS:
             await _repair(learning, kind)

@@ -172,7 +172,7 @@ def _past_of(index: Index, reads: Sequence[_Read], tools: Sequence[str], *, nois
 async def learned_from(past: Sequence[Past]) -> tuple[Model, float]:
     """What a learner makes of a journal with this in it, and when that was."""
     started = time.time() - len(past) * _MINUTE
-    with tempfile.TemporaryDirectory(prefix="sealyard-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="sealyard-benchmark-") as folder:
         async with open_store(Path(folder) / "store.db") as store:
             for number, each in enumerate(past):
                 _write(store, each, f"{number:06}", started + number * _MINUTE)

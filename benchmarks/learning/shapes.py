@@ -23,7 +23,7 @@ from sealyard.learning.shapes import Shapes, prepare_answers
 from sealyard.values import CallEvidence, Executed, RunEvidence, ToolSpec
 from sealyard.yard import Yard, open_yard
 
-__all__ = ("measure",)
+__all__ = ("fields_of", "measure")
 
 _SEED = 7
 _TOOLS_OF_A_KIND = 8
@@ -99,18 +99,18 @@ async def _measure() -> dict[str, Any]:
 def _made_up(schema: _Schema, chance: Random, scores: Sequence[_Score], choices: list[int]) -> list[int]:
     """Learn one tool. How many answers it took until nearly all fields were known; nothing if that was never."""
     spec, shapes = _spec("made_up"), Shapes()
-    declared = dict(_fields(schema, schema))
+    declared = dict(fields_of(schema, schema))
     needed: list[int] = []
     learned: _Schema = {}
     for number in range(1, _ANSWERS + 1):
         run = _run(spec, _PRINCIPALS[number % 2], [answer(schema, chance)], at=float(number))
         shapes.learn(run, prepare_answers(run), _HALF_LIFE)
         learned = _learned(shapes, spec, at=float(number))
-        found = declared.keys() & dict(_fields(learned, learned)).keys()
+        found = declared.keys() & dict(fields_of(learned, learned)).keys()
         if not needed and len(found) >= _ENOUGH * len(declared):
             needed.append(number)
     for score in scores:
-        score.add(declared, dict(_fields(learned, learned)))
+        score.add(declared, dict(fields_of(learned, learned)))
     _score_choices(dict(_choices(schema)), dict(_choices(learned)), choices)
     return needed
 
@@ -126,7 +126,7 @@ def _score_choices(declared: dict[str, set[Any]], learned: dict[str, set[Any]], 
 
 async def _examples(everything: _Score) -> dict[str, Any]:
     score, shapes = _Score(), Shapes()
-    with tempfile.TemporaryDirectory(prefix="sealyard-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="sealyard-benchmark-") as folder:
         place = Path(folder)
         (place / "files").mkdir()
         config = Config(upstreams=demo_upstreams(place / "files"), store=StoreConfig(path=place / "sealyard.db"))
@@ -140,7 +140,7 @@ async def _examples(everything: _Score) -> dict[str, Any]:
             declared = unwrapped(spec.output_schema)
             learned = _learned(shapes, msgspec.structs.replace(spec, output_schema=None), at=0.0)
             for each in (score, everything):
-                each.add(dict(_fields(declared, spec.output_schema)), dict(_fields(learned, learned)))
+                each.add(dict(fields_of(declared, spec.output_schema)), dict(fields_of(learned, learned)))
     return {**score.figures(), "answers": statistics.median(answers.values())}
 
 
@@ -207,18 +207,18 @@ def _learned(shapes: Shapes, spec: ToolSpec, *, at: float) -> _Schema:
     return {} if shape is None else shape.schema
 
 
-def _fields(schema: object, root: _Schema, place: str = "", depth: int = 12) -> Iterator[tuple[str, set[str]]]:
+def fields_of(schema: object, root: _Schema, place: str = "", depth: int = 12) -> Iterator[tuple[str, set[str]]]:
     """Every named field that a schema has, at its place, and its types: none if it can be anything."""
     parts: dict[str, set[str]] = {}
     for branch in _branches(schema, root, depth):
         properties = branch.get("properties")
         for name, part in properties.items() if isinstance(properties, dict) else ():
             parts.setdefault(f"{place}.{name}", set()).update(_types(part, root, depth))
-            for inner, types in _fields(part, root, f"{place}.{name}", depth - 1):
+            for inner, types in fields_of(part, root, f"{place}.{name}", depth - 1):
                 parts.setdefault(inner, set()).update(types)
         for key, mark in (("items", "[]"), ("additionalProperties", "{}")):
             if isinstance(branch.get(key), dict):
-                for inner, types in _fields(branch[key], root, place + mark, depth - 1):
+                for inner, types in fields_of(branch[key], root, place + mark, depth - 1):
                     parts.setdefault(inner, set()).update(types)
     yield from parts.items()
 

@@ -147,7 +147,7 @@ class _Tally:
 
 
 def measure(data: Path) -> dict[str, Any]:
-    """Every figure of `sealyard bench privacy`."""
+    """The figures of a folder of labelled data. Raises `InvalidRequest`."""
     files = {file.name: _load(file) for file in sorted(data.iterdir()) if file.name.endswith((".jsonl", ".jsonl.gz"))}
     rows = {name: documents for name, documents in files.items() if name.startswith(("csv_", "json_"))}
     if not rows:

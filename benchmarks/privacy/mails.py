@@ -25,7 +25,7 @@ from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.serve.mcp import build_server
 from sealyard.yard import open_yard
 
-__all__ = ("measure_path", "show_path")
+__all__ = ("measure", "show")
 
 _JOB = """
 from servers.customers import list_customers
@@ -40,7 +40,7 @@ result = {"rows": len(rows), "addresses": len({row["email"] for row in rows}), "
 """
 
 
-async def measure_path(rounds: int) -> dict[str, Any]:
+async def measure(rounds: int) -> dict[str, Any]:
     """What the client received, what the mail server got, and the time beside the same job with privacy `off`."""
     rows = customers.list_customers()
     expected = [
@@ -49,7 +49,7 @@ async def measure_path(rounds: int) -> dict[str, Any]:
         if row.plan == "pro" and row.spent > 2500
     ]
     modes: tuple[PrivacyMode, ...] = ("off", "strict")
-    with tempfile.TemporaryDirectory(prefix="sealyard-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="sealyard-benchmark-") as folder:
         async with AsyncExitStack() as stack:
             jobs = {mode: await stack.enter_async_context(_open(Path(folder) / mode, mode)) for mode in modes}
             plan = [mode for mode in modes for _ in range(rounds)]
@@ -68,7 +68,7 @@ async def measure_path(rounds: int) -> dict[str, Any]:
     }
 
 
-def show_path(figures: dict[str, Any]) -> None:
+def show(figures: dict[str, Any]) -> None:
     """The same figures as a table."""
     table = columns("ten thousand customers, read, filtered, written to", "")
     for name, value in figures.items():

@@ -1,6 +1,6 @@
 """Nothing that a guest, an upstream or a client sends holds up the others, or a deadline: refused, or looked at beside.
 
-How long anything takes is measured by `sealyard bench stalls`. Here whoever would be held up is let go on first.
+How long anything takes is measured by `benchmarks stalls`. Here whoever would be held up is let go on first.
 """
 
 import asyncio

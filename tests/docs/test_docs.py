@@ -22,14 +22,6 @@ import msgspec
 import pytest
 from tests import warm
 
-import benchmarks.analysis
-import benchmarks.audit
-import benchmarks.calls
-import benchmarks.http
-import benchmarks.learning
-import benchmarks.sandbox
-import benchmarks.skills
-import benchmarks.tokens
 import sealyard.cli
 import sealyard.sandbox
 from sealyard import errors, values
@@ -935,28 +927,7 @@ def test_api_page_has_the_pool_options() -> None:
     assert documented == [[f"`{name}`", _number(getattr(defaults, name))] for name in PoolOptions.__struct_fields__]
 
 
-# Promises and dependencies
-
-
-@pytest.mark.parametrize(
-    ("heading", "promises"),
-    [
-        ("Speed", benchmarks.sandbox.PROMISES),
-        ("Tokens", benchmarks.tokens.PROMISES),
-        ("Calls", benchmarks.calls.PROMISES),
-        ("Audit", benchmarks.audit.PROMISES),
-        ("Skills", benchmarks.skills.PROMISES),
-        ("Analysis", benchmarks.analysis.PROMISES),
-        ("Seeing it", benchmarks.http.PROMISES),
-        ("Learning", benchmarks.learning.PROMISES),
-    ],
-    ids=["Speed", "Tokens", "Calls", "Audit", "Skills", "Analysis", "Seeing it", "Learning"],
-)
-def test_specification_has_every_figure_of_the_bench(heading: str, promises: dict[str, str]) -> None:
-    """The promises on the page are those that the bench prints beside its figures."""
-    rows = _table(ROOT / "SPECIFICATION.md", heading)
-
-    assert [(row[0], row[1]) for row in rows] == [(f"`{name}`", promise) for name, promise in promises.items()]
+# Dependencies
 
 
 def test_dependencies_page_has_every_locked_version() -> None:

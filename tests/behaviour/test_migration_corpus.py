@@ -1,27 +1,19 @@
-"""`sealyard bench skills`: that its corpus runs, that its judge tells right from wrong, and what the command prints."""
+"""Migrations of generated skills, judged by running them: nothing is migrated wrongly, and the judge would see it."""
 
 import asyncio
 import functools
-import json
-import random
-import subprocess
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from benchmarks.corpus.cases import Case, build_case
+from benchmarks.corpus.cases import Case
 from benchmarks.corpus.changes import Mutation, Truth, changed, edited, with_field
 from benchmarks.corpus.judge import Attempt, Stage
-from benchmarks.corpus.operations import OPERATIONS
-from benchmarks.corpus.pitfalls import PITFALLS
-from benchmarks.migration import build_cases, measure_migration
+from benchmarks.migration import measure_migration
 from benchmarks.skills import read_specs
 from sealyard.values import ToolSpec, Trace
-
-Command = Callable[..., subprocess.CompletedProcess[str]]
 
 _PROPERTIES: dict[str, Any] = {
     "repo_path": {"type": "string", "description": "Where the repository lies on disk."},
@@ -115,15 +107,6 @@ def _specs() -> list[ToolSpec]:
     return [_PLOT, *(spec for spec in asyncio.run(read_specs(None)) if spec.upstream in ("expenses", "mail"))]
 
 
-def _built(operation: str) -> Iterator[Case]:
-    for spec in _specs():
-        chance = random.Random(spec.full_name)
-        mutation = OPERATIONS[operation](spec, chance)
-        case = None if mutation is None else build_case(mutation, chance)
-        if case is not None:
-            yield case
-
-
 # The judge
 
 
@@ -211,23 +194,6 @@ def test_replay_turns_a_wrong_migration_into_a_refusal(stage: Stage) -> None:
 # The corpus
 
 
-def test_cases_are_the_same_at_every_start() -> None:
-    """The seed is fixed: a figure can be looked into."""
-    assert [case.code for case in build_cases(_specs(), 60)] == [case.code for case in build_cases(_specs(), 60)]
-
-
-@pytest.mark.parametrize("operation", [*OPERATIONS])
-def test_generated_code_runs_with_the_tool_as_it_was(stage: Stage, operation: str) -> None:
-    """Every piece of code calls its tool and has a value, and breaks or not with the new tool as is known of it."""
-    cases = list(_built(operation))
-    for case in cases:
-        recorded = stage.record(case)
-        assert (recorded.error, bool(recorded.calls)) == ("", True)
-        unchanged = stage.judge(case, recorded, Attempt(code=case.code))
-        assert not case.mutation.is_silent or unchanged.outcome == "migrated_correctly"
-    assert cases
-
-
 def test_migration_that_refuses_all_is_worth_nothing() -> None:
     """No share of the mechanical cases is done, and only what had to be refused was refused rightly."""
     figures = measure_migration(_specs(), cases=80, migrator=lambda *_: Attempt(code=None, reason="I do not want to."))
@@ -250,48 +216,7 @@ def test_nothing_is_migrated_wrongly() -> None:
     """On the tools of the examples, with the migration that the product has."""
     figures = measure_migration(_specs(), cases=150)
 
+    assert (figures["cases"], figures["skipped"]) == (150, 0)
     assert (figures["migrated_wrongly"], figures["failed"]) == (0, [])
     assert (figures["translated_wrongly"], figures["compatibility_layer_failed"]) == (0, [])
     assert figures["mechanical"] >= 0.98
-
-
-@pytest.mark.parametrize("operation", PITFALLS)
-def test_call_as_it_was_or_without_what_is_gone_is_wrong_after_a_pitfall(operation: str) -> None:
-    """There is another call that means the same, or none: so who passes names on or drops them is found out."""
-    for spec in _specs():
-        mutation = PITFALLS[operation](spec, random.Random(spec.full_name))
-        if mutation is None or mutation.after is None:
-            continue
-        given = {key: (values or (key,))[0] for key, values in mutation.given.items()}
-        kept = {key: value for key, value in given.items() if key in mutation.after.input_schema["properties"]}
-        truths = functools.reduce(_followed, mutation.truths, given)
-
-        assert not mutation.is_mechanical
-        assert operation in ("counterpart", "unfit default") or truths not in (given, kept)
-
-
-def _followed(arguments: dict[str, Any] | None, truth: Truth) -> dict[str, Any] | None:
-    try:
-        return None if arguments is None else truth.arguments(arguments)
-    except ValueError:
-        return None
-
-
-# The command
-
-
-def test_command_prints_every_figure(sealyard: Command, tmp_path: Path) -> None:
-    """One JSON object, for the tools of a file."""
-    file = tmp_path / "tools.jsonl"
-    line = {"server": "git", "name": "log", "description": "", "inputSchema": _LOG.input_schema}
-    file.write_text(json.dumps(line) + "\n", encoding="utf-8")
-
-    done = sealyard("bench", "skills", "--json", "--tools", str(file), "--rounds", "1", "--cases", "40")
-
-    assert (done.returncode, done.stderr) == (0, "")
-    figures = json.loads(done.stdout)
-    assert (figures["cases"], figures["migrated_wrongly"], figures["translated_wrongly"]) == (40, 0, 0)
-    assert figures["promises"]["translated_wrongly"] == "0"
-    assert sum(counts["cases"] for counts in figures["by_operation"].values()) == 40
-    assert min(figures[name] for name in ("save_ratio", "find_ratio", "load_ratio")) > 0
-    assert figures["reuse_tokens"] < figures["rewriting_tokens"]
