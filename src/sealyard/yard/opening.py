@@ -27,6 +27,8 @@ from sealyard.errors import InvalidConfig
 from sealyard.former import ARGUMENT_DIGESTS
 from sealyard.metrics import tokens
 from sealyard.metrics.otel import Tracing, open_tracing
+from sealyard.observe.journal import AuditSink, JournalSink
+from sealyard.observe.recorder import Recorder, Sink
 from sealyard.offload import Offload
 from sealyard.privacy.guard import Handling, Privacy
 from sealyard.privacy.keys import load_keys
@@ -42,10 +44,8 @@ from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.turns import Turns
 from sealyard.store import Store, TraceBudget, open_store
 from sealyard.values import AuditEntry, Definition, UpstreamConfig
-from sealyard.yard.execution import Recorder, Sink
 from sealyard.yard.finder import Finder
 from sealyard.yard.guards import Guards
-from sealyard.yard.journal import AuditSink, JournalSink
 from sealyard.yard.readiness import Readiness
 from sealyard.yard.unmatched import NameCheck
 from sealyard.yard.yard import FIRST_LIST_SECONDS, Yard
