@@ -10,6 +10,10 @@ from typing import Any
 
 import msgspec
 
+from sealyard.access.finder import Finder
+from sealyard.access.guards import Guards
+from sealyard.access.unmatched import NameCheck, Unmatched
+from sealyard.access.views import Views
 from sealyard.broker.answers import Answer
 from sealyard.broker.approvals import Approvals
 from sealyard.broker.call import Broker, OnProgress, ToolServer
@@ -51,13 +55,9 @@ from sealyard.yard.analyzing import AnalyzeRequest, analysis_run, as_json
 from sealyard.yard.executing import find_tool, limits_of, open_code, session_of
 from sealyard.yard.executions import ExecuteRequest, Execution, Executions
 from sealyard.yard.figures import Figures
-from sealyard.yard.finder import Finder
-from sealyard.yard.guards import Guards
 from sealyard.yard.guidance import Guidance
 from sealyard.yard.readiness import Readiness
 from sealyard.yard.skills import Skills
-from sealyard.yard.unmatched import NameCheck, Unmatched
-from sealyard.yard.views import Views
 
 __all__ = ("FIRST_LIST_SECONDS", "OPERATOR", "Yard")
 
