@@ -14,12 +14,12 @@ from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig
 from sealyard.errors import UpstreamError
 from sealyard.metrics import tokens
+from sealyard.observe.accounting import definition_text
+from sealyard.observe.live import LiveEvent
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.values import Approval, Executed, Hidden, Saw, Searched, SecurityEvent, Tokens, Used
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard, open_yard
-from sealyard.yard.accounting import definition_text
-from sealyard.yard.live import LiveEvent
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 

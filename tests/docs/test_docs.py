@@ -60,6 +60,8 @@ from sealyard.metrics import report as reports
 from sealyard.metrics.alerts import RULES, AlertState
 from sealyard.metrics.gauges import GAUGES
 from sealyard.metrics.names import METRICS, OPERATOR
+from sealyard.observe.alert_list import AlertView
+from sealyard.observe.live import LiveKind
 from sealyard.privacy.span import TYPES
 from sealyard.sandbox import IsolationPolicy, PoolOptions, Sandbox, open_sandbox, wire
 from sealyard.sandbox.policy import levels
@@ -84,9 +86,7 @@ from sealyard.store.skill_rows import ShelfLimits
 from sealyard.store.usage import Usage
 from sealyard.testing import FakeUpstream
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard, open_yard
-from sealyard.yard.alert_list import AlertView
 from sealyard.yard.compatibility import State
-from sealyard.yard.live import LiveKind
 from sealyard.yard.skill_values import SaveExample, SaveSkill
 
 ROOT = Path(__file__).parents[2]

@@ -21,6 +21,11 @@ from sealyard.errors import InvalidRequest, StoreError
 from sealyard.metrics import tokens
 from sealyard.metrics.alerts import Alert
 from sealyard.metrics.exposition import render
+from sealyard.observe import accounting
+from sealyard.observe.accounting import Accounting, Bill
+from sealyard.observe.live import LiveEvent
+from sealyard.observe.output import OutputStream
+from sealyard.observe.webhook import post
 from sealyard.privacy.guard import Guard
 from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.policy.levels import DEFAULT
@@ -37,11 +42,7 @@ from sealyard.values import (
     Tokens,
     Used,
 )
-from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard, accounting, open_yard
-from sealyard.yard.accounting import Accounting, Bill
-from sealyard.yard.live import LiveEvent
-from sealyard.yard.streaming import OutputStream
-from sealyard.yard.telling import post
+from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 
@@ -231,7 +232,7 @@ async def test_a_flood_of_answers_does_not_make_what_was_sent_cheaper(monkeypatc
 
 async def test_upkeep_goes_on_after_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever went wrong in one round: otherwise nothing would be added up or removed any more."""
-    from sealyard.yard import upkeep
+    from sealyard.observe import upkeep
 
     async with opened(tmp_path) as yard:
         monkeypatch.setattr(upkeep, "_EVERY_SECONDS", 0.0)

@@ -6,6 +6,7 @@ from typing import Any, get_args
 import click
 import msgspec
 
+from sealyard.access.unmatched import Unmatched
 from sealyard.broker.policy import UNLIMITED, Policy, PolicySettings, Preset, Rule, Step, ToolLimits, default_preset
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, errors, plain, screen, write
@@ -15,7 +16,6 @@ from sealyard.privacy.guard import Privacy, Reveal
 from sealyard.values import ToolSpec
 from sealyard.yard import open_yard
 from sealyard.yard.opening import build_privacy
-from sealyard.yard.unmatched import Unmatched
 
 __all__ = ("policy",)
 

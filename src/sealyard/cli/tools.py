@@ -6,6 +6,7 @@ from typing import Any
 import click
 import msgspec
 
+from sealyard.access.unmatched import Unmatched
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, errors, plain, screen, write
 from sealyard.cli.tools_versions import (
@@ -21,7 +22,6 @@ from sealyard.store.releases import Release
 from sealyard.values import ToolSpec, UpstreamStatus
 from sealyard.yard import open_yard
 from sealyard.yard.skill_values import SkillCheck
-from sealyard.yard.unmatched import Unmatched
 
 __all__ = ("tools",)
 

@@ -15,6 +15,7 @@ from mcp.shared.exceptions import MCPError
 from sealyard import __version__
 from sealyard.config import SurfaceConfig
 from sealyard.errors import InvalidArguments, InvalidRequest, QueueFull, SealyardError
+from sealyard.observe.results import answer_text
 from sealyard.serve.asking import PRINCIPAL, Asking, Call, open_asking, principal_of, seal_states
 from sealyard.serve.progress import Context
 from sealyard.serve.search_text import search
@@ -25,7 +26,6 @@ from sealyard.values import Result, ToolSpec
 from sealyard.values.naming import glob, spellings
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
 from sealyard.yard.executions import ExecutionState
-from sealyard.yard.results import answer_text
 from sealyard.yard.skill_values import SaveSkill
 
 __all__ = ("PRINCIPAL", "build_server", "text_of")

@@ -11,6 +11,9 @@ import msgspec
 from sealyard.broker.call import OnProgress
 from sealyard.catalog import Snapshot
 from sealyard.errors import InvalidRequest, UnknownTool
+from sealyard.observe.recorder import Run
+from sealyard.observe.results import conceal_outcome, preview_bytes, render, without_cut_values
+from sealyard.observe.visits import Visit
 from sealyard.privacy.guard import Guard
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.review import Review, check_code
@@ -21,12 +24,9 @@ from sealyard.sandbox.workspace import check_session_name
 from sealyard.values import Failure, Grant, Limits, Outcome, Result, ToolSpec, Usage
 from sealyard.versioning.plan import Plan
 from sealyard.yard.analyzing import told, written
-from sealyard.yard.execution import Run
 from sealyard.yard.executions import MAX_SECONDS, ExecuteRequest, Execution
 from sealyard.yard.guidance import Look
-from sealyard.yard.results import conceal_outcome, preview_bytes, render, without_cut_values
 from sealyard.yard.skill_session import SkillSession
-from sealyard.yard.visits import Visit
 
 if TYPE_CHECKING:
     from sealyard.yard.yard import Yard

@@ -29,6 +29,9 @@ from sealyard.learning.risk_arguments import WrongCall, wrong_calls
 from sealyard.learning.risk_calibration import Curve
 from sealyard.learning.skills import suggest_for_code
 from sealyard.learning.steady import SteadyShapes
+from sealyard.observe.recorder import Run
+from sealyard.observe.sinks import LIKELY_TO_FAIL
+from sealyard.observe.visits import Visit
 from sealyard.offload import turn
 from sealyard.offload.turns import spend
 from sealyard.sandbox.policy.levels import IsolationPolicy
@@ -50,13 +53,10 @@ from sealyard.values import (
 )
 from sealyard.yard.barrier import Barrier, Watch
 from sealyard.yard.demand import PoolFollowing
-from sealyard.yard.execution import Run
 from sealyard.yard.executions import MAX_SECONDS
 from sealyard.yard.learned import DAY, Insights, forget, insights, learner_of
-from sealyard.yard.observing import LIKELY_TO_FAIL
 from sealyard.yard.search_guide import SearchGuide
 from sealyard.yard.skill_suggestions import KnownSkills
-from sealyard.yard.visits import Visit
 
 if TYPE_CHECKING:
     from sealyard.yard.yard import Yard

@@ -14,6 +14,9 @@ from typing import Any
 import msgspec
 
 from sealyard import __version__
+from sealyard.access.finder import Finder
+from sealyard.access.guards import Guards
+from sealyard.access.unmatched import NameCheck
 from sealyard.analysis import GUESTS
 from sealyard.broker.approvals import Approvals
 from sealyard.broker.call import Broker, ToolServer
@@ -27,6 +30,8 @@ from sealyard.errors import InvalidConfig
 from sealyard.former import ARGUMENT_DIGESTS
 from sealyard.metrics import tokens
 from sealyard.metrics.otel import Tracing, open_tracing
+from sealyard.observe.journal import AuditSink, JournalSink
+from sealyard.observe.recorder import Recorder, Sink
 from sealyard.offload import Offload
 from sealyard.privacy.guard import Handling, Privacy
 from sealyard.privacy.keys import load_keys
@@ -42,12 +47,7 @@ from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.turns import Turns
 from sealyard.store import Store, TraceBudget, open_store
 from sealyard.values import AuditEntry, Definition, UpstreamConfig
-from sealyard.yard.execution import Recorder, Sink
-from sealyard.yard.finder import Finder
-from sealyard.yard.guards import Guards
-from sealyard.yard.journal import AuditSink, JournalSink
 from sealyard.yard.readiness import Readiness
-from sealyard.yard.unmatched import NameCheck
 from sealyard.yard.yard import FIRST_LIST_SECONDS, Yard
 
 __all__ = ("Border", "open_border", "open_yard")

@@ -18,6 +18,9 @@ from sealyard.broker.call import FinishedCall, without_empty
 from sealyard.catalog import Snapshot
 from sealyard.catalog.arguments import check_arguments
 from sealyard.errors import NotRecorded, UnknownTool
+from sealyard.observe.journal import AuditSink, JournalSink, TraceSink
+from sealyard.observe.recorder import Run, RunObserver
+from sealyard.observe.results import conceal_outcome
 from sealyard.offload import decode
 from sealyard.privacy.guard import Guard
 from sealyard.sandbox import ReplayClock, Sandbox
@@ -25,9 +28,6 @@ from sealyard.sandbox.worker import OWN_CALLS
 from sealyard.skills.replay import Recordings, Replay, equal, replayed_error
 from sealyard.values import Grant, Limits, Outcome, Skill, SkillExample, ToolSpec, Trace, TraceCall, Usage
 from sealyard.versioning.plan import Plan, translate_answer, translate_arguments
-from sealyard.yard.execution import Run, RunObserver
-from sealyard.yard.journal import AuditSink, JournalSink, TraceSink
-from sealyard.yard.results import conceal_outcome
 from sealyard.yard.skill_session import Load, SkillSession
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from sealyard.discovery import Learned
 from sealyard.learning.chain_tips import Tip
 from sealyard.learning.skills import suggest_for_query
 from sealyard.learning.suggesting import Suggestion
+from sealyard.observe.visits import Visit
 from sealyard.values import DetailLevel, Hit, SearchAnswer, ToolSpec
-from sealyard.yard.visits import Visit
 
 if TYPE_CHECKING:
     from sealyard.yard.guidance import Guidance

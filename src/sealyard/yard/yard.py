@@ -10,6 +10,10 @@ from typing import Any
 
 import msgspec
 
+from sealyard.access.finder import Finder
+from sealyard.access.guards import Guards
+from sealyard.access.unmatched import NameCheck, Unmatched
+from sealyard.access.views import Views
 from sealyard.broker.answers import Answer
 from sealyard.broker.approvals import Approvals
 from sealyard.broker.call import Broker, OnProgress, ToolServer
@@ -20,6 +24,13 @@ from sealyard.config import AlertsConfig, LearningConfig, MetricsConfig, SkillsC
 from sealyard.errors import SandboxClosed
 from sealyard.learning.risk import Assessment
 from sealyard.metrics.report import Prices, Report
+from sealyard.observe.alerts import Alerting
+from sealyard.observe.journal import AuditSink, JournalSink, TraceSink
+from sealyard.observe.recorder import Recorder, Sink
+from sealyard.observe.results import answer_text
+from sealyard.observe.sinks import Observer, ShapeSink
+from sealyard.observe.upkeep import Upkeep
+from sealyard.observe.visits import Visit
 from sealyard.offload import check_values
 from sealyard.privacy.guard import Guard
 from sealyard.privacy.span import TOKEN
@@ -40,24 +51,13 @@ from sealyard.values import (
     UpstreamStatus,
     UseCase,
 )
-from sealyard.yard.alerting import Alerting
 from sealyard.yard.analyzing import AnalyzeRequest, analysis_run, as_json
 from sealyard.yard.executing import find_tool, limits_of, open_code, session_of
-from sealyard.yard.execution import Recorder, Sink
 from sealyard.yard.executions import ExecuteRequest, Execution, Executions
 from sealyard.yard.figures import Figures
-from sealyard.yard.finder import Finder
-from sealyard.yard.guards import Guards
 from sealyard.yard.guidance import Guidance
-from sealyard.yard.journal import AuditSink, JournalSink, TraceSink
-from sealyard.yard.observing import Observer, ShapeSink
 from sealyard.yard.readiness import Readiness
-from sealyard.yard.results import answer_text
 from sealyard.yard.skills import Skills
-from sealyard.yard.unmatched import NameCheck, Unmatched
-from sealyard.yard.upkeep import Upkeep
-from sealyard.yard.views import Views
-from sealyard.yard.visits import Visit
 
 __all__ = ("FIRST_LIST_SECONDS", "OPERATOR", "Yard")
 

@@ -7,10 +7,10 @@ import msgspec
 from msgspec import Meta
 
 from sealyard.metrics.alerts import RULES
+from sealyard.observe.alert_list import AlertList, AlertView
 from sealyard.serve.api.declare import Call, endpoint
 from sealyard.serve.envelope import Refusal
 from sealyard.store.alerts import Silence
-from sealyard.yard.alert_list import AlertList, AlertView
 
 __all__ = ("ENDPOINTS",)
 

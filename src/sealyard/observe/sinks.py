@@ -16,6 +16,10 @@ from sealyard.catalog.observed import Observed
 from sealyard.errors import ApprovalRefused, LimitReached, PolicyRefused
 from sealyard.metrics.names import METRICS, OTHER
 from sealyard.metrics.otel import NoTracing, SpanHandle
+from sealyard.observe.accounting import Accounting, Bill, definition_text
+from sealyard.observe.live import Live, LiveRun
+from sealyard.observe.recorder import Run, RunEnd, RunObserver, Sink
+from sealyard.observe.visits import Visit, Visits
 from sealyard.privacy.guard import Guard
 from sealyard.store import Store
 from sealyard.values import (
@@ -36,10 +40,6 @@ from sealyard.values import (
     UseCase,
     Used,
 )
-from sealyard.yard.accounting import Accounting, Bill, definition_text
-from sealyard.yard.execution import Run, RunEnd, RunObserver, Sink
-from sealyard.yard.live import Live, LiveRun
-from sealyard.yard.visits import Visit, Visits
 
 __all__ = ("LIKELY_TO_FAIL", "FactSink", "LiveSink", "Observer", "ShapeSink", "SpanSink", "TokenSink")
 
