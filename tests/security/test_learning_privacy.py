@@ -362,7 +362,7 @@ async def test_what_one_of_two_saw_is_not_shown_by_a_gateway_that_has_no_scopes(
     async with opened(tmp_path, is_scoped=False) as yard:
         for _ in range(6):
             assert (await execute(yard, WORK, "ann")).outcome.ok
-        await yard.observed.settled()
+        await yard.tools.observed.settled()
         before = "\n".join(await told_to(yard, "bob"))
         await learn(yard)
         await yard.guidance.follow()

@@ -302,7 +302,7 @@ async def _measure_stubs(folder: Path) -> float:
             await _list(many, 2_000, number)
             view = await gateway.yard.snapshot("mallory")
             started = time.perf_counter()
-            await gateway.yard.publish(view)
+            await gateway.yard.tools.publish(view)
             took.append(time.perf_counter() - started)
     return min(took) * 1e3
 
@@ -351,9 +351,9 @@ async def _open_gateway(folder: Path, *more: FakeUpstream) -> AsyncIterator[_Gat
             server,
             HttpConfig(),
             address=("127.0.0.1", 0),
-            readiness=yard.readiness,
+            readiness=yard.operations.readiness,
             routes=routes(yard),
-            offload=yard.offload,
+            offload=yard.guards.offload,
         )
         async with listening as (url, serving):
             task = asyncio.create_task(serving.run_until_cancelled())

@@ -81,7 +81,13 @@ async def _migrate(
 ) -> list[MigratedSkill]:
     async with open_yard(config) as yard:
         return await migrate(
-            yard, tool, from_version=from_version, to_version=to_version, names=names, renames=renames, is_dry=is_dry
+            yard.skills,
+            tool,
+            from_version=from_version,
+            to_version=to_version,
+            names=names,
+            renames=renames,
+            is_dry=is_dry,
         )
 
 

@@ -95,10 +95,10 @@ async def _ask(
     checks: list[SkillCheck] = []
     async with open_yard(config, with_sandbox=False) as yard:
         if anew:
-            await yard.finder.refresh()
+            await yard.tools.finder.refresh()
         snapshot = await yard.snapshot()
-        statuses = yard.statuses()
-        unmatched = await yard.unmatched()
+        statuses = yard.tools.statuses()
+        unmatched = await yard.tools.unmatched()
         specs = sorted(snapshot.tools.values(), key=lambda spec: (spec.upstream, spec.function))
         if versions:
             releases = await (ask_versions(yard, server) if tool is None else ask_changelog(yard, tool))

@@ -42,7 +42,7 @@ async def ask_versions(yard: Yard, server: str | None) -> list[Release]:
     last: dict[tuple[str, str], Release] = {}
     for release in await yard.store.releases.recent(since, _GONE):
         last.setdefault((release.upstream, release.name), release)
-    gone = [each for each in last.values() if each.is_gone and each.upstream in yard.upstreams]
+    gone = [each for each in last.values() if each.is_gone and each.upstream in yard.tools.upstreams]
     return [each for each in newest + gone if server in (None, each.upstream)]
 
 

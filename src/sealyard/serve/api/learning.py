@@ -38,7 +38,7 @@ async def get_insights(call: Call[None, None]) -> Insights:
     """What was learned, from how much, and how often it was right."""
     guidance = call.yard.guidance
     found = await guidance.insights()
-    specs = call.yard.catalog.snapshot.tools.values()
+    specs = call.yard.tools.catalog.snapshot.tools.values()
     return await with_conflicts(found, guidance.learner, specs, is_alone=guidance.is_alone)
 
 
