@@ -12,17 +12,18 @@ import pytest
 
 from sealyard.config import Config, HttpConfig, SkillsConfig
 from sealyard.config.settings import PrincipalEntry, StoreConfig
+from sealyard.learning import known_skills as skill_suggestions
 from sealyard.learning.jobs import job_print
+from sealyard.learning.skill_index import SkillIndexing
 from sealyard.learning.skills import Candidate
 from sealyard.learning.suggesting import SkillIndex
 from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.skills.figures import analyze_skills
+from sealyard.skills.migration import migrate_skills
+from sealyard.skills.requests import SaveExample, SaveSkill, SkillSource
 from sealyard.testing import FakeUpstream
 from sealyard.values import Definition, Skill, ToolAnnotations
-from sealyard.yard import ExecuteRequest, Yard, open_yard, skill_suggestions
-from sealyard.yard.migrating import migrate_skills
-from sealyard.yard.skill_analysis import analyze_skills
-from sealyard.yard.skill_index import SkillIndexing
-from sealyard.yard.skill_values import SaveExample, SaveSkill, SkillSource
+from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 ROWS = [{"month": "2024-10", "amount": 40.5}, {"month": "2024-11", "amount": 10.0}]

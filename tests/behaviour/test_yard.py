@@ -379,6 +379,11 @@ async def test_a_wrong_background_request_is_refused_at_once(tmp_path: Path) -> 
         assert await yard.store.executions() == []
 
 
+def waiting(yard: Yard) -> list[str]:
+    """The runs that wait for their turn."""
+    return [each.execution_id for each in yard.live.running() if each.queued]
+
+
 async def test_one_principal_cannot_fill_the_gateway_with_background_runs(tmp_path: Path) -> None:
     """There is a bound for each, and the others are not affected. What is refused is not in the journal."""
     code = "import time\nwhile True: time.sleep(0.1)"
@@ -394,7 +399,9 @@ async def test_one_principal_cannot_fill_the_gateway_with_background_runs(tmp_pa
         other = await yard.executions.start(ExecuteRequest(code="1"), principal="bob")
         done = await yard.executions.look(other.execution_id, principal="bob", seconds=60)
         recorded = len(await yard.store.executions())
-        queued = [each.execution_id for each in yard.live.running() if each.queued]
+        async with asyncio.timeout(60):  # until those that have their turn say so
+            while len(queued := waiting(yard)) > len(states[3:]):  # noqa: ASYNC110 - nothing tells it
+                await asyncio.sleep(0.01)
         state = yard.executions.state(queued[0], principal="alice").state
 
     assert (done.state, recorded, state) == ("done", 8, "queued")

@@ -20,10 +20,10 @@ from sealyard.catalog.stubs import returns_text, signature
 from sealyard.config import Config, HttpConfig
 from sealyard.config.settings import LearningConfig, PrincipalEntry, PrivacyConfig, StoreConfig
 from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.skills.requests import SaveExample, SaveSkill
 from sealyard.testing import FakeUpstream
 from sealyard.values import Result
 from sealyard.yard import ExecuteRequest, Yard, open_yard
-from sealyard.yard.skill_values import SaveExample, SaveSkill
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 MODES = ("strict", "output", "off")

@@ -25,12 +25,12 @@ from sealyard.metrics import exposition
 from sealyard.privacy.span import TOKEN
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.serve.mcp import build_server
+from sealyard.skills.figures import analyze_skills
 from sealyard.skills.folder import to_folder
+from sealyard.skills.requests import SaveSkill, SkillSource
 from sealyard.testing import FakeUpstream
 from sealyard.values import SkillExample, ToolAnnotations, Trace, TraceCall
 from sealyard.yard import Yard, open_yard
-from sealyard.yard.skill_analysis import analyze_skills
-from sealyard.yard.skill_values import SaveSkill, SkillSource
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 

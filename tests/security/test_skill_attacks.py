@@ -33,11 +33,11 @@ from sealyard.config import Config, SkillsConfig
 from sealyard.config.settings import HttpConfig, PrincipalEntry, StoreConfig
 from sealyard.errors import InvalidSkill, SkillUnusable, StoreError, UnknownSkill
 from sealyard.serve.skills import loaded_text
+from sealyard.skills.migration import migrate_skills
+from sealyard.skills.requests import SaveExample, SaveSkill, SkillSource
 from sealyard.testing import FakeUpstream
 from sealyard.values import Skill
 from sealyard.yard import ExecuteRequest, Yard, open_yard
-from sealyard.yard.migrating import migrate_skills
-from sealyard.yard.skill_values import SaveExample, SaveSkill, SkillSource
 
 SCOPES = HttpConfig(
     principals={
@@ -425,7 +425,7 @@ async def test_a_server_that_changes_back_and_forth_takes_no_skill_away(tmp_path
 
 async def test_what_tools_answer_at_save_time_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it is held until the example has run: an example that asks for too much is ended and is none."""
-    monkeypatch.setattr("sealyard.yard.rehearsal._TRACE_BYTES", 100_000)
+    monkeypatch.setattr("sealyard.skills.rehearsal._TRACE_BYTES", 100_000)
     upstream = make_books()
     upstream.tools["list_rows"] = lambda **given: ["x" * 1_000] * 30
     code = (
@@ -593,14 +593,14 @@ async def test_a_skill_that_cannot_be_served_takes_no_other_one_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the reason is: the list of all who share it goes on."""
-    real = sealyard.yard.skills._serve
+    real = sealyard.skills.service._serve
 
     def broken(skill: Skill, *more: Any) -> Any:
         if skill.name == "bad":
             raise InvalidSkill("It is too deep.")
         return real(skill, *more)
 
-    monkeypatch.setattr("sealyard.yard.skills._serve", broken)
+    monkeypatch.setattr("sealyard.skills.service._serve", broken)
     async with opened(tmp_path, save_to="shared") as yard:
         for name in ("bad", "good"):
             await save(yard, name, ONE.format(name=name), principal="clerk", examples=N)

@@ -31,11 +31,11 @@ from sealyard.serve.api import routes
 from sealyard.serve.http import open_http
 from sealyard.serve.mcp import build_server
 from sealyard.serve.relay import build_relay, transports
+from sealyard.skills.requests import SaveSkill
 from sealyard.testing import FakeUpstream
 from sealyard.values import Definition, UpstreamConfig
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 from sealyard.yard.opening import open_border
-from sealyard.yard.skill_values import SaveSkill
 
 __all__ = ("PROMISES", "measure", "show")
 

@@ -15,9 +15,9 @@ from sealyard.errors import SandboxBroken
 from sealyard.examples import demo_upstreams
 from sealyard.metrics import tokens
 from sealyard.serve.mcp import build_server
+from sealyard.skills.migration import migrate_skills
 from sealyard.values import UpstreamConfig
 from sealyard.yard import open_yard
-from sealyard.yard.migrating import migrate_skills
 
 __all__ = ("show_skills",)
 

@@ -35,13 +35,13 @@ from sealyard.cli.skills_yard import (
 from sealyard.cli.terminal import plain, screen, write
 from sealyard.config import Config
 from sealyard.errors import InvalidRequest
+from sealyard.learning.overview import DAY, learner_of
+from sealyard.skills.figures import SkillCandidate, analyze_skills
 from sealyard.skills.record import parse_duration
+from sealyard.skills.requests import TestedSkill
 from sealyard.skills.shelf import principal_of
 from sealyard.values import SHARED
 from sealyard.yard import ExecuteRequest, Yard
-from sealyard.yard.learned import DAY, learner_of
-from sealyard.yard.skill_analysis import SkillCandidate, analyze_skills
-from sealyard.yard.skill_values import TestedSkill
 
 __all__ = ("skills",)
 

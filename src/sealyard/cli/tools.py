@@ -18,10 +18,10 @@ from sealyard.cli.tools_versions import (
     versions_data,
 )
 from sealyard.config import Config, describe_upstream, load_config
+from sealyard.skills.requests import SkillCheck
 from sealyard.store.releases import Release
 from sealyard.values import ToolSpec, UpstreamStatus
 from sealyard.yard import open_yard
-from sealyard.yard.skill_values import SkillCheck
 
 __all__ = ("tools",)
 

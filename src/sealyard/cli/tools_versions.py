@@ -11,10 +11,10 @@ from rich.text import Text
 from sealyard.catalog.prose import one_line
 from sealyard.cli.terminal import columns, plain, screen
 from sealyard.errors import UnknownTool
+from sealyard.skills.requests import SkillCheck
 from sealyard.store.releases import Release
 from sealyard.versioning.changes import Change, Severity
 from sealyard.yard import Yard
-from sealyard.yard.skill_values import SkillCheck
 
 __all__ = (
     "ask_changelog",

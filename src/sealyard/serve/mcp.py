@@ -22,11 +22,11 @@ from sealyard.serve.search_text import search
 from sealyard.serve.skills import found_text, loaded_text, saved_text
 from sealyard.serve.skills_extension import extend
 from sealyard.serve.surface import instructions, surface_tools
+from sealyard.skills.requests import SaveSkill
 from sealyard.values import Result, ToolSpec
 from sealyard.values.naming import glob, spellings
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
 from sealyard.yard.executions import ExecutionState
-from sealyard.yard.skill_values import SaveSkill
 
 __all__ = ("PRINCIPAL", "build_server")
 

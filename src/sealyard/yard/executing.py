@@ -12,23 +12,24 @@ import msgspec
 from sealyard.broker.call import OnProgress
 from sealyard.catalog import Snapshot
 from sealyard.errors import InvalidRequest, UnknownTool
+from sealyard.learning.guidance import Look
+from sealyard.learning.search_guide import SearchGuide
 from sealyard.observe.recorder import Run
 from sealyard.observe.results import conceal_outcome, preview_bytes, render, without_cut_values
 from sealyard.observe.visits import Visit
 from sealyard.privacy.guard import Guard
-from sealyard.sandbox.policy.levels import IsolationPolicy
+from sealyard.sandbox.policy.levels import MAX_SECONDS, IsolationPolicy
 from sealyard.sandbox.review import Review, check_code
 from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.turns import Place
 from sealyard.sandbox.worker import OWN_CALLS, OnOutput, limit_failure
 from sealyard.sandbox.workspace import check_session_name
+from sealyard.skills.session import SkillSession
 from sealyard.values import Failure, Grant, Limits, Outcome, Result, SearchAnswer, ToolSpec, Usage
 from sealyard.versioning.plan import Plan
 from sealyard.yard.analyzing import told, written
-from sealyard.yard.executions import MAX_SECONDS, ExecuteRequest, Execution
-from sealyard.yard.guidance import Look
+from sealyard.yard.executions import ExecuteRequest, Execution
 from sealyard.yard.parts import Parts
-from sealyard.yard.skill_session import SkillSession
 
 __all__ = ("CodeRun", "find_tool", "find_tools", "limits_of", "open_code", "session_of")
 
@@ -292,7 +293,7 @@ async def find_tools(
     started = time.perf_counter()
     is_cached = yard.tools.finder.is_indexed(view)
     shown = await _shown(query, guard)
-    guide = yard.guidance.guide(visit, view, shown)
+    guide = SearchGuide(yard.guidance, visit, view, shown) if yard.guidance.is_on else None
     if guide is not None:
         await yard.guidance.skills.first_look(visit.principal)
     answer = await yard.tools.finder.search(

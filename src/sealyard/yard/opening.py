@@ -31,6 +31,9 @@ from sealyard.config import Config, PrivacyConfig, SandboxConfig
 from sealyard.discovery.semantic import Semantic, load_encoder
 from sealyard.errors import InvalidConfig
 from sealyard.former import ARGUMENT_DIGESTS
+from sealyard.learning.guidance import Guidance
+from sealyard.learning.known_skills import KnownSkills
+from sealyard.learning.overview import domain_of
 from sealyard.metrics import tokens
 from sealyard.metrics.otel import Tracing, open_tracing
 from sealyard.metrics.report import Prices
@@ -53,13 +56,10 @@ from sealyard.sandbox.packages import find_packages
 from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel, IsolationPolicy
 from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.turns import Turns
+from sealyard.skills.service import Skills
 from sealyard.store import Store, TraceBudget, open_store
 from sealyard.values import AuditEntry, Definition, UpstreamConfig
-from sealyard.yard.guidance import Guidance
-from sealyard.yard.learned import domain_of
 from sealyard.yard.operations import Figures, Operations
-from sealyard.yard.skill_suggestions import KnownSkills
-from sealyard.yard.skills import Skills
 from sealyard.yard.yard import Yard
 
 __all__ = ("Border", "open_border", "open_yard")

@@ -7,6 +7,8 @@ from sealyard import __version__
 from sealyard.access.runner import Runner
 from sealyard.access.tools import Tools
 from sealyard.broker.approvals import Approvals
+from sealyard.learning.guidance import Guidance
+from sealyard.learning.overview import census_of
 from sealyard.metrics import tokens
 from sealyard.metrics.gauges import Gauge, gauge
 from sealyard.metrics.report import Point, Prices, Report, points, report
@@ -16,8 +18,6 @@ from sealyard.observe.live import Live
 from sealyard.observe.readiness import Readiness
 from sealyard.observe.upkeep import Upkeep
 from sealyard.store import Store
-from sealyard.yard.guidance import Guidance
-from sealyard.yard.learned import census_of
 
 __all__ = ("Figures", "Operations")
 

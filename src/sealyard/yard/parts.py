@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from sealyard.access.guards import Guards
 from sealyard.access.runner import Runner
 from sealyard.access.tools import Tools
+from sealyard.learning.guidance import Guidance
 from sealyard.observe.recorder import Recorder
 from sealyard.observe.sinks import Observer
+from sealyard.skills.service import Skills
 from sealyard.store import Store
-from sealyard.yard.guidance import Guidance
 from sealyard.yard.operations import Operations
-from sealyard.yard.skills import Skills
 
 __all__ = ("Parts",)
 

@@ -6,10 +6,10 @@ import msgspec
 from msgspec import Meta
 
 from sealyard.errors import InvalidRequest
+from sealyard.learning.overview import Insights, with_conflicts
 from sealyard.learning.risk import Assessment
 from sealyard.serve.api.declare import Call, endpoint
 from sealyard.values import Forgotten
-from sealyard.yard.learned import Insights, with_conflicts
 
 __all__ = ("ENDPOINTS",)
 

@@ -7,10 +7,10 @@ from collections import OrderedDict
 
 from sealyard.access.tools import Tools
 from sealyard.errors import SealyardError
+from sealyard.learning.skill_index import SkillIndexing
 from sealyard.learning.suggesting import SkillIndex, Suggestion
+from sealyard.skills.loader import SkillLoading
 from sealyard.store import Store
-from sealyard.yard.skill_index import SkillIndexing
-from sealyard.yard.skill_loading import SkillLoading
 
 __all__ = ("KnownSkills",)
 

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from sealyard.skills.compatibility import NeedCheck, worst
 from sealyard.skills.difficulty import KindRecord, by_kind, is_right
 from sealyard.skills.record import Judgement, combined, effectiveness, judge
+from sealyard.skills.service import Skills
 from sealyard.store.skills import MigrationRecord, SkillRecord
 from sealyard.values import Skill, SkillStatus
 from sealyard.versioning.plan import Difficulty
-from sealyard.yard.compatibility import NeedCheck, worst
-from sealyard.yard.skills import Skills
 
 __all__ = ("SkillAnalysis", "SkillCandidate", "SkillFigures", "SkillSummary", "analyze_skills")
 

@@ -13,13 +13,13 @@ import msgspec
 from sealyard.catalog import Snapshot
 from sealyard.errors import HelperFailed, InvalidRequest, SkillUnusable, UnknownTool
 from sealyard.skills.difficulty import change_of, foreseen
+from sealyard.skills.service import Skills
 from sealyard.skills.shelf import principal_of
 from sealyard.store.skills import MigrationRecord
 from sealyard.values import SHARED, Skill, SkillExample, ToolNeed, ToolSpec, Trace, TraceCall
 from sealyard.versioning.beside import rewrite_beside
 from sealyard.versioning.plan import Difficulty, Plan, Untranslatable, adapt_answer, translate_arguments
 from sealyard.versioning.semver import Version, matches
-from sealyard.yard.skills import Skills
 
 __all__ = ("MigratedSkill", "Outcome", "migrate_skills")
 

@@ -21,11 +21,25 @@ from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill, UnknownS
 from sealyard.observe.recorder import Recorder
 from sealyard.observe.sinks import Observer
 from sealyard.privacy.guard import Guard
+from sealyard.skills.compatibility import Compatibility, NeedCheck
+from sealyard.skills.concealment import conceal_examples, conceal_request, conceal_skill, conceal_texts
 from sealyard.skills.difficulty import change_of, foreseen
 from sealyard.skills.folder import to_folder
 from sealyard.skills.inputs import check_json
+from sealyard.skills.loader import SkillLoading
 from sealyard.skills.reading import Reading, read_skill, signature_of
 from sealyard.skills.record import combined, effectiveness
+from sealyard.skills.rehearsal import Rehearsals
+from sealyard.skills.requests import (
+    FoundSkill,
+    SavedSkill,
+    SaveSkill,
+    ServedFolder,
+    SkillCheck,
+    SkillSource,
+    TestedSkill,
+)
+from sealyard.skills.session import LoadedSkill, SkillSession
 from sealyard.skills.shelf import Shelf, closure, namespace_of, namespaces_for, principal_of
 from sealyard.skills.skill_md import read_frontmatter
 from sealyard.store import Store
@@ -43,20 +57,6 @@ from sealyard.versioning.beside import rewrite_beside
 from sealyard.versioning.plan import Difficulty
 from sealyard.versioning.semver import matches
 from sealyard.versioning.uses import ToolRef
-from sealyard.yard.compatibility import Compatibility, NeedCheck
-from sealyard.yard.rehearsal import Rehearsals
-from sealyard.yard.skill_loading import SkillLoading
-from sealyard.yard.skill_session import LoadedSkill, SkillSession
-from sealyard.yard.skill_texts import conceal_examples, conceal_request, conceal_skill, conceal_texts
-from sealyard.yard.skill_values import (
-    FoundSkill,
-    SavedSkill,
-    SaveSkill,
-    ServedFolder,
-    SkillCheck,
-    SkillSource,
-    TestedSkill,
-)
 
 __all__ = ("Skills",)
 

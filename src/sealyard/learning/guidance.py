@@ -22,10 +22,14 @@ from sealyard.catalog.recent import Recent
 from sealyard.config import LearningConfig
 from sealyard.errors import ApprovalRefused
 from sealyard.learning.advice import advice
+from sealyard.learning.barrier import Barrier, Watch
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.code import CodePrint, code_print
 from sealyard.learning.jobs import job_print
+from sealyard.learning.known_skills import KnownSkills
 from sealyard.learning.model import Model
+from sealyard.learning.overview import DAY, Insights, domain_of, forget, insights, learner_of
+from sealyard.learning.pool import PoolFollowing
 from sealyard.learning.resources import Fitted, Prediction, fit
 from sealyard.learning.risk import Assessment
 from sealyard.learning.risk_arguments import WrongCall, wrong_calls
@@ -37,7 +41,7 @@ from sealyard.observe.sinks import LIKELY_TO_FAIL
 from sealyard.observe.visits import Visit
 from sealyard.offload import turn
 from sealyard.offload.turns import spend
-from sealyard.sandbox.policy.levels import IsolationPolicy
+from sealyard.sandbox.policy.levels import MAX_SECONDS, IsolationPolicy
 from sealyard.sandbox.review import Review
 from sealyard.store import Store
 from sealyard.store.learning import context_digest
@@ -56,12 +60,6 @@ from sealyard.values import (
     RunEvidence,
     ToolSpec,
 )
-from sealyard.yard.barrier import Barrier, Watch
-from sealyard.yard.demand import PoolFollowing
-from sealyard.yard.executions import MAX_SECONDS
-from sealyard.yard.learned import DAY, Insights, domain_of, forget, insights, learner_of
-from sealyard.yard.search_guide import SearchGuide
-from sealyard.yard.skill_suggestions import KnownSkills
 
 __all__ = ("Guidance", "Look")
 
@@ -179,10 +177,6 @@ class Guidance:
         except Exception:  # noqa: BLE001 - whatever was learned, the request is worth more
             self.barrier.fail("model", principal)
             return _EMPTY
-
-    def guide(self, visit: Visit, view: Snapshot, query: str) -> SearchGuide | None:
-        """What experience adds to a search. `query` is concealed."""
-        return SearchGuide(self, visit, view, query) if self.is_on else None
 
     # Before a run
 

@@ -30,10 +30,10 @@ from sealyard.privacy.guard import Guard
 from sealyard.sandbox import ReplayClock, Sandbox
 from sealyard.sandbox.worker import OWN_CALLS
 from sealyard.skills.replay import Recordings, Replay, equal, replayed_error
+from sealyard.skills.session import Load, SkillSession
 from sealyard.store import Store
 from sealyard.values import Grant, Limits, Outcome, Skill, SkillExample, ToolSpec, Trace, TraceCall, Usage
 from sealyard.versioning.plan import Plan, translate_answer, translate_arguments
-from sealyard.yard.skill_session import Load, SkillSession
 
 __all__ = ("Recording", "Rehearsal", "Rehearsals")
 

@@ -11,11 +11,11 @@ from sealyard.catalog.recent import Recent
 from sealyard.errors import SkillUnusable, UnknownSkill
 from sealyard.learning.jobs import JobPrint, job_print
 from sealyard.learning.suggesting import SkillIndex, Suggestion, known_skill, telling_words
+from sealyard.skills.loader import SkillLoading
 from sealyard.skills.record import combined
 from sealyard.store import Store
 from sealyard.store.skills import SkillRecord
 from sealyard.values import Skill
-from sealyard.yard.skill_loading import SkillLoading
 
 __all__ = ("SkillIndexing",)
 
