@@ -245,8 +245,8 @@ async def test_upkeep_goes_on_after_anything(tmp_path: Path, monkeypatch: pytest
                 raise RuntimeError("strange")
             done.set()
 
-        monkeypatch.setattr(yard.upkeep, "once", once)
-        task = asyncio.create_task(yard.upkeep.run())
+        monkeypatch.setattr(yard.operations.upkeep, "once", once)
+        task = asyncio.create_task(yard.operations.upkeep.run())
         try:
             await asyncio.wait_for(done.wait(), 60)
         finally:
@@ -500,7 +500,7 @@ async def test_no_name_breaks_the_text_that_prometheus_reads(tmp_path: Path) -> 
         await run(yard, "class sealyard_up(Exception): pass\nraise sealyard_up('evil 1')", "alice")
         await yard.search("evil{} 1\nsealyard_evil 1", principal="alice")
         for is_open in (False, True):
-            text, _ = render(await yard.figures.sums(), await yard.figures.gauges(), openmetrics=is_open)
+            text, _ = render(await yard.operations.figures.sums(), await yard.operations.gauges(), openmetrics=is_open)
             families = list((openmetrics if is_open else plain).text_string_to_metric_families(text.decode()))
             samples = [sample for family in families for sample in family.samples]
 

@@ -262,7 +262,7 @@ class Recorder:
 
     def __init__(self, store: Store, broker: Broker, sinks: Sequence[Sink]) -> None:
         self._store = store
-        self._broker = broker
+        self.broker = broker
         self._sinks = sinks
 
     @contextlib.asynccontextmanager
@@ -355,7 +355,7 @@ class Recorder:
 
         Raises the first `StoreError` of an observer, after all of them have seen it.
         """
-        self._broker.end_run(run.id)
+        self.broker.end_run(run.id)
         failures: list[StoreError] = []
         with _collected(failures):
             run.passage.settle()
