@@ -218,7 +218,7 @@ def _alike(left: list[dict[str, Any]], right: list[dict[str, Any]]) -> bool:
 
 
 async def _count_tokens(yard: Yard) -> dict[str, Any]:
-    """What the worked example costs: ten thousand expenses of a tool, filtered, beside having them in the context."""
+    """Tokens of the worked example: ten thousand expenses of a tool, filtered, beside all of them in the context."""
     arguments = {
         "analysis_type": "filter",
         "source": {"tool": "expenses.list_expenses", "arguments": {}},

@@ -124,7 +124,7 @@ async def _asked(index: Index, ranker: Semantic | None, query: LabelledQuery, qu
 
 
 def marks(relevant: list[str], names: list[str]) -> tuple[float, float, float]:
-    """Whether the first, and any of the first five, is relevant, and the normalised discounted gain of ten."""
+    """Hit at one, hit at five and nDCG at ten of a ranking, by the ids that are relevant."""
     places = [place for place, name in enumerate(names[:_DEPTH]) if name in relevant]
     gain = sum(1 / math.log2(place + 2) for place in places)
     ideal = sum(1 / math.log2(place + 2) for place in range(min(_DEPTH, len(set(relevant)))))

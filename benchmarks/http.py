@@ -163,7 +163,7 @@ async def _serving(*arguments: str) -> AsyncIterator[int]:
 
 
 async def _ask_often(port: int, method: str, path: str, body: bytes, count: int) -> float:
-    """Seconds for one of so many requests over some connections at once."""
+    """Seconds for one of `count` requests over some connections at once."""
     started = time.perf_counter()
     each = count // _CONNECTIONS
     await asyncio.gather(*(_ask(port, method, path, body, count=each) for _ in range(_CONNECTIONS)))
@@ -209,10 +209,12 @@ async def _measure_journal(place: Path, rounds: int) -> dict[str, list[tuple[flo
         ):
             for name, code, times in jobs:
                 for number in range(-2, times * rounds):  # the first two warm up
-                    order = [full, silent] if number % 2 else [silent, full]
-                    taken = {yard: await _run(yard, code) for yard in order}
+                    if number % 2:
+                        recorded, unrecorded = await _run(full, code), await _run(silent, code)
+                    else:
+                        unrecorded, recorded = await _run(silent, code), await _run(full, code)
                     if number >= 0:
-                        pairs.setdefault(name, []).append((taken[full], taken[silent]))
+                        pairs.setdefault(name, []).append((recorded, unrecorded))
     return pairs
 
 
@@ -246,6 +248,7 @@ async def _open(place: Path, mode: PrivacyMode, *, is_silent: bool) -> AsyncIter
         await yard.snapshot()
         if is_silent:
             await _run(yard, _TRIVIAL)
+            assert not await yard.store.executions(), "A run that is measured without a journal was recorded."
             await yard.observer.accounting.close()  # tokens are counted for the journal too
         yield yard
 
@@ -266,7 +269,6 @@ async def _open_silent_store(path: Path, *, traces: TraceBudget | None = None) -
         vars(store.metrics)["record"] = ignore
         vars(store.traces)["keep"] = ignore
         yield store
-        assert not await store.executions(), "A run that is measured without a journal was recorded."
 
 
 async def _run(yard: Yard, code: str) -> float:

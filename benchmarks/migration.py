@@ -32,7 +32,7 @@ _OUTCOMES: tuple[Outcome, ...] = ("migrated_correctly", "migrated_wrongly", "ref
 _LAYER = ("refused_rightly", "refused_wrongly", "translated_correctly", "translated_wrongly")
 _SHOWN_FAILURES = 8
 _TRAP_SHARE = 6
-"""One case of so many is a trap."""
+"""One of this number of cases is a trap."""
 
 Migrator = Callable[[Case, Plan, Ran], Attempt]
 
@@ -87,7 +87,7 @@ def plan_for(case: Case) -> Plan:
 
 
 def attempt_migration(case: Case, plan: Plan, recorded: Ran) -> Attempt:
-    """What the product does: rewrite the code, and expect of it the recording as the plan carries it over."""
+    """Migrate as the product does: rewrite the code, and expect of it the recording as the plan carries it over."""
     migration = migrate(case.code, [plan], form=case.form, name=SKILL)
     if migration.refusals:
         return Attempt(code=None, reason=" ".join(map(str, migration.refusals)))
@@ -150,7 +150,7 @@ class _Score:
             self._comments_lost += any(mark in case.code and mark not in attempt.code for mark in _COMMENTS)
 
     def _add_layer(self, case: Case, plan: Plan, recorded: Ran) -> None:
-        """Whether calls that are translated as they are made, and their answers, are what they should be."""
+        """Check that calls that are translated as they are made, and their answers, are what they should be."""
         for call in recorded.calls:
             if call.tool != plan.before.full_name:
                 continue

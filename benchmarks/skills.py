@@ -117,7 +117,7 @@ def _definition(listed: dict[str, object]) -> Definition:
 
 
 async def _measure_costs(rounds: int) -> dict[str, Any]:
-    """What saving, finding and importing cost beside their yardsticks, and what an agent pays in tokens."""
+    """The cost of saving, finding and importing beside their yardsticks, and the tokens that an agent pays."""
     load_before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="sealyard-benchmark-") as folder:
         place = Path(folder)
@@ -253,7 +253,7 @@ async def _import(folder: Path) -> float:
 
 
 async def _count_tokens(agent: Client) -> dict[str, Any]:
-    """What one task costs an agent: written anew, with a skill that it finds, and with one that it knows."""
+    """The tokens of one task: written anew, with a skill that it finds, and with one that it knows."""
     code = _CODE.format(name=_NAME)
     written = f"{code}\n{_NAME}()\n"
     save = {"name": _NAME, "code": code, "description": "Bills that one employee claimed several times."}

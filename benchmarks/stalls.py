@@ -59,7 +59,7 @@ _TOOLS_CHANGE = "tools: 10,000 change at once"
 _ROUNDS = 3
 """Of making stubs, of which the fastest counts: it is short enough for the machine alone to double it."""
 _QUIET = "nothing at all"
-"""What the machine alone does to the heartbeat."""
+"""The case without any input: the effect of the machine alone on the heartbeat."""
 
 _SERVER = r"""
 import json, sys
@@ -366,7 +366,7 @@ async def _open_gateway(folder: Path, *more: FakeUpstream) -> AsyncIterator[_Gat
 
 
 async def _warm(gateway: _Gateway) -> None:
-    """What a gateway does once is not what hostile input makes it do."""
+    """Let the gateway do what it does only once, so that it does not count as the effect of an input."""
     await gateway.run("1 + 1")
     await gateway.answer("plain", 100)
     await gateway.answer("tabs", 20_000)

@@ -126,7 +126,7 @@ async def _count(yard: Yard, agent: Client, specs: list[ToolSpec]) -> dict[str, 
 
 
 async def _count_sealyard(agent: Client, rows: list[dict[str, Any]]) -> dict[str, int]:
-    """What the agent was sent and sent itself, part by part."""
+    """The tokens that the agent was sent and sent itself, part by part."""
     surface = (await agent.list_tools()).tools
     found = await agent.call_tool("search_tools", {"query": _QUERY})
     done = await agent.call_tool("execute_code", {"code": _TASK})

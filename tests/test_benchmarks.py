@@ -11,10 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 import benchmarks
-from benchmarks import audit
+from benchmarks import audit, http, learning
 from benchmarks.__main__ import BENCHMARKS
 
 ROOT = Path(__file__).parent.parent
@@ -78,6 +79,14 @@ def test_options_are_what_is_measured_with(name: str) -> None:
     assert given == set(parameters)
 
 
+def test_parts_of_learning_are_those_of_the_option() -> None:
+    """The command offers each part, though it does not import them to say so."""
+    _, parts = BENCHMARKS["learning"][1]
+
+    assert isinstance(parts.type, click.Choice)
+    assert tuple(parts.type.choices) == learning.PARTS
+
+
 def test_every_benchmark_has_its_figures_in_the_specification() -> None:
     """A promise that nothing shows, or a figure that nobody is told of, is noticed."""
     assert set(specified()) | {"fairness"} == set(BENCHMARKS)
@@ -108,6 +117,16 @@ def test_figures_and_promises_of_a_run_are_printed() -> None:
     assert figures["promises"] == audit.PROMISES
     assert min(figures[name] for name in audit.PROMISES) > 0
     assert re.findall(r"^(\w+) +[\d,.]+ +shown *$", shown.stdout, re.MULTILINE) == list(audit.PROMISES)
+
+
+def test_whole_gateways_are_measured() -> None:
+    """Over HTTP and in this process, with a journal and without: every figure is there."""
+    done = run("http", "--rounds", "1", "--json")
+
+    figures = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [name for name in http.PROMISES if not figures[name] > 0] == []
+    assert figures["samples"]["10,000 expenses, without"]["count"] == 2
 
 
 def test_sets_of_a_folder_are_measured_alone_and_with_the_pools(data: Path) -> None:

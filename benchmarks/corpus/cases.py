@@ -32,7 +32,7 @@ from sealyard.values import SkillForm, ToolSpec
 __all__ = ("SKILL", "Case", "build_case")
 
 SKILL = "find_things"
-"""What the generated functions are called."""
+"""The name of every generated function."""
 _OTHER = "peek_nearby"
 _PROVABLE_SHARE = 0.8
 _ITEMS = 2
@@ -60,7 +60,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     other: ToolSpec
     """A tool of the same server that does not change, with the same parameters."""
     is_demanded: bool
-    """Whether a migration has no reason to refuse, as far as the code goes."""
+    """A migration has no reason to refuse, as far as the code goes."""
 
 
 class _Argument(msgspec.Struct, kw_only=True):
@@ -69,7 +69,7 @@ class _Argument(msgspec.Struct, kw_only=True):
     text: str = ""
     is_literal: bool = True
     has_effect: bool = False
-    """Whether its expression does more than give a value, so that it cannot be left out."""
+    """Its expression does more than give a value, so that it cannot be left out."""
 
 
 def build_case(mutation: Mutation, chance: random.Random) -> Case | None:
@@ -298,7 +298,7 @@ class _Writer:
         return inside, lay_out(name, parts, layout) + callee.last
 
     def _prefix(self, most: int) -> int:
-        """How many arguments may go by their place: those that are passed without a gap."""
+        """The number of arguments that may go by their place: those that are passed without a gap."""
         names = [parameter.name for parameter in parameters(self._mutation.before)]
         given = [each.parameter.name for each in self._arguments]
         count = 0

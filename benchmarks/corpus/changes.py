@@ -1,4 +1,4 @@
-"""What a known change of a tool means: for its definition, for the calls of it and for what it answers."""
+"""Known changes of tools, with their meaning for the definition, for calls and for answers."""
 
 import functools
 import hashlib
@@ -70,7 +70,7 @@ class Truth(msgspec.Struct, frozen=True, kw_only=True):
         return {**self.added, **kept}
 
     def answer(self, before: Any) -> Any:
-        """What the tool answers now where it answered `before`."""
+        """The answer of the tool now where it answered `before`."""
         after = _renamed_field(before, self.field, self.field_after) if self.field else before
         return {self.wrapped: after} if self.wrapped else after
 
@@ -83,11 +83,11 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True):
     after: ToolSpec | None
     truths: tuple[Truth, ...] = (Truth(),)
     is_mechanical: bool = True
-    """Whether a migration may be demanded: the definitions alone tell what happened."""
+    """A migration may be demanded: the definitions alone say what happened."""
     is_silent: bool = False
-    """Whether no code needs an edit, whatever it looks like."""
+    """No code needs an edit, whatever it looks like."""
     is_moving: bool = False
-    """Whether parameters change their places, so that calls by position show it."""
+    """Parameters change their places, so that calls by position show it."""
     given: Mapping[str, tuple[Any, ...]] = {}
     """Parameters that calls must pass, and the values to choose from; none means any that fits."""
     left_out: frozenset[str] = frozenset()
@@ -110,7 +110,7 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True):
         return now if fits(now, self.after.input_schema, self.after.input_schema) else None
 
     def answer(self, before: Any) -> Any:
-        """What the tool answers now where it answered `before`."""
+        """The answer of the tool now where it answered `before`."""
         return functools.reduce(lambda answer, truth: truth.answer(answer), self.truths, before)
 
 

@@ -34,7 +34,7 @@ _GUEST = Path(sandbox.__file__).with_name("guest")
 
 
 def _load_guest(name: str) -> Any:
-    """A module of the guest, which is no package of ours: it is shipped into the sandbox file by file."""
+    """A module of the guest, which is not a package of ours: it is shipped into the sandbox file by file."""
     spec = importlib.util.spec_from_file_location(f"sealyard_benchmark_{name}", _GUEST / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -50,7 +50,7 @@ Answer = Callable[[str, dict[str, Any]], Any]
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """What a migration made of a case."""
+    """The result of a migration of one case."""
 
     code: str | None
     """`None`: refused."""
@@ -60,7 +60,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of running code."""
+    """The result of running code."""
 
     value: Any = None
     calls: tuple[TraceCall, ...] = ()
@@ -68,11 +68,11 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """What an attempt is worth."""
+    """The worth of an attempt."""
 
     outcome: Outcome
     before_replay: Outcome
-    """What it would be worth if nothing were replayed."""
+    """Its worth if nothing were replayed."""
     is_demanded: bool
     why: str = ""
 
@@ -84,7 +84,7 @@ class Stage:
         self._folder = folder
 
     def record(self, case: Case, inputs: Mapping[str, Any] | None = None) -> Ran:
-        """What the old code does with the old tool."""
+        """Run the old code with the old tool."""
         specs = [case.mutation.before, case.other]
         given = case.inputs if inputs is None else inputs
         return self.run(case, case.code, given, specs, lambda tool, asked: old_answer(specs, tool, asked))
@@ -111,7 +111,7 @@ class Stage:
         return Judged(outcome=worth, before_replay=worth, is_demanded=is_demanded, why=why)
 
     def _differs_held_out(self, case: Case, code: str) -> str:
-        """How new code does otherwise with inputs that no example has."""
+        """The difference of new code with inputs that no example has; empty if there is none."""
         for inputs in case.held_out:
             recorded = self.record(case, inputs)
             truth = _truth(case, recorded)
@@ -122,7 +122,7 @@ class Stage:
         return ""
 
     def _differs(self, case: Case, code: str, inputs: Mapping[str, Any], recorded: Ran, expected: Trace) -> str:
-        """How new code does otherwise than the old one did; empty if it does the same."""
+        """The difference between new code and the old one; empty if it does the same."""
         after = case.mutation.after
         specs = [case.other] if after is None else [after, case.other]
         ran = self.run(case, code, inputs, specs, Replay(expected).answer)
@@ -170,7 +170,7 @@ class Stage:
 
 
 def old_answer(specs: Sequence[ToolSpec], tool: str, arguments: dict[str, Any]) -> Any:
-    """What a tool answers to these arguments: always the same, and to others something else."""
+    """The answer of a tool to these arguments: always the same, and to others something else."""
     spec = next(spec for spec in specs if spec.full_name == tool)
     schema = ANSWER if spec.output_schema is None else spec.output_schema
     chance = random.Random(f"{tool} {_text(arguments)}")  # noqa: S311 - sample data

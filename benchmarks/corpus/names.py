@@ -99,7 +99,7 @@ def words_of(name: str) -> list[str]:
 
 
 def python_name(key: str) -> str:
-    """What code calls a parameter."""
+    """The name that code has for a parameter."""
     return identifier(key, fallback="parameter")
 
 
@@ -108,14 +108,14 @@ def _titled(schema: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _is_distinct(schema: dict[str, Any], others: dict[str, Any]) -> bool:
-    """Whether a description of three words or more says what this parameter is, and of no other one."""
+    """True if a description of three words or more says what this parameter is, and of no other one."""
     said = schema.get("description")
     same = [each for each in others.values() if isinstance(each, dict) and each.get("description") == said]
     return isinstance(said, str) and len(said.split()) >= 3 and len(same) == 1
 
 
 def _tells(key: str, new: str, schema: dict[str, Any]) -> bool:
-    """Whether a description says what the old name says and the new one does not, or the other way round.
+    """True if a description says what the old name says and the new one does not, or the other way round.
 
     Else it is left to the names what is described: `swapped for its counterpart` looks just the same and is none.
     """

@@ -24,21 +24,21 @@ __all__ = (
 
 
 class Callee(msgspec.Struct, frozen=True):
-    """How code reaches the tool: `{module}`, `{function}`, `{full}` and `{other}`, a tool that stays, are put in."""
+    """The way to the tool: `{module}`, `{function}`, `{full}` and `{other}`, a tool that stays, are put in."""
 
     head: str
     """At the top of the code."""
     call: str
-    """What is called."""
+    """The name that is called."""
     inside: str = ""
     """Right before the call, in the same block."""
     is_provable: bool = True
     by_name: bool = False
-    """Whether it is `call_tool`, which takes a dict; `call` is the name then."""
+    """It is `call_tool`, which takes a dict; `call` is the name then."""
     first: str = ""
     """An argument before all others: the tool itself, where something else calls it."""
     last: str = ""
-    """What follows the call."""
+    """The text that follows the call."""
     inputs: Mapping[str, str] = {}
     held_out: Mapping[str, str] = {}
     """Other inputs, with which something else is called."""
@@ -174,11 +174,11 @@ CALLEES: dict[str, Callee] = {
 
 
 class Arguments(msgspec.Struct, frozen=True):
-    """How arguments are written: so many by position, then by keyword, then in a dict that is unpacked."""
+    """The way that arguments are written: some by position, then by keyword, then in a dict that is unpacked."""
 
     positional: int = 0
     unpacked: int = 0
-    """How many of the last ones are in the dict."""
+    """The number of the last ones that are in the dict."""
     dict_form: str = "literal"
     shuffled: bool = False
     is_provable: bool = True
@@ -213,20 +213,20 @@ DICTS: dict[str, Arguments] = {
 
 
 class Place(msgspec.Struct, frozen=True):
-    """What stands around the call: `{inside}`, `{call}`, `{use}` and `{value}` are put in, and it fills `out`."""
+    """The text around the call: `{inside}`, `{call}`, `{use}` and `{value}` are put in, and it fills `out`."""
 
     text: str
     repeats: bool = False
-    """Whether `item` stands for one argument, and `{items}` for its values."""
+    """True where `item` stands for one argument, and `{items}` for its values."""
     is_inside: bool = False
-    """Whether `{inside}` is where `item` is."""
+    """True where `{inside}` is where `item` is."""
     is_followed: bool = True
-    """Whether the answer can be followed from the call to its use."""
+    """True where the answer can be followed from the call to its use."""
     head: str = ""
     is_chained: bool = False
-    """Whether the value is made from the call itself, without a name."""
+    """True where the value is made from the call itself, without a name."""
     is_quoted: bool = False
-    """Whether the call stands in a string, where it can have no double quotes and only one line."""
+    """True where the call stands in a string, where it can have no double quotes and only one line."""
 
 
 PLACES: dict[str, Place] = {
@@ -326,7 +326,7 @@ PLACES: dict[str, Place] = {
 }
 
 FILES = ("spaces", "spaces", "spaces", "tabs", "crlf")
-"""How the whole text is indented, and how its lines end."""
+"""Indents of the whole text, and ends of its lines."""
 LAYOUTS = ("plain", "exploded", "odd", "trailing comma")
 
 
@@ -356,7 +356,7 @@ DISTRACTORS: dict[str, str] = {
     "other tool": "other = {other_call}\nextra = other",
     "other tool's field": 'rows = {other_call}["entries"]\nextra = [row["display_name"] for row in rows]',
 }
-"""What looks like a use of the tool and is none: it fills `extra`, and must not be touched."""
+"""Text that looks like a use of the tool and is not one: it fills `extra`, and must not be touched."""
 
 
 def dict_text(items: list[tuple[str, str]], form: str) -> tuple[str, str]:

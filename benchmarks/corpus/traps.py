@@ -1,4 +1,4 @@
-"""Code that looks as if it could be migrated safely and cannot, or only by who looks closely.
+"""Code that looks as if it could be migrated safely and cannot, or only after a close look.
 
 Nothing here has to be migrated. What is accepted is judged by running it, for each of some changes to the tool.
 """

@@ -11,7 +11,7 @@ class Use(msgspec.Struct, frozen=True):
     value: str
     lines: str = ""
     is_followed: bool = True
-    """Whether code like this shows where the field is used."""
+    """Code like this shows where the field is used."""
     head: str = ""
 
 

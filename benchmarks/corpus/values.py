@@ -56,7 +56,7 @@ def make_many(schema: Any, root: dict[str, Any], chance: random.Random, count: i
 
 
 def fits(value: Any, schema: Any, root: dict[str, Any]) -> bool:
-    """Whether `value` fits `schema`, whose references lead into `root`."""
+    """True if `value` fits `schema`, whose references lead into `root`."""
     if not isinstance(schema, dict):
         return True
     shared: dict[str, Any] = {key: root[key] for key in ("$schema", "$defs", "definitions") if key in root}

@@ -186,4 +186,4 @@ KINDS: dict[str, Callable[[Random], _Schema]] = {
     "counts_by_person": lambda _: _mapping({"type": "integer"}, _person_keys),
     "counts_by_login": lambda _: _mapping({"type": "integer"}, _login_keys),
 }
-"""What there is of tools. The last ones have keys that are data, and no field is to be named after those."""
+"""Makers of schemas by kind of tool. The last ones have keys that are data, and no field is to be named after those."""

@@ -66,7 +66,7 @@ async def _run(yard: Yard, code: str, principal: str, seconds: float | None) -> 
 
 
 async def _repair(yard: Yard, kind: Kind) -> None:
-    """What the first agent did. Raises `SandboxBroken` if its code does not fail, or its repair does."""
+    """Do what the first agent did. Raises `SandboxBroken` if its code does not fail, or its repair does."""
     if await _run(yard, kind.fails, "first", kind.seconds) is None:
         raise SandboxBroken(f"The code of {kind.name!r} was to fail, and did not. Report it.")
     failure = await _run(yard, kind.works, "first", None)

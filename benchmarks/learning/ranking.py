@@ -118,7 +118,7 @@ def _gain(marked: Sequence[_Mark]) -> float:
 
 
 async def _measure_unseen(sets: Sets, pool: dict[str, ToolSpec]) -> dict[str, float]:
-    """How questions of a set change after a past of each other set: their like was never asked. All tools are there."""
+    """A set's questions after a past of each other set: their like was never asked. All tools are listed."""
     index = Index(
         {
             name: spec for tools in (pool, *(tools for tools, _ in sets.values())) for name, spec in tools.items()
@@ -149,7 +149,7 @@ def seeded(text: str) -> Random:
 def past_of(
     index: Index, queries: Sequence[LabelledQuery], tools: Sequence[str], *, noise: float, chance: Random
 ) -> list[Past]:
-    """What happened when these were asked: what text showed, and the tools that were called."""
+    """The past of these questions: what text showed, and the tools that were called."""
     return _past_of(index, [_read(index, query) for query in queries], tools, noise=noise, chance=chance)
 
 
@@ -170,7 +170,7 @@ def _past_of(index: Index, reads: Sequence[_Read], tools: Sequence[str], *, nois
 
 
 async def learned_from(past: Sequence[Past]) -> tuple[Model, float]:
-    """What a learner makes of a journal with this in it, and when that was."""
+    """The model that a learner makes of a journal with this in it, and the time of that."""
     started = time.time() - len(past) * _MINUTE
     with tempfile.TemporaryDirectory(prefix="sealyard-benchmark-") as folder:
         async with open_store(Path(folder) / "store.db") as store:

@@ -125,7 +125,7 @@ def _jobs() -> list[Job]:
 
 
 async def _teach(sandbox: Sandbox, resources: Resources, job: Job) -> None:
-    """What happened before: runs that are learned from, a few at a time with the limits that follow from the last."""
+    """Make the past: runs that are learned from, a few at a time with the limits that follow from the last."""
     is_exact = sandbox.resource_control != "rlimits"
     for at in range(0, len(job.before), _TOGETHER):
         limits = _fitted(resources, job.code, is_exact=is_exact)
@@ -208,7 +208,7 @@ def _timeouts(pairs: Sequence[tuple[_Passed, _Passed]], side: int) -> int:
 
 
 def _over_allocation(passed: Sequence[_Passed]) -> float:
-    """How many times what it used a run could have used, over those that ended well."""
+    """The factor between what a run could have used and what it used, over those that ended well."""
     used = [(each.limits.memory_mib << 20, each.outcome.usage.memory_peak_bytes) for each in passed if each.outcome.ok]
     return statistics.geometric_mean([limit / peak for limit, peak in used if peak])
 
@@ -247,7 +247,7 @@ async def _measure_pool() -> dict[str, Any]:
 
 
 async def _run_in_burst(sandbox: Sandbox) -> tuple[float, float]:
-    """How long a run waits until it has its worker, and how long it takes in all."""
+    """Seconds that a run waits for its worker, and seconds that it takes in all."""
     started = time.perf_counter()
     outcome = await sandbox.run("1 + 1")
     seconds = time.perf_counter() - started

@@ -1,4 +1,4 @@
-"""How well the shapes of answers are learned, by tools that declare theirs: the learner does not see what they declare.
+"""Measures learned shapes of answers against those that tools declare: the learner does not see the declarations.
 
 The example servers are called for real, through the gateway and its journal; beside them, answers of tools are made up
 from declared schemas of many kinds. A field is right if it is declared at that place; its type is another figure.

@@ -1,6 +1,6 @@
 """Measures what is found of private values, on rows and texts that somebody else labelled.
 
-The kind of a file is told by its name: `csv_` and `json_` are rows, `text_` is prose, `neg_` holds nothing private,
+The name of a file begins with its kind: `csv_` and `json_` are rows, `text_` is prose, `neg_` holds nothing private,
 `secrets_` keys and passwords in code. A line is `{"id", "text", "spans": [{"start", "end", "type"}]}`.
 Every type is switched on. A finding is right if its offsets and its group of types are those of the label.
 """
@@ -79,7 +79,7 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
     "MAC_ADDRESS": lambda value: is_plausible("mac", value),
     "CRYPTO": lambda value: is_plausible("wallet", value),
 }
-"""Labels whose values can be told by their form in any sentence. One that fails the check is masked or made up."""
+"""Labels whose values are known by their form in any sentence. One that fails the check is masked or made up."""
 _MARKS = ("strict", "overlap", "covered")
 
 

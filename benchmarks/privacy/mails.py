@@ -41,7 +41,7 @@ result = {"rows": len(rows), "addresses": len({row["email"] for row in rows}), "
 
 
 async def measure(rounds: int) -> dict[str, Any]:
-    """What the client received, what the mail server got, and the time beside the same job with privacy `off`."""
+    """Count what the client and the mail server received, and take the time beside the same job with privacy `off`."""
     rows = customers.list_customers()
     expected = [
         Mail(to=row.email, subject="Thank you", body=f"Dear {row.first_name} {row.last_name}, thank you!")

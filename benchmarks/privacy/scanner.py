@@ -309,4 +309,4 @@ KINDS: dict[str, _Make] = {
     "tags": _repeated("<a>"),
     "spaces": _repeated("a  b "),
 }
-"""How each kind of answer is made. Those from `digits` on are hostile: made to cost as much as they can."""
+"""A maker of each kind of answer. Those from `digits` on are hostile: made to cost as much as they can."""
