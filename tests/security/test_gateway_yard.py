@@ -23,7 +23,7 @@ from sealyard.serve.mcp import build_server
 from sealyard.testing import FakeUpstream
 from sealyard.values import Definition
 from sealyard.yard import ExecuteRequest, Yard, open_yard
-from sealyard.yard import yard as request_path
+from sealyard.access import tools as request_path
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 FORGED = """
