@@ -2,7 +2,7 @@
 
 import pytest
 
-from sealyard.privacy.names import Meaning, read_name, split_name
+from sealyard.privacy.reading.names import Meaning, read_name, split_name
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable
 
-from sealyard.privacy import shapes
-from sealyard.privacy.fields import Cells, Field, Leaf, Value
-from sealyard.privacy.names import read_name, split_name
+from sealyard.privacy.reading import evidence as shapes
+from sealyard.privacy.reading.fields import Cells, Field, Leaf, Value
+from sealyard.privacy.reading.names import read_name, split_name
 from sealyard.privacy.span import TOKEN, TYPES
 
 __all__ = ("applies", "decide", "may_be_private")

@@ -23,7 +23,7 @@ import msgspec
 
 from sealyard.errors import LimitReached
 from sealyard.privacy.known import KnownValues
-from sealyard.privacy.view import View, folded, rewritten, without_tokens
+from sealyard.privacy.reading.view import View, folded, rewritten, without_tokens
 
 __all__ = ("Echo", "Echoes", "Leaves", "OwnWords", "Piece", "Sent", "find_echoes")
 

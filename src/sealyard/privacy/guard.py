@@ -25,6 +25,7 @@ from sealyard.privacy.echo import Echo, Echoes, Leaves, OwnWords, Piece, Sent, f
 from sealyard.privacy.encodings import find_encoded, find_encoded_words
 from sealyard.privacy.known import KnownValues
 from sealyard.privacy.plain import PlainValues, describes_private, is_quick, texts_of_plain
+from sealyard.privacy.reading.view import without_tokens
 from sealyard.privacy.runs import WORD, Runs
 from sealyard.privacy.scanner import Scanner, ScanRules
 from sealyard.privacy.seen import NOTHING_SEEN, Position, Seen
@@ -32,7 +33,6 @@ from sealyard.privacy.span import TOKEN, TYPES, Detector, Span, merge
 from sealyard.privacy.stream import ConcealedStream
 from sealyard.privacy.vault import Scope
 from sealyard.privacy.vault_reveal import count_tokens
-from sealyard.privacy.view import without_tokens
 from sealyard.values import ToolSpec
 from sealyard.values.naming import tool_names
 

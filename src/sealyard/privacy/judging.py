@@ -7,9 +7,9 @@ from typing import TypeAlias
 import msgspec
 
 from sealyard.privacy.deciding import applies, decide
-from sealyard.privacy.fields import Cells, Field, Leaf, Value, texts_of
 from sealyard.privacy.prose import find_in_prose
-from sealyard.privacy.shapes import is_blank
+from sealyard.privacy.reading.evidence import is_blank
+from sealyard.privacy.reading.fields import Cells, Field, Leaf, Value, texts_of
 from sealyard.privacy.span import TOKEN, Detector, Span, merge
 from sealyard.privacy.values import find_values
 

@@ -22,8 +22,8 @@ from functools import lru_cache
 from itertools import accumulate
 
 from sealyard.errors import LimitReached
+from sealyard.privacy.reading.view import folded, united, without_tokens
 from sealyard.privacy.span import Span
-from sealyard.privacy.view import folded, united, without_tokens
 
 __all__ = ("KnownValues",)
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from sealyard.offload import LARGE
-from sealyard.privacy.fields import is_described
 from sealyard.privacy.judging import LEAST_SEARCHED
-from sealyard.privacy.names import read_name
-from sealyard.privacy.records import NAMING, WRAPPING
+from sealyard.privacy.reading.fields import is_described
+from sealyard.privacy.reading.names import read_name
+from sealyard.privacy.reading.records import NAMING, WRAPPING
 from sealyard.privacy.scanner import Scanner
 
 __all__ = ("PlainValues", "describes_private", "is_quick", "texts_of_plain")

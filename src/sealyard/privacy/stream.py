@@ -9,8 +9,8 @@ nothing but the lines beside them, the first lines of their paragraph and the la
 import re
 from collections.abc import Callable, Generator, Sequence
 
+from sealyard.privacy.reading.view import united
 from sealyard.privacy.span import Span
-from sealyard.privacy.view import united
 
 __all__ = ("ConcealedStream", "Search")
 

@@ -6,10 +6,10 @@ from functools import lru_cache
 from itertools import repeat
 from typing import Any, TypeAlias
 
-from sealyard.privacy.fields import Field
-from sealyard.privacy.names import read_name
+from sealyard.privacy.reading.fields import Field
+from sealyard.privacy.reading.names import read_name
+from sealyard.privacy.reading.tables import is_header
 from sealyard.privacy.span import TOKEN
-from sealyard.privacy.tables import is_header
 
 __all__ = ("NAMING", "WRAPPING", "Container", "Treatments", "collect", "collect_all")
 

@@ -10,9 +10,9 @@ from functools import lru_cache
 from itertools import accumulate, chain, pairwise, zip_longest
 from operator import add, is_not
 
-from sealyard.privacy.fields import Cells, Field, Leaf
-from sealyard.privacy.names import read_name
-from sealyard.privacy.placed import PlacedText, place, undouble
+from sealyard.privacy.reading.fields import Cells, Field, Leaf
+from sealyard.privacy.reading.names import read_name
+from sealyard.privacy.reading.placed import PlacedText, place, undouble
 from sealyard.privacy.span import TOKEN
 
 __all__ = ("Lines", "read_table")

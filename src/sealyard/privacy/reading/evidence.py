@@ -2,8 +2,8 @@
 
 import re
 
-from sealyard.privacy.given_names import GIVEN_NAMES
-from sealyard.privacy.names import fold
+from sealyard.privacy.reading.given_names import GIVEN_NAMES
+from sealyard.privacy.reading.names import fold
 
 __all__ = (
     "count_digits",

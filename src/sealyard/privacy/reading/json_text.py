@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from sealyard.privacy.literals import place_quoted
-from sealyard.privacy.placed import PlacedFloat, PlacedInt, PlacedText, place_number
+from sealyard.privacy.reading.literals import place_quoted
+from sealyard.privacy.reading.placed import PlacedFloat, PlacedInt, PlacedText, place_number
 
 __all__ = ("JsonIndex", "read_json")
 

@@ -9,11 +9,11 @@ from itertools import repeat
 from typing import TypeAlias
 
 from sealyard.privacy.deciding import may_be_private
-from sealyard.privacy.fields import Field
-from sealyard.privacy.literals import read_literal
-from sealyard.privacy.names import read_name
-from sealyard.privacy.placed import PlacedFloat, PlacedInt, PlacedText
-from sealyard.privacy.shapes import may_show
+from sealyard.privacy.reading.evidence import may_show
+from sealyard.privacy.reading.fields import Field
+from sealyard.privacy.reading.literals import read_literal
+from sealyard.privacy.reading.names import read_name
+from sealyard.privacy.reading.placed import PlacedFloat, PlacedInt, PlacedText
 
 __all__ = ("read_inserts", "read_lines", "read_pairs", "read_tags")
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import repeat
 from typing import Any, TypeAlias, overload
 
-from sealyard.privacy.names import NOTHING, Meaning, read_name, split_name
+from sealyard.privacy.reading.names import NOTHING, Meaning, read_name, split_name
 from sealyard.privacy.span import TYPES
 
 __all__ = ("Cells", "Field", "Leaf", "Value", "gather", "is_described", "texts_of")

@@ -7,7 +7,7 @@ Reads each character once.
 import re
 from typing import Any
 
-from sealyard.privacy.placed import PlacedText, place, place_number, unescape
+from sealyard.privacy.reading.placed import PlacedText, place, place_number, unescape
 
 __all__ = ("OPENING", "place_quoted", "read_literal")
 

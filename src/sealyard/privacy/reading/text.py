@@ -4,13 +4,13 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from sealyard.privacy.fields import Field, Leaf, Value
-from sealyard.privacy.json_text import JsonIndex, read_json
-from sealyard.privacy.lines import read_inserts, read_lines, read_pairs, read_tags
-from sealyard.privacy.literals import OPENING, read_literal
-from sealyard.privacy.placed import PlacedFloat, PlacedInt, PlacedText, place
-from sealyard.privacy.records import Container
-from sealyard.privacy.tables import Lines, read_table
+from sealyard.privacy.reading.fields import Field, Leaf, Value
+from sealyard.privacy.reading.json_text import JsonIndex, read_json
+from sealyard.privacy.reading.lines import read_inserts, read_lines, read_pairs, read_tags
+from sealyard.privacy.reading.literals import OPENING, read_literal
+from sealyard.privacy.reading.placed import PlacedFloat, PlacedInt, PlacedText, place
+from sealyard.privacy.reading.records import Container
+from sealyard.privacy.reading.tables import Lines, read_table
 
 __all__ = ("Reading", "read_text")
 

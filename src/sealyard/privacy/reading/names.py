@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import msgspec
 
-from sealyard.privacy.lexicon import ALIASES, FILLERS, PHRASES, QUALIFIERS, ROLES, THINGS
+from sealyard.privacy.reading.lexicon import ALIASES, FILLERS, PHRASES, QUALIFIERS, ROLES, THINGS
 from sealyard.privacy.span import TOKEN
 
 __all__ = ("Meaning", "fold", "read_name", "split_name")
