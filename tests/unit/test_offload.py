@@ -25,10 +25,10 @@ from sealyard.offload.frames import LENGTHS
 from sealyard.offload.pool import _Helper
 from sealyard.offload.process import Process
 from sealyard.privacy.described import describe
+from sealyard.privacy.detect.scanner import Scanner
 from sealyard.privacy.door import Door
 from sealyard.privacy.echo import Sent
 from sealyard.privacy.guard import Guard, Handling, Mode, Privacy
-from sealyard.privacy.scanner import Scanner
 from sealyard.privacy.seen import NOTHING_SEEN, Seen
 from sealyard.privacy.span import TOKEN
 from sealyard.values import ToolSpec

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.privacy import checks, national_checks
-from sealyard.privacy.national import FORMATS
+from sealyard.privacy.detect import checks, national_checks
+from sealyard.privacy.detect.national import FORMATS
 from sealyard.privacy.span import TYPES
 
 REGISTERS = {

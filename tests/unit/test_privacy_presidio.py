@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from sealyard.errors import InvalidConfig
-from sealyard.privacy.presidio import ENTITIES, PresidioDetector
+from sealyard.privacy.detect.presidio import ENTITIES, PresidioDetector
 from sealyard.privacy.span import TYPES
 
 TEXT = "Yesterday John Smith from Chicago met Maria Garcia of Microsoft."

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.unit.privacy_shapes import BUSINESS, PERSONAL
 
 from sealyard.errors import InvalidConfig
-from sealyard.privacy.scanner import Scanner, ScanRules
+from sealyard.privacy.detect.scanner import Scanner, ScanRules
 from sealyard.privacy.span import TYPES, Span
 
 EVERYTHING = frozenset(TYPES)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from sealyard.privacy.checks import is_card, is_iban, is_ssn
-from sealyard.privacy.scanner import Scanner, ScanRules
-from sealyard.privacy.selfcheck import _SAMPLES, Detection, check_detection
+from sealyard.privacy.detect.checks import is_card, is_iban, is_ssn
+from sealyard.privacy.detect.scanner import Scanner, ScanRules
+from sealyard.privacy.detect.selfcheck import _SAMPLES, Detection, check_detection
 from sealyard.privacy.span import TYPES
 
 

@@ -18,10 +18,10 @@ import msgspec
 
 from sealyard.cli.terminal import columns, plain, screen
 from sealyard.errors import InvalidRequest
-from sealyard.privacy.checks import is_card, is_iban, is_plausible, is_ssn
+from sealyard.privacy.detect.checks import is_card, is_iban, is_plausible, is_ssn
+from sealyard.privacy.detect.scanner import Scanner, ScanRules
 from sealyard.privacy.reading.literals import read_literal
 from sealyard.privacy.reading.placed import PlacedText
-from sealyard.privacy.scanner import Scanner, ScanRules
 from sealyard.privacy.span import TYPES, Span
 
 __all__ = ("measure", "show")

@@ -18,9 +18,9 @@ from typing import Any, cast
 import msgspec
 
 from sealyard.cli.terminal import columns, plain, screen
+from sealyard.privacy.detect.scanner import Scanner
 from sealyard.privacy.guard import Guard, Privacy
 from sealyard.privacy.keys import Keys
-from sealyard.privacy.scanner import Scanner
 from sealyard.privacy.vault import Scope, VaultStorage
 from sealyard.privacy.vault_seal import make_scope, open_scope
 from sealyard.values import ToolSpec

@@ -23,7 +23,7 @@ from sealyard.learning.telling import (
     tells_choices,
     tells_span,
 )
-from sealyard.privacy.scanner import Scanner, ScanRules
+from sealyard.privacy.detect.scanner import Scanner, ScanRules
 from sealyard.privacy.span import TOKEN, TYPES
 from sealyard.values import CallEvidence, RunEvidence
 from sealyard.versioning.semver import Version

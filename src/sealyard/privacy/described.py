@@ -2,8 +2,8 @@
 
 import msgspec
 
+from sealyard.privacy.detect.scanner import Scanner, ScanRules
 from sealyard.privacy.guard import Handling, Mode, Privacy
-from sealyard.privacy.scanner import Scanner, ScanRules
 from sealyard.privacy.seen import Seen
 
 __all__ = ("Described", "Seen", "describe")

@@ -20,14 +20,14 @@ import msgspec
 
 from sealyard.errors import ApprovalRefused, SealyardError, UnknownToken, UpstreamError
 from sealyard.offload import is_large
+from sealyard.privacy.detect.encodings import find_encoded, find_encoded_words
+from sealyard.privacy.detect.runs import WORD, Runs
+from sealyard.privacy.detect.scanner import Scanner, ScanRules
 from sealyard.privacy.door import Door
 from sealyard.privacy.echo import Echo, Echoes, Leaves, OwnWords, Piece, Sent, find_echoes
-from sealyard.privacy.encodings import find_encoded, find_encoded_words
 from sealyard.privacy.known import KnownValues
 from sealyard.privacy.plain import PlainValues, describes_private, is_quick, texts_of_plain
 from sealyard.privacy.reading.view import without_tokens
-from sealyard.privacy.runs import WORD, Runs
-from sealyard.privacy.scanner import Scanner, ScanRules
 from sealyard.privacy.seen import NOTHING_SEEN, Position, Seen
 from sealyard.privacy.span import TOKEN, TYPES, Detector, Span, merge
 from sealyard.privacy.stream import ConcealedStream

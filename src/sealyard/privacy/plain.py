@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from sealyard.offload import LARGE
-from sealyard.privacy.judging import LEAST_SEARCHED
+from sealyard.privacy.detect.judge import LEAST_SEARCHED
+from sealyard.privacy.detect.scanner import Scanner
 from sealyard.privacy.reading.fields import is_described
 from sealyard.privacy.reading.names import read_name
 from sealyard.privacy.reading.records import NAMING, WRAPPING
-from sealyard.privacy.scanner import Scanner
 
 __all__ = ("PlainValues", "describes_private", "is_quick", "texts_of_plain")
 

@@ -11,9 +11,9 @@ from typing import Literal
 from sealyard.errors import StoreError
 from sealyard.offload import Offload
 from sealyard.privacy.described import describe
+from sealyard.privacy.detect.scanner import Scanner
 from sealyard.privacy.door import Door
 from sealyard.privacy.guard import Guard, Privacy
-from sealyard.privacy.scanner import Scanner
 from sealyard.privacy.vault import RevealedValue, Scope, Vault
 
 __all__ = ("Guards",)

@@ -28,10 +28,10 @@ from sealyard.former import ARGUMENT_DIGESTS
 from sealyard.metrics import tokens
 from sealyard.metrics.otel import Tracing, open_tracing
 from sealyard.offload import Offload
+from sealyard.privacy.detect.presidio import PresidioDetector
+from sealyard.privacy.detect.scanner import Scanner, ScanRules
 from sealyard.privacy.guard import Handling, Privacy
 from sealyard.privacy.keys import load_keys
-from sealyard.privacy.presidio import PresidioDetector
-from sealyard.privacy.scanner import Scanner, ScanRules
 from sealyard.privacy.span import TYPES
 from sealyard.privacy.vault import Vault
 from sealyard.sandbox import PoolOptions, open_sandbox

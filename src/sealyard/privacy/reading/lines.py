@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import repeat
 from typing import TypeAlias
 
-from sealyard.privacy.deciding import may_be_private
+from sealyard.privacy.detect.deciding import may_be_private
 from sealyard.privacy.reading.evidence import may_show
 from sealyard.privacy.reading.fields import Field
 from sealyard.privacy.reading.literals import read_literal

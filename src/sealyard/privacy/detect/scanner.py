@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from sealyard.errors import InvalidConfig
-from sealyard.privacy.judging import Criteria, Finding, Judge, Verdict
+from sealyard.privacy.detect.judge import Criteria, Finding, Judge, Verdict
 from sealyard.privacy.reading.fields import Field, Leaf, Value, gather, texts_of
 from sealyard.privacy.reading.names import read_name
 from sealyard.privacy.reading.placed import PlacedFloat, PlacedInt, PlacedText

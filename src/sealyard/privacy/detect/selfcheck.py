@@ -13,7 +13,7 @@ from string import ascii_letters, ascii_lowercase, digits, hexdigits
 
 import msgspec
 
-from sealyard.privacy.scanner import Scanner
+from sealyard.privacy.detect.scanner import Scanner
 
 __all__ = ("Detection", "check_detection")
 

@@ -6,7 +6,7 @@ Each takes a value that already has its shape: the number of digits and letters 
 import re
 from collections.abc import Callable
 
-from sealyard.privacy.checks import digits_of, is_date, iso7064_11_10, luhn, verhoeff, weighted
+from sealyard.privacy.detect.checks import digits_of, is_date, iso7064_11_10, luhn, verhoeff, weighted
 
 __all__ = (
     "is_ae_id",

@@ -6,7 +6,7 @@ up or mistyped, so what counts is the shape people write, not whether an operato
 
 import re
 
-from sealyard.privacy.checks import digits_of
+from sealyard.privacy.detect.checks import digits_of
 
 __all__ = ("EXTENSION", "INTERNATIONAL", "NATIONAL", "is_international", "is_national")
 

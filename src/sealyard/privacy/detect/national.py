@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from sealyard.privacy import national_checks as check
+from sealyard.privacy.detect import national_checks as check
 
 __all__ = ("FORMATS", "REGISTERED_WORD", "Format", "shape_of")
 

@@ -20,15 +20,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from sealyard.privacy.checks import is_card
-from sealyard.privacy.key_formats import KEY
-from sealyard.privacy.national import REGISTERED_WORD
-from sealyard.privacy.numbers import find_iban, find_registered
+from sealyard.privacy.detect.checks import is_card
+from sealyard.privacy.detect.key_formats import KEY
+from sealyard.privacy.detect.national import REGISTERED_WORD
+from sealyard.privacy.detect.numbers import find_iban, find_registered
+from sealyard.privacy.detect.runs import WORD, Runs
+from sealyard.privacy.detect.screens import find_candidates
+from sealyard.privacy.detect.wallets import WALLET_FORM, is_wallet
 from sealyard.privacy.reading.view import plain, rewritten, united, without_tokens
-from sealyard.privacy.runs import WORD, Runs
-from sealyard.privacy.screens import find_candidates
 from sealyard.privacy.span import Span
-from sealyard.privacy.wallets import WALLET_FORM, is_wallet
 
 __all__ = ("find_encoded", "find_encoded_words")
 

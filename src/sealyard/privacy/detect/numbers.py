@@ -8,11 +8,11 @@ import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from sealyard.privacy.checks import digits_of, iban_length, is_card, is_iban, is_ipv4, is_plausible, is_ssn, luhn
-from sealyard.privacy.labels import Label, label_before
-from sealyard.privacy.national import FORMATS, shape_of
-from sealyard.privacy.national_checks import is_ean13
-from sealyard.privacy.phones import EXTENSION, INTERNATIONAL, NATIONAL, is_international, is_national
+from sealyard.privacy.detect.checks import digits_of, iban_length, is_card, is_iban, is_ipv4, is_plausible, is_ssn, luhn
+from sealyard.privacy.detect.labels import Label, label_before
+from sealyard.privacy.detect.national import FORMATS, shape_of
+from sealyard.privacy.detect.national_checks import is_ean13
+from sealyard.privacy.detect.phones import EXTENSION, INTERNATIONAL, NATIONAL, is_international, is_national
 from sealyard.privacy.span import Span
 
 __all__ = ("find_iban", "find_numbers", "find_registered", "without")

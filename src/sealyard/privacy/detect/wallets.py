@@ -5,7 +5,7 @@ import binascii
 import re
 from collections.abc import Callable
 
-from sealyard.privacy.checks import is_base58_checked, is_bech32
+from sealyard.privacy.detect.checks import is_base58_checked, is_bech32
 
 __all__ = ("WALLET", "WALLET_FORM", "is_wallet")
 

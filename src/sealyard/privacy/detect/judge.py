@@ -6,12 +6,12 @@ from typing import TypeAlias
 
 import msgspec
 
-from sealyard.privacy.deciding import applies, decide
-from sealyard.privacy.prose import find_in_prose
+from sealyard.privacy.detect.deciding import applies, decide
+from sealyard.privacy.detect.prose import find_in_prose
+from sealyard.privacy.detect.values import find_values
 from sealyard.privacy.reading.evidence import is_blank
 from sealyard.privacy.reading.fields import Cells, Field, Leaf, Value, texts_of
 from sealyard.privacy.span import TOKEN, Detector, Span, merge
-from sealyard.privacy.values import find_values
 
 __all__ = ("LEAST_SEARCHED", "Criteria", "Finding", "Judge", "Verdict")
 

@@ -11,14 +11,14 @@ counts, `127.0.0.1` too, but not `::1`, which is a slice as well: an allow-list 
 import re
 from collections.abc import Iterator
 
-from sealyard.privacy.assignments import find_assigned, is_random, kinds_of_characters
-from sealyard.privacy.checks import is_ipv6
-from sealyard.privacy.key_formats import find_keys
-from sealyard.privacy.national import REGISTERED_WORD
-from sealyard.privacy.numbers import find_iban, find_numbers, find_registered, without
-from sealyard.privacy.runs import WORD, Runs
+from sealyard.privacy.detect.assignments import find_assigned, is_random, kinds_of_characters
+from sealyard.privacy.detect.checks import is_ipv6
+from sealyard.privacy.detect.key_formats import find_keys
+from sealyard.privacy.detect.national import REGISTERED_WORD
+from sealyard.privacy.detect.numbers import find_iban, find_numbers, find_registered, without
+from sealyard.privacy.detect.runs import WORD, Runs
+from sealyard.privacy.detect.wallets import WALLET, WALLET_FORM, is_wallet
 from sealyard.privacy.span import Span, merge
-from sealyard.privacy.wallets import WALLET, WALLET_FORM, is_wallet
 
 __all__ = ("find_values",)
 

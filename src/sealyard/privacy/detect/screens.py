@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from sealyard.privacy.runs import Runs
+from sealyard.privacy.detect.runs import Runs
 
 __all__ = ("Candidates", "find_candidates")
 

@@ -1,0 +1,3 @@
+"""Private values found by their own form and by where they stand."""
+
+__all__ = ()
