@@ -16,9 +16,9 @@ from sealyard.broker.policy import PolicySettings, Rule, ToolLimits
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, SandboxConfig, StoreConfig
 from sealyard.errors import InvalidConfig, PolicyRefused, UnknownTool, VaultError
-from sealyard.privacy.keys import load_keys
 from sealyard.privacy.span import TOKEN
-from sealyard.privacy.vault import Vault
+from sealyard.privacy.vault.keys import load_keys
+from sealyard.privacy.vault.vault import Vault
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.store import open_store
 from sealyard.store.audit_verify import verify_store

@@ -16,16 +16,16 @@ from pathlib import Path
 import pytest
 
 from sealyard.errors import UnknownToken
-from sealyard.privacy.keys import Keys, load_keys
-from sealyard.privacy.vault import Vault
+from sealyard.privacy.vault.keys import Keys, load_keys
+from sealyard.privacy.vault.vault import Vault
 from sealyard.store import open_store
 
 PRELUDE = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from sealyard.privacy import keys as keys_module
-from sealyard.privacy.keys import Keys, load_keys, rotate_keys
-from sealyard.privacy.vault import Vault
+from sealyard.privacy.vault import keys as keys_module
+from sealyard.privacy.vault.keys import Keys, load_keys, rotate_keys
+from sealyard.privacy.vault.vault import Vault
 from sealyard.store import open_store
 
 PATH = Path(sys.argv[1])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests import warm
 
-from sealyard.privacy.keys import load_keys
+from sealyard.privacy.vault.keys import load_keys
 from sealyard.store import open_store
 from sealyard.store.audit_verify import verify_store
 from sealyard.values import AuditEntry, ExecutionRecord

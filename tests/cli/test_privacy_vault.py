@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from sealyard.privacy.keys import Keys, find_keys, load_keys
-from sealyard.privacy.vault import Vault
+from sealyard.privacy.vault.keys import Keys, find_keys, load_keys
+from sealyard.privacy.vault.vault import Vault
 from sealyard.store import open_store
 
 Command = Callable[..., subprocess.CompletedProcess[str]]

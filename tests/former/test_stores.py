@@ -16,8 +16,8 @@ import pytest
 from tests.former import CARD, SIGNER, TOKEN, digests, unpack
 
 from sealyard.errors import InvalidSkill, StoreError
-from sealyard.privacy.keys import load_keys, rotate_keys
-from sealyard.privacy.vault import Vault
+from sealyard.privacy.vault.keys import load_keys, rotate_keys
+from sealyard.privacy.vault.vault import Vault
 from sealyard.skills.archive import read_archive
 from sealyard.skills.folder import load_folder, read_folder
 from sealyard.skills.replay import replayed_error

@@ -17,9 +17,9 @@ from sealyard.errors import UpstreamError
 from sealyard.privacy.detect.scanner import Scanner
 from sealyard.privacy.echo import Sent
 from sealyard.privacy.guard import Guard, Handling, Mode, Privacy
-from sealyard.privacy.keys import Keys
 from sealyard.privacy.span import TOKEN
-from sealyard.privacy.vault import Scope, Vault
+from sealyard.privacy.vault.keys import Keys
+from sealyard.privacy.vault.vault import Scope, Vault
 from sealyard.store import open_store
 from sealyard.values import ToolSpec
 

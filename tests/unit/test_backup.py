@@ -23,7 +23,7 @@ import msgspec
 import pytest
 
 from sealyard.errors import InvalidRequest, StoreError
-from sealyard.privacy.keys import find_keys, load_keys
+from sealyard.privacy.vault.keys import find_keys, load_keys
 from sealyard.store import open_store, replacing
 from sealyard.store.audit_key import key_path
 from sealyard.store.audit_verify import verify_store

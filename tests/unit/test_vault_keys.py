@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from sealyard.errors import VaultError
-from sealyard.privacy.keys import Keys, KeySource, find_keys, load_keys, rotate_keys
-from sealyard.privacy.vault_seal import ScopeSecrets
+from sealyard.privacy.vault.keys import Keys, KeySource, find_keys, load_keys, rotate_keys
+from sealyard.privacy.vault.seal import ScopeSecrets
 
 ONE, TWO = bytes(range(32)), bytes(range(32, 64))
 

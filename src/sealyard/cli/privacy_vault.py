@@ -16,8 +16,8 @@ from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, errors, plain, screen, write
 from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest, UnknownToken, VaultError
-from sealyard.privacy.keys import Keys, find_keys, rotate_keys
-from sealyard.privacy.vault import RevealedValue, Vault
+from sealyard.privacy.vault.keys import Keys, find_keys, rotate_keys
+from sealyard.privacy.vault.vault import RevealedValue, Vault
 from sealyard.store import Store, open_store
 from sealyard.store.vault import ScopeCount
 from sealyard.values import AuditEntry

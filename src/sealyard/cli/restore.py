@@ -11,7 +11,7 @@ from sealyard.cli.progress import progress
 from sealyard.cli.terminal import errors, plain, screen, write
 from sealyard.config import Config, load_config
 from sealyard.errors import VaultError
-from sealyard.privacy.keys import find_keys
+from sealyard.privacy.vault.keys import find_keys
 from sealyard.store import open_store
 from sealyard.store.backup import Backup, Restored, check_backup, restore_backup
 from sealyard.values import AuditEntry

@@ -31,8 +31,8 @@ from sealyard.privacy.reading.view import without_tokens
 from sealyard.privacy.seen import NOTHING_SEEN, Position, Seen
 from sealyard.privacy.span import TOKEN, TYPES, Detector, Span, merge
 from sealyard.privacy.stream import ConcealedStream
-from sealyard.privacy.vault import Scope
-from sealyard.privacy.vault_reveal import count_tokens
+from sealyard.privacy.vault.reveal import count_tokens
+from sealyard.privacy.vault.vault import Scope
 from sealyard.values import ToolSpec
 from sealyard.values.naming import tool_names
 

@@ -15,7 +15,7 @@ from sealyard.offload.child import Ask
 from sealyard.privacy.described import Described, Seen
 from sealyard.privacy.echo import Sent
 from sealyard.privacy.guard import Guard, Privacy
-from sealyard.privacy.vault_seal import Origin, PrivateValue
+from sealyard.privacy.vault.seal import Origin, PrivateValue
 from sealyard.values import ToolSpec
 
 __all__ = ("Mirror", "admit", "conceal", "echoes", "find", "remember", "words")

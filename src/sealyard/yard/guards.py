@@ -14,7 +14,7 @@ from sealyard.privacy.described import describe
 from sealyard.privacy.detect.scanner import Scanner
 from sealyard.privacy.door import Door
 from sealyard.privacy.guard import Guard, Privacy
-from sealyard.privacy.vault import RevealedValue, Scope, Vault
+from sealyard.privacy.vault.vault import RevealedValue, Scope, Vault
 
 __all__ = ("Guards",)
 

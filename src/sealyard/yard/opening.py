@@ -31,9 +31,9 @@ from sealyard.offload import Offload
 from sealyard.privacy.detect.presidio import PresidioDetector
 from sealyard.privacy.detect.scanner import Scanner, ScanRules
 from sealyard.privacy.guard import Handling, Privacy
-from sealyard.privacy.keys import load_keys
 from sealyard.privacy.span import TYPES
-from sealyard.privacy.vault import Vault
+from sealyard.privacy.vault.keys import load_keys
+from sealyard.privacy.vault.vault import Vault
 from sealyard.sandbox import PoolOptions, open_sandbox
 from sealyard.sandbox.library import Library, open_library
 from sealyard.sandbox.packages import find_packages

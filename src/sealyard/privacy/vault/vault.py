@@ -16,10 +16,10 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from sealyard.errors import VaultError
-from sealyard.privacy.keys import Keys
 from sealyard.privacy.span import TOKEN
-from sealyard.privacy.vault_scope import VALUES_MOST, Scope
-from sealyard.privacy.vault_seal import (
+from sealyard.privacy.vault.keys import Keys
+from sealyard.privacy.vault.scope import VALUES_MOST, Scope
+from sealyard.privacy.vault.seal import (
     PrivateValue,
     ScopeSecrets,
     SealedScope,

@@ -10,8 +10,8 @@ import msgspec
 
 from sealyard.errors import LimitReached
 from sealyard.privacy.span import TOKEN
-from sealyard.privacy.vault_reveal import OnText, reveal_tokens
-from sealyard.privacy.vault_seal import (
+from sealyard.privacy.vault.reveal import OnText, reveal_tokens
+from sealyard.privacy.vault.seal import (
     Origin,
     PrivateValue,
     ScopeSecrets,

@@ -18,7 +18,7 @@ from urllib.parse import quote
 import msgspec
 
 from sealyard.errors import CallRefused, UnknownToken
-from sealyard.privacy.vault_seal import PrivateValue
+from sealyard.privacy.vault.seal import PrivateValue
 
 __all__ = ("Find", "OnText", "count_tokens", "reveal_tokens")
 

@@ -16,7 +16,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from sealyard.errors import VaultError
-from sealyard.privacy.keys import Keys
+from sealyard.privacy.vault.keys import Keys
 
 __all__ = (
     "Origin",
