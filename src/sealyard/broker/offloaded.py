@@ -9,7 +9,7 @@ from sealyard.broker.answers import Answer, AnswerFile, read_message, renamed, t
 from sealyard.catalog.shapes import is_wrapped
 from sealyard.offload.child import Ask
 from sealyard.privacy.echo import Sent
-from sealyard.privacy.offloaded import Mirror, remember
+from sealyard.privacy.mirror import Mirror, remember
 from sealyard.store.rows import CALL_VALUE_BYTES
 from sealyard.store.samples import sample_of
 from sealyard.values import ToolSpec

@@ -11,7 +11,7 @@ from sealyard.errors import UpstreamError
 from sealyard.offload.child import Ask
 from sealyard.privacy.echo import Sent
 from sealyard.privacy.guard import Guard
-from sealyard.privacy.offloaded import Mirror, remember
+from sealyard.privacy.mirror import Mirror, remember
 from sealyard.serve.relay_conceal import Scribe, conceal
 from sealyard.serve.relay_shapes import shape_of
 from sealyard.values import ToolSpec
