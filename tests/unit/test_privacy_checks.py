@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealyard.privacy.detect import checks, national_checks
-from sealyard.privacy.detect.national import FORMATS
+from sealyard.privacy.detect.numbers import FORMATS
 from sealyard.privacy.span import TYPES
 
 REGISTERS = {

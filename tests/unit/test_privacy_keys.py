@@ -6,7 +6,7 @@ import string
 
 import pytest
 
-from sealyard.privacy.detect.key_formats import KEY_FORMATS, MARKED_FORMATS
+from sealyard.privacy.detect.credentials import KEY_FORMATS, MARKED_FORMATS
 from sealyard.privacy.detect.values import find_values
 from sealyard.privacy.span import Span
 

@@ -20,8 +20,7 @@ from sealyard.cli.terminal import columns, plain, screen
 from sealyard.errors import InvalidRequest
 from sealyard.privacy.detect.checks import is_card, is_iban, is_plausible, is_ssn
 from sealyard.privacy.detect.scanner import Scanner, ScanRules
-from sealyard.privacy.reading.literals import read_literal
-from sealyard.privacy.reading.placed import PlacedText
+from sealyard.privacy.reading.literals import PlacedText, read_literal
 from sealyard.privacy.span import TYPES, Span
 
 __all__ = ("measure", "show")

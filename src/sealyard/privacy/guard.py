@@ -21,8 +21,8 @@ import msgspec
 from sealyard.errors import ApprovalRefused, SealyardError, UnknownToken, UpstreamError
 from sealyard.offload import is_large
 from sealyard.privacy.detect.encodings import find_encoded, find_encoded_words
-from sealyard.privacy.detect.runs import WORD, Runs
 from sealyard.privacy.detect.scanner import Scanner, ScanRules
+from sealyard.privacy.detect.screens import WORD, Runs
 from sealyard.privacy.door import Door
 from sealyard.privacy.echo import Echo, Echoes, Leaves, OwnWords, Piece, Sent, find_echoes
 from sealyard.privacy.known import KnownValues

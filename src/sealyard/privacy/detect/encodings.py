@@ -20,13 +20,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from sealyard.privacy.detect.checks import is_card
-from sealyard.privacy.detect.key_formats import KEY
-from sealyard.privacy.detect.national import REGISTERED_WORD
-from sealyard.privacy.detect.numbers import find_iban, find_registered
-from sealyard.privacy.detect.runs import WORD, Runs
-from sealyard.privacy.detect.screens import find_candidates
-from sealyard.privacy.detect.wallets import WALLET_FORM, is_wallet
+from sealyard.privacy.detect.checks import WALLET_FORM, is_card, is_wallet
+from sealyard.privacy.detect.credentials import KEY
+from sealyard.privacy.detect.numbers import REGISTERED_WORD, find_iban, find_registered
+from sealyard.privacy.detect.screens import WORD, Runs, find_candidates
 from sealyard.privacy.reading.view import plain, rewritten, united, without_tokens
 from sealyard.privacy.span import Span
 

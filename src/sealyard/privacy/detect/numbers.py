@@ -7,15 +7,438 @@ the few characters around it, so the cost is that of the pass plus a bounded amo
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
+from sealyard.privacy.detect import national_checks as national
 from sealyard.privacy.detect.checks import digits_of, iban_length, is_card, is_iban, is_ipv4, is_plausible, is_ssn, luhn
-from sealyard.privacy.detect.labels import Label, label_before
-from sealyard.privacy.detect.national import FORMATS, shape_of
 from sealyard.privacy.detect.national_checks import is_ean13
-from sealyard.privacy.detect.phones import EXTENSION, INTERNATIONAL, NATIONAL, is_international, is_national
 from sealyard.privacy.span import Span
 
-__all__ = ("find_iban", "find_numbers", "find_registered", "without")
+__all__ = (
+    "EXTENSION",
+    "FORMATS",
+    "INTERNATIONAL",
+    "NATIONAL",
+    "REGISTERED_WORD",
+    "Format",
+    "Label",
+    "find_iban",
+    "find_numbers",
+    "find_registered",
+    "is_international",
+    "is_national",
+    "label_before",
+    "shape_of",
+    "without",
+)
+
+
+class Label(NamedTuple):
+    """What a word in front of a number makes of it."""
+
+    type: str
+    is_exact: bool
+    """The word names one kind of number, so its check digit need not fit."""
+
+
+_REACH = 44
+_WORDS: tuple[tuple[str, bool, str], ...] = (
+    (
+        "phone",
+        True,
+        """
+        phone phones telephone telephones tel tél mobile mobil mobiles cell cellular cellphone fax whatsapp sms
+        call calls called calling dial dialed dialing texted texting text_me hotline ring desk direct answering
+        messages_to message_to handy handynummer rufnummer mobilnummer rückruf anrufen téléphone téléphoner
+        portable teléfono telefono móvil movil celular llame llamar telefone telemóvel ligue cellulare chiamare
+        chiami mobiel gsm matkapuhelin tlf mobilnr msisdn contact_number contact_no reach_me reach_us reached_at
+        reach_him reach_her reach_them nomor_hp no_hp điện_thoại cep_telefonu моб мобильный telefon* telefoon*
+        puhelin* телефон* тел звон* komórk* appel* τηλ*
+        """,
+    ),
+    (
+        "ssn",
+        True,
+        """
+        ssn ssns social_security social_sec soc_sec
+        """,
+    ),
+    (
+        "national_id",
+        True,
+        """
+        aadhaar aadhar adhaar adhar uidai pesel bsn burgerservicenummer sofinummer rijksregister*
+        registre_national idnr numéro_national steuer_id steueridentifikationsnummer steuer_idnr
+        identifikationsnummer sozialversicherungsnummer rentenversicherungsnummer versicherungsnummer svnr ahv avs
+        dni nif nuss curp cpf cédula cedula cuil codice_fiscale personnummer samordningsnummer fødselsnummer
+        fodselsnummer personnr cpr henkilötunnus hetu kennitala nino national_insurance ni_number insee
+        sécurité_sociale securite_sociale pps ppsn rodné_číslo rodne_cislo cnp egn егн oib jmbg emšo emso amka
+        αμκα asmens_kodas isikukood personas_kods snils снилс tckn kimlik social_insurance nric fin_number hkid
+        mykad my_number mynumber rrn national_id national_number national_identification nationalid citizen_id
+        citizen_number citizenship_number personalausweis* ausweisnummer teudat_zehut emirates_id voter_id rsa_id
+        sa_id SIN RUT RUN NIE NIR NIN BVN NIK KTP EPIC RG
+        """,
+    ),
+    (
+        "national_id",
+        False,
+        """
+        id_number id_no id_card identity_number identity_card identity_no identification_number identification_no
+        personal_code personal_number personal_id ausweis identité identidad identità
+        """,
+    ),
+    (
+        "tax_id",
+        True,
+        """
+        tax_id tax_identification tax_number tax_no taxpayer_id taxpayer_identification taxpayer_number taxid
+        tax_file tax_code tax_reference ein fein itin employer_identification vat vat_id vat_number vat_no ust_id
+        ustid ust_idnr st_id_nr id_nr umsatzsteuer* tfn abn gst gstin pan_card pan_number pan_no steuernummer
+        numéro_fiscal siret siren tva partita_iva p_iva rfc cuit cnpj инн btw* TIN NIT NIP INN PAN CIF UTR
+        """,
+    ),
+    (
+        "credit_card",
+        False,
+        """
+        card cards cc karte carte carta karta
+        """,
+    ),
+    (
+        "credit_card",
+        True,
+        """
+        credit_card debit_card payment_card bank_card visa_card amex_card card_number card_no card_num cardnumber
+        visa mastercard amex american_express ccn ccnum kreditkarte* kartennummer carte_bancaire tarjeta cartão
+        carta_di_credito numer_karty карта карты
+        """,
+    ),
+    (
+        "bank_account",
+        True,
+        """
+        account_number account_no account_num account_nr acct_number acct_no bank_account checking_account
+        savings_account acct accountnumber routing routing_number routing_no aba_routing rtn sort_code kontonummer
+        kontonr konto bankleitzahl blz compte_bancaire cuenta clabe conto_corrente rekening* ifsc agência
+        conta_corrente счет счёт accnum RIB CBU BSB ABA ACC
+        """,
+    ),
+    (
+        "iban",
+        True,
+        """
+        iban
+        """,
+    ),
+    (
+        "passport",
+        True,
+        """
+        passport passports passport_number passport_no reisepass* passeport pasaporte passaporto passaporte
+        paspoort* паспорт*
+        """,
+    ),
+    (
+        "driver_license",
+        True,
+        """
+        driver_license drivers_license driver_licence drivers_licence driving_licence driving_license dl_number
+        dl_no license_number license_no licence_number licence_no führerschein* fuehrerschein* permis_de_conduire
+        licencia_de_conducir patente_di_guida habilitação cnh rijbewijs* körkort*
+        """,
+    ),
+    (
+        "medical_id",
+        True,
+        """
+        nhs nhs_number nhs_no medicare medicaid mrn medical_record patient_id patient_number patient_no
+        patient_identifier health_card health_insurance health_id member_id insurance_id insurance_number
+        insurance_no insurance_policy insurance_member policy_number policy_no policy_id krankenversicher*
+        versichertennummer carte_vitale MBI NPI DEA
+        """,
+    ),
+    (
+        "",
+        True,
+        """
+        order orders invoice invoices ticket tickets case tracking ref reference sku isbn ean upc asin product
+        item serial version build revision commit port amount total price timestamp epoch bytes qty quantity
+        transaction tx txn booking confirmation claim incident bug issue user_id user_number customer_id
+        customer_number client_id client_number session_id request_id message_id employee_id employee_number
+        student_id rechnung* bestell* auftrag* facture commande pedido factura ordine fattura
+        """,
+    ),
+)
+"""Type, whether the words name one kind of number, the words. `_` joins a phrase, `*` stands for any ending."""
+_OTHER_SCRIPTS = re.compile(
+    "(?P<phone>电话|手机|電話|携帯|전화|휴대폰|هاتف|جوال|फोन|טלפון)"
+    "|(?P<national_id>身份证|身分證|マイナンバー|주민등록번호|תעודת זהות)"
+    "|(?P<tax_id>税号)|(?P<credit_card>信用卡|カード番号)|(?P<bank_account>账号|银行卡)|(?P<passport>护照|パスポート|여권)"
+)
+_LABEL_WORD = re.compile(r"[^\W\d_A-Z]+|[A-Z]+(?![^\W\d_A-Z])|[A-Z][^\W\d_A-Z]*")
+_LABEL_END = re.compile(r"[0-9,;{}|\t\n]")
+_LABEL_ENDS = frozenset("0123456789,;{}|\t\n")
+
+
+def _labels() -> tuple[dict[str, Label], dict[str, Label]]:
+    """The labels by their words, and those that a word only has to start with."""
+    words: dict[str, Label] = {}
+    starts: dict[str, Label] = {}
+    for name, is_exact, listed in _WORDS:
+        for word in listed.split():
+            target, key = (starts, word[:-1]) if word.endswith("*") else (words, word.replace("_", " "))
+            target.setdefault(key, Label(name, is_exact))
+    return words, starts
+
+
+_BY_WORDS, _BY_START = _labels()
+_STARTS = tuple(_BY_START)
+
+
+def label_before(text: str, start: int) -> Label | None:
+    """What the nearest word before the place says; None if no word reaches it."""
+    if not start or (text[start - 1] in _LABEL_ENDS and text[max(0, start - 2) : start] != ":\n"):
+        return None
+    # In a form the word stands on a line of its own.
+    window = text[max(0, start - _REACH) : start].replace(":\n", ": ")
+    if end := _LABEL_END.search(window[::-1]):
+        window = window[len(window) - end.start() :]
+    if not window.isascii() and (other := _OTHER_SCRIPTS.search(window)) and other.lastgroup:
+        return Label(other.lastgroup, is_exact=True)
+    words = _LABEL_WORD.findall(window.replace("'s", "s"))
+    for place in range(len(words) - 1, -1, -1):
+        label = _label(words, place)
+        if label and not label.is_exact and place:
+            # The more exact word of "tax id number" counts.
+            label = max(label, _label(words, place - 1) or label, key=lambda found: found.is_exact)
+        if label:
+            return label if label.type else None
+    return None
+
+
+def _label(words: list[str], place: int) -> Label | None:
+    """The label that ends with the word at the place: three words, two, the word, or its start."""
+    lower = words[place].lower()
+    for length in (3, 2):
+        phrase = " ".join(words[place - length + 1 : place + 1]).lower() if place >= length - 1 else ""
+        if phrase in _BY_WORDS:
+            return _BY_WORDS[phrase]
+    # A few count in capitals only: `SIN` and `RUN` are words as well.
+    if found := _BY_WORDS.get(words[place]) or _BY_WORDS.get(lower):
+        return found
+    if lower.startswith(_STARTS):
+        return next(label for start, label in _BY_START.items() if lower.startswith(start))
+    return None
+
+
+_COUNTRY_CODES = frozenset(
+    "1 7 20 27 30 31 32 33 34 36 39 40 41 43 44 45 46 47 48 49 51 52 53 54 55 56 57 58 60 61 62 63 64 65 66 81 82 84 86"
+    " 90 91 92 93 94 95 98 211 212 213 216 218 220 221 222 223 224 225 226 227 228 229 230 231 232 233 234 235 236 237"
+    " 238 239 240 241 242 243 244 245 246 247 248 249 250 251 252 253 254 255 256 257 258 260 261 262 263 264 265 266"
+    " 267 268 269 290 291 297 298 299 350 351 352 353 354 355 356 357 358 359 370 371 372 373 374 375 376 377 378 379"
+    " 380 381 382 383 385 386 387 389 420 421 423 500 501 502 503 504 505 506 507 508 509 590 591 592 593 594 595 596"
+    " 597 598 599 670 672 673 674 675 676 677 678 679 680 681 682 683 685 686 687 688 689 690 691 692 800 808 850 852"
+    " 853 855 856 870 878 880 881 882 883 886 888 960 961 962 963 964 965 966 967 968 970 971 972 973 974 975 976 977"
+    " 979 992 993 994 995 996 998".split()
+)
+
+EXTENSION = re.compile(
+    r"[ ,;]{0,2}(?:x|ext\.?|extension|#|durchwahl|poste|int\.?)[ :.]{0,2}([0-9]{1,6})(?![0-9A-Za-z])", re.IGNORECASE
+)
+"""What may follow a number: the extension within a house."""
+
+INTERNATIONAL = re.compile(
+    r"(?<![A-Za-z0-9_])(?:\+|(?<![0-9] )00(?=[1-9]))[ (]{0,2}[1-9](?:[ ().\-/]{0,3}[0-9]){5,14}+"
+)
+"""A country code and what belongs to it. `is_international` decides."""
+
+
+def is_international(value: str) -> bool:
+    """Whether the digits start with a country code and are as many as its numbers have."""
+    digits = digits_of(value)
+    if not value.lstrip().startswith("+"):
+        digits = digits.removeprefix("00")
+    if digits[:1] in {"1", "7"}:
+        return len(digits) == 11
+    code = next((digits[:length] for length in (2, 3) if digits[:length] in _COUNTRY_CODES), None)
+    return code is not None and 5 <= len(digits) - len(code) <= 13 and 8 <= len(digits) <= 15
+
+
+NATIONAL = re.compile(
+    r"""
+    (?<![A-Za-z0-9_])(?<![A-Za-z0-9][.\-/])
+    (?:
+      (?:1[ .\-])?\(?[0-9]{3}\)?[ ]?[.\-][ ]?[0-9]{3}[ .\-][0-9]{4}      # 555-123-4567, (555)-123-4567
+    | (?:1[ .\-])?\([0-9]{3}\)[ ]?[0-9]{3}[ .\-]?[0-9]{4}                # (555) 123-4567
+    | (?<![0-9][ ])(?:1[ .\-])?[2-9][0-9]{2}[ ][2-9][0-9]{2}[ \-][0-9]{4}             # 555 234 4567
+    | [2-9][0-9]{2}/[0-9]{3}-[0-9]{4}                                    # 555/123-4567
+    | \(0[0-9]{1,5}\)(?:[ .\-/]{0,2}[0-9]{2,8}){1,4}                     # (030) 1234 5678
+    | (?<![0-9][ ])0[0-9]{1,5}(?:[ .\-/][0-9]{2,8}){1,5}                              # 030 1234567, 06 12 34 56 78
+    | (?<![0-9][ ])0[0-9]{1,4}[ ]?[\-/][ ]?[0-9]{3,8}(?:[ \-][0-9]{2,5}){0,3}         # 030 / 123456
+    | \([1-9][0-9]{1,3}\)[ ]?[0-9]{3,5}[ \-]?[0-9]{3,5}                  # (11) 91234-5678
+    | [1-9][0-9][ ]9?[0-9]{4}-[0-9]{4}                                   # 11 91234-5678
+    | 8[ \-]?\(?[3-9][0-9]{2}\)?[ \-][0-9]{3}[ \-][0-9]{2}[ \-]?[0-9]{2} # 8 (912) 345-67-89
+    | 1[3-9][0-9][ \-][0-9]{4}[ \-][0-9]{4}                              # 138 1234 5678
+    | [6-9][0-9]{4}[ \-][0-9]{5}                                         # 98765 43210
+    | 1[38]00[ \-][0-9]{3}[ \-][0-9]{3}                                  # 1300 123 456
+    )
+    (?![0-9])(?![.\-/](?:[0-9]|[A-Za-z]{1,2}(?![A-Za-z])))(?![A-WYZa-wyz_])
+    """,
+    re.VERBOSE,
+)
+"""A number as people write it at home. `is_national` decides."""
+
+_ARTICLE_NUMBER = re.compile(r"97[89][ \-]|[0-9]-[0-9]{2,7}-[0-9]{2,7}-[0-9X]")
+
+
+def is_national(value: str) -> bool:
+    """Whether a text of the form `NATIONAL` has as many digits as a number, and is no ISBN."""
+    digits = digits_of(value)
+    if _ARTICLE_NUMBER.match(value) or len(set(digits)) < 2:
+        return False
+    if digits.startswith("00"):
+        return is_international(value)
+    return (8 if value[0] == "(" else 9) <= len(digits) <= 12
+
+
+class Format(NamedTuple):
+    """One kind of number."""
+
+    type: str
+    check: Callable[[str], bool]
+    alone: bool
+
+
+_SHAPE = str.maketrans(
+    {
+        **dict.fromkeys("0123456789", "9"),
+        **dict.fromkeys("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", "A"),
+    }
+)
+
+
+def shape_of(value: str) -> str:
+    """The value with `9` for each digit and `A` for each letter."""
+    return value.translate(_SHAPE)
+
+
+_ALONE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
+    ("national_id", national.is_es_dni, "99999999A|99999999-A|99.999.999-A"),
+    ("national_id", national.is_es_nie, "A9999999A|A-9999999-A|A9999999-A"),
+    ("national_id", national.is_codice_fiscale, "AAAAAA99A99A999A"),
+    (
+        "national_id",
+        national.is_fr_nir,
+        "999999999999999|9 99 99 99 999 999 99|9 99 99 99 999 999|99999A999999999|9 99 99 9A 999 999 99",
+    ),
+    ("national_id", national.is_de_pension, "99999999A999|99 999999 A 999"),
+    ("national_id", national.is_be_register, "99.99.99-999.99"),
+    ("national_id", national.is_se_person, "999999-9999|99999999-9999|999999+9999"),
+    ("national_id", national.is_kennitala, "999999-9999"),
+    ("national_id", national.is_fi_hetu, "999999-999A|999999-9999|999999+999A|999999A999A|999999A9999"),
+    ("national_id", national.is_no_birth, "999999 99999"),
+    ("national_id", national.is_uk_nino, "AA999999A|AA 99 99 99 A|AA 999999 A"),
+    ("national_id", national.is_ie_pps, "9999999A|9999999AA"),
+    ("national_id", national.is_ch_ahv, "999.9999.9999.99|9999999999999"),
+    ("national_id", national.is_at_svnr, "9999 999999|9999-999999"),
+    ("national_id", national.is_cz_birth, "999999/9999"),
+    ("national_id", national.is_ru_snils, "999-999-999 99|999-999-999-99"),
+    ("national_id", national.is_br_cpf, "999.999.999-99"),
+    ("tax_id", national.is_br_cnpj, "99.999.999/9999-99"),
+    ("national_id", national.is_cl_rut, "99.999.999-9|99.999.999-A|9.999.999-9|9.999.999-A"),
+    ("tax_id", national.is_ar_cuit, "99-99999999-9"),
+    ("national_id", national.is_curp, "AAAA999999AAAAAA99|AAAA999999AAAAAAA9"),
+    (
+        "tax_id",
+        national.is_mx_rfc,
+        "AAAA999999AA9|AAAA999999A99|AAAA9999999A9|AAAA999999999|AAAA999999AAA|AAAA9999999AA|AAAA99999999A|AAAA999999A9A",
+    ),
+    ("national_id", national.is_ca_sin, "999-999-999"),
+    ("tax_id", national.is_us_itin, "999-99-9999"),
+    ("national_id", national.is_in_aadhaar, "9999 9999 9999|9999-9999-9999"),
+    ("tax_id", national.is_in_pan, "AAAAA9999A"),
+    ("tax_id", national.is_gstin, "99AAAAA9999A9A9|99AAAAA9999A9AA|99AAAAA9999AAAA|99AAAAA9999AAA9"),
+    ("national_id", national.is_cn_resident, "999999999999999999|99999999999999999A"),
+    ("national_id", national.is_kr_rrn, "999999-9999999"),
+    ("national_id", national.is_sg_nric, "A9999999A"),
+    ("national_id", national.is_tw_id, "A999999999"),
+    ("national_id", national.is_hk_id, "A999999(9)|AA999999(9)|A999999(A)|AA999999(A)"),
+    ("national_id", national.is_my_nric, "999999-99-9999"),
+    ("national_id", national.is_th_id, "9-9999-99999-99-9|9 9999 99999 99 9"),
+    ("national_id", national.is_ae_id, "999-9999-9999999-9"),
+    (
+        "tax_id",
+        national.is_vat,
+        "AA99999999|AA999999999|AA9999999999|AA99999999999|AA999999999999|AAA99999999|AA999999999A99",
+    ),
+)
+_WITH_A_WORD: tuple[tuple[str, Callable[[str], bool], str], ...] = (
+    ("national_id", national.is_de_tax, "99999999999|99 999 999 999"),
+    ("national_id", national.is_pl_pesel, "99999999999"),
+    ("national_id", national.is_nl_bsn, "999999999|99999999|999.999.999|9999.99.999"),
+    ("national_id", national.is_be_register, "99999999999"),
+    ("national_id", national.is_se_person, "9999999999|999999999999"),
+    ("national_id", national.is_no_birth, "99999999999"),
+    ("national_id", national.is_dk_cpr, "999999-9999|9999999999|999999 9999"),
+    ("medical_id", national.is_uk_nhs, "9999999999|999 999 9999|999-999-9999"),
+    ("national_id", national.is_pt_nif, "999999999|999 999 999"),
+    ("national_id", national.is_at_svnr, "9999999999"),
+    ("national_id", national.is_cz_birth, "9999999999"),
+    ("national_id", national.is_ro_cnp, "9999999999999"),
+    ("national_id", national.is_bg_egn, "9999999999"),
+    ("national_id", national.is_hr_oib, "99999999999"),
+    ("national_id", national.is_jmbg, "9999999999999"),
+    ("national_id", national.is_gr_amka, "99999999999"),
+    ("national_id", national.is_baltic, "99999999999"),
+    ("national_id", national.is_ru_snils, "99999999999"),
+    ("tax_id", national.is_ru_inn, "9999999999|999999999999"),
+    ("national_id", national.is_tr_tckn, "99999999999"),
+    ("national_id", national.is_br_cpf, "99999999999"),
+    ("national_id", national.is_cl_rut, "99999999-9|99999999-A|9999999-9|9999999-A"),
+    ("national_id", national.is_ca_sin, "999999999|999 999 999"),
+    ("national_id", national.is_in_aadhaar, "999999999999"),
+    ("national_id", national.is_th_id, "9999999999999"),
+    ("national_id", national.is_jp_number, "999999999999|9999 9999 9999"),
+    ("national_id", national.is_il_id, "999999999"),
+    ("national_id", national.is_za_id, "9999999999999|999999 9999 999"),
+    ("tax_id", national.is_au_tfn, "999999999|999 999 999|99999999"),
+    ("tax_id", national.is_au_abn, "99999999999|99 999 999 999"),
+    ("medical_id", national.is_au_medicare, "9999999999|9999 99999 9"),
+)
+
+
+def _by_shape() -> dict[str, tuple[Format, ...]]:
+    """Every shape with what may have it, those that need no word first."""
+    found: dict[str, tuple[Format, ...]] = {}
+    for rows, alone in ((_ALONE, True), (_WITH_A_WORD, False)):
+        for name, test, shapes in rows:
+            for shape in shapes.split("|"):
+                found[shape] = (*found.get(shape, ()), Format(name, test, alone))
+    return found
+
+
+FORMATS = _by_shape()
+"""By shape: what such a value may be."""
+
+_LEAST_WORD = 15
+"""Characters. What is shorter is a number among others, and found as such."""
+
+
+def _pattern_of(shape: str) -> str:
+    return re.sub("9+|A+", lambda run: f"[{'0-9' if run[0][0] == '9' else 'A-Za-z'}]{{{len(run[0])}}}", shape)
+
+
+_WORD_SHAPES = [
+    shape
+    for shape, forms in FORMATS.items()
+    if len(shape) >= _LEAST_WORD and shape.isalnum() and any(form.alone for form in forms)
+]
+REGISTERED_WORD = (
+    rf"(?=[A-Za-z0-9]{{{_LEAST_WORD},{max(map(len, _WORD_SHAPES))}}}+(?![A-Za-z0-9]))"
+    rf"(?:{'|'.join(map(_pattern_of, _WORD_SHAPES))})(?![A-Za-z0-9])"
+)
+"""A word with the shape of a number that is told by its own form, as a pattern. Its length rules out most words."""
+
 
 _RUN = re.compile(
     # not a whole cell that is a plain number or a day, nor the rest of one

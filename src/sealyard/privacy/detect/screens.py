@@ -13,9 +13,42 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from sealyard.privacy.detect.runs import Runs
+__all__ = ("WORD", "Candidates", "Runs", "find_candidates")
 
-__all__ = ("Candidates", "find_candidates")
+WORD = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
+
+_IN = b"a"
+_OUT = b" "
+
+
+class Runs:
+    """Finds runs of at least so many of these ASCII characters."""
+
+    def __init__(self, characters: str, *, least: int) -> None:
+        self._marks = bytes(_IN[0] if chr(code) in characters else _OUT[0] for code in range(256))
+        self._run = re.compile(_IN * least + _IN + b"*+")
+
+    def find(self, text: str) -> list[tuple[int, int]]:
+        """Where each run starts and has ended, in order. Linear in the text."""
+        marks = text.encode("ascii", "replace").translate(self._marks)
+        return [run.span() for run in self._run.finditer(marks)]
+
+    def are_in(self, text: str) -> bool:
+        """Whether the text has one."""
+        return self._run.search(text.encode("ascii", "replace").translate(self._marks)) is not None
+
+    def find_near(self, text: str, apart: int) -> Iterator[tuple[int, int]]:
+        """The same, those of which no more than so many characters stand apart as one."""
+        first, last = -1, -1
+        for start, end in self.find(text):
+            if first < 0 or start - last > apart:
+                if first >= 0:
+                    yield first, last
+                first = start
+            last = end
+        if first >= 0:
+            yield first, last
+
 
 _GROUPS = 3
 """Groups of three bytes of ASCII in a row that a text has in which there is something: eleven characters, wherever they

@@ -3,17 +3,19 @@
 import re
 
 from sealyard.privacy.reading.given_names import GIVEN_NAMES
-from sealyard.privacy.reading.names import fold
+from sealyard.privacy.reading.names import fold, read_name
 
 __all__ = (
     "count_digits",
     "has_given_name",
     "is_blank",
+    "is_full_name",
     "is_login",
     "is_name",
     "is_organization",
     "is_random",
     "is_street",
+    "may_be_private",
     "may_show",
 )
 
@@ -186,3 +188,23 @@ def is_random(value: str) -> bool:
         and not value.startswith(("http:", "https:", "/"))
         and _UUID.fullmatch(value) is None
     )
+
+
+def may_be_private(name: str, value: str) -> bool:
+    """Returns False if neither its name nor this value can make a field private.
+
+    A record in which that is so of every field has nothing private by name, and need not be looked at together.
+    """
+    meaning = read_name(name)
+    if meaning.kind and meaning.kind != "named?":
+        return True
+    if meaning.is_thing:
+        return False
+    if " " in value and (is_street(value) or is_full_name(value)):
+        return True
+    return meaning.is_number and has_given_name(value)
+
+
+def is_full_name(value: str) -> bool:
+    """Whether the value is a given name and one or more others."""
+    return " " in value.strip() and is_name(value) and has_given_name(value)

@@ -1,15 +1,153 @@
-"""Reads JSON, and what Python and JavaScript print for data, from inside any text, with offsets.
+"""JSON, and the data that Python and JavaScript print, with the place of every value in the text.
 
-Never fails: what is broken or cut off is read as far as it goes, so that a value in it is still seen under its name.
-Reads each character once.
+`read_literal` reads data from inside any text, each character once, and never fails: it reads broken or truncated data
+as far as it goes, so that a value in it still stands under its name. `read_json` reads a text that is JSON from end to
+end, or a document a line, at the speed of the standard library; its offsets are computed on first use, for the whole
+text at once.
 """
 
+import json
 import re
-from typing import Any
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
-from sealyard.privacy.reading.placed import PlacedText, place, place_number, unescape
+__all__ = (
+    "OPENING",
+    "JsonIndex",
+    "Pieces",
+    "PlacedFloat",
+    "PlacedInt",
+    "PlacedText",
+    "place",
+    "place_number",
+    "place_quoted",
+    "read_json",
+    "read_literal",
+    "undouble",
+    "unescape",
+)
 
-__all__ = ("OPENING", "place_quoted", "read_literal")
+Pieces: TypeAlias = tuple[list[int], list[int]]
+"""Where each stretch of the decoded text begins, and where it begins in the text as written."""
+
+
+class PlacedText(str):
+    """A text with the offsets of what it was read from."""
+
+    __slots__ = ("end", "escape", "pieces", "start")
+    start: int
+    end: int
+    pieces: Pieces | None
+    escape: str
+    """What must stand before a quotation mark in it: a backslash, a second mark, or nothing."""
+
+    def raw(self, offset: int) -> int:
+        """The offset in the text it was read from."""
+        if self.pieces is None:
+            return self.start + offset
+        decoded, written = self.pieces
+        index = bisect_right(decoded, offset) - 1
+        return self.start + written[index] + (offset - decoded[index])
+
+
+class PlacedInt(int):
+    """A whole number with its offsets."""
+
+    start: int
+    end: int
+
+
+class PlacedFloat(float):
+    """A number with its offsets."""
+
+    start: int
+    end: int
+
+
+def place(value: str, start: int, end: int, pieces: Pieces | None = None, escape: str = "") -> PlacedText:
+    """The value with its offsets."""
+    placed = PlacedText(value)
+    placed.start = start
+    placed.end = end
+    placed.pieces = pieces
+    placed.escape = escape
+    return placed
+
+
+_INTEGER = re.compile(r"-?\d{1,40}")
+_NUMBER = re.compile(r"-?\d{1,40}(?:\.\d{1,40})?(?:[eE][+-]?\d{1,4})?")
+
+
+def place_number(written: str, start: int) -> PlacedInt | PlacedFloat | PlacedText:
+    """The number that is written there, or the text if it is none of a common size."""
+    placed: PlacedInt | PlacedFloat
+    if _INTEGER.fullmatch(written):
+        placed = PlacedInt(written)
+    elif _NUMBER.fullmatch(written):
+        placed = PlacedFloat(written)
+    else:
+        return place(written, start, start + len(written))
+    placed.start = start
+    placed.end = start + len(written)
+    return placed
+
+
+_ESCAPE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\U[0-9a-fA-F]{8}|\\x[0-9a-fA-F]{2}|\\.",
+    re.DOTALL,
+)
+_LETTERS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "\n": ""}
+
+
+def unescape(written: str) -> tuple[str, Pieces]:
+    """A string literal's text without its backslashes, as JSON and Python write them."""
+    return _decode(written, _ESCAPE, _unescape)
+
+
+def undouble(written: str) -> tuple[str, Pieces]:
+    """A quoted CSV cell's text: a quotation mark is written twice in it."""
+    return _decode(written, _DOUBLED, lambda _: '"')
+
+
+_DOUBLED = re.compile('""')
+
+
+def _unescape(escape: str) -> str:
+    kind = escape[1]
+    if len(escape) == 12:
+        high, low = int(escape[2:6], base=16), int(escape[8:], base=16)
+        return chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
+    if len(escape) > 2:
+        code = int("0x" + escape[2:], base=0)
+        return chr(code) if code <= 0x10FFFF else "\ufffd"
+    return _LETTERS.get(kind, kind)
+
+
+def _decode(written: str, pattern: re.Pattern[str], replace: Callable[[str], str]) -> tuple[str, Pieces]:
+    parts: list[str] = []
+    decoded: list[int] = []
+    starts: list[int] = []
+    length = last = 0
+    for match in pattern.finditer(written):
+        begin = match.start()
+        if begin > last:
+            parts.append(written[last:begin])
+            decoded.append(length)
+            starts.append(last)
+            length += begin - last
+        new = replace(match.group())
+        if new:
+            parts.append(new)
+            decoded.append(length)
+            starts.append(begin)
+            length += 1
+        last = match.end()
+    parts.append(written[last:])
+    decoded += [length, length + len(written) - last]
+    starts += [last, len(written)]
+    return "".join(parts), (decoded, starts)
+
 
 OPENING = re.compile(
     r"""[{\[(](?:(?<=\{)\s*(?!""\w)(?:["'}]|[A-Za-z_$][\w$]*\s*:\s*["'\[{\d])"""
@@ -147,3 +285,93 @@ def _close(frames: list[_Frame], text: str, position: int) -> tuple[Any, int]:
         node = frames.pop().node()
         frames[-1].add(node)
     return frames[0].node(), position
+
+
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[^\s,:\[\]{}"]+', re.DOTALL)
+
+
+class _RepeatedKey(ValueError):
+    """A dictionary would lose one of the values."""
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _RepeatedKey
+    return found
+
+
+_decode_json = json.JSONDecoder(object_pairs_hook=_pairs).decode
+
+
+def read_json(text: str) -> list[Any] | None:
+    """The documents of a text that is nothing but JSON, none of them a bare value; otherwise nothing."""
+    if not text.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        return [_decode_json(text)]
+    except (ValueError, RecursionError):
+        pass  # many documents, one a line, or no JSON
+    lines = text.splitlines()
+    documents = []
+    try:
+        for line in lines:
+            if line and not line.isspace():
+                document = _decode_json(line)
+                if not isinstance(document, (dict, list)):
+                    return None
+                documents.append(document)
+    except (ValueError, RecursionError):
+        return None
+    return documents
+
+
+class JsonIndex:
+    """Where each value and each key of some documents stands in their text."""
+
+    def __init__(self, text: str, documents: list[Any]) -> None:
+        self._text = text
+        self._tokens = [match.span() for match in _TOKEN.finditer(text)]
+        self._places: dict[tuple[int, Any], int] = {}
+        self._count(documents)
+
+    def value(self, container: Any, key: Any) -> PlacedText | PlacedInt | PlacedFloat:
+        """The value under a key of a dictionary, or at an index of a list."""
+        return self._token(self._places[id(container), key] + isinstance(container, dict))
+
+    def stretch(self, container: Any, key: Any, length: int) -> tuple[int, int] | None:
+        """Where a text of that length stands, if it is written as it is, without escapes."""
+        start, end = self._tokens[self._places[id(container), key] + isinstance(container, dict)]
+        return (start + 1, end - 1) if end - start == length + 2 else None
+
+    def name(self, container: dict[str, Any], key: str) -> PlacedText:
+        """A key of a dictionary."""
+        found = self._token(self._places[id(container), key])
+        assert isinstance(found, PlacedText)
+        return found
+
+    def _token(self, number: int) -> PlacedText | PlacedInt | PlacedFloat:
+        start, end = self._tokens[number]
+        if self._text[start] == '"':
+            return place_quoted(self._text[start + 1 : end - 1], start + 1, end - 1)
+        return place_number(self._text[start:end], start)
+
+    def _count(self, documents: list[Any]) -> None:
+        """Numbers keys and values in the order of the text, which is the order of dictionaries too."""
+        number = 0
+        waiting: list[tuple[Any, Iterator[tuple[Any, Any]]]] = [(documents, enumerate(documents))]
+        while waiting:
+            holder, entries = waiting[-1]
+            keyed = isinstance(holder, dict)
+            for key, value in entries:
+                self._places[id(holder), key] = number
+                number += keyed
+                if isinstance(value, dict):
+                    waiting.append((value, iter(value.items())))
+                    break
+                if isinstance(value, list):
+                    waiting.append((value, enumerate(value)))
+                    break
+                number += 1
+            else:
+                waiting.pop()

@@ -11,8 +11,8 @@ from itertools import accumulate, chain, pairwise, zip_longest
 from operator import add, is_not
 
 from sealyard.privacy.reading.fields import Cells, Field, Leaf
+from sealyard.privacy.reading.literals import PlacedText, place, undouble
 from sealyard.privacy.reading.names import read_name
-from sealyard.privacy.reading.placed import PlacedText, place, undouble
 from sealyard.privacy.span import TOKEN
 
 __all__ = ("Lines", "read_table")
