@@ -70,7 +70,7 @@ from sealyard.metrics import report as reports
 from sealyard.metrics.alerts import RULES, AlertState
 from sealyard.metrics.gauges import GAUGES
 from sealyard.metrics.names import METRICS, OPERATOR
-from sealyard.privacy.span import TYPES
+from sealyard.privacy import TYPES
 from sealyard.sandbox import IsolationPolicy, PoolOptions, Sandbox, open_sandbox, wire
 from sealyard.sandbox.policy import levels
 from sealyard.sandbox.probe import examine

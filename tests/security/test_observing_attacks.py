@@ -21,7 +21,7 @@ from sealyard.errors import InvalidRequest, StoreError
 from sealyard.metrics import tokens
 from sealyard.metrics.alerts import Alert
 from sealyard.metrics.exposition import render
-from sealyard.privacy.guard import Guard
+from sealyard.privacy import Guard
 from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream

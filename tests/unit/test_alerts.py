@@ -22,7 +22,7 @@ from sealyard.errors import InvalidRequest, StoreError
 from sealyard.metrics.alerts import RULES, Alert, Finding, Now, Thresholds, advance, judge, resolve
 from sealyard.metrics.report import Prices, Report, report
 from sealyard.metrics.sums import Sums
-from sealyard.privacy.detect.scanner import Scanner, ScanRules
+from sealyard.privacy.detect import Scanner, ScanRules
 from sealyard.store import Store, audit, open_store
 from sealyard.store.audit_watch import AuditWatch, AuditWatched
 from sealyard.values import AuditEntry, UpstreamStatus

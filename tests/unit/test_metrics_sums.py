@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sealyard import errors
 from sealyard.metrics.names import METRICS, OPERATOR, OPERATOR_NAMES
 from sealyard.metrics.sums import AnyFact, CallRow, Sum, Sums, percentile
-from sealyard.privacy.span import TYPES
+from sealyard.privacy import TYPES
 from sealyard.sandbox.policy.levels import IsolationLevel
 from sealyard.sandbox.probe import TIERS
 from sealyard.values import (

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sealyard.privacy import TYPES
 from sealyard.privacy.detect import checks, national_checks
 from sealyard.privacy.detect.numbers import FORMATS
-from sealyard.privacy.span import TYPES
 
 REGISTERS = {
     "is_ae_id": "784-1234-1234567-2",

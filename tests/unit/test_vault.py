@@ -16,12 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealyard.errors import CallRefused, LimitReached, StoreError, UnknownToken
-from sealyard.privacy.span import TOKEN
+from sealyard.privacy import TOKEN
+from sealyard.privacy.vault import Keys, Scope, SealedValue, Vault
 from sealyard.privacy.vault import scope as vault_scope
-from sealyard.privacy.vault.keys import Keys
-from sealyard.privacy.vault.reveal import reveal_tokens
-from sealyard.privacy.vault.seal import Origin, ScopeSecrets, SealedValue
-from sealyard.privacy.vault.vault import Scope, Vault
+from sealyard.privacy.vault.scope import reveal_tokens
+from sealyard.privacy.vault.seal import Origin, ScopeSecrets
 from sealyard.store import Store, open_store
 
 KEY = bytes(range(32))

@@ -16,13 +16,13 @@ from sealyard.errors import ApprovalRefused, HelperFailed, SealyardError, Upstre
 from sealyard.offload import Answered, Offload, is_large, signs_of, turn
 from sealyard.offload.turns import spend
 from sealyard.privacy.echo import Sent
-from sealyard.privacy.seen import NOTHING_SEEN, Seen
+from sealyard.privacy.known import NOTHING_SEEN, Seen
+from sealyard.privacy.rules import Described
 from sealyard.privacy.span import Span
 from sealyard.privacy.stream import Search
 from sealyard.values import ToolSpec
 
 if TYPE_CHECKING:
-    from sealyard.privacy.described import Described
     from sealyard.privacy.guard import Guard
 
 __all__ = ("Door",)
@@ -44,7 +44,7 @@ _TOKENS_AT_ONCE = 100
 class Door:
     """The way through one guard. It is the memory that helpers keep of that guard, too."""
 
-    def __init__(self, guard: "Guard", offload: Offload | None, described: "Described | None", *, who: str) -> None:
+    def __init__(self, guard: "Guard", offload: Offload | None, described: Described | None, *, who: str) -> None:
         """`who` is the principal whose turn it uses. Without helpers, or rules to send them, a thread does the work."""
         self.key = secrets.token_hex(8)
         self._guard = guard

@@ -9,37 +9,30 @@ import codecs
 import re
 import sys
 import threading
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from sealyard.errors import ApprovalRefused, SealyardError, UnknownToken, UpstreamError
-from sealyard.offload import is_large
-from sealyard.privacy.detect.encodings import find_encoded, find_encoded_words
+from sealyard.offload import Offload, is_large
+from sealyard.privacy.detect.encodings import EncodedValues, find_encoded
 from sealyard.privacy.detect.scanner import Scanner, ScanRules
-from sealyard.privacy.detect.screens import WORD, Runs
 from sealyard.privacy.door import Door
 from sealyard.privacy.echo import Echo, Echoes, Leaves, OwnWords, Piece, Sent, find_echoes
-from sealyard.privacy.known import KnownValues
-from sealyard.privacy.plain import PlainValues, describes_private, is_quick, texts_of_plain
+from sealyard.privacy.known import NOTHING_SEEN, Memory, Position, Seen
 from sealyard.privacy.reading.view import without_tokens
-from sealyard.privacy.seen import NOTHING_SEEN, Position, Seen
+from sealyard.privacy.rules import Handling, Privacy, Reveal, is_quick, texts_of_plain
 from sealyard.privacy.span import TOKEN, TYPES, Detector, Span, merge
 from sealyard.privacy.stream import ConcealedStream
-from sealyard.privacy.vault.reveal import count_tokens
+from sealyard.privacy.vault.scope import count_tokens
 from sealyard.privacy.vault.vault import Scope
 from sealyard.values import ToolSpec
-from sealyard.values.naming import tool_names
 
-__all__ = ("Guard", "Handling", "Mode", "Privacy", "Reveal")
-
-Mode = Literal["strict", "output", "off"]
-Reveal = Literal["whole", "inside", "never"]
+__all__ = ("Guard",)
 
 _E = TypeVar("_E", bound=SealyardError)
 
@@ -56,85 +49,27 @@ _BY_PLACE = frozenset(
 """Types that are told by where a value stands. To be found again elsewhere, such as in prose, they are remembered."""
 
 
-class Handling(msgspec.Struct, frozen=True, kw_only=True):
-    """How one tool's answers are handled."""
-
-    mode: Mode
-    whole: tuple[str, ...] = ()
-    """Fields that are concealed whole."""
-    visible: tuple[str, ...] = ()
-    """Fields that are left as they are."""
-    reveal: Reveal | None = None
-    """Where in its arguments a token becomes the value; None: as `Privacy.reveal` says."""
-
-
-class Privacy:
-    """The gateway's detectors and rules; a `Guard` applies them to one session."""
-
-    def __init__(
-        self, scanner: Scanner, *, mode: Mode = "strict", rules: Iterable[tuple[Collection[str], Handling]] = ()
-    ) -> None:
-        self.scanner = scanner
-        self.mode: Mode = mode
-        self.rules = tuple(rules)
-        self._named = [
-            (tool_names(tuple(patterns), f"privacy.rules[{number}].tools"), handling)
-            for number, (patterns, handling) in enumerate(self.rules)
-        ]
-        self._default = Handling(mode=mode)
-        self._handling: dict[tuple[str, str, str], Handling] = {}
-        self._described: dict[str, tuple[Any, bool]] = {}
-        """The schema of each tool's answers by its full name, and whether it says that something is private."""
-        self.is_relaxed = mode != "strict" or any(handling.mode != "strict" for _, handling in self.rules)
-        """Whether some tool's answers reach the code as they are."""
-        self.is_off = mode == "off" and all(handling.mode == "off" for _, handling in self.rules)
-        """Whether no tool's answers are concealed."""
-        is_strict = mode == "strict" or any(handling.mode == "strict" for _, handling in self.rules)
-        self._reveal: Reveal = "whole" if is_strict else "inside"
-        """Where code holds no real value, what stands beside one is not for code to choose."""
-        detectors = [_Encoded(scanner.find, scanner.find_each), *([_Encoded(scanner.find)] if self.is_relaxed else [])]
-        # A pattern may mean anything, and so may a number.
-        self.plain = None if scanner.rules.patterns else PlainValues(scanner.with_detectors(detectors))
-        """What is left as it is on both ways, as long as nothing was seen before."""
-
-    def handling(self, spec: ToolSpec) -> Handling:
-        """How the answers of a tool are handled: as the first rule says that names it."""
-        if not self._named:
-            return self._default
-        tool = (spec.full_name, spec.upstream, spec.name)
-        found = self._handling.get(tool)
-        if found is None:
-            fits = (each for is_named, each in self._named if is_named(spec))
-            found = self._handling[tool] = next(fits, self._default)
-        return found
-
-    def describes(self, spec: ToolSpec) -> bool:
-        """Whether the schema of a tool's answers may make a field private whose name does not."""
-        schema = spec.output_schema
-        if schema is None:
-            return False
-        known = self._described.get(spec.full_name)
-        if known is None or known[0] is not schema:
-            known = self._described[spec.full_name] = (schema, describes_private(schema))
-        return known[1]
-
-    def reveal(self, spec: ToolSpec) -> Reveal:
-        """Where in a tool's arguments a token becomes the value."""
-        return self.handling(spec).reveal or self._reveal
-
-
 class Guard:
     """Conceals and reveals for one session. Its methods may run in any thread."""
 
     def __init__(
-        self, privacy: Privacy, scope: Scope | None, *, refresh: Callable[[], Awaitable[object]] | None = None
+        self,
+        privacy: Privacy,
+        scope: Scope | None,
+        *,
+        refresh: Callable[[], Awaitable[object]] | None = None,
+        offload: Offload | None = None,
+        principal: str = "",
     ) -> None:
-        """`refresh` brings the scope up to date with what other processes added to it."""
+        """`refresh` brings the scope up to date with what other processes added to it.
+
+        `offload` searches large values for `door`, in the turn of `principal`; without it a thread does.
+        """
         self._privacy = privacy
         self._refresh = refresh
         self.scope = scope
         """None when nothing is concealed."""
-        self._known = _Memory()
+        self._known = Memory()
         """What was hidden: looked for in what enters."""
         self._echoes = Echoes(is_later=True)
         """What tools were handed: looked for in what enters, whatever stands beside it."""
@@ -146,27 +81,27 @@ class Guard:
         """Short strings with tokens that were handed over, as code wrote them, and whether to a tool in `strict`."""
         self._own = OwnWords()
         """What was found there."""
-        self._held = _Memory()
+        self._held = Memory()
         """What code may hold as it is: looked for in what leaves. Code that prints a guess at anything else must not
         learn whether it is right."""
         self._public: dict[str, None] = {}
         """In the order in which they were declared."""
         self._told = NOTHING_SEEN
-        self.door = Door(self, None, None, who="")
-        """The same for the event loop; who makes guards gives it helpers."""
+        self.door = Door(self, offload, privacy.described if offload else None, who=principal)
+        """The same for the event loop."""
         self._counting = threading.Lock()
         self._hidden: Counter[str] = Counter()
         self._failures = 0
         scanner = privacy.scanner
-        self._entry = scanner.with_detectors([self._known.values, _Encoded(scanner.find, scanner.find_each)])
+        self._entry = scanner.with_detectors([self._known.values, EncodedValues(scanner.find, scanner.find_each)])
         self._repeated = _only(self._known.values)
         if privacy.mode == "off":
-            self._exit = _only(self._held.values, _Encoded(self._held.values.find))
+            self._exit = _only(self._held.values, EncodedValues(self._held.values.find))
         elif privacy.is_relaxed:
-            self._exit = scanner.with_detectors([self._held.values, _Encoded(self._find_plain)])
+            self._exit = scanner.with_detectors([self._held.values, EncodedValues(self._find_plain)])
         else:
             # Code holds nothing real, and must not learn by printing guesses which of them a tool has sent.
-            self._exit = scanner.with_detectors([_Encoded(scanner.find, scanner.find_each)])
+            self._exit = scanner.with_detectors([EncodedValues(scanner.find, scanner.find_each)])
 
     @property
     def is_off(self) -> bool:
@@ -613,28 +548,6 @@ class Guard:
         self._public.update(dict.fromkeys(sorted(found.difference(but))))
 
 
-class _Memory:
-    """Values that were seen, to be found again. Safe to add to from any thread."""
-
-    def __init__(self) -> None:
-        self.texts: dict[str, str] = {}
-        """With their types."""
-        self.values = KnownValues()
-        self._order: list[str] = []
-
-    def add(self, kind: str, value: str | float) -> None:
-        """Remember it. Raises `LimitReached`."""
-        text = str(value)
-        if text not in self.texts:
-            self.values.add(text, kind)
-            self.texts[text] = kind
-            self._order.append(text)
-
-    def since(self, position: int, most: int) -> list[tuple[str, str]]:
-        """At most so many types and texts that were added after a position."""
-        return [(self.texts[text], text) for text in self._order[position : min(position + most, sys.maxsize)]]
-
-
 def _only(*detectors: Detector) -> Scanner:
     """Finds what these find and nothing else, as a type that no rule can leave out: what has a token keeps that."""
     return Scanner(ScanRules(types=frozenset()), [_AnyType(each) for each in detectors])
@@ -706,17 +619,6 @@ def _is_piece(item: Any) -> bool:
     return len(item) == 1 if isinstance(item, str) else type(item) is int and 8 < item < 0x110000
 
 
-_ENCODED_WORDS = Runs(WORD + "+/=%&#;\\", least=16)
-"""Long words of one of the alphabets."""
-_ENCODED_RUN = re.compile(
-    r"(?<![\w.+-])[\w.+-]*+(?:&#?\w{2,8}+;|%[0-9A-Fa-f]{2})[\w.+%&#;-]++|[A-Za-z0-9+/=_%&#;\\-]{16,}", re.ASCII
-)
-"""The same, or a word with entities or percent signs in it, such as an address."""
-_ESCAPE = re.compile(r"&#?\w{2,8};|%[0-9A-Fa-f]{2}", re.ASCII)
-_AROUND = bytes(32 if chr(code) in " \t\n\"'<>" else 97 for code in range(256))
-"""A blank for each sign that stands around a run of words with an escape in it."""
-
-
 class _AnyType:
     """The same findings under a type that no rule can leave out."""
 
@@ -726,66 +628,3 @@ class _AnyType:
     def find(self, text: str) -> Iterable[Span]:
         """What the detector finds."""
         return [Span(span.start, span.end, "text") for span in self._detector.find(text)]
-
-
-class _Encoded:
-    """Finds private values behind a common encoding.
-
-    The thorough one looks at a text in every way there is, as code that wants to get something out might write it. The
-    other one looks at single long words only, as a server might send them, and costs next to nothing where none are.
-    """
-
-    knows_words = False
-    """What is shorter than `judging.LEAST_SEARCHED` and has no escape in it is not encoded."""
-
-    def __init__(
-        self,
-        find: Callable[[str], list[Span]],
-        find_each: Callable[[Sequence[str]], list[list[Span]]] | None = None,
-    ) -> None:
-        """With `find_each`, which searches many texts at once, it is the quick one; else the thorough one."""
-        self._find = find
-        self._find_each = find_each
-
-    def find(self, text: str) -> Iterator[Span]:
-        """The encoded words and runs of words in which something private is."""
-        if self._find_each is None:
-            yield from find_encoded(text, self._find)
-            return
-        runs = [run for run in _encoded_runs(text) if not _is_word(run[0])]
-        words = {run[0]: None for run in runs}
-        plain = [word for word in words if "__" not in word or TOKEN.search(word) is None]
-        found = find_encoded_words(plain, self._find, self._find_each) if plain else {}
-        for word, start in runs if found else ():
-            for span in found.get(word, ()):
-                yield Span(start + span.start, start + span.end, span.type)
-
-
-def _is_word(run: str) -> bool:
-    return run.isdigit() or (run.isalpha() and run.islower())
-
-
-def _encoded_runs(text: str) -> Iterator[tuple[str, int]]:
-    """The words that may be encoded, with their places."""
-    escaped = list(_with_escapes(text)) if "%" in text or "&" in text else []
-    for start, end in escaped:
-        for run in _ENCODED_RUN.finditer(text, start, end):
-            yield run[0], run.start()
-    starts = [start for start, _ in escaped]
-    for start, end in _ENCODED_WORDS.find(text):
-        place = bisect_right(starts, start) - 1
-        if place < 0 or start >= escaped[place][1]:
-            yield text[start:end], start
-
-
-def _with_escapes(text: str) -> Iterator[tuple[int, int]]:
-    """The stretches between blanks and quotes that have an escape in them."""
-    escape = _ESCAPE.search(text)
-    marks = text.encode("ascii", "replace").translate(_AROUND) if escape else b""
-    done = 0
-    while escape:
-        start = max(done, marks.rfind(b" ", done, escape.start()) + 1)
-        done = marks.find(b" ", escape.end())
-        done = len(text) if done < 0 else done
-        yield start, done
-        escape = _ESCAPE.search(text, done)

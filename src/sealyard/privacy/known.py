@@ -16,16 +16,19 @@ How a value is recognised, beyond being there letter by letter:
 """
 
 import re
+import sys
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
+import msgspec
+
 from sealyard.errors import LimitReached
 from sealyard.privacy.reading.view import folded, united, without_tokens
 from sealyard.privacy.span import Span
 
-__all__ = ("KnownValues",)
+__all__ = ("NOTHING_SEEN", "KnownValues", "Memory", "Position", "Seen")
 
 _PIECE = 8
 _GAP = 16
@@ -426,3 +429,45 @@ def _beside(text: str, weak: list[Span], spans: list[Span]) -> list[Span]:
         if is_all or any(0 <= end - start <= _NEAR and "\n" not in text[start:end] for start, end in gaps):
             kept.append(span)
     return kept
+
+
+class Memory:
+    """Values that were seen, to be found again. Safe to add to from any thread."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        """With their types."""
+        self.values = KnownValues()
+        self._order: list[str] = []
+
+    def add(self, kind: str, value: str | float) -> None:
+        """Remember it. Raises `LimitReached`."""
+        text = str(value)
+        if text not in self.texts:
+            self.values.add(text, kind)
+            self.texts[text] = kind
+            self._order.append(text)
+
+    def since(self, position: int, most: int) -> list[tuple[str, str]]:
+        """At most so many types and texts that were added after a position."""
+        return [(self.texts[text], text) for text in self._order[position : min(position + most, sys.maxsize)]]
+
+
+Position = tuple[int, int, int, int, int]
+"""How much of each kind was told already, in the order of the fields of `Seen`."""
+NOTHING_SEEN: Position = (0, 0, 0, 0, 0)
+
+
+class Seen(msgspec.Struct, kw_only=True):
+    """Values that a guard has come to know, in the order in which it did. Types and texts."""
+
+    known: list[tuple[str, str]] = []
+    """Hidden: looked for in what enters."""
+    held: list[tuple[str, str]] = []
+    """In the code's hands: looked for in what leaves."""
+    public: list[str] = []
+    """Declared to be no secret."""
+    handed: list[list[tuple[str, str | None]]] = []
+    """Strings that tools were handed, in pieces: looked for in what enters, whatever stands beside them."""
+    own: list[str] = []
+    """Parts of those that code wrote itself: left as they are in what enters."""

@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 
 from sealyard.offload.child import Ask
-from sealyard.privacy.described import Described, Seen
 from sealyard.privacy.echo import Sent
-from sealyard.privacy.guard import Guard, Privacy
+from sealyard.privacy.guard import Guard
+from sealyard.privacy.known import Seen
+from sealyard.privacy.rules import Described, Privacy
 from sealyard.privacy.vault.seal import Origin, PrivateValue
 from sealyard.values import ToolSpec
 
@@ -24,16 +25,6 @@ _AT_ONCE = 1_000
 """Values that the gateway is asked about in one message: some milliseconds of its time."""
 _CHARACTERS = 1 << 16
 """Of all values in one message. A longer one is asked about alone."""
-
-
-def remember(mirror: "Mirror | None", params: Any, body: bytes) -> "Mirror":
-    """The mirror of a guard, told what that has seen since."""
-    if mirror is None:
-        mirror = Mirror(msgspec.convert(params, Described).build())
-    if body:
-        mirror.guard.learn(msgspec.json.decode(body, type=Seen))
-        mirror.guard.take_news()  # the gateway has it from there
-    return mirror
 
 
 def conceal(params: Any, body: bytes, mirror: "Mirror", ask: Ask) -> tuple[Any, bytes]:
@@ -82,6 +73,16 @@ class Mirror:
         self._scope = _StandIns()
         self.guard = Guard(privacy, self._scope)  # type: ignore[arg-type]
 
+    @classmethod
+    def remember(cls, mirror: "Mirror | None", params: Any, body: bytes) -> "Mirror":
+        """The mirror of a guard, with what that guard has seen since; a new one if there is none yet."""
+        if mirror is None:
+            mirror = cls(msgspec.convert(params, Described).build())
+        if body:
+            mirror.guard.learn(msgspec.json.decode(body, type=Seen))
+            mirror.guard.take_news()  # the gateway has it from there
+        return mirror
+
     def replace(self, values: list[Any], show: Callable[[Any], Any], ask: Ask) -> tuple[Any, bytes]:
         """The numbers of the values that `show` changes and what is to be counted, and those values with tokens."""
         self.begin()
@@ -122,6 +123,9 @@ class Mirror:
         """The type of the value that a token, or a stand-in for one, stands for."""
         found = self._scope.stand_in.fullmatch(token[0].encode())
         return token[1].lower() if found is None else self._scope.wanted[int(found[1], 16)][0]
+
+
+remember = Mirror.remember
 
 
 class _StandIns:

@@ -18,8 +18,7 @@ from sealyard.errors import StoreError
 from sealyard.metrics.alerts import FAILED, RULES, Alert, Finding, Key, Now, Thresholds, advance, is_due, judge
 from sealyard.metrics.gauges import Gauge, gauge
 from sealyard.metrics.report import Report
-from sealyard.privacy.detect.scanner import Scanner
-from sealyard.privacy.detect.selfcheck import check_detection
+from sealyard.privacy.detect import Scanner, check_detection
 from sealyard.store import Store
 from sealyard.store.alerts import Silence
 from sealyard.store.audit_watch import AuditWatch

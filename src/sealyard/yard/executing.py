@@ -11,7 +11,7 @@ import msgspec
 from sealyard.broker.call import OnProgress
 from sealyard.catalog import Snapshot
 from sealyard.errors import InvalidRequest, UnknownTool
-from sealyard.privacy.guard import Guard
+from sealyard.privacy import Guard
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.review import Review, check_code
 from sealyard.sandbox.run import Sandbox

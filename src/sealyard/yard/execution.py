@@ -18,7 +18,7 @@ from sealyard.broker.answers import Answer
 from sealyard.broker.call import Broker, FinishedCall, OnProgress, OpenCall, Passage, audit_entry
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.offload import is_large
-from sealyard.privacy.guard import Guard
+from sealyard.privacy import Guard
 from sealyard.sandbox.clock import RunClock
 from sealyard.store import Store
 from sealyard.values import Assessed, CallEvidence, ExecutionRecord, Grant, Outcome, RecordStatus, ToolSpec, UseCase

@@ -16,7 +16,7 @@ from sealyard.catalog.observed import Observed
 from sealyard.errors import ApprovalRefused, LimitReached, PolicyRefused
 from sealyard.metrics.names import METRICS, OTHER
 from sealyard.metrics.otel import NoTracing, SpanHandle
-from sealyard.privacy.guard import Guard
+from sealyard.privacy import Guard
 from sealyard.store import Store
 from sealyard.values import (
     Approval,

@@ -19,7 +19,7 @@ from sealyard.catalog import Snapshot
 from sealyard.catalog.arguments import check_arguments
 from sealyard.errors import NotRecorded, UnknownTool
 from sealyard.offload import decode
-from sealyard.privacy.guard import Guard
+from sealyard.privacy import Guard
 from sealyard.sandbox import ReplayClock, Sandbox
 from sealyard.sandbox.worker import OWN_CALLS
 from sealyard.skills.replay import Recordings, Replay, equal, replayed_error

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from sealyard.errors import InvalidSkill
-from sealyard.privacy.guard import Guard
-from sealyard.privacy.span import TOKEN
+from sealyard.privacy import TOKEN, Guard
 from sealyard.values import Skill, SkillExample, TraceCall
 
 if TYPE_CHECKING:

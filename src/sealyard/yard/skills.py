@@ -16,7 +16,7 @@ from sealyard.config import SkillsConfig
 from sealyard.discovery import Index
 from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill, UnknownSkill
 from sealyard.learning.skills import Candidate
-from sealyard.privacy.guard import Guard
+from sealyard.privacy import Guard
 from sealyard.skills.difficulty import change_of, foreseen
 from sealyard.skills.folder import to_folder
 from sealyard.skills.inputs import check_json

@@ -21,9 +21,8 @@ from sealyard.errors import SandboxClosed
 from sealyard.learning.risk import Assessment
 from sealyard.metrics.report import Prices, Report
 from sealyard.offload import check_values
-from sealyard.privacy.guard import Guard
-from sealyard.privacy.span import TOKEN
-from sealyard.privacy.vault.vault import RevealedValue
+from sealyard.privacy import TOKEN, Guard
+from sealyard.privacy.vault import RevealedValue
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.review import Review, ToolNames, check_code
 from sealyard.sandbox.review.beside import review_beside

@@ -23,11 +23,11 @@ from typing import NamedTuple
 from sealyard.privacy.detect.checks import WALLET_FORM, is_card, is_wallet
 from sealyard.privacy.detect.credentials import KEY
 from sealyard.privacy.detect.numbers import REGISTERED_WORD, find_iban, find_registered
-from sealyard.privacy.detect.screens import WORD, Runs, find_candidates
+from sealyard.privacy.detect.screens import WORD, Runs, encoded_runs, find_candidates
 from sealyard.privacy.reading.view import plain, rewritten, united, without_tokens
-from sealyard.privacy.span import Span
+from sealyard.privacy.span import TOKEN, Span
 
-__all__ = ("find_encoded", "find_encoded_words")
+__all__ = ("EncodedValues", "find_encoded", "find_encoded_words")
 
 _DEPTH = 2
 _UNPACKED_BYTES = 1 << 20
@@ -637,3 +637,40 @@ def _readable(data: bytes) -> str | None:
 def _mostly(read: str) -> str | None:
     clean, count = _NO_TEXT.subn(" ", read)
     return clean if 4 * count <= len(read) else None
+
+
+class EncodedValues:
+    """Finds private values behind a common encoding.
+
+    The thorough one looks at a text in every way there is, as code that wants to get something out might write it. The
+    other one looks at single long words only, as a server might send them, and costs next to nothing where none are.
+    """
+
+    knows_words = False
+    """What is shorter than `judge.LEAST_SEARCHED` and has no escape in it is not encoded."""
+
+    def __init__(
+        self,
+        find: Callable[[str], list[Span]],
+        find_each: Callable[[Sequence[str]], list[list[Span]]] | None = None,
+    ) -> None:
+        """With `find_each`, which searches many texts at once, it is the quick one; else the thorough one."""
+        self._find = find
+        self._find_each = find_each
+
+    def find(self, text: str) -> Iterator[Span]:
+        """The encoded words and runs of words in which something private is."""
+        if self._find_each is None:
+            yield from find_encoded(text, self._find)
+            return
+        runs = [run for run in encoded_runs(text) if not _is_word(run[0])]
+        words = {run[0]: None for run in runs}
+        plain = [word for word in words if "__" not in word or TOKEN.search(word) is None]
+        found = find_encoded_words(plain, self._find, self._find_each) if plain else {}
+        for word, start in runs if found else ():
+            for span in found.get(word, ()):
+                yield Span(start + span.start, start + span.end, span.type)
+
+
+def _is_word(run: str) -> bool:
+    return run.isdigit() or (run.isalpha() and run.islower())

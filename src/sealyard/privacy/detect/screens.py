@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-__all__ = ("WORD", "Candidates", "Runs", "find_candidates")
+__all__ = ("WORD", "Candidates", "Runs", "encoded_runs", "find_candidates")
 
 WORD = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 
@@ -373,3 +373,40 @@ def _codes(words: _Words) -> Iterator[int]:
     for offset in _places(words.marked(apart | codes)):
         if _MAY_BE_CODES.match(words.text, offset):
             yield words.numbers[words.place(offset)]
+
+
+_ENCODED_WORDS = Runs(WORD + "+/=%&#;\\", least=16)
+"""Long words of one of the alphabets."""
+_ENCODED_RUN = re.compile(
+    r"(?<![\w.+-])[\w.+-]*+(?:&#?\w{2,8}+;|%[0-9A-Fa-f]{2})[\w.+%&#;-]++|[A-Za-z0-9+/=_%&#;\\-]{16,}", re.ASCII
+)
+"""The same, or a word with entities or percent signs in it, such as an address."""
+_ESCAPE = re.compile(r"&#?\w{2,8};|%[0-9A-Fa-f]{2}", re.ASCII)
+_AROUND = bytes(32 if chr(code) in " \t\n\"'<>" else 97 for code in range(256))
+"""A blank for each sign that stands around a run of words with an escape in it."""
+
+
+def encoded_runs(text: str) -> Iterator[tuple[str, int]]:
+    """The words that may be encoded, with their places."""
+    escaped = list(_with_escapes(text)) if "%" in text or "&" in text else []
+    for start, end in escaped:
+        for run in _ENCODED_RUN.finditer(text, start, end):
+            yield run[0], run.start()
+    starts = [start for start, _ in escaped]
+    for start, end in _ENCODED_WORDS.find(text):
+        place = bisect_right(starts, start) - 1
+        if place < 0 or start >= escaped[place][1]:
+            yield text[start:end], start
+
+
+def _with_escapes(text: str) -> Iterator[tuple[int, int]]:
+    """The stretches between blanks and quotes that have an escape in them."""
+    escape = _ESCAPE.search(text)
+    marks = text.encode("ascii", "replace").translate(_AROUND) if escape else b""
+    done = 0
+    while escape:
+        start = max(done, marks.rfind(b" ", done, escape.start()) + 1)
+        done = marks.find(b" ", escape.end())
+        done = len(text) if done < 0 else done
+        yield start, done
+        escape = _ESCAPE.search(text, done)

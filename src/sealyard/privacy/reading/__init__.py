@@ -1,3 +1,9 @@
-"""Where values stand in data and text, and what names and single values say by themselves."""
+"""Reading: where values stand in data and text, what the names of fields mean, and what a single value looks like.
 
-__all__ = ()
+`text` takes any text apart, `records` any data. Both end in a tree of `fields`, in which each value keeps its place.
+"""
+
+from sealyard.privacy.reading.evidence import GIVEN_NAMES
+from sealyard.privacy.reading.names import read_name, split_name
+
+__all__ = ("GIVEN_NAMES", "read_name", "split_name")

@@ -6,6 +6,7 @@ from sealyard.privacy.reading.given_names import GIVEN_NAMES
 from sealyard.privacy.reading.names import fold, read_name
 
 __all__ = (
+    "GIVEN_NAMES",
     "count_digits",
     "has_given_name",
     "is_blank",

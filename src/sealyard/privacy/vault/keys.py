@@ -21,7 +21,7 @@ from typing import Any, Literal, NoReturn
 from sealyard.errors import VaultError
 from sealyard.former import FORMER, PRESENT, VAULT_KEY_ID, VAULT_SERVICE
 
-__all__ = ("KEY_FILE", "KeySource", "Keys", "add_keys", "find_keys", "load_keys", "rotate_keys")
+__all__ = ("KEY_FILE", "KeyPlace", "KeySource", "Keys")
 
 KeySource = Literal["auto", "environment", "file", "keyring"]
 """`auto`: the environment's value if there is one, else the file."""
@@ -79,74 +79,80 @@ class Keys:
         return f"Keys({', '.join(self.ids)}; source={self.source!r})"
 
 
-def find_keys(source: KeySource, *, folder: Path, environment_value: str | None) -> Keys | None:
-    """The keys as `load_keys` gives them; None if there is none yet. Raises what it raises."""
-    if source == "environment" and environment_value is None:
-        raise VaultError(f"The vault's key is to come from {_VARIABLE}, which is not set. {_HOW}")
-    if environment_value is not None and source in ("auto", "environment"):
-        return Keys.of(_parse(environment_value, _VARIABLE), source="environment")
-    if source == "keyring":
-        text = _read_keyring(folder)
-        return None if text is None else Keys.of(_parse(text, "The OS keyring's entry"), source="keyring")
-    text = _read_file(folder / KEY_FILE)
-    return None if text is None else Keys.of(_parse(text, f"The file {str(folder / KEY_FILE)!r}"), source="file")
+class KeyPlace:
+    """Where the keys of one vault are kept. `folder` is the folder of its store."""
 
+    def __init__(self, source: KeySource, *, folder: Path, environment_value: str | None = None) -> None:
+        self._source: KeySource = source
+        self._folder = folder
+        self._environment_value = environment_value
 
-def load_keys(source: KeySource, *, folder: Path, environment_value: str | None) -> Keys:
-    """The keys of the vault whose store is in `folder`. A file or an entry in the keyring is made at first use.
+    def find(self) -> Keys | None:
+        """The keys as `load` gives them; None if there is none yet. Raises what it raises."""
+        source, value, path = self._source, self._environment_value, self._folder / KEY_FILE
+        if source == "environment" and value is None:
+            raise VaultError(f"The vault's key is to come from {_VARIABLE}, which is not set. {_HOW}")
+        if value is not None and source in ("auto", "environment"):
+            return Keys.of(_parse(value, _VARIABLE), source="environment")
+        if source == "keyring":
+            text = _read_keyring(self._folder)
+            return None if text is None else Keys.of(_parse(text, "The OS keyring's entry"), source="keyring")
+        text = _read_file(path)
+        return None if text is None else Keys.of(_parse(text, f"The file {str(path)!r}"), source="file")
 
-    It may wait for the disk, and for a person who unlocks the keyring.
+    def load(self) -> Keys:
+        """The keys. A file or an entry in the keyring is made at first use.
 
-    Raises:
-        VaultError: There is no key and none can be made, what is there is no key, or others can read the file.
-    """
-    keys = find_keys(source, folder=folder, environment_value=environment_value)
-    if keys is not None:
-        return keys
-    with _locked(folder):  # of several that start at once, one makes the key
-        keys = find_keys(source, folder=folder, environment_value=environment_value)
+        It may wait for the disk, and for a person who unlocks the keyring.
+
+        Raises:
+            VaultError: There is no key and none can be made, what is there is no key, or others can read the file.
+        """
+        keys = self.find()
+        if keys is not None:
+            return keys
+        with _locked(self._folder):  # of several that start at once, one makes the key
+            keys = self.find()
+            if keys is None:
+                _write_keys(self._source, self._folder, [secrets.token_bytes(_KEY_BYTES)])
+                keys = self.find()
         if keys is None:
-            _write_keys(source, folder, [secrets.token_bytes(_KEY_BYTES)])
-            keys = find_keys(source, folder=folder, environment_value=environment_value)
-    if keys is None:
-        raise VaultError("The OS keyring did not keep the vault's key. Set privacy.key to 'file' or 'environment'.")
-    return keys
+            raise VaultError("The OS keyring did not keep the vault's key. Set privacy.key to 'file' or 'environment'.")
+        return keys
 
+    @contextmanager
+    def rotate(self) -> Iterator[Keys]:
+        """Keys with a new current one, to seal everything anew with. When the block ends well, only that one is kept.
 
-@contextmanager
-def rotate_keys(source: KeySource, *, folder: Path, environment_value: str | None) -> Iterator[Keys]:
-    """Keys with a new current one, to seal everything anew with. When the block ends well, only that one is kept.
+        If it fails, or the process is killed in it, the old keys stay beside the new one and all can still be opened.
+        The environment is not ours to change: there the new key must stand in front already, and the old ones stay
+        until they are taken out.
 
-    If it fails, or the process is killed in it, the old keys stay beside the new one and all can still be opened. The
-    environment is not ours to change: there the new key must stand in front already, and the old ones stay until they
-    are taken out.
+        Raises:
+            VaultError: As `load`.
+        """
+        keys = self.load()
+        if keys.source == "environment":
+            yield keys
+            return
+        with _locked(self._folder):
+            keys = self.find() or keys  # as it is by now
+            new = [secrets.token_bytes(_KEY_BYTES), *keys.all()]
+            _write_keys(self._source, self._folder, new)
+            yield Keys.of(new, source=keys.source)
+            _write_keys(self._source, self._folder, new[:1])
 
-    Raises:
-        VaultError: As `load_keys`.
-    """
-    keys = load_keys(source, folder=folder, environment_value=environment_value)
-    if keys.source == "environment":
-        yield keys
-        return
-    with _locked(folder):
-        keys = find_keys(source, folder=folder, environment_value=environment_value) or keys  # as it is by now
-        new = [secrets.token_bytes(_KEY_BYTES), *keys.all()]
-        _write_keys(source, folder, new)
-        yield Keys.of(new, source=keys.source)
-        _write_keys(source, folder, new[:1])
+    def add(self, keys: Keys) -> None:
+        """Put keys in front of those that are there, which all stay: whatever they sealed can be opened.
 
-
-def add_keys(keys: Keys, *, folder: Path) -> None:
-    """Put keys in front of those in the file of a folder, which all stay: whatever they sealed can be opened.
-
-    Raises:
-        VaultError: What is there is no key, or it cannot be written.
-    """
-    with _locked(folder):
-        there = find_keys("file", folder=folder, environment_value=None)
-        new = list(dict.fromkeys([*keys.all(), *(there.all() if there else ())]))
-        if there is None or new != there.all():
-            _write_keys("file", folder, new)
+        Raises:
+            VaultError: What is there is no key, or it cannot be written.
+        """
+        with _locked(self._folder):
+            there = self.find()
+            new = list(dict.fromkeys([*keys.all(), *(there.all() if there else ())]))
+            if there is None or new != there.all():
+                _write_keys(self._source, self._folder, new)
 
 
 def _identify(key: bytes) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from sealyard.privacy.vault.vault import RevealedValue
+from sealyard.privacy.vault import RevealedValue
 from sealyard.serve.api.declare import Call, endpoint
 from sealyard.serve.api.paging import Cursor, from_cursor, to_cursor
 from sealyard.serve.envelope import Refusal

@@ -1,21 +1,135 @@
-"""Values in which a search finds nothing, or is quickly done: told apart by one short walk.
+"""The gateway's rules of privacy, and the values that need no search under them.
 
-Most calls carry flags, counts, single words and names of fields that mean nothing. A name is searched by the scanner
-itself, once, and remembered; so a value passes here only if the search of the whole would leave it as it is.
+Most calls carry flags, counts, single words and names of fields that mean nothing. `PlainValues` recognises them by one
+short walk. The scanner itself searches each name, once; so a value counts as plain only if a search of the whole would
+leave it as it is.
 """
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
+from typing import Any, Literal
+
+import msgspec
 
 from sealyard.offload import LARGE
+from sealyard.privacy.detect.encodings import EncodedValues
 from sealyard.privacy.detect.judge import LEAST_SEARCHED
-from sealyard.privacy.detect.scanner import Scanner
+from sealyard.privacy.detect.scanner import Scanner, ScanRules
 from sealyard.privacy.reading.fields import is_described
 from sealyard.privacy.reading.names import read_name
 from sealyard.privacy.reading.records import NAMING, WRAPPING
+from sealyard.values import ToolSpec
+from sealyard.values.naming import tool_names
 
-__all__ = ("PlainValues", "describes_private", "is_quick", "texts_of_plain")
+__all__ = (
+    "Described",
+    "Handling",
+    "Mode",
+    "PlainValues",
+    "Privacy",
+    "Reveal",
+    "describes_private",
+    "is_quick",
+    "texts_of_plain",
+)
+
+Mode = Literal["strict", "output", "off"]
+Reveal = Literal["whole", "inside", "never"]
+
+
+class Handling(msgspec.Struct, frozen=True, kw_only=True):
+    """How one tool's answers are handled."""
+
+    mode: Mode
+    whole: tuple[str, ...] = ()
+    """Fields that are concealed whole."""
+    visible: tuple[str, ...] = ()
+    """Fields that are left as they are."""
+    reveal: Reveal | None = None
+    """Where in its arguments a token becomes the value; None: as `Privacy.reveal` says."""
+
+
+class Privacy:
+    """The gateway's detectors and rules; a `Guard` applies them to one session."""
+
+    def __init__(
+        self, scanner: Scanner, *, mode: Mode = "strict", rules: Iterable[tuple[Collection[str], Handling]] = ()
+    ) -> None:
+        self.scanner = scanner
+        self.mode: Mode = mode
+        self.rules = tuple(rules)
+        self._named = [
+            (tool_names(tuple(patterns), f"privacy.rules[{number}].tools"), handling)
+            for number, (patterns, handling) in enumerate(self.rules)
+        ]
+        self._default = Handling(mode=mode)
+        self._handling: dict[tuple[str, str, str], Handling] = {}
+        self._schemas: dict[str, tuple[Any, bool]] = {}
+        """The schema of each tool's answers by its full name, and whether it says that something is private."""
+        self.is_relaxed = mode != "strict" or any(handling.mode != "strict" for _, handling in self.rules)
+        """Whether some tool's answers reach the code as they are."""
+        self.is_off = mode == "off" and all(handling.mode == "off" for _, handling in self.rules)
+        """Whether no tool's answers are concealed."""
+        is_strict = mode == "strict" or any(handling.mode == "strict" for _, handling in self.rules)
+        self._reveal: Reveal = "whole" if is_strict else "inside"
+        """Where code holds no real value, what stands beside one is not for code to choose."""
+        detectors = [
+            EncodedValues(scanner.find, scanner.find_each),
+            *([EncodedValues(scanner.find)] if self.is_relaxed else []),
+        ]
+        # A pattern may mean anything, and so may a number.
+        self.plain = None if scanner.rules.patterns else PlainValues(scanner.with_detectors(detectors))
+        """What is left as it is on both ways, as long as nothing was seen before."""
+
+    def handling(self, spec: ToolSpec) -> Handling:
+        """How the answers of a tool are handled: as the first rule says that names it."""
+        if not self._named:
+            return self._default
+        tool = (spec.full_name, spec.upstream, spec.name)
+        found = self._handling.get(tool)
+        if found is None:
+            fits = (each for is_named, each in self._named if is_named(spec))
+            found = self._handling[tool] = next(fits, self._default)
+        return found
+
+    def describes(self, spec: ToolSpec) -> bool:
+        """Whether the schema of a tool's answers may make a field private whose name does not."""
+        schema = spec.output_schema
+        if schema is None:
+            return False
+        known = self._schemas.get(spec.full_name)
+        if known is None or known[0] is not schema:
+            known = self._schemas[spec.full_name] = (schema, describes_private(schema))
+        return known[1]
+
+    def reveal(self, spec: ToolSpec) -> Reveal:
+        """Where in a tool's arguments a token becomes the value."""
+        return self.handling(spec).reveal or self._reveal
+
+    @cached_property
+    def described(self) -> "Described | None":
+        """The rules as a helper process is sent them.
+
+        None if there are detectors beside our own: a model of language takes longer to load than most texts to read.
+        """
+        if self.scanner.has_detectors:
+            return None
+        rules = tuple((tuple(patterns), handling) for patterns, handling in self.rules)
+        return Described(scan=self.scanner.rules, mode=self.mode, rules=rules)
+
+
+class Described(msgspec.Struct, frozen=True, kw_only=True):
+    """The rules of a `Privacy`, as data."""
+
+    scan: ScanRules
+    mode: Mode
+    rules: tuple[tuple[tuple[str, ...], Handling], ...]
+
+    def build(self) -> Privacy:
+        """The same rules again."""
+        return Privacy(Scanner(self.scan), mode=self.mode, rules=self.rules)
+
 
 _MOST_VALUES = 64
 """In a plain value: the walk takes some ten microseconds at worst."""
