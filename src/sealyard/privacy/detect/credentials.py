@@ -5,9 +5,11 @@ A key without a mark of its own (forty characters of anything) is not here: it i
 
 import math
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from heapq import heapify, heappop, heapreplace
+from importlib.resources import files
 from typing import NamedTuple
 
 from sealyard.privacy.span import Span
@@ -22,202 +24,26 @@ __all__ = (
     "kinds_of_characters",
 )
 
-_W = "[A-Za-z0-9_-]"
-_A = "[A-Za-z0-9]"
-_H = "[0-9a-f]"
-_MOST_HEADER = 2000
-"""Characters of a token's first part. Without a bound, many starts of one in one word would each read to its end."""
-_UUID = f"{_H}{{8}}-{_H}{{4}}-{_H}{{4}}-{_H}{{4}}-{_H}{{12}}"
+_CLASSES = {
+    "<W>": "[A-Za-z0-9_-]",
+    "<A>": "[A-Za-z0-9]",
+    "<UUID>": "<H>{8}-<H>{4}-<H>{4}-<H>{4}-<H>{12}",
+    "<H>": "[0-9a-f]",
+}
+_DATA = tomllib.loads(files("sealyard.privacy.detect").joinpath("key_formats.toml").read_text(encoding="utf-8"))
 
-KEY_FORMATS: tuple[tuple[str, str], ...] = (
-    # Clouds
-    ("aws_access_key", r"A(?:KIA|SIA|BIA|CCA|3T[A-Z0-9])[A-Z0-9]{16}(?![A-Z0-9])"),
-    ("aws_bedrock", r"ABSK[A-Za-z0-9+/]{100,140}={0,2}"),
-    ("aws_mws", rf"amzn\.mws\.{_UUID}"),
-    ("aws_login_client", rf"amzn1\.oa2-cs\.v1\.{_H}{{64}}"),
-    ("alibaba", rf"LTAI{_A}{{12,20}}(?!{_A})"),
-    ("tencent", rf"AKID{_A}{{32}}(?!{_A})"),
-    ("google_api", rf"AIza{_W}{{35}}(?!{_W})"),
-    ("google_oauth_secret", rf"GOCSPX-{_W}{{28}}"),
-    ("google_access", rf"ya29\.{_W}{{20,}}"),
-    ("digitalocean", rf"do[opr]_v1_{_H}{{64}}"),
-    ("heroku", rf"HRKU-(?:AA{_W}{{58}}|{_UUID})"),
-    ("ibm_cloud", r"ApiKey-[0-9a-f-]{36}"),
-    ("yandex", rf"AQVN{_W}{{35,38}}(?!{_W})"),
-    ("scaleway", rf"SCW[A-Z0-9]{{17}}(?!{_A})"),
-    ("ovh", rf"ovh_{_A}{{32,}}"),
-    ("netlify", rf"nf[a-z]_{_A}{{36,}}"),
-    ("vercel", rf"vc[a-z]_{_A}{{24,}}"),
-    ("vercel", rf"vercel_blob_rw_{_A}{{16}}_{_A}{{30,}}"),
-    ("fly", r"fo1_[A-Za-z0-9_-]{43}"),
-    ("fly", r"fm[12]r?_[A-Za-z0-9+/=_-]{80,}"),
-    ("render", rf"rnd_{_A}{{28,}}"),
-    ("cloudflare_origin", rf"v1\.0-{_H}{{24}}-{_H}{{146}}"),
-    ("cloudflare", rf"cf(?:at|ut|k)_{_A}{{36,}}"),
-    ("planetscale", r"pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.-]{32,}"),
-    ("supabase", rf"sbp_(?:v0_)?{_H}{{40}}"),
-    ("supabase", rf"sb_secret_{_W}{{20,}}"),
-    ("neon", rf"napi_{_A}{{40,}}"),
-    ("mongodb_atlas", rf"mdb_sa_sk_{_W}{{30,}}"),
-    ("databricks", rf"d(?:api|ose|kea){_H}{{32}}(?:-[0-9])?(?!{_A})"),
-    ("tailscale", r"tskey-[a-z]+-[A-Za-z0-9-]{10,}"),
-    # Code, packages, builds
-    ("github", rf"gh[pousr]_{_A}{{36,255}}"),
-    ("github_fine", rf"github_pat_{_A}{{22}}_{_A}{{59}}"),
-    ("gitlab", rf"gl(?:pat|dt|rt|rtr|cbt|ptt|ft|imt|agent|oas|soat|ffct|wt)-{_W}{{20,}}"),
-    ("gitlab_runner", rf"GR1348941{_W}{{20}}"),
-    ("bitbucket", rf"ATBB{_A}{{32}}"),
-    ("atlassian", r"AT(?:ATT3|CTT3|OTT3)[A-Za-z0-9_=-]{50,}"),
-    ("npm", rf"npm_{_A}{{36}}(?!{_A})"),
-    ("pypi", rf"pypi-Ag{_W}{{50,}}"),
-    ("rubygems", rf"rubygems_{_H}{{48}}"),
-    ("crates", rf"cio{_A}{{32}}(?!{_A})"),
-    ("nuget", rf"oy2[a-z0-9]{{43}}(?!{_A})"),
-    ("clojars", rf"CLOJARS_{_H}{{60}}"),
-    ("docker_hub", rf"dckr_[po]at_{_W}{{27,}}"),
-    ("artifactory", rf"AKCp{_A}{{50,80}}(?!{_A})"),
-    ("artifactory", rf"cmVmdGtu{_A}{{50,80}}(?!{_A})"),
-    ("sonarqube", rf"sq[apu]_{_H}{{40}}"),
-    ("circleci", rf"CCI(?:PAT|PRJ)_{_A}{{20,24}}_{_H}{{40}}"),
-    ("buildkite", rf"bk[a-z]{{2}}_{_H}{{40}}"),
-    ("sourcegraph", rf"sg[pds]_(?:(?:local|{_H}{{16}})_)?{_H}{{40}}"),
-    ("pulumi", rf"pul-{_H}{{40}}"),
-    ("vault", rf"hv[sbr]\.{_W}{{24,}}"),
-    ("doppler", rf"dp\.(?:ct|pt|st|sa|scim|audit)\.(?:[a-z0-9_-]{{2,35}}\.)?{_A}{{40,44}}(?!{_A})"),
-    ("infracost", rf"ico-{_A}{{32}}"),
-    ("prefect", rf"pn[ub]_{_A}{{36}}"),
-    ("octopus", rf"API-[A-Z0-9]{{26,32}}(?!{_A})"),
-    ("launchdarkly", rf"api-{_UUID}"),
-    ("launchdarkly", rf"sdk-{_UUID}"),
-    ("launchdarkly", rf"mob-{_UUID}"),
-    ("onepassword", rf"ops_eyJ{_W}{{100,}}=*"),
-    ("onepassword", r"A3-[A-Z0-9]{6}-[A-Z0-9]{6,11}(?:-[A-Z0-9]{5}){3,4}"),
-    ("dependency_track", rf"odt_{_A}{{8}}_{_A}{{32}}"),
-    ("dependency_track", rf"odt_{_A}{{32,}}"),
-    ("stackhawk", rf"hawk\.{_W}{{20}}\.{_W}{{20}}"),
-    ("figma", rf"fig(?:[dour]|oh|ou|or)_{_W}{{38,}}"),
-    ("postman", rf"PMAK-{_H}{{24}}-{_H}{{34}}"),
-    ("readme", r"rdme_[a-z0-9]{70}"),
-    # Models
-    ("anthropic", rf"sk-ant-[a-z0-9]+-{_W}{{20,}}"),
-    ("openai", rf"sk-(?:proj|svcacct|admin|service|None)-{_W}{{20,}}"),
-    ("openrouter", rf"sk-or-v1-{_H}{{64}}"),
-    ("langfuse", rf"sk-lf-{_UUID}"),
-    ("langfuse", rf"pk-lf-{_UUID}"),
-    ("sk_dash", rf"sk-{_W}{{0,12}}{_A}{{32,}}"),
-    ("hugging_face", rf"hf_{_A}{{30,}}"),
-    ("hugging_face", rf"api_org_{_A}{{30,}}"),
-    ("groq", rf"gsk_{_A}{{40,}}"),
-    ("xai", rf"xai-{_A}{{40,}}"),
-    ("perplexity", rf"pplx-{_A}{{40,}}"),
-    ("replicate", rf"r8_{_A}{{37}}"),
-    ("nvidia", rf"nvapi-{_W}{{40,}}"),
-    ("langsmith", rf"ls(?:v2_[a-z]{{2}}_{_H}{{32}}_{_H}{{10}}|__{_H}{{32}})"),
-    ("tavily", rf"tvly-{_W}{{20,}}"),
-    ("firecrawl", rf"fc-{_H}{{32}}"),
-    ("pinecone", rf"pcsk_{_W}{{40,}}"),
-    ("jina", rf"jina_{_A}{{40,}}{_W}*"),
-    ("voyage", rf"pa-{_W}{{43}}(?!{_W})"),
-    ("cerebras", rf"csk-{_A}{{40,}}"),
-    ("fireworks", rf"fw_{_A}{{22,}}"),
-    ("sandbox_e2b", rf"e2b_{_H}{{40}}"),
-    ("weights_and_biases", rf"wandb_v1_{_W}{{40,}}"),
-    # Payments and shops
-    ("stripe", rf"sk_(?:live|test|prod)_{_A}{{10,}}"),
-    ("stripe", rf"rk_(?:live|test|prod)_{_A}{{10,}}"),
-    ("stripe_webhook", r"whsec_[A-Za-z0-9+/]{24,}={0,2}"),
-    ("square", rf"sq0[a-z]{{3}}-{_W}{{22,43}}"),
-    ("square", rf"EAAA{_W}{{60}}(?!{_W})"),
-    ("braintree", rf"access_token\$(?:production|sandbox)\${_A}{{16}}\${_H}{{32}}"),
-    ("razorpay", rf"rzp_(?:live|test)_{_A}{{14,}}"),
-    ("plaid", rf"access-(?:sandbox|development|production)-{_UUID}"),
-    ("flutterwave", rf"FLWSECK(?:_TEST)?-{_A}{{12,}}-X"),
-    ("shopify", r"shp(?:at|ca|pa|ss|ua|tka|ptka)_[0-9a-fA-F]{32}"),
-    ("easypost", rf"EZ[AT]K{_A}{{54}}"),
-    ("shippo", rf"shippo_(?:live|test)_{_H}{{40}}"),
-    ("duffel", r"duffel_(?:live|test)_[A-Za-z0-9_=-]{43}"),
-    ("mollie", rf"live_{_A}{{30}}(?!{_A})"),
-    ("mollie", rf"test_{_A}{{30}}(?!{_A})"),
-    ("lob", rf"live_{_H}{{35}}(?!{_A})"),
-    ("lob", rf"test_{_H}{{35}}(?!{_A})"),
-    ("checkout", r"sk_(?:sbox_)?[a-z0-9]{26,}[*$#=]?"),
-    ("gocardless", rf"live_{_W}{{40}}(?!{_W})"),
-    ("gocardless", rf"sandbox_{_W}{{40}}(?!{_W})"),
-    ("mercury", rf"secret-token:mercury_{_W}{{20,}}"),
-    # Messages and people
-    ("slack", r"xox[a-z]-[A-Za-z0-9-]{10,}"),
-    ("slack", rf"xoxe\.xox[bp]-{_W}{{20,}}"),
-    ("slack_app", rf"xapp-[0-9]-{_A}{{8,}}-[0-9]{{8,}}-{_H}{{40,}}"),
-    ("sendgrid", rf"SG\.{_W}{{16,32}}\.{_W}{{32,64}}"),
-    ("twilio", rf"SK{_H}{{32}}(?!{_A})"),
-    ("twilio", rf"AC{_H}{{32}}(?!{_A})"),
-    ("mailgun", rf"key-{_H}{{32}}"),
-    ("mandrill", rf"md-{_W}{{22}}(?!{_W})"),
-    ("brevo", rf"xkeysib-{_H}{{64}}-{_A}{{16}}"),
-    ("brevo", rf"xsmtpsib-{_H}{{64}}-{_A}{{16}}"),
-    ("resend", rf"re_{_A}{{7,9}}_{_A}{{20,28}}(?!{_A})"),
-    ("klaviyo", rf"pk_{_H}{{34}}(?!{_A})"),
-    ("pubnub", rf"p(?:ub|ec)-c-{_UUID}"),
-    ("pubnub", rf"s(?:ub|ec)-c-{_UUID}"),
-    ("pubnub", rf"sec-c-{_A}{{48}}"),
-    ("telnyx", rf"KEY0{_H}{{31}}_{_A}{{22}}"),
-    ("facebook", rf"EAA[A-Za-z]{_A}{{60,}}"),
-    ("instagram", rf"IGQ[A-Za-z]{_W}{{60,}}"),
-    ("twitter_bearer", r"AA{19,23}[A-Za-z0-9%]{60,}"),
-    ("intercom", rf"dG9rO{_W}{{50,}}={{0,2}}"),
-    # Work
-    ("linear", rf"lin_(?:api|oauth)_{_A}{{32,}}"),
-    ("notion", rf"ntn_{_A}{{40,}}"),
-    ("notion", rf"secret_{_A}{{43}}(?!{_A})"),
-    ("airtable", rf"pat{_A}{{14}}\.{_H}{{64}}"),
-    ("hubspot", rf"pat-[a-z]{{2}}[0-9]-{_UUID}"),
-    ("contentful", rf"CFPAT-{_W}{{43}}"),
-    ("typeform", r"tfp_[A-Za-z0-9_.-]{40,}"),
-    ("dropbox", rf"sl\.(?:u\.)?{_W}{{100,}}"),
-    ("frameio", rf"fio-u-{_W}{{64}}"),
-    ("adafruit", rf"aio_{_A}{{28}}(?!{_A})"),
-    ("wakatime", rf"waka_(?:tok_)?{_W}{{30,}}"),
-    ("riot", rf"RGAPI-{_UUID}"),
-    ("thunderstore", rf"tss_{_A}{{32,}}"),
-    ("particle", rf"ion_{_A}{{42}}"),
-    ("zuplo", rf"zpk[a-z]_[a-z0-9]{{32}}_{_H}{{8}}"),
-    ("mapbox", rf"sk\.eyJ{_W}{{40,}}\.{_W}{{15,}}"),
-    ("mapbox", rf"tk\.eyJ{_W}{{40,}}\.{_W}{{15,}}"),
-    # Watching
-    ("new_relic", rf"NR(?:AK|II|JS|RA|SP|BR|IQ|AA)-{_W}{{19,42}}"),
-    ("grafana", rf"glsa_{_A}{{32}}_[0-9a-fA-F]{{8}}"),
-    ("grafana", r"glc_[A-Za-z0-9+/]{32,}={0,2}"),
-    ("grafana", r"eyJrIjoi[A-Za-z0-9+/]{40,}={0,2}"),
-    ("sentry", r"sntrys_eyJ[A-Za-z0-9+/=_-]{80,}"),
-    ("sentry", rf"sntry[ua]_{_H}{{64}}"),
-    ("dynatrace", r"dt0[a-z][0-9]{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64}"),
-    ("honeycomb", r"hc[abcx][a-z]{2}_[a-z0-9]{20,}"),
-    ("private_key_base64", r"LS0tLS1CRUdJTi[A-Za-z0-9+/=]{60,}"),
-    ("age", r"AGE-SECRET-KEY-1[QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L]{58}"),
-    ("jwt", rf"ey[JI]{_W}{{8,{_MOST_HEADER}}}+\.(?:ey[JI]{_W}{{4,}}\.{_W}*|{_W}{{16,}}(?:\.{_W}*){{0,3}})"),
-)
+
+def _written_out(form: str) -> str:
+    for name, characters in _CLASSES.items():
+        form = form.replace(name, characters)
+    return form
+
+
+KEY_FORMATS = tuple((vendor, _written_out(form)) for vendor, form in _DATA["formats"])
 """Vendor and form, one row per form; each starts with a letter or digit of its own. The first that fits is taken."""
 
-MARKED_FORMATS: dict[str, tuple[str, str, str]] = {
-    "azure_client_secret": (r"[A-Za-z0-9~._-]{3}[0-9]", "Q~", r"[A-Za-z0-9~._-]{31,34}"),
-    "azure_devops": (rf"{_A}{{76}}", "AZDO", rf"{_A}{{4}}"),
-    "google_client": (rf"[0-9]{{6,20}}-{_A}{{32}}", ".apps.google", r"usercontent\.com"),
-    "terraform": (rf"{_A}{{14}}", ".atlasv1.", rf"{_W}{{60,}}"),
-    "vault_legacy": ("[sbr]", ".", rf"{_A}{{24,32}}(?![A-Za-z0-9._-])"),
-    "discord_bot": (rf"[MNO]{_W}{{22,27}}", ".", rf"{_W}{{6}}\.{_W}{{27,45}}(?!{_W})"),
-    "telegram_bot": ("[0-9]{7,10}", ":A", rf"{_W}{{32,36}}(?!{_W})"),
-    "mailchimp": (rf"{_H}{{32}}", "-us", rf"[0-9]{{1,2}}(?!{_A})"),
-    "asana": ("[0-9]/[0-9]{10,20}(?:/[0-9]{10,20})?", ":", rf"{_H}{{32}}"),
-    "deepl": (_UUID, ":fx", ""),
-    "zoho": ("", "1000.", rf"{_H}{{32}}\.{_H}{{32}}"),
-    "truenas": ("[0-9]{1,4}", "-", rf"{_A}{{64}}(?!{_A})"),
-    "google_refresh": ("", "1//0", rf"{_W}{{38,}}"),
-    "salesforce": ("00D[A-Za-z0-9]{12,15}", "!", "[A-Za-z0-9_.]{40,}"),
-    "firebase_messaging": (rf"AAAA{_W}{{7}}", ":", rf"{_W}{{130,150}}"),
-    "mailgun_new": (rf"{_H}{{32}}", "-", rf"{_H}{{8}}-{_H}{{8}}(?!{_A})"),
-    "new_relic_licence": ("[0-9a-z]{36}", "NRAL", rf"(?!{_A})"),
-}
-"""Those that start with anything: what stands before the text that each one has, that text, and what follows it."""
+MARKED_FORMATS = {vendor: tuple(map(_written_out, parts)) for vendor, parts in _DATA["marked"].items()}
+"""Those that start with anything: the part before the text that each one has, that text, and the part after it."""
 
 _TYPES = (("ey", "auth_token"), ("ya29.", "auth_token"), ("AGE-", "private_key"), ("LS0t", "private_key"))
 _LETTERS_ALONE = ("AKIA", "ASIA", "ABIA", "ACCA", "AIza")

@@ -1,8 +1,8 @@
 """What a single value looks like: a name, a street, a telephone number, nothing at all. Evidence, never proof."""
 
 import re
+from importlib.resources import files
 
-from sealyard.privacy.reading.given_names import GIVEN_NAMES
 from sealyard.privacy.reading.names import fold, read_name
 
 __all__ = (
@@ -20,6 +20,10 @@ __all__ = (
     "may_show",
 )
 
+GIVEN_NAMES = frozenset(
+    files("sealyard.privacy.reading").joinpath("given_names.txt").read_text(encoding="utf-8").partition("\n")[2].split()
+)
+"""Common given names, without accents; the first line of the file is a remark."""
 _BLANK = frozenset(
     """- -- --- . ? * n/a none null nil unknown undefined true false yes tbd tba other others empty missing optional
     required verified unverified anonymous redacted hidden masked unassigned unspecified default string number integer

@@ -6,16 +6,21 @@ decides, since what comes before only says whose it is (`customer_first_name`) a
 """
 
 import re
+import tomllib
 import unicodedata
 from functools import lru_cache
+from importlib.resources import files
 
 import msgspec
 
-from sealyard.privacy.reading.lexicon import ALIASES, FILLERS, PHRASES, QUALIFIERS, ROLES, THINGS
 from sealyard.privacy.span import TOKEN
 
 __all__ = ("Meaning", "fold", "read_name", "split_name")
 
+_LEXICON = tomllib.loads(files("sealyard.privacy.reading").joinpath("names.toml").read_text(encoding="utf-8"))
+_ALIASES: dict[str, str] = _LEXICON["aliases"]
+_FILLERS = frozenset(_LEXICON["fillers"].split())
+_QUALIFIERS = frozenset(_LEXICON["qualifiers"].split())
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
 _UNDECOMPOSED = str.maketrans(
     {
@@ -96,17 +101,17 @@ def split_name(name: str) -> list[str]:
         if words[index] == "e" and words[index + 1].startswith(("mail", "post")):
             words[index : index + 2] = ["e" + words[index + 1]]
             break
-    return [ALIASES.get(word, word) for word in words]
+    return [_ALIASES.get(word, word) for word in words]
 
 
 def _phrases() -> dict[str, str]:
     found: dict[str, str] = {}
-    for kind, listed in PHRASES.items():
+    for kind, listed in _LEXICON["phrases"].items():
         for phrase in listed.split():
             words = split_name(phrase)
             found.setdefault("".join(words), kind)
             found.setdefault("".join(fold(phrase).casefold().split("_")), kind)
-            kept = [word for word in words if word not in FILLERS]
+            kept = [word for word in words if word not in _FILLERS]
             if len(kept) > 1:
                 found.setdefault("".join(kept), kind)
     return found
@@ -117,8 +122,8 @@ _ENDINGS = {phrase: kind for phrase, kind in _PHRASES.items() if len(phrase) > 6
 """Long enough to be recognised at the end of a name that is written in one word."""
 _TAILS = frozenset(phrase[start:] for phrase in _PHRASES for start in range(len(phrase)))
 """How phrases end. Few words of other names are one of these."""
-_ROLES = frozenset("".join(split_name(role)) for role in ROLES)
-_THINGS = frozenset("".join(split_name(thing)) for thing in THINGS)
+_ROLES = frozenset("".join(split_name(role)) for role in _LEXICON["roles"].split())
+_THINGS = frozenset("".join(split_name(thing)) for thing in _LEXICON["things"].split())
 _NEUTRAL = frozenset(
     "info details detail data record records list profile results result entity object dto row rows response items set "
     "information entry entries collection table".split()
@@ -157,7 +162,7 @@ def _read(words: list[str]) -> Meaning:
         return NOTHING
     found = _match(words)
     if found is None:
-        kept = [word for word in words if word not in FILLERS]
+        kept = [word for word in words if word not in _FILLERS]
         found = _match(kept) if kept and kept != words else None
     if found is None and len(words) == 1:
         found = _match_ending(words[0])
@@ -183,7 +188,7 @@ def _match(words: list[str]) -> tuple[str, list[str]] | None:
                 kind = _PHRASES.get(phrase)
                 if kind is not None and len(phrase) > best[0] and _fits(kind, words[end:]):
                     best = (len(phrase), kind, words[:start])
-        if words[end - 1] not in QUALIFIERS and not words[end - 1].isdigit():
+        if words[end - 1] not in _QUALIFIERS and not words[end - 1].isdigit():
             break
     return best[1:] if best[0] else None
 
@@ -257,8 +262,8 @@ def _settle(kind: str, before: list[str], words: list[str]) -> Meaning:
         return NOTHING
     if kind in ("place?", "region?", "org?") and any(
         not (
-            word in QUALIFIERS
-            or word in FILLERS
+            word in _QUALIFIERS
+            or word in _FILLERS
             or _role(word)
             or word in ("birth", "residence", "ship", "bill")
             or word in _UNRELATED
@@ -282,6 +287,6 @@ def _settle_name(before: list[str], words: list[str]) -> Meaning:
             return Meaning("org?" if word in _UNRELATED else "", is_thing=True)
         if _role(word):
             return Meaning("person?", is_role=True)
-    if not before or all(word in QUALIFIERS or word in FILLERS for word in before):
+    if not before or all(word in _QUALIFIERS or word in _FILLERS for word in before):
         return Meaning("name?")
     return Meaning("named?")
