@@ -21,8 +21,7 @@ from sealyard.cli.terminal import columns, plain, screen
 from sealyard.privacy import Guard, Privacy
 from sealyard.privacy.detect import Scanner
 from sealyard.privacy.vault import Keys, Scope
-from sealyard.privacy.vault.seal import make_scope, open_scope
-from sealyard.privacy.vault.vault import VaultStorage
+from sealyard.privacy.vault.seal import VaultStorage, make_scope, open_scope
 from sealyard.values import ToolSpec
 
 __all__ = ("KINDS", "generate", "measure", "show")
