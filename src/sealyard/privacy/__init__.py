@@ -1,11 +1,11 @@
-"""Private values: found in what tools answer, replaced by tokens, and turned back into values for tools only.
+"""Private values: found in the answers of tools, replaced by tokens, and turned back into values for tools only.
 
-A `Guard` is the border of one session. Three packages below it have doors of their own: `vault` keeps which value a
-token stands for, `detect` finds private values, `reading` says where values stand in data and text.
+A `Guard` is the border of one session. Three packages below it have doors of their own: `vault` keeps the values that
+tokens stand for, `detect` finds private values, `reading` locates values in data and text.
 
-All but the form of a token is imported when it is first used. To import any module of this package runs this file, and
-the store and the catalog, which need sealed rows and the form of a token, must not wait for the patterns of detectors
-to be compiled: that takes about 80 ms.
+Everything but the form of a token is imported on first use. Importing any module of this package runs this file, and
+the store and the catalog, which need only sealed rows and the form of a token, would otherwise wait about 80 ms while
+the detectors compile their patterns.
 """
 
 from importlib import import_module

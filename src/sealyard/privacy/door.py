@@ -1,7 +1,7 @@
-"""A guard's methods for the event loop: they wait instead of holding it up, and end with whoever waits for them.
+"""A guard's methods for the event loop: they wait instead of blocking it, and are cancelled with their caller.
 
-Little is looked through at once; much is sent to a helper process, which finds what is private and asks here for the
-tokens. The keys of the vault stay in the gateway.
+A small value is searched at once. A large one goes to a helper process, which finds the private values in it and asks
+here for their tokens. The keys of the vault stay in the gateway.
 """
 
 import asyncio

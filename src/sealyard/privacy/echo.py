@@ -1,12 +1,12 @@
-"""Finds what a tool was handed wherever a tool says it again, whatever stands beside it.
+"""Echoes: values that a tool was given and repeats, whatever stands beside them.
 
-`KnownValues` finds a value at the borders of words. That is not enough for what a call handed over: code chose what
-stands beside it, and the tool may have cut, turned or encoded it. So every string that was handed over is kept with
-the words around its private parts, and texts are read without case, accents and separators: as they are, unescaped,
-decoded from base64, hex and character codes, and column by column. Seeds of `_SEED` characters are looked up, and each
-that is known is extended as far as text and string agree; what agrees far enough not to be chance is an echo.
+`KnownValues` finds a value at the borders of words. That is not enough for the arguments of a call: code chose what
+stands beside a value there, and the tool may have cut, reversed or encoded it. So every string that a tool was given is
+kept with the words around its private parts, and texts are read without case, accents and separators: as they are,
+unescaped, decoded from base64, hex and character codes, and column by column. Seeds of `_SEED` characters are looked
+up, and each known one is extended as far as text and string agree; an agreement too long for chance is an echo.
 
-The time is linear in the text: about 0.1 s for a megabyte, and does not depend on how much was handed over.
+The time is linear in the text, about 0.1 s for a megabyte, and independent of the number of strings given to tools.
 """
 
 import binascii

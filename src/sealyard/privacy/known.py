@@ -1,18 +1,18 @@
-"""Finds values again that were seen before: a dictionary of word sequences, so their number does not cost time.
+"""Values that a session has seen before, found again: a dictionary of word sequences, so their number costs no time.
 
-How a value is recognised, beyond being there letter by letter:
+A value is recognised letter by letter, and also as follows:
 
 - Whole words only; case, accents, width and invisible characters do not matter, nor what stands between two words: a
   line end, spaces, other punctuation, up to `_GAP` characters or as many as a value has itself. Words in separate
   cells or strings get a span each.
 - Numbers (`_COMPACT` characters or more, at least half of them digits) also with separators elsewhere or nowhere; a
   phone number also without its country code.
-- A person's name also written as one word, and each part of it that has three letters, is no everyday word and is not
-  written small.
+- A person's name also written as one word, and each part of it that has three letters, is not an everyday word and is
+  capitalised.
 - A value of several lines also line by line; one of more than `_PIECE` words also by every `_PIECE` of them.
-- What says next to nothing alone (one or two characters, up to four digits, everyday words) counts only as a whole cell
-  of a line that holds another finding, or, unless it is a number, as the whole text: the house number in a person's row
-  is concealed, the same number as a count is not. `null`, `true` and their like are no values.
+- A value too common to mean anything alone (one or two characters, up to four digits, everyday words) counts only as a
+  whole cell of a line that holds another finding, or, unless it is a number, as the whole text: the house number in a
+  person's row is concealed, the same number as a count is not. `null`, `true` and the like never count.
 """
 
 import re

@@ -1,7 +1,8 @@
-"""A session's guard as a helper process has it: it finds what is private, and asks the gateway for the tokens.
+"""A session's guard inside a helper process: it finds private values, and asks the gateway for their tokens.
 
-The gateway alone knows tokens and their keys. Here a stand-in takes the place of each value, in the form of a token so
-that nothing looks into it, under a type that nobody else can write down. At the end all of them are exchanged at once.
+Only the gateway holds tokens and their keys. A helper writes a stand-in for each value: it has the form of a token, so
+that no search looks into it, and a random type, so that nobody else can write one. At the end all of them are exchanged
+for tokens at once.
 """
 
 import re

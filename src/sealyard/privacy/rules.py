@@ -1,6 +1,6 @@
 """The gateway's rules of privacy, and the values that need no search under them.
 
-Most calls carry flags, counts, single words and names of fields that mean nothing. `PlainValues` recognises them by one
+Most calls carry flags, counts, single words and field names without a meaning. `PlainValues` recognises them in one
 short walk. The scanner itself searches each name, once; so a value counts as plain only if a search of the whole would
 leave it as it is.
 """

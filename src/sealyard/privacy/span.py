@@ -1,4 +1,4 @@
-"""What a finding is, which types there are, and how a token looks."""
+"""Findings, the types of private values, and the form of a token."""
 
 import re
 from collections.abc import Iterable

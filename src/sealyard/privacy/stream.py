@@ -1,9 +1,9 @@
-"""Conceals output that arrives in pieces: no private value leaves in part, wherever the pieces were cut.
+"""Concealment of output that arrives in pieces: no private value leaves in part, wherever the pieces were cut.
 
-What is sent is whole lines, and a line only once the next one is complete, since a value may go on there. Lines sent
-before are kept as context: the rows of a table are judged by its header. New lines are searched together with their
-context and replaced alone. The result is that of concealing the whole text at once, as far as findings depend on
-nothing but the lines beside them, the first lines of their paragraph and the last ones before them.
+Only whole lines are sent, and a line only once the next one is complete, since a value may go on there. Lines that were
+sent stay as context: a table's header decides about its rows. New lines are searched together with their context and
+replaced alone. The result equals that of concealing the whole text at once, as long as findings depend only on the
+lines beside them, the first lines of their paragraph and the last ones before them.
 """
 
 import re

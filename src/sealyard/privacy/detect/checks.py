@@ -1,6 +1,6 @@
-"""Checks that tell a real number from any other: check digits, lengths, dates. Pure functions over text.
+"""Checks that separate real numbers and wallet addresses from look-alikes: check digits, lengths, dates, prefixes.
 
-Each takes a value as it was found and ignores its separators. None of them raises for any text.
+All are pure functions over text. Each takes a value as it was found, ignores its separators and never raises.
 """
 
 import base64

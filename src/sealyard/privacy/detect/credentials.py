@@ -1,6 +1,9 @@
-"""The forms in which vendors issue their keys, by the marks that tell them apart. Data, and one pattern built from it.
+"""Keys by the formats of their vendors, and secrets by the name they are assigned to.
 
-A key without a mark of its own (forty characters of anything) is not here: it is found by the name it is assigned to.
+`find_keys` knows every format of `key_formats.toml`, by the marks that tell vendors apart. `find_assigned` covers the
+rest: `password=…`, `"api_key": "…"`, `Authorization: Bearer …`. A password may be any text, so it is taken as it stands
+unless it is plainly a placeholder or code. A key is taken if it looks like one: long, with letters and digits mixed as
+chance mixes them.
 """
 
 import math

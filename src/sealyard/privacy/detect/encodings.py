@@ -1,4 +1,4 @@
-"""Finds private values that were encoded before they were printed.
+"""Private values that were encoded before they were printed.
 
 Covered: base64 (both alphabets, with or without padding and line breaks, after junk), base32, hex, lists of character
 codes, percent-, backslash-, HTML- and quoted-printable escapes, invisible and full-width characters, letters set apart,
@@ -6,8 +6,8 @@ reversed and rot13 text, gzip or zlib inside base64, base32 or hex; two of them 
 that are only reversed count as card, account and register numbers, not as telephone numbers or dates.
 
 Not covered, because nothing can: encryption, slices, hashes, arithmetic on characters, an alphabet of the code's own.
-In mode `output` code holds real values, and code that wants to smuggle one out can. Mode `strict` is the answer to
-that: there it holds none.
+In mode `output` code holds real values and can smuggle one out if it wants to. Mode `strict` prevents that: code holds
+no real value there.
 """
 
 import base64

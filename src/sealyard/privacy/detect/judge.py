@@ -1,4 +1,8 @@
-"""Decides which values are private: a column at a time by name, then all that is left together by value."""
+"""Decisions on which values are private: first a column at a time by field name, then all others together by value.
+
+A field's name decides if it is enough by itself; otherwise its neighbours and values decide with it. `decide` holds
+these rules; `Judge` applies them, and the criteria of a scanner, to the fields of one value.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,6 +1,6 @@
-"""The check digits of numbers that registers and tax offices give to people, one function per kind.
+"""Check digits of the numbers that registers and tax offices give to people, one function per kind.
 
-Each takes a value that already has its shape: the number of digits and letters is right, separators may be there.
+Each takes a value that already has its shape: the count of digits and letters is right, separators may be present.
 """
 
 import re

@@ -1,7 +1,15 @@
 """Private values that are numbers: addresses of machines, cards, accounts, telephone and register numbers.
 
-One pass over the text finds runs of digits and what separates digits. Everything else looks only at such a run and at
-the few characters around it, so the cost is that of the pass plus a bounded amount per run.
+One pass over the text finds runs of digits and their separators. Everything else looks only at such a run and at the
+few characters around it, so the cost is that of the pass plus a bounded amount per run.
+
+- A label is the word before a number that decides its kind: a bare run of digits may be an order number or a telephone
+  number. The nearest word counts, and only if nothing but filling stands between: a comma, a brace or another number
+  ends its reach.
+- Telephone numbers follow rules of our own instead of a metadata package: answers hold numbers of any country without
+  naming it, many of them made up or mistyped, so the shape that people write counts, not assignment by an operator.
+- Register numbers go by shape and check digits. A shape has `9` for a digit, `A` for a letter, and separators as they
+  are. A format that is *alone* is recognised by its form; any other, mostly a bare run of digits, also needs a label.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Finds names of people and places in prose with Presidio and spaCy. Needs the `presidio` extra.
+"""Names of people and places in prose, found with Presidio and spaCy. Needs the `presidio` extra.
 
-Slow (ten to thirty kilobytes a second) and never complete: even large models miss names. What can be found by its form
-or its field is left to the detectors that are always there; ask for more by naming Presidio's entities.
+It reads ten to thirty kilobytes a second and is never complete: even large models miss names. Values with a form or a
+field of their own are left to the built-in detectors, unless the config names Presidio's entities.
 """
 
 import importlib

@@ -1,7 +1,7 @@
-"""Finds what is private in any data or text, and puts something else in its place.
+"""The search of any data or text for private values, and their replacement.
 
-Structure first: a field that is private by its name is private whatever it holds. What is left is searched by value,
-once over all of it together. The two ways in, `find` for text and `conceal` for data, end in the same decisions.
+Structure comes first: a field that is private by its name is private whatever it holds. Everything else is searched by
+value, once over all of it together. The two ways in, `find` for text and `conceal` for data, end in the same decisions.
 """
 
 import re

@@ -1,9 +1,13 @@
-"""Tells which of many words may be text in base64, hex or base32, nearly all of them without decoding any.
+"""Fast screens for long words: which may be text in base64, hex or base32, nearly all without decoding any.
 
-Most long words are hashes, ids or parts of an image. What they decode to is no text, and their letters say so: in
-base64 the first of four letters tells whether a byte of ASCII begins there, and the next ones nearly tell it of the
-other two bytes. All words are looked at together. Each character becomes a byte of marks, all bytes one large integer,
-and a few shifts of it say for every place at once whether text may begin there: some milliseconds for a megabyte.
+Most long words are hashes, ids or parts of an image. They do not decode to text, and their letters show it: in base64
+the first of four letters shows whether a byte of ASCII begins there, and the next ones nearly show it of the other two
+bytes. All words are screened together. Each character becomes a byte of marks, all bytes one large integer, and a few
+shifts of it answer for every place at once whether text may begin there: some milliseconds for a megabyte.
+
+`Runs` finds long runs of characters of one class at the speed of memory. A pattern for sixteen characters of a class
+tries every place of every word; here each character is first replaced by one of two marks, and the run of marks is then
+searched for as plain text: two calls in C for the lot.
 """
 
 import binascii

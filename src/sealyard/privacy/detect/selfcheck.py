@@ -1,7 +1,7 @@
-"""Whether the detectors, as they are configured, find private values: made-up samples that every good set-up finds.
+"""A self-check of detection: made-up samples that every sensible configuration finds.
 
-Nothing here belongs to anybody. Numbers have the right check digits, and are made, not listed: what looks like a secret
-in a source file is taken for one by those who scan it. The same samples are made every time.
+No sample belongs to anybody. Numbers with check digits are computed, not listed: scanners of source code would take
+them for leaked secrets. The same samples are made every time.
 """
 
 import base64

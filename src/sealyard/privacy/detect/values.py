@@ -1,11 +1,14 @@
-"""Private values by their own form, with checks: what needs no field name to be known for what it is.
+"""Private values by their own form, with checks: values that need no field name, and few, certain signs in prose.
 
 `find_values` reads the text a few times with patterns that start at a rare character or a rare word, then looks closer
-only there. All of it is linear in the length of the text: every pattern is bounded, and nothing is read twice.
+only there. It is linear in the length of the text: every pattern is bounded, and nothing is read twice.
 
-What is left alone on purpose: netmasks, `::` and version numbers are no address; a bare run of digits is nobody's
-number without a word that says so; a URL is private only with a password or key in it. Every other address of a machine
-counts, `127.0.0.1` too, but not `::1`, which is a slice as well: an allow-list is the place to let one through.
+Left alone on purpose: netmasks, `::` and version numbers are not addresses; a bare run of digits counts only after a
+word that names its kind; a URL is private only with a password or key in it. Every other address of a machine counts,
+`127.0.0.1` too, but not `::1`, which is a slice as well: an allow-list can exempt one.
+
+`find_in_prose` finds persons, dates of birth and homes in sentences that introduce them. Names in prose are not
+promised.
 """
 
 import re

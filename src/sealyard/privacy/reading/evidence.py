@@ -1,4 +1,4 @@
-"""What a single value looks like: a name, a street, a telephone number, nothing at all. Evidence, never proof."""
+"""Evidence in a single value: it looks like a name, a street, a login, a key, or a blank. Never proof."""
 
 import re
 from importlib.resources import files

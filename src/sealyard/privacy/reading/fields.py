@@ -1,6 +1,6 @@
-"""The fields of any data, and what their names say about each other.
+"""The fields of any data, and the meaning that names of neighbouring fields give each other.
 
-Every reader of data or text ends in a tree of `Field`s: the records of a list share one, so that each decision is made
+Every reader of data or text ends in a tree of `Field`s. The records of a list share one, so that each decision is made
 once a column. A field that is private by its name alone is private in every cell.
 """
 

@@ -1,8 +1,8 @@
-"""What a field's name says about what it holds.
+"""The meaning of a field's name, from the phrases of `names.toml`.
 
-A name is split at case, underscores, hyphens and spaces; accents are dropped; the longest known phrase at its end
-decides, since what comes before only says whose it is (`customer_first_name`) and what may follow is a short list
-(`phone_home`, `telefono_movil`, `address_2`). Any other word after it makes it something else: `email_template`.
+A name is split at case, underscores, hyphens and spaces; accents are dropped. The longest known phrase at its end
+decides: words before it only name the owner (`customer_first_name`), and only words of a short list may follow
+(`phone_home`, `telefono_movil`, `address_2`). Any other word after it changes the meaning: `email_template`.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Any JSON data as a tree of fields: records of a list share one, whatever shape the data has them in."""
+"""Any JSON data as a tree of fields. The records of a list share their fields, in whatever shape the data has them."""
 
 import re
 from collections.abc import Iterable, Mapping

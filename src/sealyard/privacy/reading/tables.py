@@ -1,7 +1,7 @@
 """Tables in a text: CSV and its kin, tables drawn with bars, columns aligned by spaces. Cells keep their offsets.
 
-Lines are split, counted and put into columns a run at a time, and lines that are equal are looked at once: a text may
-be nothing but short lines, and most lines begin no table.
+Lines are split, counted and put into columns a run at a time, and equal lines are examined once: a text may consist of
+short lines only, and most lines begin no table.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""A text read another way, with the way back: a finding in the reading is told in offsets of the text itself.
+"""A text read another way, with the way back: findings in a view map to offsets of the text itself.
 
-`KnownValues` reads texts without case and accents, `find_encoded` reads them decoded; both tell spans of the original.
+`KnownValues` reads texts without case and accents, `find_encoded` reads them decoded; both return spans of it.
 """
 
 import re

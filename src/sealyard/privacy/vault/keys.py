@@ -1,7 +1,7 @@
 """The master keys of the vault: from the environment's value, a file that only its owner can read, or the OS keyring.
 
-A key is 32 random bytes. Several may be there at once, which is what rotation needs: the first is the one to seal with
-from now on, the others still open what they sealed. A key is in no `repr`, no message and no log; its id is.
+A key is 32 random bytes. Several may be present at once, as rotation needs: the first seals from now on, the others
+still open what they sealed. No `repr`, message or log shows a key; they show its id.
 """
 
 import base64

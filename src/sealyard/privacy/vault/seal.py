@@ -1,7 +1,7 @@
-"""What the vault keeps, sealed: the secrets of a scope under a master key, each value under its scope's own key.
+"""The sealed rows of the vault: a scope's secrets under a master key, each value under its scope's own key.
 
 Marked for security review. The invariant: nothing that this file hands to a storage can be read, moved to another
-place or changed without the keys. AES-256-GCM with random nonces; what a row stands for is authenticated with it.
+place or changed without the keys. AES-256-GCM with random nonces; the meaning of a row is authenticated with it.
 """
 
 import hashlib

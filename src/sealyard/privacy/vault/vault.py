@@ -1,4 +1,4 @@
-"""The vault: which private value each token stands for, by scope, sealed at rest, until it expires or is erased.
+"""The vault: the private value that each token stands for, by scope, sealed at rest, until it expires or is erased.
 
 A scope's token means nothing in another scope. Several processes may share one storage: each sees what the others
 added, erased and sealed anew when it asks for the scope again.
