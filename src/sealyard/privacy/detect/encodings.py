@@ -22,7 +22,8 @@ from typing import NamedTuple
 
 from sealyard.privacy.detect.checks import WALLET_FORM, is_card, is_wallet
 from sealyard.privacy.detect.credentials import KEY
-from sealyard.privacy.detect.numbers import REGISTERED_WORD, find_iban, find_registered
+from sealyard.privacy.detect.numbers import find_iban, find_registered
+from sealyard.privacy.detect.registers import REGISTERED_WORD
 from sealyard.privacy.detect.screens import WORD, Runs, encoded_runs, find_candidates
 from sealyard.privacy.reading.view import plain, rewritten, united, without_tokens
 from sealyard.privacy.span import TOKEN, Span

@@ -1,6 +1,6 @@
 """Decisions on which values are private: first a column at a time by field name, then all others together by value.
 
-A field's name decides if it is enough by itself; otherwise its neighbours and values decide with it. `decide` holds
+A field's name decides if it is enough by itself; otherwise its neighbours and values decide with it. `_decide` holds
 these rules; `Judge` applies them, and the criteria of a scanner, to the fields of one value.
 """
 
@@ -17,7 +17,7 @@ from sealyard.privacy.reading.fields import Cells, Field, Leaf, Value, texts_of
 from sealyard.privacy.reading.names import read_name, split_name
 from sealyard.privacy.span import TOKEN, TYPES, Detector, Span, merge
 
-__all__ = ("LEAST_SEARCHED", "Criteria", "Finding", "Judge", "Verdict", "applies", "decide")
+__all__ = ("LEAST_SEARCHED", "Criteria", "Finding", "Judge", "Verdict")
 
 
 class Finding(msgspec.Struct, gc=False):
@@ -84,7 +84,7 @@ class Judge:
         for field in fields:
             if not field.leaves or field.treatment == "visible":
                 continue
-            kind = decide(field)
+            kind = _decide(field)
             if not kind or kind.removesuffix("?") not in self._criteria.types:
                 undecided.append(field.leaves)
                 continue
@@ -95,7 +95,7 @@ class Judge:
                 if is_simple and isinstance(value, str) and "@" not in value and "__" not in value:
                     if len(value) > 24 or not is_blank(value):
                         yield leaf, kind
-                elif not applies(kind, value):
+                elif not _applies(kind, value):
                     rest.append(leaf)
                 else:
                     verdict = self._whole(kind.removesuffix("?"), value)
@@ -187,7 +187,7 @@ class Judge:
                 continue
             kind = field.parent.meaning.keys if field.parent is not None else ""
             if kind and kind in self._criteria.types:
-                verdict = self._whole(kind, name) if applies(kind, name) else []
+                verdict = self._whole(kind, name) if _applies(kind, name) else []
                 if verdict:
                     found[name] = verdict
             elif self._searches_names or field.meaning.may_be_private:
@@ -307,7 +307,7 @@ _LEAST_DIGITS = {"phone": 5, "ssn": 4, "credit_card": 3, "date_of_birth": 1, "ip
 _MIN_DIGITS = {"phone": 5, "ssn": 4, "credit_card": 3, "address": 1, "password": 1, "date_of_birth": 4}
 
 
-def decide(field: Field) -> str:
+def _decide(field: Field) -> str:
     """The type of everything in the field, or nothing if its values are to be looked at one by one.
 
     `person?` means those that `evidence.is_full_name`: the records of a list are of more than one kind.
@@ -335,7 +335,7 @@ def decide(field: Field) -> str:
     return _RULES.get(kind, _by_values)(field, values) if values else ""
 
 
-def applies(kind: str, value: Value) -> bool:
+def _applies(kind: str, value: Value) -> bool:
     """Whether a private field's value is concealed: anything but a blank, a flag or a count."""
     if isinstance(value, str):
         if kind == "person?":
@@ -388,7 +388,7 @@ def _share(values: list[str], test: Callable[[str], bool]) -> float:
 def _is_possible(kind: str, value: Value) -> bool:
     """Whether the value could be of the kind at all: one such value makes the whole column private."""
     if not isinstance(value, str):
-        return applies(kind, value)
+        return _applies(kind, value)
     if kind == "email":
         return "@" in value or " at " in value or "(at)" in value or "[at]" in value
     if kind in _LEAST_DIGITS:

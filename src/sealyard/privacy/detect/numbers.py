@@ -8,8 +8,6 @@ few characters around it, so the cost is that of the pass plus a bounded amount 
   ends its reach.
 - Telephone numbers follow rules of our own instead of a metadata package: answers hold numbers of any country without
   naming it, many of them made up or mistyped, so the shape that people write counts, not assignment by an operator.
-- Register numbers go by shape and check digits. A shape has `9` for a digit, `A` for a letter, and separators as they
-  are. A format that is *alone* is recognised by its form; any other, mostly a bare run of digits, also needs a label.
 """
 
 import re
@@ -19,31 +17,19 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from sealyard.privacy.detect import national_checks as national
 from sealyard.privacy.detect.checks import digits_of, iban_length, is_card, is_iban, is_ipv4, is_plausible, is_ssn, luhn
-from sealyard.privacy.detect.national_checks import is_ean13
+from sealyard.privacy.detect.registers import FORMATS, is_ean13, shape_of
 from sealyard.privacy.span import Span
 
 __all__ = (
-    "EXTENSION",
-    "FORMATS",
-    "INTERNATIONAL",
-    "NATIONAL",
-    "REGISTERED_WORD",
-    "Format",
-    "Label",
     "find_iban",
     "find_numbers",
     "find_registered",
-    "is_international",
-    "is_national",
-    "label_before",
-    "shape_of",
     "without",
 )
 
 
-class Label(NamedTuple):
+class _Label(NamedTuple):
     """What a word in front of a number makes of it."""
 
     type: str
@@ -62,13 +48,13 @@ _LABEL_END = re.compile(r"[0-9,;{}|\t\n]")
 _LABEL_ENDS = frozenset("0123456789,;{}|\t\n")
 
 
-def _labels() -> tuple[dict[str, Label], dict[str, Label]]:
+def _labels() -> tuple[dict[str, _Label], dict[str, _Label]]:
     """The labels by their words, and those that a word only has to start with."""
-    words: dict[str, Label] = {}
-    starts: dict[str, Label] = {}
+    words: dict[str, _Label] = {}
+    starts: dict[str, _Label] = {}
     data = tomllib.loads(files("sealyard.privacy.detect").joinpath("labels.toml").read_text(encoding="utf-8"))
     for each in data["label"]:
-        label = Label(each["type"], each["exact"])
+        label = _Label(each["type"], each["exact"])
         for word in each["words"].split():
             target, key = (starts, word[:-1]) if word.endswith("*") else (words, word.replace("_", " "))
             target.setdefault(key, label)
@@ -79,7 +65,7 @@ _BY_WORDS, _BY_START = _labels()
 _STARTS = tuple(_BY_START)
 
 
-def label_before(text: str, start: int) -> Label | None:
+def _label_before(text: str, start: int) -> _Label | None:
     """What the nearest word before the place says; None if no word reaches it."""
     if not start or (text[start - 1] in _LABEL_ENDS and text[max(0, start - 2) : start] != ":\n"):
         return None
@@ -88,7 +74,7 @@ def label_before(text: str, start: int) -> Label | None:
     if end := _LABEL_END.search(window[::-1]):
         window = window[len(window) - end.start() :]
     if not window.isascii() and (other := _OTHER_SCRIPTS.search(window)) and other.lastgroup:
-        return Label(other.lastgroup, is_exact=True)
+        return _Label(other.lastgroup, is_exact=True)
     words = _LABEL_WORD.findall(window.replace("'s", "s"))
     for place in range(len(words) - 1, -1, -1):
         label = _label(words, place)
@@ -100,7 +86,7 @@ def label_before(text: str, start: int) -> Label | None:
     return None
 
 
-def _label(words: list[str], place: int) -> Label | None:
+def _label(words: list[str], place: int) -> _Label | None:
     """The label that ends with the word at the place: three words, two, the word, or its start."""
     lower = words[place].lower()
     for length in (3, 2):
@@ -126,18 +112,18 @@ _COUNTRY_CODES = frozenset(
     " 979 992 993 994 995 996 998".split()
 )
 
-EXTENSION = re.compile(
+_EXTENSION = re.compile(
     r"[ ,;]{0,2}(?:x|ext\.?|extension|#|durchwahl|poste|int\.?)[ :.]{0,2}([0-9]{1,6})(?![0-9A-Za-z])", re.IGNORECASE
 )
 """What may follow a number: the extension within a house."""
 
-INTERNATIONAL = re.compile(
+_INTERNATIONAL = re.compile(
     r"(?<![A-Za-z0-9_])(?:\+|(?<![0-9] )00(?=[1-9]))[ (]{0,2}[1-9](?:[ ().\-/]{0,3}[0-9]){5,14}+"
 )
-"""A country code and what belongs to it. `is_international` decides."""
+"""A country code and what belongs to it. `_is_international` decides."""
 
 
-def is_international(value: str) -> bool:
+def _is_international(value: str) -> bool:
     """Whether the digits start with a country code and are as many as its numbers have."""
     digits = digits_of(value)
     if not value.lstrip().startswith("+"):
@@ -148,7 +134,7 @@ def is_international(value: str) -> bool:
     return code is not None and 5 <= len(digits) - len(code) <= 13 and 8 <= len(digits) <= 15
 
 
-NATIONAL = re.compile(
+_NATIONAL = re.compile(
     r"""
     (?<![A-Za-z0-9_])(?<![A-Za-z0-9][.\-/])
     (?:
@@ -170,158 +156,19 @@ NATIONAL = re.compile(
     """,
     re.VERBOSE,
 )
-"""A number as people write it at home. `is_national` decides."""
+"""A number as people write it at home. `_is_national` decides."""
 
 _ARTICLE_NUMBER = re.compile(r"97[89][ \-]|[0-9]-[0-9]{2,7}-[0-9]{2,7}-[0-9X]")
 
 
-def is_national(value: str) -> bool:
-    """Whether a text of the form `NATIONAL` has as many digits as a number, and is no ISBN."""
+def _is_national(value: str) -> bool:
+    """Whether a text of the form `_NATIONAL` has as many digits as a number, and is no ISBN."""
     digits = digits_of(value)
     if _ARTICLE_NUMBER.match(value) or len(set(digits)) < 2:
         return False
     if digits.startswith("00"):
-        return is_international(value)
+        return _is_international(value)
     return (8 if value[0] == "(" else 9) <= len(digits) <= 12
-
-
-class Format(NamedTuple):
-    """One kind of number."""
-
-    type: str
-    check: Callable[[str], bool]
-    alone: bool
-
-
-_SHAPE = str.maketrans(
-    {
-        **dict.fromkeys("0123456789", "9"),
-        **dict.fromkeys("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", "A"),
-    }
-)
-
-
-def shape_of(value: str) -> str:
-    """The value with `9` for each digit and `A` for each letter."""
-    return value.translate(_SHAPE)
-
-
-_ALONE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
-    ("national_id", national.is_es_dni, "99999999A|99999999-A|99.999.999-A"),
-    ("national_id", national.is_es_nie, "A9999999A|A-9999999-A|A9999999-A"),
-    ("national_id", national.is_codice_fiscale, "AAAAAA99A99A999A"),
-    (
-        "national_id",
-        national.is_fr_nir,
-        "999999999999999|9 99 99 99 999 999 99|9 99 99 99 999 999|99999A999999999|9 99 99 9A 999 999 99",
-    ),
-    ("national_id", national.is_de_pension, "99999999A999|99 999999 A 999"),
-    ("national_id", national.is_be_register, "99.99.99-999.99"),
-    ("national_id", national.is_se_person, "999999-9999|99999999-9999|999999+9999"),
-    ("national_id", national.is_kennitala, "999999-9999"),
-    ("national_id", national.is_fi_hetu, "999999-999A|999999-9999|999999+999A|999999A999A|999999A9999"),
-    ("national_id", national.is_no_birth, "999999 99999"),
-    ("national_id", national.is_uk_nino, "AA999999A|AA 99 99 99 A|AA 999999 A"),
-    ("national_id", national.is_ie_pps, "9999999A|9999999AA"),
-    ("national_id", national.is_ch_ahv, "999.9999.9999.99|9999999999999"),
-    ("national_id", national.is_at_svnr, "9999 999999|9999-999999"),
-    ("national_id", national.is_cz_birth, "999999/9999"),
-    ("national_id", national.is_ru_snils, "999-999-999 99|999-999-999-99"),
-    ("national_id", national.is_br_cpf, "999.999.999-99"),
-    ("tax_id", national.is_br_cnpj, "99.999.999/9999-99"),
-    ("national_id", national.is_cl_rut, "99.999.999-9|99.999.999-A|9.999.999-9|9.999.999-A"),
-    ("tax_id", national.is_ar_cuit, "99-99999999-9"),
-    ("national_id", national.is_curp, "AAAA999999AAAAAA99|AAAA999999AAAAAAA9"),
-    (
-        "tax_id",
-        national.is_mx_rfc,
-        "AAAA999999AA9|AAAA999999A99|AAAA9999999A9|AAAA999999999|AAAA999999AAA|AAAA9999999AA|AAAA99999999A|AAAA999999A9A",
-    ),
-    ("national_id", national.is_ca_sin, "999-999-999"),
-    ("tax_id", national.is_us_itin, "999-99-9999"),
-    ("national_id", national.is_in_aadhaar, "9999 9999 9999|9999-9999-9999"),
-    ("tax_id", national.is_in_pan, "AAAAA9999A"),
-    ("tax_id", national.is_gstin, "99AAAAA9999A9A9|99AAAAA9999A9AA|99AAAAA9999AAAA|99AAAAA9999AAA9"),
-    ("national_id", national.is_cn_resident, "999999999999999999|99999999999999999A"),
-    ("national_id", national.is_kr_rrn, "999999-9999999"),
-    ("national_id", national.is_sg_nric, "A9999999A"),
-    ("national_id", national.is_tw_id, "A999999999"),
-    ("national_id", national.is_hk_id, "A999999(9)|AA999999(9)|A999999(A)|AA999999(A)"),
-    ("national_id", national.is_my_nric, "999999-99-9999"),
-    ("national_id", national.is_th_id, "9-9999-99999-99-9|9 9999 99999 99 9"),
-    ("national_id", national.is_ae_id, "999-9999-9999999-9"),
-    (
-        "tax_id",
-        national.is_vat,
-        "AA99999999|AA999999999|AA9999999999|AA99999999999|AA999999999999|AAA99999999|AA999999999A99",
-    ),
-)
-_WITH_A_WORD: tuple[tuple[str, Callable[[str], bool], str], ...] = (
-    ("national_id", national.is_de_tax, "99999999999|99 999 999 999"),
-    ("national_id", national.is_pl_pesel, "99999999999"),
-    ("national_id", national.is_nl_bsn, "999999999|99999999|999.999.999|9999.99.999"),
-    ("national_id", national.is_be_register, "99999999999"),
-    ("national_id", national.is_se_person, "9999999999|999999999999"),
-    ("national_id", national.is_no_birth, "99999999999"),
-    ("national_id", national.is_dk_cpr, "999999-9999|9999999999|999999 9999"),
-    ("medical_id", national.is_uk_nhs, "9999999999|999 999 9999|999-999-9999"),
-    ("national_id", national.is_pt_nif, "999999999|999 999 999"),
-    ("national_id", national.is_at_svnr, "9999999999"),
-    ("national_id", national.is_cz_birth, "9999999999"),
-    ("national_id", national.is_ro_cnp, "9999999999999"),
-    ("national_id", national.is_bg_egn, "9999999999"),
-    ("national_id", national.is_hr_oib, "99999999999"),
-    ("national_id", national.is_jmbg, "9999999999999"),
-    ("national_id", national.is_gr_amka, "99999999999"),
-    ("national_id", national.is_baltic, "99999999999"),
-    ("national_id", national.is_ru_snils, "99999999999"),
-    ("tax_id", national.is_ru_inn, "9999999999|999999999999"),
-    ("national_id", national.is_tr_tckn, "99999999999"),
-    ("national_id", national.is_br_cpf, "99999999999"),
-    ("national_id", national.is_cl_rut, "99999999-9|99999999-A|9999999-9|9999999-A"),
-    ("national_id", national.is_ca_sin, "999999999|999 999 999"),
-    ("national_id", national.is_in_aadhaar, "999999999999"),
-    ("national_id", national.is_th_id, "9999999999999"),
-    ("national_id", national.is_jp_number, "999999999999|9999 9999 9999"),
-    ("national_id", national.is_il_id, "999999999"),
-    ("national_id", national.is_za_id, "9999999999999|999999 9999 999"),
-    ("tax_id", national.is_au_tfn, "999999999|999 999 999|99999999"),
-    ("tax_id", national.is_au_abn, "99999999999|99 999 999 999"),
-    ("medical_id", national.is_au_medicare, "9999999999|9999 99999 9"),
-)
-
-
-def _by_shape() -> dict[str, tuple[Format, ...]]:
-    """Every shape with what may have it, those that need no word first."""
-    found: dict[str, tuple[Format, ...]] = {}
-    for rows, alone in ((_ALONE, True), (_WITH_A_WORD, False)):
-        for name, test, shapes in rows:
-            for shape in shapes.split("|"):
-                found[shape] = (*found.get(shape, ()), Format(name, test, alone))
-    return found
-
-
-FORMATS = _by_shape()
-"""By shape: what such a value may be."""
-
-_LEAST_WORD = 15
-"""Characters. What is shorter is a number among others, and found as such."""
-
-
-def _pattern_of(shape: str) -> str:
-    return re.sub("9+|A+", lambda run: f"[{'0-9' if run[0][0] == '9' else 'A-Za-z'}]{{{len(run[0])}}}", shape)
-
-
-_WORD_SHAPES = [
-    shape
-    for shape, forms in FORMATS.items()
-    if len(shape) >= _LEAST_WORD and shape.isalnum() and any(form.alone for form in forms)
-]
-REGISTERED_WORD = (
-    rf"(?=[A-Za-z0-9]{{{_LEAST_WORD},{max(map(len, _WORD_SHAPES))}}}+(?![A-Za-z0-9]))"
-    rf"(?:{'|'.join(map(_pattern_of, _WORD_SHAPES))})(?![A-Za-z0-9])"
-)
-"""A word with the shape of a number that is told by its own form, as a pattern. Its length rules out most words."""
 
 
 _RUN = re.compile(
@@ -496,7 +343,7 @@ def _forms(value: str, shape: str, offset: int, plain: str) -> list[Span]:
             start, end = offset + match.start(), offset + match.end()
             if not check(match[0]) or (name == "ip" and _VERSION.search(plain[max(0, start - 16) : start])):
                 continue
-            if name == "phone" and (extension := EXTENSION.match(plain, end)):
+            if name == "phone" and (extension := _EXTENSION.match(plain, end)):
                 end = extension.end()
             accepted.append(Span(start, end, name))
         if accepted:
@@ -536,8 +383,8 @@ _Form = tuple[str, re.Pattern[str], Callable[[str], bool]]
 _ADDRESS: _Form = ("ip", _IPV4, is_ipv4)
 _SECURITY: _Form = ("ssn", _SSN, is_ssn)
 _PAYMENT: _Form = ("credit_card", _CARD, _is_card_number)
-_ABROAD: _Form = ("phone", INTERNATIONAL, is_international)
-_AT_HOME: _Form = ("phone", NATIONAL, is_national)
+_ABROAD: _Form = ("phone", _INTERNATIONAL, _is_international)
+_AT_HOME: _Form = ("phone", _NATIONAL, _is_national)
 
 
 def _worth_trying(value: str, shape: str) -> list[_Form]:
@@ -571,14 +418,14 @@ def _labelled(value: str, shape: str, offset: int, text: str) -> Span | None:
         return None
     if digits >= 7 and _USE.match(text, offset + len(value)) and is_plausible("phone", value):
         return Span(offset, offset + len(value), "phone")
-    label = label_before(text, offset)
+    label = _label_before(text, offset)
     if label is None or not _fits(label, value, shape):
         return None
     country = _COUNTRY_BEFORE.search(text, max(0, offset - 3), offset) if label.type == "tax_id" else None
     return Span(country.start() if country else offset, offset + len(value), label.type)
 
 
-def _fits(label: Label, value: str, shape: str) -> bool:
+def _fits(label: _Label, value: str, shape: str) -> bool:
     """Whether the value can be what the label says."""
     digits = digits_of(value)
     if label.type == "credit_card":

@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator
 
 from sealyard.privacy.detect.checks import WALLET, WALLET_FORM, is_ipv6, is_wallet
 from sealyard.privacy.detect.credentials import find_assigned, find_keys, is_random, kinds_of_characters
-from sealyard.privacy.detect.numbers import REGISTERED_WORD, find_iban, find_numbers, find_registered, without
+from sealyard.privacy.detect.numbers import find_iban, find_numbers, find_registered, without
+from sealyard.privacy.detect.registers import REGISTERED_WORD
 from sealyard.privacy.detect.screens import WORD, Runs
 from sealyard.privacy.span import Span, merge
 

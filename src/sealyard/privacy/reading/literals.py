@@ -20,8 +20,6 @@ __all__ = (
     "PlacedInt",
     "PlacedText",
     "place",
-    "place_number",
-    "place_quoted",
     "read_json",
     "read_literal",
     "undouble",
@@ -79,7 +77,7 @@ _INTEGER = re.compile(r"-?\d{1,40}")
 _NUMBER = re.compile(r"-?\d{1,40}(?:\.\d{1,40})?(?:[eE][+-]?\d{1,4})?")
 
 
-def place_number(written: str, start: int) -> PlacedInt | PlacedFloat | PlacedText:
+def _place_number(written: str, start: int) -> PlacedInt | PlacedFloat | PlacedText:
     """The number that is written there, or the text if it is none of a common size."""
     placed: PlacedInt | PlacedFloat
     if _INTEGER.fullmatch(written):
@@ -227,7 +225,7 @@ def read_literal(text: str, start: int) -> tuple[Any, int]:
                 return _close(frames, text, begin)
             position = opened
             continue
-        value = place_quoted(match.group(kind), begin, end)
+        value = _place_quoted(match.group(kind), begin, end)
         if frame.key is None:
             colon = _COLON.match(text, position)
             if colon is not None:
@@ -237,7 +235,7 @@ def read_literal(text: str, start: int) -> tuple[Any, int]:
         frame.add(value)
 
 
-def place_quoted(written: str, begin: int, end: int) -> PlacedText:
+def _place_quoted(written: str, begin: int, end: int) -> PlacedText:
     """The text of a string literal, without its marks, with its offsets."""
     if "\\" not in written:
         return place(written, begin, end, None, "\\")
@@ -263,7 +261,7 @@ def _bare(text: str, begin: int, end: int, frame: _Frame) -> int | None:
     if text.startswith("(", end):  # Decimal('9.90'): what is in the brackets
         return end
     if written[0] in "-0123456789.":
-        frame.add(place_number(written, begin))
+        frame.add(_place_number(written, begin))
         return end
     if frame.key is not None:
         frame.add(place(written, begin, end))
@@ -279,7 +277,7 @@ def _close(frames: list[_Frame], text: str, position: int) -> tuple[Any, int]:
     if begin < len(text) and frames[-1].key is not None and begin > position:
         stop = text.find("\n", begin)
         stop = len(text) if stop < 0 else stop
-        frames[-1].add(place_quoted(text[begin:stop], begin, stop))
+        frames[-1].add(_place_quoted(text[begin:stop], begin, stop))
         position = stop
     while len(frames) > 1:
         node = frames.pop().node()
@@ -353,8 +351,8 @@ class JsonIndex:
     def _token(self, number: int) -> PlacedText | PlacedInt | PlacedFloat:
         start, end = self._tokens[number]
         if self._text[start] == '"':
-            return place_quoted(self._text[start + 1 : end - 1], start + 1, end - 1)
-        return place_number(self._text[start:end], start)
+            return _place_quoted(self._text[start + 1 : end - 1], start + 1, end - 1)
+        return _place_number(self._text[start:end], start)
 
     def _count(self, documents: list[Any]) -> None:
         """Numbers keys and values in the order of the text, which is the order of dictionaries too."""

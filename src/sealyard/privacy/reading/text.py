@@ -27,10 +27,6 @@ from sealyard.privacy.reading.tables import Lines, read_table
 
 __all__ = (
     "Reading",
-    "read_inserts",
-    "read_lines",
-    "read_pairs",
-    "read_tags",
     "read_text",
 )
 
@@ -148,13 +144,13 @@ def _read_prose(text: str, start: int, end: int, reading: Reading) -> None:
         return
     reading.prose.append(place(written, start, end))
     if ":" in written or "=" in written or "\t" in written:
-        reading.named.extend(read_lines(text, start, end))
+        reading.named.extend(_read_lines(text, start, end))
     if "=" in written:
-        reading.named.extend(read_pairs(text, start, end))
+        reading.named.extend(_read_pairs(text, start, end))
     if reading.has_inserts and _INSERT.search(written) is not None:
-        reading.named.extend(read_inserts(text, start, end))
+        reading.named.extend(_read_inserts(text, start, end))
     if "</" in written or "/>" in written:
-        tree = read_tags(text, start, end)
+        tree = _read_tags(text, start, end)
         if tree is not None:
             reading.named.append(tree)
 
@@ -214,7 +210,7 @@ _LONGEST = 2_000
 """A line's value longer than this is prose."""
 
 
-def read_lines(text: str, start: int, end: int) -> Iterator[Field]:
+def _read_lines(text: str, start: int, end: int) -> Iterator[Field]:
     """The records that consecutive `key: value` lines make. Lines indented under a key are its fields."""
     if text.count("\n", start, end) >= _MANY_LINES and not (
         _LINE.search(text, start, end) and _may_be_private(text[start:end])
@@ -359,7 +355,7 @@ def _inner_pairs(name: str, value: str, start: int) -> list[_Pair]:
     return found
 
 
-def read_pairs(text: str, start: int, end: int) -> Iterator[Field]:
+def _read_pairs(text: str, start: int, end: int) -> Iterator[Field]:
     """The records of `key=value` pairs on one line: logs, query strings, what Python prints for objects."""
     names = {name[:0:-1] for name in set(_NAME_BACKWARDS.findall(text[start:end][::-1]))}
     if not any(may_be_private(name, "") or read_name(name).is_number for name in names) and (
@@ -391,7 +387,7 @@ def read_pairs(text: str, start: int, end: int) -> Iterator[Field]:
     yield from records.fields()
 
 
-def read_inserts(text: str, start: int, end: int) -> Iterator[Field]:
+def _read_inserts(text: str, start: int, end: int) -> Iterator[Field]:
     """The rows of SQL's `INSERT INTO table (columns) VALUES (…), (…)`."""
     for match in _INSERT_ROWS.finditer(text, start, end):
         names = [name.strip(" \t\n`\"[]'") for name in match[1].split(",")]
@@ -406,7 +402,7 @@ def read_inserts(text: str, start: int, end: int) -> Iterator[Field]:
         yield table
 
 
-def read_tags(text: str, start: int, end: int) -> Field | None:
+def _read_tags(text: str, start: int, end: int) -> Field | None:
     """The tree of tags in a text, with attributes as fields: what stands in `<email>` is one.
 
     A cell of an HTML table is a field of the name that its column's `<th>` gives it. Attributes are left out where

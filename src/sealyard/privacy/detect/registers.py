@@ -1,72 +1,38 @@
-"""Check digits of the numbers that registers and tax offices give to people, one function per kind.
+"""Numbers that registers and tax offices give to people, by their shape and their check digits.
 
-Each takes a value that already has its shape: the count of digits and letters is right, separators may be present.
+A shape has `9` for a digit, `A` for a letter, and separators as they are. A format that is *alone* is recognised by its
+own form; any other, mostly a bare run of digits, also needs a word near it that names its kind. A check takes a value
+that already has its shape: the count of digits and letters is right, separators may be present.
 """
 
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 from sealyard.privacy.detect.checks import digits_of, is_date, iso7064_11_10, luhn, verhoeff, weighted
 
-__all__ = (
-    "is_ae_id",
-    "is_ar_cuit",
-    "is_at_svnr",
-    "is_au_abn",
-    "is_au_medicare",
-    "is_au_tfn",
-    "is_baltic",
-    "is_be_register",
-    "is_bg_egn",
-    "is_br_cnpj",
-    "is_br_cpf",
-    "is_ca_sin",
-    "is_ch_ahv",
-    "is_cl_rut",
-    "is_cn_resident",
-    "is_codice_fiscale",
-    "is_curp",
-    "is_cz_birth",
-    "is_de_pension",
-    "is_de_tax",
-    "is_dk_cpr",
-    "is_ean13",
-    "is_es_dni",
-    "is_es_nie",
-    "is_fi_hetu",
-    "is_fr_nir",
-    "is_gr_amka",
-    "is_gstin",
-    "is_hk_id",
-    "is_hr_oib",
-    "is_ie_pps",
-    "is_il_id",
-    "is_in_aadhaar",
-    "is_in_pan",
-    "is_jmbg",
-    "is_jp_number",
-    "is_kennitala",
-    "is_kr_rrn",
-    "is_mx_rfc",
-    "is_my_nric",
-    "is_nl_bsn",
-    "is_no_birth",
-    "is_pl_pesel",
-    "is_pt_nif",
-    "is_ro_cnp",
-    "is_ru_inn",
-    "is_ru_snils",
-    "is_se_person",
-    "is_sg_nric",
-    "is_th_id",
-    "is_tr_tckn",
-    "is_tw_id",
-    "is_uk_nhs",
-    "is_uk_nino",
-    "is_us_itin",
-    "is_vat",
-    "is_za_id",
+__all__ = ("FORMATS", "REGISTERED_WORD", "Format", "is_ean13", "shape_of")
+
+
+class Format(NamedTuple):
+    """One kind of number."""
+
+    type: str
+    check: Callable[[str], bool]
+    alone: bool
+
+
+_SHAPE = str.maketrans(
+    {
+        **dict.fromkeys("0123456789", "9"),
+        **dict.fromkeys("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", "A"),
+    }
 )
+
+
+def shape_of(value: str) -> str:
+    """The value with `9` for each digit and `A` for each letter."""
+    return value.translate(_SHAPE)
 
 
 def _two_digit_year(digits: str) -> bool:
@@ -588,3 +554,121 @@ _VAT_CHECKS: dict[str, Callable[[str], bool]] = {
     "PT": is_pt_nif,
     "SE": lambda code: luhn(code[:10]),
 }
+
+
+_ALONE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
+    ("national_id", is_es_dni, "99999999A|99999999-A|99.999.999-A"),
+    ("national_id", is_es_nie, "A9999999A|A-9999999-A|A9999999-A"),
+    ("national_id", is_codice_fiscale, "AAAAAA99A99A999A"),
+    (
+        "national_id",
+        is_fr_nir,
+        "999999999999999|9 99 99 99 999 999 99|9 99 99 99 999 999|99999A999999999|9 99 99 9A 999 999 99",
+    ),
+    ("national_id", is_de_pension, "99999999A999|99 999999 A 999"),
+    ("national_id", is_be_register, "99.99.99-999.99"),
+    ("national_id", is_se_person, "999999-9999|99999999-9999|999999+9999"),
+    ("national_id", is_kennitala, "999999-9999"),
+    ("national_id", is_fi_hetu, "999999-999A|999999-9999|999999+999A|999999A999A|999999A9999"),
+    ("national_id", is_no_birth, "999999 99999"),
+    ("national_id", is_uk_nino, "AA999999A|AA 99 99 99 A|AA 999999 A"),
+    ("national_id", is_ie_pps, "9999999A|9999999AA"),
+    ("national_id", is_ch_ahv, "999.9999.9999.99|9999999999999"),
+    ("national_id", is_at_svnr, "9999 999999|9999-999999"),
+    ("national_id", is_cz_birth, "999999/9999"),
+    ("national_id", is_ru_snils, "999-999-999 99|999-999-999-99"),
+    ("national_id", is_br_cpf, "999.999.999-99"),
+    ("tax_id", is_br_cnpj, "99.999.999/9999-99"),
+    ("national_id", is_cl_rut, "99.999.999-9|99.999.999-A|9.999.999-9|9.999.999-A"),
+    ("tax_id", is_ar_cuit, "99-99999999-9"),
+    ("national_id", is_curp, "AAAA999999AAAAAA99|AAAA999999AAAAAAA9"),
+    (
+        "tax_id",
+        is_mx_rfc,
+        "AAAA999999AA9|AAAA999999A99|AAAA9999999A9|AAAA999999999|AAAA999999AAA|AAAA9999999AA|AAAA99999999A|AAAA999999A9A",
+    ),
+    ("national_id", is_ca_sin, "999-999-999"),
+    ("tax_id", is_us_itin, "999-99-9999"),
+    ("national_id", is_in_aadhaar, "9999 9999 9999|9999-9999-9999"),
+    ("tax_id", is_in_pan, "AAAAA9999A"),
+    ("tax_id", is_gstin, "99AAAAA9999A9A9|99AAAAA9999A9AA|99AAAAA9999AAAA|99AAAAA9999AAA9"),
+    ("national_id", is_cn_resident, "999999999999999999|99999999999999999A"),
+    ("national_id", is_kr_rrn, "999999-9999999"),
+    ("national_id", is_sg_nric, "A9999999A"),
+    ("national_id", is_tw_id, "A999999999"),
+    ("national_id", is_hk_id, "A999999(9)|AA999999(9)|A999999(A)|AA999999(A)"),
+    ("national_id", is_my_nric, "999999-99-9999"),
+    ("national_id", is_th_id, "9-9999-99999-99-9|9 9999 99999 99 9"),
+    ("national_id", is_ae_id, "999-9999-9999999-9"),
+    (
+        "tax_id",
+        is_vat,
+        "AA99999999|AA999999999|AA9999999999|AA99999999999|AA999999999999|AAA99999999|AA999999999A99",
+    ),
+)
+_WITH_A_WORD: tuple[tuple[str, Callable[[str], bool], str], ...] = (
+    ("national_id", is_de_tax, "99999999999|99 999 999 999"),
+    ("national_id", is_pl_pesel, "99999999999"),
+    ("national_id", is_nl_bsn, "999999999|99999999|999.999.999|9999.99.999"),
+    ("national_id", is_be_register, "99999999999"),
+    ("national_id", is_se_person, "9999999999|999999999999"),
+    ("national_id", is_no_birth, "99999999999"),
+    ("national_id", is_dk_cpr, "999999-9999|9999999999|999999 9999"),
+    ("medical_id", is_uk_nhs, "9999999999|999 999 9999|999-999-9999"),
+    ("national_id", is_pt_nif, "999999999|999 999 999"),
+    ("national_id", is_at_svnr, "9999999999"),
+    ("national_id", is_cz_birth, "9999999999"),
+    ("national_id", is_ro_cnp, "9999999999999"),
+    ("national_id", is_bg_egn, "9999999999"),
+    ("national_id", is_hr_oib, "99999999999"),
+    ("national_id", is_jmbg, "9999999999999"),
+    ("national_id", is_gr_amka, "99999999999"),
+    ("national_id", is_baltic, "99999999999"),
+    ("national_id", is_ru_snils, "99999999999"),
+    ("tax_id", is_ru_inn, "9999999999|999999999999"),
+    ("national_id", is_tr_tckn, "99999999999"),
+    ("national_id", is_br_cpf, "99999999999"),
+    ("national_id", is_cl_rut, "99999999-9|99999999-A|9999999-9|9999999-A"),
+    ("national_id", is_ca_sin, "999999999|999 999 999"),
+    ("national_id", is_in_aadhaar, "999999999999"),
+    ("national_id", is_th_id, "9999999999999"),
+    ("national_id", is_jp_number, "999999999999|9999 9999 9999"),
+    ("national_id", is_il_id, "999999999"),
+    ("national_id", is_za_id, "9999999999999|999999 9999 999"),
+    ("tax_id", is_au_tfn, "999999999|999 999 999|99999999"),
+    ("tax_id", is_au_abn, "99999999999|99 999 999 999"),
+    ("medical_id", is_au_medicare, "9999999999|9999 99999 9"),
+)
+
+
+def _by_shape() -> dict[str, tuple[Format, ...]]:
+    """Every shape with what may have it, those that need no word first."""
+    found: dict[str, tuple[Format, ...]] = {}
+    for rows, alone in ((_ALONE, True), (_WITH_A_WORD, False)):
+        for name, test, shapes in rows:
+            for shape in shapes.split("|"):
+                found[shape] = (*found.get(shape, ()), Format(name, test, alone))
+    return found
+
+
+FORMATS = _by_shape()
+"""By shape: what such a value may be."""
+
+_LEAST_WORD = 15
+"""Characters. What is shorter is a number among others, and found as such."""
+
+
+def _pattern_of(shape: str) -> str:
+    return re.sub("9+|A+", lambda run: f"[{'0-9' if run[0][0] == '9' else 'A-Za-z'}]{{{len(run[0])}}}", shape)
+
+
+_WORD_SHAPES = [
+    shape
+    for shape, forms in FORMATS.items()
+    if len(shape) >= _LEAST_WORD and shape.isalnum() and any(form.alone for form in forms)
+]
+REGISTERED_WORD = (
+    rf"(?=[A-Za-z0-9]{{{_LEAST_WORD},{max(map(len, _WORD_SHAPES))}}}+(?![A-Za-z0-9]))"
+    rf"(?:{'|'.join(map(_pattern_of, _WORD_SHAPES))})(?![A-Za-z0-9])"
+)
+"""A word with the shape of a number that is told by its own form, as a pattern. Its length rules out most words."""
