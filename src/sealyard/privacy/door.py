@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 _E = TypeVar("_E", bound=SealyardError)
 
 _TOLD_AT_ONCE = 5_000
-"""Values that a helper is told in one message: a few milliseconds to encode."""
+"""Values that a helper is sent in one message: a few milliseconds to encode."""
 _DECODED_BYTES = 256 << 10
 _DECODED_SIGNS = 20_000
 """Of structure in a value that is decoded here: 4 ms at worst."""
@@ -149,7 +149,7 @@ class Door:
         return error if message == str(error) else type(error)(message)
 
     async def search(self, search: Search) -> str:
-        """What a stream sends on, see `ConcealedStream`. Raises `HelperFailed`: then nothing may be sent."""
+        """The text that a stream sends on, see `ConcealedStream`. Raises `HelperFailed`: then nothing may be sent."""
         found: list[Span] | None = None
         while True:
             try:
@@ -176,7 +176,7 @@ class Door:
 
     @property
     def has_helpers(self) -> bool:
-        """Whether `run` can be used."""
+        """True if `run` can be used."""
         return self._offload is not None
 
     @property
@@ -193,7 +193,7 @@ class Door:
 
     @staticmethod
     def bare(spec: ToolSpec) -> ToolSpec:
-        """What a helper needs to know of a tool."""
+        """The parts of a tool that a helper needs."""
         return msgspec.structs.replace(spec, title="", description="", input_schema={})
 
     async def _here(self, work: Callable[[], _T], is_much: bool) -> _T:

@@ -46,7 +46,7 @@ _SAID_CHARACTERS = 512
 _BY_PLACE = frozenset(
     "person address username password national_id tax_id passport driver_license medical_id bank_account text".split()
 )
-"""Types that are told by where a value stands. To be found again elsewhere, such as in prose, they are remembered."""
+"""Types that follow from where a value stands. Their values are remembered, to be found again in prose too."""
 
 
 class Guard:
@@ -70,9 +70,9 @@ class Guard:
         self.scope = scope
         """None when nothing is concealed."""
         self._known = Memory()
-        """What was hidden: looked for in what enters."""
+        """Hidden values: searched for in what enters."""
         self._echoes = Echoes(is_later=True)
-        """What tools were handed: looked for in what enters, whatever stands beside it."""
+        """Values that tools were handed: searched for in what enters, whatever stands beside them."""
         self._handed: list[list[Piece]] = []
         """The same as it was handed over, for other processes of the session."""
         self._guessed = Echoes()
@@ -80,10 +80,10 @@ class Guard:
         self._noted: set[tuple[str, bool]] = set()
         """Short strings with tokens that were handed over, as code wrote them, and whether to a tool in `strict`."""
         self._own = OwnWords()
-        """What was found there."""
+        """The findings of that search."""
         self._held = Memory()
-        """What code may hold as it is: looked for in what leaves. Code that prints a guess at anything else must not
-        learn whether it is right."""
+        """Values that code may hold as they are: searched for in what leaves. Code that prints a guess at anything else
+        must not learn whether it is right."""
         self._public: dict[str, None] = {}
         """In the order in which they were declared."""
         self._told = NOTHING_SEEN
@@ -105,16 +105,16 @@ class Guard:
 
     @property
     def is_off(self) -> bool:
-        """Whether nothing is concealed, whatever it is."""
+        """True if nothing is concealed, whatever it is."""
         return self.scope is None
 
     @property
     def is_holding_values(self) -> bool:
-        """Whether code may hold real values: the gateway's mode, or that of one of its tools, is not `strict`."""
+        """True if code may hold real values: the gateway's mode, or that of one of its tools, is not `strict`."""
         return self._privacy.is_relaxed
 
     def conceals_quickly(self, value: Any) -> bool:
-        """Whether `conceal` of a value takes little time, of however many characters it is."""
+        """True if `conceal` of a value takes little time, of however many characters it is."""
         # Where code may hold real values, what leaves is searched in every encoding there is.
         return not self._privacy.is_relaxed and self._privacy.plain is not None and is_quick(value)
 
@@ -124,11 +124,11 @@ class Guard:
 
     @property
     def is_remembering(self) -> bool:
-        """Whether something would be lost with this guard."""
+        """True if something would be lost with this guard."""
         return bool(self._known.texts or self._held.texts or self._public)
 
     def take_counts(self) -> tuple[dict[str, int], int]:
-        """How many values became tokens, by type, and how often something was withheld whole; both since last time."""
+        """The number of values that became tokens, by type, and of things withheld whole; both since the last call."""
         with self._counting:
             hidden, failures = self._hidden, self._failures
             self._hidden, self._failures = Counter(), 0
@@ -159,7 +159,7 @@ class Guard:
             self._own.add(part)
 
     def seen_since(self, position: Position, most: int) -> tuple[Seen, Position]:
-        """At most so many values of each kind that were seen after a position, and the position after them."""
+        """At most `most` values of each kind seen after a position, and the position after them."""
         known, held = self._known.since(position[0], most), self._held.since(position[1], most)
         public = list(islice(self._public, position[2], min(position[2] + most, sys.maxsize)))
         handed = self._handed[position[3] : position[3] + most]
@@ -174,7 +174,7 @@ class Guard:
         return Seen(known=known, held=held, public=public, handed=handed, own=own), after
 
     def take_news(self) -> Seen:
-        """What was seen since it was last asked."""
+        """The values seen since the last call."""
         seen, self._told = self.seen_since(self._told, sys.maxsize)
         return seen
 
@@ -298,7 +298,7 @@ class Guard:
         return value
 
     def admits_plain(self, spec: ToolSpec, value: Any, sent: Sent) -> bool:
-        """Whether `admit` returns an answer as it is, told in microseconds; False where only a search can tell."""
+        """True if `admit` returns an answer as it is, decided in microseconds; False where only a search can tell."""
         return self.scope is not None and self._is_plain_entering(spec, self._privacy.handling(spec), value, sent)
 
     def _is_plain_entering(self, spec: ToolSpec, handling: Handling, value: Any, sent: Sent | None) -> bool:
@@ -341,7 +341,7 @@ class Guard:
         return encoding
 
     def admit_text(self, text: str, *, sent: Sent | None = None) -> str:
-        """What an upstream says beside its answers, such as progress, as anybody may see it."""
+        """An upstream's message beside its answers, such as progress, as anybody may see it."""
         if self.scope is None:
             return text
         try:
@@ -379,7 +379,7 @@ class Guard:
             raise UpstreamError(f"What a server says is withheld: {_blame(error)}.") from None
 
     def is_repeated_to(self, sent: Sent | None) -> bool:
-        """Whether anything was handed over that a server could repeat."""
+        """True if anything was handed over that a server could repeat."""
         return bool(sent) or bool(self._echoes)
 
     def admit_error(self, error: _E, *, sent: Sent | None = None) -> _E:
@@ -426,7 +426,7 @@ class Guard:
         return self._exit.conceal(value, self._replace_leaving)
 
     def shows_plain(self, value: Any) -> bool:
-        """Whether `conceal` returns a value as it is, told in microseconds; False where only a search can tell."""
+        """True if `conceal` returns a value as it is, decided in microseconds; False where only a search can tell."""
         plain = self._privacy.plain
         if plain is None or value not in plain:
             return False
@@ -438,7 +438,7 @@ class Guard:
         return value if self.is_admitted_concealed(spec) else self.conceal(value)
 
     def is_admitted_concealed(self, spec: ToolSpec) -> bool:
-        """Whether nothing private is left in an admitted answer of this tool, or nothing is private at all."""
+        """True if nothing private is left in an admitted answer of this tool, or nothing is private at all."""
         return self.is_off or self._privacy.handling(spec).mode == "strict"
 
     def stream(self) -> ConcealedStream:
@@ -602,7 +602,7 @@ _PIECES = 6
 
 
 def _has_pieces(value: Any) -> bool:
-    """Whether there is a list of numbers or of single characters in it that is long enough to spell something."""
+    """True if there is a list of numbers or of single characters in it that is long enough to spell something."""
     waiting = [value]
     while waiting:
         each = waiting.pop()
@@ -626,5 +626,5 @@ class _AnyType:
         self._detector = detector
 
     def find(self, text: str) -> Iterable[Span]:
-        """What the detector finds."""
+        """The findings of the detector."""
         return [Span(span.start, span.end, "text") for span in self._detector.find(text)]

@@ -335,7 +335,7 @@ class _Stretch:
         return self.starts[index] + len(self.words[index])
 
     def is_separated(self, index: int) -> bool:
-        """Whether a word may go on with the number before it."""
+        """True if a word may go on with the number before it."""
         gap, word = self._gaps[index], self.words[index]
         return len(gap) <= 3 and not gap.translate(_NO_SEPARATORS) and (len(word) <= 4 or not word.isalpha())
 
@@ -380,7 +380,7 @@ def _words(value: str) -> list[str]:
 
 
 def _is_weak(words: Sequence[str], of_type: str) -> bool:
-    """Whether a value would be found in texts that have nothing to do with it."""
+    """True if a value would be found in texts that have nothing to do with it."""
     joined = "".join(words)
     if len(joined) < 3:
         return joined.isascii() or len(joined) < 2
@@ -407,7 +407,7 @@ def _number_forms(value: str, compact: str, of_type: str) -> list[str]:
 
 
 def _is_whole_number(text: str, span: Span) -> bool:
-    """Whether digits are not one side of a decimal point; `.0` is what a table of floats makes of a whole number."""
+    """True if digits are not one side of a decimal point; `.0` is what a table of floats makes of a whole number."""
     before = text[max(0, span.start - 2) : span.start]
     return not (before.endswith(".") and before[:-1].isdigit()) and not _FRACTION.match(text, span.end)
 
@@ -449,12 +449,12 @@ class Memory:
             self._order.append(text)
 
     def since(self, position: int, most: int) -> list[tuple[str, str]]:
-        """At most so many types and texts that were added after a position."""
+        """At most `most` types and texts that were added after a position."""
         return [(self.texts[text], text) for text in self._order[position : min(position + most, sys.maxsize)]]
 
 
 Position = tuple[int, int, int, int, int]
-"""How much of each kind was told already, in the order of the fields of `Seen`."""
+"""The number of values of each kind that were sent already, in the order of the fields of `Seen`."""
 NOTHING_SEEN: Position = (0, 0, 0, 0, 0)
 
 

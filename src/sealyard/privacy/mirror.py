@@ -68,7 +68,7 @@ def find(params: Any, body: bytes, mirror: "Mirror", ask: Ask) -> tuple[Any, byt
 
 
 class Mirror:
-    """A guard without a vault, and how what it did is told."""
+    """A guard without a vault, and the report of its work to the gateway."""
 
     def __init__(self, privacy: Privacy) -> None:
         self._scope = _StandIns()

@@ -39,7 +39,7 @@ Reveal = Literal["whole", "inside", "never"]
 
 
 class Handling(msgspec.Struct, frozen=True, kw_only=True):
-    """How one tool's answers are handled."""
+    """The treatment of one tool's answers and arguments."""
 
     mode: Mode
     whole: tuple[str, ...] = ()
@@ -68,9 +68,9 @@ class Privacy:
         self._schemas: dict[str, tuple[Any, bool]] = {}
         """The schema of each tool's answers by its full name, and whether it says that something is private."""
         self.is_relaxed = mode != "strict" or any(handling.mode != "strict" for _, handling in self.rules)
-        """Whether some tool's answers reach the code as they are."""
+        """True if some tool's answers reach the code as they are."""
         self.is_off = mode == "off" and all(handling.mode == "off" for _, handling in self.rules)
-        """Whether no tool's answers are concealed."""
+        """True if no tool's answers are concealed."""
         is_strict = mode == "strict" or any(handling.mode == "strict" for _, handling in self.rules)
         self._reveal: Reveal = "whole" if is_strict else "inside"
         """Where code holds no real value, what stands beside one is not for code to choose."""
@@ -80,10 +80,10 @@ class Privacy:
         ]
         # A pattern may mean anything, and so may a number.
         self.plain = None if scanner.rules.patterns else PlainValues(scanner.with_detectors(detectors))
-        """What is left as it is on both ways, as long as nothing was seen before."""
+        """Values that stay as they are on both ways, as long as nothing was seen before."""
 
     def handling(self, spec: ToolSpec) -> Handling:
-        """How the answers of a tool are handled: as the first rule says that names it."""
+        """The handling of a tool: that of the first rule that names it."""
         if not self._named:
             return self._default
         tool = (spec.full_name, spec.upstream, spec.name)
@@ -94,7 +94,7 @@ class Privacy:
         return found
 
     def describes(self, spec: ToolSpec) -> bool:
-        """Whether the schema of a tool's answers may make a field private whose name does not."""
+        """True if the schema of a tool's answers may make a field private whose name does not."""
         schema = spec.output_schema
         if schema is None:
             return False
@@ -188,7 +188,7 @@ class PlainValues:
         return True
 
     def _read(self, name: str) -> int:
-        """What a name allows: nothing, numbers, or words as well."""
+        """The values that a name allows: none, numbers, or words as well."""
         if len(name) > _LONGEST_NAME:
             return _NOT_PLAIN
         meaning = read_name(name)
@@ -215,7 +215,7 @@ _TELLING = NAMING | WRAPPING
 
 
 def _is_word(text: str) -> bool:
-    """Whether it is one word of letters, too short and without the signs for which a text is searched by value."""
+    """True if it is one word of letters, too short and without the signs for which a text is searched by value."""
     if len(text) >= LEAST_SEARCHED or not text.isascii():
         return False
     return text.isalpha() or ("__" not in text and text.replace("_", "").isalpha())
@@ -286,7 +286,7 @@ def is_quick(value: Any) -> bool:
 
 
 def describes_private(schema: Mapping[str, Any] | None) -> bool:
-    """Whether some part of a schema may say of a field what its name does not."""
+    """True if some part of a schema may say of a field what its name does not."""
     if schema is None:
         return False
     waiting: list[Any] = [schema]

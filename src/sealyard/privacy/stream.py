@@ -48,7 +48,7 @@ class ConcealedStream:
         return self._searched(self.adding(piece))
 
     def flush(self) -> str:
-        """What may be sent when nothing follows for a while: the last line too, if it is complete."""
+        """The text to send when nothing follows for a while: the last line too, if it is complete."""
         return self._searched(self.flushing())
 
     def close(self) -> str:
@@ -89,7 +89,7 @@ class ConcealedStream:
         return max(self._held.rfind(sign, 0, newest) for sign in _BOUNDARY) + 1 or newest
 
     def _sent(self, end: int, *, is_last: bool = False) -> Search:
-        """What is held up to `end`, or up to the line before if a finding goes on there, concealed."""
+        """The held text up to `end`, or up to the line before if a finding goes on there, concealed."""
         context = self._tail if self._head_length <= len(self._tail) else f"{self._head}\n{self._tail}"
         spans = yield context + self._held
         found = [

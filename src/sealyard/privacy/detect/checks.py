@@ -46,7 +46,7 @@ _DOUBLED = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
 
 
 def luhn(digits: str) -> bool:
-    """Whether the digits pass the Luhn check. All zeros do not count."""
+    """True if the digits pass the Luhn check. All zeros do not count."""
     numbers = [ord(digit) - 48 for digit in reversed(digits)]
     total = sum(numbers[::2]) + sum(_DOUBLED[number] for number in numbers[1::2])
     return total % 10 == 0 and any(numbers)
@@ -58,7 +58,7 @@ def weighted(digits: str, weights: Sequence[int], modulus: int) -> int:
 
 
 def iso7064_11_10(digits: str) -> bool:
-    """Whether the last digit is the ISO 7064 mod 11,10 check digit of those before it."""
+    """True if the last digit is the ISO 7064 mod 11,10 check digit of those before it."""
     product = 10
     for digit in digits[:-1]:
         product = ((ord(digit) - 48 + product) % 10 or 10) * 2 % 11
@@ -80,7 +80,7 @@ _PRODUCT, _PERMUTATIONS = _verhoeff_tables()
 
 
 def verhoeff(digits: str) -> bool:
-    """Whether the digits pass the Verhoeff check."""
+    """True if the digits pass the Verhoeff check."""
     state = 0
     for place, digit in enumerate(reversed(digits)):
         state = _PRODUCT[state][_PERMUTATIONS[place % 8][ord(digit) - 48]]
@@ -88,7 +88,7 @@ def verhoeff(digits: str) -> bool:
 
 
 def is_date(year: int, month: int, day: int) -> bool:
-    """Whether there is such a day."""
+    """True if there is such a day."""
     try:
         datetime.date(year, month, day)
     except ValueError:
@@ -132,7 +132,7 @@ _ISSUERS: tuple[tuple[int, int, int, frozenset[int]], ...] = tuple(
 
 
 def is_card(value: str) -> bool:
-    """Whether the digits are a card number: a known issuer, one of its lengths, the Luhn check."""
+    """True if the digits are a card number: a known issuer, one of its lengths, the Luhn check."""
     digits = digits_of(value)
     if not 13 <= len(digits) <= 19 or not luhn(digits):
         return False
@@ -167,12 +167,12 @@ _IBAN_LENGTHS = {
 
 
 def iban_length(country: str) -> int:
-    """How long an account number of the country is; 0 for a country without them."""
+    """The length of an account number of the country; 0 for a country without them."""
     return _IBAN_LENGTHS.get(country.upper(), 0)
 
 
 def is_iban(value: str) -> bool:
-    """Whether the value is an account number: a country of the registry, its length, the mod 97 check."""
+    """True if the value is an account number: a country of the registry, its length, the mod 97 check."""
     compact = _SEPARATORS.sub("", value).upper()
     if not (compact.isascii() and compact.isalnum()) or len(compact) != iban_length(compact[:2]):
         return False
@@ -180,7 +180,7 @@ def is_iban(value: str) -> bool:
 
 
 def is_ssn(value: str) -> bool:
-    """Whether the nine digits can be a social security number: area, group and serial are in use."""
+    """True if the nine digits can be a social security number: area, group and serial are in use."""
     digits = digits_of(value)
     if len(digits) != 9 or digits[0] == "9" or digits[:3] in {"000", "666"}:
         return False
@@ -188,7 +188,7 @@ def is_ssn(value: str) -> bool:
 
 
 def is_ipv4(value: str) -> bool:
-    """Whether the value is an address, and not a netmask such as 255.255.240.0."""
+    """True if the value is an address, and not a netmask such as 255.255.240.0."""
     parts = value.split(".")
     if len(parts) != 4 or not all(part.isascii() and part.isdigit() and str(int(part)) == part for part in parts):
         return False
@@ -199,7 +199,7 @@ def is_ipv4(value: str) -> bool:
 
 
 def is_ipv6(value: str) -> bool:
-    """Whether the value is an address other than `::`."""
+    """True if the value is an address other than `::`."""
     try:
         return int(ipaddress.IPv6Address(value)) > 0
     except ValueError:
@@ -215,7 +215,7 @@ _POWERS = tuple(58**place for place in range(_MOST_BASE58))
 
 
 def is_base58_checked(value: str, *, ripple: bool = False) -> bool:
-    """Whether the last four bytes of the base 58 value are the double SHA-256 of those before them."""
+    """True if the last four bytes of the base 58 value are the double SHA-256 of those before them."""
     places = value.encode("ascii", "replace").translate(_PLACES[ripple])
     if len(places) > _MOST_BASE58 or _NO_PLACE in places:
         return False
@@ -229,11 +229,11 @@ def is_base58_checked(value: str, *, ripple: bool = False) -> bool:
 _BECH32 = {character: place for place, character in enumerate("qpzry9x8gf2tvdw0s3jn54khce6mua7l")}
 _BECH32_STEPS = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)
 _BECH32_SUMS = (1, 0x2BC830A3)
-"""What is left of a bech32 and of a bech32m address."""
+"""The remainders of a bech32 and of a bech32m address."""
 
 
 def is_bech32(value: str) -> bool:
-    """Whether the value passes the check of bech32 or bech32m."""
+    """True if the value passes the check of bech32 or bech32m."""
     lower = value.lower()
     prefix, _, body = lower.rpartition("1")
     if value not in {lower, value.upper()} or not prefix or len(body) < 6 or len(value) > 128:
@@ -283,7 +283,7 @@ _SHAPES: dict[str, re.Pattern[str]] = {
         "literal": r".*\S.*",
     }.items()
 }
-"""What a cell of each type can look like. Field and form together decide, so the form is generous: no check digits."""
+"""The form of a cell of each type. Field and form together decide, so the form is generous: no check digits."""
 
 _EMPTY = frozenset(
     "null none nil nan undefined n/a na tbd unknown anonymous yes no true false y n - -- --- . ? * keine nein ja aucun"
@@ -292,10 +292,10 @@ _EMPTY = frozenset(
 
 
 def is_plausible(type: str, value: str) -> bool:  # noqa: A002
-    """Whether a whole cell can be a value of the type, given that its field says so.
+    """True if a whole cell can be a value of the type, given that its field says so.
 
     Check digits are not asked for: people mistype, and a wrong number is as private. An empty cell, a placeholder and
-    a type without a form of its own that is unknown here are told apart: only the last is plausible whatever it holds.
+    a type without a form of its own that is unknown here are kept apart: only the last is plausible whatever it holds.
     """
     stripped = value.strip()
     if not stripped or stripped.lower() in _EMPTY:
@@ -307,7 +307,7 @@ def is_plausible(type: str, value: str) -> bool:  # noqa: A002
 
 
 def _is_address(value: str) -> bool:
-    """Whether the value is an IP address, with or without port, zone or prefix length."""
+    """True if the value is an IP address, with or without port, zone or prefix length."""
     host = value.partition("/")[0].partition("%")[0]
     if host.count(":") == 1:
         host = host.partition(":")[0]
@@ -342,7 +342,7 @@ WALLET_FORM = rf"(?x:{re.sub(r'[?]P<[a-z0-9]+>', '?:', WALLET.pattern)})"
 
 
 def is_wallet(text: str) -> bool:
-    """Whether the text begins with an address that passes the check that its currency has."""
+    """True if the text begins with an address that passes the check that its currency has."""
     wallet = WALLET.match(text)
     return wallet is not None and _CHECKS[wallet.lastgroup or ""](wallet[0])
 

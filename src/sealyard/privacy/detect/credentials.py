@@ -50,7 +50,7 @@ MARKED_FORMATS = {vendor: tuple(map(_written_out, parts)) for vendor, parts in _
 
 _TYPES = (("ey", "auth_token"), ("ya29.", "auth_token"), ("AGE-", "private_key"), ("LS0t", "private_key"))
 _LETTERS_ALONE = ("AKIA", "ASIA", "ABIA", "ACCA", "AIza")
-"""How keys begin that may lack a digit and a sign. All others of letters alone are chance: a row of zeros in base64."""
+"""Keys that may lack a digit and a sign begin so. All others of letters alone are chance: a row of zeros in base64."""
 _START = r"(?<![A-Za-z0-9])(?:"
 
 
@@ -297,12 +297,12 @@ def _spoken_password(found: _Assignment) -> Span | None:
 
 
 def kinds_of_characters(value: str) -> int:
-    """How many of digits, capitals, small letters and signs the value has."""
+    """The number of kinds among digits, capitals, small letters and signs that the value has."""
     return sum(1 for kind in _KINDS if kind.search(value))
 
 
 def _bearer(found: _Assignment) -> Span | None:
-    """What follows `Bearer` or `Basic`; in prose, where a bearer may be a person, no plain word."""
+    """The text after `Bearer` or `Basic`; in prose, where a bearer may be a person, no plain word."""
     value = found.value
     is_prose = not found.scheme and not found.operator
     if not _KEY_TEXT.fullmatch(value) or len(value) < 8 or (is_prose and value.isalpha() and len(value) < 20):
@@ -319,7 +319,7 @@ def _cookie(found: _Assignment) -> Span | None:
 
 
 def is_random(value: str, *, least: int) -> bool:
-    """Whether the text looks like a key: long enough, no spaces, letters and digits, no word and no placeholder."""
+    """True if the text looks like a key: long enough, no spaces, letters and digits, no word and no placeholder."""
     if len(value) < least or value.startswith("__PII_") or not _KEY_TEXT.fullmatch(value):
         return False
     if not (_DIGIT.search(value) and _LETTER.search(value)) or _PLACEHOLDER.fullmatch(value):

@@ -35,7 +35,7 @@ _UNPACKED_BYTES = 1 << 20
 """What compressed data may unpack to in one call, besides eight times the text. More than that is concealed unread."""
 _BLOCK_CHARACTERS = 4096
 _SHORTEST = 4
-"""What decodes to fewer characters is chance, or too little to tell anything."""
+"""A shorter decoded text is chance, or too little to mean anything."""
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}|[A-Za-z0-9+/_-]{6,7}={1,2}")
 _BASE64_PART = re.compile(r"[A-Za-z0-9]{8,}={0,2}|[A-Za-z0-9]{6,7}={1,2}")
@@ -94,7 +94,7 @@ def find_encoded_words(
     find: Callable[[str], list[Span]],
     find_each: Callable[[Sequence[str]], Sequence[Collection[Span]]],
 ) -> dict[str, list[Span]]:
-    """What `find_encoded` finds in each of many single words that hold something, as fast as most words allow.
+    """The findings of `find_encoded` in each of many single words that hold something, as fast as most words allow.
 
     Nearly every long word is a path, a hash, a name or an id. So only what `find_candidates` lets pass is decoded, the
     texts that come of it are searched together, with `find_each`, and only a word that gave one with a finding is
@@ -143,7 +143,7 @@ _SECRETS = ("pass", "pwd", "secret", "token", "key", "bearer", "cookie", "sessio
 _TURNED_SECRET = re.compile(rf"[\n=;](?:{'|'.join(_SECRETS)})|(?:{'|'.join(_SECRETS)})[a-z0-9_-]*[=;]")
 """A name that secrets have in a word of two parts, in small letters."""
 _BROKEN = re.compile(rb"[\x00-\x7f][\x80-\xbf]|[\xc2-\xf4][^\x80-\xbf]|[\xc0\xc1\xf5-\xff]|\A[\x80-\xbf]")
-"""What is never in UTF-8."""
+"""Bytes that never occur in UTF-8."""
 
 
 def _turned(words: Collection[str]) -> Iterator[str]:
@@ -235,7 +235,7 @@ class _Words:
 
 
 def _unescaped_ways(text: str) -> list[str]:
-    """What a text may read without its escapes: those of all kinds at once, since each kind marks its own.
+    """Readings of a text without its escapes: those of all kinds at once, since each kind marks its own.
 
     An equals sign is an escape in few texts, so it is read as one apart. Two layers are taken off, whatever they are.
     """
@@ -261,7 +261,7 @@ _PARTS = Runs(WORD + "+/", least=_LEAST_BASE64)
 
 
 def _decoded(parts: Sequence[str]) -> Iterator[tuple[int, bytes | str]]:
-    """What parts of letters, digits and `+/_-` decode to, as far as it may be text, with the number of each."""
+    """The decoded parts of letters, digits and `+/_-`, as far as they may be text, with the number of each."""
     found = find_candidates(parts, _may_be_text)
     for number, run in found.hex:
         spelt = _spelt_in_hex(run) if _HEX_WORD.fullmatch(parts[number]) else _hex(run)
@@ -357,7 +357,7 @@ def _spelt_in_hex(run: str) -> list[bytes]:
 
 
 def _may_be_text(data: bytes) -> bool:
-    """Whether `_readable` may make something of it; cheap, and never wrong when it says no."""
+    """True if `_readable` may make something of it; cheap, and never wrong when it says no."""
     odd = len(data.translate(None, _PRINTABLE))
     if len(data) < _SHORT_TEXT:
         return not odd and len(data) >= _SHORTEST
@@ -648,7 +648,7 @@ class EncodedValues:
     """
 
     knows_words = False
-    """What is shorter than `judge.LEAST_SEARCHED` and has no escape in it is not encoded."""
+    """A text shorter than `judge.LEAST_SEARCHED` without an escape in it is not encoded."""
 
     def __init__(
         self,

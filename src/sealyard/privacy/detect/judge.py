@@ -28,7 +28,7 @@ class Finding(msgspec.Struct, gc=False):
     type: str
     value: Value
     quote: str = ""
-    """What must stand around its token where the value itself had no quotation marks."""
+    """The quotation mark to put around its token where the value itself had none."""
 
 
 Verdict: TypeAlias = str | list[Finding]
@@ -36,7 +36,7 @@ Verdict: TypeAlias = str | list[Finding]
 
 
 class Criteria(msgspec.Struct, frozen=True):
-    """What the scanner's rules come to."""
+    """A scanner's rules in the form in which they are applied."""
 
     types: frozenset[str]
     patterns: tuple[tuple[str, re.Pattern[str]], ...]
@@ -44,7 +44,7 @@ class Criteria(msgspec.Struct, frozen=True):
     detectors: tuple[Detector, ...]
 
     def is_allowed(self, value: str) -> bool:
-        """Whether the rules say that this value is never concealed."""
+        """True if the rules say that this value is never concealed."""
         return self.allow is not None and self.allow.match(value) is not None
 
 
@@ -73,7 +73,7 @@ class Judge:
 
     @property
     def _searches_all(self) -> bool:
-        """Whether even the shortest value must be searched: somebody else's detector may know it.
+        """True if even the shortest value must be searched: somebody else's detector may know it.
 
         What is found by name is known from then on, so it is asked when everything by name has been decided.
         """
@@ -223,7 +223,7 @@ class Judge:
         return findings
 
     def _search(self, text: str, *, is_form_searched: bool) -> list[Span]:
-        """What is private in a text by value alone, sorted and without overlap."""
+        """The private values in a text by value alone, sorted and without overlap."""
         criteria = self._criteria
         found: list[Span] = []
         covered = text
@@ -253,7 +253,7 @@ def _is_long_number(value: float) -> bool:
 
 
 def _knows_words(detector: Detector) -> bool:
-    """Whether a detector may find something in a word or two: not if it says otherwise, or knows nothing yet."""
+    """True if a detector may find something in a word or two: not if it says otherwise, or knows nothing yet."""
     return bool(detector) and getattr(detector, "knows_words", True)
 
 
@@ -269,7 +269,7 @@ def _mailboxes(value: str) -> Iterator[Finding]:
 
 
 def _rest(value: str, start: int, end: int, kind: str) -> list[Finding]:
-    """What stands between two tokens, if there is a letter or digit in it."""
+    """The text between two tokens, if it holds a letter or digit."""
     while start < end and not value[start].isalnum():
         start += 1
     while end > start and not value[end - 1].isalnum():
@@ -303,7 +303,7 @@ _POSSIBLE = frozenset("email phone ssn credit_card date_of_birth ip iban bank_ac
 """Types whose fields must hold at least one value that could be of the type."""
 _NEVER_NUMBERS = frozenset("person person? email iban ip mac organization location url".split())
 _LEAST_DIGITS = {"phone": 5, "ssn": 4, "credit_card": 3, "date_of_birth": 1, "ip": 1, "iban": 2, "bank_account": 4}
-"""How many digits a text of the type has at least."""
+"""The least number of digits in a text of the type."""
 _MIN_DIGITS = {"phone": 5, "ssn": 4, "credit_card": 3, "address": 1, "password": 1, "date_of_birth": 4}
 
 
@@ -336,7 +336,7 @@ def _decide(field: Field) -> str:
 
 
 def _applies(kind: str, value: Value) -> bool:
-    """Whether a private field's value is concealed: anything but a blank, a flag or a count."""
+    """True if a private field's value is concealed: anything but a blank, a flag or a count."""
     if isinstance(value, str):
         if kind == "person?":
             return evidence.is_full_name(value)
@@ -358,7 +358,7 @@ def _texts_told(texts: list[str]) -> list[Value]:
 
 
 def _values(leaves: list[Leaf]) -> list[Value]:
-    """What a field holds, without blanks: all of a short column, a spread sample of a long one."""
+    """The values of a field without blanks: all of a short column, a spread sample of a long one."""
     step = max(1, len(leaves) // _SAMPLE)
     found = [
         _told(leaf[0]) for leaf in leaves[::step] if not isinstance(leaf[0], str) or not evidence.is_blank(leaf[0])
@@ -386,7 +386,7 @@ def _share(values: list[str], test: Callable[[str], bool]) -> float:
 
 
 def _is_possible(kind: str, value: Value) -> bool:
-    """Whether the value could be of the kind at all: one such value makes the whole column private."""
+    """True if the value could be of the kind at all: one such value makes the whole column private."""
     if not isinstance(value, str):
         return _applies(kind, value)
     if kind == "email":
@@ -490,7 +490,7 @@ def _name(field: Field, values: list[Value]) -> str:
 
 
 def _parent_score(above: Field) -> int:
-    """What the nearest named parent says: a `name` below `customer` is a person's, below `product` it is not."""
+    """The evidence of the nearest named parent: a `name` below `customer` is a person's, below `product` it is not."""
     while not above.name and above.parent is not None:
         above = above.parent
     if above.meaning.is_role:

@@ -30,7 +30,7 @@ __all__ = (
 
 
 class _Label(NamedTuple):
-    """What a word in front of a number makes of it."""
+    """The kind that a word in front of a number gives it."""
 
     type: str
     is_exact: bool
@@ -66,7 +66,7 @@ _STARTS = tuple(_BY_START)
 
 
 def _label_before(text: str, start: int) -> _Label | None:
-    """What the nearest word before the place says; None if no word reaches it."""
+    """The label in the nearest word before the place; None if no word reaches it."""
     if not start or (text[start - 1] in _LABEL_ENDS and text[max(0, start - 2) : start] != ":\n"):
         return None
     # In a form the word stands on a line of its own.
@@ -115,7 +115,7 @@ _COUNTRY_CODES = frozenset(
 _EXTENSION = re.compile(
     r"[ ,;]{0,2}(?:x|ext\.?|extension|#|durchwahl|poste|int\.?)[ :.]{0,2}([0-9]{1,6})(?![0-9A-Za-z])", re.IGNORECASE
 )
-"""What may follow a number: the extension within a house."""
+"""The extension within a house that may follow a number."""
 
 _INTERNATIONAL = re.compile(
     r"(?<![A-Za-z0-9_])(?:\+|(?<![0-9] )00(?=[1-9]))[ (]{0,2}[1-9](?:[ ().\-/]{0,3}[0-9]){5,14}+"
@@ -124,7 +124,7 @@ _INTERNATIONAL = re.compile(
 
 
 def _is_international(value: str) -> bool:
-    """Whether the digits start with a country code and are as many as its numbers have."""
+    """True if the digits start with a country code and are as many as its numbers have."""
     digits = digits_of(value)
     if not value.lstrip().startswith("+"):
         digits = digits.removeprefix("00")
@@ -162,7 +162,7 @@ _ARTICLE_NUMBER = re.compile(r"97[89][ \-]|[0-9]-[0-9]{2,7}-[0-9]{2,7}-[0-9X]")
 
 
 def _is_national(value: str) -> bool:
-    """Whether a text of the form `_NATIONAL` has as many digits as a number, and is no ISBN."""
+    """True if a text of the form `_NATIONAL` has as many digits as a number, and is not an ISBN."""
     digits = digits_of(value)
     if _ARTICLE_NUMBER.match(value) or len(set(digits)) < 2:
         return False
@@ -189,7 +189,7 @@ _LEAST_ALONE = 13
 """Fewer bare digits than this are private only if a word says so."""
 _LONGEST_DAY = 13
 _ENDS = frozenset(("", *"\n\t,;|"))
-"""What stands around a number that no word reaches."""
+"""Signs around a number that no word reaches."""
 _GLUED = re.compile(r"[A-Za-z0-9_\-]{0,24}")
 _GLUED_BEFORE = re.compile(r"[A-Za-z0-9_\-]{1,24}|[+(]{1,2}")
 _WIDE = re.compile(r" {2,}")
@@ -270,7 +270,7 @@ def _without_wide_gaps(plain: str, start: int, end: int) -> Iterator[tuple[int, 
 
 
 def _is_bare(piece: str) -> bool:
-    """Whether it is a number that is nobody's without a word beside it: few digits, a fraction, a day."""
+    """True if it is a number that is nobody's without a word beside it: few digits, a fraction, a day."""
     if piece.isdigit():
         return len(piece) < _LEAST_ALONE
     return _is_plain_shape(shape_of(piece)) if len(piece) <= _LONGEST_DAY else False
@@ -282,7 +282,7 @@ def _is_plain_shape(shape: str) -> bool:
 
 
 def _is_alone(text: str, start: int, end: int) -> bool:
-    """Whether no word reaches the place from either side."""
+    """True if no word reaches the place from either side."""
     before, after = text[start - 1 : start], text[end : end + 1]
     return after in _ENDS and before in _ENDS and not (before == "\n" and text[start - 2 : start] == ":\n")
 
@@ -303,7 +303,7 @@ def find_iban(plain: str, start: int) -> Span | None:
 
 
 def _in_piece(piece: str, offset: int, plain: str, text: str) -> list[Span]:
-    """What stands in one run of digits and separators, with the letters that touch it."""
+    """The findings in one run of digits and separators, with the letters that touch it."""
     value = piece.strip(" .-/").rstrip(" (")
     if value[-1:].isalpha():
         value = _WORD_BEHIND.sub("", value)
@@ -328,7 +328,7 @@ def _in_piece(piece: str, offset: int, plain: str, text: str) -> list[Span]:
 
 
 def _forms(value: str, shape: str, offset: int, plain: str) -> list[Span]:
-    """Numbers that are told by their form, the surest first."""
+    """Numbers recognised by their form, the surest first."""
     if len(value) > 10 and _DATE.search(value):
         # A date is nobody's number, and what stands beside it is read without it.
         value = _DATE.sub(lambda date: "#" * len(date[0]), value)
@@ -363,7 +363,7 @@ def without(text: str, spans: list[Span], *, offset: int = 0) -> str:
 
 
 def find_registered(value: str) -> str | None:
-    """The type of a register's number that is told by its form alone."""
+    """The type of a register's number that is recognised by its form alone."""
     return _registered(value, shape_of(value)) if len(value) <= _NUMBER_CHARACTERS else None
 
 
@@ -407,7 +407,7 @@ _USE = re.compile(
     r"[ \-]{0,2}\(?(?:office|mobile|cell|fax|home|work|direct|phone|tel|büro|mobil|handy|privat|domicile)\b",
     re.IGNORECASE,
 )
-"""What a business card puts behind a telephone number."""
+"""Marks that business cards put behind a telephone number."""
 _COUNTRY_BEFORE = re.compile(r"\b[A-Z]{2} ")
 
 
@@ -426,7 +426,7 @@ def _labelled(value: str, shape: str, offset: int, text: str) -> Span | None:
 
 
 def _fits(label: _Label, value: str, shape: str) -> bool:
-    """Whether the value can be what the label says."""
+    """True if the value can be what the label says."""
     digits = digits_of(value)
     if label.type == "credit_card":
         return len(digits) >= 12 and is_plausible(label.type, value) and (label.is_exact or luhn(digits))

@@ -67,7 +67,7 @@ _CF_ODD = (1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18, 20, 11, 3, 6, 8, 12, 14,
 
 
 def is_codice_fiscale(value: str) -> bool:
-    """Whether the sixteen characters are an Italian tax code with its check letter."""
+    """True if the sixteen characters are an Italian tax code with its check letter."""
     code = value.upper()
     if not _CF.fullmatch(code):
         return False
@@ -349,7 +349,7 @@ _CURP = re.compile(r"[A-Z][AEIOUX][A-Z]{2}[0-9]{6}[HMX](?:[A-Z]{2})[B-DF-HJ-NP-T
 
 
 def is_curp(value: str) -> bool:
-    """Whether the eighteen characters are a Mexican register code with its check digit."""
+    """True if the eighteen characters are a Mexican register code with its check digit."""
     code = value.upper()
     if not _CURP.fullmatch(code) or not _two_digit_year(code[4:10]):
         return False
@@ -393,7 +393,7 @@ def is_in_pan(value: str) -> bool:
 
 
 def is_gstin(value: str) -> bool:
-    """Whether the fifteen characters are an Indian tax number with its check character."""
+    """True if the fifteen characters are an Indian tax number with its check character."""
     code = value.upper()
     if not re.fullmatch(r"[0-3][0-9][A-Z]{5}[0-9]{4}[A-Z][1-9A-Z]Z[0-9A-Z]", code):
         return False
@@ -671,4 +671,4 @@ REGISTERED_WORD = (
     rf"(?=[A-Za-z0-9]{{{_LEAST_WORD},{max(map(len, _WORD_SHAPES))}}}+(?![A-Za-z0-9]))"
     rf"(?:{'|'.join(map(_pattern_of, _WORD_SHAPES))})(?![A-Za-z0-9])"
 )
-"""A word with the shape of a number that is told by its own form, as a pattern. Its length rules out most words."""
+"""A word with the shape of a number that needs no label, as a pattern. Its length rules out most words."""

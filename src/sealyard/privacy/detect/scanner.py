@@ -27,9 +27,9 @@ Replace: TypeAlias = Callable[[str, Value], str]
 
 _DEFAULT = frozenset(name for name, info in TYPES.items() if info.default)
 _STRUCTURED = re.compile(r"""[{\[\n\t=|<:](?:(?<=[\n\t=|])|(?<=[{\[])\s*["'{\[]|(?<=<)/|(?<=:)\s)""")
-"""What a value holds that may be data or a table itself."""
+"""Signs in a value that may be data or a table itself."""
 _TAKEN_APART = re.compile(r"[{\[(\n\t=:<]")
-"""What a text holds of which `read_text` makes more than prose."""
+"""Signs in a text of which `read_text` makes more than prose."""
 _MORE_THAN_NAMES = re.compile(r"[{\[(\n\t|<]")
 _NAMING = re.compile(r"[:=]")
 _LAST_NAME = re.compile(r"[^\W\d_][\w.\-]*\Z")
@@ -42,7 +42,7 @@ _TYPE_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 class ScanRules(msgspec.Struct, frozen=True):
-    """What is private beyond the built-in detectors' opinion, and what is not."""
+    """Additions to the built-in detectors, and exceptions from them."""
 
     types: frozenset[str] = _DEFAULT
     patterns: dict[str, str] = {}
@@ -75,7 +75,7 @@ class Scanner:
 
     @property
     def has_detectors(self) -> bool:
-        """Whether there are detectors besides its own."""
+        """True if there are detectors besides its own."""
         return bool(self._criteria.detectors)
 
     def with_detectors(self, detectors: Sequence[Detector]) -> "Scanner":
@@ -154,7 +154,7 @@ class _Pass:
         return _rebuild(value, containers, changed, renamed)
 
     def find(self, text: str, depth: int = 0) -> list[Finding]:
-        """What is private in a text, by offsets in it."""
+        """The private values in a text, by offsets in it."""
         reading = read_text(text)
         root = Field("")
         containers = collect_all(reading.data, root, self._treatments)
@@ -227,7 +227,7 @@ def _is_structured(value: str) -> bool:
 
 
 def _names_nothing(text: str) -> bool:
-    """Whether a text has no structure but names in front of `=` and `:`, none of which means anything.
+    """True if a text has no structure but names in front of `=` and `:`, none of which means anything.
 
     Addresses of pages and lines of logs are like that. What they hold is as little private by name as any word.
     """
@@ -267,7 +267,7 @@ def _settle(text: str, found: list[Finding]) -> list[Finding]:
 
 
 def _placed(value: Value, verdict: Verdict) -> list[Finding]:
-    """What is private in a value, by offsets in the text that it was read from."""
+    """The private parts of a value, by offsets in the text that it was read from."""
     if isinstance(value, PlacedText):
         if isinstance(verdict, str):
             kept = value.strip()

@@ -26,7 +26,7 @@ _OUT = b" "
 
 
 class Runs:
-    """Finds runs of at least so many of these ASCII characters."""
+    """Finds runs of at least `least` of these ASCII characters."""
 
     def __init__(self, characters: str, *, least: int) -> None:
         self._marks = bytes(_IN[0] if chr(code) in characters else _OUT[0] for code in range(256))
@@ -38,7 +38,7 @@ class Runs:
         return [run.span() for run in self._run.finditer(marks)]
 
     def are_in(self, text: str) -> bool:
-        """Whether the text has one."""
+        """True if the text has one."""
         return self._run.search(text.encode("ascii", "replace").translate(self._marks)) is not None
 
     def find_near(self, text: str, apart: int) -> Iterator[tuple[int, int]]:
@@ -86,7 +86,7 @@ _END = ord("\n")
 
 
 class Candidates(NamedTuple):
-    """What may be text: the numbers of words, and the parts of words with the number of each."""
+    """Words that may be text: the numbers of words, and the parts of words with the number of each."""
 
     base64: set[int]
     codes: set[int]
@@ -196,7 +196,7 @@ _BASE64_MARKS = {sign: _base64_marks(place) for place, sign in enumerate(_ORDER)
 _BASE64 = _table(_BASE64_MARKS | {"-": _BASE64_MARKS["+"], "_": _BASE64_MARKS["/"]})
 _UNCONTROLLED = re.compile(rb"\x02\x00{2,}+(?=\x02)")
 _PACKED_START = re.compile(rb"[\n+/_-][^\n]{0,3}(?:H4s|e(?:A[E-H]|F[4-7]|J[w-z]|N[o-r]))")
-"""How gzip and zlib begin in base64."""
+"""The beginnings of gzip and zlib in base64."""
 
 
 def _spelt_in_base64(words: _Words, groups: int, is_text: Callable[[bytes], bool]) -> Iterator[int]:
@@ -226,7 +226,7 @@ def _is_long_text(word: str, is_text: Callable[[bytes], bool]) -> bool:
 
 
 def _may_be_text(part: bytes) -> bool:
-    """Whether a long word may be text, by its letters.
+    """True if a long word may be text, by its letters.
 
     Of a text two bytes in three are of ASCII, so of the first two bytes of its groups one is, on an average. Else it
     reads as UTF-8 from its beginning on, begins as packed data, or has the zeros of UTF-16.

@@ -22,7 +22,7 @@ _VALUES = 5
 
 
 class Detection(msgspec.Struct, frozen=True, kw_only=True):
-    """How many of the samples were found."""
+    """The number of samples that were found."""
 
     samples: int
     found: int
@@ -60,7 +60,7 @@ def _fits(value: str, pattern: str) -> bool:
 
 
 def _is_found(scanner: Scanner, place: str, value: str) -> bool:
-    """Whether nothing of the value is left of it in the place: a text with `{}`, or else the name of a field."""
+    """True if nothing of the value is left of it in the place: a text with `{}`, or else the name of a field."""
     sample = place.replace("{}", value) if "{}" in place else {"id": 7, place: value}
     concealed = scanner.conceal(sample, lambda *_: "")
     return value not in (concealed if isinstance(concealed, str) else concealed[place])
@@ -180,4 +180,4 @@ _SAMPLES: dict[str, tuple[Callable[[random.Random], str], *tuple[str, ...]]] = {
     "private_key": (_private_key, "value", "The file held\n{}\nand no more."),
     "password": (_password, "password", "password={}"),
 }
-"""How a value of each type is made, and where it stands."""
+"""The maker of a value of each type, and the places where it stands."""

@@ -122,7 +122,7 @@ _DOMAIN = re.compile(
     re.IGNORECASE,
 )
 _LOCAL = re.compile(r"\"[^\"\n]{1,64}\"|[\w.!#$%&'*+/=?^`{|}~\-]{1,64}")
-"""What may stand before the sign, read backwards."""
+"""The part before the sign, read backwards."""
 _BINDS_AND_ENDS = re.compile(r".*[=/`|{}?&]")
 _PICTURE = re.compile(r"@[0-9]x\.(?:png|jpe?g|gif|webp|svg|avif)$", re.IGNORECASE)
 _PICTURE_SIGN = frozenset("xX")
@@ -170,9 +170,9 @@ _OPAQUE = re.compile(
 """A UUID or a hash. No account or register number is as long and has these letters only, nor a key without more marks
 around it; a wallet does where `_is_opaque` says so."""
 _OPAQUE_LABELLED = 34
-"""What is longer than this is no number even if a word before it says so."""
+"""A longer text is not a number even after a word that names one."""
 _WORD_SIGNS = frozenset(f"{WORD}.:/~$+=!*%")
-"""What a key may have beside a hash."""
+"""Signs that a key may have beside a hash."""
 _UNLABELLED = frozenset("\n\t,;|\x00")
 """Signs over which no word reaches to say what follows."""
 _WALLET_STARTS = frozenset("12379")
@@ -199,7 +199,7 @@ def _opaque_words(plain: str) -> list[Span]:
 
 
 def _is_opaque(plain: str, start: int, end: int) -> bool:
-    """Whether a word of the form stands alone, where nothing can make it a key, a number or a wallet."""
+    """True if a word of the form stands alone, where nothing can make it a key, a number or a wallet."""
     before = plain[start - 1 : start]
     if before in _WORD_SIGNS or plain[end : end + 1] in _WORD_SIGNS:
         return False
@@ -430,7 +430,7 @@ def _values(kind: str, matches: Iterable[re.Match[str]]) -> Iterator[Span]:
 
 
 def _begins(text: str, start: int) -> bool:
-    """Whether a word begins there."""
+    """True if a word begins there."""
     return not start or not (text[start - 1].isalnum() or text[start - 1] == "_")
 
 

@@ -99,7 +99,7 @@ _SHOWN = _ADDRESSING | {part for name in GIVEN_NAMES for part in _LETTERS.findal
 
 
 def is_blank(value: str) -> bool:
-    """Whether the value says that there is none, or is a word of a short list rather than data."""
+    """True if the value says that there is none, or is a word of a short list rather than data."""
     if not value:
         return True
     if value[0].isspace() or value[-1].isspace():
@@ -108,12 +108,12 @@ def is_blank(value: str) -> bool:
 
 
 def count_digits(value: str) -> int:
-    """How many digits the value has, of any script."""
+    """The number of digits in the value, of any script."""
     return sum(map(str.isdigit, value))
 
 
 def is_name(value: str) -> bool:
-    """Whether the value could be a person's name by its form: up to eight words with capitals and no digits."""
+    """True if the value could be a person's name by its form: up to eight words with capitals and no digits."""
     value = value.strip()
     if not 2 <= len(value) <= _LONGEST_NAME:
         return False
@@ -131,7 +131,7 @@ def is_name(value: str) -> bool:
 
 
 def has_given_name(value: str) -> bool:
-    """Whether the value begins or ends with a common given name, or with a title such as `Mrs.`."""
+    """True if the value begins or ends with a common given name, or with a title such as `Mrs.`."""
     said = (value if value.isascii() else fold(value)).translate(_WITHOUT_MARKS).split()
     if not 0 < len(said) <= 8:
         return False
@@ -148,13 +148,13 @@ def has_given_name(value: str) -> bool:
 
 
 def is_organization(value: str) -> bool:
-    """Whether the value ends like a firm's name or holds a word of one."""
+    """True if the value ends like a firm's name or holds a word of one."""
     words = [word.strip(".,&()").casefold().replace(".", "") for word in value.split()]
     return any(word in _FIRMS for word in words) or "&" in words or " & " in value
 
 
 def is_street(value: str) -> bool:
-    """Whether the value reads like a street with a house number, as several countries write it."""
+    """True if the value reads like a street with a house number, as several countries write it."""
     return (
         len(value) <= 120
         and " " in value
@@ -173,7 +173,7 @@ def may_show(text: str) -> bool:
 
 
 def is_login(value: str) -> bool:
-    """Whether the value could be a login name: small letters, digits and dots, no word of another kind."""
+    """True if the value could be a login name: small letters, digits and dots, no word of another kind."""
     return (
         2 <= len(value) <= 32
         and _LOGIN.fullmatch(value) is not None
@@ -184,7 +184,7 @@ def is_login(value: str) -> bool:
 
 
 def is_random(value: str) -> bool:
-    """Whether the value looks like a key or a token: long, without spaces, letters and digits mixed, no UUID."""
+    """True if the value looks like a key or a token: long, without spaces, letters and digits mixed, no UUID."""
     return (
         len(value) >= 16
         and not any(each.isspace() for each in value)
@@ -211,5 +211,5 @@ def may_be_private(name: str, value: str) -> bool:
 
 
 def is_full_name(value: str) -> bool:
-    """Whether the value is a given name and one or more others."""
+    """True if the value is a given name and one or more others."""
     return " " in value.strip() and is_name(value) and has_given_name(value)

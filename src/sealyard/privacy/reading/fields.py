@@ -50,7 +50,7 @@ _WEIGHTS = {
     "goods": -3,
     "firm": -2,
 }
-"""How each neighbour speaks for a bare `name` to be a person's."""
+"""The weight of each neighbour as evidence that a bare `name` is a person's."""
 _SCHEMA_FORMATS = {"email": "email", "idn-email": "email", "password": "password", "phone": "phone", "tel": "phone"}
 
 
@@ -108,16 +108,16 @@ class Field:
     """The cells of a table's first row that gave it its name."""
     meaning: Meaning = NOTHING
     in_list = False
-    """Whether it stood for more than one record of its parent."""
+    """True if it stood for more than one record of its parent."""
     schema: Mapping[str, Any] | None = None
     treatment = ""
     """`whole` or `visible` where a rule says so, for everything below too."""
     personal = False
-    """Whether its record, or one above, is about a person."""
+    """True if its record, or one above, is about a person."""
     weight = 0
-    """How much its fields speak for a person, or against."""
+    """The weight of its fields as evidence for a person, or against."""
     kinds: Mapping[str, int] = _Counts()
-    """How often each kind occurs among the fields right below it."""
+    """The count of each kind among the fields right below it."""
     names: Collection[str] = ()
     """The names of its regions, folded."""
 
@@ -185,7 +185,7 @@ def _weigh(field: Field) -> None:
 
 
 _Facts: TypeAlias = tuple[_Counts, frozenset[str], bool, int]
-"""How often each kind occurs, the names of regions, whether the record is personal, and its weight."""
+"""The count of each kind, the names of regions, whether the record is personal, and its weight."""
 
 
 @lru_cache(maxsize=2_000)
@@ -206,7 +206,7 @@ def _facts(named: Iterable[tuple[str, Meaning]]) -> _Facts:
 
 
 def is_described(schema: Mapping[str, Any]) -> bool:
-    """Whether a property's schema gives it a meaning that a name without one lacks."""
+    """True if a property's schema gives it a meaning that a name without one lacks."""
     return _described(schema, NOTHING) is not NOTHING
 
 

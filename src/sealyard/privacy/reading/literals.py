@@ -38,7 +38,7 @@ class PlacedText(str):
     end: int
     pieces: Pieces | None
     escape: str
-    """What must stand before a quotation mark in it: a backslash, a second mark, or nothing."""
+    """The escape before a quotation mark in it: a backslash, a second mark, or nothing."""
 
     def raw(self, offset: int) -> int:
         """The offset in the text it was read from."""
@@ -270,7 +270,7 @@ def _bare(text: str, begin: int, end: int, frame: _Frame) -> int | None:
 
 
 def _close(frames: list[_Frame], text: str, position: int) -> tuple[Any, int]:
-    """What was read before it broke off; a string that is not closed goes to the end of its line."""
+    """The data read before it broke off; a string that is not closed goes to the end of its line."""
     rest = _REST.match(text, position)
     assert rest is not None
     begin = rest.end()

@@ -51,11 +51,11 @@ _ELSEWHERE = frozenset(
     """ip mac email mail web url uri server host bind listen node peer remote contract memory bit register virtual
     physical broadcast gateway dns proxy source dest destination start end base load return from to hex token""".split()
 )
-"""An address after one of these is none of a house."""
+"""Words that rule out a street address when they precede it."""
 _PAGES = frozenset(
     "page next previous prev continuation cursor sync resume max total prompt completion input output".split()
 )
-"""A token after one of these opens nothing."""
+"""Words after which a token is a cursor or a count, not a secret."""
 _UNRELATED = frozenset("company vendor supplier merchant".split())
 
 
@@ -67,21 +67,21 @@ _LONG_VALUE = 20
 
 
 class Meaning(msgspec.Struct, frozen=True):
-    """What a name says. `kind` is a type of `TYPES`, one of the lexicon's other kinds, or empty."""
+    """The meaning of a name. `kind` is a type of `TYPES`, one of the lexicon's other kinds, or empty."""
 
     kind: str = ""
     is_sure: bool = False
-    """Whether the name alone is enough."""
+    """True if the name alone is enough."""
     is_role: bool = False
-    """Whether it names a person: what a `name` below it belongs to."""
+    """True if it names a person: what a `name` below it belongs to."""
     is_thing: bool = False
-    """Whether it names something that is no person."""
+    """True if it names something that is no person."""
     is_number: bool = False
-    """Whether it only numbers its field: `k1`, `col_2`, `Unnamed: 3`."""
+    """True if it only numbers its field: `k1`, `col_2`, `Unnamed: 3`."""
     may_be_private: bool = False
-    """Whether the name has what a private value may have: an address, a number, a key."""
+    """True if the name has what a private value may have: an address, a number, a key."""
     keys: str = ""
-    """What the keys below it are: `person` for `salary_by_name`."""
+    """The type of the keys below it: `person` for `salary_by_name`."""
 
 
 NOTHING = Meaning()
@@ -121,7 +121,7 @@ _PHRASES = _phrases()
 _ENDINGS = {phrase: kind for phrase, kind in _PHRASES.items() if len(phrase) > 6 and not kind.endswith("?")}
 """Long enough to be recognised at the end of a name that is written in one word."""
 _TAILS = frozenset(phrase[start:] for phrase in _PHRASES for start in range(len(phrase)))
-"""How phrases end. Few words of other names are one of these."""
+"""The endings of phrases. Few words of other names are one of these."""
 _ROLES = frozenset("".join(split_name(role)) for role in _LEXICON["roles"].split())
 _THINGS = frozenset("".join(split_name(thing)) for thing in _LEXICON["things"].split())
 _NEUTRAL = frozenset(
@@ -131,7 +131,7 @@ _NEUTRAL = frozenset(
 
 
 def read_name(name: str) -> Meaning:
-    """What the name of a field, a column or a property says. A name is short: anything else is a value."""
+    """The meaning of the name of a field, a column or a property. A name is short: anything else is a value."""
     return _read_short(name) if len(name) <= _LONGEST_NAME else _VALUE_AS_NAME
 
 

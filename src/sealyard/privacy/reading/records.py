@@ -236,7 +236,7 @@ def _resolve(whole: Mapping[str, Any], reference: str) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=2_000)
 def _form(keys: tuple[Any, ...]) -> str:
-    """Whether all keys look like data rather than names, one only wraps a value, or some may name others."""
+    """True if all keys look like data rather than names, one only wraps a value, or some may name others."""
     if len(keys) == 1 and keys[0] in WRAPPING:
         return "wrapped"
     if keys and all(
@@ -248,7 +248,7 @@ def _form(keys: tuple[Any, ...]) -> str:
 
 
 def _is_keyed(each: dict[Any, Any]) -> bool:
-    """Whether the values are records of one kind, or cells of one column, as in a list."""
+    """True if the values are records of one kind, or cells of one column, as in a list."""
     if len(each) > 2 and all(key.isdigit() or TOKEN.fullmatch(key) for key in each):
         return True
     return all(isinstance(value, dict) for value in each.values())

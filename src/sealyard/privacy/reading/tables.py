@@ -131,7 +131,7 @@ def read_table(text: str, lines: Lines, index: int) -> tuple[Field, int] | None:
 
 
 def is_header(names: list[str]) -> bool:
-    """Whether a row's cells are the names of columns: short, different, no data, and at least one is known."""
+    """True if a row's cells are the names of columns: short, different, no data, and at least one is known."""
     if len(names) - names.count("") < 2 or len(names) > _MOST_COLUMNS or len(set(names)) < len(names) - names.count(""):
         return False
     return max(map(len, names)) <= _LONGEST_HEADER and _are_names(tuple(names))
@@ -214,7 +214,7 @@ def _read_delimited(text: str, lines: Lines, index: int, delimiter: str) -> tupl
 
 
 def _width(text: str, lines: Lines, index: int, delimiter: str) -> tuple[int, int]:
-    """How many cells the row has that begins in a line, and the number of the line after it."""
+    """The number of cells in the row that begins in a line, and the number of the line after it."""
     line = lines.texts[index]
     if not _has_quoted(line, delimiter):
         return line.count(delimiter) + 1, index + 1
@@ -237,14 +237,14 @@ def _is_named(text: str, lines: Lines, index: int, delimiter: str) -> bool:
 
 
 def _is_compact(line: str, delimiter: str) -> bool:
-    """Whether the commas of a line are a table's rather than a sentence's."""
+    """True if the commas of a line are a table's rather than a sentence's."""
     if delimiter != "," or line.count(", ") * 2 <= line.count(","):
         return True
     return not line.rstrip().endswith((".", ":", ";", "!", "?")) and _SENTENCE.isdisjoint(line.casefold().split())
 
 
 def _repeats(text: str, lines: Lines, index: int, delimiter: str, width: int) -> bool:
-    """Whether the next two rows have as many cells."""
+    """True if the next two rows have as many cells."""
     for _ in range(2):
         if index >= len(lines):
             return False

@@ -39,7 +39,7 @@ _SEPARATING = re.compile(r"[\s,;]*")
 
 
 class Reading:
-    """What a text holds. Every character that is not punctuation is in one of these."""
+    """The parts of a text. Every character that is not punctuation is in one of these."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -52,11 +52,11 @@ class Reading:
         """Fields of lines and tags: what they hold is part of `prose` too."""
         self.prose: list[PlacedText] = []
         self.has_inserts = not self.is_json and "insert" in text.lower()
-        """Whether there may be rows of SQL."""
+        """True if there may be rows of SQL."""
 
     @property
     def is_json(self) -> bool:
-        """Whether the text is JSON from end to end."""
+        """True if the text is JSON from end to end."""
         return self._documents is not None
 
     def place(self, leaf: Leaf, containers: Sequence[Container]) -> Value:
@@ -177,7 +177,7 @@ _SPACED = re.compile(r"""="[^"\n ]* |='[^'\n ]* """)
 """A value of more than one word. Only such a one shows what it is where its name says nothing."""
 _BEFORE_NAME = " \t\r\v\f>-*•+0123456789.)_\"'`"
 _AFTER_NAME = " \t\"'`*_"
-"""What `_LINE` lets stand around a name."""
+"""The signs that `_LINE` allows around a name."""
 _MANY_LINES = 200
 """As many are first looked at together."""
 _MOST_HEADS = 5_000
@@ -189,7 +189,7 @@ _SPACED_ATTRIBUTE = re.compile(r"""=\s*(?:"[^" ]* |'[^' ]* )""")
 _CODE = re.compile(
     r"[A-Za-z_][\w.]*[(\[].*|\$\{?\w+\}?|<[^<>]*>|\{\{.*\}\}|self\.[\w.]+|process\.[\w.]+|os\.[\w.]+.*", re.DOTALL
 )
-"""What a program says a field is to hold."""
+"""A program's expression for the value of a field."""
 _VCARD = {
     "fn": "full name",
     "n": "full name",
@@ -203,7 +203,7 @@ _NEXT_ROW = re.compile(r"\s*,\s*(?=\()")
 _TRANSPARENT = frozenset(
     "a b i u em strong span font small big code p div tt mark label cite abbr time sub sup".split()
 )
-"""What stands in one of these belongs to the tag around it."""
+"""The content of one of these belongs to the tag around it."""
 _TABLE_TAGS = frozenset(("table", "tr", "th", "td"))
 _VOID = frozenset("br hr img input meta link area base col embed source track wbr".split())
 _LONGEST = 2_000
@@ -269,7 +269,7 @@ def _may_be_private(written: str) -> bool:
 
 
 def _heads(written: str) -> list[str]:
-    """What may be the name at the begin of each line, or nothing where there is none."""
+    """The possible name at the beginning of each line, or nothing where there is none."""
     lines = written.replace(":", "\t").replace("=", "\t").split("\n")
     parts = map(str.partition, map(str.lstrip, lines, repeat(_BEFORE_NAME)), repeat("\t"))
     return [head.rstrip(_AFTER_NAME) if sign and head[:1].isalnum() else "" for head, sign, _ in parts]

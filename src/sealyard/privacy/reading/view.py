@@ -22,7 +22,7 @@ _NO_PIECES = (array("q"), array("q"), array("q"), array("q"))
 
 
 class View:
-    """What a text reads as after pieces of it were replaced."""
+    """A text after pieces of it were replaced, with the way back."""
 
     def __init__(self, text: str, pieces: "Callable[[], _Columns] | None" = None) -> None:
         """`pieces` is called when something is first looked up, since most readings hold nothing."""

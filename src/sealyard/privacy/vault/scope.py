@@ -149,7 +149,7 @@ class Scope:
         return reveal_tokens(value, self._find, schema, is_inside=is_inside, on_text=on_text)
 
     def has(self, token: str) -> bool:
-        """Whether this is one whole token of this scope, in whatever case."""
+        """True if this is one whole token of this scope, in whatever case."""
         match = TOKEN.fullmatch(token)
         return match is not None and self._find(match[1].lower(), match[2].lower()) is not None
 
@@ -373,7 +373,7 @@ def reveal_tokens(
 
 
 def count_tokens(value: Any, most: int) -> int:
-    """How many tokens are in JSON data, counted no further than `most`."""
+    """The number of tokens in JSON data, counted no further than `most`."""
     count = 0
     waiting = [value]
     while waiting:
@@ -405,7 +405,7 @@ class _Writer:
         self._is_inside = is_inside
 
     def whole(self, text: str, schemas: _Schemas) -> Any:
-        """What a string becomes that may be one token."""
+        """The result for a string that may be one token."""
         match = _WHOLE.match(text)
         if match is None or match.end() < len(text) or "%" in text:
             return self.inside(text)
@@ -414,7 +414,7 @@ class _Writer:
         return _in_kind(value, schemas)
 
     def inside(self, text: str) -> str:
-        """What a string becomes that may hold tokens."""
+        """The result for a string that may hold tokens."""
         if not _begins(text):
             return text
         write = _writer_for(text)
@@ -454,7 +454,7 @@ def _unknown(text: str) -> UnknownToken:
 
 
 def _writer_for(text: str) -> Callable[[str, int], str]:
-    """How a value is written at an offset of this text."""
+    """The spelling of a value at an offset of this text."""
     if _is_json(text):
         return lambda value, _: json.dumps(value)[1:-1]
     url = _URL.fullmatch(text)

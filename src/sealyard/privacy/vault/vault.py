@@ -38,7 +38,7 @@ _T = TypeVar("_T")
 _SCOPES_KEPT = 64
 """In memory when nobody uses them."""
 _USED_SECONDS = 3600.0
-"""How exactly it is known when a scope was used last."""
+"""The precision of the time when a scope was used last."""
 _UNUSED_SECONDS = 86_400.0
 """An empty scope is kept for so long at least: who uses it may be about to fill it."""
 _ROWS_AT_ONCE = 500
@@ -46,7 +46,7 @@ _ROWS_AT_ONCE = 500
 
 
 class RevealedValue(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator sees of a token. Its `repr` does not show the value."""
+    """A token and its value, for an operator. Its `repr` does not show the value."""
 
     token: str
     scope: str
@@ -134,7 +134,7 @@ class Vault:
         return found
 
     async def match(self, values_or_tokens: Iterable[str], *, scope: str | None = None) -> dict[str, int]:
-        """How many values `forget` would erase, by scope. Raises what it raises."""
+        """The number of values that `forget` would erase, by scope. Raises what it raises."""
         wanted = await self._resolve(values_or_tokens, scope)
         matches = {row.name: len(await self._match(row, wanted)) for row in await self._rows(scope)}
         return {name: count for name, count in matches.items() if count}
@@ -305,7 +305,7 @@ class Vault:
 
 
 class _Wanted:
-    """What is to be erased."""
+    """The values to erase."""
 
     def __init__(self, texts: Collection[str], tokens: Collection[tuple[str, str]]) -> None:
         self._tokens = tokens
@@ -327,5 +327,5 @@ def _fold(text: str) -> str:
 
 
 async def _in_thread(work: Callable[[list[SealedValue]], _T], rows: list[SealedValue]) -> _T:
-    """What `work` makes of rows; many of them must not hold up the event loop."""
+    """The result of `work` on rows; many of them run in a thread, off the event loop."""
     return await asyncio.to_thread(work, rows) if len(rows) > _ROWS_AT_ONCE else work(rows)
