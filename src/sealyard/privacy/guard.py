@@ -28,8 +28,7 @@ from sealyard.privacy.reading.view import without_tokens
 from sealyard.privacy.rules import Handling, Privacy, Reveal, is_quick, texts_of_plain
 from sealyard.privacy.span import TOKEN, TYPES, Detector, Span, merge
 from sealyard.privacy.stream import ConcealedStream
-from sealyard.privacy.vault.scope import count_tokens
-from sealyard.privacy.vault.vault import Scope
+from sealyard.privacy.vault.scope import Scope, count_tokens
 from sealyard.values import ToolSpec
 
 __all__ = ("Guard",)
@@ -87,7 +86,7 @@ class Guard:
         self._public: dict[str, None] = {}
         """In the order in which they were declared."""
         self._told = NOTHING_SEEN
-        self.door = Door(self, offload, privacy.described if offload else None, who=principal)
+        self.door = Door(self, offload, None if offload is None else privacy.described, who=principal)
         """The same for the event loop."""
         self._counting = threading.Lock()
         self._hidden: Counter[str] = Counter()

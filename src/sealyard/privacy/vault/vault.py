@@ -31,7 +31,7 @@ from sealyard.privacy.vault.seal import (
     spell,
 )
 
-__all__ = ("RevealedValue", "Scope", "Vault", "VaultStorage")
+__all__ = ("RevealedValue", "Vault")
 
 _T = TypeVar("_T")
 
