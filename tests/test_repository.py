@@ -21,6 +21,7 @@ SOURCE = ROOT / "src" / "sealyard"
 GUEST = SOURCE / "sandbox" / "guest"
 LOCKS = ("requirements/dev.txt", "requirements/outside.txt", "requirements/peers.txt", "requirements/runtime.txt")
 EXTRAS = ("sealyard.discovery.minilm",)  # needs packages that only an extra brings
+PRIVACY = ("sealyard.privacy", "sealyard.privacy.detect", "sealyard.privacy.reading", "sealyard.privacy.vault")
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(sealyard.__path__, "sealyard.")
@@ -46,6 +47,23 @@ def test_packages_export_all_their_public_names(name: str) -> None:
     public = {each for each in vars(package) if not each.startswith("_")} - submodules
 
     assert public == set(package.__all__) - {"__version__"}
+
+
+@pytest.mark.parametrize("name", PRIVACY)
+def test_doors_of_privacy_have_at_most_eight_names(name: str) -> None:
+    """A package that needs more names outside does more than one thing."""
+    assert 0 < len(importlib.import_module(name).__all__) <= 8
+
+
+def test_vault_and_tokens_are_imported_without_the_detectors() -> None:
+    """Commands that read the store do not wait for the patterns of detectors to be compiled."""
+    code = "import sys; from sealyard.privacy import TOKEN, vault; print(*sys.modules)"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+
+    loaded = set(done.stdout.split())
+    assert "sealyard.privacy.vault.seal" in loaded
+    assert {"sealyard.privacy.guard", "sealyard.privacy.detect", "sealyard.privacy.reading"} & loaded == set()
 
 
 def test_help_imports_no_part_of_the_product() -> None:

@@ -18,11 +18,11 @@ import msgspec
 
 from sealyard.cli.terminal import columns, plain, screen
 from sealyard.errors import InvalidRequest
-from sealyard.privacy.checks import is_card, is_iban, is_plausible, is_ssn
-from sealyard.privacy.literals import read_literal
-from sealyard.privacy.placed import PlacedText
-from sealyard.privacy.scanner import Scanner, ScanRules
-from sealyard.privacy.span import TYPES, Span
+from sealyard.privacy import TYPES
+from sealyard.privacy.detect import Scanner, ScanRules
+from sealyard.privacy.detect.checks import is_card, is_iban, is_plausible, is_ssn
+from sealyard.privacy.reading.literals import PlacedText, read_literal
+from sealyard.privacy.span import Span
 
 __all__ = ("measure", "show")
 

@@ -18,11 +18,10 @@ from typing import Any, cast
 import msgspec
 
 from sealyard.cli.terminal import columns, plain, screen
-from sealyard.privacy.guard import Guard, Privacy
-from sealyard.privacy.keys import Keys
-from sealyard.privacy.scanner import Scanner
-from sealyard.privacy.vault import Scope, VaultStorage
-from sealyard.privacy.vault_seal import make_scope, open_scope
+from sealyard.privacy import Guard, Privacy
+from sealyard.privacy.detect import Scanner
+from sealyard.privacy.vault import Keys, Scope
+from sealyard.privacy.vault.seal import VaultStorage, make_scope, open_scope
 from sealyard.values import ToolSpec
 
 __all__ = ("KINDS", "generate", "measure", "show")

@@ -20,7 +20,7 @@ from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig
 from sealyard.errors import InvalidRequest, SealyardError, ToolFailed, UpstreamError
 from sealyard.offload import MOST_NODES
-from sealyard.privacy.guard import Mode
+from sealyard.privacy.rules import Mode
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.values import UpstreamConfig

@@ -62,7 +62,7 @@ from sealyard.metrics.gauges import GAUGES
 from sealyard.metrics.names import METRICS, OPERATOR
 from sealyard.observe.alert_list import AlertView
 from sealyard.observe.live import LiveKind
-from sealyard.privacy.span import TYPES
+from sealyard.privacy import TYPES
 from sealyard.sandbox import IsolationPolicy, PoolOptions, Sandbox, open_sandbox, wire
 from sealyard.sandbox.policy import levels
 from sealyard.sandbox.probe import examine

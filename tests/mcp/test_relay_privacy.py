@@ -22,7 +22,7 @@ from tests.mcp.upstreams import Connect, Context, Json, config, memory, post, sc
 from sealyard.broker.policy import PolicySettings, Rule, ToolLimits
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig
-from sealyard.privacy.span import TOKEN
+from sealyard.privacy import TOKEN
 from sealyard.serve.relay import build_relay, transports
 from sealyard.serve.relay_shapes import loosened
 from sealyard.values import Approval, Ask, UpstreamConfig

@@ -8,13 +8,14 @@ from sealyard.broker.admitting import check_answer, parts_of, plain_names
 from sealyard.broker.answers import Answer, AnswerFile, read_message, renamed, to_answer
 from sealyard.catalog.shapes import is_wrapped
 from sealyard.offload.child import Ask
-from sealyard.privacy.echo import Sent
-from sealyard.privacy.offloaded import Mirror, remember
+from sealyard.privacy import Mirror, Sent
 from sealyard.store.rows import CALL_VALUE_BYTES
 from sealyard.store.samples import sample_of
 from sealyard.values import ToolSpec
 
 __all__ = ("answer", "remember")
+
+remember = Mirror.remember
 
 
 class _Given(msgspec.Struct):

@@ -78,7 +78,7 @@ def _take_over(arguments: list[str]) -> None:
 
 
 def _cut_frames(record: logging.LogRecord) -> bool:
-    from sealyard.privacy.logs import ConcealingFilter  # noqa: PLC0415
+    from sealyard.cli.logs import ConcealingFilter  # noqa: PLC0415
 
     return ConcealingFilter(str).filter(record)
 

@@ -20,9 +20,7 @@ from sealyard.access.guards import Guards
 from sealyard.errors import CallRefused, HelperFailed, SealyardError, UpstreamError
 from sealyard.offload import is_large, signs_of, turn
 from sealyard.offload.turns import spend
-from sealyard.privacy.echo import Sent
-from sealyard.privacy.guard import Guard, Reveal
-from sealyard.privacy.span import TOKEN
+from sealyard.privacy import TOKEN, Guard, Reveal, Sent
 from sealyard.serve.relay_conceal import conceal
 from sealyard.serve.relay_large import read_fields
 from sealyard.serve.relay_messages import Made, relay_here

@@ -15,8 +15,7 @@ from sealyard.metrics.report import Report
 from sealyard.observe.live import Live
 from sealyard.observe.results import answer_text
 from sealyard.offload import check_values
-from sealyard.privacy.guard import Guard
-from sealyard.privacy.span import TOKEN
+from sealyard.privacy import TOKEN, Guard
 from sealyard.privacy.vault import RevealedValue
 from sealyard.sandbox.review import check_code
 from sealyard.sandbox.run import Sandbox
