@@ -23,8 +23,9 @@ from sealyard.metrics.alerts import RULES, Alert, Finding, Now, Thresholds, adva
 from sealyard.metrics.report import Prices, Report, report
 from sealyard.metrics.sums import Sums
 from sealyard.privacy.scanner import Scanner, ScanRules
-from sealyard.store import Store, audit, open_store
-from sealyard.store.audit_watch import AuditWatch, AuditWatched
+from sealyard.store import Store, open_store
+from sealyard.store.audit import log as audit
+from sealyard.store.audit.monitor import AuditWatch, AuditWatched
 from sealyard.values import AuditEntry, UpstreamStatus
 from sealyard.values.facts import Executed, Hidden, Searched, Used
 from sealyard.yard import alerting, telling

@@ -25,8 +25,8 @@ import pytest
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.privacy.keys import find_keys, load_keys
 from sealyard.store import open_store, replacing
-from sealyard.store.audit_key import key_path
-from sealyard.store.audit_verify import verify_store
+from sealyard.store.audit.key import key_path
+from sealyard.store.audit.verification import verify_store
 from sealyard.store.backup import check_backup, restore_backup, write_backup
 from sealyard.store.schema import MIGRATIONS
 from sealyard.values import AuditEntry, CallRecord, ExecutionRecord

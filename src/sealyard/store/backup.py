@@ -18,8 +18,8 @@ import msgspec
 from sealyard import __version__
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.privacy.keys import KEY_FILE, add_keys, find_keys
-from sealyard.store.audit_key import key_path, sync_folder
-from sealyard.store.audit_verify import verify_store
+from sealyard.store.audit.key import key_path, sync_folder
+from sealyard.store.audit.verification import verify_store
 from sealyard.store.backup_archive import (
     AUDIT_KEY,
     DATABASE,

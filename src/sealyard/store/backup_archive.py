@@ -16,7 +16,7 @@ import msgspec
 from sealyard.errors import StoreError
 from sealyard.former import decode
 from sealyard.privacy.keys import KEY_FILE
-from sealyard.store.audit_key import key_path
+from sealyard.store.audit.key import key_path
 from sealyard.store.backup_check import Damaged
 
 __all__ = (

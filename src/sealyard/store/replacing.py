@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from sealyard.store.audit_key import key_path, sync_folder
+from sealyard.store.audit.key import key_path, sync_folder
 
 __all__ = ("replace", "roll_back")
 

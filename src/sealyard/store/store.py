@@ -14,7 +14,7 @@ import msgspec
 from sealyard.store import rows
 from sealyard.store.alerts import AlertTable
 from sealyard.store.approvals import ApprovalTable
-from sealyard.store.audit import AUDIT_KINDS, AuditHead, AuditLog, AuditRow, read_entries, read_head
+from sealyard.store.audit.log import AUDIT_KINDS, AuditHead, AuditLog, AuditRow, read_entries, read_head
 from sealyard.store.census import Census, read_census
 from sealyard.store.idempotency import IdempotencyTable
 from sealyard.store.learning import LearningTables

@@ -22,7 +22,7 @@ from sealyard.privacy.scanner import Scanner
 from sealyard.privacy.selfcheck import check_detection
 from sealyard.store import Store
 from sealyard.store.alerts import Silence
-from sealyard.store.audit_watch import AuditWatch
+from sealyard.store.audit.monitor import AuditWatch
 from sealyard.values import UpstreamStatus
 from sealyard.yard.alert_list import AlertList, AlertView, list_alerts, resolve, silence, to_view, unsilence
 from sealyard.yard.telling import Teller

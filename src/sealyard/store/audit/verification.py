@@ -17,9 +17,9 @@ import msgspec
 
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.former import decode
-from sealyard.store.audit import ENTRY, AuditHead, AuditSegment, open_log, read_head, read_segments
-from sealyard.store.audit_chain import AuditVerification, ChainCheck, Wrong
-from sealyard.store.audit_key import key_path, load_key
+from sealyard.store.audit.chain import AuditVerification, ChainCheck, Wrong
+from sealyard.store.audit.key import key_path, load_key
+from sealyard.store.audit.log import ENTRY, AuditHead, AuditSegment, open_log, read_head, read_segments
 from sealyard.store.schema import MIGRATIONS
 
 __all__ = (

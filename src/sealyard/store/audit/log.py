@@ -19,8 +19,8 @@ import msgspec
 
 from sealyard.errors import StoreError
 from sealyard.former import spell
-from sealyard.store.audit_body import encode_body, mend
-from sealyard.store.audit_key import AuditKey, is_signed, key_path, load_key, make_key, message
+from sealyard.store.audit.body import encode_body, mend
+from sealyard.store.audit.key import AuditKey, is_signed, key_path, load_key, make_key, message
 from sealyard.store.database import connect_reader, explain
 from sealyard.store.rows import insert
 from sealyard.values import AuditEntry

@@ -13,10 +13,10 @@ from pathlib import Path
 import msgspec
 
 from sealyard.errors import InvalidRequest, StoreError
-from sealyard.store.audit import ENTRY, NO_SEGMENT, open_log, read_head, read_segments
-from sealyard.store.audit_chain import ChainCheck, Wrong
-from sealyard.store.audit_key import key_path, load_key
-from sealyard.store.audit_verify import CodeCheck, check_schema, verify_store
+from sealyard.store.audit.chain import ChainCheck, Wrong
+from sealyard.store.audit.key import key_path, load_key
+from sealyard.store.audit.log import ENTRY, NO_SEGMENT, open_log, read_head, read_segments
+from sealyard.store.audit.verification import CodeCheck, check_schema, verify_store
 
 __all__ = ("AuditWatch", "AuditWatched")
 

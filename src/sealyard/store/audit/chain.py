@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from sealyard.errors import InvalidRequest
-from sealyard.store.audit import NO_SEGMENT, AuditHead, AuditSegment, is_entry_hash
+from sealyard.store.audit.log import NO_SEGMENT, AuditHead, AuditSegment, is_entry_hash
 
 __all__ = ("AuditVerification", "ChainCheck", "Wrong")
 

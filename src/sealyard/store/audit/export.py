@@ -7,9 +7,9 @@ from typing import BinaryIO
 import msgspec
 
 from sealyard.errors import InvalidRequest
-from sealyard.store.audit import ENTRY, NO_SEGMENT, AuditHead, AuditSegment, open_log, read_head, read_segments
-from sealyard.store.audit_key import key_path, load_key
-from sealyard.store.audit_verify import AuditFileEntry, AuditFileHeader, Progress
+from sealyard.store.audit.key import key_path, load_key
+from sealyard.store.audit.log import ENTRY, NO_SEGMENT, AuditHead, AuditSegment, open_log, read_head, read_segments
+from sealyard.store.audit.verification import AuditFileEntry, AuditFileHeader, Progress
 
 __all__ = ("AuditExport", "export_audit")
 
