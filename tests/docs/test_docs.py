@@ -87,7 +87,7 @@ from sealyard.store.audit.chain import AuditVerification
 from sealyard.store.audit.export import export_audit
 from sealyard.store.audit.log import AUDIT_KINDS, AuditHead, AuditSegment
 from sealyard.store.audit.verification import AuditFileEntry, AuditFileHeader
-from sealyard.store.backup_archive import AUDIT_KEY, DATABASE, Manifest
+from sealyard.store.backup.tarball import AUDIT_KEY, DATABASE, Manifest
 from sealyard.store.releases import ReleaseKind
 from sealyard.store.schema import MIGRATIONS
 from sealyard.store.skill_rows import ShelfLimits

@@ -20,7 +20,8 @@ from sealyard.errors import InvalidRequest, StoreError
 from sealyard.privacy.keys import KEY_FILE, add_keys, find_keys
 from sealyard.store.audit.key import key_path, sync_folder
 from sealyard.store.audit.verification import verify_store
-from sealyard.store.backup_archive import (
+from sealyard.store.backup.inspection import Damaged, count_rows, inspect
+from sealyard.store.backup.tarball import (
     AUDIT_KEY,
     DATABASE,
     Manifest,
@@ -30,10 +31,9 @@ from sealyard.store.backup_archive import (
     read_archive,
     write_archive,
 )
-from sealyard.store.backup_check import Damaged, count_rows, inspect
 from sealyard.store.database import connect_reader, explain, take_over
 from sealyard.store.gateways import keep_closed
-from sealyard.store.replacing import replace
+from sealyard.store.replacement import replace
 
 __all__ = ("Backup", "Restored", "check_backup", "restore_backup", "write_backup")
 

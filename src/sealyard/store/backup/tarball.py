@@ -17,7 +17,7 @@ from sealyard.errors import StoreError
 from sealyard.former import decode
 from sealyard.privacy.keys import KEY_FILE
 from sealyard.store.audit.key import key_path
-from sealyard.store.backup_check import Damaged
+from sealyard.store.backup.inspection import Damaged
 
 __all__ = (
     "AUDIT_KEY",
