@@ -88,10 +88,10 @@ from sealyard.store.audit.export import export_audit
 from sealyard.store.audit.log import AUDIT_KINDS, AuditHead, AuditSegment
 from sealyard.store.audit.verification import AuditFileEntry, AuditFileHeader
 from sealyard.store.backup.tarball import AUDIT_KEY, DATABASE, Manifest
+from sealyard.store.metrics.usage import Usage
 from sealyard.store.releases import ReleaseKind
 from sealyard.store.schema import MIGRATIONS
 from sealyard.store.skill_rows import ShelfLimits
-from sealyard.store.usage import Usage
 from sealyard.testing import FakeUpstream
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard, open_yard
 from sealyard.yard.alert_list import AlertView

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from sealyard.errors import InvalidRequest
-from sealyard.store.metric_rows import END, decode_fact, snapshot
+from sealyard.store.metrics.fold import END, decode_fact, snapshot
 from sealyard.store.reader import Reader
 from sealyard.store.rows import encode_context
 from sealyard.store.shapes import storable

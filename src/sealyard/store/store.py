@@ -18,13 +18,13 @@ from sealyard.store.audit.log import AUDIT_KINDS, AuditHead, AuditLog, AuditRow,
 from sealyard.store.census import Census, read_census
 from sealyard.store.idempotency import IdempotencyTable
 from sealyard.store.learning import LearningTables
-from sealyard.store.metrics import MetricTables
+from sealyard.store.metrics.tables import MetricTables
+from sealyard.store.metrics.usage import UsageTable
 from sealyard.store.reader import Reader
 from sealyard.store.releases import Release, ReleaseTable, encode_release, write_releases
 from sealyard.store.shapes import ShapeTable
 from sealyard.store.skills import SkillTable
 from sealyard.store.traces import TraceBudget, TraceTable
-from sealyard.store.usage import UsageTable
 from sealyard.store.vault import VaultTables
 from sealyard.store.writer import Write, Writer
 from sealyard.values import AuditEntry, CallRecord, ExecutionRecord, RecordStatus, ToolSpec

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from sealyard.store.learning import remove_learned
-from sealyard.store.metric_rows import COLUMNS, DAY, Stream, read_marks, write_mark
+from sealyard.store.metrics.fold import COLUMNS, DAY, Stream, read_marks, write_mark
 from sealyard.store.writer import Write
 
 __all__ = ("Pruned", "prune")

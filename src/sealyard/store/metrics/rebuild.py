@@ -10,8 +10,8 @@ from functools import partial
 import msgspec
 
 from sealyard.metrics.sums import Sums
-from sealyard.store.derive import derive
-from sealyard.store.metric_rows import (
+from sealyard.store.metrics.derivation import derive
+from sealyard.store.metrics.fold import (
     COLUMNS,
     DAY,
     END,

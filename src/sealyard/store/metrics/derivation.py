@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from sealyard.metrics.names import METRICS, OTHER
-from sealyard.store.metric_rows import read_marks, write_facts
+from sealyard.store.metrics.fold import read_marks, write_facts
 from sealyard.store.reader import Reader
 from sealyard.store.writer import Write
 from sealyard.values import Executed, Outcome, UseCase

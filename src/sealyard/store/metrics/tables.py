@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 
 from sealyard.errors import InvalidRequest
 from sealyard.metrics.sums import AnyFact, Sums
-from sealyard.store.derive import derive
-from sealyard.store.metric_rows import (
+from sealyard.store.metrics.derivation import derive
+from sealyard.store.metrics.fold import (
     COLUMNS,
     DAY,
     END,
@@ -29,9 +29,9 @@ from sealyard.store.metric_rows import (
     snapshot,
     write_facts,
 )
+from sealyard.store.metrics.rebuild import Rebuilt, rebuild
+from sealyard.store.metrics.retention import Pruned, prune
 from sealyard.store.reader import Reader
-from sealyard.store.rebuild import Rebuilt, rebuild
-from sealyard.store.retention import Pruned, prune
 from sealyard.store.writer import Write, Writer
 from sealyard.values import Fact
 
