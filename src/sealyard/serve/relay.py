@@ -26,10 +26,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
 
 from sealyard import __version__
-from sealyard.broker.stderr import Tail
-from sealyard.broker.transport import open_child
-from sealyard.broker.upstream_http import Exchange, open_events, open_http
-from sealyard.broker.upstream_oauth import build_auth, open_in_browser
+from sealyard.broker.upstreams.mcp.http import Exchange, open_events, open_http
+from sealyard.broker.upstreams.mcp.oauth import build_auth, open_in_browser
+from sealyard.broker.upstreams.mcp.stderr import Tail
+from sealyard.broker.upstreams.mcp.transport import open_child
 from sealyard.errors import UpstreamUnavailable
 from sealyard.offload import turn
 from sealyard.offload.turns import spend

@@ -37,7 +37,7 @@ from mcp_types import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from pydantic import ValidationError
 
-from sealyard.broker.transport import whole_message
+from sealyard.broker.upstreams.mcp.transport import whole_message
 from sealyard.errors import UpstreamError, UpstreamUnavailable
 from sealyard.serve.relay_guard import Json, Screen, Screens
 from sealyard.values import UpstreamConfig

@@ -14,7 +14,7 @@ import msgspec
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from sealyard.broker.transport import stand_in, too_large
+from sealyard.broker.upstreams.mcp.transport import stand_in, too_large
 from sealyard.values import UpstreamConfig
 
 __all__ = ("DELIVERY", "Delivery", "Exchange", "open_events", "open_http")

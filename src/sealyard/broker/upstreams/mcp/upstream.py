@@ -1,6 +1,6 @@
 """One MCP server: its tools and the calls to them.
 
-`upstream_life.py` starts and stops it. A call is never sent twice, except when the server provably did not look at it:
+`life.py` starts and stops it. A call is never sent twice, except when the server provably did not look at it:
 the first may have happened.
 """
 
@@ -22,11 +22,11 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from sealyard.broker.answers import COMPLAINT_CHARACTERS, Answer, Declared, short, to_answer
-from sealyard.broker.transport import CLOSED, too_large, whole_message
-from sealyard.broker.upstream_http import DELIVERY, Delivery
-from sealyard.broker.upstream_life import Connection, Life, reason
-from sealyard.broker.upstream_oauth import open_in_browser
-from sealyard.broker.upstream_session import Progress, call_tool, list_tools
+from sealyard.broker.upstreams.mcp.http import DELIVERY, Delivery
+from sealyard.broker.upstreams.mcp.life import Connection, Life, reason
+from sealyard.broker.upstreams.mcp.oauth import open_in_browser
+from sealyard.broker.upstreams.mcp.session import Progress, call_tool, list_tools
+from sealyard.broker.upstreams.mcp.transport import CLOSED, too_large, whole_message
 from sealyard.errors import (
     InvalidArguments,
     ToolFailed,

@@ -20,11 +20,9 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from sealyard.broker.answers import short
-from sealyard.broker.stderr import Tail
-from sealyard.broker.transport import open_child
-from sealyard.broker.upstream_http import Exchange, open_events, open_http
-from sealyard.broker.upstream_oauth import CONSENT_SECONDS, build_auth
-from sealyard.broker.upstream_session import (
+from sealyard.broker.upstreams.mcp.http import Exchange, open_events, open_http
+from sealyard.broker.upstreams.mcp.oauth import CONSENT_SECONDS, build_auth
+from sealyard.broker.upstreams.mcp.session import (
     Channel,
     DiedOnProbe,
     negotiate,
@@ -32,6 +30,8 @@ from sealyard.broker.upstream_session import (
     open_session,
     wait_for_changes,
 )
+from sealyard.broker.upstreams.mcp.stderr import Tail
+from sealyard.broker.upstreams.mcp.transport import open_child
 from sealyard.errors import SealyardError, UpstreamUnavailable
 from sealyard.values import UpstreamConfig, UpstreamState
 

@@ -1,6 +1,6 @@
 """The SDK's client session over a connection that may be broken or hostile.
 
-Above lies `upstream_life.py`, which starts and stops connections; below lies `transport.py`. Between the SDK's session
+Above lies `life.py`, which starts and stops connections; below lies `transport.py`. Between the SDK's session
 and its dispatcher sits a `Channel`: it hands the session only what the session can take, and us what really came.
 """
 
@@ -47,7 +47,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sealyard import __version__
 from sealyard.broker.answers import short
-from sealyard.broker.transport import Child, Inbound, whole_message
+from sealyard.broker.upstreams.mcp.transport import Child, Inbound, whole_message
 from sealyard.offload import turn
 from sealyard.offload.turns import spend
 from sealyard.values import Definition, ToolAnnotations

@@ -1,4 +1,4 @@
-"""Carries messages to and from an MCP server that is a child process. `upstream_http.py` does the same over HTTP.
+"""Carries messages to and from an MCP server that is a child process. `http.py` does the same over HTTP.
 
 Marked for security review. The invariants: a child gets the environment its config names and the few variables without
 which no program starts; it ends with its whole process group; and no server makes the gateway hold more than
@@ -39,8 +39,8 @@ from mcp_types import (
 )
 
 from sealyard.broker.answers import read_leniently
-from sealyard.broker.kept import Kept
-from sealyard.broker.stderr import Tail
+from sealyard.broker.upstreams.mcp.kept import Kept
+from sealyard.broker.upstreams.mcp.stderr import Tail
 from sealyard.values import UpstreamConfig
 
 __all__ = (

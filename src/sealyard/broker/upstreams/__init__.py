@@ -1,0 +1,3 @@
+"""Connections to what offers tools, one package for each kind of source."""
+
+__all__ = ()
