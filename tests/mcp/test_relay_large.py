@@ -12,7 +12,7 @@ from tests.mcp.wire import wired
 
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig
-from sealyard.serve.relay import build_relay, transports
+from sealyard.serve.relay.server import build_relay, transports
 from sealyard.values import UpstreamConfig
 from sealyard.yard.opening import open_border
 

@@ -23,8 +23,8 @@ from sealyard.broker.policy import PolicySettings, Rule, ToolLimits
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig
 from sealyard.privacy.span import TOKEN
-from sealyard.serve.relay import build_relay, transports
-from sealyard.serve.relay_shapes import loosened
+from sealyard.serve.messages.structure import loosened
+from sealyard.serve.relay.server import build_relay, transports
 from sealyard.values import Approval, Ask, UpstreamConfig
 from sealyard.yard.opening import Border, open_border
 

@@ -30,7 +30,7 @@ from sealyard.errors import SealyardError
 from sealyard.serve.api import routes
 from sealyard.serve.http import open_http
 from sealyard.serve.mcp import build_server
-from sealyard.serve.relay import build_relay, transports
+from sealyard.serve.relay.server import build_relay, transports
 from sealyard.testing import FakeUpstream
 from sealyard.values import Definition, UpstreamConfig
 from sealyard.yard import ExecuteRequest, Yard, open_yard

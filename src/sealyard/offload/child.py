@@ -38,7 +38,7 @@ TASKS = {
     "find": "sealyard.privacy.offloaded:find",
     "words": "sealyard.privacy.offloaded:words",
     "answer": "sealyard.broker.offloaded:answer",
-    "relay": "sealyard.serve.relay_messages:relay",
+    "relay": "sealyard.serve.messages.offloaded:relay",
     "review": "sealyard.sandbox.review.offloaded:review_code",
     "read_skill": "sealyard.skills.offloaded:read",
     "rewrite": "sealyard.versioning.offloaded:rewrite",

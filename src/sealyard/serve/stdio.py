@@ -18,7 +18,7 @@ from sealyard.broker.answers import read_leniently
 from sealyard.broker.upstreams.mcp.transport import edge_id
 from sealyard.errors import HelperFailed, InvalidRequest
 from sealyard.offload import Offload, check_document, is_dense
-from sealyard.serve.relay_large import written
+from sealyard.serve.relay.bulk import written
 
 __all__ = ("serve_stdio",)
 

@@ -18,9 +18,9 @@ from sealyard.broker.call import OpenCall, Passage
 from sealyard.broker.limits import Attempts
 from sealyard.errors import SealyardError, StoreError, ToolFailed, UpstreamError, UpstreamTimeout
 from sealyard.serve.asking import Asking
-from sealyard.serve.relay_carry import Context, is_modern
-from sealyard.serve.relay_guard import Json, Screen
-from sealyard.serve.relay_large import size_of
+from sealyard.serve.relay.border import Json, Screen
+from sealyard.serve.relay.bulk import size_of
+from sealyard.serve.relay.carrier import Context, is_modern
 from sealyard.values import Grant, ToolSpec
 from sealyard.yard.opening import Border
 

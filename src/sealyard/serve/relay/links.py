@@ -39,7 +39,7 @@ from pydantic import ValidationError
 
 from sealyard.broker.upstreams.mcp.transport import whole_message
 from sealyard.errors import UpstreamError, UpstreamUnavailable
-from sealyard.serve.relay_guard import Json, Screen, Screens
+from sealyard.serve.relay.border import Json, Screen, Screens
 from sealyard.values import UpstreamConfig
 
 __all__ = ("Front", "Gone", "Hello", "Json", "Link", "Links", "Transport")
@@ -63,7 +63,7 @@ class Gone(MCPError, UpstreamError):
 
 
 class Front(Protocol):
-    """The way back from an upstream: a client's session (`relay_clients.Session`) or one request (`Exchange`)."""
+    """The way back from an upstream: a client's session (`clients.Session`) or one request (`Exchange`)."""
 
     async def ask(self, method: str, params: Json, on_progress: ProgressFnT | None) -> Json:
         """Have the client answer a request of the upstream."""

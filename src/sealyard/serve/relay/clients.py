@@ -23,8 +23,8 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import ValidationError
 
 from sealyard.errors import UpstreamUnavailable
-from sealyard.serve.relay_links import Front, Hello, Json, Link, Links
-from sealyard.serve.relay_streams import FLAGS, follow
+from sealyard.serve.relay.links import Front, Hello, Json, Link, Links
+from sealyard.serve.relay.subscriptions import FLAGS, follow
 from sealyard.values import UpstreamConfig
 
 __all__ = ("BACK_CHANNELS", "Exchange", "HeldCall", "HeldCalls", "Pool", "Reply", "Session", "client_key")

@@ -1,6 +1,6 @@
 """The border of the relay: no real value passes it towards a client, no token towards an upstream.
 
-What an upstream says is concealed where it enters, in `relay_links.Link`, before anything else sees it; what a client
+What an upstream says is concealed where it enters, in `links.Link`, before anything else sees it; what a client
 says is revealed before it is routed. Both happen once: what was revealed is never read for tokens again.
 """
 
@@ -22,10 +22,10 @@ from sealyard.offload.turns import spend
 from sealyard.privacy.echo import Sent
 from sealyard.privacy.guard import Guard, Reveal
 from sealyard.privacy.span import TOKEN
-from sealyard.serve.relay_conceal import conceal
-from sealyard.serve.relay_large import read_fields
-from sealyard.serve.relay_messages import Made, relay_here
-from sealyard.serve.relay_shapes import shape_of
+from sealyard.serve.messages.offloaded import Made, relay_here
+from sealyard.serve.messages.scribe import conceal
+from sealyard.serve.messages.structure import shape_of
+from sealyard.serve.relay.bulk import read_fields
 from sealyard.values import ToolSpec
 from sealyard.yard.guards import Guards
 
@@ -59,7 +59,7 @@ _PARAMS_SIGNS = 20_000
 
 
 class Places(Protocol):
-    """Knows by which rules an answer is handled: `relay_routes.Routes`."""
+    """Knows by which rules an answer is handled: `routes.Routes`."""
 
     def find_spec(self, upstream: str, tool: str) -> ToolSpec | None:
         """A tool as its upstream listed it."""
@@ -158,7 +158,7 @@ class Screen:
         return {name: value if name == "_meta" else await self._revealed(name, value) for name, value in answer.items()}
 
     async def handles(self, params: Json) -> Json:
-        """Parameters with what the upstream gave out to have it back, where `relay_shapes` made a token of that.
+        """Parameters with what the upstream gave out to have it back, where `messages.structure` made a token of that.
 
         Raises:
             MCPError: A token in them is none of this principal.
@@ -266,7 +266,7 @@ class Screen:
     async def large_result(
         self, upstream: str, method: str, params: Json, message: bytes | bytearray, version: str
     ) -> Json:
-        """The result in a message, as a client of that version may see it; see `relay_large`.
+        """The result in a message, as a client of that version may see it; see `bulk`.
 
         Raises:
             MCPError: The message is an error, or cannot be looked through.

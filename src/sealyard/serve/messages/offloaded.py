@@ -12,8 +12,8 @@ from sealyard.offload.child import Ask
 from sealyard.privacy.echo import Sent
 from sealyard.privacy.guard import Guard
 from sealyard.privacy.offloaded import Mirror, remember
-from sealyard.serve.relay_conceal import Scribe, conceal
-from sealyard.serve.relay_shapes import shape_of
+from sealyard.serve.messages.scribe import Scribe, conceal
+from sealyard.serve.messages.structure import shape_of
 from sealyard.values import ToolSpec
 
 __all__ = ("Made", "relay", "relay_here", "remember")
@@ -121,7 +121,7 @@ def _written(given: _Given, value: Any, *, is_changed: bool) -> tuple[Made, list
         return made, documents
     if given.version:
         # Here and not above: a helper that never sees a large result does without the SDK.
-        from sealyard.serve.relay_finish import finished, sieved  # noqa: PLC0415
+        from sealyard.serve.messages.forms import finished, sieved  # noqa: PLC0415
 
         value = sieved(finished(value, given.method, given.version), given.method, given.version)
     items = value.get(given.items)

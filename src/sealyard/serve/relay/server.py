@@ -34,15 +34,15 @@ from sealyard.errors import UpstreamUnavailable
 from sealyard.offload import turn
 from sealyard.offload.turns import spend
 from sealyard.serve.asking import principal_of
-from sealyard.serve.relay_calls import Calls, RelayedCall, attempting
-from sealyard.serve.relay_carry import Carrier, Context, connection_of, is_modern, reply_to
-from sealyard.serve.relay_finish import finished, sieved
-from sealyard.serve.relay_guard import Screens
-from sealyard.serve.relay_large import LargeAnswers, small
-from sealyard.serve.relay_links import Json, Link, Links, Transport, untracked
-from sealyard.serve.relay_routes import LISTS, Routes, hints, merged_capabilities, opened_cursor, sealed_cursor
-from sealyard.serve.relay_shapes import loosened
-from sealyard.serve.relay_streams import FLAGS, follow_all
+from sealyard.serve.messages.forms import finished, sieved
+from sealyard.serve.messages.structure import loosened
+from sealyard.serve.relay.border import Screens
+from sealyard.serve.relay.bulk import LargeAnswers, small
+from sealyard.serve.relay.calls import Calls, RelayedCall, attempting
+from sealyard.serve.relay.carrier import Carrier, Context, connection_of, is_modern, reply_to
+from sealyard.serve.relay.links import Json, Link, Links, Transport, untracked
+from sealyard.serve.relay.routes import LISTS, Routes, hints, merged_capabilities, opened_cursor, sealed_cursor
+from sealyard.serve.relay.subscriptions import FLAGS, follow_all
 from sealyard.values import ToolSpec, UpstreamConfig
 from sealyard.yard.opening import Border
 from sealyard.yard.unmatched import NameCheck

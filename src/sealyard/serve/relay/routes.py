@@ -22,7 +22,7 @@ from sealyard.catalog import Snapshot
 from sealyard.catalog.names import assign, full_name, tool_part, upstream_part
 from sealyard.offload import turn
 from sealyard.offload.turns import spend
-from sealyard.serve.relay_links import Json
+from sealyard.serve.relay.links import Json
 from sealyard.values import Definition, ToolAnnotations, ToolSpec, UpstreamConfig
 from sealyard.values.naming import glob
 

@@ -8,7 +8,7 @@ from typing import Any
 from sealyard.privacy.echo import Sent
 from sealyard.privacy.guard import Guard
 from sealyard.privacy.span import TOKEN
-from sealyard.serve.relay_shapes import Shape
+from sealyard.serve.messages.structure import Shape
 from sealyard.values import ToolSpec
 
 __all__ = ("Scribe", "conceal")
