@@ -22,7 +22,7 @@ from sealyard.errors import StoreError
 from sealyard.store import Store
 from sealyard.store.releases import LastRelease, Release
 from sealyard.values import Definition, ToolSpec
-from sealyard.versioning.changes import Comparison
+from sealyard.versioning.compare.changes import Comparison
 
 __all__ = ("Catalog", "Change", "Subscriber")
 

@@ -12,9 +12,9 @@ import msgspec
 from sealyard.store import SeenDefinition
 from sealyard.store.releases import LastRelease, Release, ReleaseKind
 from sealyard.values import ToolSpec
-from sealyard.versioning.changes import BreakingChange, Change, Comparison, Replacement, highest
-from sealyard.versioning.compare import compare, find_renamed
-from sealyard.versioning.semver import Version
+from sealyard.versioning.compare.changes import BreakingChange, Change, Comparison, Replacement, highest
+from sealyard.versioning.compare.comparison import compare, find_renamed
+from sealyard.versioning.compare.semver import Version
 
 __all__ = ("last_of", "observe", "read_listing", "rebuild")
 

@@ -19,9 +19,9 @@ from sealyard.errors import StoreError
 from sealyard.store import Store
 from sealyard.store.shapes import SeenShape
 from sealyard.values import ToolSpec
-from sealyard.versioning.changes import Comparison, highest
-from sealyard.versioning.compare import compare
-from sealyard.versioning.semver import Version
+from sealyard.versioning.compare.changes import Comparison, highest
+from sealyard.versioning.compare.comparison import compare
+from sealyard.versioning.compare.semver import Version
 
 __all__ = ("Observed",)
 

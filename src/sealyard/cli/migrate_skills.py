@@ -10,7 +10,7 @@ from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import errors, plain, screen, write
 from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest
-from sealyard.versioning.semver import matches
+from sealyard.versioning.compare.semver import matches
 from sealyard.yard import open_yard
 from sealyard.yard.migrating import MigratedSkill
 from sealyard.yard.migrating import migrate_skills as migrate

@@ -12,7 +12,7 @@ from sealyard.catalog.prose import one_line
 from sealyard.cli.terminal import columns, plain, screen
 from sealyard.errors import UnknownTool
 from sealyard.store.releases import Release
-from sealyard.versioning.changes import Change, Severity
+from sealyard.versioning.compare.changes import Change, Severity
 from sealyard.yard import Yard
 from sealyard.yard.skill_values import SkillCheck
 

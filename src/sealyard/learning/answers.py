@@ -26,7 +26,7 @@ from sealyard.learning.telling import (
 from sealyard.privacy.scanner import Scanner, ScanRules
 from sealyard.privacy.span import TOKEN, TYPES
 from sealyard.values import CallEvidence, RunEvidence
-from sealyard.versioning.semver import Version
+from sealyard.versioning.compare.semver import Version
 
 __all__ = ("CHOICES", "AnswerSeen", "PlaceSeen", "major_of", "name_of", "parent_of", "prepare_answers")
 

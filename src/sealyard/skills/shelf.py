@@ -20,7 +20,7 @@ from sealyard.errors import InvalidSkill, SealyardError, SkillUnusable, UnknownS
 from sealyard.skills.interface import bump
 from sealyard.store.skills import ShelfLimits, SkillTable
 from sealyard.values import SHARED, Skill, SkillExample, SkillNeed, SkillStatus
-from sealyard.versioning.semver import matches
+from sealyard.versioning.compare.semver import matches
 
 __all__ = (
     "CLOSURE",

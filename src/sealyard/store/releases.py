@@ -16,8 +16,8 @@ from sealyard.store.reader import Reader
 from sealyard.store.shapes import read_shape, storable
 from sealyard.store.writer import Writer
 from sealyard.values import ToolSpec
-from sealyard.versioning.changes import Change, Comparison
-from sealyard.versioning.semver import Version
+from sealyard.versioning.compare.changes import Change, Comparison
+from sealyard.versioning.compare.semver import Version
 
 __all__ = ("RELEASES_KEPT", "LastRelease", "Release", "ReleaseKind", "ReleaseTable", "encode_release", "write_releases")
 

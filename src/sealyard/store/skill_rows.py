@@ -11,8 +11,8 @@ import msgspec
 
 from sealyard.errors import InvalidSkill
 from sealyard.values import Skill, SkillExample, SkillStatus
-from sealyard.versioning.changes import Severity
-from sealyard.versioning.semver import Version
+from sealyard.versioning.compare.changes import Severity
+from sealyard.versioning.compare.semver import Version
 
 __all__ = (
     "ShelfLimits",

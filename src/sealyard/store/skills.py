@@ -22,8 +22,8 @@ from sealyard.store.skill_rows import ShelfLimits
 from sealyard.store.skill_use_rows import MigrationRecord, SkillRecord, UseShare
 from sealyard.store.writer import Writer
 from sealyard.values import Skill, SkillExample, SkillStatus, SkillUse
-from sealyard.versioning.changes import Severity
-from sealyard.versioning.semver import Version
+from sealyard.versioning.compare.changes import Severity
+from sealyard.versioning.compare.semver import Version
 
 __all__ = ("MigrationRecord", "ShelfLimits", "SkillRecord", "SkillTable", "UseShare")
 

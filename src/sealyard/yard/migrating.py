@@ -17,8 +17,8 @@ from sealyard.skills.shelf import principal_of
 from sealyard.store.skills import MigrationRecord
 from sealyard.values import SHARED, Skill, SkillExample, ToolNeed, ToolSpec, Trace, TraceCall
 from sealyard.versioning.beside import rewrite_beside
+from sealyard.versioning.compare.semver import Version, matches
 from sealyard.versioning.plan import Difficulty, Plan, Untranslatable, adapt_answer, translate_arguments
-from sealyard.versioning.semver import Version, matches
 from sealyard.yard.rehearsal import replay
 
 if TYPE_CHECKING:

@@ -35,8 +35,8 @@ from sealyard.values import (
     ToolSpec,
 )
 from sealyard.versioning.beside import rewrite_beside
+from sealyard.versioning.compare.semver import matches
 from sealyard.versioning.plan import Difficulty
-from sealyard.versioning.semver import matches
 from sealyard.versioning.uses import ToolRef
 from sealyard.yard.compatibility import Compatibility, NeedCheck
 from sealyard.yard.rehearsal import open_recording, replay

@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from sealyard.versioning.cases import NULLABLE, Budget, Case, cases_of, part
-from sealyard.versioning.changes import Change, ChangeKind, Deprecation, Replacement, Severity, Side
-from sealyard.versioning.deprecations import newly_deprecated
-from sealyard.versioning.describing import kinds_in, shown, text_under, type_in_words
-from sealyard.versioning.documents import Document, Numbers
-from sealyard.versioning.proof import Prover
-from sealyard.versioning.renames import Alike, Field, guess_replacements
-from sealyard.versioning.wording import folded, have_other_units, is_telling
+from sealyard.versioning.compare.cases import NULLABLE, Budget, Case, cases_of, part
+from sealyard.versioning.compare.changes import Change, ChangeKind, Deprecation, Replacement, Severity, Side
+from sealyard.versioning.compare.deprecations import newly_deprecated
+from sealyard.versioning.compare.description import kinds_in, shown, text_under, type_in_words
+from sealyard.versioning.compare.documents import Document, Numbers
+from sealyard.versioning.compare.proof import Prover
+from sealyard.versioning.compare.renames import Alike, Field, guess_replacements
+from sealyard.versioning.compare.similarity import folded, have_other_units, is_telling
 
 __all__ = ("TooMany", "Walk", "full_path")
 

@@ -8,9 +8,9 @@ induction over the size of the value: what is being proven may be assumed for a 
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
-from sealyard.versioning.cases import NULLABLE, Budget, Case, cases_of, kind_of, kinds_of, part, positions
-from sealyard.versioning.documents import Document, Numbers, place_of, scalar
-from sealyard.versioning.limits import LIMITS, OBJECT
+from sealyard.versioning.compare.cases import NULLABLE, Budget, Case, cases_of, kind_of, kinds_of, part, positions
+from sealyard.versioning.compare.documents import Document, Numbers, place_of, scalar
+from sealyard.versioning.compare.keywords import LIMITS, OBJECT
 
 __all__ = ("Keep", "Prover")
 

@@ -2,7 +2,7 @@
 
 import re
 
-from sealyard.versioning.changes import Deprecation
+from sealyard.versioning.compare.changes import Deprecation
 
 __all__ = ("newly_deprecated",)
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from sealyard.versioning.cases import Bound, Case, kinds_of
-from sealyard.versioning.documents import scalar
+from sealyard.versioning.compare.cases import Bound, Case, kinds_of
+from sealyard.versioning.compare.documents import scalar
 
 __all__ = ("LIMITS", "OBJECT", "Limit", "at_least", "at_most")
 

@@ -6,7 +6,7 @@ from typing import Literal, Self
 import msgspec
 
 from sealyard.errors import InvalidRequest
-from sealyard.versioning.changes import Severity
+from sealyard.versioning.compare.changes import Severity
 
 __all__ = ("Fit", "Version", "fit", "matches")
 

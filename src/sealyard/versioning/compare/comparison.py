@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from sealyard.values import ToolSpec
-from sealyard.versioning.cases import Budget, Exhausted
-from sealyard.versioning.changes import (
+from sealyard.versioning.compare.cases import Budget, Exhausted
+from sealyard.versioning.compare.changes import (
     SURE,
     BreakingChange,
     Change,
@@ -25,11 +25,11 @@ from sealyard.versioning.changes import (
     Replacement,
     highest,
 )
-from sealyard.versioning.deprecations import newly_deprecated
-from sealyard.versioning.documents import Document, TooLarge
-from sealyard.versioning.fields import TooMany, Walk, full_path
-from sealyard.versioning.renames import Field, find_renamed, guess_replacements
-from sealyard.versioning.schemas import STEPS, Schema
+from sealyard.versioning.compare.deprecations import newly_deprecated
+from sealyard.versioning.compare.documents import Document, TooLarge
+from sealyard.versioning.compare.renames import Field, find_renamed, guess_replacements
+from sealyard.versioning.compare.schemas import STEPS, Schema
+from sealyard.versioning.compare.walk import TooMany, Walk, full_path
 
 __all__ = ("SURE", "Field", "compare", "find_renamed", "guess_replacements")
 

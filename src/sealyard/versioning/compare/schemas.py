@@ -10,9 +10,9 @@ let it pass as an unknown one. What an explicit `additionalProperties: true` pro
 
 from typing import Any, Literal
 
-from sealyard.versioning.cases import Budget, Exhausted
-from sealyard.versioning.documents import Document, Numbers, TooLarge
-from sealyard.versioning.proof import Prover
+from sealyard.versioning.compare.cases import Budget, Exhausted
+from sealyard.versioning.compare.documents import Document, Numbers, TooLarge
+from sealyard.versioning.compare.proof import Prover
 
 __all__ = ("STEPS", "Schema", "Verdict", "input_verdict", "output_verdict")
 

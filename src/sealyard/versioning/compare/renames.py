@@ -20,11 +20,11 @@ from typing import Literal, TypeVar
 import msgspec
 
 from sealyard.values import ToolSpec
-from sealyard.versioning.cases import Budget, Exhausted, part
-from sealyard.versioning.changes import SURE, Replacement
-from sealyard.versioning.documents import Document, Numbers, TooLarge
-from sealyard.versioning.proof import Prover
-from sealyard.versioning.wording import (
+from sealyard.versioning.compare.cases import Budget, Exhausted, part
+from sealyard.versioning.compare.changes import SURE, Replacement
+from sealyard.versioning.compare.documents import Document, Numbers, TooLarge
+from sealyard.versioning.compare.proof import Prover
+from sealyard.versioning.compare.similarity import (
     are_contrasted,
     are_opposed,
     are_same_text,
