@@ -34,8 +34,8 @@ from sealyard.values import (
     SkillNeed,
     ToolSpec,
 )
-from sealyard.versioning.beside import rewrite_beside
 from sealyard.versioning.compare.semver import matches
+from sealyard.versioning.migrate.beside import rewrite_beside
 from sealyard.versioning.plan import Difficulty
 from sealyard.versioning.uses import ToolRef
 from sealyard.yard.compatibility import Compatibility, NeedCheck

@@ -6,9 +6,9 @@ from typing import Any
 
 import libcst as cst
 
-from sealyard.versioning.migrate_library import LibraryCalls
-from sealyard.versioning.migrate_scopes import Scope, Scopes, bound_name, spelled
-from sealyard.versioning.migrate_values import (
+from sealyard.versioning.migrate.library import LibraryCalls
+from sealyard.versioning.migrate.scopes import Scope, Scopes, bound_name, spelled
+from sealyard.versioning.migrate.values import (
     NONE,
     NOTHING,
     OTHER,

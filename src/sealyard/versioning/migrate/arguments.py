@@ -5,11 +5,11 @@ from typing import Any
 
 import libcst as cst
 
-from sealyard.versioning.migrate_facts import Use
-from sealyard.versioning.migrate_mappings import Mappings
-from sealyard.versioning.migrate_scopes import spelled
-from sealyard.versioning.migrate_signature import Rules, Signature
-from sealyard.versioning.migrate_values import NOTHING, Site
+from sealyard.versioning.migrate.facts import Use
+from sealyard.versioning.migrate.mappings import Mappings
+from sealyard.versioning.migrate.scopes import spelled
+from sealyard.versioning.migrate.signature import Rules, Signature
+from sealyard.versioning.migrate.values import NOTHING, Site
 
 __all__ = ("Arguments",)
 

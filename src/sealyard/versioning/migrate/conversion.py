@@ -7,11 +7,11 @@ from typing import Any
 
 import libcst as cst
 
-from sealyard.versioning.migrate_flow import Flow
-from sealyard.versioning.migrate_scopes import parts_of
-from sealyard.versioning.migrate_signature import Retype, Rules
-from sealyard.versioning.migrate_text import Sources
-from sealyard.versioning.migrate_values import NOTHING, PLAIN, SCALAR, Text, Value
+from sealyard.versioning.migrate.flow import Flow
+from sealyard.versioning.migrate.scopes import parts_of
+from sealyard.versioning.migrate.signature import Retype, Rules
+from sealyard.versioning.migrate.text import Sources
+from sealyard.versioning.migrate.values import NOTHING, PLAIN, SCALAR, Text, Value
 from sealyard.versioning.steps import Untranslatable, convert
 
 __all__ = ("Conversion", "literal_text")

@@ -9,9 +9,9 @@ from typing import Any
 import libcst as cst
 import msgspec
 
-from sealyard.versioning.migrate_scopes import Scopes, Variable
-from sealyard.versioning.migrate_signature import Signature
-from sealyard.versioning.migrate_values import (
+from sealyard.versioning.migrate.scopes import Scopes, Variable
+from sealyard.versioning.migrate.signature import Signature
+from sealyard.versioning.migrate.values import (
     ITEM,
     NONE,
     NOTHING,

@@ -5,13 +5,13 @@ from typing import Any
 
 import libcst as cst
 
-from sealyard.versioning.migrate_conversion import Conversion, literal_text
-from sealyard.versioning.migrate_facts import Touch
-from sealyard.versioning.migrate_flow import Flow
-from sealyard.versioning.migrate_scopes import parts_of, spelled
-from sealyard.versioning.migrate_signature import Rules, Signature
-from sealyard.versioning.migrate_text import Sources
-from sealyard.versioning.migrate_values import NONE, NOTHING, Site, Text
+from sealyard.versioning.migrate.conversion import Conversion, literal_text
+from sealyard.versioning.migrate.facts import Touch
+from sealyard.versioning.migrate.flow import Flow
+from sealyard.versioning.migrate.scopes import parts_of, spelled
+from sealyard.versioning.migrate.signature import Rules, Signature
+from sealyard.versioning.migrate.text import Sources
+from sealyard.versioning.migrate.values import NONE, NOTHING, Site, Text
 
 __all__ = ("Mappings",)
 

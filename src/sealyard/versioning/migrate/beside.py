@@ -10,7 +10,7 @@ from sealyard.values import SkillForm
 from sealyard.versioning.plan import Difficulty, Plan
 
 if TYPE_CHECKING:
-    from sealyard.versioning.migrate import Migration
+    from sealyard.versioning.migrate.migration import Migration
 
 __all__ = ("rewrite_beside",)
 
@@ -19,7 +19,7 @@ async def rewrite_beside(
     code: str, plan: Plan, *, form: SkillForm, name: str, offload: Offload | None, who: str
 ) -> "tuple[Difficulty, Migration]":
     """How hard it is to migrate `code`, and what comes of it. Raises `HelperFailed` if that takes too long."""
-    from sealyard.versioning.migrate import Migration, migrate, predict  # noqa: PLC0415 - it takes a large library
+    from sealyard.versioning.migrate.migration import Migration, migrate, predict  # noqa: PLC0415 - it takes a large library
 
     if offload is None:
         predicted = await asyncio.to_thread(predict, code, [plan], form=form, name=name)

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import libcst as cst
 
-from sealyard.versioning.migrate_flow import Flow
-from sealyard.versioning.migrate_own import OwnKeys
-from sealyard.versioning.migrate_scopes import Variable, bound_name
-from sealyard.versioning.migrate_text import Sources
-from sealyard.versioning.migrate_values import OTHER, Tool
+from sealyard.versioning.migrate.flow import Flow
+from sealyard.versioning.migrate.own import OwnKeys
+from sealyard.versioning.migrate.scopes import Variable, bound_name
+from sealyard.versioning.migrate.text import Sources
+from sealyard.versioning.migrate.values import OTHER, Tool
 from sealyard.versioning.steps import RenameTool
 
 __all__ = ("Names",)

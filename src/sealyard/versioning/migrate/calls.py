@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from sealyard.versioning.migrate_containers import Containers
-from sealyard.versioning.migrate_facts import UNKNOWN, Use
-from sealyard.versioning.migrate_values import (
+from sealyard.versioning.migrate.containers import Containers
+from sealyard.versioning.migrate.facts import UNKNOWN, Use
+from sealyard.versioning.migrate.values import (
     NONE,
     NOTHING,
     OTHER,

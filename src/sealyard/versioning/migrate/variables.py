@@ -5,9 +5,9 @@ from contextlib import contextmanager
 
 import libcst as cst
 
-from sealyard.versioning.migrate_expressions import Expressions
-from sealyard.versioning.migrate_scopes import Scope, Scopes, Variable, spelled
-from sealyard.versioning.migrate_values import (
+from sealyard.versioning.migrate.expressions import Expressions
+from sealyard.versioning.migrate.scopes import Scope, Scopes, Variable, spelled
+from sealyard.versioning.migrate.values import (
     NONE,
     NOTHING,
     OTHER,

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import libcst as cst
 
-from sealyard.versioning.migrate_flow import Flow
-from sealyard.versioning.migrate_values import Site, Text
+from sealyard.versioning.migrate.flow import Flow
+from sealyard.versioning.migrate.values import Site, Text
 
 __all__ = ("OwnKeys",)
 

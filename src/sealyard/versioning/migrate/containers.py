@@ -2,8 +2,8 @@
 
 import libcst as cst
 
-from sealyard.versioning.migrate_facts import Facts, Touch
-from sealyard.versioning.migrate_values import (
+from sealyard.versioning.migrate.facts import Facts, Touch
+from sealyard.versioning.migrate.values import (
     NONE,
     NOTHING,
     OTHER,

@@ -10,7 +10,7 @@ from typing import Any
 import libcst as cst
 from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper
 
-from sealyard.versioning.migrate_scopes import parts_of
+from sealyard.versioning.migrate.scopes import parts_of
 
 __all__ = ("Overlap", "Sources")
 

@@ -15,12 +15,12 @@ import msgspec
 
 from sealyard.errors import InvalidSkill
 from sealyard.values import SkillForm
-from sealyard.versioning.migrate_arguments import Arguments
-from sealyard.versioning.migrate_facts import TooMuch
-from sealyard.versioning.migrate_flow import Flow
-from sealyard.versioning.migrate_names import Names
-from sealyard.versioning.migrate_scopes import Scopes
-from sealyard.versioning.migrate_text import Overlap, Sources
+from sealyard.versioning.migrate.arguments import Arguments
+from sealyard.versioning.migrate.facts import TooMuch
+from sealyard.versioning.migrate.flow import Flow
+from sealyard.versioning.migrate.names import Names
+from sealyard.versioning.migrate.scopes import Scopes
+from sealyard.versioning.migrate.text import Overlap, Sources
 from sealyard.versioning.scopes import parse
 from sealyard.versioning.steps import Difficulty, Plan
 

@@ -5,10 +5,10 @@ from typing import ClassVar
 
 import libcst as cst
 
-from sealyard.versioning.migrate_calls import LOOKS, Given, find_given
-from sealyard.versioning.migrate_facts import REFLECTING, UNKNOWN
-from sealyard.versioning.migrate_methods import POOLS, Methods
-from sealyard.versioning.migrate_values import (
+from sealyard.versioning.migrate.calls import LOOKS, Given, find_given
+from sealyard.versioning.migrate.facts import REFLECTING, UNKNOWN
+from sealyard.versioning.migrate.methods import POOLS, Methods
+from sealyard.versioning.migrate.values import (
     NOTHING,
     OTHER,
     PLAIN,

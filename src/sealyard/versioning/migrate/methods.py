@@ -2,8 +2,8 @@
 
 import libcst as cst
 
-from sealyard.versioning.migrate_calls import Calls, Given
-from sealyard.versioning.migrate_values import (
+from sealyard.versioning.migrate.calls import Calls, Given
+from sealyard.versioning.migrate.values import (
     NONE,
     NOTHING,
     OTHER,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from sealyard.versioning.migrate_scopes import Scopes
-from sealyard.versioning.migrate_values import (
+from sealyard.versioning.migrate.scopes import Scopes
+from sealyard.versioning.migrate.values import (
     NONE,
     NOTHING,
     OTHER,
@@ -22,7 +22,7 @@ from sealyard.versioning.migrate_values import (
     Tool,
     Value,
 )
-from sealyard.versioning.migrate_variables import Env, Variables, joined
+from sealyard.versioning.migrate.variables import Env, Variables, joined
 from sealyard.versioning.steps import Plan
 
 __all__ = ("Flow",)
