@@ -23,7 +23,7 @@ PRELUDE = """
 import asyncio, itertools, os, signal, sys
 from pathlib import Path
 from sealyard.store import open_store
-from sealyard.store.metrics.tables import retention
+from sealyard.store.metrics import retention
 from sealyard.values import CallRecord, Executed
 
 PATH = Path(sys.argv[1])

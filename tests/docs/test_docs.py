@@ -91,7 +91,7 @@ from sealyard.store.backup.tarball import AUDIT_KEY, DATABASE, Manifest
 from sealyard.store.metrics.usage import Usage
 from sealyard.store.releases import ReleaseKind
 from sealyard.store.schema import MIGRATIONS
-from sealyard.store.skill_rows import ShelfLimits
+from sealyard.store.skills import ShelfLimits
 from sealyard.testing import FakeUpstream
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard, open_yard
 from sealyard.yard.alert_list import AlertView

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sealyard.metrics.report import Prices, report
 from sealyard.store import open_store
-from sealyard.store.metrics.tables import usage
+from sealyard.store.metrics import usage
 from sealyard.store.metrics.usage import CodeUsage, CombinationUsage, PrincipalUsage, SkillUsage, ToolUsage, Usage
 from sealyard.values import CallRecord, Executed, ExecutionRecord, Fact, Saw, Searched, SkillUse
 

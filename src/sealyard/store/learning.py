@@ -15,8 +15,7 @@ import msgspec
 from sealyard.errors import InvalidRequest
 from sealyard.store.metrics.fold import END, decode_fact, snapshot
 from sealyard.store.reader import Reader
-from sealyard.store.rows import encode_context
-from sealyard.store.shapes import storable
+from sealyard.store.rows import encode_context, storable
 from sealyard.store.writer import Writer
 from sealyard.values import (
     CallEvidence,

@@ -13,7 +13,8 @@ import msgspec
 
 from sealyard.store import rows
 from sealyard.store.reader import Reader
-from sealyard.store.shapes import read_shape, storable
+from sealyard.store.rows import storable
+from sealyard.store.shapes import read_shape
 from sealyard.store.writer import Writer
 from sealyard.values import ToolSpec
 from sealyard.versioning.compare.changes import Change, Comparison

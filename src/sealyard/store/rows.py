@@ -26,6 +26,7 @@ __all__ = (
     "delete_tools",
     "encode_bounded",
     "encode_context",
+    "encode_json",
     "encode_tool",
     "encode_within",
     "insert",
@@ -39,6 +40,7 @@ __all__ = (
     "read_tools",
     "read_vectors",
     "shape_executions",
+    "storable",
     "to_call",
     "touch",
     "write_calls",
@@ -164,10 +166,10 @@ def write_executions(connection: sqlite3.Connection, records: Iterable[Execution
         context, context_cut = encode_context(record.context)
         rows.append(
             (
-                _unicode(record.execution_id),
+                storable(record.execution_id),
                 owner,
-                _unicode(record.principal),
-                _unicode(record.session),
+                storable(record.principal),
+                storable(record.session),
                 sha256,
                 context,
                 context_cut,
@@ -175,7 +177,7 @@ def write_executions(connection: sqlite3.Connection, records: Iterable[Execution
                 record.ended_at,
                 record.status,
                 _encode_outcome(record.outcome),
-                _unicode(record.catalog_version),
+                storable(record.catalog_version),
                 record.background,
             )
         )
@@ -194,21 +196,21 @@ def write_calls(connection: sqlite3.Connection, records: Iterable[CallRecord]) -
             answer, answer_cut = encode_within(record.answer, CALL_VALUE_BYTES)
         rows.append(
             (
-                _unicode(record.execution_id),
+                storable(record.execution_id),
                 record.number,
-                _unicode(record.tool),
-                _unicode(record.digest),
+                storable(record.tool),
+                storable(record.digest),
                 arguments,
                 arguments_cut,
                 answer,
                 answer_cut,
                 record.answer_bytes,
                 record.answer_sample,
-                None if record.error is None else _unicode(record.error),
+                None if record.error is None else storable(record.error),
                 record.started_at,
                 record.seconds,
-                _unicode(record.version),
-                _unicode(record.upstream),
+                storable(record.version),
+                storable(record.upstream),
             )
         )
     insert(connection, _CALLS, rows)
@@ -216,7 +218,7 @@ def write_calls(connection: sqlite3.Connection, records: Iterable[CallRecord]) -
 
 def read_execution(connection: sqlite3.Connection, execution_id: str) -> ExecutionRecord | None:
     """One execution; None if there is no such id."""
-    row = connection.execute(f"{_EXECUTION} WHERE execution_id = ?", (_unicode(execution_id),)).fetchone()
+    row = connection.execute(f"{_EXECUTION} WHERE execution_id = ?", (storable(execution_id),)).fetchone()
     return None if row is None else _to_execution(row)
 
 
@@ -245,12 +247,12 @@ def shape_executions(
         values.append(status)
     if principal is not None:
         conditions.append("principal = ?")
-        values.append(_unicode(principal))
+        values.append(storable(principal))
     if before is not None:
         conditions.append(
             "(started_at, execution_id) < (SELECT started_at, execution_id FROM executions WHERE execution_id = ?)"
         )
-        values.append(_unicode(before))
+        values.append(storable(before))
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     order = " ORDER BY started_at DESC, execution_id DESC LIMIT ?"
     return [shape(_to_execution(row)) for row in connection.execute(_EXECUTION + where + order, (*values, limit))]
@@ -261,7 +263,7 @@ def read_calls(connection: sqlite3.Connection, execution_id: str, after: int = -
     rows = connection.execute(
         "SELECT execution_id, number, tool, digest, arguments, answer, error, started_at, seconds, answer_bytes,"
         " version, upstream FROM calls WHERE execution_id = ? AND number > ? ORDER BY number LIMIT ?",
-        (_unicode(execution_id), after, limit),
+        (storable(execution_id), after, limit),
     )
     return [to_call(row) for row in rows]
 
@@ -320,15 +322,15 @@ def _to_execution(row: tuple[Any, ...]) -> ExecutionRecord:
 
 def encode_tool(spec: ToolSpec) -> ToolRow:
     """A tool for `write_tools`. Raises `StoreError` for a definition that is no JSON."""
-    text = _encode(spec)
+    text = encode_json(spec)
     if text is None:
         raise StoreError(f"The definition of {spec.full_name!r} cannot be stored: it is no JSON, or nested too deeply.")
-    return ToolRow(_unicode(spec.name), _unicode(spec.digest), text)
+    return ToolRow(storable(spec.name), storable(spec.digest), text)
 
 
 def write_tools(connection: sqlite3.Connection, upstream: str, tools: Sequence[ToolRow], now: float) -> None:
     """Make these the tools of an upstream, writing those that changed; what they were stays in the history."""
-    upstream = _unicode(upstream)
+    upstream = storable(upstream)
     known = connection.execute("SELECT spec FROM tools WHERE upstream = ? ORDER BY position", (upstream,)).fetchall()
     changed = [
         (upstream, position, tool.digest, tool.spec)
@@ -359,7 +361,7 @@ def write_tools(connection: sqlite3.Connection, upstream: str, tools: Sequence[T
 
 def delete_tools(connection: sqlite3.Connection, upstreams: Iterable[str]) -> None:
     """Forget the tools of upstreams, but not their history."""
-    connection.executemany("DELETE FROM tools WHERE upstream = ?", [(_unicode(name),) for name in upstreams])
+    connection.executemany("DELETE FROM tools WHERE upstream = ?", [(storable(name),) for name in upstreams])
 
 
 def read_tools(connection: sqlite3.Connection) -> dict[str, list[ToolSpec]]:
@@ -375,7 +377,7 @@ def write_fingerprint(connection: sqlite3.Connection, upstream: str, fingerprint
     connection.execute(
         "INSERT INTO upstreams (upstream, fingerprint) VALUES (?, ?)"
         " ON CONFLICT (upstream) DO UPDATE SET fingerprint = excluded.fingerprint",
-        (_unicode(upstream), fingerprint),
+        (storable(upstream), fingerprint),
     )
 
 
@@ -388,7 +390,7 @@ def read_definitions(connection: sqlite3.Connection, upstream: str, name: str) -
     """Every definition that a tool ever had, the one seen last first."""
     rows = connection.execute(
         "SELECT spec, first_seen, last_seen FROM tool_definitions WHERE upstream = ? AND name = ?",
-        (_unicode(upstream), _unicode(name)),
+        (storable(upstream), storable(name)),
     )
     found = [SeenDefinition(spec=_SPECS.decode(spec), first_seen=first, last_seen=last) for spec, first, last in rows]
     # Sorted here: for an order by time SQLite would read all definitions of the upstream.
@@ -478,10 +480,10 @@ def is_longer(value: Any, most: int) -> bool:
 def _encode_outcome(outcome: Outcome | None) -> str | None:
     if outcome is None:
         return None
-    text = _encode(outcome)
+    text = encode_json(outcome)
     if text is None:
         notes = (*outcome.notes, "The result could not be stored.")
-        text = _encode(msgspec.structs.replace(outcome, result=None, notes=notes))
+        text = encode_json(msgspec.structs.replace(outcome, result=None, notes=notes))
     return text
 
 
@@ -490,13 +492,13 @@ def encode_bounded(value: Any) -> str | None:
     try:
         encoded = _ENCODER.encode(value)
     except (UnicodeEncodeError, OverflowError, RecursionError, TypeError, ValueError):
-        return _encode(value)
+        return encode_json(value)
     if len(encoded) < _INTEGER_DIGITS and encoded.count(b"[") + encoded.count(b"{") < _FEW_BRACKETS:
         return encoded.decode()  # so short and flat that there is no doubt that it can be read again
-    return _encode(value)
+    return encode_json(value)
 
 
-def _encode(value: Any) -> str | None:
+def encode_json(value: Any) -> str | None:
     """JSON text that can be read again; None for what cannot be written so."""
     try:
         try:
@@ -535,7 +537,7 @@ def _has_long_number(text: str) -> bool:
 
 def _mend(value: Any) -> Any:
     if isinstance(value, str):
-        return _unicode(value)
+        return storable(value)
     if isinstance(value, dict):
         return {_mend(key): _mend(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -543,7 +545,7 @@ def _mend(value: Any) -> Any:
     return value
 
 
-def _unicode(text: str) -> str:
+def storable(text: str) -> str:
     """The text, with an escape for each lone surrogate: no database takes those."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 

@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 
 from sealyard.store.reader import Reader
+from sealyard.store.rows import storable
 from sealyard.store.writer import Writer
 
-__all__ = ("SeenShape", "ShapeTable", "read_shape", "storable")
+__all__ = ("SeenShape", "ShapeTable", "read_shape")
 
 _KEPT = 500
 """Per upstream; those seen last."""
@@ -55,11 +56,6 @@ class ShapeTable:
     async def newest(self, limit: int) -> list[SeenShape]:
         """Those of all tools that were seen last, the newest first."""
         return await self._reader.read(_read_newest, limit)
-
-
-def storable(text: str) -> str:
-    """The text as databases take it: with an escape for each lone surrogate."""
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _write(connection: sqlite3.Connection, shape: SeenShape, schema: str) -> None:

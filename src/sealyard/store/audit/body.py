@@ -8,11 +8,9 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sealyard.store.rows import _encode as encode_json
-from sealyard.store.rows import _unicode as mend
-from sealyard.store.rows import encode_bounded, is_longer
+from sealyard.store.rows import encode_bounded, encode_json, is_longer, storable
 
-__all__ = ("BODY_BYTES", "encode_body", "mend")
+__all__ = ("BODY_BYTES", "encode_body")
 
 BODY_BYTES = 16 << 10
 
@@ -65,7 +63,7 @@ def _digest(pieces: Iterator[str] | list[str]) -> dict[str, Any]:
     sha256 = hashlib.sha256()
     size_bytes = 0
     for piece in pieces:
-        encoded = mend(piece).encode()
+        encoded = storable(piece).encode()
         sha256.update(encoded)
         size_bytes += len(encoded)
     return {"sha256": sha256.hexdigest(), "bytes": size_bytes}

@@ -19,10 +19,10 @@ import msgspec
 
 from sealyard.errors import StoreError
 from sealyard.former import spell
-from sealyard.store.audit.body import encode_body, mend
+from sealyard.store.audit.body import encode_body
 from sealyard.store.audit.key import AuditKey, is_signed, key_path, load_key, make_key, message
 from sealyard.store.database import connect_reader, explain
-from sealyard.store.rows import insert
+from sealyard.store.rows import insert, storable
 from sealyard.values import AuditEntry
 
 __all__ = (
@@ -300,9 +300,9 @@ class AuditLog:
                 closed.segment + 1,
                 at,
                 entry.kind,
-                mend(entry.principal),
-                mend(entry.session),
-                mend(entry.execution_id),
+                storable(entry.principal),
+                storable(entry.session),
+                storable(entry.execution_id),
                 encode_body(entry.body),
             )
             previous = entry_hash(previous, fields)
@@ -394,9 +394,9 @@ def read_entries(
     for condition, value in (
         ("number < ?", before),
         ("number > ?", after),
-        ("principal = ?", None if principal is None else mend(principal)),
+        ("principal = ?", None if principal is None else storable(principal)),
         ("kind = ?", kind),
-        ("execution_id = ? AND execution_id <> ''", None if execution_id is None else mend(execution_id)),
+        ("execution_id = ? AND execution_id <> ''", None if execution_id is None else storable(execution_id)),
     ):
         if value is not None:
             conditions.append(condition)

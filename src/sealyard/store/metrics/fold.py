@@ -16,8 +16,7 @@ import msgspec
 
 from sealyard.metrics.names import METRICS
 from sealyard.metrics.sums import AnyFact, CallRow, Key, Sum, Sums
-from sealyard.store.rows import insert
-from sealyard.store.shapes import storable
+from sealyard.store.rows import insert, storable
 from sealyard.values import Fact
 
 __all__ = (
