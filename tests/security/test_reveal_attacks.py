@@ -29,7 +29,7 @@ from sealyard.privacy.echo import Echoes, Sent, find_echoes
 from sealyard.privacy.span import TOKEN
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.serve.mcp import build_server
-from sealyard.serve.relay.server import build_relay
+from sealyard.serve.relay import build_relay
 from sealyard.values import Approval, UpstreamConfig
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 from sealyard.yard.opening import open_border

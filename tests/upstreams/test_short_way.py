@@ -13,8 +13,7 @@ from mcp_types import DiscoverResult, Implementation, InitializeResult, ServerCa
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, use_span
 
 from sealyard.broker.upstreams.mcp.session import CLIENT, Channel, call_tool
-from sealyard.broker.upstreams.mcp.stderr import Tail
-from sealyard.broker.upstreams.mcp.transport import CLOSED, Child
+from sealyard.broker.upstreams.mcp.transport import CLOSED, Child, Tail
 from sealyard.errors import ToolFailed, UpstreamError, UpstreamTimeout
 
 Connect = Callable[..., Any]

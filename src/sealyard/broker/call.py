@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from sealyard.broker.admitting import Admitted, admit_answer
+from sealyard.broker.admission import Admitted, admit_answer
 from sealyard.broker.answers import Answer, renamed, short
 from sealyard.broker.approvals import Approvals
 from sealyard.broker.limits import Attempts, Circuit, Throttle

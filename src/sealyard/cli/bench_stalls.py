@@ -22,6 +22,7 @@ from typing import Any
 import httpx2
 import msgspec
 
+from sealyard.broker.upstreams import transports
 from sealyard.cli import bench_fairness, bench_scanner
 from sealyard.cli.terminal import columns, plain, screen
 from sealyard.config import Config
@@ -30,7 +31,7 @@ from sealyard.errors import SealyardError
 from sealyard.serve.api import routes
 from sealyard.serve.http import open_http
 from sealyard.serve.mcp import build_server
-from sealyard.serve.relay.server import build_relay, transports
+from sealyard.serve.relay import build_relay
 from sealyard.testing import FakeUpstream
 from sealyard.values import Definition, UpstreamConfig
 from sealyard.yard import ExecuteRequest, Yard, open_yard

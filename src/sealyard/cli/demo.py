@@ -17,7 +17,7 @@ from mcp import Client
 
 from sealyard.broker.answers import Answer, read_answer
 from sealyard.broker.call import OnProgress
-from sealyard.broker.upstreams.mcp.upstream import Upstream
+from sealyard.broker.upstreams import Upstream
 from sealyard.cli.bench_tokens import definition_tokens, json_tokens, text_of
 from sealyard.cli.demo_attacks import show_attacks
 from sealyard.cli.demo_learning import show_learning

@@ -11,6 +11,7 @@ from typing import Any
 import click
 from mcp.server.lowlevel import Server
 
+from sealyard.broker.upstreams import transports
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import errors, plain
 from sealyard.config import Config, load_config
@@ -20,7 +21,7 @@ from sealyard.serve.connections import raise_open_files
 from sealyard.serve.http import default_preset, open_http, parse_address
 from sealyard.serve.logs import RepeatFilter
 from sealyard.serve.mcp import build_server
-from sealyard.serve.relay.server import build_relay, transports
+from sealyard.serve.relay import build_relay
 from sealyard.serve.stdio import serve_stdio
 from sealyard.yard import open_yard
 from sealyard.yard.opening import open_border

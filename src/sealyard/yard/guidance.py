@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from sealyard.broker.run_asks import ask_for_run
 from sealyard.catalog import Snapshot
 from sealyard.catalog.learned import LearnedShape
 from sealyard.catalog.recent import Recent
@@ -252,7 +251,7 @@ class Guidance:
         if look.assessment.risk != "critical" or self._settings.critical != "ask" or not self.is_on:
             return None
         try:
-            await ask_for_run(self._yard.approvals, grant, look.assessment.text, {"code": record.code})
+            await self._yard.approvals.ask_for_run(grant, look.assessment.text, {"code": record.code})
         except ApprovalRefused as error:
             return _refusal(look.assessment, record.code, f"{error} ")
         return None

@@ -18,7 +18,7 @@ from sealyard.analysis import GUESTS
 from sealyard.broker.approvals import Approvals
 from sealyard.broker.call import Broker, ToolServer
 from sealyard.broker.policy import Policy, Preset
-from sealyard.broker.upstreams.mcp.upstream import Upstream
+from sealyard.broker.upstreams import Upstream
 from sealyard.catalog import Catalog
 from sealyard.catalog.observed import Observed
 from sealyard.config import Config, PrivacyConfig, SandboxConfig

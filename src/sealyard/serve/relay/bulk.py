@@ -12,7 +12,7 @@ import msgspec
 from mcp_types import INTERNAL_ERROR
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sealyard.broker.upstreams.mcp.kept import Kept
+from sealyard.broker.upstreams import Kept
 from sealyard.offload import signs_of
 
 __all__ = ("LargeAnswers", "read_fields", "size_of", "small", "written")

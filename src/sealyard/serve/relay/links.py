@@ -7,7 +7,6 @@ hears what the upstream says, is its `front`: nobody, one client's session, or o
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 import anyio
@@ -37,17 +36,14 @@ from mcp_types import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from pydantic import ValidationError
 
-from sealyard.broker.upstreams.mcp.transport import whole_message
+from sealyard.broker.upstreams import Transport, whole_message
 from sealyard.errors import UpstreamError, UpstreamUnavailable
 from sealyard.serve.relay.border import Json, Screen, Screens
 from sealyard.values import UpstreamConfig
 
-__all__ = ("Front", "Gone", "Hello", "Json", "Link", "Links", "Transport")
+__all__ = ("Front", "Gone", "Hello", "Json", "Link", "Links")
 
 logger = logging.getLogger(__name__)
-
-Transport = AbstractAsyncContextManager[tuple[Any, Any]]
-"""Yields a stream of incoming and one of outgoing messages, as every client transport of the SDK does."""
 
 ENVELOPE_KEYS = frozenset(
     {PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY}

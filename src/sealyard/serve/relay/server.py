@@ -10,7 +10,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -26,10 +25,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
 
 from sealyard import __version__
-from sealyard.broker.upstreams.mcp.http import Exchange, open_events, open_http
-from sealyard.broker.upstreams.mcp.oauth import build_auth, open_in_browser
-from sealyard.broker.upstreams.mcp.stderr import Tail
-from sealyard.broker.upstreams.mcp.transport import open_child
+from sealyard.broker.upstreams import Transport
 from sealyard.errors import UpstreamUnavailable
 from sealyard.offload import turn
 from sealyard.offload.turns import spend
@@ -40,14 +36,14 @@ from sealyard.serve.relay.border import Screens
 from sealyard.serve.relay.bulk import LargeAnswers, small
 from sealyard.serve.relay.calls import Calls, RelayedCall, attempting
 from sealyard.serve.relay.carrier import Carrier, Context, connection_of, is_modern, reply_to
-from sealyard.serve.relay.links import Json, Link, Links, Transport, untracked
+from sealyard.serve.relay.links import Json, Link, Links, untracked
 from sealyard.serve.relay.routes import LISTS, Routes, hints, merged_capabilities, opened_cursor, sealed_cursor
 from sealyard.serve.relay.subscriptions import FLAGS, follow_all
 from sealyard.values import ToolSpec, UpstreamConfig
 from sealyard.yard.opening import Border
 from sealyard.yard.unmatched import NameCheck
 
-__all__ = ("build_relay", "transports")
+__all__ = ("build_relay",)
 
 logger = logging.getLogger(__name__)
 
@@ -55,33 +51,6 @@ _GREETING_SECONDS = 5.0
 _MOST_PAGES = 100
 _ITEMS_AT_ONCE = 20
 """Of a list that are checked or written before others have a turn: about 5 ms."""
-
-
-def transports(token_folder: Path | None = None) -> Callable[[UpstreamConfig], Transport]:
-    """Connects to upstreams as the broker does. Tokens for OAuth are kept in `token_folder`."""
-    return lambda config: _connect(config, token_folder)
-
-
-@asynccontextmanager
-async def _connect(config: UpstreamConfig, token_folder: Path | None) -> AsyncIterator[tuple[Any, Any]]:
-    with anyio.CancelScope() as scope:
-
-        def end(reason: str) -> None:
-            logger.warning("The connection to upstream %r is of no use any more: %s", config.name, reason)
-            scope.cancel()
-
-        def ask_for_consent(address: str) -> None:
-            logger.warning("The upstream %r asks for consent. Open %s", config.name, address)
-
-        if config.transport == "stdio":
-            async with open_child(config, Tail(), end, leaves_large=True) as streams:
-                yield streams
-        else:
-            auth = build_auth(config, folder=token_folder, open_url=open_in_browser, on_consent=ask_for_consent)
-            exchange = Exchange(config, auth, on_fault=end, leaves_large=True)
-            transport = open_events if config.transport == "sse" else open_http
-            async with transport(config, exchange) as streams:
-                yield streams
 
 
 def build_relay(

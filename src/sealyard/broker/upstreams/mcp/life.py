@@ -8,8 +8,8 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from sealyard.broker.answers import short
 from sealyard.broker.upstreams.mcp.http import Exchange, open_events, open_http
-from sealyard.broker.upstreams.mcp.oauth import CONSENT_SECONDS, build_auth
+from sealyard.broker.upstreams.mcp.oauth import CONSENT_SECONDS, build_auth, open_in_browser
 from sealyard.broker.upstreams.mcp.session import (
     Channel,
     DiedOnProbe,
@@ -30,12 +30,14 @@ from sealyard.broker.upstreams.mcp.session import (
     open_session,
     wait_for_changes,
 )
-from sealyard.broker.upstreams.mcp.stderr import Tail
-from sealyard.broker.upstreams.mcp.transport import open_child
+from sealyard.broker.upstreams.mcp.transport import Tail, open_child
 from sealyard.errors import SealyardError, UpstreamUnavailable
 from sealyard.values import UpstreamConfig, UpstreamState
 
-__all__ = ("Connection", "Life", "reason")
+__all__ = ("Connection", "Life", "Transport", "reason", "transports")
+
+Transport = AbstractAsyncContextManager[tuple[Any, Any]]
+"""Yields a stream of incoming and one of outgoing messages, as every client transport of the SDK does."""
 
 _log = logging.getLogger(__name__)
 
@@ -344,13 +346,7 @@ class Life:
     def _open(self, exchange: Exchange | None) -> AbstractAsyncContextManager[tuple[ClientSession, Channel]]:
         if self._server is not None:
             return open_memory(self._server, on_change=self.changed.set)
-        link: AbstractAsyncContextManager[tuple[Any, Any]]
-        if exchange is None:
-            link = open_child(self._config, self.stderr, self._note_fault, leaves_large=True)
-        elif self._config.transport == "sse":
-            link = open_events(self._config, exchange)
-        else:
-            link = open_http(self._config, exchange)
+        link = _open_link(self._config, exchange, self.stderr, self._note_fault)
         return open_session(link, on_change=self.changed.set)
 
     def _note_fault(self, fault: str) -> None:
@@ -360,6 +356,42 @@ class Life:
     def _end_for(self, fault: str) -> None:
         """A transport says that the connection is of no use any more."""
         self.fail(self.connection, fault)
+
+
+def transports(token_folder: Path | None = None) -> Callable[[UpstreamConfig], Transport]:
+    """Connects to upstreams for a caller that speaks the protocol itself, and ends a connection that is of no use.
+
+    Tokens for OAuth are kept in `token_folder`.
+    """
+    return lambda config: _connect(config, token_folder)
+
+
+@asynccontextmanager
+async def _connect(config: UpstreamConfig, token_folder: Path | None) -> AsyncIterator[tuple[Any, Any]]:
+    with anyio.CancelScope() as scope:
+
+        def end(why: str) -> None:
+            _log.warning("The connection to upstream %r is of no use any more: %s", config.name, why)
+            scope.cancel()
+
+        def ask_for_consent(address: str) -> None:
+            _log.warning("The upstream %r asks for consent. Open %s", config.name, address)
+
+        exchange: Exchange | None = None
+        if config.transport != "stdio":
+            auth = build_auth(config, folder=token_folder, open_url=open_in_browser, on_consent=ask_for_consent)
+            exchange = Exchange(config, auth, on_fault=end, leaves_large=True)
+        async with _open_link(config, exchange, Tail(), end) as streams:
+            yield streams
+
+
+def _open_link(
+    config: UpstreamConfig, exchange: Exchange | None, stderr: Tail, on_fault: Callable[[str], None]
+) -> Transport:
+    """A connection to a child process, or over HTTP if there is an `exchange`."""
+    if exchange is None:
+        return open_child(config, stderr, on_fault, leaves_large=True)
+    return (open_events if config.transport == "sse" else open_http)(config, exchange)
 
 
 def reason(error: BaseException) -> str:

@@ -40,7 +40,6 @@ from mcp_types import (
 
 from sealyard.broker.answers import read_leniently
 from sealyard.broker.upstreams.mcp.kept import Kept
-from sealyard.broker.upstreams.mcp.stderr import Tail
 from sealyard.values import UpstreamConfig
 
 __all__ = (
@@ -48,6 +47,7 @@ __all__ = (
     "WHOLE",
     "Child",
     "Inbound",
+    "Tail",
     "edge_id",
     "open_child",
     "read_line",
@@ -55,6 +55,10 @@ __all__ = (
     "too_large",
     "whole_message",
 )
+
+_STDERR_BYTES = 64 << 10
+"""Of standard error: the last messages of a program that fails, whatever it wrote before."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 # The SDK logs what a server does wrong; without a handler Python would print that to our standard error.
 for _name in ("mcp", "client"):
@@ -85,6 +89,29 @@ _ID_AT_START = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
 _ANSWER_AT_START = re.compile(_ID_AT_START.pattern + rb'\s*,\s*"(?:result|error)"\s*:')
 _METHOD_AT_START = re.compile(rb'\s*\{\s*(?:"(?:jsonrpc|id)"\s*:\s*(?:\d{1,18}|"[^"\\]{1,200}")\s*,\s*){0,2}"method"')
 _ID_AT_END = re.compile(_ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+
+
+class Tail:
+    """The end of what a child writes to standard error, and no more than that."""
+
+    def __init__(self, kept_bytes: int = _STDERR_BYTES) -> None:
+        self._kept_bytes = kept_bytes
+        self._data = bytearray()
+
+    def write(self, data: bytes) -> None:
+        """Take in more; what no longer fits is forgotten from the front."""
+        self._data += data[-self._kept_bytes :]
+        if len(self._data) > self._kept_bytes:
+            del self._data[: -self._kept_bytes]
+
+    def text(self) -> str:
+        """All that is kept. Without control characters: it is shown on terminals, and its writer is not trusted."""
+        return _CONTROL.sub("", self._data.decode("utf-8", "replace"))
+
+    def last_lines(self, count: int, characters: int = 400) -> str:
+        """The last lines that say anything, as one short line."""
+        lines = [line.strip() for line in self.text().splitlines() if line.strip()]
+        return " | ".join(lines[-count:])[-characters:]
 
 
 class _Streamed:
