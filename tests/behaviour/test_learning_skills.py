@@ -12,16 +12,18 @@ import pytest
 
 from sealyard.config import Config, HttpConfig, SkillsConfig
 from sealyard.config.settings import PrincipalEntry, StoreConfig
+from sealyard.learning import known_skills as skill_suggestions
 from sealyard.learning.jobs import job_print
+from sealyard.learning.skill_index import SkillIndexing
 from sealyard.learning.skills import Candidate
 from sealyard.learning.suggesting import SkillIndex
 from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.skills.figures import analyze_skills
+from sealyard.skills.migration import migrate_skills
+from sealyard.skills.requests import SaveExample, SaveSkill, SkillSource
 from sealyard.testing import FakeUpstream
 from sealyard.values import Definition, Skill, ToolAnnotations
-from sealyard.yard import ExecuteRequest, Yard, open_yard, skill_suggestions
-from sealyard.yard.migrating import migrate_skills
-from sealyard.yard.skill_index import SkillIndexing
-from sealyard.yard.skill_values import SaveExample, SaveSkill, SkillSource
+from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 ROWS = [{"month": "2024-10", "amount": 40.5}, {"month": "2024-11", "amount": 10.0}]
@@ -269,12 +271,12 @@ async def test_analysis_shows_judgements_candidates_and_the_predicted_migration(
         await save(yard)
         for _ in range(4):
             await run(yard, USE)
-        good = await yard.skills.analysis([candidate])
+        good = await analyze_skills(yard.skills, [candidate])
         await change(upstream, "start")
-        old = await yard.skills.analysis()
+        old = await analyze_skills(yard.skills)
         (check,) = await yard.skills.check_all()
-        (done,) = await migrate_skills(yard, "mcp__books__list_rows")
-        new = await yard.skills.analysis()
+        (done,) = await migrate_skills(yard.skills, "mcp__books__list_rows")
+        new = await analyze_skills(yard.skills)
 
     assert [(each.judgement, each.difficulty) for each in good.skills] == [("exemplary", None)]
     assert [(each.principal, each.times) for each in good.candidates] == [("ada", 4)]
@@ -291,8 +293,8 @@ async def test_skill_without_a_recorded_example_is_predicted_to_need_a_look(tmp_
         draft = await save(yard, examples=())
         await yard.skills.approve("local", "monthly_total", draft.version, principal="local")
         await change(upstream, "start")
-        (done,) = await migrate_skills(yard, "mcp__books__list_rows")
-        analysis = await yard.skills.analysis()
+        (done,) = await migrate_skills(yard.skills, "mcp__books__list_rows")
+        analysis = await analyze_skills(yard.skills)
 
     assert (done.predicted, done.outcome) == ("needs a look", "failed")
     assert (analysis.summary.migrations, analysis.summary.predictions_right) == (1, 1)

@@ -16,6 +16,7 @@ import msgspec
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
+from sealyard.access.guards import Guards
 from sealyard.errors import CallRefused, HelperFailed, SealyardError, UpstreamError
 from sealyard.offload import is_large, signs_of, turn
 from sealyard.offload.turns import spend
@@ -27,7 +28,6 @@ from sealyard.serve.messages.scribe import conceal
 from sealyard.serve.messages.structure import shape_of
 from sealyard.serve.relay.bulk import read_fields
 from sealyard.values import ToolSpec
-from sealyard.yard.guards import Guards
 
 __all__ = ("Json", "Places", "Screen", "Screens")
 

@@ -25,6 +25,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
 
 from sealyard import __version__
+from sealyard.access.unmatched import NameCheck
 from sealyard.broker.upstreams import Transport
 from sealyard.errors import UpstreamUnavailable
 from sealyard.offload import turn
@@ -41,7 +42,6 @@ from sealyard.serve.relay.routes import LISTS, Routes, hints, merged_capabilitie
 from sealyard.serve.relay.subscriptions import FLAGS, follow_all
 from sealyard.values import ToolSpec, UpstreamConfig
 from sealyard.yard.opening import Border
-from sealyard.yard.unmatched import NameCheck
 
 __all__ = ("build_relay",)
 
