@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from sealyard.broker.answers import Answer
+from sealyard.broker import Answer
 from sealyard.broker.call import OnProgress, OnTools
 from sealyard.errors import ToolFailed, UpstreamUnavailable
 from sealyard.store import Store, TraceBudget, open_store

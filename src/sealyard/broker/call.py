@@ -28,7 +28,7 @@ from sealyard.privacy.guard import Guard
 from sealyard.privacy.span import TOKEN
 from sealyard.store import Store
 from sealyard.values import Approval, Ask, AuditEntry, Definition, Grant, Reply, ToolSpec, UpstreamStatus
-from sealyard.versioning.plan import Plan, translate_answer, translate_arguments
+from sealyard.versioning import Plan, translate_answer, translate_arguments
 
 __all__ = (
     "Broker",

@@ -9,7 +9,7 @@ import msgspec
 from rich.text import Text
 
 from sealyard.cli.terminal import columns, plain, screen, visible
-from sealyard.store.audit.log import AuditRow
+from sealyard.store.audit import AuditRow
 
 __all__ = ("find_code", "show_entry", "show_execution", "show_line")
 

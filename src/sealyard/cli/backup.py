@@ -12,7 +12,7 @@ from sealyard.cli.terminal import errors, plain, screen, write
 from sealyard.config import load_config
 from sealyard.errors import StoreError
 from sealyard.store import open_store
-from sealyard.store.backup.copies import Backup, write_backup
+from sealyard.store.backup import Backup, write_backup
 from sealyard.values import AuditEntry
 
 __all__ = ("backup",)

@@ -15,7 +15,8 @@ import click
 import msgspec
 from mcp import Client
 
-from sealyard.broker.answers import Answer, read_answer
+from sealyard.broker import Answer
+from sealyard.broker.answers import read_answer
 from sealyard.broker.call import OnProgress
 from sealyard.broker.upstreams import Upstream
 from sealyard.cli.bench_tokens import definition_tokens, json_tokens, text_of

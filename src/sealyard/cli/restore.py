@@ -13,7 +13,7 @@ from sealyard.config import Config, load_config
 from sealyard.errors import VaultError
 from sealyard.privacy.keys import find_keys
 from sealyard.store import open_store
-from sealyard.store.backup.copies import Backup, Restored, check_backup, restore_backup
+from sealyard.store.backup import Backup, Restored, check_backup, restore_backup
 from sealyard.values import AuditEntry
 
 __all__ = ("restore",)

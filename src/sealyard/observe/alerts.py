@@ -22,9 +22,8 @@ from sealyard.observe.alert_list import AlertList, AlertView, list_alerts, resol
 from sealyard.observe.webhook import Teller
 from sealyard.privacy.scanner import Scanner
 from sealyard.privacy.selfcheck import check_detection
-from sealyard.store import Store
-from sealyard.store.alerts import Silence
-from sealyard.store.audit.monitor import AuditWatch
+from sealyard.store import Silence, Store
+from sealyard.store.audit import AuditWatch
 from sealyard.values import UpstreamStatus
 
 __all__ = ("Alerting", "find_down")

@@ -17,8 +17,7 @@ from sealyard.store.rows import storable
 from sealyard.store.shapes import read_shape
 from sealyard.store.writer import Writer
 from sealyard.values import ToolSpec
-from sealyard.versioning.compare.changes import Change, Comparison
-from sealyard.versioning.compare.semver import Version
+from sealyard.versioning.compare import Change, Comparison, Version
 
 __all__ = ("RELEASES_KEPT", "LastRelease", "Release", "ReleaseKind", "ReleaseTable", "encode_release", "write_releases")
 

@@ -23,8 +23,7 @@ from sealyard.store.reader import Reader
 from sealyard.store.rows import storable
 from sealyard.store.writer import Writer
 from sealyard.values import Skill, SkillExample, SkillStatus, SkillUse
-from sealyard.versioning.compare.changes import Severity
-from sealyard.versioning.compare.semver import Version
+from sealyard.versioning.compare import Severity, Version
 
 __all__ = ("MigrationRecord", "ShelfLimits", "SkillRecord", "SkillTable", "UseShare")
 

@@ -14,7 +14,8 @@ import msgspec
 from sealyard.store import rows
 from sealyard.store.alerts import AlertTable
 from sealyard.store.approvals import ApprovalTable
-from sealyard.store.audit.log import AUDIT_KINDS, AuditHead, AuditLog, AuditRow, read_entries, read_head
+from sealyard.store.audit import AUDIT_KINDS, AuditHead, AuditRow
+from sealyard.store.audit.log import AuditLog, read_entries, read_head
 from sealyard.store.idempotency import IdempotencyTable
 from sealyard.store.learning import LearningTables
 from sealyard.store.metrics.tables import MetricTables

@@ -9,7 +9,7 @@ from sealyard.privacy.vault import RevealedValue
 from sealyard.serve.api.declare import Call, endpoint
 from sealyard.serve.api.paging import Cursor, from_cursor, to_cursor
 from sealyard.serve.envelope import Refusal
-from sealyard.store.audit.log import AuditRow
+from sealyard.store.audit import AuditRow
 
 __all__ = ("ENDPOINTS",)
 

@@ -3,4 +3,8 @@
 Helper processes import this package. It stands beside `relay`, whose door needs the whole MCP SDK.
 """
 
-__all__ = ()
+from sealyard.serve.messages.offloaded import Made, relay_here
+from sealyard.serve.messages.scribe import conceal
+from sealyard.serve.messages.structure import loosened, shape_of
+
+__all__ = ("Made", "conceal", "loosened", "relay_here", "shape_of")

@@ -23,9 +23,7 @@ from sealyard.offload.turns import spend
 from sealyard.privacy.echo import Sent
 from sealyard.privacy.guard import Guard, Reveal
 from sealyard.privacy.span import TOKEN
-from sealyard.serve.messages.offloaded import Made, relay_here
-from sealyard.serve.messages.scribe import conceal
-from sealyard.serve.messages.structure import shape_of
+from sealyard.serve.messages import Made, conceal, relay_here, shape_of
 from sealyard.serve.relay.bulk import read_fields
 from sealyard.values import ToolSpec
 

@@ -31,8 +31,8 @@ from sealyard.errors import UpstreamUnavailable
 from sealyard.offload import turn
 from sealyard.offload.turns import spend
 from sealyard.serve.asking import principal_of
+from sealyard.serve.messages import loosened
 from sealyard.serve.messages.forms import finished, sieved
-from sealyard.serve.messages.structure import loosened
 from sealyard.serve.relay.border import Screens
 from sealyard.serve.relay.bulk import LargeAnswers, small
 from sealyard.serve.relay.calls import Calls, RelayedCall, attempting

@@ -18,8 +18,8 @@ import msgspec
 from sealyard import __version__
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.privacy.keys import KEY_FILE, add_keys, find_keys
+from sealyard.store.audit import verify_store
 from sealyard.store.audit.key import key_path, sync_folder
-from sealyard.store.audit.verification import verify_store
 from sealyard.store.backup.inspection import Damaged, count_rows, inspect
 from sealyard.store.backup.tarball import (
     AUDIT_KEY,
