@@ -6,10 +6,8 @@ import logging
 import secrets
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
-from mcp.server.lowlevel import Server
 
 from sealyard.broker.upstreams import transports
 from sealyard.cli.loop import run_to_end
@@ -58,7 +56,6 @@ def serve(*, config: Path | None, http: str | None, mode: str | None) -> int:
 
 async def _serve(config: Config, mode: str, address: tuple[str, int] | None) -> None:
     async with contextlib.AsyncExitStack() as stack:
-        server: Server[Any]
         routes = key = None
         preset = default_preset(address, config.http)
         if mode == "proxy":
