@@ -18,6 +18,7 @@ from sealyard.errors import StoreError
 from sealyard.values import CallRecord, ExecutionRecord, Outcome, ToolSpec
 
 __all__ = (
+    "CALL_COLUMNS",
     "CALL_VALUE_BYTES",
     "DEFINITIONS_KEPT",
     "ChangedDefinition",
@@ -43,6 +44,7 @@ __all__ = (
     "storable",
     "to_call",
     "touch",
+    "upsert",
     "write_calls",
     "write_executions",
     "write_fingerprint",
@@ -55,6 +57,11 @@ CALL_VALUE_BYTES = 64 << 10
 
 DEFINITIONS_KEPT = 10_000
 """Per upstream: one that changes its tools without end must not fill the disk. Those seen last are kept."""
+
+CALL_COLUMNS = tuple(
+    "execution_id number tool digest arguments answer error started_at seconds answer_bytes version upstream".split()
+)
+"""Of a call as it is read; each is a field of `CallRecord`."""
 
 _CONTEXT_BYTES = 1 << 20
 _SPARE_LEVELS = 32
@@ -75,19 +82,10 @@ _OUTCOMES = msgspec.json.Decoder(Outcome)
 _SPECS = msgspec.json.Decoder(ToolSpec)
 
 _EXECUTION = (
-    "SELECT execution_id, principal, session, code, context, started_at, ended_at, status, outcome, catalog_version,"
-    " background FROM executions JOIN codes ON codes.sha256 = executions.code_sha256"
+    "execution_id principal session code context started_at ended_at status outcome catalog_version background".split()
 )
-
-_WRITE_EXECUTION = (
-    "INSERT INTO executions (execution_id, owner, principal, session, code_sha256, context, context_cut,"
-    " started_at, ended_at, status, outcome, catalog_version, background)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-    " ON CONFLICT (execution_id) DO UPDATE SET owner = excluded.owner, principal = excluded.principal,"
-    " session = excluded.session, code_sha256 = excluded.code_sha256, context = excluded.context,"
-    " context_cut = excluded.context_cut, started_at = excluded.started_at, ended_at = excluded.ended_at,"
-    " status = excluded.status, outcome = excluded.outcome, catalog_version = excluded.catalog_version,"
-    " background = excluded.background"
+_SELECT_EXECUTION = (
+    f"SELECT {', '.join(_EXECUTION)} FROM executions JOIN codes ON codes.sha256 = executions.code_sha256"  # noqa: S608
 )
 _CALLS = (
     "calls (execution_id, number, tool, digest, arguments, arguments_cut, answer, answer_cut, answer_bytes,"
@@ -148,6 +146,14 @@ def _insertion(table: str, width: int, count: int) -> str:
     return f"INSERT INTO {table} VALUES {', '.join([one] * count)}"  # noqa: S608 - our names
 
 
+@cache
+def upsert(table: str, columns: str, *, key: str) -> str:
+    """The statement that inserts a row, or replaces the one with the same `key`. Names are separated by commas."""
+    names, keys = columns.split(", "), key.split(", ")
+    changes = ", ".join(f"{name} = excluded.{name}" for name in names if name not in keys)
+    return f"{_insertion(f'{table} ({columns})', len(names), 1)} ON CONFLICT ({key}) DO UPDATE SET {changes}"
+
+
 def touch(connection: sqlite3.Connection, probes: Sequence[None]) -> None:
     """Write a page of the database as it is."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -182,7 +188,15 @@ def write_executions(connection: sqlite3.Connection, records: Iterable[Execution
             )
         )
     connection.executemany("INSERT INTO codes (sha256, code) VALUES (?, ?) ON CONFLICT DO NOTHING", codes)
-    connection.executemany(_WRITE_EXECUTION, rows)
+    connection.executemany(
+        upsert(
+            "executions",
+            "execution_id, owner, principal, session, code_sha256, context, context_cut, started_at, ended_at, status,"
+            " outcome, catalog_version, background",
+            key="execution_id",
+        ),
+        rows,
+    )
 
 
 def write_calls(connection: sqlite3.Connection, records: Iterable[CallRecord]) -> None:
@@ -218,7 +232,7 @@ def write_calls(connection: sqlite3.Connection, records: Iterable[CallRecord]) -
 
 def read_execution(connection: sqlite3.Connection, execution_id: str) -> ExecutionRecord | None:
     """One execution; None if there is no such id."""
-    row = connection.execute(f"{_EXECUTION} WHERE execution_id = ?", (storable(execution_id),)).fetchone()
+    row = connection.execute(f"{_SELECT_EXECUTION} WHERE execution_id = ?", (storable(execution_id),)).fetchone()
     return None if row is None else _to_execution(row)
 
 
@@ -255,66 +269,35 @@ def shape_executions(
         values.append(storable(before))
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     order = " ORDER BY started_at DESC, execution_id DESC LIMIT ?"
-    return [shape(_to_execution(row)) for row in connection.execute(_EXECUTION + where + order, (*values, limit))]
+    return [
+        shape(_to_execution(row)) for row in connection.execute(_SELECT_EXECUTION + where + order, (*values, limit))
+    ]
 
 
 def read_calls(connection: sqlite3.Connection, execution_id: str, after: int = -1, limit: int = -1) -> list[CallRecord]:
     """The calls of one execution in their order, after number `after`. What was cut is None."""
     rows = connection.execute(
-        "SELECT execution_id, number, tool, digest, arguments, answer, error, started_at, seconds, answer_bytes,"
-        " version, upstream FROM calls WHERE execution_id = ? AND number > ? ORDER BY number LIMIT ?",
+        f"SELECT {', '.join(CALL_COLUMNS)} FROM calls"  # noqa: S608
+        " WHERE execution_id = ? AND number > ? ORDER BY number LIMIT ?",
         (storable(execution_id), after, limit),
     )
     return [to_call(row) for row in rows]
 
 
-def to_call(row: tuple[Any, ...]) -> CallRecord:
-    """A call from the columns that `read_calls` selects."""
-    (
-        execution_id,
-        number,
-        tool,
-        digest,
-        arguments,
-        answer,
-        error,
-        started_at,
-        seconds,
-        answer_bytes,
-        version,
-        upstream,
-    ) = row
-    return CallRecord(
-        execution_id=execution_id,
-        number=number,
-        tool=tool,
-        digest=digest,
-        version=version or "1.0.0",  # of a call from before tools had versions
-        upstream=upstream,
-        arguments=_decode(arguments),
-        answer=_decode(answer),
-        error=error,
-        started_at=started_at,
-        seconds=seconds,
-        answer_bytes=answer_bytes,
-    )
+def to_call(row: Sequence[Any]) -> CallRecord:
+    """A call from `CALL_COLUMNS`."""
+    found = dict(zip(CALL_COLUMNS, row, strict=True))
+    found["version"] = found["version"] or "1.0.0"  # of a call from before tools had versions
+    return CallRecord(**found | {name: _decode(found[name]) for name in ("arguments", "answer")})
 
 
-def _to_execution(row: tuple[Any, ...]) -> ExecutionRecord:
-    (execution_id, principal, session, code, context, started_at, ended_at, status, outcome, version, background) = row
-    return ExecutionRecord(
-        execution_id=execution_id,
-        principal=principal,
-        session=session,
-        code=code.decode("utf-8", "surrogatepass"),
-        context=_decode(context),
-        started_at=started_at,
-        ended_at=ended_at,
-        status=status,
-        outcome=None if outcome is None else _OUTCOMES.decode(outcome),
-        catalog_version=version,
-        background=bool(background),
-    )
+def _to_execution(row: Sequence[Any]) -> ExecutionRecord:
+    found = dict(zip(_EXECUTION, row, strict=True))
+    found["code"] = found["code"].decode("utf-8", "surrogatepass")
+    found["context"] = _decode(found["context"])
+    found["outcome"] = None if found["outcome"] is None else _OUTCOMES.decode(found["outcome"])
+    found["background"] = bool(found["background"])
+    return ExecutionRecord(**found)
 
 
 # Tools
@@ -338,11 +321,7 @@ def write_tools(connection: sqlite3.Connection, upstream: str, tools: Sequence[T
         if position >= len(known) or known[position][0] != tool.spec
     ]
     connection.execute("DELETE FROM tools WHERE upstream = ? AND position >= ?", (upstream, len(tools)))
-    connection.executemany(
-        "INSERT INTO tools (upstream, position, digest, spec) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT (upstream, position) DO UPDATE SET digest = excluded.digest, spec = excluded.spec",
-        changed,
-    )
+    connection.executemany(upsert("tools", "upstream, position, digest, spec", key="upstream, position"), changed)
     connection.executemany(
         "INSERT INTO tool_definitions (upstream, name, digest, spec, first_seen, last_seen) VALUES (?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (upstream, name, digest) DO NOTHING",
@@ -375,8 +354,7 @@ def read_tools(connection: sqlite3.Connection) -> dict[str, list[ToolSpec]]:
 def write_fingerprint(connection: sqlite3.Connection, upstream: str, fingerprint: str) -> None:
     """Insert or replace how an upstream was reached."""
     connection.execute(
-        "INSERT INTO upstreams (upstream, fingerprint) VALUES (?, ?)"
-        " ON CONFLICT (upstream) DO UPDATE SET fingerprint = excluded.fingerprint",
+        upsert("upstreams", "upstream, fingerprint", key="upstream"),
         (storable(upstream), fingerprint),
     )
 
@@ -418,8 +396,7 @@ def read_changes(connection: sqlite3.Connection, since: float) -> list[ChangedDe
 def write_vectors(connection: sqlite3.Connection, model: str, vectors: Mapping[str, bytes]) -> None:
     """Keep vectors by the digest of what they stand for."""
     connection.executemany(
-        "INSERT INTO vectors (model, digest, vector) VALUES (?, ?, ?)"
-        " ON CONFLICT (model, digest) DO UPDATE SET vector = excluded.vector",
+        upsert("vectors", "model, digest, vector", key="model, digest"),
         [(model, digest, vector) for digest, vector in vectors.items()],
     )
 

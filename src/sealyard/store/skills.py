@@ -20,7 +20,7 @@ import msgspec
 
 from sealyard.errors import InvalidSkill, UnknownSkill
 from sealyard.store.reader import Reader
-from sealyard.store.rows import storable
+from sealyard.store.rows import storable, upsert
 from sealyard.store.writer import Writer
 from sealyard.values import Skill, SkillExample, SkillStatus, SkillUse
 from sealyard.versioning.compare import Severity, Version
@@ -393,11 +393,7 @@ def _update(
         (status, note, row[0]),
     )
     if examples is not None:
-        connection.execute(
-            "INSERT INTO skill_examples (skill, examples) VALUES (?, ?)"
-            " ON CONFLICT (skill) DO UPDATE SET examples = excluded.examples",
-            (row[0], examples),
-        )
+        connection.execute(upsert("skill_examples", "skill, examples", key="skill"), (row[0], examples))
     return True
 
 

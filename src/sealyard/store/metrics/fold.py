@@ -16,7 +16,7 @@ import msgspec
 
 from sealyard.metrics.names import METRICS
 from sealyard.metrics.sums import AnyFact, CallRow, Key, Sum, Sums
-from sealyard.store.rows import insert, storable
+from sealyard.store.rows import insert, storable, upsert
 from sealyard.values import Fact
 
 __all__ = (
@@ -118,11 +118,7 @@ def read_marks(connection: sqlite3.Connection) -> Marks:
 
 def write_mark(connection: sqlite3.Connection, name: str, number: int) -> None:
     """Set a mark."""
-    connection.execute(
-        "INSERT INTO metric_marks (stream, number) VALUES (?, ?)"
-        " ON CONFLICT (stream) DO UPDATE SET number = excluded.number",
-        (name, number),
-    )
+    connection.execute(upsert("metric_marks", "stream, number", key="stream"), (name, number))
 
 
 # Rows
@@ -271,9 +267,7 @@ def replace_sums(connection: sqlite3.Connection, span: Span, start: int, sums: S
 
 def _write_sum(connection: sqlite3.Connection, span: Span, start: int, name: str, labels: str, amount: Sum) -> None:
     connection.execute(
-        "INSERT INTO metric_sums (span, start, name, labels, count, total, buckets) VALUES (?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (span, start, name, labels)"
-        " DO UPDATE SET count = excluded.count, total = excluded.total, buckets = excluded.buckets",
+        upsert("metric_sums", "span, start, name, labels, count, total, buckets", key="span, start, name, labels"),
         (span, start, name, labels, amount.count, min(amount.total, _MOST), _ENCODER.encode(amount.buckets).decode()),
     )
 
