@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from sealyard.broker.answers import Answer, AnswerFile, read_answer, renamed
+from sealyard.broker.samples import sample_of
 from sealyard.catalog.shapes import is_wrapped
 from sealyard.errors import HelperFailed, UpstreamError
 from sealyard.offload import LARGE, MOST_DEPTH, Offload, depth_exceeds, is_large, signs_of, turn
@@ -21,7 +22,6 @@ from sealyard.offload.turns import spend
 from sealyard.privacy.echo import Sent
 from sealyard.privacy.guard import Guard
 from sealyard.store.rows import CALL_VALUE_BYTES
-from sealyard.store.samples import sample_of
 from sealyard.values import ToolSpec
 
 __all__ = ("Admitted", "admit", "admit_answer", "check_answer", "parts_of", "plain_names")

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.learned_shapes import HALF_LIFE, TOOL, learn, run, schema_of, shape_of, spec
 
+from sealyard.broker.samples import SAMPLE_BYTES, sample_of
 from sealyard.learning.answers import prepare_answers
 from sealyard.learning.shapes import Shapes
 from sealyard.store import open_store
-from sealyard.store.samples import SAMPLE_BYTES, sample_of
 from sealyard.values import CallEvidence, CallRecord, Executed, ExecutionRecord, RunEvidence
 
 JSON = st.recursive(
