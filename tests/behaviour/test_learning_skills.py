@@ -99,7 +99,7 @@ async def save(yard: Yard, *, principal: str = "local", **more: Any) -> Skill:
 
 async def suggested(yard: Yard, principal: str = "local") -> list[str]:
     """The subjects that code done by hand is told of."""
-    index = await SkillIndexing(yard).index(principal)
+    index = await SkillIndexing(yard.store, yard.tools, yard.skills.loading).index(principal)
     job = job_print(BY_HAND)
     assert job is not None
     return [each.subject for each in index.for_code(job)]
@@ -109,7 +109,7 @@ async def test_code_that_a_skill_does_is_told_of_it(tmp_path: Path) -> None:
     """For the job and for words; what was told of is what an import would get."""
     async with opened(tmp_path, books()) as yard:
         await save(yard)
-        indexing = SkillIndexing(yard)
+        indexing = SkillIndexing(yard.store, yard.tools, yard.skills.loading)
         index = await indexing.index("local")
         (found,) = index.for_query("monthly total of expenses")
 
@@ -124,7 +124,7 @@ async def test_code_that_a_skill_does_is_told_of_it(tmp_path: Path) -> None:
 async def test_index_is_made_once_until_something_changes(tmp_path: Path) -> None:
     """Saving, by whatever gateway, changes it."""
     async with opened(tmp_path, books()) as yard:
-        indexing = SkillIndexing(yard)
+        indexing = SkillIndexing(yard.store, yard.tools, yard.skills.loading)
         empty = await indexing.index("local")
         await save(yard)
         indexes = [await indexing.index("local") for _ in range(2)]
@@ -153,7 +153,7 @@ async def test_skill_of_tools_that_a_principal_does_not_have_does_not_exist_for_
 
         assert await suggested(yard, "cleo") == ["shared/monthly_total"]
         assert await suggested(yard, "mallory") == []
-        assert (await SkillIndexing(yard).index("mallory")).skills == ()
+        assert (await SkillIndexing(yard.store, yard.tools, yard.skills.loading).index("mallory")).skills == ()
 
 
 async def test_skill_that_a_change_of_its_tool_broke_is_not_suggested(tmp_path: Path) -> None:
@@ -174,9 +174,13 @@ async def test_shared_skill_needs_another_user_to_be_suggested_for_words(tmp_pat
     async with opened(tmp_path, books(), save_to="shared") as yard:
         await save(yard, principal="eve", description="expenses month total sum")
         await run(yard, USE, principal="eve")
-        before = (await SkillIndexing(yard).index("bob")).for_query("expenses month total")
+        before = (await SkillIndexing(yard.store, yard.tools, yard.skills.loading).index("bob")).for_query(
+            "expenses month total"
+        )
         await run(yard, USE, principal="cleo")
-        after = (await SkillIndexing(yard).index("bob")).for_query("expenses month total")
+        after = (await SkillIndexing(yard.store, yard.tools, yard.skills.loading).index("bob")).for_query(
+            "expenses month total"
+        )
 
     assert before == []
     assert [each.text for each in after] == [

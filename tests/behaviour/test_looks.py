@@ -53,7 +53,7 @@ async def opened(folder: Path) -> AsyncIterator[Yard]:
 async def look(yard: Yard, *, principal: str = "ann", session: str = "s", context: Any = None, **changed: Any) -> Look:
     """A look at the code before it runs."""
     snapshot = await yard.snapshot()
-    review = await yard.review(CODE, PLAIN, snapshot, (), principal)
+    review = await yard.runner.review(CODE, PLAIN, yard.tools.names(snapshot), (), principal)
     record = ExecutionRecord(
         execution_id="e", principal=principal, session=session, code=CODE, context=context, started_at=0.0
     )

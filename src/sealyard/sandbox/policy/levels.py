@@ -25,7 +25,7 @@ __all__ = (
     "IsolationPolicy",
 )
 
-MAX_SECONDS = 120.0
+MAX_SECONDS = 120
 """The longest that a run may take: an agent waits for it."""
 
 
