@@ -19,7 +19,7 @@ from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.sandbox.review import review
 from sealyard.skills.reading import read_skill
 from sealyard.values import CallEvidence, Executed, RunEvidence, ToolSpec
-from sealyard.versioning.migrate import migrate
+from sealyard.versioning.migrate.migration import migrate
 from sealyard.versioning.scopes import parse
 from sealyard.versioning.uses import find_uses
 

@@ -26,7 +26,7 @@ from sealyard.learning.telling import (
 from sealyard.privacy import TOKEN, TYPES
 from sealyard.privacy.detect import Scanner, ScanRules
 from sealyard.values import CallEvidence, RunEvidence
-from sealyard.versioning.semver import Version
+from sealyard.versioning.compare.semver import Version
 
 __all__ = ("CHOICES", "AnswerSeen", "PlaceSeen", "major_of", "name_of", "parent_of", "prepare_answers")
 

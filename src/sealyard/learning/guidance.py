@@ -15,7 +15,6 @@ import msgspec
 from sealyard.access.runner import Runner
 from sealyard.access.tools import Tools
 from sealyard.broker.approvals import Approvals
-from sealyard.broker.run_asks import ask_for_run
 from sealyard.catalog import Snapshot
 from sealyard.catalog.learned import LearnedShape
 from sealyard.catalog.recent import Recent
@@ -262,7 +261,7 @@ class Guidance:
         if look.assessment.risk != "critical" or self._settings.critical != "ask" or not self.is_on:
             return None
         try:
-            await ask_for_run(self._approvals, grant, look.assessment.text, {"code": record.code})
+            await self._approvals.ask_for_run(grant, look.assessment.text, {"code": record.code})
         except ApprovalRefused as error:
             return _refusal(look.assessment, record.code, f"{error} ")
         return None
