@@ -7,9 +7,9 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from sealyard.learning.evidence import Evidence, faded
 from sealyard.learning.fields import UNPLACED, last_key
 from sealyard.learning.flows import Flow, major_of
-from sealyard.learning.votes import Votes, faded
 from sealyard.values import RunEvidence
 
 __all__ = ("NAME", "Called", "Habit", "Link", "Said", "Source", "called_in", "judge", "source_of")
@@ -37,7 +37,7 @@ _Held = TypeVar("_Held")
 class Link(msgspec.Struct, array_like=True, gc=False):
     """That one tool follows another: yes for each run in which it did, no for each in which it did not."""
 
-    votes: Votes = msgspec.field(default_factory=Votes)
+    votes: Evidence = msgspec.field(default_factory=Evidence)
     told: int = 0
     right: int = 0
     last_at: float = 0.0
@@ -92,19 +92,19 @@ class Habit(msgspec.Struct, array_like=True, gc=False):
 
     major: int = 0
     """The version that `asked`, `given` and `sources` are about."""
-    runs: Votes = msgspec.field(default_factory=Votes)
+    runs: Evidence = msgspec.field(default_factory=Evidence)
     followers: dict[str, Link] = {}
-    asked: Votes = msgspec.field(default_factory=Votes)
+    asked: Evidence = msgspec.field(default_factory=Evidence)
     """The runs of which the arguments are known."""
-    given: dict[str, Votes] = {}
+    given: dict[str, Evidence] = {}
     """By parameter: yes for each run that gave it in every call."""
-    sources: dict[str, Votes] = {}
+    sources: dict[str, Evidence] = {}
     """By `Source.key`: yes for each run in which the parameter was made of that."""
 
     def begin(self, major: int) -> bool:
         """Whether what a call of this version says of arguments counts. A new major version forgets what was before."""
         if major > self.major:
-            self.major, self.asked, self.given, self.sources = major, Votes(), {}, {}
+            self.major, self.asked, self.given, self.sources = major, Evidence(), {}, {}
         return major == self.major
 
     def follow(self, after: list[str], fed: Iterable[str], principal: str, at: float, half_life: float) -> None:
@@ -153,7 +153,7 @@ class Habit(msgspec.Struct, array_like=True, gc=False):
         keys, names = {each.key for each in found}, {each.name for each in found}
         unplaced = {each.name for each in found if each.is_unplaced}
         for each in found:
-            self.sources.setdefault(each.key, Votes())
+            self.sources.setdefault(each.key, Evidence())
         earlier = list(called)[: list(called).index(name)]
         for key, votes in self.sources.items():
             source = source_of(key)
@@ -165,9 +165,9 @@ class Habit(msgspec.Struct, array_like=True, gc=False):
         _make_room(self.sources, SOURCES, lambda votes: votes, at, half_life)
 
 
-def _without(runs: Votes) -> Votes:
+def _without(runs: Evidence) -> Evidence:
     """All runs so far, as ones in which something did not happen."""
-    return Votes(by={principal: (0.0, yes, at) for principal, (yes, _, at) in runs.by.items()})
+    return Evidence(by={principal: (0.0, yes, at) for principal, (yes, _, at) in runs.by.items()})
 
 
 def _plain(parameter: str) -> str:
@@ -203,7 +203,7 @@ class Said(NamedTuple):
     """Whether the viewer itself found it, or two principals did. What one other says is a suggestion."""
 
 
-def judge(votes: Votes, principal: str, now: float, half_life: float) -> Said | None:
+def judge(votes: Evidence, principal: str, now: float, half_life: float) -> Said | None:
     """What votes say to a principal; None if too few have said anything.
 
     Where one other principal stands against the viewer's own experience, the experience counts.
@@ -219,12 +219,12 @@ def judge(votes: Votes, principal: str, now: float, half_life: float) -> Said | 
     return Said(counted.yes / counted.total if counted.total else 0.0, total.yes, backers, is_backed)
 
 
-def _backers(votes: Votes, now: float, half_life: float) -> list[str]:
+def _backers(votes: Evidence, now: float, half_life: float) -> list[str]:
     return [name for name, (yes, _, at) in votes.by.items() if yes * faded(now - at, half_life) >= _COUNTS]
 
 
 def _make_room(
-    held: dict[str, _Held], most: int, votes_of: Callable[[_Held], Votes], now: float, half_life: float
+    held: dict[str, _Held], most: int, votes_of: Callable[[_Held], Evidence], now: float, half_life: float
 ) -> None:
     """Let go of what is too much. Nobody can push out what others found by finding many things alone."""
     while len(held) > most:

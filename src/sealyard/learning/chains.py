@@ -19,7 +19,6 @@ from sealyard.learning.fields import is_declared, last_key, place_of, shown
 from sealyard.learning.flows import Flow, major_of, prepare_flows
 from sealyard.learning.fragments import is_nameable
 from sealyard.learning.insights import Insight, PartInsights, part_insights
-from sealyard.learning.votes import Votes
 from sealyard.values import Hinted, RunEvidence, ToolSpec
 
 __all__ = ("Chains", "Flow", "prepare_flows")
@@ -318,12 +317,8 @@ class Chains(msgspec.Struct, kw_only=True):
                         text=f"{parameter} of {name} is the {field} of {source.tool} in {share} % of runs.",
                         evidence=said.evidence,
                         principals=said.principals,
-                        last_at=_last_at(votes),
+                        last_at=votes.last_at,
                     )
-
-
-def _last_at(votes: Votes) -> float:
-    return max((at for _, _, at in votes.by.values()), default=0.0)
 
 
 def _is_safe(spec: ToolSpec, other: ToolSpec) -> bool:

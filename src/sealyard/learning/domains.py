@@ -11,8 +11,8 @@ from functools import lru_cache
 
 import msgspec
 
+from sealyard.learning.evidence import CAP, faded
 from sealyard.learning.insights import Insight, PartInsights, part_insights
-from sealyard.learning.votes import CAP, faded
 from sealyard.values import RunEvidence, ToolSpec
 
 __all__ = ("DOMAINS", "Domains", "infer")

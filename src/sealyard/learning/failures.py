@@ -14,13 +14,13 @@ from sealyard.catalog import Snapshot
 from sealyard.learning.attempts import is_again
 from sealyard.learning.causes import Cause
 from sealyard.learning.code import CodePrint
+from sealyard.learning.evidence import Evidence, Tally
 from sealyard.learning.fixes import Shapes, Wording
 from sealyard.learning.flows import major_of
 from sealyard.learning.insights import Insight, PartInsights, part_insights
 from sealyard.learning.recoveries import Edit, edits, is_portable
 from sealyard.learning.recovery_rules import FUNCTIONS, METHODS
 from sealyard.learning.telling import is_field
-from sealyard.learning.votes import Tally, Votes
 from sealyard.values import Hinted, RunEvidence
 
 __all__ = ("Failures", "Fix")
@@ -61,7 +61,7 @@ class Record(msgspec.Struct, kw_only=True):
     """A fix, and how it did."""
 
     edit: Edit
-    votes: Votes = msgspec.field(default_factory=Votes)
+    votes: Evidence = msgspec.field(default_factory=Evidence)
     told: int = 0
     right: int = 0
     last_at: float = 0.0
@@ -70,7 +70,7 @@ class Record(msgspec.Struct, kw_only=True):
 class Group(msgspec.Struct, kw_only=True):
     """One cause."""
 
-    seen: Votes = msgspec.field(default_factory=Votes)
+    seen: Evidence = msgspec.field(default_factory=Evidence)
     fixes: dict[str, Record] = {}
     last_at: float = 0.0
 

@@ -17,10 +17,10 @@ import msgspec
 
 from sealyard.discovery import Learned, LearnedWord
 from sealyard.discovery.words import WEAK
+from sealyard.learning.evidence import CAP, Evidence
 from sealyard.learning.insights import Insight, PartInsights, part_insights
 from sealyard.learning.ranking_record import Trust, record_change
 from sealyard.learning.ranking_words import EVIDENCE, learnable, least_terms, length_of, mark_of, weigh, worth_of
-from sealyard.learning.votes import CAP, Votes
 from sealyard.values import RunEvidence, Searched, Used
 
 __all__ = ("PAIRS", "TERMS", "TOOLS", "VISITS", "Ranking")
@@ -86,12 +86,12 @@ class _Open(msgspec.Struct, array_like=True):
 class Ranking(msgspec.Struct, kw_only=True):
     """What searches and runs taught about words and tools."""
 
-    words: dict[str, dict[str, Votes]] = {}
+    words: dict[str, dict[str, Evidence]] = {}
     """By what stands for a term, and tool; what was learned last is at the end."""
     pairs: int = 0
-    tools: dict[str, Votes] = {}
+    tools: dict[str, Evidence] = {}
     """How calls of each tool went."""
-    together: dict[str, dict[str, Votes]] = {}
+    together: dict[str, dict[str, Evidence]] = {}
     """By tool: those that worked in the same visit."""
     open: dict[str, list[_Open]] = {}
     """Searches by visit."""
@@ -130,7 +130,7 @@ class Ranking(msgspec.Struct, kw_only=True):
         fact = run.fact
         outcomes = _outcomes(run)
         for tool, is_ok in outcomes.items():
-            votes = self.tools.pop(tool, None) or Votes()
+            votes = self.tools.pop(tool, None) or Evidence()
             votes.add(fact.principal, fact.at, half_life, yes=float(is_ok), no=float(not is_ok))
             self.tools[tool] = votes
         _keep_last(self.tools, TOOLS)
@@ -197,7 +197,7 @@ class Ranking(msgspec.Struct, kw_only=True):
             for other in (*before, *new[:at]):
                 for one, two in ((tool, other), (other, tool)):
                     partners = self.together.pop(one, {})
-                    votes = partners.pop(two, None) or Votes()
+                    votes = partners.pop(two, None) or Evidence()
                     votes.add(fact.principal, fact.at, half_life, yes=1.0)
                     partners[two] = votes
                     _keep_last(partners, _PARTNERS)
@@ -242,7 +242,7 @@ class Ranking(msgspec.Struct, kw_only=True):
             votes = tools.pop(tool, None)
             if votes is None:
                 self.pairs += 1
-                votes = Votes()
+                votes = Evidence()
             votes.add(search.principal, at, half_life, yes=yes / length, no=no / length)
             tools[tool] = votes
             self.words[term] = tools
@@ -298,7 +298,7 @@ class Ranking(msgspec.Struct, kw_only=True):
         strongest = sorted(strong, key=lambda tool: (-strong[tool], tool))[:_RECALLED]
         return {tool: self._scaled(tool, found[tool], principal, used, now, half_life) for tool in strongest}
 
-    def _known(self, terms: list[str], principal: str) -> list[tuple[str, dict[str, Votes]]]:
+    def _known(self, terms: list[str], principal: str) -> list[tuple[str, dict[str, Evidence]]]:
         """The words that say something, those with the fewest tools first."""
         known = [(term, tools) for term in terms if (tools := self.words.get(term)) is not None]
         known.sort(key=lambda each: len(each[1]))
@@ -367,7 +367,7 @@ class Ranking(msgspec.Struct, kw_only=True):
                     text=f"Found by {count} words; {tally.share:.0%} of its calls are expected to work.",
                     evidence=tally.total,
                     principals=tally.principals,
-                    last_at=max(at for _, _, at in votes.by.values()),
+                    last_at=votes.last_at,
                 )
             )
         return part_insights(
@@ -388,12 +388,12 @@ def _outcomes(run: RunEvidence) -> dict[str, bool]:
     return found
 
 
-def _proven(tools: Mapping[str, Votes], principal: str) -> int:
+def _proven(tools: Mapping[str, Evidence], principal: str) -> int:
     """Of how many tools not just one other principal speaks."""
     return len([None for votes in tools.values() if principal in votes.by or len(votes.by) > 1])
 
 
-def _least(tools: Mapping[str, Votes], principal: str) -> str:
+def _least(tools: Mapping[str, Evidence], principal: str) -> str:
     """The tool to forget when `principal` adds one: the oldest that it alone speaks for, so that it takes nobody's."""
     return next((tool for tool, votes in tools.items() if votes.by.keys() == {principal}), next(iter(tools)))
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from sealyard.learning.votes import faded
+from sealyard.learning.evidence import Evidence, faded
 
 __all__ = ("Trust", "record_change")
 
@@ -18,25 +18,18 @@ _WORST = 0.3
 class Trust(msgspec.Struct, array_like=True):
     """Better and worse orders, by principal. A principal is judged by its own first, and by others a little."""
 
-    by: dict[str, tuple[float, float, float]] = {}
-    """Better, worse, and when the two were last brought up to date."""
+    orders: Evidence = msgspec.field(default_factory=Evidence)
+    """For: orders that put the wanted tool higher than text does. Against: orders that put it lower."""
 
     def add(self, principal: str, at: float, half_life: float, *, better: float = 0.0, worse: float = 0.0) -> None:
         """Count an order that put what was wanted higher, or lower, than text does."""
-        had_better, had_worse, had_at = self.by.pop(principal, (0.0, 0.0, at))
-        now = max(at, had_at)
-        share = faded(now - had_at, half_life)
-        new_better, new_worse = had_better * share + better, had_worse * share + worse
-        scale = _CAP / max(new_better + new_worse, _CAP)
-        self.by[principal] = (new_better * scale, new_worse * scale, now)
-        while len(self.by) > _PRINCIPALS:
-            del self.by[next(iter(self.by))]
+        self.orders.add(principal, at, half_life, yes=better, no=worse, cap=_CAP, most=_PRINCIPALS)
 
     def share(self, principal: str, now: float, half_life: float) -> float:
         """From 0, not at all, to 1. What the worst of the others found is left out: one alone cannot switch it off."""
         better = worse = 0.0
         others: list[tuple[float, float, float]] = []
-        for who, (one, other, at) in self.by.items():
+        for who, (one, other, at) in self.orders.by.items():
             scale = faded(now - at, half_life)
             if who == principal:
                 better, worse = one * scale, other * scale

@@ -8,7 +8,7 @@ from itertools import chain
 
 from sealyard.discovery.words import WEAK, spelled
 from sealyard.discovery.words import terms as terms_of
-from sealyard.learning.votes import Votes, faded
+from sealyard.learning.evidence import Evidence, faded
 
 __all__ = ("EVIDENCE", "learnable", "least_terms", "length_of", "mark_of", "weigh", "worth_of")
 
@@ -57,7 +57,7 @@ def least_terms(terms: list[str]) -> int:
     return max(1, min(telling, max(_LEAST_TERMS, math.ceil(_LEAST_SHARE * telling))))
 
 
-def weigh(votes: Votes, principal: str, now: float, half_life: float) -> tuple[float, float]:
+def weigh(votes: Evidence, principal: str, now: float, half_life: float) -> tuple[float, float]:
     """The good uses that count for a principal, and the same with those that only one other principal speaks of.
 
     Failures take their share away. Who alone says so is nobody else's proof.

@@ -14,8 +14,8 @@ import msgspec
 
 from sealyard.learning.code import IDENTIFIER, CodePrint
 from sealyard.learning.demand import Demand
+from sealyard.learning.evidence import faded
 from sealyard.learning.insights import Insight, PartInsights, part_insights
-from sealyard.learning.votes import faded
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.values import Assessed, Executed, RunEvidence
 

@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from sealyard.learning.code import CodePrint
+from sealyard.learning.evidence import Evidence, Known, shrunk
 from sealyard.learning.insights import PartInsights, part_insights
 from sealyard.learning.resources import Prediction
 from sealyard.learning.risk_arguments import WrongCall
 from sealyard.learning.risk_calibration import Calibration, Curve
-from sealyard.learning.risk_evidence import Known, Record, shrunk
 from sealyard.learning.risk_insights import insights_of, score
 from sealyard.learning.risk_patterns import Patterns
 from sealyard.learning.risk_repeats import Repeat, Repeats, is_own_failure
@@ -82,7 +82,7 @@ class ToolRecord(msgspec.Struct, array_like=True):
     """The full name, once it was called."""
     version: str = ""
     """As it was called last."""
-    record: Record = msgspec.field(default_factory=Record)
+    record: Evidence = msgspec.field(default_factory=Evidence)
 
 
 class _Step(msgspec.Struct, frozen=True):
@@ -115,14 +115,14 @@ class Dangers(msgspec.Struct, kw_only=True):
     """What is known of how runs end."""
 
     runs: int = 0
-    all: Record = msgspec.field(default_factory=Record)
-    firsts: Record = msgspec.field(default_factory=Record)
+    all: Evidence = msgspec.field(default_factory=Evidence)
+    firsts: Evidence = msgspec.field(default_factory=Evidence)
     """Runs with a tool that nobody had called before."""
     tools: dict[str, ToolRecord] = {}
     """By a spelling that is the same for all ways to write a tool's name. What was used last is at the end."""
     patterns: Patterns = msgspec.field(default_factory=Patterns)
     repeats: Repeats = msgspec.field(default_factory=Repeats)
-    reasons: dict[str, Record] = {}
+    reasons: dict[str, Evidence] = {}
     calibration: Calibration = msgspec.field(default_factory=Calibration)
 
     # Learning
@@ -144,14 +144,14 @@ class Dangers(msgspec.Struct, kw_only=True):
         if told is not None:
             self.calibration.add_told(told.risk, told.chance, who, at, half_life, failed=failed)
             for reason in told.reasons:
-                self.reasons.setdefault(reason, Record()).add(who, at, half_life, failed=failed)
+                self.reasons.setdefault(reason, Evidence()).add_run(who, at, half_life, failed=failed)
         if print_ is not None and (told is None or told.risk != "critical"):
             repeat = self.repeats.find(who, run.session, print_.exact, run.context_digest)
             steps = self._steps(print_, repeat, _View(who, at, half_life))
             added = tuple(reason for reason in ("review", "arguments", "cost") if told and reason in told.reasons)
             estimate = self._with_added(steps[0], added, _View(who, at, half_life))[0]
             self.calibration.add(estimate, who, at, half_life, failed=failed)
-        self.all.add(who, at, half_life, failed=failed)
+        self.all.add_run(who, at, half_life, failed=failed)
         self._learn_tools(run, print_, half_life, failed=failed)
         if print_ is not None and (not failed or is_own_failure(run)):
             majors = {call.tool: _major(call.version) for call in run.calls}
@@ -162,7 +162,7 @@ class Dangers(msgspec.Struct, kw_only=True):
         called = {_loose(call.tool): call for call in run.calls}
         names = dict.fromkeys([*called, *(_loose(name) for name in (() if print_ is None else print_.tools))])
         if any(name not in self.tools for name in names):
-            self.firsts.add(who, at, half_life, failed=failed)
+            self.firsts.add_run(who, at, half_life, failed=failed)
         # The last call of a tool that did not answer is what the run failed by; then the others are not to blame.
         blamed = {name for name, call in called.items() if call.error is not None} if failed else set()
         for name in names:
@@ -173,7 +173,7 @@ class Dangers(msgspec.Struct, kw_only=True):
                     known = ToolRecord()
                 known.name, known.version = call.tool, call.version
             if not blamed or name in blamed:
-                known.record.add(who, at, half_life, failed=failed)
+                known.record.add_run(who, at, half_life, failed=failed)
             if known.name:  # a name that only code wrote may be any text
                 self.tools[name] = known
         while len(self.tools) > _TOOLS:
@@ -325,7 +325,7 @@ class Dangers(msgspec.Struct, kw_only=True):
         """The estimate with what else speaks against the code, and by how much each raised it."""
         rises: list[float] = []
         for reason in reasons:
-            record = self.reasons.get(reason, Record()).known(view.principal, view.now, view.half_life)
+            record = self.reasons.get(reason, Evidence()).known(view.principal, view.now, view.half_life)
             share = shrunk(_ADDED[reason], _ADDED_WEIGHT, record)
             rises.append((1 - estimate) * share)
             estimate += rises[-1]

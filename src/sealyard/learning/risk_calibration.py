@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from sealyard.learning.risk_evidence import Record, shrunk
+from sealyard.learning.evidence import Evidence, shrunk
 from sealyard.values import Risk
 
 __all__ = ("EDGES", "LEVELS", "Calibration", "Curve", "Level", "isotonic")
@@ -29,7 +29,7 @@ class Level(msgspec.Struct, array_like=True):
     failed: int = 0
     expected: float = 0.0
     """The sum of the chances that they were told."""
-    record: Record = msgspec.field(default_factory=Record)
+    record: Evidence = msgspec.field(default_factory=Evidence)
 
 
 class Step(msgspec.Struct, array_like=True):
@@ -37,7 +37,7 @@ class Step(msgspec.Struct, array_like=True):
 
     mean: float = 0.0
     count: int = 0
-    record: Record = msgspec.field(default_factory=Record)
+    record: Evidence = msgspec.field(default_factory=Evidence)
 
 
 class Calibration(msgspec.Struct, array_like=True):
@@ -52,7 +52,7 @@ class Calibration(msgspec.Struct, array_like=True):
         level.told += 1
         level.failed += failed
         level.expected += chance
-        level.record.add(principal, at, half_life, failed=failed)
+        level.record.add_run(principal, at, half_life, failed=failed)
 
     def add(self, estimate: float, principal: str, at: float, half_life: float, *, failed: bool) -> None:
         """A run for which `estimate` was right before it is over."""
@@ -61,7 +61,7 @@ class Calibration(msgspec.Struct, array_like=True):
         step = self.steps[bisect_right(EDGES, estimate)]
         step.count = min(step.count + 1, _MEAN_OF)
         step.mean += (estimate - step.mean) / step.count
-        step.record.add(principal, at, half_life, failed=failed)
+        step.record.add_run(principal, at, half_life, failed=failed)
 
     def curve(self, principal: str, now: float, half_life: float) -> "Curve":
         """How estimates for a principal are to be corrected.

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from sealyard.learning.evidence import Evidence
 from sealyard.learning.insights import Insight
 from sealyard.learning.risk_calibration import LEVELS, Calibration
-from sealyard.learning.risk_evidence import Record
 
 __all__ = ("insights_of", "score")
 
@@ -26,7 +26,7 @@ def score(calibration: Calibration) -> tuple[int, int]:
 
 
 def insights_of(
-    calibration: Calibration, tools: Sequence[tuple[str, Record]], now: float, half_life: float
+    calibration: Calibration, tools: Sequence[tuple[str, Evidence]], now: float, half_life: float
 ) -> Iterator[Insight]:
     """The share of runs that failed, for each level and for each tool whose runs often do."""
     for risk in LEVELS:
@@ -38,7 +38,7 @@ def insights_of(
             kind="risk",
             subject=risk,
             text=f"Of {level.told:,} runs told {risk}, {share:.0%} failed; {expected:.0%} was expected.",
-            evidence=level.record.runs(now, half_life),
+            evidence=level.record.tally(now, half_life).total,
             principals=len(level.record.by),
             told=level.told,
             right=level.told - level.failed if risk == "low" else level.failed,
@@ -46,7 +46,7 @@ def insights_of(
         )
     for name, record in tools:
         known = record.known(None, now, half_life)
-        runs = record.runs(now, half_life)
+        runs = record.tally(now, half_life).total
         if runs >= _TELLING_RUNS and known.share >= _TELLING_SHARE:
             yield Insight(
                 kind="tool",

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from sealyard.learning.code import CodePrint, similarity
-from sealyard.learning.risk_evidence import Record
+from sealyard.learning.evidence import Evidence
 
 __all__ = ("Like", "Pattern", "Patterns")
 
@@ -27,7 +27,7 @@ class Pattern(msgspec.Struct, array_like=True, gc=False):
     """Under which it is found."""
     majors: dict[str, str]
     """Major versions of the tools it called, by full name."""
-    record: Record = msgspec.field(default_factory=Record)
+    record: Evidence = msgspec.field(default_factory=Evidence)
 
 
 class Like(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class Patterns(msgspec.Struct, array_like=True):
         pattern.majors.update(majors)
         while len(pattern.majors) > _MAJORS:  # code that calls tools by names that it is given can call them all
             del pattern.majors[next(iter(pattern.majors))]
-        pattern.record.add(principal, at, half_life, failed=failed)
+        pattern.record.add_run(principal, at, half_life, failed=failed)
         self.by_digest[print_.digest] = pattern
         if len(self.by_digest) > _PATTERNS:
             self._take(next(iter(self.by_digest)))

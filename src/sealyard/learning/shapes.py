@@ -12,10 +12,10 @@ import msgspec
 
 from sealyard.catalog.learned import LearnedShape
 from sealyard.learning.answers import CHOICES, PLACES, AnswerSeen, PlaceSeen, major_of, parent_of, prepare_answers
+from sealyard.learning.evidence import Evidence, faded
 from sealyard.learning.insights import Insight, PartInsights, part_insights
 from sealyard.learning.shape_conflicts import find_conflicts
 from sealyard.learning.shape_schema import Audience, Place, Sighting, build_schema, children_of
-from sealyard.learning.votes import Votes, faded
 from sealyard.values import Hinted, RunEvidence, ToolSpec
 
 __all__ = ("AnswerSeen", "Learned", "Shapes", "prepare_answers")
@@ -44,7 +44,7 @@ class Learned(msgspec.Struct, kw_only=True):
     """In the order in which they were first seen."""
     slots: list[str] = []
     """Which principal each bit of a `Sighting` means; nothing if it means nobody."""
-    heard: Votes = msgspec.field(default_factory=Votes)
+    heard: Evidence = msgspec.field(default_factory=Evidence)
     answers: float = 0.0
     """Faded."""
     total: int = 0

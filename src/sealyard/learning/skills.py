@@ -9,10 +9,10 @@ from typing import TypeVar
 import msgspec
 
 from sealyard.learning.code import CodePrint, similarity
+from sealyard.learning.evidence import faded
 from sealyard.learning.insights import Insight, PartInsights, part_insights
 from sealyard.learning.jobs import JobPrint, job_print
 from sealyard.learning.suggesting import KnownSkill, SkillIndex, Suggestion, known_skill
-from sealyard.learning.votes import faded
 from sealyard.values import Hinted, RunEvidence
 
 __all__ = (

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.learning.votes import CAP, Tally, Votes, faded
+from sealyard.learning.evidence import CAP, Evidence, Tally, faded
 
 DAY = 86_400.0
 HALF_LIFE = 30 * DAY
@@ -14,7 +14,7 @@ NOW = 1_700_000_000.0
 
 def test_one_vote_counts_whole_now_and_half_after_a_half_life() -> None:
     """What was found long ago counts less, and what nobody has found counts nothing."""
-    votes = Votes()
+    votes = Evidence()
     assert votes.tally(NOW, HALF_LIFE) == Tally()
 
     votes.add("ann", NOW, HALF_LIFE, yes=1.0)
@@ -26,7 +26,7 @@ def test_one_vote_counts_whole_now_and_half_after_a_half_life() -> None:
 
 def test_who_says_a_thing_a_thousand_times_is_heard_like_who_says_it_five_times() -> None:
     """A flood of one principal's votes adds up to the cap, and two others outweigh it."""
-    votes = Votes()
+    votes = Evidence()
     for number in range(1_000):
         votes.add("mallory", NOW + number, HALF_LIFE, yes=1.0)
     now = NOW + 1_000
@@ -44,7 +44,7 @@ def test_who_says_a_thing_a_thousand_times_is_heard_like_who_says_it_five_times(
 
 def test_who_changes_their_mind_is_heard() -> None:
     """The cap is on both together, so that what is said last pushes out what was said before."""
-    votes = Votes()
+    votes = Evidence()
     for _ in range(100):
         votes.add("ann", NOW, HALF_LIFE, yes=1.0)
     for _ in range(10):
@@ -59,7 +59,7 @@ def test_who_changes_their_mind_is_heard() -> None:
 
 def test_sixteen_principals_are_remembered_those_who_were_heard_last() -> None:
     """The seventeenth pushes out the one who has been silent for longest, not the one who came first."""
-    votes = Votes()
+    votes = Evidence()
     for number in range(16):
         votes.add(f"p{number}", NOW, HALF_LIFE, yes=1.0)
     votes.add("p0", NOW, HALF_LIFE, yes=1.0)
@@ -70,7 +70,7 @@ def test_sixteen_principals_are_remembered_those_who_were_heard_last() -> None:
 
 def test_late_news_of_something_old_counts_as_old() -> None:
     """A fact that is read after a younger one fades by its own age, and makes nothing else older or younger."""
-    votes = Votes()
+    votes = Evidence()
     votes.add("ann", NOW, HALF_LIFE, yes=1.0)
     votes.add("ann", NOW - HALF_LIFE, HALF_LIFE, yes=1.0)
 
@@ -86,7 +86,7 @@ def test_clock_that_was_set_back_makes_nothing_count_more() -> None:
 
 def test_voice_of_long_ago_is_no_principal_any_more() -> None:
     """What needs two principals does not get one of them from years ago."""
-    votes = Votes()
+    votes = Evidence()
     votes.add("old", NOW - 6 * HALF_LIFE, HALF_LIFE, yes=1.0)
     votes.add("new", NOW, HALF_LIFE, yes=1.0)
 
@@ -116,7 +116,7 @@ def test_nobody_ever_has_more_than_the_cap_and_the_same_votes_make_the_same_byte
     given_votes: list[tuple[str, float, float, float]],
 ) -> None:
     """Whatever is said in whatever order; and it can be saved and read."""
-    votes, again = Votes(), Votes()
+    votes, again = Evidence(), Evidence()
     for principal, at, yes, no in given_votes:
         votes.add(principal, at, HALF_LIFE, yes=yes, no=no)
         again.add(principal, at, HALF_LIFE, yes=yes, no=no)
@@ -125,4 +125,4 @@ def test_nobody_ever_has_more_than_the_cap_and_the_same_votes_make_the_same_byte
         assert 0 <= yes + no <= CAP * (1 + 1e-12)
     saved = msgspec.msgpack.encode(votes)
     assert saved == msgspec.msgpack.encode(again)
-    assert msgspec.msgpack.decode(saved, type=Votes) == votes
+    assert msgspec.msgpack.decode(saved, type=Evidence) == votes

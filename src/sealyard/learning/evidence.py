@@ -1,0 +1,131 @@
+"""Evidence for and against a statement: it fades, and no principal can give more than a share of it.
+
+Everything that is learned is held in one of these: a tool worked, one call follows another, a fix helped, a run failed.
+"""
+
+import msgspec
+
+__all__ = ("CAP", "OWN_CAP", "Evidence", "Known", "Tally", "faded", "shrunk")
+
+CAP = 5.0
+"""The most that one principal adds to anything: a thousand repetitions weigh as much as five. Chosen, not measured."""
+OWN_CAP = 60.0
+"""The cap where a principal's own runs count in full for itself: with more runs, the older ones count less. Chosen."""
+_LONE = 2.0
+"""The most that one other principal adds to a record that nobody else confirms: two runs. Chosen, not measured."""
+PRINCIPALS = 16
+"""Principals held by one piece of evidence, the most recent ones: a bound on memory. Chosen, not measured."""
+_HEARD = 0.05
+"""The least remaining weight that still counts as a voice: a single observation lasts about four half-lives."""
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """The sum of some evidence at one time."""
+
+    yes: float = 0.0
+    no: float = 0.0
+    principals: int = 0
+    """Principals with more for than against, and recent enough to be heard."""
+
+    @property
+    def total(self) -> float:
+        """For and against together."""
+        return self.yes + self.no
+
+    @property
+    def share(self) -> float:
+        """The share in favour, drawn towards one half while there is little evidence; one half for none."""
+        return (self.yes + 1) / (self.total + 2)
+
+
+class Known(msgspec.Struct, frozen=True):
+    """The evidence about failing runs as it counts for one principal."""
+
+    failed: float = 0.0
+    total: float = 0.0
+    own_failed: float = 0.0
+    """The principal's own part of `failed`."""
+    accusers: int = 0
+    """Other principals more than half of whose runs failed."""
+
+    @property
+    def share(self) -> float:
+        """The share of runs that failed; 0 without any run."""
+        return self.failed / self.total if self.total else 0.0
+
+
+class Evidence(msgspec.Struct, array_like=True, gc=False):
+    """Observations of one statement by principal. Excluded from garbage collection: there are too many to visit."""
+
+    by: dict[str, tuple[float, float, float]] = {}
+    """For, against, and the time to which both are faded. The principal that was heard last is at the end."""
+
+    def add(
+        self,
+        principal: str,
+        at: float,
+        half_life: float,
+        *,
+        yes: float = 0.0,
+        no: float = 0.0,
+        cap: float = CAP,
+        most: int = PRINCIPALS,
+    ) -> None:
+        """Add an observation. One that arrives late is faded before it is added."""
+        had_yes, had_no, had_at = self.by.pop(principal, (0.0, 0.0, at))
+        now = max(at, had_at)
+        before, since = faded(now - had_at, half_life), faded(now - at, half_life)
+        new_yes, new_no = had_yes * before + yes * since, had_no * before + no * since
+        scale = min(1.0, cap / max(new_yes + new_no, cap))
+        self.by[principal] = (new_yes * scale, new_no * scale, now)
+        while len(self.by) > most:
+            del self.by[next(iter(self.by))]
+
+    def add_run(self, principal: str, at: float, half_life: float, *, failed: bool) -> None:
+        """Add a run to the evidence that such runs fail."""
+        self.add(principal, at, half_life, yes=float(failed), no=float(not failed), cap=OWN_CAP)
+
+    def tally(self, now: float, half_life: float, *, only: str | None = None) -> Tally:
+        """The sum over all principals, or over one."""
+        yes = no = 0.0
+        principals = 0
+        for principal, (one, other, at) in self.by.items():
+            if only is None or only == principal:
+                share = faded(now - at, half_life)
+                yes, no = yes + one * share, no + other * share
+                principals += one > other and one * share >= _HEARD
+        return Tally(yes, no, principals)
+
+    def known(self, principal: str | None, now: float, half_life: float, *, lone: float = _LONE) -> Known:
+        """Failed runs as they count for a principal; None stands for one without runs of its own.
+
+        Its own runs count in full, those of each other principal at most like `CAP` runs, and like `lone` runs if there
+        is only one other.
+        """
+        cap = CAP if len(self.by) - (principal in self.by) > 1 else lone
+        failed = total = own_failed = 0.0
+        accusers = 0
+        for who, (bad, good, at) in self.by.items():
+            weight = faded(now - at, half_life)
+            if who == principal:
+                own_failed = bad * weight
+            else:
+                weight *= min(1.0, cap / (bad + good))
+                accusers += bad > good
+            failed, total = failed + bad * weight, total + (bad + good) * weight
+        return Known(failed, total, own_failed, accusers)
+
+    @property
+    def last_at(self) -> float:
+        """The time of the last observation; 0 without any."""
+        return max((at for _, _, at in self.by.values()), default=0.0)
+
+
+def faded(age: float, half_life: float) -> float:
+    """The weight of an observation `age` seconds old, at most 1: a clock that was set back makes nothing count more."""
+    return 1.0 if age <= 0 else float(2.0 ** (-age / half_life))
+
+
+def shrunk(prior: float, weight: float, known: Known) -> float:
+    """The share of failed runs, drawn towards `prior` as if that were `weight` runs."""
+    return (prior * weight + known.failed) / (weight + known.total)
