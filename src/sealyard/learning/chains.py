@@ -15,6 +15,7 @@ from sealyard.catalog.recent import Recent
 from sealyard.learning.chain_habits import NAME, Called, Habit, Said, Source, called_in, judge, source_of
 from sealyard.learning.chain_tips import Follower, Need, Tip, chain_tip, mark_of, need_tip
 from sealyard.learning.domains import infer
+from sealyard.learning.evidence import trim
 from sealyard.learning.fields import is_declared, last_key, place_of, shown
 from sealyard.learning.flows import Flow, major_of, prepare_flows
 from sealyard.learning.fragments import is_nameable
@@ -94,8 +95,7 @@ class Chains(msgspec.Struct, kw_only=True):
             if is_current and one.is_told:
                 habit.give(one, principal, at, half_life)
                 habit.feed(name, called, known, principal, at, half_life)
-        while len(self.tools) > TOOLS:
-            del self.tools[next(iter(self.tools))]
+        trim(self.tools, TOOLS)  # only now: the oldest may be one that this run called
         visit.last = order[-1]
 
     def _visit(self, principal: str, session: str) -> Visited:

@@ -4,9 +4,10 @@ It only says what would be of use. The sandbox knows which packages its level ha
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
+
+from sealyard.learning.evidence import put_last, trim
 
 __all__ = ("Demand", "Wanted", "wanted")
 
@@ -43,11 +44,10 @@ class Demand(msgspec.Struct, kw_only=True):
         names = [_ANY] if imports is None else list(imports)
         if not names:
             return
-        mine = self.imported[principal] = self.imported.pop(principal, {})
+        mine = put_last(self.imported, principal, self.imported.get(principal, {}), _PRINCIPALS)
         for name in names:
             mine[name] = max(at, mine.pop(name, at))
-        _keep_last(mine, _MODULES)
-        _keep_last(self.imported, _PRINCIPALS)
+        trim(mine, _MODULES)
 
 
 def wanted(demands: Sequence[Demand], *, now: float, offered: Sequence[str]) -> Wanted:
@@ -86,8 +86,3 @@ def _imported(demands: Sequence[Demand], runs: int, now: float, offered: Sequenc
     if runs < _LEAST_RUNS or _ANY in lately:
         return tuple(offered)
     return tuple(name for name in offered if name in lately)
-
-
-def _keep_last(table: dict[str, Any], most: int) -> None:
-    while len(table) > most:
-        del table[next(iter(table))]

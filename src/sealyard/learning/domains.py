@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import msgspec
 
-from sealyard.learning.evidence import CAP, faded
+from sealyard.learning.evidence import CAP, faded, put_last
 from sealyard.learning.insights import Insight, PartInsights, part_insights
 from sealyard.values import RunEvidence, ToolSpec
 
@@ -127,7 +127,7 @@ class Domains(msgspec.Struct, kw_only=True):
         self.runs += 1
         self.told += expected is not None
         self.right += expected == domain
-        work = self.principals[principal] = self.principals.pop(principal, Work(at=at))
+        work = put_last(self.principals, principal, self.principals.get(principal) or Work(at=at), PRINCIPALS)
         share = faded(at - work.at, half_life)
         work.weights = {name: weight * share for name, weight in work.weights.items()}
         work.weights[domain] = work.weights.get(domain, 0.0) + 1.0
@@ -136,8 +136,6 @@ class Domains(msgspec.Struct, kw_only=True):
         scale = min(1.0, 2 * CAP / whole)
         kept = sorted(work.weights.items(), key=lambda item: (-item[1], item[0]))[: len(DOMAINS)]
         work.weights = {name: weight * scale for name, weight in sorted(kept)}
-        while len(self.principals) > PRINCIPALS:
-            del self.principals[next(iter(self.principals))]
 
     def of(self, principal: str, *, now: float, half_life: float) -> str | None:
         """What a principal mostly works on; None if that cannot be told."""

@@ -3,9 +3,13 @@
 Everything that is learned is held in one of these: a tool worked, one call follows another, a fix helped, a run failed.
 """
 
+from typing import Any, TypeVar
+
 import msgspec
 
-__all__ = ("CAP", "OWN_CAP", "Evidence", "Known", "Tally", "faded", "shrunk")
+__all__ = ("CAP", "OWN_CAP", "Evidence", "Known", "Tally", "faded", "put_last", "shrunk", "trim")
+
+_Value = TypeVar("_Value")
 
 CAP = 5.0
 """The most that one principal adds to anything: a thousand repetitions weigh as much as five. Chosen, not measured."""
@@ -77,9 +81,7 @@ class Evidence(msgspec.Struct, array_like=True, gc=False):
         before, since = faded(now - had_at, half_life), faded(now - at, half_life)
         new_yes, new_no = had_yes * before + yes * since, had_no * before + no * since
         scale = min(1.0, cap / max(new_yes + new_no, cap))
-        self.by[principal] = (new_yes * scale, new_no * scale, now)
-        while len(self.by) > most:
-            del self.by[next(iter(self.by))]
+        put_last(self.by, principal, (new_yes * scale, new_no * scale, now), most)
 
     def add_run(self, principal: str, at: float, half_life: float, *, failed: bool) -> None:
         """Add a run to the evidence that such runs fail."""
@@ -129,3 +131,20 @@ def faded(age: float, half_life: float) -> float:
 def shrunk(prior: float, weight: float, known: Known) -> float:
     """The share of failed runs, drawn towards `prior` as if that were `weight` runs."""
     return (prior * weight + known.failed) / (weight + known.total)
+
+
+def put_last(table: dict[str, _Value], key: str, value: _Value, most: int) -> _Value:
+    """Set an entry, move it to the end, and drop the entries set longest ago down to `most`.
+
+    Tables stay plain dictionaries, so that a model is encoded and compared as it is.
+    """
+    table.pop(key, None)
+    table[key] = value
+    trim(table, most)
+    return value
+
+
+def trim(table: dict[str, Any], most: int) -> None:
+    """Drop the entries that were set longest ago down to `most`."""
+    while len(table) > most:
+        del table[next(iter(table))]

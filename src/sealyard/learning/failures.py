@@ -6,7 +6,6 @@ the two is a fix; who was told a fix and then succeeded, or failed in the same w
 
 import hashlib
 import re
-from typing import Any
 
 import msgspec
 
@@ -14,7 +13,7 @@ from sealyard.catalog import Snapshot
 from sealyard.learning.attempts import is_again
 from sealyard.learning.causes import Cause
 from sealyard.learning.code import CodePrint
-from sealyard.learning.evidence import Evidence, Tally
+from sealyard.learning.evidence import Evidence, Tally, put_last, trim
 from sealyard.learning.fixes import Shapes, Wording
 from sealyard.learning.flows import major_of
 from sealyard.learning.insights import Insight, PartInsights, part_insights
@@ -127,7 +126,7 @@ class Failures(msgspec.Struct, kw_only=True):
                 group.seen.add(fact.principal, fact.at, half_life, yes=1.0)
         if waiting:
             self.visits[visit] = waiting[-WAITING:]
-        _trim(self.visits, VISITS)
+        trim(self.visits, VISITS)
 
     def hinted(self, event: Hinted) -> None:
         """An agent was told a fix; what it does next says whether that was right."""
@@ -140,8 +139,8 @@ class Failures(msgspec.Struct, kw_only=True):
             if each.execution_id == event.execution_id:
                 each.hints.append(event.mark)
                 return
-        self.hints[event.execution_id] = [*self.hints.pop(event.execution_id, []), event.mark][-FIXES:]
-        _trim(self.hints, HINTS)
+        marks = [*self.hints.get(event.execution_id, []), event.mark][-FIXES:]
+        put_last(self.hints, event.execution_id, marks, HINTS)
 
     def fix_for(
         self,
@@ -300,7 +299,7 @@ class Failures(msgspec.Struct, kw_only=True):
             if known and major > known:  # its parameters and answers are others now
                 for key in [key for key in self.groups if key.startswith(f"{tool}|")]:
                     self._drop(key)
-        _trim(self.majors, GROUPS)
+        trim(self.majors, GROUPS)
 
 
 def _change(edit: Edit) -> str:
@@ -362,8 +361,3 @@ def _is_said(sentence: str, said: str) -> bool:
 
 def _mark(key: str, edit: Edit) -> str:
     return hashlib.blake2b(f"{key}\n{edit.key}".encode(), digest_size=6).hexdigest()
-
-
-def _trim(kept: dict[str, Any], most: int) -> None:
-    while len(kept) > most:
-        del kept[next(iter(kept))]

@@ -14,6 +14,7 @@ from typing import Literal
 import msgspec
 
 from sealyard.errors import StoreError
+from sealyard.learning.evidence import put_last
 from sealyard.learning.insights import PartInsights, merged
 from sealyard.learning.lessons import Lesson, prepare_all
 from sealyard.learning.model import PARTS, Model, layout
@@ -47,11 +48,7 @@ class _State(msgspec.Struct):
 
     def model_of(self, partition: str) -> Model:
         """The model of a partition that learns now."""
-        model = self.models.pop(partition, None) or Model()
-        self.models[partition] = model
-        while len(self.models) > PARTITIONS:
-            del self.models[next(iter(self.models))]
-        return model
+        return put_last(self.models, partition, self.models.get(partition) or Model(), PARTITIONS)
 
 
 class Learner:

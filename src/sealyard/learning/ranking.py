@@ -11,13 +11,12 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 import msgspec
 
 from sealyard.discovery import Learned, LearnedWord
 from sealyard.discovery.words import WEAK
-from sealyard.learning.evidence import CAP, Evidence
+from sealyard.learning.evidence import CAP, Evidence, put_last, trim
 from sealyard.learning.insights import Insight, PartInsights, part_insights
 from sealyard.learning.ranking_record import Trust, record_change
 from sealyard.learning.ranking_words import EVIDENCE, learnable, least_terms, length_of, mark_of, weigh, worth_of
@@ -116,8 +115,7 @@ class Ranking(msgspec.Struct, kw_only=True):
         if terms and event.session and (not ranks or len(ranks) == len(event.found[:_FOUND])):
             found = list(event.found[:_FOUND])
             search = _Open(event.search_id, event.principal, event.at, terms, found, ranks)
-            self.open[event.session] = [*self.open.pop(event.session, [])[1 - _SEARCHES :], search]
-            _keep_last(self.open, VISITS)
+            put_last(self.open, event.session, [*self.open.get(event.session, [])[1 - _SEARCHES :], search], VISITS)
 
     def used(self, event: Used) -> None:
         """Remember which of the tools that a search found was called first."""
@@ -130,10 +128,9 @@ class Ranking(msgspec.Struct, kw_only=True):
         fact = run.fact
         outcomes = _outcomes(run)
         for tool, is_ok in outcomes.items():
-            votes = self.tools.pop(tool, None) or Evidence()
+            votes = self.tools[tool] = self.tools.pop(tool, Evidence())
             votes.add(fact.principal, fact.at, half_life, yes=float(is_ok), no=float(not is_ok))
-            self.tools[tool] = votes
-        _keep_last(self.tools, TOOLS)
+        trim(self.tools, TOOLS)  # only now: the oldest may be one that this run called
         searches = [
             search
             for search in self.open.get(fact.session, ())
@@ -196,16 +193,12 @@ class Ranking(msgspec.Struct, kw_only=True):
         for at, tool in enumerate(new):
             for other in (*before, *new[:at]):
                 for one, two in ((tool, other), (other, tool)):
-                    partners = self.together.pop(one, {})
-                    votes = partners.pop(two, None) or Evidence()
+                    partners = self.together[one] = self.together.pop(one, {})
+                    votes = put_last(partners, two, partners.get(two) or Evidence(), _PARTNERS)
                     votes.add(fact.principal, fact.at, half_life, yes=1.0)
-                    partners[two] = votes
-                    _keep_last(partners, _PARTNERS)
-                    self.together[one] = partners
-        _keep_last(self.together, TOOLS)
+        trim(self.together, TOOLS)
         if before or new:
-            self.visits[fact.session] = [*before, *new][-_SEARCHES:]
-            _keep_last(self.visits, VISITS)
+            put_last(self.visits, fact.session, [*before, *new][-_SEARCHES:], VISITS)
 
     def _score(self, search: _Open, at: float, half_life: float) -> None:
         """Hold an order against the one by text, now that it is known what was wanted."""
@@ -396,8 +389,3 @@ def _proven(tools: Mapping[str, Evidence], principal: str) -> int:
 def _least(tools: Mapping[str, Evidence], principal: str) -> str:
     """The tool to forget when `principal` adds one: the oldest that it alone speaks for, so that it takes nobody's."""
     return next((tool for tool, votes in tools.items() if votes.by.keys() == {principal}), next(iter(tools)))
-
-
-def _keep_last(some: dict[str, Any], most: int) -> None:
-    while len(some) > most:
-        del some[next(iter(some))]

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from sealyard.learning.code import CodePrint
-from sealyard.learning.evidence import Evidence, Known, shrunk
+from sealyard.learning.evidence import Evidence, Known, shrunk, trim
 from sealyard.learning.insights import PartInsights, part_insights
 from sealyard.learning.resources import Prediction
 from sealyard.learning.risk_arguments import WrongCall
@@ -176,8 +176,7 @@ class Dangers(msgspec.Struct, kw_only=True):
                 known.record.add_run(who, at, half_life, failed=failed)
             if known.name:  # a name that only code wrote may be any text
                 self.tools[name] = known
-        while len(self.tools) > _TOOLS:
-            del self.tools[next(iter(self.tools))]
+        trim(self.tools, _TOOLS)  # only now: the oldest may be one that this run called
 
     def _versions(self, print_: CodePrint | None) -> dict[str, str]:
         """The last known versions of the tools that code names; one that is not known can never be the same."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from sealyard.learning.code import CodePrint, similarity
-from sealyard.learning.evidence import Evidence
+from sealyard.learning.evidence import Evidence, trim
 
 __all__ = ("Like", "Pattern", "Patterns")
 
@@ -65,8 +65,7 @@ class Patterns(msgspec.Struct, array_like=True):
             found.append(print_.digest)
             del found[:-_CANDIDATES]
         pattern.majors.update(majors)
-        while len(pattern.majors) > _MAJORS:  # code that calls tools by names that it is given can call them all
-            del pattern.majors[next(iter(pattern.majors))]
+        trim(pattern.majors, _MAJORS)  # code that calls tools by names that it is given can call them all
         pattern.record.add_run(principal, at, half_life, failed=failed)
         self.by_digest[print_.digest] = pattern
         if len(self.by_digest) > _PATTERNS:

@@ -13,6 +13,7 @@ import msgspec
 
 from sealyard import errors
 from sealyard.learning.code import CodePrint
+from sealyard.learning.evidence import put_last
 from sealyard.values import RunEvidence, ToolSpec
 
 __all__ = ("AGAIN_SECONDS", "HOUR", "TIMES", "Repeat", "Repeats", "is_known_error", "is_own_failure")
@@ -92,22 +93,18 @@ class Repeats(msgspec.Struct, array_like=True):
         if len(used) > _TOOLS:
             return  # so much can change that nothing is certain
         workspace = _workspace(run.session)
-        codes = self.sessions.pop(workspace, {})
+        codes = put_last(self.sessions, workspace, self.sessions.get(workspace, {}), _SESSIONS)
         key = _key(run.fact.principal, print_.exact, run.context_digest)
-        found, mark = codes.pop(key, None), _mark(run)
+        found, mark = codes.get(key), _mark(run)
         times = found.times if found is not None and found.mark == mark else []
-        codes[key] = Repeat(
+        repeat = Repeat(
             mark=mark,
             times=[*times, run.fact.at][-_KEPT:],
             error=run.fact.error_type if is_known_error(run.fact.error_type) else "",
             line=run.failure_line,
             versions=used,
         )
-        while len(codes) > _CODES:
-            del codes[next(iter(codes))]
-        self.sessions[workspace] = codes
-        while len(self.sessions) > _SESSIONS:
-            del self.sessions[next(iter(self.sessions))]
+        put_last(codes, key, repeat, _CODES)
 
     def find(self, principal: str, session: str, exact: str, context_digest: str) -> Repeat | None:
         """The failure of this code with these values, if that was the last that was seen of it."""

@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from sealyard.learning.code import CodePrint, similarity
-from sealyard.learning.evidence import faded
+from sealyard.learning.evidence import faded, put_last
 from sealyard.learning.insights import Insight, PartInsights, part_insights
 from sealyard.learning.jobs import JobPrint, job_print
 from sealyard.learning.suggesting import KnownSkill, SkillIndex, Suggestion, known_skill
@@ -121,7 +121,7 @@ class SkillMemory(msgspec.Struct, kw_only=True):
         told = _inner(self.told, event.principal)
         key = f"{event.hint} {event.subject}"
         before = told.get(key)
-        _put(told, key, _Told(1 if before is None else before.times + 1, event.at), HINTS)
+        put_last(told, key, _Told(1 if before is None else before.times + 1, event.at), HINTS)
         score = self._score_of(key)
         score.told += 1
         score.at = max(score.at, event.at)
@@ -205,7 +205,7 @@ class SkillMemory(msgspec.Struct, kw_only=True):
             tools=fact.tools[:5],
             execution_id=fact.execution_id,
         )
-        _put(jobs, digest, job, JOBS)
+        put_last(jobs, digest, job, JOBS)
 
     def _score(self, run: RunEvidence) -> None:
         fact = run.fact
@@ -220,13 +220,11 @@ class SkillMemory(msgspec.Struct, kw_only=True):
                 self._score_of(key).right += 1
                 self.jobs.get(fact.principal, {}).pop(key.removeprefix(f"{_SAVED} "), None)  # it is a skill now
         for subject in run.skills:
-            _put(used, subject, fact.at, HINTS)
+            put_last(used, subject, fact.at, HINTS)
 
     def _score_of(self, key: str) -> _Score:
         name = _SAVED if key.startswith(_SAVED) else key
-        score = self.scores.get(name) or _Score()
-        _put(self.scores, name, score, SUBJECTS)
-        return score
+        return put_last(self.scores, name, self.scores.get(name) or _Score(), SUBJECTS)
 
     def _all_jobs(self) -> Iterator[tuple[str, str, _Job]]:
         for principal, jobs in self.jobs.items():
@@ -291,16 +289,7 @@ def _find(jobs: dict[str, _Job], code: CodePrint) -> str | None:
 
 def _inner(outer: dict[str, dict[str, _T]], principal: str) -> dict[str, _T]:
     """What belongs to a principal; those who did something last are kept."""
-    inner = outer.get(principal, {})
-    _put(outer, principal, inner, PRINCIPALS)
-    return inner
-
-
-def _put(some: dict[str, _T], key: str, value: _T, most: int) -> None:
-    some.pop(key, None)
-    some[key] = value
-    while len(some) > most:
-        del some[next(iter(some))]
+    return put_last(outer, principal, outer.get(principal, {}), PRINCIPALS)
 
 
 def _times(count: int) -> str:
