@@ -11,8 +11,7 @@ import msgspec
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig
 from sealyard.examples import demo_upstreams
-from sealyard.learning.chain_tips import Tip
-from sealyard.learning.chains import Chains, prepare_flows
+from sealyard.learning.chains import Chains, Tip, prepare_flows
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.values import Definition, Hinted, RunEvidence, ToolAnnotations

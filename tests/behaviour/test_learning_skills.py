@@ -12,9 +12,7 @@ import pytest
 
 from sealyard.config import Config, HttpConfig, SkillsConfig
 from sealyard.config.settings import PrincipalEntry, StoreConfig
-from sealyard.learning.jobs import job_print
-from sealyard.learning.skills import Candidate
-from sealyard.learning.suggesting import SkillIndex
+from sealyard.learning.skills import Candidate, SkillIndex, job_print
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.values import Definition, Skill, ToolAnnotations

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from sealyard.learning.model import Model
+from sealyard.learning.learner import Model
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.policy.levels import DEFAULT, FILTERING
 from sealyard.sandbox.spawn import Tier

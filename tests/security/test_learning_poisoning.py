@@ -24,16 +24,14 @@ from tests.unit.test_learning_risk import SPECS
 
 from sealyard.config import Config, HttpConfig, SkillsConfig
 from sealyard.config.settings import LearningConfig, PrincipalEntry, PrivacyConfig, StoreConfig
-from sealyard.learning.advice import advice
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.chains import Chains, prepare_flows
 from sealyard.learning.code import code_print
-from sealyard.learning.jobs import job_print
-from sealyard.learning.lessons import prepare
-from sealyard.learning.model import Model
-from sealyard.learning.risk_arguments import wrong_calls
+from sealyard.learning.failures import advice
+from sealyard.learning.learner import Model, prepare
+from sealyard.learning.precedents import wrong_calls
 from sealyard.learning.shapes import Shapes
-from sealyard.learning.suggesting import known_skill
+from sealyard.learning.skills import job_print, known_skill
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.sandbox.review import Review
 from sealyard.testing import FakeUpstream

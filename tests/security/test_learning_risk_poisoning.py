@@ -20,8 +20,8 @@ from tests.unit.test_learning_risk import (
     learn,
 )
 
+from sealyard.learning.precedents import wrong_calls
 from sealyard.learning.risk import Dangers
-from sealyard.learning.risk_arguments import wrong_calls
 from sealyard.values import RunEvidence
 
 

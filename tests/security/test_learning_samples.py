@@ -12,8 +12,7 @@ import pytest
 
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig
-from sealyard.learning.lessons import prepare_all
-from sealyard.learning.model import Model
+from sealyard.learning.learner import Model, prepare_all
 from sealyard.privacy.span import TOKEN
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream

@@ -13,8 +13,7 @@ from sealyard.catalog import Snapshot
 from sealyard.catalog.learned import LearnedShape
 from sealyard.catalog.stubs import returns_text, stub_file
 from sealyard.learning.answers import PLACES, prepare_answers
-from sealyard.learning.shapes import Shapes
-from sealyard.learning.steady import SteadyShapes
+from sealyard.learning.shapes import Shapes, SteadyShapes
 
 SECRETS = (
     "alice", "Alice", "alice_lee", "AliceLee", "lee_alice", "dmitri.novak", "anna-maria", "ann@lee.example",

@@ -8,9 +8,18 @@ import msgspec
 import pytest
 
 from sealyard.catalog import Snapshot
-from sealyard.learning.chain_habits import FOLLOWERS, PARAMETERS, SOURCES
-from sealyard.learning.chain_tips import Tip, mark_of
-from sealyard.learning.chains import TIPS, TOOLS, VISITS, Chains, prepare_flows
+from sealyard.learning.chains import (
+    FOLLOWERS,
+    PARAMETERS,
+    SOURCES,
+    TIPS,
+    TOOLS,
+    VISITS,
+    Chains,
+    Tip,
+    mark_of,
+    prepare_flows,
+)
 from sealyard.values import CallEvidence, Executed, Hinted, RunEvidence, ToolAnnotations, ToolSpec
 
 DAY = 86_400.0

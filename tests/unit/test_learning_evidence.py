@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.learning.evidence import CAP, Evidence, Tally, faded
+from sealyard.learning.part import CAP, Evidence, Tally, faded
 
 DAY = 86_400.0
 HALF_LIFE = 30 * DAY

@@ -10,7 +10,7 @@ from sealyard.learning import causes
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.code import code_print
 from sealyard.learning.failures import FIXES, GROUPS, VISITS, WAITING, Failures, Fix
-from sealyard.learning.insights import Insight
+from sealyard.learning.part import Insight
 from sealyard.values import CallEvidence, Hinted
 
 ERROR = ("ToolFailed", "ValueError: The date is not in ISO format.")

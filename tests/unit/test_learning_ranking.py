@@ -16,8 +16,7 @@ from sealyard.catalog import Catalog
 from sealyard.discovery import Index, Learned, LearnedWord
 from sealyard.discovery.semantic import Semantic
 from sealyard.learning import ranking as part
-from sealyard.learning.ranking import PAIRS, TERMS, TOOLS, VISITS, Ranking
-from sealyard.learning.ranking_words import learnable, mark_of
+from sealyard.learning.ranking import PAIRS, TERMS, TOOLS, VISITS, Ranking, learnable, mark_of
 from sealyard.sandbox.library import open_library
 from sealyard.store import open_store
 from sealyard.testing import FakeUpstream

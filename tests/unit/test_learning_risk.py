@@ -15,9 +15,9 @@ from sealyard.catalog.parameters import parameters
 from sealyard.catalog.stubs import stub_file
 from sealyard.errors import InvalidArguments
 from sealyard.learning.code import CodePrint, code_print
+from sealyard.learning.precedents import wrong_calls
 from sealyard.learning.resources import Prediction
 from sealyard.learning.risk import Assessment, Dangers
-from sealyard.learning.risk_arguments import wrong_calls
 from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel
 from sealyard.sandbox.review import Review, review
 from sealyard.values import Assessed, CallEvidence, Executed, Risk, RiskReason, RunEvidence, ToolSpec

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealyard.learning.code import CodePrint, code_print
+from sealyard.learning.precedents import Calibration, isotonic
 from sealyard.learning.risk import HIGH, MEDIUM, Dangers
-from sealyard.learning.risk_calibration import Calibration, isotonic
 from sealyard.sandbox.review import Finding, Review
 from sealyard.values import Assessed, CallEvidence, Executed, RunEvidence
 

@@ -8,8 +8,7 @@ from tests.unit.learned_shapes import HALF_LIFE, TOOL, learn, schema_of, shape_o
 from sealyard.catalog import Catalog, Snapshot, stub_files
 from sealyard.catalog.learned import LearnedShape
 from sealyard.catalog.stubs import returns_text, signature
-from sealyard.learning.shapes import Shapes
-from sealyard.learning.steady import SteadyShapes
+from sealyard.learning.shapes import Shapes, SteadyShapes
 from sealyard.values import Definition
 
 ROW = {"id": 1, "status": "open", "count": 3}

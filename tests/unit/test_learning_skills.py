@@ -11,20 +11,24 @@ from hypothesis import strategies as st
 from tests.unit.job_cases import BLIND, HELD_OUT, TUNED, Job
 
 from sealyard.learning.code import CodePrint, code_print
-from sealyard.learning.jobs import JobPrint, job_print, likeness
 from sealyard.learning.skills import (
     HINTS,
     JOBS,
     PRINCIPALS,
     SUBJECTS,
+    SURE,
+    VERY_SURE,
+    JobPrint,
     SkillIndex,
     SkillMemory,
     Suggestion,
+    job_print,
     known_skill,
+    likeness,
     suggest_for_code,
     suggest_for_query,
+    telling_words,
 )
-from sealyard.learning.suggesting import SURE, VERY_SURE, telling_words
 from sealyard.store.skills import SkillRecord, UseShare
 from sealyard.values import SHARED, Executed, Hinted, RunEvidence, Skill
 

@@ -8,7 +8,7 @@ from sealyard.catalog import Snapshot
 from sealyard.cli.bench_discovery import LabelledQuery, Sets
 from sealyard.cli.bench_learning_ranking import HALF_LIFE, PRINCIPAL, learned_from, past_of, seeded
 from sealyard.discovery import Index
-from sealyard.learning.model import Model
+from sealyard.learning.learner import Model
 from sealyard.values import ToolSpec
 
 __all__ = ("measure_lookups",)

@@ -19,8 +19,7 @@ import msgspec
 from sealyard.cli.bench_discovery import LabelledQuery, Sets, marks
 from sealyard.discovery import Index
 from sealyard.discovery.index import Request
-from sealyard.learning.learner import Learner
-from sealyard.learning.model import Model
+from sealyard.learning.learner import Learner, Model
 from sealyard.store import Store, open_store
 from sealyard.values import CallRecord, Executed, ExecutionRecord, Searched, ToolSpec, Used
 

@@ -15,8 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from sealyard.learning.code import CodePrint, code_print
-from sealyard.learning.demand import Demand, wanted
-from sealyard.learning.resources import Fitted, Resources, fit
+from sealyard.learning.resources import Demand, Fitted, Resources, fit, wanted
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.values import Assessed, Executed, Limits, Outcome, RunEvidence

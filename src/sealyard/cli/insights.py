@@ -12,8 +12,8 @@ from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, errors, plain, screen, write
 from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest
-from sealyard.learning.insights import Insight, PartInsights
-from sealyard.learning.model import PARTS
+from sealyard.learning.learner import PARTS
+from sealyard.learning.part import Insight, PartInsights
 from sealyard.store import Store, open_store
 from sealyard.values import Forgotten
 from sealyard.yard.learned import Insights, forget, learner_of, with_conflicts

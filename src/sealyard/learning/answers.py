@@ -1,7 +1,7 @@
-"""What the answers of a run look like: places, types, and the few values that may be told.
+"""The answers of a run as places, types, and the few values that may be shown.
 
 The answers are hostile, and whether anything in them was concealed depends on the configuration: so a copy that is
-bounded in every direction is made first, and all kinds of private values are looked for in it, whatever the mode is.
+bounded in every direction is made first, and all kinds of private values are searched in it, whatever the mode is.
 
 A place is written `rows[].amount`; `{}` stands for the values of an object whose keys are data.
 """
@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from sealyard.errors import InvalidRequest
-from sealyard.learning.telling import (
+from sealyard.learning.disclosure import (
     is_choice,
     is_data,
     is_field,
@@ -28,7 +28,17 @@ from sealyard.privacy.span import TOKEN, TYPES
 from sealyard.values import CallEvidence, RunEvidence
 from sealyard.versioning.semver import Version
 
-__all__ = ("CHOICES", "AnswerSeen", "PlaceSeen", "major_of", "name_of", "parent_of", "prepare_answers")
+__all__ = (
+    "CHOICES",
+    "PLACES",
+    "AnswerSeen",
+    "PlaceSeen",
+    "major_of",
+    "parent_of",
+    "prepare_answers",
+)
+
+# Tuned values
 
 CHOICES = 10
 """More different texts than that are not taken for a choice."""
@@ -44,6 +54,7 @@ _TEXT_CHARACTERS = 64
 _KEY_CHARACTERS = 64
 _ALIKE = 3
 _GIVEN = 200
+
 _MARK = "\0"
 """Stands in the place of what is private, or of a key that is too long to be one."""
 _CUT = f"{_MARK}cut"

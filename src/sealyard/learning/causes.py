@@ -1,7 +1,8 @@
-"""The cause of a failed run, in words of a closed set: what kind of mistake, at which tool, about which name.
+"""The cause of a failed run in words of a closed set: the kind of mistake, the tool, and the name it is about.
 
-Messages are matched against known forms and thrown away. What a tool says when it fails is kept as a class of its
-words and a digest; nothing that a tool or an agent wrote can be read from a cause but identifiers.
+Messages are matched against known forms and thrown away. The error text of a tool is kept as a class of its words and a
+digest, so a cause holds nothing readable that a tool or an agent wrote but identifiers. Hashes of values, names and
+fields tell another attempt at a failed job from the next job of the same visit.
 """
 
 import ast
@@ -9,27 +10,143 @@ import builtins
 import hashlib
 import itertools
 import re
+import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
 from sealyard import errors
-from sealyard.learning.attempts import Attempt, attempt_of_calls, attempt_of_code
-from sealyard.learning.code import CodePrint
+from sealyard.learning.code import CodePrint, Reading, read_sketch, sent, tool_name
+from sealyard.learning.disclosure import NAME_CHARACTERS, is_field, is_name, plain
 from sealyard.learning.flows import major_of, prepare_flows
-from sealyard.learning.sketch import NAME_CHARACTERS, Reading, is_name, read, sent, tool_name
-from sealyard.learning.telling import is_field
 from sealyard.values import CallEvidence, RunEvidence
 
-__all__ = ("Cause", "prepare_cause")
+__all__ = (
+    "Cause",
+    "is_again",
+    "prepare_cause",
+)
 
+# Tuned values
+
+_ATOMS = 200
+_ARGUMENTS = 40
+_TEXT_CHARACTERS = 80
+_STATEMENT = 0.5
+_WHOLE = 0.65
+_BACK = 0.3
+"""Least shares: of what failed, and of the whole, that must be there again; and of what is there, that was before."""
 _NAMES = 400
 _FIELDS = 64
 _TOOLS = 8
 _VISITS = 2_000
 _MESSAGE_CHARACTERS = 2_000
 _PATTERN_NODES = 8
+
+_BUILTINS = frozenset(vars(builtins))
+
+
+_Atom = tuple[str, str]
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a run is made of: hashes of its values, and of its names, which weigh half as much."""
+
+    values: tuple[int, ...] = ()
+    names: tuple[int, ...] = ()
+    failed_values: tuple[int, ...] = ()
+    """Those of the statement that failed."""
+    failed_names: tuple[int, ...] = ()
+
+
+def is_again(failed: Attempt, then: Attempt, *, spares: bool) -> bool | None:
+    """Whether `then` is about what failed in `failed`; None if there is nothing to tell it by.
+
+    `spares` says that another value may be the repair: one that is not there again says nothing then.
+    """
+    there = {*then.values, *then.names}
+    whole = _kept(failed.values, failed.names, there, spares=spares)
+    if whole is None:
+        return None
+    statement = _kept(failed.failed_values, failed.failed_names, there, spares=spares)
+    back = _kept(then.values, then.names, {*failed.values, *failed.names}, spares=spares)
+    return whole >= _WHOLE and (statement is None or statement >= _STATEMENT) and (back is not None and back >= _BACK)
+
+
+def _kept(values: Iterable[int], names: Iterable[int], there: Collection[int], *, spares: bool) -> float | None:
+    """The share that is there again; None if there is nothing that should be."""
+    kept_values = [each in there for each in values]
+    kept_names = [each in there for each in names]
+    total = len(kept_values) + len(kept_names) / 2 - (spares and not all(kept_values))
+    return (sum(kept_values) + sum(kept_names) / 2) / total if total else None
+
+
+def attempt_of_code(reading: Reading, failed: Iterable[ast.AST], name: str) -> Attempt:
+    """What code is made of, and those of its nodes that failed. `name` is what it failed about, which may change."""
+    places = set(map(id, failed))
+    inside: dict[_Atom, bool] = {}
+    outside: dict[_Atom, bool] = {}
+    for node in reading.nodes:
+        atom = _atom(node, reading)
+        if atom is not None and atom[1] != name:
+            (inside if id(node) in places else outside)[atom] = False
+    # What is nowhere else is gone if the statement is left out. If it has nothing of its own, all of it counts.
+    own = [atom for atom in inside if atom not in outside] or inside
+    return _hashed(outside | inside | dict.fromkeys(own, True))
+
+
+def attempt_of_calls(calls: Iterable[CallEvidence], name: str) -> Attempt:
+    """What single calls without code are made of: all of it is what failed, if they did."""
+    found: list[_Atom | None] = []
+    for call in calls:
+        if isinstance(call.arguments, dict):
+            for given, value in list(call.arguments.items())[:_ARGUMENTS]:
+                found.append(("keyword", str(given)[:_TEXT_CHARACTERS]))
+                found += map(_constant, value[:_ARGUMENTS] if isinstance(value, list) else [value])
+    return _hashed({atom: True for atom in found if atom is not None and atom[1] != name})
+
+
+def _hashed(found: dict[_Atom, bool]) -> Attempt:
+    def hashes(*, is_value: bool, is_failed: bool) -> tuple[int, ...]:
+        chosen = {
+            zlib.crc32(plain(atom[1]).encode("utf-8", "replace"))
+            for atom, has_failed in found.items()
+            if (atom[0] == "value") == is_value and (has_failed or not is_failed)
+        }
+        return tuple(sorted(chosen)[:_ATOMS])
+
+    return Attempt(
+        values=hashes(is_value=True, is_failed=False),
+        names=hashes(is_value=False, is_failed=False),
+        failed_values=hashes(is_value=True, is_failed=True),
+        failed_names=hashes(is_value=False, is_failed=True),
+    )
+
+
+def _atom(node: ast.AST, reading: Reading) -> _Atom | None:
+    """What one node says about the job: its value or name. What any code has says nothing."""
+    match node:
+        case ast.Constant(value=value):
+            return _constant(value)
+        case ast.Name(id=name):
+            return None if name in _BUILTINS or reading.is_imported(name) else ("name", name)
+        case ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            return "name", name
+        case ast.Attribute(attr=name):
+            return None if reading.is_of_module(node) else ("attribute", name)
+        case ast.keyword(arg=str(name)):
+            return "keyword", name
+    return None
+
+
+def _constant(value: object) -> _Atom | None:
+    """A value as it is the same however it is written; a digit weighs no more than a name."""
+    if isinstance(value, bool) or value in (0, 1) or not (text := plain(value)):
+        return None
+    return "value" if len(text) > 1 else "digit", text
+
+
 _LIMITS = frozenset(("wall_time", "cpu_time", "memory", "output", "processes", "open_files", "workspace", "calls"))
 _ENDED = frozenset(("ok", "failed", "timeout", "limit", "broken"))
 _TOOL_ERRORS = frozenset(("ToolFailed", "UpstreamError", "UpstreamTimeout", "UpstreamUnavailable", "LimitReached"))
@@ -187,7 +304,7 @@ def prepare_cause(run: RunEvidence, code: CodePrint | None) -> Cause | None:
     """
     if run.fact.form == "analysis" or run.fact.status not in _ENDED:
         return None
-    reading = read(run.code) if code is not None else None
+    reading = read_sketch(run.code) if code is not None else None
     is_failed = run.fact.status != "ok"
     features = _features(run, reading, is_failed=is_failed)
     majors = {tool: major for call in run.calls if (tool := tool_name(call.tool)) and (major := major_of(call.version))}

@@ -1,40 +1,375 @@
-"""Tool chains: which tool usually follows which, what its parameters are made of, and which of them are usually given.
+"""Tool chains: the tool that usually follows another, the sources of its parameters, and the parameters usually given.
 
 Learned from runs that ended well, as shares: a run that called the first tool and not the second counts against it. One
-principal counts as much as five runs, and cannot push out what others found. No value of any call is kept.
+principal counts as much as five runs, and cannot push out evidence of others. No value of any call is kept. Tips are
+sentences of ours, filled with names that were checked and with numbers.
 """
 
+import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from sealyard.catalog import Snapshot
 from sealyard.catalog.parameters import parameters
 from sealyard.catalog.recent import Recent
-from sealyard.learning.chain_habits import NAME, Called, Habit, Said, Source, called_in, judge, source_of
-from sealyard.learning.chain_tips import Follower, Need, Tip, chain_tip, mark_of, need_tip
+from sealyard.learning.disclosure import UNPLACED, is_callable, is_declared, is_nameable, last_key, place_of, shown
 from sealyard.learning.domains import infer
-from sealyard.learning.evidence import trim
-from sealyard.learning.fields import is_declared, last_key, place_of, shown
-from sealyard.learning.flows import Flow, major_of, prepare_flows
-from sealyard.learning.fragments import is_nameable
-from sealyard.learning.insights import Insight, PartInsights, part_insights
-from sealyard.values import Hinted, RunEvidence, ToolSpec
+from sealyard.learning.flows import Flow, fragment, major_of, prepare_flows
+from sealyard.learning.part import Evidence, Insight, PartInsights, faded, part_insights, trim
+from sealyard.values import Hinted, HintKind, RunEvidence, ToolSpec
 
-__all__ = ("Chains", "Flow", "prepare_flows")
+__all__ = (
+    "FOLLOWERS",
+    "PARAMETERS",
+    "SOURCES",
+    "TIPS",
+    "TOOLS",
+    "VISITS",
+    "Chains",
+    "Tip",
+    "mark_of",
+    "prepare_flows",
+)
 
+# Tuned values
+
+FOLLOWERS = 8
+PARAMETERS = 24
+SOURCES = 24
+"""Kept of one tool. When there are more, one goes that only one principal found, of the principal with most of them."""
+_CALLED = 8
+"""Tools of one run that are looked at."""
+_KEYS = 40
+_KEY_CHARACTERS = 64
+_COUNTS = 0.5
+_LEAST = 1.5
+_LEAST_OF_ONE = 2.5
+_EXPERIENCED = 2.5
+_CHARACTERS = 160
 TOOLS = 1_500
 """Those that were called last are remembered."""
 VISITS = 512
 TIPS = 16
 """Of one visit, that wait to be scored."""
-
 _OFTEN = 0.3
 _MOSTLY = 0.5
 _NEARLY_ALWAYS = 0.8
 _OWN_DOMAIN = 1.25
 _HINTS = 2
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
+"""A tool's full name."""
+
+
+_Held = TypeVar("_Held")
+
+
+class Link(msgspec.Struct, array_like=True, gc=False):
+    """That one tool follows another: yes for each run in which it did, no for each in which it did not."""
+
+    votes: Evidence = msgspec.field(default_factory=Evidence)
+    told: int = 0
+    right: int = 0
+    last_at: float = 0.0
+
+
+class Called(msgspec.Struct):
+    """What a run did with one tool."""
+
+    major: int
+    calls: int = 0
+    always: set[str] = set()
+    """The parameters that every call gave."""
+    ever: set[str] = set()
+    is_answered: bool = False
+    """Whether the journal has what it answered."""
+    is_told: bool = True
+    """Whether the journal has what all calls were given."""
+
+
+class Source(NamedTuple):
+    """Where the value of a parameter comes from."""
+
+    parameter: str
+    tool: str
+    major: int
+    field: str
+
+    @property
+    def key(self) -> str:
+        """As `source_of` reads it."""
+        return f"{self.parameter} {self.tool} {self.major} {self.field}"
+
+    @property
+    def is_unplaced(self) -> bool:
+        """Whether only the name of the field is known."""
+        return self.field.startswith(UNPLACED)
+
+    @property
+    def name(self) -> tuple[str, str, int, str]:
+        """The same wherever in the answer the field is."""
+        return (*self[:3], last_key(self.field))
+
+
+def source_of(key: str) -> Source:
+    """What a key says."""
+    parameter, tool, major, field = key.split(" ", 3)
+    return Source(parameter, tool, int(major), field)
+
+
+class Habit(msgspec.Struct, array_like=True, gc=False):
+    """What is known of one tool's calls."""
+
+    major: int = 0
+    """The version that `asked`, `given` and `sources` are about."""
+    runs: Evidence = msgspec.field(default_factory=Evidence)
+    followers: dict[str, Link] = {}
+    asked: Evidence = msgspec.field(default_factory=Evidence)
+    """The runs of which the arguments are known."""
+    given: dict[str, Evidence] = {}
+    """By parameter: yes for each run that gave it in every call."""
+    sources: dict[str, Evidence] = {}
+    """By `Source.key`: yes for each run in which the parameter was made of that."""
+
+    def begin(self, major: int) -> bool:
+        """Whether what a call of this version says of arguments counts. A new major version forgets what was before."""
+        if major > self.major:
+            self.major, self.asked, self.given, self.sources = major, Evidence(), {}, {}
+        return major == self.major
+
+    def follow(self, after: list[str], fed: Iterable[str], principal: str, at: float, half_life: float) -> None:
+        """Count a run that called the tool, then those in `after`, some of which it `fed`."""
+        for name in (*after[:1], *fed):
+            if name not in self.followers:
+                self.followers[name] = Link(votes=_without(self.runs))
+        self.runs.add(principal, at, half_life, yes=1.0)
+        for name, link in self.followers.items():
+            is_next = name in after
+            link.votes.add(principal, at, half_life, yes=float(is_next), no=float(not is_next))
+            link.last_at = max(link.last_at, at) if is_next else link.last_at
+        _make_room(self.followers, FOLLOWERS, lambda link: link.votes, at, half_life)
+
+    def go_on(self, called: list[str], principal: str, at: float, half_life: float) -> None:
+        """Count what the next run called. It was counted as missing when the run before it was over, and is not."""
+        if called[0] not in self.followers:
+            self.followers[called[0]] = Link(votes=_without(self.runs))
+        for name in called:
+            link = self.followers.get(name)
+            if link is not None:
+                _, no, then = link.votes.by.get(principal, (0.0, 0.0, at))
+                link.votes.add(principal, at, half_life, yes=1.0, no=-min(1.0, no * faded(at - then, half_life)))
+                link.last_at = max(link.last_at, at)
+        _make_room(self.followers, FOLLOWERS, lambda link: link.votes, at, half_life)
+
+    def give(self, called: Called, principal: str, at: float, half_life: float) -> None:
+        """Count which parameters a run gave."""
+        for name in sorted(called.always - self.given.keys()):
+            self.given[name] = _without(self.asked)
+        self.asked.add(principal, at, half_life, yes=1.0)
+        for name, votes in self.given.items():
+            is_given = name in called.always
+            votes.add(principal, at, half_life, yes=float(is_given), no=float(not is_given))
+        _make_room(self.given, PARAMETERS, lambda votes: votes, at, half_life)
+
+    def feed(
+        self, name: str, called: dict[str, Called], flows: Iterable[Flow], principal: str, at: float, half_life: float
+    ) -> None:
+        """Count what the parameters of the tool `name` were made of, and what they could have been made of."""
+        found = [
+            Source(flow.parameter, flow.source, flow.source_major, flow.field)
+            for flow in flows
+            if flow.target == name and flow.target_major == self.major
+        ]
+        keys, names = {each.key for each in found}, {each.name for each in found}
+        unplaced = {each.name for each in found if each.is_unplaced}
+        for each in found:
+            self.sources.setdefault(each.key, Evidence())
+        earlier = list(called)[: list(called).index(name)]
+        for key, votes in self.sources.items():
+            source = source_of(key)
+            is_fed = key in keys or source.name in (names if source.is_unplaced else unplaced)
+            could = source.tool in earlier or (source.tool == name and called[name].calls > 1)
+            is_missing = could and called[source.tool].is_answered and _plain(source.parameter) in called[name].ever
+            if is_fed or is_missing:
+                votes.add(principal, at, half_life, yes=float(is_fed), no=float(not is_fed))
+        _make_room(self.sources, SOURCES, lambda votes: votes, at, half_life)
+
+
+def _without(runs: Evidence) -> Evidence:
+    """All runs so far, as ones in which something did not happen."""
+    return Evidence(by={principal: (0.0, yes, at) for principal, (yes, _, at) in runs.by.items()})
+
+
+def _plain(parameter: str) -> str:
+    return parameter.removesuffix("[]")
+
+
+def called_in(run: RunEvidence) -> dict[str, Called]:
+    """The tools of a run in the order of their first calls that succeeded."""
+    found: dict[str, Called] = {}
+    for call in run.calls:
+        if call.error is not None or not NAME.fullmatch(call.tool):
+            continue
+        if call.tool not in found and len(found) == _CALLED:
+            continue
+        is_told = isinstance(call.arguments, dict) and len(call.arguments) <= _KEYS
+        keys = {key for key in call.arguments if len(key) <= _KEY_CHARACTERS} if is_told else set()
+        one = found.setdefault(call.tool, Called(major=major_of(call.version), always=set(keys)))
+        one.calls += 1
+        one.always &= keys
+        one.ever |= keys
+        one.is_answered |= call.has_answer
+        one.is_told &= is_told
+    return found
+
+
+class Said(NamedTuple):
+    """What votes come to for one viewer."""
+
+    share: float
+    evidence: float
+    principals: int
+    is_backed: bool
+    """Whether the viewer itself found it, or two principals did. What one other says is a suggestion."""
+
+
+def judge(votes: Evidence, principal: str, now: float, half_life: float) -> Said | None:
+    """What votes say to a principal; None if too few have said anything.
+
+    Where one other principal stands against the viewer's own experience, the experience counts.
+    """
+    own, total = votes.tally(now, half_life, only=principal), votes.tally(now, half_life)
+    backers = len(_backers(votes, now, half_life))
+    is_backed = own.yes >= _LEAST or (backers > 1 and total.yes >= _LEAST)
+    if not is_backed and total.yes < _LEAST_OF_ONE:
+        return None
+    others = backers - (own.yes >= _COUNTS)
+    is_experienced = own.yes >= _LEAST or own.total >= _EXPERIENCED
+    counted = own if others < 2 and is_experienced else total
+    return Said(counted.yes / counted.total if counted.total else 0.0, total.yes, backers, is_backed)
+
+
+def _backers(votes: Evidence, now: float, half_life: float) -> list[str]:
+    return [name for name, (yes, _, at) in votes.by.items() if yes * faded(now - at, half_life) >= _COUNTS]
+
+
+def _make_room(
+    held: dict[str, _Held], most: int, votes_of: Callable[[_Held], Evidence], now: float, half_life: float
+) -> None:
+    """Let go of what is too much. Nobody can push out what others found by finding many things alone."""
+    while len(held) > most:
+        backers = {name: _backers(votes_of(each), now, half_life) for name, each in held.items()}
+        alone = Counter(names[0] for names in backers.values() if len(names) == 1)
+        busiest, things = max(alone.items(), key=lambda item: (item[1], item[0]), default=("", 0))
+        candidates = [name for name, names in backers.items() if not names]
+        candidates = candidates or [name for name, names in backers.items() if things > 1 and names == [busiest]]
+        strength = {name: votes_of(held[name]).tally(now, half_life).yes for name in candidates or held}
+        del held[min(strength, key=lambda name: (strength[name], name))]
+
+
+class Follower(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool that is often called after another."""
+
+    tool: str
+    share: float
+    """Of the runs that called the first one."""
+    evidence: float
+    """How many runs, as they count now."""
+    principals: int
+    is_backed: bool
+    """Whether the viewer itself or at least two principals did it. What one other did is a suggestion."""
+    flow: tuple[tuple[str, str], ...] = ()
+    """Fields of the first one's answer, and the parameters they became."""
+
+
+class Need(msgspec.Struct, frozen=True, kw_only=True):
+    """A parameter that a tool is usually given."""
+
+    parameter: str
+    """The schema's own name; with `[]` if what comes from elsewhere is an item of it."""
+    share: float
+    evidence: float
+    is_backed: bool
+    source: tuple[str, str] | None = None
+    """The tool and the field that its value comes from."""
+
+
+class Tip(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing to tell. `Hinted` is told with its kind, subject and mark, so that it can be scored."""
+
+    kind: HintKind
+    subject: str
+    mark: str
+    text: str
+    code: str | None = None
+    """A fragment for who wants all details."""
+
+
+def mark_of(kind: str, name: str) -> str:
+    """What tells a tip from others about the same tool: made from the tool or parameter that it names."""
+    return hashlib.blake2b(f"{kind} {name}".encode("utf-8", "replace"), digest_size=6).hexdigest()
+
+
+def chain_tip(
+    first: ToolSpec, second: ToolSpec, follower: Follower, names: dict[str, str], *, with_code: bool
+) -> Tip | None:
+    """What to say of a tool that follows another; `names` are the Python names of the second one's parameters."""
+    if not is_callable(second):
+        return None
+    text = f"Often used with {second.module}.{second.function} after it ({_percent(follower.share)} of runs)"
+    told = [(field, names[key.removesuffix("[]")]) for field, key in follower.flow if key.removesuffix("[]") in names]
+    taken = " and ".join(f"its {_field(field)} becomes {name}" for field, name in told[:2] if is_nameable(name))
+    if taken and len(text) + len(taken) + 3 <= _CHARACTERS:
+        text += f": {taken}"
+    code = _code(first, second, follower.flow) if with_code else None
+    return _tip("chain", first.full_name, second.full_name, f"{text}.", code)
+
+
+def need_tip(spec: ToolSpec, need: Need, name: str, source: ToolSpec | None, *, with_code: bool) -> Tip | None:
+    """What to say of a parameter that is usually given; `name` is what Python code calls it."""
+    often = f"({_percent(need.share)} of runs)"
+    if not is_nameable(name):
+        return None
+    if need.source is None:
+        text = f"Usually needs {name} too, though it is optional {often}."
+        return _tip("needs", spec.full_name, need.parameter, text, None)
+    if source is None or not is_callable(source):
+        return None
+    tool, field = need.source
+    if tool == spec.full_name:
+        text = f"Usually needs {name} from the {_field(field)} of its answer before {often}."
+        return _tip("needs", spec.full_name, need.parameter, text, None)
+    text = f"Usually needs {name} from the {_field(field)} of {source.module}.{source.function} {often}."
+    code = _code(source, spec, ((field, need.parameter),)) if with_code else None
+    return _tip("needs", spec.full_name, need.parameter, text, code)
+
+
+def _tip(kind: HintKind, subject: str, named: str, text: str, code: str | None) -> Tip | None:
+    if len(text) > _CHARACTERS:
+        return None
+    return Tip(kind=kind, subject=subject, mark=mark_of(kind, named.removesuffix("[]")), text=text, code=code)
+
+
+def _code(first: ToolSpec, second: ToolSpec, flow: tuple[tuple[str, str], ...]) -> str | None:
+    """The fragment. Where a field lies in an answer that the journal never had, the declared schema may say."""
+    placed = [
+        (place_of(first, shown(field)) if field.startswith(UNPLACED) else field, parameter) for field, parameter in flow
+    ]
+    return fragment(first, second, [(field, parameter) for field, parameter in placed if field is not None])
+
+
+def _field(field: str) -> str:
+    return shown(field) or "answer"
+
+
+def _percent(share: float) -> str:
+    return f"{round(share * 100)} %"
+
+
 _MARK = re.compile(r"[0-9a-f]{1,32}")
 
 _parameters: Recent[tuple[str, str], dict[str, tuple[str, bool]]] = Recent(4_000)

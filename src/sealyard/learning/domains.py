@@ -1,7 +1,6 @@
-"""What somebody works on, told from the tools they use: one of a closed list of domains.
+"""The domain that a principal works in, inferred from the tools it uses: one of a closed list.
 
-Told by our own list of words from the names and descriptions of tools. What a description says can only move its tool
-from one domain of the list to another.
+The list of words is ours. A tool's description can only move that tool from one domain of the list to another.
 """
 
 import re
@@ -11,11 +10,27 @@ from functools import lru_cache
 
 import msgspec
 
-from sealyard.learning.evidence import CAP, faded, put_last
-from sealyard.learning.insights import Insight, PartInsights, part_insights
+from sealyard.learning.part import CAP, Insight, PartInsights, faded, part_insights, put_last
 from sealyard.values import RunEvidence, ToolSpec
 
-__all__ = ("DOMAINS", "Domains", "infer")
+__all__ = (
+    "DOMAINS",
+    "PRINCIPALS",
+    "Domains",
+    "infer",
+)
+
+# Tuned values
+
+PRINCIPALS = 1_000
+"""Those who were heard last are remembered."""
+_DESCRIPTION_CHARACTERS = 300
+_NAME_CHARACTERS = 256
+_NAME_WEIGHT = 3.0
+_LEAST = 2.0
+_MOST_TOOLS = 40
+_SURE = 2.0
+_MOSTLY = 0.5
 
 _LEXICON = {
     "data": "aggregate analytics bigquery chart clickhouse column csv dashboard dataframe dataset database databricks"
@@ -53,17 +68,8 @@ _LEXICON = {
 DOMAINS = (*_LEXICON, "general")
 """All there are, the last for what is none of the others."""
 
-PRINCIPALS = 1_000
-"""Those who were heard last are remembered."""
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+[0-9]?[a-z]*|[a-z0-9]+")
-_DESCRIPTION_CHARACTERS = 300
-_NAME_CHARACTERS = 256
-_NAME_WEIGHT = 3.0
-_LEAST = 2.0
-_MOST_TOOLS = 40
-_SURE = 2.0
-_MOSTLY = 0.5
 _BY_WORD: dict[str, tuple[str, ...]] = {}
 for _domain, _words in _LEXICON.items():
     for _word in _words.split():

@@ -1,36 +1,68 @@
-"""Which tools were used with success after searches for words like these.
+"""Search ranking: tools that were used with success after searches for the same words.
 
-A search stays open for half an hour of its visit. A tool that it found and that then worked has been found by the words
-of the query; one that it did not find and that then worked was what it should have found, and so was one that was found
-when the same was asked in other words. Text that was right already teaches little. What is known is held by word, tool
-and principal: fading, capped and bounded.
+A search stays open for half an hour of its visit. A tool that it found and that then worked was found by the words of
+the query; a tool that it did not find and that then worked is what it should have found, and so is one that was found
+when the same was asked in other words. Text that was right already teaches little. Evidence is held by word, tool and
+principal; orders that did worse than text alone reduce the trust in it.
 """
 
+import hashlib
+import math
 import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from functools import lru_cache
+from itertools import chain, pairwise
 
 import msgspec
 
 from sealyard.discovery import Learned, LearnedWord
-from sealyard.discovery.words import WEAK
-from sealyard.learning.evidence import CAP, Evidence, put_last, trim
-from sealyard.learning.insights import Insight, PartInsights, part_insights
-from sealyard.learning.ranking_record import Trust, record_change
-from sealyard.learning.ranking_words import EVIDENCE, learnable, least_terms, length_of, mark_of, weigh, worth_of
+from sealyard.discovery.words import WEAK, spelled
+from sealyard.discovery.words import terms as terms_of
+from sealyard.learning.part import CAP, Evidence, Insight, PartInsights, faded, part_insights, put_last, trim
 from sealyard.values import RunEvidence, Searched, Used
 
-__all__ = ("PAIRS", "TERMS", "TOOLS", "VISITS", "Ranking")
+__all__ = (
+    "PAIRS",
+    "TERMS",
+    "TOOLS",
+    "VISITS",
+    "Ranking",
+    "learnable",
+    "mark_of",
+)
 
+# Tuned values
+
+_QUERY_CHARACTERS = 500
+"""As much as the journal keeps of a query."""
+_TERMS = 32
+_TERM_CHARACTERS = 24
+_GAIN = 2.5
+"""What a word counts at most: more than in a tool's name, since it is what text lacks."""
+EVIDENCE = 1.0
+"""So many good uses make half of that."""
+_KNOWN_TOOLS = 12.0
+"""Keeps a word from counting as rare while few tools have been used at all."""
+_TYPICAL_TERMS = 8.0
+_BY_LENGTH = 0.5
+_LEAST_TERMS = 2
+_LEAST_SHARE = 0.15
+"""Long queries have words in common by chance."""
+_CAP = 20.0
+_CAP_OF_OTHERS = 5.0
+_PRINCIPALS = 64
+_SLACK = 6.0
+"""Keeps one or two bad orders from deciding."""
+_WORST = 0.3
+"""Who did worse by this share more often than better is not followed."""
 TERMS = 10_000
 PAIRS = 60_000
 """Of a term and a tool. Those that were learned longest ago go first."""
 TOOLS = 5_000
 VISITS = 500
 """Whose searches are open."""
-
 _TOOLS_OF_TERM = 32
 """A word that goes with so many tools says nothing about any of them."""
 _PAIRS_READ = 200
@@ -43,7 +75,6 @@ _FOUND = 50
 _CALLED = 12
 _OPEN_SECONDS = 1_800.0
 _MISSED_SECONDS = 600.0
-
 _TEXT_WAS_RIGHT = 0.3
 """What a use counts if text has the tool first anyway."""
 _MISSED = 0.5
@@ -57,6 +88,95 @@ _EXPLORES = 4
 """One in so many searches shows a tool that nobody has tried, if experience would push it out of sight."""
 _CLEAR = 1.25
 """How much more experience must say for one tool than for another to be held against it, or for it."""
+
+_NAMED = re.compile(r"[^\W\d_]+\d{1,2}|[^\W\d_][^\W_]{0,3}")
+"""`oauth2` and `k8s` name a thing; a word with more digits in it is somebody's number."""
+
+# One setting for all development sets, picked by the worst of them: `sealyard bench learning` measures it.
+
+
+def learnable(query: str) -> list[str]:
+    """The stems of a query that say what was wanted, each once: no numbers, ids or other values."""
+    named = (word for word in spelled(query[:_QUERY_CHARACTERS]) if word.isalpha() or _NAMED.fullmatch(word))
+    found = dict.fromkeys(chain.from_iterable(map(terms_of, named)))
+    return [term for term in found if len(term) <= _TERM_CHARACTERS][:_TERMS]
+
+
+@lru_cache(maxsize=1 << 14)
+def mark_of(term: str) -> str:
+    """What stands for a term in what is kept: queries are somebody's words. One that says nothing stands for itself."""
+    return term if term in WEAK else hashlib.blake2b(term.encode("utf-8", "replace"), digest_size=6).hexdigest()
+
+
+def length_of(terms: list[str]) -> float:
+    """What a query is divided by: a long one says less with each of its words."""
+    return 1 - _BY_LENGTH + _BY_LENGTH * len(terms) / _TYPICAL_TERMS
+
+
+def least_terms(terms: list[str]) -> int:
+    """By how many words that are not weak a tool must have been used: two, more in a long query, all in a short one."""
+    telling = sum(term not in WEAK for term in terms)
+    return max(1, min(telling, max(_LEAST_TERMS, math.ceil(_LEAST_SHARE * telling))))
+
+
+def weigh(votes: Evidence, principal: str, now: float, half_life: float) -> tuple[float, float]:
+    """The good uses that count for a principal, and the same with those that only one other principal speaks of.
+
+    Failures take their share away. Who alone says so is nobody else's proof.
+    """
+    own = others = 0.0
+    voices = 0
+    for who, (yes, no, at) in votes.by.items():
+        if yes > no:
+            net = (yes - no) * faded(now - at, half_life)
+            if who == principal:
+                own = net
+            else:
+                others += net
+                voices += 1
+    return own + (others if voices > 1 else 0.0), own + others
+
+
+def worth_of(tools: int, tried: int) -> float:
+    """What a word counts at most, if `tools` of all the `tried` ones were used by it."""
+    rarity = 1 - math.log1p(tools) / math.log(tried + _KNOWN_TOOLS)
+    return _GAIN * max(0.0, rarity) / math.sqrt(max(1, tools))
+
+
+class Trust(msgspec.Struct, array_like=True):
+    """Better and worse orders, by principal. A principal is judged by its own first, and by others a little."""
+
+    orders: Evidence = msgspec.field(default_factory=Evidence)
+    """For: orders that put the wanted tool higher than text does. Against: orders that put it lower."""
+
+    def add(self, principal: str, at: float, half_life: float, *, better: float = 0.0, worse: float = 0.0) -> None:
+        """Count an order that put what was wanted higher, or lower, than text does."""
+        self.orders.add(principal, at, half_life, yes=better, no=worse, cap=_CAP, most=_PRINCIPALS)
+
+    def share(self, principal: str, now: float, half_life: float) -> float:
+        """From 0, not at all, to 1. What the worst of the others found is left out: one alone cannot switch it off."""
+        better = worse = 0.0
+        others: list[tuple[float, float, float]] = []
+        for who, (one, other, at) in self.orders.by.items():
+            scale = faded(now - at, half_life)
+            if who == principal:
+                better, worse = one * scale, other * scale
+            else:
+                scale *= _CAP_OF_OTHERS / max(_CAP_OF_OTHERS, one + other)
+                others.append(((other - one) * scale, one * scale, other * scale))
+        for _, one, other in sorted(others)[:-1]:
+            better, worse = better + one, worse + other
+        excess = (worse - better) / (better + worse + _SLACK)
+        return min(1.0, max(0.0, 1 - excess / _WORST))
+
+
+def record_change(place: int, text_place: int) -> tuple[float, float]:
+    """Better and worse, for a tool that was wanted and that text has at `text_place`, 0 for not at all."""
+    if text_place == 0 or text_place > place:
+        return 1.0, 0.0
+    return (0.0, 1.0) if text_place < place else (0.0, 0.0)
+
+
 _NO_FAULT = ("PolicyRefused", "ApprovalRefused", "LimitReached", "Cancelled")
 _NAME = re.compile(r"[A-Za-z0-9_.\-]{1,128}")
 

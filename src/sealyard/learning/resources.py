@@ -1,41 +1,125 @@
-"""What time and memory runs of the same or similar code needed, and which limits fit that.
+"""The time and memory that runs of the same or similar code needed, the limits that fit, and the workers to keep ready.
 
-More time than usual is given if runs like it needed it; less time or memory only to the very same text, with a wide
-margin, after it has ended well several times: what is too little costs a run, what is too much costs nearly nothing.
-What one principal's runs needed never changes the limits of another's; what two others' runs needed may.
+More time than usual is given if similar runs needed it; less time or memory only to the very same text, with a wide
+margin, after it has ended well several times: too little costs a run, too much costs nearly nothing. Runs of one
+principal never change the limits of another; those of two others may.
 """
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
 
-from sealyard.learning.code import IDENTIFIER, CodePrint
-from sealyard.learning.demand import Demand
-from sealyard.learning.evidence import faded
-from sealyard.learning.insights import Insight, PartInsights, part_insights
+from sealyard.learning.code import CodePrint
+from sealyard.learning.disclosure import IDENTIFIER
+from sealyard.learning.part import Insight, PartInsights, faded, part_insights, put_last, trim
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.values import Assessed, Executed, RunEvidence
 
-__all__ = ("Fitted", "Prediction", "Resources", "fit")
+__all__ = (
+    "Demand",
+    "Fitted",
+    "Prediction",
+    "Resources",
+    "Wanted",
+    "fit",
+    "wanted",
+)
 
+# Tuned values
+
+_STARTS = 1_024
+_PRINCIPALS = 64
+_MODULES = 32  # of one principal: who imports a thousand strange names pushes out only its own
+_BURST_SECONDS = 0.5  # about as long as it takes to fill the pool again
+_SIZE_SECONDS = 900.0
+_PACKAGE_SECONDS = 3 * 86_400.0
+_LEAST_RUNS = 20
 _CODES, _SETS = 2_000, 500
 _SAMPLES = 32  # of one record
 _TEXT = 16  # characters of a digest
 _OLDEST = 2.0  # half-lives; what is older says nothing
-
 _ENOUGH = 4.5  # five runs, faded a little
 _EACH = 3.0  # of which one principal can give so many, where others' are asked
 _FEW = 3  # runs that are only alike, before they say anything
 _QUANTILE = 0.95
-
 _FLOOR_SECONDS, _FLOOR_MIB = 10.0, 128
 _MORE_TIMES, _MORE_SECONDS = 2.0, 5.0
 _LESS_TIMES = 10.0
 _MEMORY_TIMES = 2
 _MEMORY_STEP = 16
+
+_ANY = "*"
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What would have been of use lately."""
+
+    size: int
+    """How many workers should wait; 0 if nothing says that any should."""
+    packages: tuple[str, ...]
+    """The modules to import before any run, in the order in which they were offered."""
+
+
+class Demand(msgspec.Struct, kw_only=True):
+    """When the last runs began and what each principal imported last: at most 1,024 times, and 32 names each."""
+
+    starts: list[float] = []
+    imported: dict[str, dict[str, float]] = {}
+    """By principal, then by module: when last. Both with the one heard last at the end."""
+
+    def ran(self, at: float, principal: str, imports: Iterable[str] | None) -> None:
+        """Take note of a run that began at `at`; `None` if nobody knows what it imported."""
+        self.starts.append(at)
+        del self.starts[:-_STARTS]
+        names = [_ANY] if imports is None else list(imports)
+        if not names:
+            return
+        mine = put_last(self.imported, principal, self.imported.get(principal, {}), _PRINCIPALS)
+        for name in names:
+            mine[name] = max(at, mine.pop(name, at))
+        trim(mine, _MODULES)
+
+
+def wanted(demands: Sequence[Demand], *, now: float, offered: Sequence[str]) -> Wanted:
+    """What all of `demands` together ask for.
+
+    As many workers as began at about the same time, if that happened twice in the last quarter of an hour: once is
+    chance. Of the packages, those that were imported in the last three days; all, if too little is known to leave one
+    out: importing one takes a run half a second, having it costs little.
+    """
+    starts = [at for demand in demands for at in demand.starts if at <= now]
+    return Wanted(
+        size=_repeated_burst(sorted(at for at in starts if now - at < _SIZE_SECONDS)),
+        packages=_imported(demands, sum(now - at < _PACKAGE_SECONDS for at in starts), now, offered),
+    )
+
+
+def _repeated_burst(starts: Sequence[float]) -> int:
+    bursts = [0, 0]
+    first = float("-inf")
+    for at in starts:
+        if at - first > _BURST_SECONDS:
+            first = at
+            bursts.append(0)
+        bursts[-1] += 1
+    return sorted(bursts)[-2]
+
+
+def _imported(demands: Sequence[Demand], runs: int, now: float, offered: Sequence[str]) -> tuple[str, ...]:
+    lately = {
+        name
+        for demand in demands
+        for modules in demand.imported.values()
+        for name, at in modules.items()
+        if now - at < _PACKAGE_SECONDS
+    }
+    if runs < _LEAST_RUNS or _ANY in lately:
+        return tuple(offered)
+    return tuple(name for name in offered if name in lately)
+
 
 _End = Literal["", "time", "memory"]
 

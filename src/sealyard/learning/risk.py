@@ -1,53 +1,54 @@
-"""How likely a piece of code is to fail, told before it runs.
+"""The chance that a piece of code fails, estimated before it runs.
 
-The estimate goes from what is known of all runs to what is known of this very code, each step moved only as far as
-there were runs: all runs, runs with its tools, code like it, code of its form, the same text. What the review, the
-arguments and the predicted cost say comes on top. Then it is corrected by what became of earlier estimates.
+The estimate goes from all runs to this very code, each step moved only as far as there were runs: all runs, runs with
+its tools, similar code, code of its form, the same text. Findings of the review, wrong arguments and the predicted cost
+are added. Then it is corrected by the outcomes of earlier estimates.
 
-`critical` is not an estimate: it is said only of what is as good as certain, from the principal's own runs or from the
-text alone. What others did can raise the risk to `high`, and what one other principal did to `medium`.
+`critical` is not an estimate: it is used only where failure is as good as certain, from the principal's own runs or
+from the text alone. Runs of others can raise the risk to `high`, and those of one other principal to `medium`.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from sealyard.learning.code import CodePrint
-from sealyard.learning.evidence import Evidence, Known, shrunk, trim
-from sealyard.learning.insights import PartInsights, part_insights
-from sealyard.learning.resources import Prediction
-from sealyard.learning.risk_arguments import WrongCall
-from sealyard.learning.risk_calibration import Calibration, Curve
-from sealyard.learning.risk_insights import insights_of, score
-from sealyard.learning.risk_patterns import Patterns
-from sealyard.learning.risk_repeats import Repeat, Repeats, is_own_failure
-from sealyard.learning.risk_words import (
-    FIRM_RULES,
-    about_all,
-    about_certain_repeat,
-    about_cost,
-    about_form,
-    about_new_tool,
-    about_repeat,
-    about_rule,
-    about_similar,
-    about_tool,
-    about_wrong_call,
+from sealyard.learning.disclosure import IDENTIFIER, is_name
+from sealyard.learning.part import Evidence, Insight, Known, PartInsights, part_insights, shrunk, trim
+from sealyard.learning.precedents import (
+    AGAIN_SECONDS,
+    LEVELS,
+    Calibration,
+    Curve,
+    Patterns,
+    Repeat,
+    Repeats,
+    WrongCall,
+    is_known_error,
+    is_own_failure,
 )
-from sealyard.sandbox.review import Review
+from sealyard.learning.resources import Prediction
+from sealyard.sandbox.review import Finding, Review
 from sealyard.values import Risk, RiskReason, RunEvidence, ToolSpec
 
-__all__ = ("HIGH", "MEDIUM", "Assessment", "Dangers")
+__all__ = (
+    "HIGH",
+    "MEDIUM",
+    "Assessment",
+    "Dangers",
+)
 
+# Tuned values
+
+_NAMES = 8
+_TELLING_RUNS = 3.0
+_TELLING_SHARE = 0.3
 MEDIUM, HIGH = 0.3, 0.6
 """The chances from which on a run is told so."""
-
 _BASE, _BASE_WEIGHT = 0.1, 16.0
 _TOOL_WEIGHT, _SIMILAR_WEIGHT, _FORM_WEIGHT, _TEXT_WEIGHT = 6.0, 4.0, 2.0, 1.0
 """So many runs each step needs to move halfway from the one before."""
-_ADDED: dict[RiskReason, float] = {"review": 0.5, "arguments": 0.75, "cost": 0.6}
-"""What is believed of these at first; what becomes of runs that were told so corrects it."""
 _ADDED_WEIGHT = 4.0
 _CERTAIN, _CERTAIN_WEIGHT, _CERTAIN_LEAST = 0.98, 20.0, 0.8
 """How often what is called certain comes true; if it turns out to be less than the last, nothing is called so."""
@@ -57,6 +58,159 @@ _RISE = 0.05
 """What moves the estimate by less is no reason."""
 _TOOLS = 2_000
 _TOOLS_READ = 8
+
+_USE_A_TOOL = "Call a tool for it: search_tools finds one."
+
+FIRM_RULES: dict[str, tuple[str, str]] = {
+    "network": ("needs a network, and there is none", _USE_A_TOOL),
+    "open-outside": ("opens a file that cannot be reached", "Keep files in the working directory, or call a tool."),
+    "input": ("waits for input, and there is none", "Pass values in through `context`."),
+    "sleep": ("sleeps longer than the run may last", "Sleep less, or give timeout_seconds."),
+    "memory": ("makes a value that is larger than the memory of the run", "Work in smaller pieces."),
+    "endless-loop": ("is a loop that nothing ends", "Add a `break`."),
+    "subprocess": ("starts another program, and none runs here", "Do the work in Python, or call a tool."),
+}
+"""Rules of the review that say that code will not get what it wants, while others only warn: what such a line does, and
+what to do instead."""
+
+
+def about_wrong_call(wrong: WrongCall) -> str:
+    """A call that cannot fit."""
+    tool, names = _tool(wrong.tool), _listed(wrong.names)
+    if wrong.problem == "missing":
+        said = f"Line {wrong.line} calls {tool} without what it needs{f': {names}' if names else ''}."
+    elif wrong.problem == "many":
+        said = f"Line {wrong.line} gives {tool} more values than it takes{f': {names}' if names else ''}."
+    else:
+        takes = f" It takes: {names}." if names else " It takes none."
+        said = f"Line {wrong.line} gives {tool} a parameter that it does not have.{takes}"
+    return f"{said} Change that call before running this."
+
+
+def about_repeat(repeat: Repeat, now: float) -> str:
+    """Code that failed as it is; certain or not."""
+    times, line = repeat.recent(now), "" if repeat.line is None else f" at line {repeat.line}"
+    error = f" with {repeat.error}" if is_known_error(repeat.error) else ""
+    often = "once" if times == 1 else f"{times} times"
+    return f"This very code failed {often} in the last hour, last{error}{line}. Change it instead of repeating it."
+
+
+def about_certain_repeat(repeat: Repeat, now: float) -> str:
+    """Code that failed as it is, and will again."""
+    minutes = max(1, round((repeat.times[-1] + AGAIN_SECONDS - now) / 60))
+    return f"{about_repeat(repeat, now)} Nothing that it depends on has changed; try it as it is in {minutes} min."
+
+
+def about_form(share: float) -> str:
+    """Code that differs in its values only."""
+    return (
+        f"Code like this, whatever its values, failed in {_percent(share)} of its runs. "
+        "Check what it does with values that are missing or empty."
+    )
+
+
+def about_similar(share: float) -> str:
+    """Code that is like it."""
+    return (
+        f"Code much like this failed in {_percent(share)} of its runs. "
+        "Run its first steps alone and look at what they give."
+    )
+
+
+def about_tool(spec: ToolSpec, share: float) -> str:
+    """A tool whose runs fail."""
+    return f"Runs with {_tool(spec)} fail in {_percent(share)} of cases. Call it alone first, or catch its errors."
+
+
+def about_new_tool(spec: ToolSpec, share: float) -> str:
+    """A tool that nobody has called."""
+    return (
+        f"Nobody has called {_tool(spec)} yet, and first runs with a tool fail in {_percent(share)} of cases. "
+        "Call it alone first and look at its answer."
+    )
+
+
+def about_rule(finding: Finding) -> str:
+    """What the review warns of."""
+    does, instead = FIRM_RULES[finding.rule]
+    return f"{f'Line {finding.line}' if finding.line else 'The code'} {does}. {instead}"
+
+
+def about_cost(needed: float, given: float, unit: str) -> str:
+    """What it needs is more than it has."""
+    instead = "Do less in one run" + (", or give timeout_seconds." if unit == "s" else ".")
+    return f"Runs like this needed {needed:.0f} {unit} or more, and it has {given:.0f} {unit}. {instead}"
+
+
+def about_all(share: float) -> str:
+    """Code of which nothing is known where much fails."""
+    return f"Runs here fail in {_percent(share)} of cases. Run its first steps alone and look at what they give."
+
+
+def _tool(spec: ToolSpec) -> str:
+    """The name of a tool of the viewer's own view, as code writes it."""
+    name = f"{spec.module}.{spec.function}"
+    return name if all(map(IDENTIFIER.fullmatch, (spec.module, spec.function))) else "a tool"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    """Of the names of parameters those that are names, and no sentences."""
+    told = list(filter(is_name, names))
+    return ", ".join(told[:_NAMES]) + (", …" if len(told) > _NAMES else "")
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.0f} %"
+
+
+def score(calibration: Calibration) -> tuple[int, int]:
+    """How many runs were told that they would end well or fail, and of how many that was right.
+
+    `medium` says neither, so it is not among them.
+    """
+    told = right = 0
+    for risk, level in calibration.levels.items():
+        if risk != "medium":
+            told += level.told
+            right += level.told - level.failed if risk == "low" else level.failed
+    return told, right
+
+
+def insights_of(
+    calibration: Calibration, tools: Sequence[tuple[str, Evidence]], now: float, half_life: float
+) -> Iterator[Insight]:
+    """The share of runs that failed, for each level and for each tool whose runs often do."""
+    for risk in LEVELS:
+        level = calibration.levels.get(risk)
+        if level is None:
+            continue
+        share, expected = level.failed / level.told, level.expected / level.told
+        yield Insight(
+            kind="risk",
+            subject=risk,
+            text=f"Of {level.told:,} runs told {risk}, {share:.0%} failed; {expected:.0%} was expected.",
+            evidence=level.record.tally(now, half_life).total,
+            principals=len(level.record.by),
+            told=level.told,
+            right=level.told - level.failed if risk == "low" else level.failed,
+            last_at=level.record.last_at,
+        )
+    for name, record in tools:
+        known = record.known(None, now, half_life)
+        runs = record.tally(now, half_life).total
+        if runs >= _TELLING_RUNS and known.share >= _TELLING_SHARE:
+            yield Insight(
+                kind="tool",
+                subject=name,
+                text=f"Of the runs with {name}, {known.share:.0%} failed.",
+                evidence=runs,
+                principals=len(record.by),
+                last_at=record.last_at,
+            )
+
+
+_ADDED: dict[RiskReason, float] = {"review": 0.5, "arguments": 0.75, "cost": 0.6}
+"""What is believed of these at first; what becomes of runs that were told so corrects it."""
 _LOOSE = re.compile(r"[\W_]+")
 _ENDED = frozenset(("failed", "timeout", "limit", "broken"))
 

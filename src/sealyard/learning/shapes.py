@@ -1,25 +1,55 @@
-"""What tools really answer, learned from the journal: fields, types, what may be missing, choices and bounds.
+"""The shapes of tools' answers, learned from the journal: fields, types, optional fields, choices and bounds.
 
 Nothing that only one principal has seen is shown to another: neither the name of a field, nor a type, a choice or a
-bound. So nobody's values get to anybody else in this way, and nobody can make others believe in a field by calling a
-tool that echoes. What a tool declares is never overridden; where its answers differ, that is said.
+bound. So nobody's values reach anybody else in this way, and nobody can make others believe in a field by calling a
+tool that echoes. A declared schema is never overridden; differences from it are reported.
 """
 
+import asyncio
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
+from sealyard.catalog import Snapshot
 from sealyard.catalog.learned import LearnedShape
+from sealyard.catalog.shapes import is_vague, resolve, unwrapped
+from sealyard.catalog.stubs import returns
 from sealyard.learning.answers import CHOICES, PLACES, AnswerSeen, PlaceSeen, major_of, parent_of, prepare_answers
-from sealyard.learning.evidence import Evidence, faded
-from sealyard.learning.insights import Insight, PartInsights, part_insights
-from sealyard.learning.shape_conflicts import find_conflicts
-from sealyard.learning.shape_schema import Audience, Place, Sighting, build_schema, children_of
+from sealyard.learning.disclosure import coarser, is_field, is_measure
+from sealyard.learning.part import Evidence, Insight, PartInsights, faded, part_insights
 from sealyard.values import Hinted, RunEvidence, ToolSpec
 
-__all__ = ("AnswerSeen", "Learned", "Shapes", "prepare_answers")
+__all__ = (
+    "ALL_PLACES",
+    "TOOLS",
+    "Shapes",
+    "SteadyShapes",
+    "prepare_answers",
+)
 
+# Tuned values
+
+_CHOICE_WEIGHT = 3.0
+_CHOICES_WEIGHT = 20.0
+_CHOICE_REPEATS = 5
+_NUMBERS = 20.0
+_ALWAYS = 1 - 1e-9
+_NEARLY_ALWAYS = 0.9
+_SELDOM = 0.25
+_VARIED = 8
+_DEPTH = 10
+_MOST = 5
+_BRANCHES = 8
+_DECLARED_DEPTH = 8
+_FIELDS = 64
+_STEPS = 400
+_NEVER = 10.0
+"""So many objects without a field make it one that is never there."""
+_NEVER_OPTIONAL = 30.0
+_OFTEN = 3.0
+_PATH_CHARACTERS = 60
 TOOLS = 500
 """So many tools are remembered, those that answered last."""
 ALL_PLACES = 20_000
@@ -33,6 +63,351 @@ _PENDING = 16
 _KEPT_WEIGHT = 0.02
 """What has faded to less than that was last seen some six half-lives ago."""
 _AGED = 0.95
+_PAUSE_SECONDS = 60.0
+"""Between two changes, and how long a shape must be the same to take the place of another."""
+_SECONDS_PER_TOOL = 0.05
+"""Writing the stubs of ten thousand tools takes a second or so: then every eight minutes."""
+_SECONDS_PER_SHAPE = 0.02
+"""Between two looks: a hundredth of the time is spent on them."""
+_AT_ONCE = 8
+
+_ORDER = ("object", "array", "string", "integer", "number", "boolean", "null")
+
+
+class Sighting(msgspec.Struct, array_like=True, gc=False):
+    """How often something was seen, and by whom."""
+
+    weight: float = 0.0
+    who: int = 0
+    """A bit for each principal."""
+
+    def note(self, weight: float, bit: int) -> None:
+        """It was seen again."""
+        self.weight += weight
+        self.who |= bit
+
+
+class Audience(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is to see something: it may know what it has seen itself, and what two principals have."""
+
+    own: int = 0
+    """Its bit; nothing if it has seen nothing, or if everybody is meant."""
+    sees_all: bool = False
+
+    def may_see(self, who: int) -> bool:
+        """Whether it may know what these principals have seen."""
+        return who.bit_count() > 1 or bool(who & self.own) or (self.sees_all and who > 0)
+
+
+class Place(msgspec.Struct, array_like=True, gc=False):
+    """One place of a tool's answers."""
+
+    kinds: dict[str, Sighting] = {}
+    choices: dict[str, Sighting] | None = None
+    """The texts seen; None if they are not to be told, and for good."""
+    is_spanned: bool = False
+    spans: dict[str, tuple[float, float]] = {}
+    """By principal's bit: bounds around the numbers that it has seen, rounded."""
+
+    def weight(self, kind: str) -> float:
+        """How much was seen of one kind."""
+        return self.kinds[kind].weight if kind in self.kinds else 0.0
+
+    def all_weight(self) -> float:
+        """How much was seen at all."""
+        return sum(each.weight for each in self.kinds.values())
+
+    def seen_by(self) -> int:
+        """Who has seen anything here."""
+        who = 0
+        for each in self.kinds.values():
+            who |= each.who
+        return who
+
+    def is_always_in(self, holder: "Place", share: float = _ALWAYS) -> bool:
+        """Whether it was in every object that could have had it, or in this share of them."""
+        return self.all_weight() >= holder.weight("object") * share
+
+    def widen(self, bit: int, span: tuple[float, float]) -> None:
+        """A principal saw numbers within these bounds."""
+        low, high = self.spans.get(str(bit), span)
+        self.spans[str(bit)] = (min(low, span[0]), max(high, span[1]))
+
+    def forget(self, slot: int) -> None:
+        """Take out who had this slot."""
+        bit = 1 << slot
+        for sighting in (*self.kinds.values(), *(self.choices or {}).values()):
+            sighting.who &= ~bit
+        self.spans.pop(str(bit), None)
+
+    def fade(self, share: float, least: float) -> None:
+        """Let everything count less, and drop what counts less than `least`."""
+        for sightings in (self.kinds, self.choices or {}):
+            for key, sighting in list(sightings.items()):
+                sighting.weight *= share
+                if sighting.weight < least:
+                    del sightings[key]
+
+
+def build_schema(places: Mapping[str, Place], audience: Audience) -> dict[str, Any]:
+    """A JSON Schema of what an audience may know; empty if that is nothing."""
+    return _Building(places, audience).of("", 0) if "" in places else {}
+
+
+def children_of(places: Mapping[str, Place]) -> dict[str, list[str]]:
+    """The named fields of each object."""
+    found: dict[str, list[str]] = {}
+    for path in places:
+        if path and not path.endswith(("[]", "{}")):
+            found.setdefault(parent_of(path), []).append(path)
+    return found
+
+
+def is_mapping(holder: Place, fields: list[Place]) -> bool:
+    """Whether keys are data although they look like names: each in few of the objects, and many of them, or alike."""
+    objects = holder.weight("object")
+    if len(fields) >= _VARIED and all(field.all_weight() < objects * _SELDOM for field in fields):
+        return True
+    kinds = {frozenset(field.kinds) for field in fields}
+    return (
+        len(fields) > 2
+        and len(kinds) == 1
+        and objects >= _CHOICE_WEIGHT
+        and all(field.all_weight() < objects / 2 for field in fields)
+    )
+
+
+class _Building:
+    def __init__(self, places: Mapping[str, Place], audience: Audience) -> None:
+        self._places = places
+        self._audience = audience
+        self._children = children_of(places)
+
+    def of(self, path: str, depth: int) -> dict[str, Any]:
+        place = self._places[path]
+        seen = {kind for kind, each in place.kinds.items() if self._audience.may_see(each.who)}
+        if "token" in seen:
+            seen.add("string")
+        types = [kind for kind in _ORDER if kind in seen and not (kind == "integer" and "number" in seen)]
+        schema: dict[str, Any] = {"type": types if len(types) > 1 else types[0]} if types else {}
+        if "array" in seen and self._is_shown(f"{path}[]") and depth < _DEPTH:
+            schema["items"] = self.of(f"{path}[]", depth + 1)
+        if "object" in seen and depth < _DEPTH:
+            schema |= self._object(path, place, depth)
+        if types in (["string"], ["string", "null"]) and (choices := self._choices(place)):
+            schema["enum"] = choices + [None] * ("null" in seen)
+        if seen & {"integer", "number"}:
+            schema |= self._bounds(place)
+        return schema
+
+    def _object(self, path: str, place: Place, depth: int) -> dict[str, Any]:
+        shown = [child for child in self._children.get(path, ()) if self._is_shown(child)]
+        others = f"{path}{{}}"
+        if others in self._places:
+            # Where some keys are data, another one is a field's name only if it is nearly always there.
+            shown = [child for child in shown if self._places[child].is_always_in(place, _NEARLY_ALWAYS)]
+        elif is_mapping(place, [self._places[child] for child in shown]):
+            kinds = {frozenset(self._places[child].kinds) for child in shown}
+            return {"additionalProperties": self.of(shown[0], depth + 1) if len(kinds) == 1 else {}}
+        schema: dict[str, Any] = {}
+        if shown:
+            names = {child: child.rpartition(".")[2] for child in shown}
+            schema["properties"] = {names[child]: self.of(child, depth + 1) for child in shown}
+            always = [names[child] for child in shown if self._places[child].is_always_in(place)]
+            schema |= {"required": always} if always else {}
+        if self._is_shown(others):
+            schema["additionalProperties"] = self.of(others, depth + 1)
+        return schema
+
+    def _is_shown(self, path: str) -> bool:
+        return path in self._places and self._audience.may_see(self._places[path].seen_by())
+
+    def _choices(self, place: Place) -> list[str]:
+        """The texts of a place, sorted, if these are few, seen often, and each of them may be seen."""
+        found = place.choices or {}
+        total = sum(each.weight for each in found.values())
+        if len(found) < 2 or total < max(_CHOICES_WEIGHT, _CHOICE_REPEATS * len(found)):
+            return []
+        is_told = all(self._audience.may_see(each.who) and each.weight >= _CHOICE_WEIGHT for each in found.values())
+        return sorted(found) if is_told else []
+
+    def _bounds(self, place: Place) -> dict[str, Any]:
+        """Around the numbers of a place: only as exact as two principals have it, or who looks at it."""
+        spans = place.spans
+        if not place.is_spanned or not spans or place.weight("integer") + place.weight("number") < _NUMBERS:
+            return {}
+        low, high = min(each[0] for each in spans.values()), max(each[1] for each in spans.values())
+        is_whole = "number" not in place.kinds
+        if not is_measure(low, high, is_whole=is_whole):
+            return {}
+        bounds = {}
+        for key, at in (("minimum", 0), ("maximum", 1)):
+            for bound, each in (((low, high)[at], spans), (coarser(low, high)[at], _coarse(spans))):
+                who = sum(int(bit) for bit, span in each.items() if span[at] == bound)
+                if self._audience.may_see(who):
+                    bounds[key] = int(bound) if is_whole else bound
+                    break
+        return bounds
+
+
+def _coarse(spans: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    return {bit: coarser(*span) for bit, span in spans.items()}
+
+
+_TYPES = {
+    "object": "an object",
+    "array": "a list",
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "null",
+}
+_Schema = dict[str, Any]
+
+
+def find_conflicts(
+    spec: ToolSpec, places: Mapping[str, Place], audience: Audience, *, is_sampled: bool = False
+) -> list[str]:
+    """A sentence for each, at most five: declared and never there, there and not declared, of another type.
+
+    Where rows were left out, `is_sampled`, nothing that rows may have is said to be never there.
+    """
+    if spec.output_schema is None:
+        return []
+    reading = _Reading(spec.output_schema, places, audience, is_sampled=is_sampled)
+    found = []
+    for sentence in reading.read("", unwrapped(spec.output_schema), _DECLARED_DEPTH):
+        found.append(sentence)
+        if len(found) == _MOST:
+            break
+    return found
+
+
+class _Reading:
+    def __init__(self, root: _Schema, places: Mapping[str, Place], audience: Audience, *, is_sampled: bool) -> None:
+        self._root = root
+        self._is_sampled = is_sampled
+        self._places = places
+        self._audience = audience
+        self._children = children_of(places)
+        self._left = _STEPS
+
+    def read(self, path: str, schema: object, depth: int) -> Iterator[str]:
+        place = self._places.get(path)
+        self._left -= 1
+        if place is None or not depth or self._left < 0:
+            return
+        branches = list(_branches(schema, self._root, _DECLARED_DEPTH))
+        if not branches or any(not branch for branch in branches):
+            return  # one that says nothing allows everything
+        yield from self._types(path, place, branches)
+        objects = [branch for branch in branches if isinstance(branch.get("properties"), dict)]
+        if objects and self._sees(place, "object"):
+            yield from self._fields(path, place, objects, depth)
+        for branch in branches:
+            for key, mark in (("items", "[]"), ("additionalProperties", "{}")):
+                if isinstance(branch.get(key), dict):
+                    yield from self.read(f"{path}{mark}", branch[key], depth - 1)
+
+    def _types(self, path: str, place: Place, branches: list[_Schema]) -> Iterator[str]:
+        declared = set[str]()
+        for branch in branches:
+            types = _types_of(branch)
+            if not types:
+                return
+            declared |= types
+        accepted = declared | ({"integer", "number"} if declared & {"integer", "number"} else set())
+        if not accepted <= _TYPES.keys():
+            return
+        for kind, words in _TYPES.items():
+            if kind not in accepted and self._sees(place, kind) and place.weight(kind) >= _OFTEN:
+                is_what = " or ".join(_TYPES[each] for each in _TYPES if each in declared)
+                yield f"{_named(path)} is declared as {is_what} and was {words} in some answers."
+
+    def _fields(self, path: str, place: Place, objects: list[_Schema], depth: int) -> Iterator[str]:
+        declared: dict[str, list[object]] = {}
+        for branch in objects:
+            for name, inner in list(branch["properties"].items())[:_FIELDS]:
+                declared.setdefault(name, []).append(inner)
+        required = set.intersection(*(_required(branch) for branch in objects))
+        known = {child.rpartition(".")[2]: child for child in self._children.get(path, ())}
+        for name in filter(is_field, declared):
+            child = known.get(name)
+            if child is not None:
+                for inner in declared[name][:_BRANCHES]:
+                    yield from self.read(child, inner if len(declared[name]) == 1 else {}, depth - 1)
+            elif self._is_never(path, place, is_required=name in required):
+                yield f"{_named(_join(path, name))} is declared and was in none of the answers."
+        others = [child for name, child in known.items() if name not in declared and self._is_shown(child)]
+        if not self._is_open(path, place, objects, others):
+            for child in others:
+                if self._places[child].all_weight() >= _OFTEN:
+                    yield f"{_named(child)} is not declared and was in {_share(self._places[child], place)} answers."
+
+    def _is_never(self, path: str, place: Place, *, is_required: bool) -> bool:
+        """Whether so many objects had it not that no others will."""
+        is_row = "[]" in path or "{}" in path
+        least = _NEVER if is_required else _NEVER_OPTIONAL
+        return place.weight("object") >= least and not (self._is_sampled and is_row)
+
+    def _is_open(self, path: str, place: Place, objects: list[_Schema], others: list[str]) -> bool:
+        """Whether the keys of an object are data, by what is declared or by what was seen."""
+        if any(isinstance(each.get("additionalProperties"), dict) for each in objects):
+            return True
+        return f"{path}{{}}" in self._places or is_mapping(place, [self._places[child] for child in others])
+
+    def _sees(self, place: Place, kind: str) -> bool:
+        return kind in place.kinds and self._audience.may_see(place.kinds[kind].who)
+
+    def _is_shown(self, path: str) -> bool:
+        return self._audience.may_see(self._places[path].seen_by())
+
+
+def _branches(schema: object, root: _Schema, depth: int) -> Iterator[_Schema]:
+    """The alternatives that a schema allows; an empty one for what says nothing, or what is not understood here."""
+    if schema is True or not depth:
+        yield {}
+        return
+    whole = resolve(schema, root)
+    alternatives = whole.get("anyOf") or whole.get("oneOf")
+    if isinstance(alternatives, list) and alternatives:
+        for each in alternatives[:_BRANCHES]:
+            yield from _branches(each, root, depth - 1)
+    elif "allOf" in whole or "not" in whole or "$dynamicRef" in whole or whole.get("nullable") is True:
+        yield {}
+    else:
+        yield whole
+
+
+def _types_of(branch: _Schema) -> set[str]:
+    types = branch.get("type")
+    if isinstance(types, str):
+        return {types}
+    return {each for each in types if isinstance(each, str)} if isinstance(types, list) else set()
+
+
+def _required(branch: _Schema) -> set[str]:
+    required = branch.get("required")
+    return {each for each in required if isinstance(each, str)} if isinstance(required, list) else set()
+
+
+def _share(place: Place, holder: Place) -> str:
+    return "all" if place.is_always_in(holder) else "some"
+
+
+def _named(path: str) -> str:
+    if not path:
+        return "The answer"
+    # One word a level can make a sentence.
+    is_short = len(path) <= _PATH_CHARACTERS and is_field(re.sub(r"\W+", "_", path).strip("_"))
+    return f"`{path if is_short else path.rpartition('.')[2]}`"
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
@@ -274,3 +649,96 @@ def _merge(place: Place, new: PlaceSeen, weight: float, bit: int) -> None:
 
 def _depth(path: str) -> int:
     return path.count(".") + path.count("[]") + path.count("{}")
+
+
+class SteadyShapes:
+    """What stubs are to say of answers that nobody declares. Only the event loop's thread touches it."""
+
+    def __init__(self) -> None:
+        self.shapes: Mapping[str, LearnedShape] = {}
+        """By full name, for `Catalog.use_shapes`."""
+        self._totals: dict[str, int] = {}
+        """From how many answers those were learned: fewer than that are known only after something was forgotten."""
+        self._candidates: dict[str, tuple[_Schema, float]] = {}
+        """What differs from what stubs say, and since when."""
+        self._next_at = 0.0
+
+    async def look(
+        self,
+        learned: Shapes,
+        snapshot: Snapshot,
+        *,
+        now: float,
+        half_life: float,
+        is_alone: bool = False,
+    ) -> bool:
+        """Whether `shapes` is another than before. Call it as often as you like: that is so at most once a minute.
+
+        A shape is taken over from five answers on, and in the place of another if it was the same for a minute. When
+        something was forgotten, what is no longer known goes at once.
+        """
+        is_less = any(name not in learned.tools or learned.tools[name].total < n for name, n in self._totals.items())
+        if now < self._next_at and not is_less:
+            return False
+        kept, candidates, number = dict[str, LearnedShape](), dict[str, tuple[_Schema, float]](), 0
+        for number, spec in enumerate(_vague(learned, snapshot), 1):
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+            shape = learned.schema_of(spec, now=now, half_life=half_life, is_alone=is_alone)
+            if shape is not None:
+                self._weigh(spec.full_name, shape, kept, candidates, now=now, is_less=is_less)
+        before, self.shapes, self._candidates = self.shapes, kept, candidates
+        self._totals = {name: learned.tools[name].total for name in kept if name in learned.tools}
+        is_changed = _schemas(before) != _schemas(kept)
+        pause = max(_PAUSE_SECONDS, _SECONDS_PER_TOOL * len(snapshot.tools))
+        self._next_at = now + (pause if is_changed else _SECONDS_PER_SHAPE * number)
+        return is_changed
+
+    def _weigh(
+        self,
+        name: str,
+        shape: LearnedShape,
+        kept: dict[str, LearnedShape],
+        candidates: dict[str, tuple[_Schema, float]],
+        *,
+        now: float,
+        is_less: bool,
+    ) -> None:
+        """Keep what stubs say, take over what is new, or wait."""
+        schema, current = _stub_schema(shape.schema), self.shapes.get(name)
+        if current is not None and current.major != shape.major:
+            current = None
+        known, since = self._candidates.get(name, (None, now))
+        since = since if known == schema else now
+        if current is not None and current.schema == schema:
+            kept[name] = current
+        elif shape.answers >= STEADY and (current is None or is_less or now - since >= _PAUSE_SECONDS):
+            kept[name] = msgspec.structs.replace(shape, schema=schema, conflicts=())
+        else:
+            candidates[name] = (schema, since)
+            if current is not None and not is_less:
+                kept[name] = current
+
+
+def _schemas(shapes: Mapping[str, LearnedShape]) -> dict[str, _Schema]:
+    return {name: each.schema for name, each in shapes.items()}
+
+
+def _vague(learned: Shapes, snapshot: Snapshot) -> Iterator[ToolSpec]:
+    """The tools that declare nothing of use and may have been learned."""
+    for name in list(learned.tools):
+        spec = snapshot.tools.get(name)
+        if spec is not None and (spec.output_schema is None or is_vague(returns(spec))):
+            yield spec
+
+
+def _stub_schema(schema: _Schema) -> _Schema:
+    """A schema without bounds, which change too often to write stubs anew, and without any key that is no field."""
+    kept = {key: value for key, value in schema.items() if key not in ("minimum", "maximum")}
+    if "properties" in kept:
+        kept["properties"] = {name: _stub_schema(each) for name, each in kept["properties"].items() if is_field(name)}
+        kept["required"] = [name for name in kept.get("required", ()) if name in kept["properties"]]
+    for key in ("items", "additionalProperties"):
+        if isinstance(kept.get(key), dict):
+            kept[key] = _stub_schema(kept[key])
+    return kept

@@ -18,17 +18,15 @@ from sealyard.catalog.learned import LearnedShape
 from sealyard.catalog.recent import Recent
 from sealyard.config import LearningConfig
 from sealyard.errors import ApprovalRefused
-from sealyard.learning.advice import advice
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.code import CodePrint, code_print
-from sealyard.learning.jobs import job_print
-from sealyard.learning.model import Model
+from sealyard.learning.failures import advice
+from sealyard.learning.learner import Model
+from sealyard.learning.precedents import Curve, WrongCall, wrong_calls
 from sealyard.learning.resources import Fitted, Prediction, fit
 from sealyard.learning.risk import Assessment
-from sealyard.learning.risk_arguments import WrongCall, wrong_calls
-from sealyard.learning.risk_calibration import Curve
-from sealyard.learning.skills import suggest_for_code
-from sealyard.learning.steady import SteadyShapes
+from sealyard.learning.shapes import SteadyShapes
+from sealyard.learning.skills import job_print, suggest_for_code
 from sealyard.offload import turn
 from sealyard.offload.turns import spend
 from sealyard.sandbox.policy.levels import IsolationPolicy

@@ -10,10 +10,9 @@ import msgspec
 
 from sealyard.config import LearningConfig
 from sealyard.errors import InvalidRequest
-from sealyard.learning.insights import MAX_ITEMS, Insight, PartInsights, merged
-from sealyard.learning.learner import Learner
-from sealyard.learning.model import PARTS, Model
-from sealyard.learning.risk_calibration import LEVELS
+from sealyard.learning.learner import PARTS, Learner, Model
+from sealyard.learning.part import MAX_ITEMS, Insight, PartInsights, merged
+from sealyard.learning.precedents import LEVELS
 from sealyard.skills.difficulty import KindRecord, by_kind, is_right
 from sealyard.skills.record import EXEMPLARY, WEAK, combined, effectiveness, judge
 from sealyard.skills.shelf import namespaces_for

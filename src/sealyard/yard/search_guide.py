@@ -8,9 +8,8 @@ import msgspec
 from sealyard.catalog import Snapshot
 from sealyard.catalog.stubs import returns_text, signature
 from sealyard.discovery import Learned
-from sealyard.learning.chain_tips import Tip
-from sealyard.learning.skills import suggest_for_query
-from sealyard.learning.suggesting import Suggestion
+from sealyard.learning.chains import Tip
+from sealyard.learning.skills import Suggestion, suggest_for_query
 from sealyard.values import DetailLevel, Hit, SearchAnswer, ToolSpec
 from sealyard.yard.visits import Visit
 

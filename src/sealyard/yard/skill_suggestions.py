@@ -7,7 +7,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from sealyard.errors import SealyardError
-from sealyard.learning.suggesting import SkillIndex, Suggestion
+from sealyard.learning.skills import SkillIndex, Suggestion
 from sealyard.yard.skill_index import SkillIndexing
 
 if TYPE_CHECKING:

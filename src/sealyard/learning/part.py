@@ -1,15 +1,39 @@
-"""Evidence for and against a statement: it fades, and no principal can give more than a share of it.
+"""The skeleton that every part of learning stands on: a lesson in, evidence that fades, insights out.
 
-Everything that is learned is held in one of these: a tool worked, one call follows another, a fix helped, a run failed.
+Evidence for and against a statement fades with time, and no principal can give more than a share of it.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 
-__all__ = ("CAP", "OWN_CAP", "Evidence", "Known", "Tally", "faded", "put_last", "shrunk", "trim")
+from sealyard.learning.answers import AnswerSeen
+from sealyard.learning.causes import Cause
+from sealyard.learning.code import CodePrint
+from sealyard.learning.flows import Flow
+from sealyard.values import LearningEvent, RunEvidence
 
-_Value = TypeVar("_Value")
+__all__ = (
+    "CAP",
+    "MAX_ITEMS",
+    "Evidence",
+    "Insight",
+    "Known",
+    "Lesson",
+    "PartInsights",
+    "Tally",
+    "faded",
+    "merged",
+    "part_insights",
+    "principal_of",
+    "put_last",
+    "shrunk",
+    "trim",
+)
+
+# Tuned values
 
 CAP = 5.0
 """The most that one principal adds to anything: a thousand repetitions weigh as much as five. Chosen, not measured."""
@@ -21,6 +45,9 @@ PRINCIPALS = 16
 """Principals held by one piece of evidence, the most recent ones: a bound on memory. Chosen, not measured."""
 _HEARD = 0.05
 """The least remaining weight that still counts as a voice: a single observation lasts about four half-lives."""
+MAX_ITEMS = 50
+
+_Value = TypeVar("_Value")
 
 
 class Tally(msgspec.Struct, frozen=True):
@@ -148,3 +175,87 @@ def trim(table: dict[str, Any], most: int) -> None:
     """Drop the entries that were set longest ago down to `most`."""
     while len(table) > most:
         del table[next(iter(table))]
+
+
+class Insight(Struct, frozen=True, kw_only=True):
+    """One thing learned. `subject` is a validated name and `text` a sentence of ours: neither holds foreign text."""
+
+    kind: str
+    subject: str
+    text: str
+    evidence: float
+    principals: int
+    told: int = 0
+    right: int = 0
+    last_at: float
+
+
+class PartInsights(Struct, frozen=True, kw_only=True):
+    """One part's record. `accuracy` is None while nothing that it told has been seen to come true or not."""
+
+    part: str
+    learned: int
+    evidence: int
+    told: int
+    right: int
+    accuracy: float | None
+    items: tuple[Insight, ...]
+
+
+def part_insights(
+    part: str, items: Iterable[Insight], *, learned: int, evidence: int, told: int, right: int
+) -> PartInsights:
+    """The record of one part: its strongest items first, at most MAX_ITEMS, in one order for equal evidence."""
+    ordered = sorted(items, key=lambda item: (-item.evidence, -item.last_at, item.kind, item.subject, item.text))
+    return PartInsights(
+        part=part,
+        learned=learned,
+        evidence=evidence,
+        told=told,
+        right=right,
+        accuracy=right / told if told else None,
+        items=tuple(ordered[:MAX_ITEMS]),
+    )
+
+
+def merged(part: str, found: Sequence[PartInsights]) -> PartInsights:
+    """What several models say of one part."""
+    return part_insights(
+        part,
+        [item for each in found for item in each.items],
+        learned=sum(each.learned for each in found),
+        evidence=sum(each.evidence for each in found),
+        told=sum(each.told for each in found),
+        right=sum(each.right for each in found),
+    )
+
+
+class Lesson(msgspec.Struct, frozen=True, kw_only=True):
+    """An event, and what the parts need to know of it."""
+
+    number: int
+    """Of its fact in the journal."""
+    event: LearningEvent
+    code: CodePrint | None = None
+    flows: tuple[Flow, ...] = ()
+    answers: tuple[AnswerSeen, ...] = ()
+    cause: Cause | None = None
+    domain: str = ""
+    """What its principal is said to work on, or else what its tools are for; empty if neither is known."""
+    faults: tuple[str, ...] = ()
+    """The parts that could make nothing of it."""
+
+    @property
+    def principal(self) -> str:
+        """Whose experience it is."""
+        return principal_of(self.event)
+
+    @property
+    def at(self) -> float:
+        """When it was made."""
+        return self.event.fact.at if isinstance(self.event, RunEvidence) else self.event.at
+
+
+def principal_of(event: LearningEvent) -> str:
+    """The principal that made an event."""
+    return event.fact.principal if isinstance(event, RunEvidence) else event.principal
