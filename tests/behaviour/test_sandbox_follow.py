@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from sealyard.learning.learner import Model
+from sealyard.learning.part import Lesson
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.policy.levels import DEFAULT, FILTERING
 from sealyard.sandbox.spawn import Tier
@@ -271,7 +272,7 @@ class Journal:
         model = self.models.setdefault(partition, Model())
         for _ in range(runs):
             fact = Executed(at=at, principal=principal, form="code", status="ok", seconds=0.1, use_case="compute")
-            model.resources.learn(RunEvidence(fact=fact, code=code, started_at=at), None, 1e6)
+            model.resources.learn(Lesson(number=0, event=RunEvidence(fact=fact, code=code, started_at=at)), 1e6)
 
 
 async def test_principal_that_bursts_gets_a_pool_of_bounded_size_and_not_for_long() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.learned_shapes import HALF_LIFE, TOOL, learn, run, schema_of, shape_of, spec
 
 from sealyard.learning.answers import prepare_answers
+from sealyard.learning.part import Lesson
 from sealyard.learning.shapes import Shapes
 from sealyard.store import open_store
 from sealyard.store.samples import SAMPLE_BYTES, sample_of
@@ -52,7 +53,7 @@ def learn_sampled(shapes: Shapes, answer: Any, *principals: str) -> Shapes:
     for _ in range(3):
         for principal in principals or ("ann", "bob"):
             evidence = sampled_run(answer, principal)
-            shapes.learn(evidence, prepare_answers(evidence), HALF_LIFE)
+            shapes.learn(Lesson(number=0, event=evidence, answers=prepare_answers(evidence)), HALF_LIFE)
     return shapes
 
 

@@ -35,6 +35,7 @@ from sealyard.cli.skills_yard import (
 from sealyard.cli.terminal import plain, screen, write
 from sealyard.config import Config
 from sealyard.errors import InvalidRequest
+from sealyard.learning.part import Viewer
 from sealyard.learning.skills import Candidate
 from sealyard.skills.record import parse_duration
 from sealyard.skills.shelf import principal_of
@@ -227,11 +228,11 @@ async def _candidates(yard: Yard, config: Config) -> list[Candidate]:
         return []
     learner = learner_of(yard.store, config.learning)
     await learner.once()
-    now, half_life = time.time(), config.learning.half_life_days * DAY
+    operator = Viewer("", time.time(), config.learning.half_life_days * DAY)
     found = {
         (each.principal, each.mark): each
         for model in learner.models.values()
-        for each in model.skills.candidates(now, half_life)
+        for each in model.skills.candidates(operator)
     }
     return sorted(found.values(), key=lambda each: (-each.times, -each.last_at))
 

@@ -19,7 +19,7 @@ from sealyard.catalog.recent import Recent
 from sealyard.learning.disclosure import UNPLACED, is_callable, is_declared, is_nameable, last_key, place_of, shown
 from sealyard.learning.domains import infer
 from sealyard.learning.flows import Flow, fragment, major_of, prepare_flows
-from sealyard.learning.part import Evidence, Insight, PartInsights, faded, part_insights, trim
+from sealyard.learning.part import Evidence, Insight, Lesson, PartInsights, Viewer, part_insights, trim
 from sealyard.values import Hinted, HintKind, RunEvidence, ToolSpec
 
 __all__ = (
@@ -141,43 +141,41 @@ class Habit(msgspec.Struct, array_like=True, gc=False):
             self.major, self.asked, self.given, self.sources = major, Evidence(), {}, {}
         return major == self.major
 
-    def follow(self, after: list[str], fed: Iterable[str], principal: str, at: float, half_life: float) -> None:
+    def follow(self, after: list[str], fed: Iterable[str], viewer: Viewer) -> None:
         """Count a run that called the tool, then those in `after`, some of which it `fed`."""
         for name in (*after[:1], *fed):
             if name not in self.followers:
                 self.followers[name] = Link(votes=_without(self.runs))
-        self.runs.add(principal, at, half_life, yes=1.0)
+        self.runs.add(viewer, yes=1.0)
         for name, link in self.followers.items():
             is_next = name in after
-            link.votes.add(principal, at, half_life, yes=float(is_next), no=float(not is_next))
-            link.last_at = max(link.last_at, at) if is_next else link.last_at
-        _make_room(self.followers, FOLLOWERS, lambda link: link.votes, at, half_life)
+            link.votes.add(viewer, yes=float(is_next), no=float(not is_next))
+            link.last_at = max(link.last_at, viewer.now) if is_next else link.last_at
+        _make_room(self.followers, FOLLOWERS, lambda link: link.votes, viewer)
 
-    def go_on(self, called: list[str], principal: str, at: float, half_life: float) -> None:
+    def go_on(self, called: list[str], viewer: Viewer) -> None:
         """Count what the next run called. It was counted as missing when the run before it was over, and is not."""
         if called[0] not in self.followers:
             self.followers[called[0]] = Link(votes=_without(self.runs))
         for name in called:
             link = self.followers.get(name)
             if link is not None:
-                _, no, then = link.votes.by.get(principal, (0.0, 0.0, at))
-                link.votes.add(principal, at, half_life, yes=1.0, no=-min(1.0, no * faded(at - then, half_life)))
-                link.last_at = max(link.last_at, at)
-        _make_room(self.followers, FOLLOWERS, lambda link: link.votes, at, half_life)
+                _, no, then = link.votes.by.get(viewer.principal, (0.0, 0.0, viewer.now))
+                link.votes.add(viewer, yes=1.0, no=-min(1.0, no * viewer.faded(then)))
+                link.last_at = max(link.last_at, viewer.now)
+        _make_room(self.followers, FOLLOWERS, lambda link: link.votes, viewer)
 
-    def give(self, called: Called, principal: str, at: float, half_life: float) -> None:
+    def give(self, called: Called, viewer: Viewer) -> None:
         """Count which parameters a run gave."""
         for name in sorted(called.always - self.given.keys()):
             self.given[name] = _without(self.asked)
-        self.asked.add(principal, at, half_life, yes=1.0)
+        self.asked.add(viewer, yes=1.0)
         for name, votes in self.given.items():
             is_given = name in called.always
-            votes.add(principal, at, half_life, yes=float(is_given), no=float(not is_given))
-        _make_room(self.given, PARAMETERS, lambda votes: votes, at, half_life)
+            votes.add(viewer, yes=float(is_given), no=float(not is_given))
+        _make_room(self.given, PARAMETERS, lambda votes: votes, viewer)
 
-    def feed(
-        self, name: str, called: dict[str, Called], flows: Iterable[Flow], principal: str, at: float, half_life: float
-    ) -> None:
+    def feed(self, name: str, called: dict[str, Called], flows: Iterable[Flow], viewer: Viewer) -> None:
         """Count what the parameters of the tool `name` were made of, and what they could have been made of."""
         found = [
             Source(flow.parameter, flow.source, flow.source_major, flow.field)
@@ -195,8 +193,8 @@ class Habit(msgspec.Struct, array_like=True, gc=False):
             could = source.tool in earlier or (source.tool == name and called[name].calls > 1)
             is_missing = could and called[source.tool].is_answered and _plain(source.parameter) in called[name].ever
             if is_fed or is_missing:
-                votes.add(principal, at, half_life, yes=float(is_fed), no=float(not is_fed))
-        _make_room(self.sources, SOURCES, lambda votes: votes, at, half_life)
+                votes.add(viewer, yes=float(is_fed), no=float(not is_fed))
+        _make_room(self.sources, SOURCES, lambda votes: votes, viewer)
 
 
 def _without(runs: Evidence) -> Evidence:
@@ -237,13 +235,13 @@ class Said(NamedTuple):
     """Whether the viewer itself found it, or two principals did. What one other says is a suggestion."""
 
 
-def judge(votes: Evidence, principal: str, now: float, half_life: float) -> Said | None:
+def judge(votes: Evidence, viewer: Viewer) -> Said | None:
     """What votes say to a principal; None if too few have said anything.
 
     Where one other principal stands against the viewer's own experience, the experience counts.
     """
-    own, total = votes.tally(now, half_life, only=principal), votes.tally(now, half_life)
-    backers = len(_backers(votes, now, half_life))
+    own, total = votes.tally(viewer, is_own=True), votes.tally(viewer)
+    backers = len(_backers(votes, viewer))
     is_backed = own.yes >= _LEAST or (backers > 1 and total.yes >= _LEAST)
     if not is_backed and total.yes < _LEAST_OF_ONE:
         return None
@@ -253,21 +251,19 @@ def judge(votes: Evidence, principal: str, now: float, half_life: float) -> Said
     return Said(counted.yes / counted.total if counted.total else 0.0, total.yes, backers, is_backed)
 
 
-def _backers(votes: Evidence, now: float, half_life: float) -> list[str]:
-    return [name for name, (yes, _, at) in votes.by.items() if yes * faded(now - at, half_life) >= _COUNTS]
+def _backers(votes: Evidence, viewer: Viewer) -> list[str]:
+    return [name for name, (yes, _, at) in votes.by.items() if yes * viewer.faded(at) >= _COUNTS]
 
 
-def _make_room(
-    held: dict[str, _Held], most: int, votes_of: Callable[[_Held], Evidence], now: float, half_life: float
-) -> None:
+def _make_room(held: dict[str, _Held], most: int, votes_of: Callable[[_Held], Evidence], viewer: Viewer) -> None:
     """Let go of what is too much. Nobody can push out what others found by finding many things alone."""
     while len(held) > most:
-        backers = {name: _backers(votes_of(each), now, half_life) for name, each in held.items()}
+        backers = {name: _backers(votes_of(each), viewer) for name, each in held.items()}
         alone = Counter(names[0] for names in backers.values() if len(names) == 1)
         busiest, things = max(alone.items(), key=lambda item: (item[1], item[0]), default=("", 0))
         candidates = [name for name, names in backers.items() if not names]
         candidates = candidates or [name for name, names in backers.items() if things > 1 and names == [busiest]]
-        strength = {name: votes_of(held[name]).tally(now, half_life).yes for name in candidates or held}
+        strength = {name: votes_of(held[name]).tally(viewer).yes for name in candidates or held}
         del held[min(strength, key=lambda name: (strength[name], name))]
 
 
@@ -395,8 +391,15 @@ class Chains(msgspec.Struct, kw_only=True):
 
     # Learning
 
-    def hinted(self, event: Hinted) -> None:
-        """Remember that a principal was told of a chain or a need."""
+    def learn(self, lesson: Lesson, half_life: float) -> None:
+        """Learn from a run that ended well, rate the tips given before any run, and remember the tips given."""
+        match lesson.event:
+            case Hinted() as event:
+                self._remember(event)
+            case RunEvidence() as run:
+                self._learn_run(run, lesson.flows, lesson.viewer(half_life))
+
+    def _remember(self, event: Hinted) -> None:
         if event.hint not in ("chain", "needs") or not event.session:
             return
         if not NAME.fullmatch(event.subject) or not _MARK.fullmatch(event.mark):
@@ -407,29 +410,28 @@ class Chains(msgspec.Struct, kw_only=True):
         while len(visit.tips) > TIPS:
             self._drop_tip(visit, next(iter(visit.tips)))
 
-    def learn(self, run: RunEvidence, flows: Iterable[Flow], half_life: float) -> None:
-        """Learn from a run if it ended well; score what was told before it in any case."""
+    def _learn_run(self, run: RunEvidence, flows: Iterable[Flow], viewer: Viewer) -> None:
         called = called_in(run)
         if not called:
             return
-        principal, at, order = run.fact.principal, run.fact.at, list(called)
-        visit = self._visit(principal, run.fact.session) if run.fact.session else Visited()
-        self._score(visit, called, is_ok=run.fact.status == "ok")
+        order = list(called)
+        visit = self._visit(run.fact.principal, run.fact.session) if run.fact.session else Visited()
+        self._rate(visit, called, is_ok=run.fact.status == "ok")
         if run.fact.status != "ok":
             return
         self.runs += 1
         known = [flow for flow in flows if flow.source in called and flow.target in called]
         if visit.last in self.tools and visit.last not in called:
-            self.tools[visit.last].go_on(order, principal, at, half_life)
+            self.tools[visit.last].go_on(order, viewer)
         for number, (name, one) in enumerate(called.items()):
             after = order[number + 1 :]
             habit = self.tools[name] = self.tools.pop(name, Habit())
             is_current = habit.begin(one.major)
             fed = [flow.target for flow in known if flow.source == name and flow.target in after]
-            habit.follow(after, fed, principal, at, half_life)
+            habit.follow(after, fed, viewer)
             if is_current and one.is_told:
-                habit.give(one, principal, at, half_life)
-                habit.feed(name, called, known, principal, at, half_life)
+                habit.give(one, viewer)
+                habit.feed(name, called, known, viewer)
         trim(self.tools, TOOLS)  # only now: the oldest may be one that this run called
         visit.last = order[-1]
 
@@ -442,8 +444,8 @@ class Chains(msgspec.Struct, kw_only=True):
                 self._drop_tip(oldest, tip)
         return visit
 
-    def _score(self, visit: Visited, called: dict[str, Called], *, is_ok: bool) -> None:
-        """What came of what was told. A run that failed says nothing of what it did not get to."""
+    def _rate(self, visit: Visited, called: dict[str, Called], *, is_ok: bool) -> None:
+        """Rate the tips of a visit. A run that failed says nothing about calls that it did not reach."""
         order = list(called)
         for key, was_called in list(visit.tips.items()):
             kind, subject, mark = key.split(" ")
@@ -482,11 +484,9 @@ class Chains(msgspec.Struct, kw_only=True):
     def followers(
         self,
         tool: str,
-        view: Mapping[str, ToolSpec],
+        viewer: Viewer,
         *,
-        principal: str,
-        now: float,
-        half_life: float,
+        view: Mapping[str, ToolSpec],
         domain: str = "",
     ) -> list[Follower]:
         """The tools of `view` that usually follow a tool of it, the best first; those of `domain` are worth more."""
@@ -494,7 +494,7 @@ class Chains(msgspec.Struct, kw_only=True):
             return []
         ranked = []
         for name, link in self.tools[tool].followers.items():
-            said = judge(link.votes, principal, now, half_life) if name in view else None
+            said = judge(link.votes, viewer) if name in view else None
             if said is None or said.share < _OFTEN:
                 continue
             if not said.is_backed and not _is_safe(view[tool], view[name]):
@@ -509,15 +509,13 @@ class Chains(msgspec.Struct, kw_only=True):
                 evidence=said.evidence,
                 principals=said.principals,
                 is_backed=said.is_backed,
-                flow=tuple(self._flow(view[tool], view[rank[-1]], view, principal, now, half_life)),
+                flow=tuple(self._flow(view[tool], view[rank[-1]], view, viewer)),
             )
             for rank, said in ranked
         ]
 
-    def needs(
-        self, spec: ToolSpec, view: Mapping[str, ToolSpec], *, principal: str, now: float, half_life: float
-    ) -> list[Need]:
-        """What a tool is usually given: parameters with what they are made of, and optional ones. The best first."""
+    def needs(self, spec: ToolSpec, viewer: Viewer, *, view: Mapping[str, ToolSpec]) -> list[Need]:
+        """The parameters that a tool is usually given, with their sources, and optional ones. The best first."""
         found = {
             source.parameter.removesuffix("[]"): Need(
                 parameter=source.parameter,
@@ -526,13 +524,13 @@ class Chains(msgspec.Struct, kw_only=True):
                 is_backed=said.is_backed,
                 source=(source.tool, source.field),
             )
-            for source, said in reversed(self._sources(spec, view, principal, now, half_life))
+            for source, said in reversed(self._sources(spec, view, viewer))
         }
         habit = self.tools.get(spec.full_name)
         if habit is not None and habit.major == major_of(spec.version):
             known = _parameters_of(spec)
             for name, votes in habit.given.items():
-                said = judge(votes, principal, now, half_life) if name in known and not known[name][1] else None
+                said = judge(votes, viewer) if name in known and not known[name][1] else None
                 if said is not None and said.share >= _NEARLY_ALWAYS and name not in found:
                     found[name] = Need(
                         parameter=name, share=said.share, evidence=said.evidence, is_backed=said.is_backed
@@ -542,9 +540,7 @@ class Chains(msgspec.Struct, kw_only=True):
             key=lambda need: (not need.is_backed, need.source is None, -need.share, -need.evidence, need.parameter),
         )
 
-    def _sources(
-        self, spec: ToolSpec, view: Mapping[str, ToolSpec], principal: str, now: float, half_life: float
-    ) -> list[tuple[Source, Said]]:
+    def _sources(self, spec: ToolSpec, view: Mapping[str, ToolSpec], viewer: Viewer) -> list[tuple[Source, Said]]:
         """What the parameters of a tool are made of, the best first. Of fields only those that may be named."""
         habit = self.tools.get(spec.full_name)
         if habit is None or habit.major != major_of(spec.version):
@@ -555,7 +551,7 @@ class Chains(msgspec.Struct, kw_only=True):
             first = view.get(source.tool)
             if first is None or major_of(first.version) != source.major:
                 continue
-            said = judge(votes, principal, now, half_life)
+            said = judge(votes, viewer)
             if said is None or said.share < _MOSTLY or source.parameter.removesuffix("[]") not in _parameters_of(spec):
                 continue
             # A key that one other principal saw may be data that looks like a name.
@@ -571,36 +567,24 @@ class Chains(msgspec.Struct, kw_only=True):
         first: ToolSpec,
         second: ToolSpec,
         view: Mapping[str, ToolSpec],
-        principal: str,
-        now: float,
-        half_life: float,
+        viewer: Viewer,
     ) -> Iterator[tuple[str, str]]:
         """Fields of the first tool's answer and the parameters of the second that they become, one for each."""
         taken: set[str] = set()
-        for source, _ in self._sources(second, view, principal, now, half_life):
+        for source, _ in self._sources(second, view, viewer):
             name = source.parameter.removesuffix("[]")
             if source.tool == first.full_name and name not in taken:
                 taken.add(name)
                 yield source.field, source.parameter
 
-    def tips(
-        self,
-        spec: ToolSpec,
-        view: Snapshot,
-        *,
-        principal: str,
-        now: float,
-        half_life: float,
-        domain: str = "",
-        with_code: bool = False,
+    def tell(
+        self, spec: ToolSpec, viewer: Viewer, *, view: Snapshot, domain: str = "", with_code: bool = False
     ) -> tuple[Tip, ...]:
-        """What to tell of a tool: at most two things, with code if it is wanted and can be made."""
+        """At most two tips on a tool, with code if it is wanted and can be made."""
         if spec.full_name not in self.tools:
             return ()
-        followers = self.followers(
-            spec.full_name, view.tools, principal=principal, now=now, half_life=half_life, domain=domain
-        )
-        needs = self.needs(spec, view.tools, principal=principal, now=now, half_life=half_life)
+        followers = self.followers(spec.full_name, viewer, view=view.tools, domain=domain)
+        needs = self.needs(spec, viewer, view=view.tools)
         chains: list[Tip | None] = []
         for follower in followers[:_HINTS]:
             second = view.tools[follower.tool]
@@ -613,20 +597,19 @@ class Chains(msgspec.Struct, kw_only=True):
         ordered = (*chains[:1], *wants[:1], *chains[1:], *wants[1:])
         return tuple(tip for tip in ordered if tip is not None)[:_HINTS]
 
-    def hints(self, spec: ToolSpec, view: Snapshot, *, principal: str, now: float, half_life: float) -> tuple[str, ...]:
-        """The sentences of `tips`."""
-        return tuple(tip.text for tip in self.tips(spec, view, principal=principal, now=now, half_life=half_life))
+    def score(self) -> tuple[int, int]:
+        """Tips after which the tool was called, and those that were followed."""
+        return sum(told for told, _ in self.scores.values()), sum(right for _, right in self.scores.values())
 
-    def insights(self, now: float, half_life: float) -> PartInsights:
-        """What was learned, and how often it was right that somebody was told of it."""
-        items = list(self._chain_insights(now, half_life)) + list(self._need_insights(now, half_life))
-        told, right = (sum(score[number] for score in self.scores.values()) for number in (0, 1))
-        return part_insights("chains", items, learned=len(items), evidence=self.runs, told=told, right=right)
+    def insights(self, viewer: Viewer) -> PartInsights:
+        """The chains and needs that were learned."""
+        items = list(self._chain_insights(viewer)) + list(self._need_insights(viewer))
+        return part_insights("chains", items, learned=len(items), evidence=self.runs, score=self.score())
 
-    def _chain_insights(self, now: float, half_life: float) -> Iterator[Insight]:
+    def _chain_insights(self, viewer: Viewer) -> Iterator[Insight]:
         for first, habit in self.tools.items():
             for second, link in habit.followers.items():
-                said = judge(link.votes, "", now, half_life)
+                said = judge(link.votes, viewer)
                 if said is not None and said.share >= _OFTEN:
                     yield Insight(
                         kind="chain",
@@ -639,10 +622,10 @@ class Chains(msgspec.Struct, kw_only=True):
                         last_at=link.last_at,
                     )
 
-    def _need_insights(self, now: float, half_life: float) -> Iterator[Insight]:
+    def _need_insights(self, viewer: Viewer) -> Iterator[Insight]:
         for name, habit in self.tools.items():
             for key, votes in habit.sources.items():
-                source, said = source_of(key), judge(votes, "", now, half_life)
+                source, said = source_of(key), judge(votes, viewer)
                 parameter = source.parameter.removesuffix("[]")
                 if said is not None and said.share >= _MOSTLY and is_nameable(parameter):
                     share, field = round(said.share * 100), shown(source.field) or "answer"

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import msgspec
 
-from sealyard.learning.part import CAP, Insight, PartInsights, faded, part_insights, put_last
+from sealyard.learning.part import CAP, Insight, Lesson, PartInsights, Viewer, part_insights, put_last
 from sealyard.values import RunEvidence, ToolSpec
 
 __all__ = (
@@ -123,18 +123,22 @@ class Domains(msgspec.Struct, kw_only=True):
     right: int = 0
     """Those that were of that domain."""
 
-    def learn(self, run: RunEvidence, half_life: float) -> None:
-        """Count a run that called tools, for the domain that it says it is of or else for that of its tools."""
-        domain = run.fact.domain or (infer(run.fact.tools) if run.fact.tools else "")
+    def learn(self, lesson: Lesson, half_life: float) -> None:
+        """Count a run that called tools, for its configured domain or else for that of its tools."""
+        if not isinstance(lesson.event, RunEvidence):
+            return
+        fact = lesson.event.fact
+        domain = fact.domain or (infer(fact.tools) if fact.tools else "")
         if not domain:
             return
-        at, principal = run.fact.at, run.fact.principal
-        expected = self.of(principal, now=at, half_life=half_life)
+        viewer = lesson.viewer(half_life)
+        at, principal = fact.at, fact.principal
+        expected = self.tell(viewer)
         self.runs += 1
         self.told += expected is not None
         self.right += expected == domain
         work = put_last(self.principals, principal, self.principals.get(principal) or Work(at=at), PRINCIPALS)
-        share = faded(at - work.at, half_life)
+        share = viewer.faded(work.at)
         work.weights = {name: weight * share for name, weight in work.weights.items()}
         work.weights[domain] = work.weights.get(domain, 0.0) + 1.0
         whole, work.at = sum(work.weights.values()), max(at, work.at)
@@ -143,21 +147,25 @@ class Domains(msgspec.Struct, kw_only=True):
         kept = sorted(work.weights.items(), key=lambda item: (-item[1], item[0]))[: len(DOMAINS)]
         work.weights = {name: weight * scale for name, weight in sorted(kept)}
 
-    def of(self, principal: str, *, now: float, half_life: float) -> str | None:
-        """What a principal mostly works on; None if that cannot be told."""
-        work = self.principals.get(principal)
+    def tell(self, viewer: Viewer) -> str | None:
+        """The domain that the viewer mostly works in; None if there is too little evidence."""
+        work = self.principals.get(viewer.principal)
         if work is None or not work.weights:
             return None
         best = max(sorted(work.weights), key=lambda name: work.weights[name])
         whole = sum(work.weights.values())
-        is_sure = whole * faded(now - work.at, half_life) >= _SURE and work.weights[best] >= _MOSTLY * whole
+        is_sure = whole * viewer.faded(work.at) >= _SURE and work.weights[best] >= _MOSTLY * whole
         return best if is_sure else None
 
-    def insights(self, now: float, half_life: float) -> PartInsights:
-        """How many principals work on what. None of them is named, nor is a domain that is not of our list."""
+    def score(self) -> tuple[int, int]:
+        """Runs of principals whose domain was known before, and those that were of that domain."""
+        return self.told, self.right
+
+    def insights(self, viewer: Viewer) -> PartInsights:
+        """The number of principals in each domain. No principal is named, nor a domain that is not in our list."""
         found: dict[str, list[Work]] = {}
         for principal, work in self.principals.items():
-            domain = self.of(principal, now=now, half_life=half_life)
+            domain = self.tell(msgspec.structs.replace(viewer, principal=principal))
             if domain is not None:
                 found.setdefault(domain if domain in DOMAINS else "another domain", []).append(work)
         items = [
@@ -165,10 +173,10 @@ class Domains(msgspec.Struct, kw_only=True):
                 kind="domain",
                 subject=domain,
                 text=f"{len(works)} {'principal works' if len(works) == 1 else 'principals work'} mostly on {domain}.",
-                evidence=sum(sum(work.weights.values()) * faded(now - work.at, half_life) for work in works),
+                evidence=sum(sum(work.weights.values()) * viewer.faded(work.at) for work in works),
                 principals=len(works),
                 last_at=max(work.at for work in works),
             )
             for domain, works in found.items()
         ]
-        return part_insights("domains", items, learned=len(items), evidence=self.runs, told=self.told, right=self.right)
+        return part_insights("domains", items, learned=len(items), evidence=self.runs, score=self.score())

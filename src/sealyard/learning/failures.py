@@ -21,9 +21,9 @@ from sealyard.learning.causes import Cause, is_again
 from sealyard.learning.code import CodePrint
 from sealyard.learning.disclosure import is_field, is_name
 from sealyard.learning.flows import major_of
-from sealyard.learning.part import Evidence, Insight, PartInsights, Tally, part_insights, put_last, trim
+from sealyard.learning.part import Evidence, Insight, Lesson, PartInsights, Tally, Viewer, part_insights, put_last, trim
 from sealyard.learning.repairs import FUNCTIONS, METHODS, Edit, Shapes, Wording, answered_names, edits, is_portable
-from sealyard.values import Hinted, RunEvidence, ToolSpec
+from sealyard.values import Executed, Hinted, RunEvidence, ToolSpec
 
 __all__ = (
     "FIXES",
@@ -120,34 +120,37 @@ class Failures(msgspec.Struct, kw_only=True):
     told: int = 0
     right: int = 0
 
-    def learn(self, run: RunEvidence, code: CodePrint | None, cause: Cause | None, half_life: float) -> None:
-        """Take in one run."""
-        if cause is None:
-            return
+    def learn(self, lesson: Lesson, half_life: float) -> None:
+        """Take in a run, or note that an agent was given a fix: its next run rates it."""
+        match lesson.event:
+            case Hinted() as event:
+                self._remember(event)
+            case RunEvidence(fact=fact) if lesson.cause is not None:
+                self._learn_run(fact, lesson.code, lesson.cause, lesson.viewer(half_life))
+
+    def _learn_run(self, fact: Executed, code: CodePrint | None, cause: Cause, viewer: Viewer) -> None:
         self._note_majors(cause)
-        fact = run.fact
         visit = f"{fact.principal}\n{fact.session}"
         waiting = [each for each in self.visits.pop(visit, []) if -_SECONDS < fact.at - each.at < _SECONDS]
         same = [each for each in waiting if _is_same_job(each.code, code, each.cause, cause)]
         if not cause.is_failure:
-            done = [each for each in same if self._repaired(each, code, cause, fact.principal, fact.at, half_life)]
+            done = [each for each in same if self._repaired(each, code, cause, viewer)]
             waiting = [each for each in waiting if not any(each is other for other in done)]
         else:
             self.runs += 1
-            waiting = self._failed_again(waiting, same, cause, fact.principal, fact.at, half_life)
+            waiting = self._failed_again(waiting, same, cause, viewer)
             name = "" if cause.family == "field" and not is_field(cause.name) else cause.name
             kept = msgspec.structs.replace(cause, name=name, names=(), fields={}, forms={}, majors={})
             hints = self.hints.pop(fact.execution_id, [])
             waiting.append(Waiting(at=fact.at, execution_id=fact.execution_id, cause=kept, code=code, hints=hints))
             for key in cause.groups():
                 group = self._group(key, fact.at)
-                group.seen.add(fact.principal, fact.at, half_life, yes=1.0)
+                group.seen.add(viewer, yes=1.0)
         if waiting:
             self.visits[visit] = waiting[-WAITING:]
         trim(self.visits, VISITS)
 
-    def hinted(self, event: Hinted) -> None:
-        """An agent was told a fix; what it does next says whether that was right."""
+    def _remember(self, event: Hinted) -> None:
         if event.hint != "fix" or event.mark not in self.marks:
             return
         key, edit = self.marks[event.mark]
@@ -160,25 +163,17 @@ class Failures(msgspec.Struct, kw_only=True):
         marks = [*self.hints.get(event.execution_id, []), event.mark][-FIXES:]
         put_last(self.hints, event.execution_id, marks, HINTS)
 
-    def fix_for(
-        self,
-        cause: Cause,
-        *,
-        principal: str,
-        view: Snapshot,
-        now: float,
-        half_life: float,
-        shapes: Shapes | None = None,
-        said: str = "",
+    def tell(
+        self, cause: Cause, viewer: Viewer, *, view: Snapshot, shapes: Shapes | None = None, said: str = ""
     ) -> Fix | None:
-        """What helped with such a failure, in words for this viewer; None if nothing is known that fits.
+        """The fix that helped with such a failure, in words for this viewer; None if none is known that fits.
 
-        `said` is what it is told anyway: a fix that says no more than that is not told again.
+        `said` is the text that the viewer gets anyway: a fix that adds nothing to it is left out.
         """
         wording = Wording(view, cause, shapes)
         for key in cause.groups():
             group = self.groups.get(key)
-            found = [] if group is None else _ranked(group, principal, now, half_life)
+            found = [] if group is None else _ranked(group, viewer)
             for record, own, all_of, others in found:
                 spec = wording.spec(record.edit.tool)
                 if spec is not None and major_of(spec.version) > self.majors.get(record.edit.tool, 0) > 0:
@@ -198,8 +193,12 @@ class Failures(msgspec.Struct, kw_only=True):
                 )
         return None
 
-    def insights(self, now: float, half_life: float) -> PartInsights:
-        """What was learned, for who looks after the gateway."""
+    def score(self) -> tuple[int, int]:
+        """Fixes given to agents, and those after which the next run went well."""
+        return self.told, self.right
+
+    def insights(self, viewer: Viewer) -> PartInsights:
+        """The fixes that were learned, for an operator."""
         items = []
         learned = 0
         for key, group in self.groups.items():
@@ -208,7 +207,7 @@ class Failures(msgspec.Struct, kw_only=True):
                 continue
             learned += bool(group.fixes)
             for record in group.fixes.values():
-                tally = record.votes.tally(now, half_life)
+                tally = record.votes.tally(viewer)
                 change = _change(record.edit)
                 items.append(
                     Insight(
@@ -222,33 +221,29 @@ class Failures(msgspec.Struct, kw_only=True):
                         last_at=record.last_at,
                     )
                 )
-        return part_insights("failures", items, learned=learned, evidence=self.runs, told=self.told, right=self.right)
+        return part_insights("failures", items, learned=learned, evidence=self.runs, score=self.score())
 
     # Learning
 
-    def _repaired(
-        self, failed: Waiting, code: CodePrint | None, cause: Cause, principal: str, at: float, half_life: float
-    ) -> bool:
+    def _repaired(self, failed: Waiting, code: CodePrint | None, cause: Cause, viewer: Viewer) -> bool:
         """Learn what changed, and say whether anything did: if not, it was a look, and the repair is yet to come."""
         is_same = failed.code is not None and code is not None and failed.code.exact == code.exact
         found = edits(failed.cause, cause, is_same=is_same)
         if not found and not failed.hints:
             return False
         for edit in found:
-            self._vote(failed.cause, edit, principal, at, half_life, yes=1 / len(found))
+            self._vote(failed.cause, edit, viewer, yes=1 / len(found))
         for mark in dict.fromkeys(failed.hints):
             record = self._told(mark)
             if record is not None:
                 record.right += 1
                 self.right += 1
                 if record.edit not in found:  # it may have helped in another way than we can see
-                    record.votes.add(principal, at, half_life, yes=0.5)
+                    record.votes.add(viewer, yes=0.5)
         self.runs += 1
         return True
 
-    def _failed_again(
-        self, waiting: list[Waiting], same: list[Waiting], cause: Cause, principal: str, at: float, half_life: float
-    ) -> list[Waiting]:
+    def _failed_again(self, waiting: list[Waiting], same: list[Waiting], cause: Cause, viewer: Viewer) -> list[Waiting]:
         """What still waits once a run on the same job has failed too."""
         for each in same:
             if not _is_same_cause(each.cause, cause):
@@ -256,9 +251,9 @@ class Failures(msgspec.Struct, kw_only=True):
             for mark in dict.fromkeys(each.hints):
                 record = self._told(mark)
                 if record is not None:
-                    record.votes.add(principal, at, half_life, no=1.0)
+                    record.votes.add(viewer, no=1.0)
             for edit in edits(each.cause, cause, is_same=False):
-                self._vote(cause, edit, principal, at, half_life, no=1.0)
+                self._vote(cause, edit, viewer, no=1.0)
             waiting = [other for other in waiting if other is not each]
         return waiting
 
@@ -266,9 +261,7 @@ class Failures(msgspec.Struct, kw_only=True):
         self,
         cause: Cause,
         edit: Edit,
-        principal: str,
-        at: float,
-        half_life: float,
+        viewer: Viewer,
         *,
         yes: float = 0.0,
         no: float = 0.0,
@@ -276,15 +269,15 @@ class Failures(msgspec.Struct, kw_only=True):
         for key in cause.groups():
             if key.startswith("*") and not is_portable(edit):
                 continue
-            group = self._group(key, at)
+            group = self._group(key, viewer.now)
             record = group.fixes.pop(edit.key, None)
             if record is None:
                 if not yes:
                     continue
                 record = Record(edit=edit)
                 self.marks[_mark(key, edit)] = (key, edit.key)
-            record.votes.add(principal, at, half_life, yes=yes, no=no)
-            record.last_at = at
+            record.votes.add(viewer, yes=yes, no=no)
+            record.last_at = viewer.now
             group.fixes[edit.key] = record
             while len(group.fixes) > FIXES:
                 self._forget(key, next(iter(group.fixes)))
@@ -329,12 +322,12 @@ def _change(edit: Edit) -> str:
     return edit.kind
 
 
-def _ranked(group: Group, principal: str, now: float, half_life: float) -> list[tuple[Record, Tally, Tally, int]]:
+def _ranked(group: Group, viewer: Viewer) -> list[tuple[Record, Tally, Tally, int]]:
     """The fixes of a group that may be told: one's own experience first, then what most others found."""
     found = []
     for record in group.fixes.values():
-        own = record.votes.tally(now, half_life, only=principal)
-        all_of = record.votes.tally(now, half_life)
+        own = record.votes.tally(viewer, is_own=True)
+        all_of = record.votes.tally(viewer)
         others = all_of.principals - own.principals
         if all_of.yes >= _LEAST and all_of.yes >= _RATE * all_of.total and (own.yes > own.no or others):
             found.append((record, own, all_of, others))

@@ -26,7 +26,7 @@ from sealyard.learning.code import code_print
 from sealyard.learning.domains import Domains, infer
 from sealyard.learning.failures import Failures
 from sealyard.learning.flows import prepare_flows
-from sealyard.learning.part import Lesson, PartInsights, merged, principal_of, put_last
+from sealyard.learning.part import Lesson, Part, PartInsights, Viewer, merged, principal_of, put_last
 from sealyard.learning.ranking import Ranking
 from sealyard.learning.resources import Resources
 from sealyard.learning.risk import Dangers
@@ -196,7 +196,7 @@ def _letters(name: str) -> str:
     return "".join(filter(str.isalnum, name)).lower()
 
 
-PARTS: dict[str, type[Any]] = {
+PARTS: dict[str, type[Part]] = {
     "ranking": Ranking,
     "chains": Chains,
     "shapes": Shapes,
@@ -226,55 +226,34 @@ class Model(msgspec.Struct, kw_only=True):
         """Take in one lesson. A part that fails is counted; the others learn it."""
         for part in lesson.faults:
             self._note_fault(part)
-        event = lesson.event
-        match event:
-            case Searched():
-                self._feed(lesson, "ranking", lambda: self.ranking.searched(event))
-            case Used():
-                self._feed(lesson, "ranking", lambda: self.ranking.used(event))
-            case Hinted():
-                self._learn_hint(lesson, event)
-            case RunEvidence():
-                self._learn_run(lesson, event, half_life)
+        for name in PARTS:
+            if name not in lesson.faults:
+                self._teach(name, lesson, half_life)
 
-    def _learn_hint(self, lesson: Lesson, event: Hinted) -> None:
-        self._feed(lesson, "chains", lambda: self.chains.hinted(event))
-        self._feed(lesson, "shapes", lambda: self.shapes.hinted(event))
-        self._feed(lesson, "failures", lambda: self.failures.hinted(event))
-        self._feed(lesson, "skills", lambda: self.skills.hinted(event))
-
-    def _learn_run(self, lesson: Lesson, run: RunEvidence, half_life: float) -> None:
-        code = lesson.code
-        self._feed(lesson, "ranking", lambda: self.ranking.ran(run, half_life))
-        self._feed(lesson, "chains", lambda: self.chains.learn(run, lesson.flows, half_life))
-        self._feed(lesson, "shapes", lambda: self.shapes.learn(run, lesson.answers, half_life))
-        self._feed(lesson, "failures", lambda: self.failures.learn(run, code, lesson.cause, half_life))
-        self._feed(lesson, "risk", lambda: self.risk.learn(run, code, half_life))
-        self._feed(lesson, "skills", lambda: self.skills.learn(run, code, half_life))
-        self._feed(lesson, "resources", lambda: self.resources.learn(run, code, half_life))
-        self._feed(lesson, "domains", lambda: self.domains.learn(run, half_life))
-
-    def _feed(self, lesson: Lesson, part: str, learn: Callable[[], None]) -> None:
-        if part in lesson.faults:
-            return
+    def _teach(self, name: str, lesson: Lesson, half_life: float) -> None:
         try:
-            learn()
+            self.part(name).learn(lesson, half_life)
         except Exception:  # noqa: BLE001 - a broken part must neither stop nor falsify the others
-            self._note_fault(part)
-            if self.faults[part].bit_count() == 1:  # the first, the second, the fourth: not each of thousands
-                _log.exception("What is learned of %s failed %d times.", part, self.faults[part])
+            self._note_fault(name)
+            if self.faults[name].bit_count() == 1:  # the first, the second, the fourth: not each of thousands
+                _log.exception("What is learned of %s failed %d times.", name, self.faults[name])
+
+    def part(self, name: str) -> Part:
+        """One of the parts."""
+        part: Part = getattr(self, name)
+        return part
 
     def _note_fault(self, part: str) -> None:
         self.faults[part] = self.faults.get(part, 0) + 1
 
-    def insights(self, now: float, half_life: float) -> list[PartInsights]:
-        """What each part says of itself; one that fails says nothing."""
+    def insights(self, viewer: Viewer) -> list[PartInsights]:
+        """The record of each part; one that fails is left out."""
         found = []
-        for part in PARTS:
+        for name in PARTS:
             try:
-                found.append(getattr(self, part).insights(now, half_life))
+                found.append(self.part(name).insights(viewer))
             except Exception:  # noqa: BLE001 - as above
-                _log.exception("What was learned of %s cannot be told.", part)
+                _log.exception("What was learned of %s cannot be told.", name)
         return found
 
     def encode(self) -> bytes:
@@ -321,7 +300,9 @@ def unpack(content: bytes) -> dict[str, Model]:
     try:
         unpacked = zlib.decompressobj().decompress(content, _UNPACKED_BYTES)
         for saved in msgspec.msgpack.decode(unpacked, type=list[_Partition]):
-            parts = {name: msgspec.msgpack.decode(saved.parts[name], type=part) for name, part in PARTS.items()}
+            parts: dict[str, Any] = {
+                name: msgspec.msgpack.decode(saved.parts[name], type=part) for name, part in PARTS.items()
+            }
             found[saved.name] = Model(**parts, faults=saved.faults)
     except (msgspec.MsgspecError, LookupError, RecursionError, zlib.error) as error:
         raise BrokenModels(f"A saved model cannot be read: {error}.") from None
@@ -435,12 +416,12 @@ class Learner:
 
     def insights(self, principal: str | None = None) -> list[PartInsights]:
         """What each part has learned, from all partitions or from that of a principal."""
-        now = time.time()
+        operator = Viewer("", time.time(), self._half_life)
         if principal is not None:
-            return self.model_for(principal).insights(now, self._half_life)
+            return self.model_for(principal).insights(operator)
         # With domains the first partition knows what all the others know.
         models = [*self._state.models.values()] if self._scope == "principal" else [self._state.models.get("", Model())]
-        found = [each for model in models for each in model.insights(now, self._half_life)]
+        found = [each for model in models for each in model.insights(operator)]
         return [merged(part, [each for each in found if each.part == part]) for part in PARTS]
 
     # Learning
@@ -554,7 +535,7 @@ class Learner:
         if model is None:
             return ""
         try:
-            return model.domains.of(principal, now=now, half_life=self._half_life) or ""
+            return model.domains.tell(Viewer(principal, now, self._half_life)) or ""
         except Exception:  # noqa: BLE001 - as for every part: what fails in it must not stop the others
             _log.exception("What a principal works on cannot be told.")
             return ""

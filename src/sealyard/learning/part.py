@@ -4,10 +4,9 @@ Evidence for and against a statement fades with time, and no principal can give 
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
-from msgspec import Struct
 
 from sealyard.learning.answers import AnswerSeen
 from sealyard.learning.causes import Cause
@@ -22,8 +21,10 @@ __all__ = (
     "Insight",
     "Known",
     "Lesson",
+    "Part",
     "PartInsights",
     "Tally",
+    "Viewer",
     "faded",
     "merged",
     "part_insights",
@@ -48,6 +49,25 @@ _HEARD = 0.05
 MAX_ITEMS = 50
 
 _Value = TypeVar("_Value")
+
+
+class Viewer(msgspec.Struct, frozen=True, gc=False):
+    """A principal at a time, and the rate at which evidence fades for it: it gives evidence, or it asks for it."""
+
+    principal: str
+    """Empty for an operator, who has no experience of its own."""
+    now: float
+    half_life: float
+    """In seconds."""
+
+    def faded(self, at: float) -> float:
+        """The weight of an observation made at `at`, at most 1: a clock that was set back makes nothing count more."""
+        return faded(self.now - at, self.half_life)
+
+
+def faded(age: float, half_life: float) -> float:
+    """The weight of an observation that is `age` seconds old."""
+    return 1.0 if age <= 0 else float(2.0 ** (-age / half_life))
 
 
 class Tally(msgspec.Struct, frozen=True):
@@ -92,51 +112,46 @@ class Evidence(msgspec.Struct, array_like=True, gc=False):
     """For, against, and the time to which both are faded. The principal that was heard last is at the end."""
 
     def add(
-        self,
-        principal: str,
-        at: float,
-        half_life: float,
-        *,
-        yes: float = 0.0,
-        no: float = 0.0,
-        cap: float = CAP,
-        most: int = PRINCIPALS,
+        self, viewer: Viewer, *, yes: float = 0.0, no: float = 0.0, cap: float = CAP, most: int = PRINCIPALS
     ) -> None:
-        """Add an observation. One that arrives late is faded before it is added."""
-        had_yes, had_no, had_at = self.by.pop(principal, (0.0, 0.0, at))
-        now = max(at, had_at)
-        before, since = faded(now - had_at, half_life), faded(now - at, half_life)
-        new_yes, new_no = had_yes * before + yes * since, had_no * before + no * since
+        """Add an observation that the viewer makes. One that arrives late is faded before it is added."""
+        at = viewer.now
+        had_yes, had_no, had_at = self.by.pop(viewer.principal, (0.0, 0.0, at))
+        if had_at > at:
+            late = faded(had_at - at, viewer.half_life)
+            yes, no = yes * late, no * late
+        share = viewer.faded(had_at)
+        new_yes, new_no = had_yes * share + yes, had_no * share + no
         scale = min(1.0, cap / max(new_yes + new_no, cap))
-        put_last(self.by, principal, (new_yes * scale, new_no * scale, now), most)
+        put_last(self.by, viewer.principal, (new_yes * scale, new_no * scale, max(at, had_at)), most)
 
-    def add_run(self, principal: str, at: float, half_life: float, *, failed: bool) -> None:
-        """Add a run to the evidence that such runs fail."""
-        self.add(principal, at, half_life, yes=float(failed), no=float(not failed), cap=OWN_CAP)
+    def add_run(self, viewer: Viewer, *, failed: bool) -> None:
+        """Add a run of the viewer to the evidence that such runs fail."""
+        self.add(viewer, yes=float(failed), no=float(not failed), cap=OWN_CAP)
 
-    def tally(self, now: float, half_life: float, *, only: str | None = None) -> Tally:
-        """The sum over all principals, or over one."""
+    def tally(self, viewer: Viewer, *, is_own: bool = False) -> Tally:
+        """The sum over all principals, or over the viewer alone."""
         yes = no = 0.0
         principals = 0
         for principal, (one, other, at) in self.by.items():
-            if only is None or only == principal:
-                share = faded(now - at, half_life)
+            if not is_own or principal == viewer.principal:
+                share = viewer.faded(at)
                 yes, no = yes + one * share, no + other * share
                 principals += one > other and one * share >= _HEARD
         return Tally(yes, no, principals)
 
-    def known(self, principal: str | None, now: float, half_life: float, *, lone: float = _LONE) -> Known:
-        """Failed runs as they count for a principal; None stands for one without runs of its own.
+    def known(self, viewer: Viewer, *, lone: float = _LONE) -> Known:
+        """Failed runs as they count for a viewer.
 
         Its own runs count in full, those of each other principal at most like `CAP` runs, and like `lone` runs if there
         is only one other.
         """
-        cap = CAP if len(self.by) - (principal in self.by) > 1 else lone
+        cap = CAP if len(self.by) - (viewer.principal in self.by) > 1 else lone
         failed = total = own_failed = 0.0
         accusers = 0
         for who, (bad, good, at) in self.by.items():
-            weight = faded(now - at, half_life)
-            if who == principal:
+            weight = viewer.faded(at)
+            if who == viewer.principal:
                 own_failed = bad * weight
             else:
                 weight *= min(1.0, cap / (bad + good))
@@ -148,11 +163,6 @@ class Evidence(msgspec.Struct, array_like=True, gc=False):
     def last_at(self) -> float:
         """The time of the last observation; 0 without any."""
         return max((at for _, _, at in self.by.values()), default=0.0)
-
-
-def faded(age: float, half_life: float) -> float:
-    """The weight of an observation `age` seconds old, at most 1: a clock that was set back makes nothing count more."""
-    return 1.0 if age <= 0 else float(2.0 ** (-age / half_life))
 
 
 def shrunk(prior: float, weight: float, known: Known) -> float:
@@ -177,7 +187,7 @@ def trim(table: dict[str, Any], most: int) -> None:
         del table[next(iter(table))]
 
 
-class Insight(Struct, frozen=True, kw_only=True):
+class Insight(msgspec.Struct, frozen=True, kw_only=True):
     """One thing learned. `subject` is a validated name and `text` a sentence of ours: neither holds foreign text."""
 
     kind: str
@@ -190,7 +200,7 @@ class Insight(Struct, frozen=True, kw_only=True):
     last_at: float
 
 
-class PartInsights(Struct, frozen=True, kw_only=True):
+class PartInsights(msgspec.Struct, frozen=True, kw_only=True):
     """One part's record. `accuracy` is None while nothing that it told has been seen to come true or not."""
 
     part: str
@@ -203,9 +213,10 @@ class PartInsights(Struct, frozen=True, kw_only=True):
 
 
 def part_insights(
-    part: str, items: Iterable[Insight], *, learned: int, evidence: int, told: int, right: int
+    part: str, items: Iterable[Insight], *, learned: int, evidence: int, score: tuple[int, int]
 ) -> PartInsights:
     """The record of one part: its strongest items first, at most MAX_ITEMS, in one order for equal evidence."""
+    told, right = score
     ordered = sorted(items, key=lambda item: (-item.evidence, -item.last_at, item.kind, item.subject, item.text))
     return PartInsights(
         part=part,
@@ -219,43 +230,62 @@ def part_insights(
 
 
 def merged(part: str, found: Sequence[PartInsights]) -> PartInsights:
-    """What several models say of one part."""
+    """The record of one part in several models."""
     return part_insights(
         part,
         [item for each in found for item in each.items],
         learned=sum(each.learned for each in found),
         evidence=sum(each.evidence for each in found),
-        told=sum(each.told for each in found),
-        right=sum(each.right for each in found),
+        score=(sum(each.told for each in found), sum(each.right for each in found)),
     )
 
 
 class Lesson(msgspec.Struct, frozen=True, kw_only=True):
-    """An event, and what the parts need to know of it."""
+    """An event, and all that the parts read in it."""
 
     number: int
-    """Of its fact in the journal."""
+    """The number of its fact in the journal."""
     event: LearningEvent
     code: CodePrint | None = None
     flows: tuple[Flow, ...] = ()
     answers: tuple[AnswerSeen, ...] = ()
     cause: Cause | None = None
     domain: str = ""
-    """What its principal is said to work on, or else what its tools are for; empty if neither is known."""
+    """The domain of its principal as configured, or else that of its tools; empty if neither is known."""
     faults: tuple[str, ...] = ()
-    """The parts that could make nothing of it."""
+    """The parts that failed to read it."""
 
     @property
     def principal(self) -> str:
-        """Whose experience it is."""
+        """The principal that made the experience."""
         return principal_of(self.event)
 
     @property
     def at(self) -> float:
-        """When it was made."""
+        """The time of the event."""
         return self.event.fact.at if isinstance(self.event, RunEvidence) else self.event.at
+
+    def viewer(self, half_life: float) -> Viewer:
+        """The principal of the event at its time."""
+        return Viewer(self.principal, self.at, half_life)
 
 
 def principal_of(event: LearningEvent) -> str:
     """The principal that made an event."""
     return event.fact.principal if isinstance(event, RunEvidence) else event.principal
+
+
+class Part(Protocol):
+    """A part of the model: it learns, tells and rates itself on its own. Only the event loop's thread touches it."""
+
+    def learn(self, lesson: Lesson, half_life: float) -> None:
+        """Take in one lesson; one that does not concern the part changes nothing."""
+
+    def tell(self, *question: Any, **context: Any) -> Any:
+        """Answer the part's own question for a viewer, in our words and checked names. It changes nothing."""
+
+    def score(self) -> tuple[int, int]:
+        """How often the part told something that was then seen to be right or wrong, and how often it was right."""
+
+    def insights(self, viewer: Viewer) -> PartInsights:
+        """The record of the part for an operator."""

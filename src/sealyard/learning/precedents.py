@@ -18,7 +18,7 @@ import msgspec
 from sealyard import errors
 from sealyard.catalog.parameters import parameters, rest
 from sealyard.learning.code import CodePrint, similarity, syntax_tree
-from sealyard.learning.part import Evidence, put_last, shrunk, trim
+from sealyard.learning.part import Evidence, Viewer, put_last, shrunk, trim
 from sealyard.values import Risk, RunEvidence, ToolSpec
 from sealyard.versioning.scopes import Names
 
@@ -194,9 +194,7 @@ class Patterns(msgspec.Struct, array_like=True):
         self,
         print_: CodePrint,
         majors: Mapping[str, str],
-        principal: str,
-        at: float,
-        half_life: float,
+        viewer: Viewer,
         *,
         failed: bool,
     ) -> None:
@@ -213,7 +211,7 @@ class Patterns(msgspec.Struct, array_like=True):
             del found[:-_CANDIDATES]
         pattern.majors.update(majors)
         trim(pattern.majors, _MAJORS)  # code that calls tools by names that it is given can call them all
-        pattern.record.add_run(principal, at, half_life, failed=failed)
+        pattern.record.add_run(viewer, failed=failed)
         self.by_digest[print_.digest] = pattern
         if len(self.by_digest) > _PATTERNS:
             self._take(next(iter(self.by_digest)))
@@ -285,31 +283,29 @@ class Calibration(msgspec.Struct, array_like=True):
     levels: dict[str, Level] = {}
     steps: list[Step] = []
 
-    def add_told(self, risk: Risk, chance: float, principal: str, at: float, half_life: float, *, failed: bool) -> None:
+    def add_told(self, risk: Risk, chance: float, viewer: Viewer, *, failed: bool) -> None:
         """A run that was told `risk` was run, and is over."""
         level = self.levels.setdefault(risk, Level())
         level.told += 1
         level.failed += failed
         level.expected += chance
-        level.record.add_run(principal, at, half_life, failed=failed)
+        level.record.add_run(viewer, failed=failed)
 
-    def add(self, estimate: float, principal: str, at: float, half_life: float, *, failed: bool) -> None:
+    def add(self, estimate: float, viewer: Viewer, *, failed: bool) -> None:
         """A run for which `estimate` was right before it is over."""
         if not self.steps:
             self.steps = [Step() for _ in range(len(EDGES) + 1)]
         step = self.steps[bisect_right(EDGES, estimate)]
         step.count = min(step.count + 1, _MEAN_OF)
         step.mean += (estimate - step.mean) / step.count
-        step.record.add_run(principal, at, half_life, failed=failed)
+        step.record.add_run(viewer, failed=failed)
 
-    def curve(self, principal: str, now: float, half_life: float) -> "Curve":
+    def curve(self, viewer: Viewer) -> "Curve":
         """How estimates for a principal are to be corrected.
 
         What became of one other principal's runs alone is no reason to correct anything.
         """
-        points = [
-            (step.mean, step.record.known(principal, now, half_life, lone=0.0)) for step in self.steps if step.count
-        ]
+        points = [(step.mean, step.record.known(viewer, lone=0.0)) for step in self.steps if step.count]
         shares = [shrunk(mean, _WEIGHT, known) for mean, known in points]
         shares = isotonic(shares, [_WEIGHT + known.total for _, known in points])
         return Curve(tuple(mean for mean, _ in points), tuple(shares))

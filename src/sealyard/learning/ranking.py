@@ -20,7 +20,17 @@ import msgspec
 from sealyard.discovery import Learned, LearnedWord
 from sealyard.discovery.words import WEAK, spelled
 from sealyard.discovery.words import terms as terms_of
-from sealyard.learning.part import CAP, Evidence, Insight, PartInsights, faded, part_insights, put_last, trim
+from sealyard.learning.part import (
+    CAP,
+    Evidence,
+    Insight,
+    Lesson,
+    PartInsights,
+    Viewer,
+    part_insights,
+    put_last,
+    trim,
+)
 from sealyard.values import RunEvidence, Searched, Used
 
 __all__ = (
@@ -119,7 +129,7 @@ def least_terms(terms: list[str]) -> int:
     return max(1, min(telling, max(_LEAST_TERMS, math.ceil(_LEAST_SHARE * telling))))
 
 
-def weigh(votes: Evidence, principal: str, now: float, half_life: float) -> tuple[float, float]:
+def weigh(votes: Evidence, viewer: Viewer) -> tuple[float, float]:
     """The good uses that count for a principal, and the same with those that only one other principal speaks of.
 
     Failures take their share away. Who alone says so is nobody else's proof.
@@ -128,8 +138,8 @@ def weigh(votes: Evidence, principal: str, now: float, half_life: float) -> tupl
     voices = 0
     for who, (yes, no, at) in votes.by.items():
         if yes > no:
-            net = (yes - no) * faded(now - at, half_life)
-            if who == principal:
+            net = (yes - no) * viewer.faded(at)
+            if who == viewer.principal:
                 own = net
             else:
                 others += net
@@ -149,17 +159,17 @@ class Trust(msgspec.Struct, array_like=True):
     orders: Evidence = msgspec.field(default_factory=Evidence)
     """For: orders that put the wanted tool higher than text does. Against: orders that put it lower."""
 
-    def add(self, principal: str, at: float, half_life: float, *, better: float = 0.0, worse: float = 0.0) -> None:
+    def add(self, viewer: Viewer, *, better: float = 0.0, worse: float = 0.0) -> None:
         """Count an order that put what was wanted higher, or lower, than text does."""
-        self.orders.add(principal, at, half_life, yes=better, no=worse, cap=_CAP, most=_PRINCIPALS)
+        self.orders.add(viewer, yes=better, no=worse, cap=_CAP, most=_PRINCIPALS)
 
-    def share(self, principal: str, now: float, half_life: float) -> float:
+    def share(self, viewer: Viewer) -> float:
         """From 0, not at all, to 1. What the worst of the others found is left out: one alone cannot switch it off."""
         better = worse = 0.0
         others: list[tuple[float, float, float]] = []
         for who, (one, other, at) in self.orders.by.items():
-            scale = faded(now - at, half_life)
-            if who == principal:
+            scale = viewer.faded(at)
+            if who == viewer.principal:
                 better, worse = one * scale, other * scale
             else:
                 scale *= _CAP_OF_OTHERS / max(_CAP_OF_OTHERS, one + other)
@@ -227,8 +237,17 @@ class Ranking(msgspec.Struct, kw_only=True):
 
     # Learning
 
-    def searched(self, event: Searched) -> None:
-        """Open a search."""
+    def learn(self, lesson: Lesson, half_life: float) -> None:
+        """Open a search, note the first use of one of its tools, or learn from the calls of a run."""
+        match lesson.event:
+            case Searched() as event:
+                self._open(event)
+            case Used() as event:
+                self._use(event)
+            case RunEvidence() as run:
+                self._learn_run(run, lesson.viewer(half_life))
+
+    def _open(self, event: Searched) -> None:
         self.searches += 1
         terms = list(map(mark_of, learnable(event.query)))
         ranks = list(event.text_ranks[:_FOUND])
@@ -237,19 +256,17 @@ class Ranking(msgspec.Struct, kw_only=True):
             search = _Open(event.search_id, event.principal, event.at, terms, found, ranks)
             put_last(self.open, event.session, [*self.open.get(event.session, [])[1 - _SEARCHES :], search], VISITS)
 
-    def used(self, event: Used) -> None:
-        """Remember which of the tools that a search found was called first."""
+    def _use(self, event: Used) -> None:
         for search in self.open.get(event.session, ()):
             if search.id == event.search_id and not search.first and event.tool in search.found:
                 search.first = event.tool
 
-    def ran(self, run: RunEvidence, half_life: float) -> None:
-        """Learn from how the calls of a run went."""
+    def _learn_run(self, run: RunEvidence, viewer: Viewer) -> None:
         fact = run.fact
         outcomes = _outcomes(run)
         for tool, is_ok in outcomes.items():
             votes = self.tools[tool] = self.tools.pop(tool, Evidence())
-            votes.add(fact.principal, fact.at, half_life, yes=float(is_ok), no=float(not is_ok))
+            votes.add(viewer, yes=float(is_ok), no=float(not is_ok))
         trim(self.tools, TOOLS)  # only now: the oldest may be one that this run called
         searches = [
             search
@@ -257,27 +274,27 @@ class Ranking(msgspec.Struct, kw_only=True):
             if search.principal == fact.principal and 0 <= fact.at - search.at <= _OPEN_SECONDS
         ]
         for search in searches:
-            self._learn_found(search, outcomes, fact.at, half_life)
+            self._learn_found(search, outcomes, viewer)
         if searches:
-            self._learn_missed(searches, outcomes, run, half_life)
-            self._learn_repeated(searches, outcomes, fact.at, half_life)
+            self._learn_missed(searches, outcomes, run, viewer)
+            self._learn_repeated(searches, outcomes, viewer)
         if fact.session:
-            self._learn_together(run, [tool for tool, is_ok in outcomes.items() if is_ok], half_life)
+            self._learn_together(run, [tool for tool, is_ok in outcomes.items() if is_ok], viewer)
 
-    def _learn_found(self, search: _Open, outcomes: Mapping[str, bool], at: float, half_life: float) -> None:
+    def _learn_found(self, search: _Open, outcomes: Mapping[str, bool], viewer: Viewer) -> None:
         """Of the tools that a search found: each counts once if it works, and once against it before that."""
         first = search.first
         if outcomes.get(first) and not search.counted.get(first):
-            self._score(search, at, half_life)
+            self._hold_up(search, viewer)
         for tool, is_ok in outcomes.items():
             if tool in search.found and (tool not in search.counted or (is_ok and not search.counted[tool])):
                 self.taught += is_ok and not any(search.counted.values())
                 search.counted[tool] = is_ok
                 worth = _TEXT_WAS_RIGHT if search.text_rank(tool) == 1 else 1.0
-                self._vote(search, tool, at, half_life, **({"yes": worth} if is_ok else {"no": _FAILED}))
+                self._vote(search, tool, viewer, **({"yes": worth} if is_ok else {"no": _FAILED}))
 
     def _learn_missed(
-        self, searches: Sequence[_Open], outcomes: Mapping[str, bool], run: RunEvidence, half_life: float
+        self, searches: Sequence[_Open], outcomes: Mapping[str, bool], run: RunEvidence, viewer: Viewer
     ) -> None:
         """Of the tools that worked and that no search found: the last search should have."""
         last = searches[-1]
@@ -288,11 +305,9 @@ class Ranking(msgspec.Struct, kw_only=True):
             if is_ok and tool not in known and len(last.counted) < _CALLED:
                 self.taught += not any(last.counted.values())
                 last.counted[tool] = True
-                self._vote(last, tool, run.fact.at, half_life, yes=_MISSED)
+                self._vote(last, tool, viewer, yes=_MISSED)
 
-    def _learn_repeated(
-        self, searches: Sequence[_Open], outcomes: Mapping[str, bool], at: float, half_life: float
-    ) -> None:
+    def _learn_repeated(self, searches: Sequence[_Open], outcomes: Mapping[str, bool], viewer: Viewer) -> None:
         """Of the tools that a search found after the one before it, which meant the same, had led to nothing.
 
         It did if it has a word in common with it, or found nothing at all.
@@ -304,9 +319,9 @@ class Ranking(msgspec.Struct, kw_only=True):
             for tool, is_ok in outcomes.items():
                 if is_ok and tool in search.found and len(before.counted) < _CALLED:
                     before.counted[tool] = True
-                    self._vote(before, tool, at, half_life, yes=_MISSED)
+                    self._vote(before, tool, viewer, yes=_MISSED)
 
-    def _learn_together(self, run: RunEvidence, worked: Sequence[str], half_life: float) -> None:
+    def _learn_together(self, run: RunEvidence, worked: Sequence[str], viewer: Viewer) -> None:
         fact = run.fact
         before = self.visits.pop(fact.session, [])
         new = [tool for tool in worked if tool not in before]
@@ -315,32 +330,31 @@ class Ranking(msgspec.Struct, kw_only=True):
                 for one, two in ((tool, other), (other, tool)):
                     partners = self.together[one] = self.together.pop(one, {})
                     votes = put_last(partners, two, partners.get(two) or Evidence(), _PARTNERS)
-                    votes.add(fact.principal, fact.at, half_life, yes=1.0)
+                    votes.add(viewer, yes=1.0)
         trim(self.together, TOOLS)
         if before or new:
             put_last(self.visits, fact.session, [*before, *new][-_SEARCHES:], VISITS)
 
-    def _score(self, search: _Open, at: float, half_life: float) -> None:
+    def _hold_up(self, search: _Open, viewer: Viewer) -> None:
         """Hold an order against the one by text, now that it is known what was wanted."""
-        tool, principal = search.first, search.principal
-        place = search.found.index(tool)
+        place = search.found.index(search.first)
         if search.text_ranks:
             better, worse = record_change(place + 1, search.text_ranks[place])
             self.told += 1
             self.right += not worse
             for above in range(place):  # moved up, seen, and passed over
                 if not 0 < search.text_ranks[above] <= above + 1:
-                    self._vote(search, search.found[above], at, half_life, no=_PASSED_OVER)
-        elif self.trust.share(principal, at, half_life) < 1:
-            better, worse = self._rehearse(search, place, at, half_life)
+                    self._vote(search, search.found[above], viewer, no=_PASSED_OVER)
+        elif self.trust.share(viewer) < 1:
+            better, worse = self._rehearse(search, place, viewer)
         else:
             return
         if better or worse:
-            self.trust.add(principal, at, half_life, better=better, worse=worse)
+            self.trust.add(viewer, better=better, worse=worse)
 
-    def _rehearse(self, search: _Open, place: int, at: float, half_life: float) -> tuple[float, float]:
+    def _rehearse(self, search: _Open, place: int, viewer: Viewer) -> tuple[float, float]:
         """Whether experience would have helped where it was not asked: so it can come back."""
-        words = self._recall(search.terms, search.principal, (), at, half_life, 1.0)
+        words = self._recall(search.terms, (), viewer, 1.0)
         weights = {tool: sum(word.gain for word in words.get(tool, ())) for tool in search.found}
         wanted = weights[search.first]
         if any(weight > wanted + _CLEAR for weight in weights.values()):
@@ -348,7 +362,7 @@ class Ranking(msgspec.Struct, kw_only=True):
         above = max((weights[tool] for tool in search.found[:place]), default=wanted)
         return (1.0, 0.0) if wanted > above + _CLEAR else (0.0, 0.0)
 
-    def _vote(self, search: _Open, tool: str, at: float, half_life: float, *, yes: float = 0, no: float = 0) -> None:
+    def _vote(self, search: _Open, tool: str, viewer: Viewer, *, yes: float = 0, no: float = 0) -> None:
         length = length_of(search.terms)
         for term in search.terms:
             tools = self.words.pop(term, {})
@@ -356,7 +370,7 @@ class Ranking(msgspec.Struct, kw_only=True):
             if votes is None:
                 self.pairs += 1
                 votes = Evidence()
-            votes.add(search.principal, at, half_life, yes=yes / length, no=no / length)
+            votes.add(viewer, yes=yes / length, no=no / length)
             tools[tool] = votes
             self.words[term] = tools
             if len(tools) > _TOOLS_OF_TERM:
@@ -367,15 +381,13 @@ class Ranking(msgspec.Struct, kw_only=True):
 
     # Looking up
 
-    def recall(
-        self, query: str, *, principal: str, used: Iterable[str] = (), now: float, half_life: float
-    ) -> Learned | None:
-        """What is known of the words of a query, None if that is too little to go by. `used` are tools of the visit."""
+    def tell(self, query: str, viewer: Viewer, *, used: Iterable[str] = ()) -> Learned | None:
+        """The evidence on the words of a query, None if there is too little. `used` are tools of the visit."""
         plain = {mark_of(term): term for term in learnable(query)}
-        trust = self.trust.share(principal, now, half_life)
+        trust = self.trust.share(viewer)
         if not plain or not trust:
             return None
-        found = self._recall(list(plain), principal, tuple(used), now, half_life, trust)
+        found = self._recall(list(plain), tuple(used), viewer, trust)
         if not found:
             return None
         words = {tool: [each._replace(term=plain[each.term]) for each in some] for tool, some in found.items()}
@@ -384,9 +396,9 @@ class Ranking(msgspec.Struct, kw_only=True):
         return Learned(words=words, telling=telling, explores=turn % _EXPLORES == 0, is_tried=self.tools.__contains__)
 
     def _recall(
-        self, terms: list[str], principal: str, used: tuple[str, ...], now: float, half_life: float, trust: float
+        self, terms: list[str], used: tuple[str, ...], viewer: Viewer, trust: float
     ) -> dict[str, list[LearnedWord]]:
-        known = self._known(terms, principal)
+        known = self._known(terms, viewer.principal)
         telling: Counter[str] = Counter()
         for term, tools in known:
             if term not in WEAK:
@@ -398,18 +410,18 @@ class Ranking(msgspec.Struct, kw_only=True):
             if not some:
                 continue
             # Counted apart: who alone names many tools makes a word say less in what they say, and in nothing else.
-            proven = _proven(tools, principal)
+            proven = _proven(tools, viewer.principal)
             sure_worth = trust * self._worth(proven)
             said_worth = sure_worth if proven == len(tools) else trust * self._worth(len(tools))
             for tool, votes in some:
-                sure, said = weigh(votes, principal, now, half_life)
+                sure, said = weigh(votes, viewer)
                 gain = sure_worth * sure / (sure + EVIDENCE)
                 more = gain if said == sure else max(gain, said_worth * said / (said + EVIDENCE))
                 if more > 0:
                     found[tool].append(LearnedWord(term, gain, more))
         strong = {tool: sum(word.said for word in words) for tool, words in found.items() if len(words) >= least}
         strongest = sorted(strong, key=lambda tool: (-strong[tool], tool))[:_RECALLED]
-        return {tool: self._scaled(tool, found[tool], principal, used, now, half_life) for tool in strongest}
+        return {tool: self._scaled(tool, found[tool], used, viewer) for tool in strongest}
 
     def _known(self, terms: list[str], principal: str) -> list[tuple[str, dict[str, Evidence]]]:
         """The words that say something, those with the fewest tools first."""
@@ -433,35 +445,37 @@ class Ranking(msgspec.Struct, kw_only=True):
         self,
         tool: str,
         words: list[LearnedWord],
-        principal: str,
         used: tuple[str, ...],
-        now: float,
-        half_life: float,
+        viewer: Viewer,
     ) -> list[LearnedWord]:
         """Learned words by how often the tool's calls work, and by what else was used."""
-        scale = self._success(tool, now, half_life) * self._companionship(tool, used, principal, now, half_life)
+        scale = self._success(tool, viewer) * self._companionship(tool, used, viewer)
         if scale == 1.0:
             return words
         return [LearnedWord(term, gain * scale, said * scale) for term, gain, said in words]
 
-    def _success(self, tool: str, now: float, half_life: float) -> float:
+    def _success(self, tool: str, viewer: Viewer) -> float:
         """The share of its calls that worked; 1 while nothing is said against it."""
         votes = self.tools.get(tool)
         if votes is None:
             return 1.0
-        tally = votes.tally(now, half_life)
+        tally = votes.tally(viewer)
         return (tally.yes + 1) / (tally.total + 1)
 
-    def _companionship(self, tool: str, used: tuple[str, ...], principal: str, now: float, half_life: float) -> float:
+    def _companionship(self, tool: str, used: tuple[str, ...], viewer: Viewer) -> float:
         """1, or more for a tool that worked in visits in which the same tools were used."""
         most = 0.0
         for other in used:
             votes = self.together.get(other, {}).get(tool)
             if votes is not None:
-                most = max(most, weigh(votes, principal, now, half_life)[0])
+                most = max(most, weigh(votes, viewer)[0])
         return 1 + _TOGETHER * min(1.0, most / CAP)
 
-    def insights(self, now: float, half_life: float) -> PartInsights:
+    def score(self) -> tuple[int, int]:
+        """Changed orders after which a tool was called, and those that put it no lower than text alone."""
+        return self.told, self.right
+
+    def insights(self, viewer: Viewer) -> PartInsights:
         """The tools that were found and used most."""
         by_tool: dict[str, int] = {}
         for tools in self.words.values():
@@ -472,7 +486,7 @@ class Ranking(msgspec.Struct, kw_only=True):
             votes = self.tools.get(tool)
             if votes is None or not _NAME.fullmatch(tool):
                 continue
-            tally = votes.tally(now, half_life)
+            tally = votes.tally(viewer)
             items.append(
                 Insight(
                     kind="ranking",
@@ -483,9 +497,7 @@ class Ranking(msgspec.Struct, kw_only=True):
                     last_at=votes.last_at,
                 )
             )
-        return part_insights(
-            "ranking", items, learned=len(by_tool), evidence=self.taught, told=self.told, right=self.right
-        )
+        return part_insights("ranking", items, learned=len(by_tool), evidence=self.taught, score=self.score())
 
 
 def _outcomes(run: RunEvidence) -> dict[str, bool]:

@@ -14,7 +14,7 @@ import msgspec
 
 from sealyard.learning.code import CodePrint
 from sealyard.learning.disclosure import IDENTIFIER
-from sealyard.learning.part import Insight, PartInsights, faded, part_insights, put_last, trim
+from sealyard.learning.part import Insight, Lesson, PartInsights, Viewer, part_insights, put_last, trim
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.values import Assessed, Executed, RunEvidence
 
@@ -206,8 +206,11 @@ class Resources(msgspec.Struct, kw_only=True):
     """How much less, all of them together."""
     last_at: float = 0.0
 
-    def learn(self, run: RunEvidence, code: CodePrint | None, half_life: float) -> None:
-        """Take note of a run that is over. Analyses and single calls say nothing about code."""
+    def learn(self, lesson: Lesson, half_life: float) -> None:
+        """Take in a run. Analyses and single calls say nothing about code."""
+        run, code = lesson.event, lesson.code
+        if not isinstance(run, RunEvidence):
+            return
         fact = run.fact
         if fact.form == "call" or fact.failure in ("refused", "syntax"):
             return
@@ -220,11 +223,11 @@ class Resources(msgspec.Struct, kw_only=True):
         sample = _sample(fact, code, ended, given)
         record = _record(self.codes, code.digest, fact.principal, (), _CODES)
         if given is not None:
-            self._score(record, given, ended, fact)
+            self._rate(record, given, ended, fact)
         record.add(sample)
         _record(self.sets, _set_key(fact.tools, code), fact.principal, fact.tools, _SETS).add(sample)
 
-    def _score(self, record: Record, given: Assessed, ended: _End, fact: Executed) -> None:
+    def _rate(self, record: Record, given: Assessed, ended: _End, fact: Executed) -> None:
         """Count whether limits that were not the usual ones were right, and what came of them."""
         is_shorter = given.wall_seconds < given.usual_seconds
         is_less = given.memory_mib < given.usual_mib
@@ -245,23 +248,21 @@ class Resources(msgspec.Struct, kw_only=True):
             self.told += 1
             self.right += not ended
 
-    def predict(
-        self, code: CodePrint, tools: Sequence[str], *, principal: str, now: float, half_life: float
-    ) -> Prediction | None:
-        """What code will need that calls `tools` (full names); `None` if nothing like it has run."""
+    def tell(self, code: CodePrint, viewer: Viewer, *, tools: Sequence[str]) -> Prediction | None:
+        """The needs of code that calls `tools` (full names); `None` if nothing like it has run."""
         record = self.codes.get(code.digest)
         if record is not None:
             text = code.exact[:_TEXT]
             samples = [each for each in record.samples if each.text == text]
-            if len(samples) >= _ENOUGH and (same := _Evidence(samples, principal, now, half_life)).is_enough:
+            if len(samples) >= _ENOUGH and (same := _Samples(samples, viewer)).is_enough:
                 return same.prediction(is_same_code=True, is_firm=True)
-            alike = _Evidence(record.samples, principal, now, half_life)
+            alike = _Samples(record.samples, viewer)
             if alike.heard:
                 return alike.prediction(is_same_code=True)
         record = self.sets.get(_set_key(tuple(sorted(tools))[:20], code))
         if record is None:
             return None
-        alike = _Evidence(record.samples, principal, now, half_life)
+        alike = _Samples(record.samples, viewer)
         return alike.prediction(is_same_code=False) if len(alike.good) >= _FEW else None
 
     def _effect(self) -> Insight:
@@ -280,14 +281,18 @@ class Resources(msgspec.Struct, kw_only=True):
             last_at=self.last_at,
         )
 
-    def insights(self, now: float, half_life: float) -> PartInsights:
-        """What is known of tools that were used alone, and how often limits that followed it were right."""
+    def score(self) -> tuple[int, int]:
+        """Limits other than the usual ones, and those that were right."""
+        return self.told, self.right
+
+    def insights(self, viewer: Viewer) -> PartInsights:
+        """The needs of tools that were used alone, and the effect of limits that fit."""
         items = []
         for record in self.sets.values():
             if len(record.tools) != 1 or not all(map(IDENTIFIER.fullmatch, record.tools[0].split("."))):
                 continue
             good = [each for each in record.samples if not each.ended]
-            weights = [faded(now - each.at, half_life) for each in good]
+            weights = [viewer.faded(each.at) for each in good]
             if len(good) < _FEW or sum(weights) < 1:
                 continue
             seconds = _quantile([each.seconds for each in good], weights)
@@ -304,9 +309,7 @@ class Resources(msgspec.Struct, kw_only=True):
             )
         if self.told:
             items.append(self._effect())
-        return part_insights(
-            "resources", items, learned=len(self.codes), evidence=self.runs, told=self.told, right=self.right
-        )
+        return part_insights("resources", items, learned=len(self.codes), evidence=self.runs, score=self.score())
 
 
 def _mean(total: int, count: int) -> int:
@@ -352,17 +355,15 @@ def _fit_memory(prediction: Prediction, policy: IsolationPolicy) -> int:
     return min(policy.memory_mib, -(-needed // _MEMORY_STEP) * _MEMORY_STEP)
 
 
-class _Evidence:
+class _Samples:
     """What samples say to one principal: its own, and those of others if there are two of them."""
 
-    def __init__(self, samples: Sequence[Sample], principal: str, now: float, half_life: float) -> None:
-        self._principal = principal
-        self._now = now
-        self._half_life = half_life
-        since = now - _OLDEST * half_life
+    def __init__(self, samples: Sequence[Sample], viewer: Viewer) -> None:
+        self._viewer = viewer
+        since = viewer.now - _OLDEST * viewer.half_life
         recent = [each for each in samples if each.at >= since]
-        others = {each.principal for each in recent} - {principal}
-        binding = [each for each in recent if each.principal == principal] if len(others) == 1 else recent
+        others = {each.principal for each in recent} - {viewer.principal}
+        binding = [each for each in recent if each.principal == viewer.principal] if len(others) == 1 else recent
         self.is_binding = bool(binding)
         self.heard = binding or recent
         self.good = [each for each in self.heard if not each.ended]
@@ -374,10 +375,10 @@ class _Evidence:
         for each, weight in zip(self.good, self._weights(), strict=True):
             counts[each.principal] = counts.get(each.principal, 0.0) + weight
         shared = sum(min(_EACH, count) for count in counts.values())
-        return self.is_binding and (counts.get(self._principal, 0.0) >= _ENOUGH or shared >= _ENOUGH)
+        return self.is_binding and (counts.get(self._viewer.principal, 0.0) >= _ENOUGH or shared >= _ENOUGH)
 
     def _weights(self) -> list[float]:
-        return [faded(self._now - each.at, self._half_life) for each in self.good]
+        return [self._viewer.faded(each.at) for each in self.good]
 
     def prediction(self, *, is_same_code: bool, is_firm: bool = False) -> Prediction:
         """What follows from it."""

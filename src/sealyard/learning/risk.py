@@ -15,7 +15,7 @@ import msgspec
 
 from sealyard.learning.code import CodePrint
 from sealyard.learning.disclosure import IDENTIFIER, is_name
-from sealyard.learning.part import Evidence, Insight, Known, PartInsights, part_insights, shrunk, trim
+from sealyard.learning.part import Evidence, Insight, Known, Lesson, PartInsights, Viewer, part_insights, shrunk, trim
 from sealyard.learning.precedents import (
     AGAIN_SECONDS,
     LEVELS,
@@ -163,22 +163,7 @@ def _percent(share: float) -> str:
     return f"{share * 100:.0f} %"
 
 
-def score(calibration: Calibration) -> tuple[int, int]:
-    """How many runs were told that they would end well or fail, and of how many that was right.
-
-    `medium` says neither, so it is not among them.
-    """
-    told = right = 0
-    for risk, level in calibration.levels.items():
-        if risk != "medium":
-            told += level.told
-            right += level.told - level.failed if risk == "low" else level.failed
-    return told, right
-
-
-def insights_of(
-    calibration: Calibration, tools: Sequence[tuple[str, Evidence]], now: float, half_life: float
-) -> Iterator[Insight]:
+def insights_of(calibration: Calibration, tools: Sequence[tuple[str, Evidence]], viewer: Viewer) -> Iterator[Insight]:
     """The share of runs that failed, for each level and for each tool whose runs often do."""
     for risk in LEVELS:
         level = calibration.levels.get(risk)
@@ -189,15 +174,15 @@ def insights_of(
             kind="risk",
             subject=risk,
             text=f"Of {level.told:,} runs told {risk}, {share:.0%} failed; {expected:.0%} was expected.",
-            evidence=level.record.tally(now, half_life).total,
+            evidence=level.record.tally(viewer).total,
             principals=len(level.record.by),
             told=level.told,
             right=level.told - level.failed if risk == "low" else level.failed,
             last_at=level.record.last_at,
         )
     for name, record in tools:
-        known = record.known(None, now, half_life)
-        runs = record.tally(now, half_life).total
+        known = record.known(viewer)
+        runs = record.tally(viewer).total
         if runs >= _TELLING_RUNS and known.share >= _TELLING_SHARE:
             yield Insight(
                 kind="tool",
@@ -213,6 +198,10 @@ _ADDED: dict[RiskReason, float] = {"review": 0.5, "arguments": 0.75, "cost": 0.6
 """What is believed of these at first; what becomes of runs that were told so corrects it."""
 _LOOSE = re.compile(r"[\W_]+")
 _ENDED = frozenset(("failed", "timeout", "limit", "broken"))
+
+
+_Specs = Mapping[str, ToolSpec]
+"""Tools by the names that code has for them."""
 
 
 class Assessment(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,16 +244,6 @@ class _Step(msgspec.Struct, frozen=True):
         return self.rise >= _RISE or self.share >= MEDIUM
 
 
-class _View(msgspec.Struct, frozen=True):
-    """Who asks, when, and about what."""
-
-    principal: str
-    now: float
-    half_life: float
-    specs: Mapping[str, ToolSpec] = {}
-    """By the names that the code has for them."""
-
-
 class Dangers(msgspec.Struct, kw_only=True):
     """What is known of how runs end."""
 
@@ -281,42 +260,42 @@ class Dangers(msgspec.Struct, kw_only=True):
 
     # Learning
 
-    def learn(self, run: RunEvidence, print_: CodePrint | None, half_life: float) -> None:
-        """A run is over. One that was never begun teaches nothing: else a refusal would be the reason for the next."""
-        if run.fact.status not in _ENDED and run.fact.status != "ok":
+    def learn(self, lesson: Lesson, half_life: float) -> None:
+        """Take in a run. One that was never begun teaches nothing: else a refusal would be the reason for the next."""
+        run, print_ = lesson.event, lesson.code
+        if not isinstance(run, RunEvidence) or (run.fact.status not in _ENDED and run.fact.status != "ok"):
             return
         if _is_never_run(run):
             return
         if run.fact.form == "code":
-            self._learn_code(run, print_, half_life)
+            self._learn_code(run, print_, lesson.viewer(half_life))
         self.repeats.note(run, print_ if run.fact.form == "code" else None, self._versions(print_))
 
-    def _learn_code(self, run: RunEvidence, print_: CodePrint | None, half_life: float) -> None:
-        who, at, failed = run.fact.principal, run.fact.at, run.fact.status != "ok"
+    def _learn_code(self, run: RunEvidence, print_: CodePrint | None, viewer: Viewer) -> None:
+        failed = run.fact.status != "ok"
         told = run.fact.assessed  # what became of it says whether that was right
         self.runs += 1
         if told is not None:
-            self.calibration.add_told(told.risk, told.chance, who, at, half_life, failed=failed)
+            self.calibration.add_told(told.risk, told.chance, viewer, failed=failed)
             for reason in told.reasons:
-                self.reasons.setdefault(reason, Evidence()).add_run(who, at, half_life, failed=failed)
+                self.reasons.setdefault(reason, Evidence()).add_run(viewer, failed=failed)
         if print_ is not None and (told is None or told.risk != "critical"):
-            repeat = self.repeats.find(who, run.session, print_.exact, run.context_digest)
-            steps = self._steps(print_, repeat, _View(who, at, half_life))
+            repeat = self.repeats.find(viewer.principal, run.session, print_.exact, run.context_digest)
+            estimate = self._steps(print_, repeat, viewer, {})[0]
             added = tuple(reason for reason in ("review", "arguments", "cost") if told and reason in told.reasons)
-            estimate = self._with_added(steps[0], added, _View(who, at, half_life))[0]
-            self.calibration.add(estimate, who, at, half_life, failed=failed)
-        self.all.add_run(who, at, half_life, failed=failed)
-        self._learn_tools(run, print_, half_life, failed=failed)
+            estimate = self._with_added(estimate, added, viewer)[0]
+            self.calibration.add(estimate, viewer, failed=failed)
+        self.all.add_run(viewer, failed=failed)
+        self._learn_tools(run, print_, viewer, failed=failed)
         if print_ is not None and (not failed or is_own_failure(run)):
             majors = {call.tool: _major(call.version) for call in run.calls}
-            self.patterns.add(print_, majors, who, at, half_life, failed=failed)
+            self.patterns.add(print_, majors, viewer, failed=failed)
 
-    def _learn_tools(self, run: RunEvidence, print_: CodePrint | None, half_life: float, *, failed: bool) -> None:
-        who, at = run.fact.principal, run.fact.at
+    def _learn_tools(self, run: RunEvidence, print_: CodePrint | None, viewer: Viewer, *, failed: bool) -> None:
         called = {_loose(call.tool): call for call in run.calls}
         names = dict.fromkeys([*called, *(_loose(name) for name in (() if print_ is None else print_.tools))])
         if any(name not in self.tools for name in names):
-            self.firsts.add_run(who, at, half_life, failed=failed)
+            self.firsts.add_run(viewer, failed=failed)
         # The last call of a tool that did not answer is what the run failed by; then the others are not to blame.
         blamed = {name for name, call in called.items() if call.error is not None} if failed else set()
         for name in names:
@@ -327,7 +306,7 @@ class Dangers(msgspec.Struct, kw_only=True):
                     known = ToolRecord()
                 known.name, known.version = call.tool, call.version
             if not blamed or name in blamed:
-                known.record.add_run(who, at, half_life, failed=failed)
+                known.record.add_run(viewer, failed=failed)
             if known.name:  # a name that only code wrote may be any text
                 self.tools[name] = known
         trim(self.tools, _TOOLS)  # only now: the oldest may be one that this run called
@@ -342,39 +321,36 @@ class Dangers(msgspec.Struct, kw_only=True):
 
     # Telling
 
-    def assess(
+    def tell(
         self,
         print_: CodePrint | None,
-        review: Review,
+        viewer: Viewer,
         *,
-        principal: str,
+        review: Review,
         specs: Mapping[str, ToolSpec],
         context_digest: str,
         session: str,
-        now: float,
-        half_life: float,
         predicted: Prediction | None = None,
         wall_seconds: float | None = None,
         memory_mib: int | None = None,
         wrong: Sequence[WrongCall] = (),
         curve: Curve | None = None,
     ) -> Assessment:
-        """What is to be expected of code before it runs. It changes nothing.
+        """The assessment of code before it runs.
 
         `specs` are the tools that it names, by the names of `print_.tools`. `session` is the workspace. The limits are
-        those that it will get; without them its cost is no reason. `wrong` is what `wrong_calls` found in it, and
-        `curve` what `calibration` says now, for who has it already.
+        those that it will get; without them its cost is not weighed. `wrong` is the result of `wrong_calls`, and
+        `curve` the present one of `calibration`, if the caller has it already.
         """
-        view = _View(principal, now, half_life, specs)
-        repeat = None if print_ is None else self.repeats.find(principal, session, print_.exact, context_digest)
-        certain = self._certain(repeat, wrong, view)
+        repeat = None if print_ is None else self.repeats.find(viewer.principal, session, print_.exact, context_digest)
+        certain = self._certain(repeat, wrong, viewer, specs)
         if certain is not None:
             return certain
-        estimate, steps, known = self._steps(print_, repeat, view)
+        estimate, steps, known = self._steps(print_, repeat, viewer, specs)
         added = _added(review, wrong, predicted, wall_seconds, memory_mib)
-        estimate, rises = self._with_added(estimate, [step.reason for step in added], view)
+        estimate, rises = self._with_added(estimate, [step.reason for step in added], viewer)
         steps += [msgspec.structs.replace(step, rise=rise) for step, rise in zip(added, rises, strict=True)]
-        chance = round((curve or self.calibration.curve(principal, now, half_life)).corrected(estimate), 4)
+        chance = round((curve or self.calibration.curve(viewer)).corrected(estimate), 4)
         if not added and known.own_failed < 1 and known.accusers < 2:
             chance = min(chance, HIGH - 0.01)  # one other principal may suggest, and no more
         reasons = [step for step in sorted(steps, key=lambda step: -step.rise) if step.is_reason]
@@ -387,23 +363,32 @@ class Dangers(msgspec.Struct, kw_only=True):
             risk="high" if chance >= HIGH else "medium", chance=chance, reasons=told, text=text, line=line
         )
 
-    def insights(self, now: float, half_life: float) -> PartInsights:
-        """How often what was told came true, and which tools' runs fail."""
+    def score(self) -> tuple[int, int]:
+        """Runs assessed to end well or to fail, and those that did; `medium` says neither."""
+        told = right = 0
+        for risk, level in self.calibration.levels.items():
+            if risk != "medium":
+                told += level.told
+                right += level.told - level.failed if risk == "low" else level.failed
+        return told, right
+
+    def insights(self, viewer: Viewer) -> PartInsights:
+        """The share of assessments that came true, and the tools whose runs fail."""
         tools = [(known.name, known.record) for known in self.tools.values()]
-        told, right = score(self.calibration)
         return part_insights(
             "risk",
-            insights_of(self.calibration, tools, now, half_life),
+            insights_of(self.calibration, tools, viewer),
             learned=len(self.patterns.by_digest) + len(self.tools),
             evidence=self.runs,
-            told=told,
-            right=right,
+            score=self.score(),
         )
 
-    def _certain(self, repeat: Repeat | None, wrong: Sequence[WrongCall], view: _View) -> Assessment | None:
+    def _certain(
+        self, repeat: Repeat | None, wrong: Sequence[WrongCall], viewer: Viewer, specs: Mapping[str, ToolSpec]
+    ) -> Assessment | None:
         """The assessment of what is as good as certain to fail."""
         level = self.calibration.levels.get("critical")
-        known = Known() if level is None else level.record.known(view.principal, view.now, view.half_life)
+        known = Known() if level is None else level.record.known(viewer)
         chance = round(shrunk(_CERTAIN, _CERTAIN_WEIGHT, known), 4)
         if chance < _CERTAIN_LEAST:
             return None
@@ -411,57 +396,65 @@ class Dangers(msgspec.Struct, kw_only=True):
         line: int | None
         if (call := next((each for each in wrong if each.is_certain), None)) is not None:
             reason, text, line = "arguments", about_wrong_call(call), call.line
-        elif repeat is not None and repeat.is_certain(view.specs, view.now):
-            reason, text, line = "same_failures", about_certain_repeat(repeat, view.now), repeat.line
+        elif repeat is not None and repeat.is_certain(specs, viewer.now):
+            reason, text, line = "same_failures", about_certain_repeat(repeat, viewer.now), repeat.line
         else:
             return None
         return Assessment(risk="critical", chance=chance, reasons=(reason,), text=text, line=line)
 
-    def _steps(self, print_: CodePrint | None, repeat: Repeat | None, view: _View) -> tuple[float, list[_Step], Known]:
-        """The estimate from runs before, by which steps it came about, and who stands behind it."""
-        who, now, half_life = view.principal, view.now, view.half_life
-        estimate = shrunk(_BASE, _BASE_WEIGHT, self.all.known(who, now, half_life))
+    def _steps(
+        self, print_: CodePrint | None, repeat: Repeat | None, viewer: Viewer, specs: Mapping[str, ToolSpec]
+    ) -> tuple[float, list[_Step], Known]:
+        """The estimate from earlier runs, the steps to it, and the principals behind it."""
+        estimate = shrunk(_BASE, _BASE_WEIGHT, self.all.known(viewer))
         if print_ is None:
             return estimate, [], Known()
         found: list[_Step] = []
         behind: list[Known] = []
-        estimate = self._step_tools(print_, estimate, view, found, behind)
-        majors = {spec.full_name: _major(spec.version) for spec in view.specs.values()}
+        estimate = self._step_tools(print_, estimate, viewer, specs, found, behind)
+        majors = {spec.full_name: _major(spec.version) for spec in specs.values()}
         same, likes = self.patterns.find(print_, majors)
         before, near, weights = estimate, 0.0, 0.0
         for like in likes:
-            known = like.pattern.record.known(who, now, half_life)
+            known = like.pattern.record.known(viewer)
             near, weights = near + like.weight * known.failed, weights + like.weight * known.total
             behind.append(known)
         if weights >= _ENOUGH:
             estimate = (before * _SIMILAR_WEIGHT + near) / (_SIMILAR_WEIGHT + weights)
             share = near / weights
             found.append(_Step("similar_failures", estimate - before, about_similar(share), share=share))
-        if same is not None and (known := same.record.known(who, now, half_life)).total >= _ENOUGH:
+        if same is not None and (known := same.record.known(viewer)).total >= _ENOUGH:
             before = estimate
             estimate = shrunk(before, _FORM_WEIGHT, known)
             found.append(_Step("same_failures", estimate - before, about_form(known.share), share=known.share))
             behind.append(known)
-        if repeat is not None and (times := repeat.recent(now)) >= _ENOUGH:
+        if repeat is not None and (times := repeat.recent(viewer.now)) >= _ENOUGH:
             known = Known(times, times, times)
             estimate = shrunk(estimate, _TEXT_WEIGHT, known)
-            found.append(_Step("same_failures", 1.0, about_repeat(repeat, now), repeat.line))  # nothing tells more
+            found.append(
+                _Step("same_failures", 1.0, about_repeat(repeat, viewer.now), repeat.line)
+            )  # nothing tells more
             behind.append(known)
         own, accusers = sum(known.own_failed for known in behind), max((known.accusers for known in behind), default=0)
         return estimate, found, Known(own_failed=own, accusers=accusers)
 
     def _step_tools(
-        self, print_: CodePrint, base: float, view: _View, found: list[_Step], behind: list[Known]
+        self,
+        print_: CodePrint,
+        base: float,
+        viewer: Viewer,
+        specs: _Specs,
+        found: list[_Step],
+        behind: list[Known],
     ) -> float:
         """The estimate after the tools that the code names: the one that fails most, or all if none is worse."""
-        who, now, half_life = view.principal, view.now, view.half_life
         shares: list[float] = []
         worst: tuple[float, _Step | None] = (0.0, None)
         for name in print_.tools[:_TOOLS_READ]:
-            spec, known = view.specs.get(name), self.tools.get(_loose(name))
+            spec, known = specs.get(name), self.tools.get(_loose(name))
             is_new = known is None or (spec is not None and _major(spec.version) != _major(known.version))
             record = self.firsts if is_new or known is None else known.record
-            seen = record.known(who, now, half_life)
+            seen = record.known(viewer)
             seen = seen if seen.total >= _ENOUGH else Known()
             share = shrunk(base, _TOOL_WEIGHT, seen)
             shares.append(share)
@@ -474,11 +467,11 @@ class Dangers(msgspec.Struct, kw_only=True):
         found.append(worst[1])
         return worst[0] if worst[0] > base else sum(shares) / len(shares)
 
-    def _with_added(self, estimate: float, reasons: Sequence[RiskReason], view: _View) -> tuple[float, list[float]]:
+    def _with_added(self, estimate: float, reasons: Sequence[RiskReason], viewer: Viewer) -> tuple[float, list[float]]:
         """The estimate with what else speaks against the code, and by how much each raised it."""
         rises: list[float] = []
         for reason in reasons:
-            record = self.reasons.get(reason, Evidence()).known(view.principal, view.now, view.half_life)
+            record = self.reasons.get(reason, Evidence()).known(viewer)
             share = shrunk(_ADDED[reason], _ADDED_WEIGHT, record)
             rises.append((1 - estimate) * share)
             estimate += rises[-1]

@@ -18,7 +18,7 @@ from sealyard.catalog.shapes import is_vague, resolve, unwrapped
 from sealyard.catalog.stubs import returns
 from sealyard.learning.answers import CHOICES, PLACES, AnswerSeen, PlaceSeen, major_of, parent_of, prepare_answers
 from sealyard.learning.disclosure import coarser, is_field, is_measure
-from sealyard.learning.part import Evidence, Insight, PartInsights, faded, part_insights
+from sealyard.learning.part import Evidence, Insight, Lesson, PartInsights, Viewer, faded, part_insights
 from sealyard.values import Hinted, RunEvidence, ToolSpec
 
 __all__ = (
@@ -434,13 +434,13 @@ class Learned(msgspec.Struct, kw_only=True):
     told: int = 0
     right: int = 0
 
-    def add(self, principal: str, seen: AnswerSeen, at: float, half_life: float) -> None:
-        """Take in what the tool answered in one run."""
-        self._age(at, half_life)
-        self._score(principal, seen)
-        weight = faded(self.at - at, half_life)
-        bit = 1 << self._slot(principal)
-        self.heard.add(principal, at, half_life, yes=float(seen.answers))
+    def add(self, seen: AnswerSeen, viewer: Viewer) -> None:
+        """Take in the tool's answers in one run of the viewer."""
+        self._age(viewer)
+        self._rate(viewer.principal, seen)
+        weight = faded(self.at - viewer.now, viewer.half_life)
+        bit = 1 << self._slot(viewer.principal)
+        self.heard.add(viewer, yes=float(seen.answers))
         for path, new in seen.places.items():
             place = self.places.get(path)
             if place is None:
@@ -452,7 +452,7 @@ class Learned(msgspec.Struct, kw_only=True):
         self._trim()
         self.answers += seen.answers * weight
         self.total += seen.answers
-        self.last_at = max(self.last_at, at)
+        self.last_at = max(self.last_at, viewer.now)
 
     def fits(self, seen: AnswerSeen) -> bool:
         """Whether answers have no field and no type that was never seen, and lack none that was always there."""
@@ -472,7 +472,7 @@ class Learned(msgspec.Struct, kw_only=True):
                     return False
         return True
 
-    def _score(self, principal: str, seen: AnswerSeen) -> None:
+    def _rate(self, principal: str, seen: AnswerSeen) -> None:
         if principal in self.pending:
             self.pending.remove(principal)
         elif self.total < STEADY:
@@ -494,12 +494,12 @@ class Learned(msgspec.Struct, kw_only=True):
         self.slots[slot] = principal
         return slot
 
-    def _age(self, at: float, half_life: float) -> None:
-        share = faded(at - self.at, half_life) if self.at else 1.0
-        self.at = self.at or at
+    def _age(self, viewer: Viewer) -> None:
+        share = viewer.faded(self.at) if self.at else 1.0
+        self.at = self.at or viewer.now
         if share >= _AGED:
             return
-        self.at = at
+        self.at = viewer.now
         self.answers *= share
         for path, place in list(self.places.items()):
             place.fade(share, _KEPT_WEIGHT)
@@ -526,9 +526,19 @@ class Shapes(msgspec.Struct, kw_only=True):
     """Two of those whose runs were learned from: whether there is more than one is all that matters."""
     runs: int = 0
 
-    def learn(self, run: RunEvidence, seen: Sequence[AnswerSeen], half_life: float) -> None:
-        """Take in the answers of a run. A tool's new major version begins anew; what an older one answers is past."""
-        principal, at = run.fact.principal, run.fact.at
+    def learn(self, lesson: Lesson, half_life: float) -> None:
+        """Take in the answers of a run, or note that a principal was shown a shape: its next answers rate it."""
+        match lesson.event:
+            case Hinted() as event:
+                learned = self.tools.get(event.subject)
+                if event.hint == "shape" and learned is not None and event.principal not in learned.pending:
+                    learned.pending = [*learned.pending, event.principal][-_PENDING:]
+            case RunEvidence():
+                self._learn_run(lesson.answers, lesson.viewer(half_life))
+
+    def _learn_run(self, seen: Sequence[AnswerSeen], viewer: Viewer) -> None:
+        """A new major version of a tool begins anew; answers of an older one are past."""
+        principal = viewer.principal
         self.runs += bool(seen)
         if seen and principal not in self.principals and len(self.principals) < 2:
             self.principals.append(principal)
@@ -538,28 +548,20 @@ class Shapes(msgspec.Struct, kw_only=True):
                 learned = Learned(major=each.major)
             self.tools[each.tool] = learned
             if learned.major == each.major:
-                learned.add(principal, each, at, half_life)
+                learned.add(each, viewer)
         self._evict()
 
-    def hinted(self, event: Hinted) -> None:
-        """A principal was told a shape: what the tool then answers it says whether that was right."""
-        learned = self.tools.get(event.subject)
-        if event.hint == "shape" and learned is not None and event.principal not in learned.pending:
-            learned.pending = [*learned.pending, event.principal][-_PENDING:]
+    def tell(self, spec: ToolSpec, viewer: Viewer, *, is_alone: bool = False) -> LearnedShape | None:
+        """The shape of a tool's answers at its major version, as far as the viewer may see it; None for nothing.
 
-    def schema_of(
-        self, spec: ToolSpec, *, now: float, half_life: float, is_alone: bool = False, viewer: str | None = None
-    ) -> LearnedShape | None:
-        """What a tool answers at its major version, as far as it may be told; None if that is nothing.
-
-        `is_alone` says that this gateway has one principal; it counts only if what was learned is one principal's. A
-        `viewer` sees what it has seen itself, besides what two others have.
+        `is_alone` says that this gateway has one principal; it counts only if all evidence is one principal's. A viewer
+        sees its own answers, besides those that two others have seen; one without a principal stands for everybody.
         """
         learned = self.tools.get(spec.full_name)
         if learned is None or learned.major != major_of(spec.version):
             return None
-        audience = self._audience(learned, is_alone=is_alone, viewer=viewer)
-        answers = learned.answers * faded(now - learned.at, half_life)
+        audience = self._audience(learned, is_alone=is_alone, viewer=viewer.principal)
+        answers = learned.answers * viewer.faded(learned.at)
         schema = build_schema(learned.places, audience)
         if not schema or answers < _KEPT_WEIGHT:
             return None
@@ -572,55 +574,50 @@ class Shapes(msgspec.Struct, kw_only=True):
             conflicts=tuple(find_conflicts(spec, learned.places, audience, is_sampled=learned.is_sampled)),
         )
 
-    def insights(self, now: float, half_life: float) -> PartInsights:
-        """What was learned of which tool, for whoever may see what all principals do. It names no field."""
-        told = sum(each.told for each in self.tools.values())
-        right = sum(each.right for each in self.tools.values())
-        return part_insights(
-            "shapes",
-            self._items(now, half_life),
-            learned=len(self.tools),
-            evidence=self.runs,
-            told=told,
-            right=right,
-        )
+    def score(self) -> tuple[int, int]:
+        """Answers for which a shape was known, and those that fitted it."""
+        learned = self.tools.values()
+        return sum(each.told for each in learned), sum(each.right for each in learned)
 
-    def conflicts(
-        self, specs: Iterable[ToolSpec], *, now: float, half_life: float, is_alone: bool = False
-    ) -> list[Insight]:
-        """Where tools do not answer what they declare, for whoever may see what all principals do."""
+    def insights(self, viewer: Viewer) -> PartInsights:
+        """The shapes that were learned, for an operator who may see the work of all principals. It names no field."""
+        items = self._items(viewer)
+        return part_insights("shapes", items, learned=len(self.tools), evidence=self.runs, score=self.score())
+
+    def conflicts(self, specs: Iterable[ToolSpec], viewer: Viewer, *, is_alone: bool = False) -> list[Insight]:
+        """Differences of answers from declared schemas, for an operator who may see the work of all principals."""
         found = []
         for spec in specs:
             learned = self.tools.get(spec.full_name)
             if learned is None or learned.major != major_of(spec.version) or spec.output_schema is None:
                 continue
-            audience = self._audience(learned, is_alone=is_alone, viewer=None)
+            audience = self._audience(learned, is_alone=is_alone, viewer="")
             texts = find_conflicts(spec, learned.places, audience, is_sampled=learned.is_sampled)
-            found += [self._insight("conflict", spec.full_name, text, learned, now, half_life) for text in texts]
+            found += [self._insight("conflict", spec.full_name, text, learned, viewer) for text in texts]
         return found
 
-    def _items(self, now: float, half_life: float) -> Iterator[Insight]:
+    def _items(self, viewer: Viewer) -> Iterator[Insight]:
         for tool, learned in self.tools.items():
             if _NAME.fullmatch(tool):
                 fields = sum(map(len, children_of(learned.places).values()))
                 text = f"Its answers have {fields} field{'' if fields == 1 else 's'}."
-                yield self._insight("shape", tool, text, learned, now, half_life)
+                yield self._insight("shape", tool, text, learned, viewer)
 
-    def _insight(self, kind: str, tool: str, text: str, learned: Learned, now: float, half_life: float) -> Insight:
+    def _insight(self, kind: str, tool: str, text: str, learned: Learned, viewer: Viewer) -> Insight:
         return Insight(
             kind=kind,
             subject=tool,
             text=text,
-            evidence=learned.answers * faded(now - learned.at, half_life),
+            evidence=learned.answers * viewer.faded(learned.at),
             principals=sum(map(bool, learned.slots)),
             told=learned.told,
             right=learned.right,
             last_at=learned.last_at,
         )
 
-    def _audience(self, learned: Learned, *, is_alone: bool, viewer: str | None) -> Audience:
-        own = 1 << learned.slots.index(viewer) if viewer is not None and viewer in learned.slots else 0
-        is_own = len(self.principals) < 2 and (viewer is None or viewer in self.principals)
+    def _audience(self, learned: Learned, *, is_alone: bool, viewer: str) -> Audience:
+        own = 1 << learned.slots.index(viewer) if viewer and viewer in learned.slots else 0
+        is_own = len(self.principals) < 2 and (not viewer or viewer in self.principals)
         return Audience(own=own, sees_all=is_alone and is_own)
 
     def _evict(self) -> None:
@@ -667,9 +664,8 @@ class SteadyShapes:
         self,
         learned: Shapes,
         snapshot: Snapshot,
+        viewer: Viewer,
         *,
-        now: float,
-        half_life: float,
         is_alone: bool = False,
     ) -> bool:
         """Whether `shapes` is another than before. Call it as often as you like: that is so at most once a minute.
@@ -678,13 +674,14 @@ class SteadyShapes:
         something was forgotten, what is no longer known goes at once.
         """
         is_less = any(name not in learned.tools or learned.tools[name].total < n for name, n in self._totals.items())
+        now = viewer.now
         if now < self._next_at and not is_less:
             return False
         kept, candidates, number = dict[str, LearnedShape](), dict[str, tuple[_Schema, float]](), 0
         for number, spec in enumerate(_vague(learned, snapshot), 1):
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-            shape = learned.schema_of(spec, now=now, half_life=half_life, is_alone=is_alone)
+            shape = learned.tell(spec, viewer, is_alone=is_alone)
             if shape is not None:
                 self._weigh(spec.full_name, shape, kept, candidates, now=now, is_less=is_less)
         before, self.shapes, self._candidates = self.shapes, kept, candidates

@@ -18,7 +18,7 @@ from sealyard.code import Source, read
 from sealyard.discovery.words import WEAK, words
 from sealyard.learning.code import CodePrint, similarity, syntax_tree
 from sealyard.learning.disclosure import IDENTIFIER, is_nameable
-from sealyard.learning.part import Insight, PartInsights, faded, part_insights, put_last
+from sealyard.learning.part import Insight, Lesson, PartInsights, Viewer, part_insights, put_last
 from sealyard.skills.record import counted, effectiveness, judge
 from sealyard.store.skills import SkillRecord
 from sealyard.values import SHARED, Hinted, RunEvidence, Skill
@@ -548,17 +548,23 @@ class SkillMemory(msgspec.Struct, kw_only=True):
     """`skill namespace/name`, or `save_skill` for all code together."""
     runs: int = 0
 
-    def learn(self, run: RunEvidence, code: CodePrint | None, half_life: float) -> None:
-        """Count code that ran well, and see whether a suggestion was heeded."""
+    def learn(self, lesson: Lesson, half_life: float) -> None:
+        """Count code that ran well, rate suggestions by it, and remember the suggestions made."""
+        match lesson.event:
+            case Hinted() as event:
+                self._remember(event)
+            case RunEvidence() as run:
+                self._learn_run(run, lesson.code, lesson.viewer(half_life))
+
+    def _learn_run(self, run: RunEvidence, code: CodePrint | None, viewer: Viewer) -> None:
         self.runs += 1
-        self._score(run)
+        self._rate(run)
         fact = run.fact
         is_job = fact.form == "code" and fact.status == "ok" and not run.skills
         if is_job and code is not None and not code.skills and code.statements >= _FEWEST_STATEMENTS:
-            self._count(run, code, half_life)
+            self._count(run, code, viewer)
 
-    def hinted(self, event: Hinted) -> None:
-        """Remember what a principal was told."""
+    def _remember(self, event: Hinted) -> None:
         if event.hint not in ("skill", _SAVED):
             return
         told = _inner(self.told, event.principal)
@@ -569,16 +575,17 @@ class SkillMemory(msgspec.Struct, kw_only=True):
         score.told += 1
         score.at = max(score.at, event.at)
 
-    def is_unheeded(self, subject: str, *, principal: str, now: float, half_life: float) -> bool:
-        """Whether the principal was told of a skill three times lately and never used it."""
-        told = self.told.get(principal, {}).get(f"skill {subject}")
-        return told is not None and told.times >= _UNHEEDED and now - told.at < half_life
+    def is_unheeded(self, subject: str, viewer: Viewer) -> bool:
+        """Whether a skill was suggested to the viewer three times lately and never used."""
+        told = self.told.get(viewer.principal, {}).get(f"skill {subject}")
+        return told is not None and told.times >= _UNHEEDED and viewer.now - told.at < viewer.half_life
 
-    def candidate(self, code: CodePrint, *, principal: str, now: float, half_life: float) -> Candidate | None:
-        """Code that has just run well, if it ran well twice before: it is worth saving.
+    def tell(self, code: CodePrint, viewer: Viewer) -> Candidate | None:
+        """The suggestion to save code that has just run well, if it ran well twice before.
 
-        None if the principal was told so within a day. Ask for a skill that does the job first.
+        None if it was suggested within a day. Ask for a skill that does the job first.
         """
+        principal = viewer.principal
         if code.skills or code.statements < _FEWEST_STATEMENTS:
             return None
         digest = _find(self.jobs.get(principal, {}), code)
@@ -586,23 +593,27 @@ class SkillMemory(msgspec.Struct, kw_only=True):
             return None
         job = self.jobs[principal][digest]
         told = self.told.get(principal, {}).get(f"{_SAVED} {digest}")
-        is_told = told is not None and now - told.at < _HEEDED_SECONDS
-        if is_told or job.weight * faded(now - job.at, half_life) < (_TIMES - 1) * _FRESH:
+        is_told = told is not None and viewer.now - told.at < _HEEDED_SECONDS
+        if is_told or job.weight * viewer.faded(job.at) < (_TIMES - 1) * _FRESH:
             return None
         times = job.times + 1
         return _candidate(principal, digest, job, times) if times >= _TIMES else None
 
-    def candidates(self, now: float, half_life: float) -> list[Candidate]:
+    def candidates(self, viewer: Viewer) -> list[Candidate]:
         """Code of all principals that is worth saving, that which ran most often first."""
         found = [
             _candidate(principal, digest, job, job.times)
             for principal, digest, job in self._all_jobs()
-            if job.times >= _TIMES and job.weight * faded(now - job.at, half_life) >= _TIMES * _FRESH
+            if job.times >= _TIMES and job.weight * viewer.faded(job.at) >= _TIMES * _FRESH
         ]
         return sorted(found, key=lambda each: (-each.times, -each.last_at, each.principal, each.mark))
 
-    def insights(self, now: float, half_life: float) -> PartInsights:
-        """How often suggestions were heeded, and what could be saved."""
+    def score(self) -> tuple[int, int]:
+        """Suggestions made, and those heeded within a day."""
+        return sum(each.told for each in self.scores.values()), sum(each.right for each in self.scores.values())
+
+    def insights(self, viewer: Viewer) -> PartInsights:
+        """The record of suggestions, and code that could be saved."""
         items = [
             Insight(
                 kind="skill_candidate",
@@ -612,7 +623,7 @@ class SkillMemory(msgspec.Struct, kw_only=True):
                 principals=1,
                 last_at=each.last_at,
             )
-            for each in self.candidates(now, half_life)
+            for each in self.candidates(viewer)
         ]
         for key, score in self.scores.items():
             kind, _, subject = key.partition(" ")
@@ -621,24 +632,23 @@ class SkillMemory(msgspec.Struct, kw_only=True):
                     kind="skill_suggestion" if kind == "skill" else "save_suggestion",
                     subject=subject or "code",
                     text=f"Told {_times(score.told)}, and done within a day {_times(score.right)}.",
-                    evidence=score.told * faded(now - score.at, half_life),
+                    evidence=score.told * viewer.faded(score.at),
                     principals=sum(key in some for some in self.told.values()),
                     told=score.told,
                     right=score.right,
                     last_at=score.at,
                 )
             )
-        told, right = (sum(getattr(each, name) for each in self.scores.values()) for name in ("told", "right"))
-        return part_insights("skills", items, learned=len(items), evidence=self.runs, told=told, right=right)
+        return part_insights("skills", items, learned=len(items), evidence=self.runs, score=self.score())
 
     # Counting
 
-    def _count(self, run: RunEvidence, code: CodePrint, half_life: float) -> None:
+    def _count(self, run: RunEvidence, code: CodePrint, viewer: Viewer) -> None:
         fact = run.fact
         jobs = _inner(self.jobs, fact.principal)
         digest = _find(jobs, code) or code.digest
         before = jobs.get(digest)
-        weight = 0.0 if before is None else before.weight * faded(fact.at - before.at, half_life)
+        weight = 0.0 if before is None else before.weight * viewer.faded(before.at)
         job = _Job(
             times=1 if before is None else before.times + 1,
             weight=weight + 1,
@@ -650,7 +660,7 @@ class SkillMemory(msgspec.Struct, kw_only=True):
         )
         put_last(jobs, digest, job, JOBS)
 
-    def _score(self, run: RunEvidence) -> None:
+    def _rate(self, run: RunEvidence) -> None:
         fact = run.fact
         if not run.skills:
             return
@@ -675,12 +685,10 @@ class SkillMemory(msgspec.Struct, kw_only=True):
                 yield principal, digest, job
 
 
-def suggest_for_code(
-    job: JobPrint, skills: SkillIndex, memory: SkillMemory, *, principal: str, now: float, half_life: float
-) -> Suggestion | None:
+def suggest_for_code(job: JobPrint, skills: SkillIndex, memory: SkillMemory, viewer: Viewer) -> Suggestion | None:
     """The skill that does what code does, if that is certain and the principal has not passed it over three times."""
     for found in skills.for_code(job):
-        if not memory.is_unheeded(found.subject, principal=principal, now=now, half_life=half_life):
+        if not memory.is_unheeded(found.subject, viewer):
             return found
     return None
 
@@ -689,19 +697,13 @@ def suggest_for_query(
     query: str,
     skills: SkillIndex,
     memory: SkillMemory,
+    viewer: Viewer,
     *,
-    principal: str,
-    now: float,
-    half_life: float,
     limit: int = 2,
 ) -> list[Suggestion]:
     """The skills that are about what a query is about, the best first, but for those that it has passed over."""
     found = skills.for_query(query)
-    heeded = [
-        each
-        for each in found
-        if not memory.is_unheeded(each.subject, principal=principal, now=now, half_life=half_life)
-    ]
+    heeded = [each for each in found if not memory.is_unheeded(each.subject, viewer)]
     return heeded[:limit]
 
 
