@@ -38,22 +38,21 @@ __all__ = (
     "prepare_answers",
 )
 
-# Tuned values
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
 
-CHOICES = 10
-"""More different texts than that are not taken for a choice."""
-PLACES = 200
-"""So many places of an answer are looked at, and so many of a tool's are remembered, or a few more."""
-_TOOLS = 8
-_ANSWERS = 10
-_ROWS = 50
-_KEYS = 64
-_DEPTH = 8
-_VISITS = 3_000
-_TEXT_CHARACTERS = 64
-_KEY_CHARACTERS = 64
-_ALIKE = 3
-_GIVEN = 200
+CHOICES = 10  # different texts of a field that still count as a choice
+PLACES = 200  # places kept of a tool's answers: a bound, with the slack of `shapes`
+_TOOLS = 8  # tools of a run that are read: a bound
+_ANSWERS = 10  # answers of each of them: a bound
+_ROWS = 50  # rows of a list that are read: a bound
+_KEYS = 64  # keys of an object; one with more is a mapping, and its keys are data
+_DEPTH = 8  # levels of an answer that are read: a bound
+_VISITS = 3_000  # values of all answers of one tool: a bound of some milliseconds
+_TEXT_CHARACTERS = 64  # longer texts are no choice and are not copied
+_KEY_CHARACTERS = 64  # longer keys are data; `IDENTIFIER` has the same length
+_ALIKE = 3  # objects with the very same keys side by side: what they stand under is data
+_GIVEN = 200  # values of a call's arguments that are compared with keys: a bound
 
 _MARK = "\0"
 """Stands in the place of what is private, or of a key that is too long to be one."""

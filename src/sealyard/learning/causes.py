@@ -28,21 +28,22 @@ __all__ = (
     "prepare_cause",
 )
 
-# Tuned values
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
 
-_ATOMS = 200
-_ARGUMENTS = 40
-_TEXT_CHARACTERS = 80
-_STATEMENT = 0.5
-_WHOLE = 0.65
-_BACK = 0.3
-"""Least shares: of what failed, and of the whole, that must be there again; and of what is there, that was before."""
-_NAMES = 400
-_FIELDS = 64
-_TOOLS = 8
-_VISITS = 2_000
-_MESSAGE_CHARACTERS = 2_000
-_PATTERN_NODES = 8
+_ATOMS = 200  # hashes kept of a run's values, and of its names: a bound
+_ARGUMENTS = 40  # arguments of a call that are read: a bound
+_TEXT_CHARACTERS = 80  # characters of an argument's name that are compared: a bound
+# The three shares separate repairs from the next job in the sessions of `tests/unit/test_learning_repairs.py`.
+_STATEMENT = 0.5  # least share of the failed statement that an attempt repeats
+_WHOLE = 0.65  # least share of the whole failed run that it repeats
+_BACK = 0.3  # least share of the attempt that was in the failed run
+_NAMES = 400  # identifiers of the code that are kept: a bound
+_FIELDS = 64  # names of fields kept of one tool: a bound
+_TOOLS = 8  # tools whose fields are kept: a bound
+_VISITS = 2_000  # values of an answer that are walked: a bound
+_MESSAGE_CHARACTERS = 2_000  # characters of an error message that are matched: a bound
+_PATTERN_NODES = 8  # nodes of the failed statement that make up its pattern
 
 _BUILTINS = frozenset(vars(builtins))
 

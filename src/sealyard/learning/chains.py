@@ -35,31 +35,29 @@ __all__ = (
     "prepare_flows",
 )
 
-# Tuned values
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
 
-FOLLOWERS = 8
-PARAMETERS = 24
-SOURCES = 24
-"""Kept of one tool. When there are more, one goes that only one principal found, of the principal with most of them."""
-_CALLED = 8
-"""Tools of one run that are looked at."""
-_KEYS = 40
-_KEY_CHARACTERS = 64
-_COUNTS = 0.5
-_LEAST = 1.5
-_LEAST_OF_ONE = 2.5
-_EXPERIENCED = 2.5
-_CHARACTERS = 160
-TOOLS = 1_500
-"""Those that were called last are remembered."""
-VISITS = 512
-TIPS = 16
-"""Of one visit, that wait to be scored."""
-_OFTEN = 0.3
-_MOSTLY = 0.5
-_NEARLY_ALWAYS = 0.8
-_OWN_DOMAIN = 1.25
-_HINTS = 2
+# Evidence kept of one tool. When there is more, an entry goes that only one principal backs, of the one with most.
+FOLLOWERS = 8  # tools that follow it: a bound
+PARAMETERS = 24  # its parameters: a bound
+SOURCES = 24  # sources of its parameters: a bound
+_CALLED = 8  # tools of one run that are looked at: a bound
+_KEYS = 40  # arguments of a call; one with more is left out: a bound
+_KEY_CHARACTERS = 64  # characters of a parameter's name: a bound
+_COUNTS = 0.5  # remaining weight from which a principal backs something: a run one half-life old
+_LEAST = 1.5  # runs that back a tip: two, faded a little
+_LEAST_OF_ONE = 2.5  # runs that make a suggestion of one other principal: three, faded a little
+_EXPERIENCED = 2.5  # own runs from which a viewer's experience outweighs one other principal: three, faded
+_CHARACTERS = 160  # of a tip; longer ones are left out, since every hit of a search may carry one
+TOOLS = 1_500  # tools remembered, the last called: a bound
+VISITS = 512  # visits remembered: a bound
+TIPS = 16  # tips of one visit that wait to be rated: a bound
+_OFTEN = 0.3  # least share of runs for a chain to be shown
+_MOSTLY = 0.5  # least share for the source of a parameter
+_NEARLY_ALWAYS = 0.8  # least share for an optional parameter to be called usual
+_OWN_DOMAIN = 1.25  # weight of a follower in the viewer's own domain
+_HINTS = 2  # tips on one tool: more would crowd out the results of a search
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 """A tool's full name."""

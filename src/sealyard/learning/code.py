@@ -32,22 +32,21 @@ __all__ = (
     "tool_name",
 )
 
-# Tuned values
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
 
-_CODE_BYTES = 12 << 10
-"""Parsing this much holds the interpreter, and so the event loop, for up to 30 ms. Agents write a tenth of it."""
-_SAMPLE = 64
-_SHINGLE = 4
-_WORDS = 64
-_NAMES = 40
-_NAME_CHARACTERS = 128
-_NODES = 8_000
-_FEATURES = 400
-_DEPTH = 12
-_MODULE_PARTS = 4
-_ARGUMENTS = 40
-_SHORT_TEXT = 100
-"""Characters: of a text below that, the length is no reason to fail."""
+_CODE_BYTES = 12 << 10  # measured: parsing this much holds the event loop for up to 30 ms; agents write a tenth of it
+_SAMPLE = 64  # hashes in the sample of a print; the error of a similarity is about 1/8
+_SHINGLE = 4  # nodes in a row that are hashed together
+_WORDS = 64  # words of names kept in a print: a bound
+_NAMES = 40  # tools, imports and skills kept in a print: a bound
+_NAME_CHARACTERS = 128  # the longest full name of a tool
+_NODES = 8_000  # nodes walked for a sketch: a bound
+_FEATURES = 400  # features of a sketch: a bound
+_DEPTH = 12  # levels of an expression that are followed to its origin: a bound
+_MODULE_PARTS = 4  # parts of a dotted name that are followed to its module: a bound
+_ARGUMENTS = 40  # arguments of a call that are sketched: a bound
+_SHORT_TEXT = 100  # characters below which the length of a text is no reason to fail
 
 _OURS = ("servers", "skills")
 _FULL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")

@@ -44,24 +44,23 @@ __all__ = (
     "tells_span",
 )
 
-# Tuned values
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
 
-NAME_CHARACTERS = 40
-"""Longer identifiers are left out: nobody needs them, and they could be sentences."""
-_NAME_WORDS = 6
-_FIELD_WORDS = 6
-_CHOICE_WORDS = 4
-_PERSON_WORDS = 3
-_REMEMBERED = 4_096
-_LARGEST = 1e9
-_ID_FLOOR = 100_000
-_YEARS = (1900, 2100)
-_VALUE_CHARACTERS = 80
-_LARGEST_WRITTEN = 10**18
-"""A number with thousands of digits cannot be written."""
-_BRANCHES = 8
-_DEPTH = 4
-_PLACES = 400
+NAME_CHARACTERS = 40  # longer identifiers are not shown: nobody needs them, and they could be sentences
+_NAME_WORDS = 6  # words of a name; more could be a sentence
+_FIELD_WORDS = 6  # words of a field's name; more could be a sentence
+_CHOICE_WORDS = 4  # words of a choice; more could be a sentence
+_PERSON_WORDS = 3  # words of a key up to which its last one is checked against given names
+_REMEMBERED = 4_096  # verdicts cached by each test: a bound
+_LARGEST = 1e9  # larger numbers may be telephone numbers, accounts or times
+_ID_FLOOR = 100_000  # whole numbers that are all larger may be ids
+_YEARS = (1900, 2100)  # whole numbers within may be years of birth
+_VALUE_CHARACTERS = 80  # characters of a value that are compared: a bound
+_LARGEST_WRITTEN = 10**18  # larger numbers are not written out: one can have thousands of digits
+_BRANCHES = 8  # alternatives of a declared schema that are read: a bound
+_DEPTH = 4  # levels of a declared schema that are searched for a field: a bound
+_PLACES = 400  # places of one level that are searched: a bound
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 """The form of a name in a hint."""

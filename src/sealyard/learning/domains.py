@@ -20,17 +20,17 @@ __all__ = (
     "infer",
 )
 
-# Tuned values
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
 
-PRINCIPALS = 1_000
-"""Those who were heard last are remembered."""
-_DESCRIPTION_CHARACTERS = 300
-_NAME_CHARACTERS = 256
-_NAME_WEIGHT = 3.0
-_LEAST = 2.0
-_MOST_TOOLS = 40
-_SURE = 2.0
-_MOSTLY = 0.5
+PRINCIPALS = 1_000  # principals remembered, the last heard: a bound
+_DESCRIPTION_CHARACTERS = 300  # characters of a description that are read: a bound
+_NAME_CHARACTERS = 256  # characters of a name that are read: a bound
+_NAME_WEIGHT = 3.0  # weight of a word in a name against one in a description, which a server writes at will
+_LEAST = 2.0  # score from which a tool belongs to a domain: one word of a name, or two of a description
+_MOST_TOOLS = 40  # tools that are asked: a bound
+_SURE = 2.0  # runs, as they count now, before a domain is assumed
+_MOSTLY = 0.5  # least share of them in that domain
 
 _LEXICON = {
     "data": "aggregate analytics bigquery chart clickhouse column csv dashboard dataframe dataset database databricks"

@@ -35,27 +35,23 @@ __all__ = (
     "advice",
 )
 
-# Tuned values
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
 
-GROUPS = 2_000
-"""Causes that are remembered; the one that was met longest ago goes first."""
-FIXES = 8
-"""Of one cause."""
-VISITS = 128
-WAITING = 3
-"""Failed runs of a visit that wait for one that goes well."""
-HINTS = 256
-"""Runs whose failure was hinted at before it was in the journal."""
-_SECONDS = 1_800.0
-_INSIDE = 0.5
-_LEAST = 0.2
-"""What a fix must still count to be told."""
-_RATE = 0.5
-_TOLD = 8
-_SOURCES = 20
-_NAMES = 400
-_COMPARED = 16
-_WRONG = 4
+GROUPS = 2_000  # causes remembered, the last met: a bound
+FIXES = 8  # fixes of one cause: a bound
+VISITS = 128  # visits with failed runs that wait for a repair: a bound
+WAITING = 3  # failed runs of a visit that wait: a bound
+HINTS = 256  # runs with a hint that was recorded before the run itself: a bound
+_SECONDS = 1_800.0  # time in which a repair must follow; `ranking` keeps a search open as long
+_INSIDE = 0.5  # least common share of two prints of one job, where attempts tell nothing
+_LEAST = 0.2  # least evidence for a fix to be shown: one success a little over two half-lives ago
+_RATE = 0.5  # least share of successes of a fix
+_TOLD = 8  # names listed in one sentence
+_SOURCES = 20  # tools searched for the source of a value: a bound
+_NAMES = 400  # names among which the nearest is searched: a bound
+_COMPARED = 16  # of these, those that are compared letter by letter, which is slow: a bound
+_WRONG = 4  # wrong parameters that are looked at: a bound
 
 _TELLING = FUNCTIONS | METHODS
 _NAMED = re.compile(r"`\.?([\w.]+)|(\w+=)|(\[\S+?\])|'(\w+)'|(\w+_\w+)")

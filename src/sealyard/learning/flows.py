@@ -27,28 +27,30 @@ __all__ = (
     "prepare_flows",
 )
 
-# Tuned values
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
 
-_CALLS = 100
-_FLOWS = 24
-_VISITS = 8_000
-_ALL_VISITS = 40_000
-_DEPTH = 8
-_KEYS = 64
-_ITEMS = 1_000
-_PLACES = 4
-_PARAMETERS = 40
-_LISTED = 200
-_NODES = 20_000
-_FIELD_CHARACTERS = 120
-_PARAMETER_CHARACTERS = 64
-_LEAST_NUMBER = 1_000
-_ROUND = 100
-_FRACTION_CHARACTERS = 5
-_ID_CHARACTERS = 3
-_WORD_CHARACTERS = 6
-_CHARACTERS = 600
-_LOOPS = 2
+_CALLS = 100  # calls of a run that are read: a bound
+_FLOWS = 24  # flows of a run: a bound
+_VISITS = 8_000  # values of one answer that are walked: a bound
+_ALL_VISITS = 40_000  # values of all answers of a run: a bound
+_DEPTH = 8  # levels of an answer: a bound
+_KEYS = 64  # keys of an object; one with more is a mapping, and its keys are data
+_ITEMS = 1_000  # items of a list: a bound
+_PLACES = 4  # fields in which one value is remembered: a bound
+_PARAMETERS = 40  # parameters of a call: a bound
+_LISTED = 200  # items of a parameter that is a list: a bound
+_NODES = 20_000  # nodes of the code that are walked: a bound
+_FIELD_CHARACTERS = 120  # characters of the way to a field: a bound
+_PARAMETER_CHARACTERS = 64  # characters of a parameter's name: a bound
+# Values that are hardly equal by chance, unless the names agree.
+_LEAST_NUMBER = 1_000  # smaller whole numbers are counts
+_ROUND = 100  # multiples of it are limits and amounts
+_FRACTION_CHARACTERS = 5  # shorter fractions are common
+_ID_CHARACTERS = 3  # least length of a text with digits and letters
+_WORD_CHARACTERS = 6  # least length of a text without digits
+_CHARACTERS = 600  # of a fragment of code; longer ones are left out
+_LOOPS = 2  # nested loops of a fragment
 
 _YEARS = range(1_900, 2_101)
 _DAY = re.compile(r"\d{4}-\d{2}(-\d{2})?")

@@ -45,22 +45,19 @@ __all__ = (
     "without_forgotten",
 )
 
-# Tuned values
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
 
-_REST_SECONDS = 0.25
-SLICE_SECONDS = 0.004
-"""Whoever works on the event loop lets others go on after so long."""
-_ENTRIES = 32
-"""Of a table are encoded at once."""
-_PACKING = 1
-_UNPACKED_BYTES = 512 << 20
-PARTITIONS = 64
-"""Who learns apart: those that learned last are kept."""
-REBUILD_FACTS = 200_000
-"""The newest facts, from which everything is learned anew."""
-_EVERY_SECONDS = 2.0
-_SAVE_SECONDS = 300.0
-_PAGE_FACTS = 500
+_REST_SECONDS = 0.25  # longest pause after a run was prepared, so that one slow run does not stop learning
+SLICE_SECONDS = 0.004  # time on the event loop before other tasks get a turn
+_ENTRIES = 32  # entries of a table encoded at once, to keep within the slice
+_PACKING = 1  # zlib's fastest level
+_UNPACKED_BYTES = 512 << 20  # largest saved model: a bound against a stored zip bomb
+PARTITIONS = 64  # principals or domains that learn apart, the last that learned: a bound
+REBUILD_FACTS = 200_000  # newest facts from which everything is learned anew: a bound on the time of a start
+_EVERY_SECONDS = 2.0  # pause between two readings of the journal
+_SAVE_SECONDS = 300.0  # pause between two saves; a crash costs that much learning, which is then made up for
+_PAGE_FACTS = 500  # facts read at once: a bound on memory
 
 _log = logging.getLogger(__name__)
 

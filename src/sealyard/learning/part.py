@@ -34,19 +34,15 @@ __all__ = (
     "trim",
 )
 
-# Tuned values
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
 
-CAP = 5.0
-"""The most that one principal adds to anything: a thousand repetitions weigh as much as five. Chosen, not measured."""
-OWN_CAP = 60.0
-"""The cap where a principal's own runs count in full for itself: with more runs, the older ones count less. Chosen."""
-_LONE = 2.0
-"""The most that one other principal adds to a record that nobody else confirms: two runs. Chosen, not measured."""
-PRINCIPALS = 16
-"""Principals held by one piece of evidence, the most recent ones: a bound on memory. Chosen, not measured."""
-_HEARD = 0.05
-"""The least remaining weight that still counts as a voice: a single observation lasts about four half-lives."""
-MAX_ITEMS = 50
+CAP = 5.0  # most that one principal adds to anything: a thousand repetitions weigh as much as five
+OWN_CAP = 60.0  # the cap where a principal's own runs count in full for itself
+_LONE = 2.0  # runs that one other principal counts for at most where nobody else confirms it
+PRINCIPALS = 16  # principals in one piece of evidence, the last heard: a bound
+_HEARD = 0.05  # remaining weight that still counts as a voice: one observation for about four half-lives
+MAX_ITEMS = 50  # insights listed of one part
 
 _Value = TypeVar("_Value")
 

@@ -37,28 +37,27 @@ __all__ = (
     "wrong_calls",
 )
 
-# Tuned values
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
 
-TIMES = 3
-HOUR = 3_600.0
-AGAIN_SECONDS = 600.0
-"""So long after the last failure one more try is not taken for a certain failure: the world may have changed."""
-_SESSIONS = 512
-_CODES = 16
-_KEPT = 8
-_TOOLS = 20
-_PATTERNS = 2_048
-_INDEXED = 8
-"""Under so many of its tools a form is found."""
-_CANDIDATES = 8
-_MAJORS = 40
-_LIKE = 0.5
-"""Code that has less in common says nothing about the other."""
-EDGES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-_WEIGHT = 6.0
-_MEAN_OF = 200
-_LEAST, _MOST = 0.01, 0.99
-_CALLS = 100
+TIMES = 3  # failures in an hour that make the next one certain
+HOUR = 3_600.0  # the time in which repeats count
+AGAIN_SECONDS = 600.0  # time after which one more try is not certain to fail: the world may have changed
+_SESSIONS = 512  # workspaces remembered, the last that failed: a bound
+_CODES = 16  # codes of one workspace: a bound
+_KEPT = 8  # times of one failure: a bound
+_TOOLS = 20  # tools of a repeated run; with more, too much can change for anything to be certain
+_PATTERNS = 2_048  # forms of code remembered, the last that ran: a bound
+_INDEXED = 8  # tools under which a form is found: a bound
+_CANDIDATES = 8  # forms compared with a new one: a bound
+_MAJORS = 40  # tools of a form whose major versions are kept: a bound
+_LIKE = 0.5  # similarity below which two forms say nothing about each other
+EDGES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of the steps in which estimates are corrected
+_WEIGHT = 6.0  # runs that a step needs to correct its estimate halfway
+_MEAN_OF = 200  # estimates in the running mean of a step
+_LEAST = 0.01  # lowest chance that is given
+_MOST = 0.99  # highest chance that is given
+_CALLS = 100  # calls of a piece of code that are checked: a bound
 
 _OWN_KINDS = frozenset(("exception", "refused", "syntax", "import", "result"))
 _OWN_ERRORS = frozenset(("InvalidRequest", "InvalidArguments", "UnknownTool"))

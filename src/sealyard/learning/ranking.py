@@ -43,61 +43,45 @@ __all__ = (
     "mark_of",
 )
 
-# Tuned values
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
 
-_QUERY_CHARACTERS = 500
-"""As much as the journal keeps of a query."""
-_TERMS = 32
-_TERM_CHARACTERS = 24
-_GAIN = 2.5
-"""What a word counts at most: more than in a tool's name, since it is what text lacks."""
-EVIDENCE = 1.0
-"""So many good uses make half of that."""
-_KNOWN_TOOLS = 12.0
-"""Keeps a word from counting as rare while few tools have been used at all."""
-_TYPICAL_TERMS = 8.0
-_BY_LENGTH = 0.5
-_LEAST_TERMS = 2
-_LEAST_SHARE = 0.15
-"""Long queries have words in common by chance."""
-_CAP = 20.0
-_CAP_OF_OTHERS = 5.0
-_PRINCIPALS = 64
-_SLACK = 6.0
-"""Keeps one or two bad orders from deciding."""
-_WORST = 0.3
-"""Who did worse by this share more often than better is not followed."""
-TERMS = 10_000
-PAIRS = 60_000
-"""Of a term and a tool. Those that were learned longest ago go first."""
-TOOLS = 5_000
-VISITS = 500
-"""Whose searches are open."""
-_TOOLS_OF_TERM = 32
-"""A word that goes with so many tools says nothing about any of them."""
-_PAIRS_READ = 200
-"""For one query, from the word with the fewest tools on. What is left says next to nothing."""
-_RECALLED = 24
-"""Tools for one query, those with the most to say for them."""
-_PARTNERS = 12
-_SEARCHES = 8
-_FOUND = 50
-_CALLED = 12
-_OPEN_SECONDS = 1_800.0
-_MISSED_SECONDS = 600.0
-_TEXT_WAS_RIGHT = 0.3
-"""What a use counts if text has the tool first anyway."""
-_MISSED = 0.5
-"""What it counts if the search did not find the tool."""
-_FAILED = 0.5
-_PASSED_OVER = 0.25
-"""What it counts against a tool that was moved up, when one below it was wanted."""
-_TOGETHER = 0.5
-"""How much more a word counts at most for a tool that goes with those already used in the visit."""
-_EXPLORES = 4
-"""One in so many searches shows a tool that nobody has tried, if experience would push it out of sight."""
-_CLEAR = 1.25
-"""How much more experience must say for one tool than for another to be held against it, or for it."""
+_QUERY_CHARACTERS = 500  # the journal keeps as much of a query
+_TERMS = 32  # words of a query that are learned by: a bound
+_TERM_CHARACTERS = 24  # longer words are values
+# One setting for all development sets, picked by the worst of them: `sealyard bench learning` measures it.
+_GAIN = 2.5  # most that a word counts: more than in a tool's name, since text lacks it
+EVIDENCE = 1.0  # good uses that make half of that
+_KNOWN_TOOLS = 12.0  # keeps a word from counting as rare while few tools have been used at all
+_TYPICAL_TERMS = 8.0  # words of a query of average length
+_BY_LENGTH = 0.5  # how much the length of a query matters
+_LEAST_TERMS = 2  # words that a tool must have in common with a query
+_LEAST_SHARE = 0.15  # the same as a share: long queries have words in common by chance
+_CAP = 20.0  # most orders that count of the principal itself
+_CAP_OF_OTHERS = 5.0  # most orders that count of each other principal; as `CAP`
+_PRINCIPALS = 64  # principals whose orders are remembered: a bound
+_SLACK = 6.0  # orders added to the count, so that one or two bad ones do not decide
+_WORST = 0.3  # excess of worse orders at which experience is no longer followed
+TERMS = 10_000  # words remembered: a bound
+PAIRS = 60_000  # pairs of a word and a tool remembered, the last learned: a bound
+TOOLS = 5_000  # tools remembered: a bound
+VISITS = 500  # visits with open searches: a bound
+_TOOLS_OF_TERM = 32  # tools of one word; with more it says nothing about any of them
+_PAIRS_READ = 200  # pairs read for one query, rarest words first; lowered from 300 to cost less
+_RECALLED = 24  # tools recalled for one query
+_PARTNERS = 12  # tools remembered as used together with one: a bound
+_SEARCHES = 8  # open searches of one visit: a bound
+_FOUND = 50  # hits of a search that are remembered: a bound
+_CALLED = 12  # tools of one run that are looked at: a bound
+_OPEN_SECONDS = 1_800.0  # time for which a search stays open
+_MISSED_SECONDS = 600.0  # time in which a tool that was not found belongs to the search before it
+_TEXT_WAS_RIGHT = 0.3  # weight of a use if text has the tool first anyway
+_MISSED = 0.5  # weight of a use if the search did not find the tool
+_FAILED = 0.5  # weight against a tool whose call failed
+_PASSED_OVER = 0.25  # weight against a tool that was moved up when one below it was wanted
+_TOGETHER = 0.5  # most that is added for a tool that goes with those used in the visit
+_EXPLORES = 4  # one in this many searches shows an untried tool that experience would push out of sight
+_CLEAR = 1.25  # lead in weight by which experience is held to have decided for a tool
 
 _NAMED = re.compile(r"[^\W\d_]+\d{1,2}|[^\W\d_][^\W_]{0,3}")
 """`oauth2` and `k8s` name a thing; a word with more digits in it is somebody's number."""

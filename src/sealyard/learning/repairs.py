@@ -31,13 +31,13 @@ __all__ = (
     "is_portable",
 )
 
-# Tuned values
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
 
-_EDITS = 3
-_ALIKE = 0.6
-"""As much alike are two names of the same."""
-_SHORT = 3
-_FIELDS = 400
+_EDITS = 3  # edits that share the credit for one repair
+_ALIKE = 0.6  # similarity from which two names are spellings of one; `difflib` has the same default
+_SHORT = 3  # length up to which a name may be the usual short one of a module, such as `np`
+_FIELDS = 400  # fields of a declared schema that are read: a bound
 
 FUNCTIONS = frozenset(
     """int float str bool list dict set tuple sorted len enumerate zip max min sum isinstance next iter map filter range

@@ -39,25 +39,30 @@ __all__ = (
     "Dangers",
 )
 
-# Tuned values
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
 
-_NAMES = 8
-_TELLING_RUNS = 3.0
-_TELLING_SHARE = 0.3
-MEDIUM, HIGH = 0.3, 0.6
-"""The chances from which on a run is told so."""
-_BASE, _BASE_WEIGHT = 0.1, 16.0
-_TOOL_WEIGHT, _SIMILAR_WEIGHT, _FORM_WEIGHT, _TEXT_WEIGHT = 6.0, 4.0, 2.0, 1.0
-"""So many runs each step needs to move halfway from the one before."""
-_ADDED_WEIGHT = 4.0
-_CERTAIN, _CERTAIN_WEIGHT, _CERTAIN_LEAST = 0.98, 20.0, 0.8
-"""How often what is called certain comes true; if it turns out to be less than the last, nothing is called so."""
-_ENOUGH = 1.5
-"""Less than about two runs say nothing: what failed once is most often put right the next time."""
-_RISE = 0.05
-"""What moves the estimate by less is no reason."""
-_TOOLS = 2_000
-_TOOLS_READ = 8
+_NAMES = 8  # names of parameters listed in one sentence
+_TELLING_RUNS = 3.0  # runs before a tool is listed as one whose runs fail
+_TELLING_SHARE = 0.3  # least share of failures for that; as `MEDIUM`
+MEDIUM = 0.3  # chance from which the risk is medium
+HIGH = 0.6  # chance from which the risk is high
+_BASE = 0.1  # chance of failure while nothing is known
+# Runs that each step needs to move halfway from the one before. `tests/unit/test_learning_risk_calibration.py` holds
+# the outcome to the chances given, in a simulated population.
+_BASE_WEIGHT = 16.0
+_TOOL_WEIGHT = 6.0
+_SIMILAR_WEIGHT = 4.0
+_FORM_WEIGHT = 2.0
+_TEXT_WEIGHT = 1.0
+_ADDED_WEIGHT = 4.0  # the same for a reason of `_ADDED`
+_CERTAIN = 0.98  # chance assumed for a failure that is called certain
+_CERTAIN_WEIGHT = 20.0  # runs that it needs to move halfway
+_CERTAIN_LEAST = 0.8  # if outcomes bring it below, nothing is called certain any more
+_ENOUGH = 1.5  # runs before a step counts: about two, since one failure is most often put right the next time
+_RISE = 0.05  # least change of the estimate that is worth a word
+_TOOLS = 2_000  # tools remembered, the last used: a bound
+_TOOLS_READ = 8  # tools of a piece of code that are looked up: a bound
 
 _USE_A_TOOL = "Call a tool for it: search_tools finds one."
 
@@ -195,7 +200,7 @@ def insights_of(calibration: Calibration, tools: Sequence[tuple[str, Evidence]],
 
 
 _ADDED: dict[RiskReason, float] = {"review": 0.5, "arguments": 0.75, "cost": 0.6}
-"""What is believed of these at first; what becomes of runs that were told so corrects it."""
+"""The chance of failure assumed for these reasons at first; outcomes correct it. Chosen, not measured."""
 _LOOSE = re.compile(r"[\W_]+")
 _ENDED = frozenset(("failed", "timeout", "limit", "broken"))
 

@@ -29,47 +29,39 @@ __all__ = (
     "prepare_answers",
 )
 
-# Tuned values
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
 
-_CHOICE_WEIGHT = 3.0
-_CHOICES_WEIGHT = 20.0
-_CHOICE_REPEATS = 5
-_NUMBERS = 20.0
-_ALWAYS = 1 - 1e-9
-_NEARLY_ALWAYS = 0.9
-_SELDOM = 0.25
-_VARIED = 8
-_DEPTH = 10
-_MOST = 5
-_BRANCHES = 8
-_DECLARED_DEPTH = 8
-_FIELDS = 64
-_STEPS = 400
-_NEVER = 10.0
-"""So many objects without a field make it one that is never there."""
-_NEVER_OPTIONAL = 30.0
-_OFTEN = 3.0
-_PATH_CHARACTERS = 60
-TOOLS = 500
-"""So many tools are remembered, those that answered last."""
-ALL_PLACES = 20_000
-"""So many places of all of them together."""
-STEADY = 5
-"""From so many answers on, a shape is held to be one."""
-_SLACK = 100
-"""Of one tool's places, so that a flood is not sorted at every run."""
-_SLOTS = 16
-_PENDING = 16
-_KEPT_WEIGHT = 0.02
-"""What has faded to less than that was last seen some six half-lives ago."""
-_AGED = 0.95
-_PAUSE_SECONDS = 60.0
-"""Between two changes, and how long a shape must be the same to take the place of another."""
-_SECONDS_PER_TOOL = 0.05
-"""Writing the stubs of ten thousand tools takes a second or so: then every eight minutes."""
-_SECONDS_PER_SHAPE = 0.02
-"""Between two looks: a hundredth of the time is spent on them."""
-_AT_ONCE = 8
+_CHOICE_WEIGHT = 3.0  # sightings of each text before it is shown as a choice
+_CHOICES_WEIGHT = 20.0  # sightings of all texts of a field before any is
+_CHOICE_REPEATS = 5  # sightings for each different text
+_NUMBERS = 20.0  # numbers seen before bounds are shown
+_ALWAYS = 1 - 1e-9  # share of objects that have a field which is never missing, but for rounding
+_NEARLY_ALWAYS = 0.9  # the same beside keys that are data
+_SELDOM = 0.25  # share of objects below which many keys are data
+_VARIED = 8  # keys that are many
+_DEPTH = 10  # levels of a schema: a bound
+_MOST = 5  # conflicts reported of one tool
+_BRANCHES = 8  # alternatives of a declared schema that are read: a bound
+_DECLARED_DEPTH = 8  # levels of a declared schema: a bound
+_FIELDS = 64  # fields of a declared object: a bound
+_STEPS = 400  # places of a declared schema: a bound
+_NEVER = 10.0  # objects without a required field that make it one that never comes
+_NEVER_OPTIONAL = 30.0  # the same for an optional one
+_OFTEN = 3.0  # sightings that contradict a declaration
+_PATH_CHARACTERS = 60  # longest way to a field that is shown whole
+TOOLS = 500  # tools remembered, the last that answered: a bound
+ALL_PLACES = 20_000  # places of all of them: a bound
+STEADY = 5  # answers from which a shape is used
+_SLACK = 100  # places of a tool above the bound, so that a flood is not sorted at every run
+_SLOTS = 16  # principals told apart for one tool; as `PRINCIPALS` of evidence
+_PENDING = 16  # principals that were shown a shape and have not called the tool since: a bound
+_KEPT_WEIGHT = 0.02  # weight below which a sighting is dropped, six half-lives old
+_AGED = 0.95  # weights are recomputed when they have faded to this share
+_PAUSE_SECONDS = 60.0  # between two changes of stubs, and time that a new shape must last to replace another
+_SECONDS_PER_TOOL = 0.05  # the same for each tool: writing stubs of ten thousand takes a second, then every 8 minutes
+_SECONDS_PER_SHAPE = 0.02  # between two looks for each shape: they take a hundredth of the time
+_AT_ONCE = 8  # shapes looked at before other tasks get a turn
 
 _ORDER = ("object", "array", "string", "integer", "number", "boolean", "null")
 

@@ -43,40 +43,35 @@ __all__ = (
     "telling_words",
 )
 
-# Tuned values
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
 
-_NODES = 8_000
-_PARTS = 160
-_FEWEST_PARTS = 5
-_NAMES = 40
-_REPEATS = 3
-"""The same part counts so often."""
-SURE = 0.6
-"""Code that is so much like a skill does its job. Measured: `tests/unit/test_learning_skills.py`."""
-VERY_SURE = 0.85
-"""So much is needed where nobody but the author has used the skill."""
-FITTING = 0.33
-"""A query and a skill that have so much of their words in common are about the same."""
-_REMOVABLE_SECONDS = 30 * 86_400.0
-_CHARACTERS = 600
-_WORDS = 60
-_COMPARED = 50
-_RARE_SHARE = 0.05
-_RARE_COUNT = 2
-_POOR_USES = 3
-_POOR_SUCCESS = 0.5
-PRINCIPALS = 64
-JOBS = 32
-"""Of each principal, those that ran last."""
-HINTS = 64
-SUBJECTS = 512
-_ALIKE = 0.8
-_TIMES = 3
-_FRESH = 0.5
-"""A run that is older than one half-life is no repetition any more."""
-_FEWEST_STATEMENTS = 3
-_HEEDED_SECONDS = 86_400.0
-_UNHEEDED = 3
+_NODES = 8_000  # nodes of code that are walked: a bound
+_PARTS = 160  # parts kept of a job: a bound
+_FEWEST_PARTS = 5  # parts below which a job cannot be told from others
+_NAMES = 40  # tools, acts and fields kept of a job: a bound
+_REPEATS = 3  # times that the same part counts
+SURE = 0.6  # likeness of code that does a skill's job; measured in `tests/unit/test_learning_skills.py`
+VERY_SURE = 0.85  # the same where only the author has used the skill
+FITTING = 0.33  # common weight of words from which a query and a skill are about the same
+_REMOVABLE_SECONDS = 30 * 86_400.0  # age at which an unused skill is no longer suggested; as `skills --cleanup`
+_CHARACTERS = 600  # characters of a text that are read: a bound
+_WORDS = 60  # words of a query or skill: a bound
+_COMPARED = 50  # skills compared: a bound
+_RARE_SHARE = 0.05  # share of texts that a rare word is in at most
+_RARE_COUNT = 2  # the same as a count, where there are few texts
+_POOR_USES = 3  # uses after which a skill that mostly fails is no longer suggested
+_POOR_SUCCESS = 0.5  # success below which it mostly fails
+PRINCIPALS = 64  # principals remembered: a bound
+JOBS = 32  # jobs of each, the last that ran: a bound
+HINTS = 64  # suggestions of each: a bound
+SUBJECTS = 512  # skills whose suggestions are rated: a bound
+_ALIKE = 0.8  # similarity of code that counts as the same job
+_TIMES = 3  # runs after which code is worth saving
+_FRESH = 0.5  # weight of a run that still counts as one of them: at most one half-life old
+_FEWEST_STATEMENTS = 3  # shorter code is not worth saving
+_HEEDED_SECONDS = 86_400.0  # time in which a suggestion is heeded, and after which it may be repeated
+_UNHEEDED = 3  # suggestions without use after which it is not made again
 
 _NEUTRAL = frozenset(
     "abs bool bytes dict enumerate float format frozenset hasattr int isinstance iter list next print range repr round"
