@@ -66,13 +66,13 @@ class PlaceSeen(msgspec.Struct):
     """One place of the answers of a run."""
 
     kinds: dict[str, int] = {}
-    """How many values of each JSON type; `token` for tokens of private values, `cut` for what was not looked at."""
+    """The number of values of each JSON type; `token` for tokens of private values, `cut` for unread parts."""
     choices: dict[str, int] | None = None
-    """How often each text was there; None if they are not to be told."""
+    """The count of each text; None if they must not be shown."""
     span: tuple[float, float] | None = None
-    """Bounds around all numbers, rounded; None if they are not to be told, or if there are none."""
+    """Bounds around all numbers, rounded; None if there are none or they must not be shown."""
     is_spanned: bool = False
-    """Whether bounds may be told."""
+    """True if bounds may be shown."""
 
 
 class AnswerSeen(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,11 +83,11 @@ class AnswerSeen(msgspec.Struct, frozen=True, kw_only=True):
     answers: int
     places: dict[str, PlaceSeen]
     is_sampled: bool = False
-    """Whether some of them were samples: what is in none of the rows may still be in others."""
+    """True if some of them were samples: a field that is in none of the rows may still be in others."""
 
 
 def prepare_answers(run: RunEvidence) -> tuple[AnswerSeen, ...]:
-    """What the tools of a run answered: eight tools, ten answers of each. It takes milliseconds; use a thread."""
+    """The answers of a run's tools: eight tools, ten answers of each. It takes milliseconds; use a thread."""
     found: dict[tuple[str, int], list[CallEvidence]] = {}
     for call in run.calls:
         major = major_of(call.version)
@@ -103,7 +103,7 @@ def prepare_answers(run: RunEvidence) -> tuple[AnswerSeen, ...]:
 
 
 def major_of(version: str) -> int | None:
-    """The major version; None if that is no version."""
+    """The major version; None if `version` cannot be parsed."""
     try:
         return Version.parse(version).major
     except InvalidRequest:
@@ -229,7 +229,7 @@ def _new_place(path: str) -> PlaceSeen:
 
 
 def _steps(value: dict[str, Any], verdict: dict[str, Any], path: str) -> Iterator[tuple[Any, Any, str]]:
-    """What is in an object, with what was found in it, and its place. What can be neither told nor data is left out."""
+    """The parts of an object with their verdicts and places. Keys that are neither fields nor data are left out."""
     is_mapping = _is_mapping(value.values())
     for (key, inner), (judged, inner_verdict) in zip(value.items(), verdict.items(), strict=True):
         if is_mapping or _MARK in judged or is_data(key):
@@ -239,7 +239,7 @@ def _steps(value: dict[str, Any], verdict: dict[str, Any], path: str) -> Iterato
 
 
 def _is_mapping(values: Iterable[Any]) -> bool:
-    """Whether several objects with the very same keys stand side by side: then what they stand under is data."""
+    """True if several objects with the very same keys stand side by side: then the keys above them are data."""
     found = list(values)
     if len(found) < _ALIKE or not all(isinstance(each, dict) and len(each) > 1 for each in found):
         return False

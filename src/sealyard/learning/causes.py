@@ -52,17 +52,17 @@ _Atom = tuple[str, str]
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run is made of: hashes of its values, and of its names, which weigh half as much."""
+    """The content of a run: hashes of its values, and of its names, which weigh half as much."""
 
     values: tuple[int, ...] = ()
     names: tuple[int, ...] = ()
     failed_values: tuple[int, ...] = ()
-    """Those of the statement that failed."""
+    """The part of `values` that is in the failed statement."""
     failed_names: tuple[int, ...] = ()
 
 
 def is_again(failed: Attempt, then: Attempt, *, spares: bool) -> bool | None:
-    """Whether `then` is about what failed in `failed`; None if there is nothing to tell it by.
+    """True if `then` attempts the job that failed in `failed`; None if there is nothing to compare.
 
     `spares` says that another value may be the repair: one that is not there again says nothing then.
     """
@@ -84,7 +84,7 @@ def _kept(values: Iterable[int], names: Iterable[int], there: Collection[int], *
 
 
 def attempt_of_code(reading: Reading, failed: Iterable[ast.AST], name: str) -> Attempt:
-    """What code is made of, and those of its nodes that failed. `name` is what it failed about, which may change."""
+    """The content of code and of its failed nodes. `name` is the name that it failed about, which may change."""
     places = set(map(id, failed))
     inside: dict[_Atom, bool] = {}
     outside: dict[_Atom, bool] = {}
@@ -98,7 +98,7 @@ def attempt_of_code(reading: Reading, failed: Iterable[ast.AST], name: str) -> A
 
 
 def attempt_of_calls(calls: Iterable[CallEvidence], name: str) -> Attempt:
-    """What single calls without code are made of: all of it is what failed, if they did."""
+    """The content of single calls without code: all of it failed, if they did."""
     found: list[_Atom | None] = []
     for call in calls:
         if isinstance(call.arguments, dict):
@@ -126,7 +126,7 @@ def _hashed(found: dict[_Atom, bool]) -> Attempt:
 
 
 def _atom(node: ast.AST, reading: Reading) -> _Atom | None:
-    """What one node says about the job: its value or name. What any code has says nothing."""
+    """The value or name by which one node describes the job; None for those that any code has."""
     match node:
         case ast.Constant(value=value):
             return _constant(value)
@@ -226,7 +226,7 @@ _WORDS: tuple[tuple[str, str], ...] = (
     ("state", r"status|state|first|before|must be \w+ed|not (?:yet )?\w+ed\b"),
     ("invalid", r"invalid|bad request|illegal|unsupported|not supported|not one of|400"),
 )
-"""What a tool's error is about, by its words; the first that fits."""
+"""Classes of a tool's error by its words; the first that fits."""
 _ANY_TOOL = ("rate", "busy")
 """The classes in which one tool's way out is another's too."""
 
@@ -255,7 +255,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str = ""
     """The field, parameter, variable or module that it is about."""
     pattern: str = ""
-    """How the statement that failed is built."""
+    """The structure of the failed statement."""
     features: dict[str, int] = {}
     """The sketch of the run."""
     names: tuple[str, ...] = ()
@@ -263,24 +263,24 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fields: dict[str, tuple[str, ...]] = {}
     """Names of fields in what tools answered to this run."""
     forms: dict[str, str] = {}
-    """What tools answered to this run: `list`, `dict` or `text`, or the one field of a dict that holds a list."""
+    """The form of each tool's answer: `list`, `dict` or `text`, or the one field of a dict that is a list."""
     majors: dict[str, int] = {}
     """The major versions of the tools that it called."""
     attempt: Attempt = Attempt()
-    """What tells another attempt at the same from the next job."""
+    """Distinguishes another attempt at the same job from the next job."""
 
     @property
     def is_failure(self) -> bool:
-        """Whether there is anything to repair."""
+        """True if there is anything to repair."""
         return bool(self.family)
 
     @property
     def is_about_value(self) -> bool:
-        """Whether another value may repair it."""
+        """True if another value may repair it."""
         return self.family in _ABOUT_VALUES and self.template not in ("unknown", "missing")
 
     def groups(self) -> tuple[str, ...]:
-        """What it is remembered by, the narrowest first: this name at this tool, the tool, how the code is built, all.
+        """The keys under which it is remembered, narrowest first: this name at this tool, the tool, the structure, all.
 
         The first two are of no use for another tool; under the last two only what helps with any tool is remembered.
         Empty for the error of a tool that is not known, unless another tool's way out may serve.
@@ -298,7 +298,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def prepare_cause(run: RunEvidence, code: CodePrint | None) -> Cause | None:
-    """What is to be known of a run, failed or not; None if nothing can be learned from it.
+    """The cause of a run, failed or not; None if nothing can be learned from it.
 
     It needs `fact.form`, `fact.status`, `fact.failure`, `code`, `failure_type`, `failure_message`, `failure_line` and
     `calls` with their `tool`, `version`, `arguments`, `answer`, `has_answer` and `error`.
@@ -385,7 +385,7 @@ def _classify(run: RunEvidence) -> tuple[str, str, str, str]:
 
 
 def _detail(family: str, exception: str, name: str, message: str) -> str:
-    """What else must be the same for one way out to be another's: the types in the message, the exception, the name."""
+    """The detail that must be the same for a fix to apply again: types in the message, the exception, or the name."""
     if family in _NAMED:
         return _mark(name)
     if family in _TYPED:
@@ -408,12 +408,12 @@ def _digest(message: str) -> str:
 
 
 def _mark(text: str) -> str:
-    """What stands for a text that is nobody else's business; nothing for none."""
+    """A digest that stands for a private text; empty for none."""
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=6).hexdigest() if text else ""
 
 
 def _complaint(message: str) -> tuple[str, str]:
-    """What our own check of arguments complained about first, and the parameter."""
+    """The first complaint of our own check of arguments, and the parameter."""
     found = re.search(r": '(\w+)'(?: \(\w+ in Python\))? (is missing|is not one of its parameters|is )", message)
     if found is None:
         return "value", ""

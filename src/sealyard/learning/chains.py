@@ -76,7 +76,7 @@ class Link(msgspec.Struct, array_like=True, gc=False):
 
 
 class Called(msgspec.Struct):
-    """What a run did with one tool."""
+    """The use of one tool in a run."""
 
     major: int
     calls: int = 0
@@ -84,13 +84,13 @@ class Called(msgspec.Struct):
     """The parameters that every call gave."""
     ever: set[str] = set()
     is_answered: bool = False
-    """Whether the journal has what it answered."""
+    """True if the journal has its answer."""
     is_told: bool = True
-    """Whether the journal has what all calls were given."""
+    """True if the journal has the arguments of all calls."""
 
 
 class Source(NamedTuple):
-    """Where the value of a parameter comes from."""
+    """The source of a parameter's value."""
 
     parameter: str
     tool: str
@@ -104,7 +104,7 @@ class Source(NamedTuple):
 
     @property
     def is_unplaced(self) -> bool:
-        """Whether only the name of the field is known."""
+        """True if only the name of the field is known."""
         return self.field.startswith(UNPLACED)
 
     @property
@@ -114,13 +114,13 @@ class Source(NamedTuple):
 
 
 def source_of(key: str) -> Source:
-    """What a key says."""
+    """The source that a key stands for."""
     parameter, tool, major, field = key.split(" ", 3)
     return Source(parameter, tool, int(major), field)
 
 
 class Habit(msgspec.Struct, array_like=True, gc=False):
-    """What is known of one tool's calls."""
+    """The habits of one tool's callers."""
 
     major: int = 0
     """The version that `asked`, `given` and `sources` are about."""
@@ -134,7 +134,7 @@ class Habit(msgspec.Struct, array_like=True, gc=False):
     """By `Source.key`: yes for each run in which the parameter was made of that."""
 
     def begin(self, major: int) -> bool:
-        """Whether what a call of this version says of arguments counts. A new major version forgets what was before."""
+        """True if a call of this version counts for arguments. A new major version drops the evidence on older ones."""
         if major > self.major:
             self.major, self.asked, self.given, self.sources = major, Evidence(), {}, {}
         return major == self.major
@@ -224,17 +224,17 @@ def called_in(run: RunEvidence) -> dict[str, Called]:
 
 
 class Said(NamedTuple):
-    """What votes come to for one viewer."""
+    """Evidence as it counts for one viewer."""
 
     share: float
     evidence: float
     principals: int
     is_backed: bool
-    """Whether the viewer itself found it, or two principals did. What one other says is a suggestion."""
+    """True if the viewer itself or two principals found it. The word of one other is a suggestion."""
 
 
 def judge(votes: Evidence, viewer: Viewer) -> Said | None:
-    """What votes say to a principal; None if too few have said anything.
+    """The evidence as it counts for a viewer; None if there is too little.
 
     Where one other principal stands against the viewer's own experience, the experience counts.
     """
@@ -272,10 +272,10 @@ class Follower(msgspec.Struct, frozen=True, kw_only=True):
     share: float
     """Of the runs that called the first one."""
     evidence: float
-    """How many runs, as they count now."""
+    """The number of runs, as they count now."""
     principals: int
     is_backed: bool
-    """Whether the viewer itself or at least two principals did it. What one other did is a suggestion."""
+    """True if the viewer itself or two principals did it. The word of one other is a suggestion."""
     flow: tuple[tuple[str, str], ...] = ()
     """Fields of the first one's answer, and the parameters they became."""
 
@@ -293,25 +293,25 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tip(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing to tell. `Hinted` is told with its kind, subject and mark, so that it can be scored."""
+    """One tip. `Hinted` records its kind, subject and mark, so that it can be rated."""
 
     kind: HintKind
     subject: str
     mark: str
     text: str
     code: str | None = None
-    """A fragment for who wants all details."""
+    """A fragment of code, if it was asked for."""
 
 
 def mark_of(kind: str, name: str) -> str:
-    """What tells a tip from others about the same tool: made from the tool or parameter that it names."""
+    """Distinguishes a tip from others about the same tool: made from the tool or parameter that it names."""
     return hashlib.blake2b(f"{kind} {name}".encode("utf-8", "replace"), digest_size=6).hexdigest()
 
 
 def chain_tip(
     first: ToolSpec, second: ToolSpec, follower: Follower, names: dict[str, str], *, with_code: bool
 ) -> Tip | None:
-    """What to say of a tool that follows another; `names` are the Python names of the second one's parameters."""
+    """The tip on a tool that follows another; `names` are the Python names of the second one's parameters."""
     if not is_callable(second):
         return None
     text = f"Often used with {second.module}.{second.function} after it ({_percent(follower.share)} of runs)"
@@ -324,7 +324,7 @@ def chain_tip(
 
 
 def need_tip(spec: ToolSpec, need: Need, name: str, source: ToolSpec | None, *, with_code: bool) -> Tip | None:
-    """What to say of a parameter that is usually given; `name` is what Python code calls it."""
+    """The tip on a parameter that is usually given; `name` is its Python name."""
     often = f"({_percent(need.share)} of runs)"
     if not is_nameable(name):
         return None
@@ -370,7 +370,7 @@ _parameters: Recent[tuple[str, str], dict[str, tuple[str, bool]]] = Recent(4_000
 
 
 class Visited(msgspec.Struct, array_like=True):
-    """What is remembered of a visit until its next run."""
+    """The memory of a visit until its next run."""
 
     last: str = ""
     """The tool that its last run called last."""
@@ -539,7 +539,7 @@ class Chains(msgspec.Struct, kw_only=True):
         )
 
     def _sources(self, spec: ToolSpec, view: Mapping[str, ToolSpec], viewer: Viewer) -> list[tuple[Source, Said]]:
-        """What the parameters of a tool are made of, the best first. Of fields only those that may be named."""
+        """The sources of a tool's parameters, the best first. Only fields that may be named are among them."""
         habit = self.tools.get(spec.full_name)
         if habit is None or habit.major != major_of(spec.version):
             return []
@@ -638,7 +638,7 @@ class Chains(msgspec.Struct, kw_only=True):
 
 
 def _is_safe(spec: ToolSpec, other: ToolSpec) -> bool:
-    """Whether one principal's word is enough to bring two tools together: no data goes from server to server."""
+    """True if one principal's word is enough to bring two tools together: no data goes from server to server."""
     return spec.upstream == other.upstream and other.annotations.destructive is not True
 
 

@@ -54,7 +54,7 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 class CodePrint(msgspec.Struct, frozen=True, kw_only=True):
-    """What is remembered of a piece of code."""
+    """The print of a piece of code."""
 
     digest: str
     """The same for code that differs in its literals and the names of its variables only."""
@@ -74,7 +74,7 @@ class CodePrint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def syntax_tree(code: str) -> ast.Module | None:
-    """The tree of `code`; None if it is no Python, or too long to be looked at."""
+    """The tree of `code`; None if it is not Python, or too long to be read."""
     return None if is_larger(code, _CODE_BYTES) else read(code).tree
 
 
@@ -109,7 +109,7 @@ def _digest(content: bytes) -> str:
 
 
 def similarity(one: CodePrint, other: CodePrint) -> float:
-    """How much of their parts two pieces of code have in common: between 0 and 1, about."""
+    """The share of parts that two pieces of code have in common: between 0 and 1, approximately."""
     if one.digest == other.digest:
         return 1.0
     mine, theirs = set(one.sample), set(other.sample)
@@ -122,7 +122,7 @@ class _Reading:
 
     def __init__(self, tree: ast.Module) -> None:
         self.tokens: list[str] = []
-        """What each node is: close code has many runs of them in common."""
+        """The kind of each node: similar code has many runs of them in common."""
         self.tools: set[str] = set()
         self.imports: set[str] = set()
         self.skills: set[str] = set()
@@ -130,12 +130,12 @@ class _Reading:
         self._noted: set[str] = set()
         self.statements = 0
         self._shapes: list[str] = []
-        """How many nodes each one holds, and where: with the tokens, that is the whole tree."""
+        """The number of nodes in each one, and where: with the tokens, that is the whole tree."""
         self._named: list[str] = []
         self._bound: set[str] = set()
         """Names that the code gives a value itself: what they are called does not matter."""
         self._roots: dict[str, str] = {}
-        """What names of imported modules stand for."""
+        """The modules that imported names stand for."""
         self._dotted: list[tuple[str, str, str]] = []
         for node, shape in _walk(tree):
             self._shapes.append(shape)
@@ -223,7 +223,7 @@ class _Reading:
         self._add_use(root, rest)
 
     def _find_tool(self, name: str, first: str, second: str) -> None:
-        """What an attribute of an imported module is, if it is one of `servers` or `skills`."""
+        """Notes an attribute of an imported module if the module is one of `servers` or `skills`."""
         path = self._roots.get(name)
         if path is not None:
             root, *rest = path.split(".")
@@ -259,11 +259,11 @@ _NAMING = frozenset(("name", "arg", "rest"))
 _naming_fields: dict[type[ast.AST], str] = {ast.alias: ""}
 """The one of each kind of node that was met; empty for those that have none, or whose name was read before."""
 _SHAPELESS = frozenset((ast.Name, ast.Constant, ast.alias))
-"""What holds no other node that matters."""
+"""Nodes that hold no other node that matters."""
 
 
 def _walk(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
-    """Every node, parents before what is in them, without recursion, each with its shape.
+    """Every node, parents before their children, without recursion, each with its shape.
 
     That is how many nodes are in each of its fields and which are left out, and the flags among them. Whether a name is
     read or written is none.
@@ -303,14 +303,14 @@ _STDLIB = frozenset(sys.stdlib_module_names)
 
 
 def tool_name(full_name: str) -> str:
-    """`module.function` as code most likely writes it; empty for what is no tool's name."""
+    """`module.function` as code most likely writes it; empty for text that cannot be a tool's name."""
     upstream, mark, tool = full_name.removeprefix("mcp__").partition("__")
     parts = [re.sub(r"\W", "_", part) for part in (upstream, tool)]
     return ".".join(parts) if mark and all(map(_is_part, parts)) else ""
 
 
 def _is_key(name: object) -> bool:
-    """Whether a key in code is the name of a field, and not of somebody."""
+    """True if a key in code is the name of a field, and not of a person."""
     return is_name(name) and is_field(name)
 
 
@@ -375,11 +375,11 @@ class Reading:
                     self._dotted[alias.asname or alias.name] = f"{module}.{alias.name}"
 
     def is_imported(self, name: str) -> bool:
-        """Whether a name stands for something imported."""
+        """True if a name stands for something imported."""
         return name in self._dotted
 
     def is_of_module(self, node: ast.Attribute) -> bool:
-        """Whether it is something of a module, imported or not."""
+        """True if it is an attribute of a module, imported or not."""
         root: ast.expr = node
         for _ in range(_MODULE_PARTS):
             if not isinstance(root, ast.Attribute):
@@ -409,7 +409,7 @@ class Reading:
         return ".".join(parts[1:]) if parts[0] == "servers" and len(parts) == 3 and all(map(_is_part, parts)) else ""
 
     def origin(self, node: ast.AST | None, depth: int = _DEPTH) -> str:
-        """The tool whose answer an expression is made of, if that can be told."""
+        """The tool whose answer an expression is made of; empty if there is none."""
         if not depth:
             return ""
         match node:
@@ -454,7 +454,7 @@ class Reading:
                         self.origins.setdefault(each.id, origin)
 
     def _follow_functions(self) -> bool:
-        """What functions of the code itself return, if that is at their end; whether there are any."""
+        """Follows the values that functions of the code return at their end; true if there are any."""
         found = False
         for node in self.nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and isinstance(node.body[-1], ast.Return):
@@ -594,13 +594,13 @@ class Reading:
 
 
 def read_sketch(code: str) -> Reading | None:
-    """What can be read in code; None if it is no Python, or too long to be looked at."""
+    """The sketch of code; None if it is not Python, or too long to be read."""
     tree = syntax_tree(code)
     return None if tree is None else Reading(tree)
 
 
 def _written(value: ast.expr) -> str:
-    """What tells an argument from others, if that can be told at a glance: its value, or the variable that has it."""
+    """Identifies an argument at a glance: its value, or the variable that has it."""
     match value:
         case ast.Constant():
             return plain(value.value)

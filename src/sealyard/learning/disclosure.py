@@ -83,7 +83,7 @@ _UNTOLD = frozenset(
     description summary subject body value values data content query word words answer secret password hint
     gender sex religion diagnosis disease medication""".split()
 )
-"""What a field is not to be called, in its last word, for its texts to be told."""
+"""Last words of a field's name that keep its texts from being shown."""
 _UNMEASURED = frozenset(
     """id ids uid pid gid no nr num number numbers code key pin zip zipcode postal postcode phone mobile fax tel
     year years born birth birthday dob age serial account version timestamp time at date epoch port lat lon lng
@@ -96,7 +96,7 @@ _TRAITS = frozenset("hair eye eyes skin blood body health medical marital ethnic
 
 @lru_cache(maxsize=_REMEMBERED)
 def is_field(key: object) -> bool:
-    """Whether a key may be named: it looks like a field's name, is not long, and gives no order."""
+    """True if a key may be named: it looks like a field's name, is short, and gives no order."""
     if not isinstance(key, str) or IDENTIFIER.fullmatch(key) is None or not is_named(key):
         return False
     words = split_name(key)
@@ -104,7 +104,7 @@ def is_field(key: object) -> bool:
 
 
 def is_name(name: object) -> bool:
-    """Whether it is an identifier that may get into a sketch: short, and of few words."""
+    """True for an identifier that is short and of few words."""
     return (
         isinstance(name, str)
         and len(name) <= NAME_CHARACTERS
@@ -114,7 +114,7 @@ def is_name(name: object) -> bool:
 
 
 def is_nameable(*names: str) -> bool:
-    """Whether all of them may be told of: identifiers that are no keywords, nobody's name, and no order to a model."""
+    """True if all names may be shown: identifiers that are neither keywords, nor a person's name, nor an order."""
     return all(map(_is_plain, names))
 
 
@@ -124,19 +124,19 @@ def _is_plain(name: str) -> bool:
 
 
 def is_callable(spec: ToolSpec) -> bool:
-    """Whether a tool may be told of. What its module is called, the configuration says."""
+    """True if a tool may be named. The name of its module comes from the configuration."""
     return is_nameable(spec.function) and IDENTIFIER.fullmatch(spec.module) is not None
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def is_data(key: object) -> bool:
-    """Whether a key is a value: an id, a date, an address, a token, somebody's name."""
+    """True if a key is a value: an id, a date, an address, a token, a person's name."""
     return not isinstance(key, str) or not is_named(key) or _is_person(split_name(key))
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def tells_choices(name: str) -> bool:
-    """Whether the texts of a field with this name may be told at all. What it is about is read from the name."""
+    """True if the texts of a field with this name may be shown at all, judged by the name."""
     words, meaning = split_name(name), read_name(name)
     is_place = meaning.kind in ("", "region?", "org?")
     return bool(words) and is_place and not meaning.is_role and words[-1] not in _UNTOLD
@@ -144,13 +144,13 @@ def tells_choices(name: str) -> bool:
 
 @lru_cache(maxsize=_REMEMBERED)
 def is_trait(name: str) -> bool:
-    """Whether a field says how somebody is: then nothing of what is in it may be told, however deep."""
+    """True if a field describes a person: then nothing inside it may be shown, however deep."""
     return read_name(name).kind == "trait" or not _TRAITS.isdisjoint(split_name(name))
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def is_choice(text: str) -> bool:
-    """Whether a text could be one of few: a word or three, no code with many digits, nobody's name and no order."""
+    """True if a text could be one of few: a few words, without many digits, a person's name or an order."""
     if _CHOICE.fullmatch(text) is None or not is_named(text.replace("-", "_")):
         return False
     words = split_name(text)
@@ -159,20 +159,20 @@ def is_choice(text: str) -> bool:
 
 @lru_cache(maxsize=_REMEMBERED)
 def tells_span(name: str) -> bool:
-    """Whether the bounds of a field's numbers may be told at all."""
+    """True if the bounds of a field's numbers may be shown at all."""
     words, meaning = split_name(name), read_name(name)
     return bool(words) and not meaning.kind and not meaning.is_role and words[-1] not in _UNMEASURED
 
 
 def is_measure(low: float, high: float, *, is_whole: bool) -> bool:
-    """Whether numbers between these bounds are neither ids, nor years, nor numbers to call."""
+    """True if numbers between these bounds are neither ids, nor years, nor telephone numbers."""
     if max(-low, high) >= _LARGEST or (is_whole and low >= _ID_FLOOR):
         return False
     return not (is_whole and _YEARS[0] <= low and high <= _YEARS[1])
 
 
 def outward(low: float, high: float) -> tuple[float, float]:
-    """Bounds with one digit that tells, around these."""
+    """Bounds around these with one significant digit."""
     return _rounded(low, math.floor), _rounded(high, math.ceil)
 
 
@@ -194,7 +194,7 @@ def _is_order(words: list[str]) -> bool:
 
 
 def _is_person(words: list[str]) -> bool:
-    """Whether it begins with a given name that is not mostly something else, or is short and ends with one."""
+    """True if it begins with a given name that is not mostly another word, or is short and ends with one."""
     ends = (*words[:1], *(words[-1:] if len(words) <= _PERSON_WORDS else ()))
     return any(word in GIVEN_NAMES and word not in _NOT_ONLY_NAMES for word in ends)
 
@@ -219,7 +219,7 @@ _TEXT_KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
 
 
 def kind_of(value: Any) -> str:
-    """What sort of value it is, without the value."""
+    """The kind of a value, without the value."""
     match value:
         case None:
             return "none"
@@ -239,7 +239,7 @@ def kind_of(value: Any) -> str:
 
 
 def plain(value: object) -> str:
-    """The same for `'10/01/2024'` and `'2024-10-01'`, and for `12` and `'12'`; empty for what is no text or number."""
+    """The same for `'10/01/2024'` and `'2024-10-01'`, and for `12` and `'12'`; empty unless it is a text or number."""
     if not isinstance(value, str | float) and not (isinstance(value, int) and abs(value) < _LARGEST_WRITTEN):
         return ""
     pieces = (piece.lstrip("0") for piece in _WRITTEN.findall(str(value)[:_VALUE_CHARACTERS].lower()))
@@ -276,7 +276,7 @@ def shown(field: str) -> str:
 
 
 def agree(field: str, parameter: str) -> bool:
-    """Whether a field has the name of a parameter, or the end of it: `id` and `park_id`, but not `id` and `paid`."""
+    """True if a field has the name of a parameter, or the end of it: `id` and `park_id`, but not `id` and `paid`."""
     one, other = _words(last_key(field)), _words(parameter)
     shorter = min(len(one), len(other))
     return shorter > 0 and one[-shorter:] == other[-shorter:]
@@ -288,7 +288,7 @@ def _words(name: str) -> tuple[str, ...]:
 
 
 def is_declared(spec: ToolSpec, field: str) -> bool:
-    """Whether the tool itself says that its answers have this field."""
+    """True if the tool itself declares this field in its answers."""
     found = [unwrapped(spec.output_schema)]
     root = spec.output_schema or {}
     for step in steps(field):
@@ -297,7 +297,7 @@ def is_declared(spec: ToolSpec, field: str) -> bool:
 
 
 def place_of(spec: ToolSpec, key: str) -> str | None:
-    """Where a tool's declared answer has the field `key`; None if nowhere, or in two places that are equally near."""
+    """The place of the field `key` in a tool's declared answer; None if it has none, or two that are equally near."""
     root = spec.output_schema or {}
     level: list[tuple[object, str]] = [(unwrapped(spec.output_schema), "")]
     for _ in range(_DEPTH):

@@ -66,7 +66,7 @@ _LEXICON = {
     " services ssh terraform uptime vm",
 }
 DOMAINS = (*_LEXICON, "general")
-"""All there are, the last for what is none of the others."""
+"""All domains; the last stands for everything else."""
 
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+[0-9]?[a-z]*|[a-z0-9]+")
@@ -107,21 +107,21 @@ def _words_of(text: str) -> Iterator[str]:
 
 
 class Work(msgspec.Struct, array_like=True):
-    """What one principal works on."""
+    """The work of one principal."""
 
     weights: dict[str, float] = {}
     at: float = 0.0
 
 
 class Domains(msgspec.Struct, kw_only=True):
-    """What each principal mostly works on."""
+    """The domain in which each principal mostly works."""
 
     principals: dict[str, Work] = {}
     runs: int = 0
     told: int = 0
     """Runs of principals whose domain was known before."""
     right: int = 0
-    """Those that were of that domain."""
+    """Runs that were of that domain."""
 
     def learn(self, lesson: Lesson, half_life: float) -> None:
         """Count a run that called tools, for its configured domain or else for that of its tools."""

@@ -55,11 +55,11 @@ _WRONG = 4  # wrong parameters that are looked at: a bound
 
 _TELLING = FUNCTIONS | METHODS
 _NAMED = re.compile(r"`\.?([\w.]+)|(\w+=)|(\[\S+?\])|'(\w+)'|(\w+_\w+)")
-"""What a sentence of ours can name: functions, parameters, items, fields, tools."""
+"""Names in a sentence of ours: functions, parameters, items, fields, tools."""
 
 
 class Fix(msgspec.Struct, frozen=True, kw_only=True):
-    """What helped with a failure like this one."""
+    """A change that helped with a failure like this one."""
 
     text: str
     mark: str
@@ -67,7 +67,7 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
     """The full name of the tool that it is about; empty if it is about none."""
     success_rate: float
     times: int
-    """How often it was made or told."""
+    """The number of times it was made or suggested."""
 
 
 class Record(msgspec.Struct, kw_only=True):
@@ -96,11 +96,11 @@ class Waiting(msgspec.Struct, kw_only=True):
     cause: Cause
     code: CodePrint | None
     hints: list[str] = []
-    """Marks of the fixes that were told."""
+    """Marks of the fixes that the agent was given."""
 
 
 class Failures(msgspec.Struct, kw_only=True):
-    """What was learned from runs that failed."""
+    """The lessons of runs that failed."""
 
     groups: dict[str, Group] = {}
     """By cause; what was met last is at the end."""
@@ -108,7 +108,7 @@ class Failures(msgspec.Struct, kw_only=True):
     hints: dict[str, list[str]] = {}
     """By execution: marks of fixes."""
     marks: dict[str, tuple[str, str]] = {}
-    """Which group and fix a mark means."""
+    """The group and fix of a mark."""
     majors: dict[str, int] = {}
     """The newest major versions of tools."""
     runs: int = 0
@@ -240,7 +240,7 @@ class Failures(msgspec.Struct, kw_only=True):
         return True
 
     def _failed_again(self, waiting: list[Waiting], same: list[Waiting], cause: Cause, viewer: Viewer) -> list[Waiting]:
-        """What still waits once a run on the same job has failed too."""
+        """The runs that still wait after another run on the same job has failed."""
         for each in same:
             if not _is_same_cause(each.cause, cause):
                 continue  # it got further: what comes next repairs both
@@ -319,7 +319,7 @@ def _change(edit: Edit) -> str:
 
 
 def _ranked(group: Group, viewer: Viewer) -> list[tuple[Record, Tally, Tally, int]]:
-    """The fixes of a group that may be told: one's own experience first, then what most others found."""
+    """The fixes of a group that may be shown: the viewer's own experience first, then those most others found."""
     found = []
     for record in group.fixes.values():
         own = record.votes.tally(viewer, is_own=True)
@@ -331,7 +331,7 @@ def _ranked(group: Group, viewer: Viewer) -> list[tuple[Record, Tally, Tally, in
 
 
 def _lead(own: Tally, all_of: Tally, others: int) -> str:
-    """How sure it is, which is less if only one other agent says so."""
+    """The introduction of a fix by its certainty, which is less if only one other agent vouches for it."""
     times = max(1, round(all_of.total))
     helped = min(times, max(1, round(all_of.yes)))
     if own.yes > own.no:
@@ -342,7 +342,7 @@ def _lead(own: Tally, all_of: Tally, others: int) -> str:
 
 
 def _is_same_job(one: CodePrint | None, other: CodePrint | None, failed: Cause, then: Cause) -> bool:
-    """Whether a run of a visit was after what failed in an earlier one, and not after the next thing."""
+    """True if a run of a visit is another attempt at a failed job, and not the next job."""
     found = is_again(failed.attempt, then.attempt, spares=failed.is_about_value)
     if one is None or other is None:
         return one is other and found is not False and not _called(failed).isdisjoint(_called(then))
@@ -353,7 +353,7 @@ def _is_same_job(one: CodePrint | None, other: CodePrint | None, failed: Cause, 
 
 
 def _is_same_cause(one: Cause, other: Cause) -> bool:
-    """Whether two failures are remembered by the same name. A tool's error without a tool has none."""
+    """True if two failures are remembered by the same name. A tool's error without a tool has none."""
     return bool(one.groups()) and one.groups()[:1] == other.groups()[:1]
 
 
@@ -362,7 +362,7 @@ def _called(cause: Cause) -> set[str]:
 
 
 def _is_said(sentence: str, said: str) -> bool:
-    """Whether everything that a sentence names, if it names anything, is in what is said already."""
+    """True if every name in a sentence is already in `said`."""
     return bool(said) and all(name in said for found in _NAMED.findall(sentence) for name in found if name)
 
 
@@ -382,7 +382,7 @@ _FORMATS = {
 }
 
 _AT_HAND = frozenset("field attribute list_not_dict dict_not_list not_iterable text_not_data".split())
-"""Where the guest, which has the value at hand, has said all there is to say if it said anything."""
+"""Families for which the guest, which has the value at hand, says everything if it says anything."""
 
 
 def advice(cause: Cause, code: str, view: Snapshot, shapes: Shapes | None, *, said: str = "") -> str | None:
@@ -426,7 +426,7 @@ def _unknown_field(cause: Cause, known: Collection[str], spec: ToolSpec) -> str 
 
 
 def _shape(cause: Cause, spec: ToolSpec) -> str | None:
-    """Whether a tool answers with a list, or with an object that holds one: as it did, or as it says."""
+    """The form of a tool's answer, a list or an object that holds one: as it was, or as it is declared."""
     form = cause.forms.get(cause.tool) or _declared(spec)
     if f"field|{cause.tool}|{form}|sub" in cause.features:
         return None  # it goes into that already
@@ -473,7 +473,7 @@ def _parameters(cause: Cause, spec: ToolSpec) -> str | None:
 
 
 def _less(cause: Cause, code: str, spec: ToolSpec | None) -> str | None:
-    """How to do less, or more at once."""
+    """Advice to do less, or more at once."""
     is_looped = bool(cause.tool) and f"looped|{cause.tool}" in cause.features
     if cause.family == "wall_time" and is_looped and spec is not None and "asyncio.gather" not in code:
         name = spec.function
@@ -536,7 +536,7 @@ def _branches(schema: object) -> Iterator[object]:
 
 
 def _source(given: frozenset[str], view: Snapshot, spec: ToolSpec) -> str | None:
-    """Where the values of a parameter come from: another tool of the server that answers with a field of its name."""
+    """The source of a parameter's values: another tool of the server that answers with a field of its name."""
     for other in view.by_upstream.get(spec.upstream, ())[:_SOURCES]:
         if other is spec or other.annotations.destructive is True or not is_name(other.function):
             continue

@@ -76,13 +76,13 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def major_of(version: str) -> int:
-    """The major part of a tool's version; 0 for what is none."""
+    """The major part of a tool's version; 0 if there is none."""
     text = version.partition(".")[0]
     return int(text) if text.isdecimal() and len(text) < 8 else 0
 
 
 def prepare_flows(run: RunEvidence) -> tuple[Flow, ...]:
-    """The flows of a run. The cost is bounded whatever was answered; at most 24 are told."""
+    """The flows of a run, at most 24. The cost is bounded, whatever the answers are."""
     if len(run.calls) < 2:
         return ()
     return _Reading(run).flows()
@@ -96,17 +96,17 @@ class _Reading:
         self._visits = _ALL_VISITS
         self._written, self._read = _words_of(run.code)
         self._first: dict[str | float, list[tuple[int, str]]] = {}
-        """Where a value was seen first: at which fields of which call's answer. Nowhere, if a call was given it."""
+        """The fields and the call in whose answer a value was first seen. Empty if a call was given it."""
         self._found: dict[tuple[str, str], Counter[tuple[str, int, str]]] = defaultdict(Counter)
         """By target and parameter: how often it got what was at a tool's field."""
         self._asked: Counter[tuple[str, str]] = Counter()
-        """How often a target was given different values for a parameter."""
+        """The number of different values that a target was given for a parameter."""
         self._majors: dict[str, int] = {}
         self._silent: dict[str, int] = {}
         """Tools whose answers were too large for the journal, with their major versions."""
         self._seen: set[tuple[str, str, str | float]] = set()
         self._named: dict[object, bool] = {}
-        """Whether a key is the name of a field; rows have the same ones."""
+        """Cached verdicts on keys as names of fields; rows have the same ones."""
 
     def flows(self) -> tuple[Flow, ...]:
         for number, call in enumerate(self._calls):
@@ -156,7 +156,7 @@ class _Reading:
                 places.append((number, field))
 
     def _values(self, value: Any) -> Iterator[tuple[str | int | float, str]]:
-        """What is in an answer, with its field. Without recursion; only so much of it is looked at."""
+        """The values of an answer with their fields, without recursion and up to a bound."""
         waiting = [(value, "", 0)]
         for _ in range(min(_VISITS, self._visits)):
             if not waiting:
@@ -199,7 +199,7 @@ class _Reading:
 
 
 def _given(arguments: dict[str, Any]) -> Iterator[tuple[str, str | float]]:
-    """The parameters of a call with their values; those of a list are told one by one."""
+    """The parameters of a call with their values; the items of a list come one by one."""
     for parameter, value in itertools.islice(arguments.items(), _PARAMETERS):
         if len(parameter) > _PARAMETER_CHARACTERS or " " in parameter:
             continue
@@ -210,7 +210,7 @@ def _given(arguments: dict[str, Any]) -> Iterator[tuple[str, str | float]]:
 
 
 def _tells(value: str | float, field: str, parameter: str) -> bool:
-    """Whether a value that was answered and then given is the same one, and not just an equal one."""
+    """True if a value that was answered and then given is the same one, and not just an equal one."""
     if isinstance(value, str):
         if agree(field, parameter):
             return bool(value)
@@ -244,7 +244,7 @@ def _words_of(code: str) -> tuple[set[Any], set[str]]:
 
 
 class _Step(msgspec.Struct, frozen=True, kw_only=True):
-    """How one parameter gets its value."""
+    """The way in which one parameter gets its value."""
 
     parameter: Parameter
     loops: tuple[tuple[str, ...], ...]
@@ -252,9 +252,9 @@ class _Step(msgspec.Struct, frozen=True, kw_only=True):
     keys: tuple[str, ...]
     """From there to the value."""
     is_collected: bool = False
-    """Whether the last list becomes a list of values instead of a call for each."""
+    """True if the last list becomes a list of values instead of a call for each."""
     is_item: bool = False
-    """Whether the value becomes a list of one."""
+    """True if the value becomes a list of one."""
 
 
 def fragment(first: ToolSpec, second: ToolSpec, flow: Sequence[tuple[str, str]]) -> str | None:
@@ -312,7 +312,7 @@ def _step(field: str, key: str, known: dict[str, Parameter]) -> _Step | None:
 
 
 def _reaches(step: _Step, loops: tuple[tuple[str, ...], ...]) -> bool:
-    """Whether what a step needs is at hand inside these loops."""
+    """True if the values that a step needs are at hand inside these loops."""
     outer = step.loops[: len(step.loops) - step.is_collected]
     return outer == loops[: len(outer)]
 

@@ -86,7 +86,7 @@ def prepare_all(
 
 
 def prepare(event: LearningEvent, number: int = 0) -> Lesson:
-    """What an event teaches."""
+    """The lesson of an event."""
     faults: list[str] = []
     domain = _try("domains", faults, lambda: _domain(event), "")
     if not isinstance(event, RunEvidence):
@@ -141,7 +141,7 @@ def _try(part: str, faults: list[str], work: Callable[[], _T], otherwise: _T) ->
 
 
 def without_forgotten(lesson: Lesson, forgotten: Sequence[Forgotten]) -> Lesson | None:
-    """What is left of a lesson when everything forgotten is taken out; None if nothing is."""
+    """The rest of a lesson without forgotten content; None if nothing is left."""
     if _is_forgotten(lesson.number, lesson.event, forgotten):
         return None
     for each in forgotten:
@@ -155,7 +155,7 @@ def without_forgotten(lesson: Lesson, forgotten: Sequence[Forgotten]) -> Lesson 
 
 
 def _is_forgotten(number: int, event: LearningEvent, forgotten: Sequence[Forgotten]) -> bool:
-    """Whether all of it is, whatever it is about."""
+    """True if the whole event is forgotten, whatever it is about."""
     return any(
         number <= each.number
         and (each.what == "all" or (each.what == "principal" and each.subject == principal_of(event)))
@@ -164,7 +164,7 @@ def _is_forgotten(number: int, event: LearningEvent, forgotten: Sequence[Forgott
 
 
 def _is_about(lesson: Lesson, tool: str) -> bool:
-    """Whether it calls, imports or names a tool. What was told of a whole run names none."""
+    """True if it calls, imports or names a tool. A hint about a whole run names none."""
     event = lesson.event
     if isinstance(event, Hinted):
         return tool in event.subject.split()
@@ -206,7 +206,7 @@ PARTS: dict[str, type[Part]] = {
 
 
 class Model(msgspec.Struct, kw_only=True):
-    """What was learned. Only the event loop's thread touches it."""
+    """Everything that was learned. Only the event loop's thread touches it."""
 
     ranking: Ranking = msgspec.field(default_factory=Ranking)
     chains: Chains = msgspec.field(default_factory=Chains)
@@ -217,7 +217,7 @@ class Model(msgspec.Struct, kw_only=True):
     resources: Resources = msgspec.field(default_factory=Resources)
     domains: Domains = msgspec.field(default_factory=Domains)
     faults: dict[str, int] = {}
-    """How many lessons each part could not learn."""
+    """The number of lessons that each part failed to learn."""
 
     def learn(self, lesson: Lesson, half_life: float) -> None:
         """Take in one lesson. A part that fails is counted; the others learn it."""
@@ -259,7 +259,7 @@ class Model(msgspec.Struct, kw_only=True):
 
     @classmethod
     def decode(cls, content: bytes) -> "Model":
-        """What `encode` made. Raises `ValueError` for anything else."""
+        """Reads the bytes of `encode`. Raises `ValueError` for anything else."""
         try:
             return msgspec.msgpack.decode(content, type=cls)
         except RecursionError:
@@ -273,7 +273,7 @@ def layout() -> str:
 
 
 class BrokenModels(Exception):
-    """Bytes are none that `pack` made."""
+    """The bytes were not made by `pack`."""
 
 
 class _Partition(msgspec.Struct, frozen=True):
@@ -318,7 +318,7 @@ async def _encode(part: msgspec.Struct) -> bytes:
 
 
 def _pieces(value: object) -> Iterator[bytes]:
-    """What `msgspec.msgpack.encode` makes of a value, in pieces."""
+    """The bytes of `msgspec.msgpack.encode`, in pieces."""
     if isinstance(value, msgspec.Struct):
         config = value.__struct_config__
         if not config.array_like and not config.omit_defaults and config.tag is None:
@@ -338,7 +338,7 @@ def _pieces(value: object) -> Iterator[bytes]:
 
 
 def _map_header(length: int) -> bytes:
-    """How MessagePack begins a map."""
+    """The first bytes of a map in MessagePack."""
     if length < 1 << 4:
         return bytes([0x80 | length])
     return b"\xde" + length.to_bytes(2) if length < 1 << 16 else b"\xdf" + length.to_bytes(4)
@@ -348,7 +348,7 @@ Scope = Literal["shared", "principal", "domain"]
 
 
 class _State(msgspec.Struct):
-    """What was learned, and from which facts."""
+    """The models, and the last fact that they were learned from."""
 
     models: dict[str, Model] = {}
     """By partition; the one that learned last is at the end."""
@@ -373,7 +373,7 @@ class Learner:
         self._busy = asyncio.Lock()
         self._state = _State()
         self._is_current = False
-        """Whether the state can be learned on from: it is neither to be loaded nor to be learned anew."""
+        """True if the state can be continued: it need neither be loaded nor be learned anew."""
         self._is_loaded = False
         self._forgotten: tuple[Forgotten, ...] = ()
         self._generation = -1
@@ -382,11 +382,11 @@ class Learner:
         self._saved_number = 0
         self._saved_at = time.monotonic()
         self.is_ready = False
-        """Whether everything has been learned that the journal held at the start, or when something was forgotten."""
+        """True once everything is learned that the journal held at the start, or when something was forgotten."""
 
     @property
     def models(self) -> Mapping[str, Model]:
-        """What was learned, by partition: the principal or the domain, or nothing for what is shared by all."""
+        """The models by partition: the principal, the domain, or empty for the one that all share."""
         return self._state.models
 
     @property
@@ -402,7 +402,7 @@ class Learner:
     # What requests ask
 
     def model_for(self, principal: str, domain: str = "") -> Model:
-        """What is to be told to a principal who works on `domain`, if that is known. Never fails; it may be empty."""
+        """The model for a principal who works in `domain`, if that is known. Never fails; it may be empty."""
         models = self._state.models
         if self._scope == "domain":
             everything = models.get("")
@@ -412,7 +412,7 @@ class Learner:
         return Model() if found is None else found
 
     def insights(self, principal: str | None = None) -> list[PartInsights]:
-        """What each part has learned, from all partitions or from that of a principal."""
+        """The record of each part, from all partitions or from that of a principal."""
         operator = Viewer("", time.time(), self._half_life)
         if principal is not None:
             return self.model_for(principal).insights(operator)
@@ -519,7 +519,7 @@ class Learner:
                 until = time.perf_counter() + SLICE_SECONDS
 
     def _partitions(self, state: _State, lesson: Lesson) -> tuple[str, ...]:
-        """Who learns a lesson."""
+        """The partitions that learn a lesson."""
         if self._scope == "shared":
             return ("",)
         if self._scope == "principal":
@@ -528,7 +528,7 @@ class Learner:
         return ("", domain) if domain else ("",)
 
     def _usual_domain(self, model: Model | None, principal: str, now: float) -> str:
-        """What a principal mostly works on, empty if that cannot be told."""
+        """The domain in which a principal mostly works; empty if it is unknown."""
         if model is None:
             return ""
         try:

@@ -197,7 +197,7 @@ class Insight(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartInsights(msgspec.Struct, frozen=True, kw_only=True):
-    """One part's record. `accuracy` is None while nothing that it told has been seen to come true or not."""
+    """The record of one part. `accuracy` is None while none of its statements was seen to be right or wrong."""
 
     part: str
     learned: int
@@ -281,7 +281,7 @@ class Part(Protocol):
         """Answer the part's own question for a viewer, in our words and checked names. It changes nothing."""
 
     def score(self) -> tuple[int, int]:
-        """How often the part told something that was then seen to be right or wrong, and how often it was right."""
+        """The number of statements that were seen to be right or wrong, and of those that were right."""
 
     def insights(self, viewer: Viewer) -> PartInsights:
         """The record of the part for an operator."""

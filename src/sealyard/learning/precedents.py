@@ -68,12 +68,12 @@ _MISTAKES = frozenset(
     " ModuleNotFoundError NameError SyntaxError TypeError UnboundLocalError UnknownTool ValueError"
     " ZeroDivisionError".split()
 )
-"""What code that has had answers of tools fails with by mistake. What it raises itself, such as `RuntimeError`, may
+"""Mistakes by which code fails that has had answers of tools. Errors that it raises itself, such as `RuntimeError`, may
 mean that it waits for an answer to change."""
 
 
 def is_own_failure(run: RunEvidence) -> bool:
-    """Whether a run failed by its own code, and not by an upstream, a limit, a person or the gateway."""
+    """True if a run failed by its own code, and not by an upstream, a limit, a person or the gateway."""
     fact = run.fact
     return fact.status == "failed" and fact.failure in _OWN_KINDS and fact.error_type not in _OTHERS
 
@@ -92,11 +92,11 @@ class Repeat(msgspec.Struct, array_like=True):
     """Of the tools that it names or called, by full name; empty for one of which nothing is known."""
 
     def recent(self, now: float) -> int:
-        """How often it happened in the last hour."""
+        """The number of times in the last hour."""
         return sum(now - HOUR < at <= now for at in self.times)
 
     def is_certain(self, specs: Mapping[str, ToolSpec], now: float) -> bool:
-        """Whether it will be the same once more."""
+        """True if the same failure is certain."""
         if self.recent(now) < TIMES or not now - AGAIN_SECONDS < self.times[-1] <= now:
             return False
         there = {spec.full_name: spec.version for spec in specs.values()}
@@ -104,7 +104,7 @@ class Repeat(msgspec.Struct, array_like=True):
 
 
 class Repeats(msgspec.Struct, array_like=True):
-    """What failed last in each workspace."""
+    """The last failures of each workspace."""
 
     sessions: dict[str, dict[str, Repeat]] = {}
     """By what stands for the workspace, then by code and values; what failed last is at the end of each."""
@@ -144,12 +144,12 @@ class Repeats(msgspec.Struct, array_like=True):
 
 
 def is_known_error(name: str) -> bool:
-    """Whether it is Python's or ours: code can give an error of its own any name."""
+    """True for an error of Python's or ours: code can give its own errors any name."""
     return hasattr(builtins, name) or name in errors.__all__
 
 
 def _workspace(session: str) -> str:
-    """What stands for a workspace: its name is an agent's text."""
+    """A digest that stands for a workspace, whose name is an agent's text."""
     return hashlib.blake2b(session.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
@@ -251,7 +251,7 @@ def _places(print_: CodePrint) -> list[str]:
 
 
 def _is_other(then: Mapping[str, str], now: Mapping[str, str]) -> bool:
-    """Whether a tool is there in another major version than it was."""
+    """True if a tool has another major version than it had."""
     return any(then.get(name, major) != major for name, major in now.items())
 
 
@@ -259,12 +259,12 @@ LEVELS: tuple[Risk, ...] = ("low", "medium", "high", "critical")
 
 
 class Level(msgspec.Struct, array_like=True):
-    """What became of the runs that were told one level, and were run."""
+    """The outcomes of runs that were assessed at one level."""
 
     told: int = 0
     failed: int = 0
     expected: float = 0.0
-    """The sum of the chances that they were told."""
+    """The sum of their chances."""
     record: Evidence = msgspec.field(default_factory=Evidence)
 
 
@@ -277,13 +277,13 @@ class Step(msgspec.Struct, array_like=True):
 
 
 class Calibration(msgspec.Struct, array_like=True):
-    """What was predicted, and what then happened."""
+    """The assessments that were made, and their outcomes."""
 
     levels: dict[str, Level] = {}
     steps: list[Step] = []
 
     def add_told(self, risk: Risk, chance: float, viewer: Viewer, *, failed: bool) -> None:
-        """A run that was told `risk` was run, and is over."""
+        """Count the outcome of a run that was assessed as `risk`."""
         level = self.levels.setdefault(risk, Level())
         level.told += 1
         level.failed += failed
@@ -300,7 +300,7 @@ class Calibration(msgspec.Struct, array_like=True):
         step.record.add_run(viewer, failed=failed)
 
     def curve(self, viewer: Viewer) -> "Curve":
-        """How estimates for a principal are to be corrected.
+        """The correction of estimates for a principal.
 
         What became of one other principal's runs alone is no reason to correct anything.
         """
@@ -311,7 +311,7 @@ class Calibration(msgspec.Struct, array_like=True):
 
 
 class Curve(NamedTuple):
-    """What estimates were, and what they should have been, both rising."""
+    """Estimates and their corrected values, both rising."""
 
     means: tuple[float, ...] = ()
     shares: tuple[float, ...] = ()
@@ -346,7 +346,7 @@ _CERTAIN_EXPRESSIONS = (
     *(ast.Attribute, ast.Await, ast.BinOp, ast.Call, ast.Dict, ast.FormattedValue, ast.JoinedStr, ast.List),
     *(ast.NamedExpr, ast.Set, ast.Slice, ast.Starred, ast.Subscript, ast.Tuple, ast.UnaryOp, ast.keyword),
 )
-"""What evaluates all of its parts, if it is evaluated."""
+"""Expressions that evaluate all of their parts, if they are evaluated."""
 _UNCERTAIN_NAMES = frozenset(
     "SystemExit exit quit _exit abort kill exec eval globals locals vars setattr delattr getattr __dict__"
     " __builtins__ __import__ builtins import_module importlib reload modules patch mock settrace setprofile"
@@ -363,9 +363,9 @@ class WrongCall(msgspec.Struct, frozen=True, kw_only=True):
     problem: Literal["unknown", "missing", "many"]
     """It has no such parameter, one that it needs is not given, or more values are given than it takes."""
     names: tuple[str, ...]
-    """Those that are missing, or else those that it takes, as the call has to write them."""
+    """The missing names, or else all that the tool takes, as the call has to write them."""
     is_certain: bool
-    """Whether the code gets there in any case, and fails there."""
+    """True if the code reaches the call in any case, and fails there."""
 
 
 def wrong_calls(code: str, specs: Mapping[str, ToolSpec]) -> tuple[WrongCall, ...]:
@@ -418,7 +418,7 @@ _Problem = tuple[Literal["unknown", "missing", "many"], tuple[str, ...]]
 
 
 class _Stub(msgspec.Struct, frozen=True):
-    """What a tool's function takes, as Python writes it."""
+    """The parameters of a tool's function, as Python writes them."""
 
     names: tuple[str, ...]
     required: tuple[str, ...]
@@ -466,7 +466,7 @@ def _check_by_name(node: ast.Call, spec: ToolSpec) -> _Problem | None:
 
 
 def _is_uncertain(tree: ast.Module) -> bool:
-    """Whether something in the code could make a call end otherwise than it looks."""
+    """True if something in the code could make a call end otherwise than it looks."""
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=name) | ast.alias(name=name) | ast.Attribute(attr=name):

@@ -98,12 +98,12 @@ def learnable(query: str) -> list[str]:
 
 @lru_cache(maxsize=1 << 14)
 def mark_of(term: str) -> str:
-    """What stands for a term in what is kept: queries are somebody's words. One that says nothing stands for itself."""
+    """A digest that stands for a term, since queries are private. A weak word stands for itself."""
     return term if term in WEAK else hashlib.blake2b(term.encode("utf-8", "replace"), digest_size=6).hexdigest()
 
 
 def length_of(terms: list[str]) -> float:
-    """What a query is divided by: a long one says less with each of its words."""
+    """The divisor for a query: a long one says less with each of its words."""
     return 1 - _BY_LENGTH + _BY_LENGTH * len(terms) / _TYPICAL_TERMS
 
 
@@ -132,7 +132,7 @@ def weigh(votes: Evidence, viewer: Viewer) -> tuple[float, float]:
 
 
 def worth_of(tools: int, tried: int) -> float:
-    """What a word counts at most, if `tools` of all the `tried` ones were used by it."""
+    """The most that a word counts, if it led to `tools` of all the `tried` ones."""
     rarity = 1 - math.log1p(tools) / math.log(tried + _KNOWN_TOOLS)
     return _GAIN * max(0.0, rarity) / math.sqrt(max(1, tools))
 
@@ -191,19 +191,19 @@ class _Open(msgspec.Struct, array_like=True):
     """The tools that taught something, and whether they worked."""
 
     def text_rank(self, tool: str) -> int:
-        """Where text has a tool that it found: 1 for the best, 0 for not at all."""
+        """The place of a found tool by text alone: 1 for the best, 0 if text does not find it."""
         place = self.found.index(tool)
         return self.text_ranks[place] if self.text_ranks else place + 1
 
 
 class Ranking(msgspec.Struct, kw_only=True):
-    """What searches and runs taught about words and tools."""
+    """The evidence of searches and runs about words and tools."""
 
     words: dict[str, dict[str, Evidence]] = {}
     """By what stands for a term, and tool; what was learned last is at the end."""
     pairs: int = 0
     tools: dict[str, Evidence] = {}
-    """How calls of each tool went."""
+    """The outcomes of each tool's calls."""
     together: dict[str, dict[str, Evidence]] = {}
     """By tool: those that worked in the same visit."""
     open: dict[str, list[_Open]] = {}
@@ -217,7 +217,7 @@ class Ranking(msgspec.Struct, kw_only=True):
     told: int = 0
     """Orders that were changed, and after which a tool was called."""
     right: int = 0
-    """Those in which that tool stood no lower than by text alone."""
+    """The orders among them in which that tool stood no lower than by text alone."""
 
     # Learning
 
@@ -337,7 +337,7 @@ class Ranking(msgspec.Struct, kw_only=True):
             self.trust.add(viewer, better=better, worse=worse)
 
     def _rehearse(self, search: _Open, place: int, viewer: Viewer) -> tuple[float, float]:
-        """Whether experience would have helped where it was not asked: so it can come back."""
+        """Rate experience where it was not used, so that trust can come back: better and worse."""
         words = self._recall(search.terms, (), viewer, 1.0)
         weights = {tool: sum(word.gain for word in words.get(tool, ())) for tool in search.found}
         wanted = weights[search.first]
@@ -422,7 +422,7 @@ class Ranking(msgspec.Struct, kw_only=True):
         return found
 
     def _worth(self, tools: int) -> float:
-        """What a word counts at most that goes with so many tools."""
+        """The most that a word counts that goes with this number of tools."""
         return worth_of(tools, len(self.tools)) if tools < _TOOLS_OF_TERM else 0.0
 
     def _scaled(

@@ -134,12 +134,12 @@ RELEVANT: Mapping[str, tuple[str, ...]] = {
     "processes": ("unused:*",),
     "other": (*_ARGUMENTS, _TIMES, _TO_NUMBER, _TO_TEXT, "method:*", "option:*", "guarded", "used:list,dict,sorted"),
 }
-"""Which edits can be the way out of which failures, the likeliest first."""
+"""The edits that can repair each family of failures, the likeliest first."""
 
 
 _OF_VALUE = ("value_kind", "smaller", "larger")
 _NAMES_PARAMETER = frozenset(("argument", "keyword", "missing"))
-"""Failures that say which parameter they are about: what became of others is no repair."""
+"""Failures that name their parameter: a change of another parameter does not count as a repair."""
 _TOOL_EDITS = frozenset(
     """param_renamed param_added param_dropped value_kind smaller larger tool_first tool_instead field_renamed
     field_added unwrapped tool_imported uncalled""".split()
@@ -153,9 +153,9 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool: str = ""
     """The tool whose call or answer it is about."""
     name: str = ""
-    """What was there before."""
+    """The name before the edit."""
     to: str = ""
-    """What came in its place, or was added."""
+    """The name that replaced it, or was added."""
 
     @property
     def key(self) -> str:
@@ -164,12 +164,12 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def is_portable(edit: Edit) -> bool:
-    """Whether it can help with any tool, because it names none and nothing of one."""
+    """True if it can help with any tool, because it names neither a tool nor a part of one."""
     return edit.kind not in _TOOL_EDITS and not (edit.kind == "field_optional" and edit.name)
 
 
 def edits(before: Cause, after: Cause, *, is_same: bool) -> tuple[Edit, ...]:
-    """What changed that can have repaired `before`; `is_same` if the code is the same letter by letter."""
+    """The changes that can have repaired `before`; `is_same` if the text of the code is the same."""
     if is_same:
         return (Edit(kind="again"),) if before.family == "tool" else ()
     if not before.features or not after.features:
@@ -225,7 +225,7 @@ class _Change:
         }
 
     def reads(self, field: str) -> bool:
-        """Whether a field is read afterwards, of whatever."""
+        """True if a field of any value is read afterwards."""
         return any(key.startswith("field|") and key.split("|")[2] == field for key in self.new)
 
     def find(self, rule: str) -> Iterator[Edit]:
@@ -251,7 +251,7 @@ class _Change:
         return self._plain(kind, self._is_plain(kind))
 
     def _is_plain(self, kind: str) -> bool:
-        """Whether an edit happened that has no name in it."""
+        """True if an edit without a name happened."""
         match kind:
             case "guarded":
                 return any(self._has_come("check", each) for each in ("none", "or", "if")) or self._has_come(
@@ -294,7 +294,7 @@ class _Change:
         return {part[2] for part in parts}
 
     def _tools(self) -> list[str]:
-        """Those whose arguments can be the reason: the one that failed, or all that are called before and after."""
+        """The tools whose arguments can be the cause: the failed one, or all that are called before and after."""
         if self.cause.tool:
             return [self.cause.tool]
         return [key.removeprefix("call|") for key in self.old if key.startswith("call|") and key in self.new]
@@ -310,7 +310,7 @@ class _Change:
                 yield Edit(kind="param_renamed", tool=tool, name=gone[0], to=come[0])
 
     def _is_as_before(self, tool: str, name: str, to: str) -> bool:
-        """Whether a parameter has what another one had, or is called like it."""
+        """True if a parameter has the value of another one, or a similar name."""
         if difflib.SequenceMatcher(None, name, to).ratio() >= _ALIKE or set(name.split("_")) & set(to.split("_")):
             return True
         known = [
@@ -486,7 +486,7 @@ class _Change:
 
 
 def _is_meant(name: str, imported: list[str]) -> bool:
-    """Whether an import gives a name its value; a short one may be the usual one for a module, such as `np`."""
+    """True if an import gives a name its value; a short one may be the usual one of a module, such as `np`."""
     parts = ".".join(imported).split(".")
     return name in parts or (len(name) <= _SHORT and parts[0].startswith(name[:1]))
 
@@ -561,7 +561,7 @@ class Wording:
         return self._view.find(tool) if tool else None
 
     def sentence(self, edit: Edit, *, is_vouched: bool = True) -> str | None:
-        """What to do, or None if something in it is not for this viewer.
+        """The sentence for an edit, or None if something in it must not be shown to this viewer.
 
         Who is sent to another server's tool has made that experience, or more than one other has: `is_vouched`.
         """
@@ -574,7 +574,7 @@ class Wording:
         return self._of_tool(edit, spec) if spec is not None else self._of_python(edit)
 
     def _is_beside(self, edit: Edit) -> bool:
-        """Whether it is about another name than this failure, or the code does so already."""
+        """True if it concerns another name than this failure, or the code already does it."""
         name, done = self._cause.name, self._cause.features
         match edit.kind:
             case "field_renamed" | "param_renamed" | "renamed" | "attributed":

@@ -60,10 +60,10 @@ _ANY = "*"
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What would have been of use lately."""
+    """The workers and packages that would have been of use lately."""
 
     size: int
-    """How many workers should wait; 0 if nothing says that any should."""
+    """The number of workers to keep waiting; 0 if none is needed."""
     packages: tuple[str, ...]
     """The modules to import before any run, in the order in which they were offered."""
 
@@ -89,7 +89,7 @@ class Demand(msgspec.Struct, kw_only=True):
 
 
 def wanted(demands: Sequence[Demand], *, now: float, offered: Sequence[str]) -> Wanted:
-    """What all of `demands` together ask for.
+    """The needs of all `demands` together.
 
     As many workers as began at about the same time, if that happened twice in the last quarter of an hour: once is
     chance. Of the packages, those that were imported in the last three days; all, if too little is known to leave one
@@ -130,7 +130,7 @@ _End = Literal["", "time", "memory"]
 
 
 class Sample(msgspec.Struct, frozen=True, array_like=True):
-    """What one run needed; if it was ended for a limit, that limit."""
+    """The needs of one run; if a limit ended it, that limit."""
 
     at: float
     principal: str
@@ -146,7 +146,7 @@ class Record(msgspec.Struct, array_like=True):
     """The last runs of one code or of one set of tools and imports, in the order in which they ended."""
 
     owner: str
-    """Who ran the first."""
+    """The principal of the first run."""
     tools: tuple[str, ...] = ()
     samples: list[Sample] = []
     unsettled: int = 0
@@ -163,7 +163,7 @@ class Record(msgspec.Struct, array_like=True):
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
-    """What a piece of code will need."""
+    """The expected needs of a piece of code."""
 
     seconds: float
     """The longest of the same code, or what 95 of 100 similar runs stayed within; 0 if none ended well."""
@@ -173,15 +173,15 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     """That ended well."""
     is_same_code: bool
     is_binding: bool = False
-    """Whether limits may follow it: it is the principal's own experience, or that of two others."""
+    """True if limits may follow it: it is the principal's own experience, or that of two others."""
     is_firm: bool = False
-    """Whether the very same text has ended well so often that less than usual may be given."""
+    """True if the very same text has ended well often enough to be given less than usual."""
     timed_out_seconds: float = 0.0
     """The last limit at which a run was ended since one ended well; 0 if none was."""
     most_timed_out_seconds: float = 0.0
     """The longest of these."""
     is_out_of_memory: bool = False
-    """Whether one was ended for its memory since one ended well."""
+    """True if a run was ended for its memory since the last that ended well."""
 
 
 class Fitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,7 +192,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Resources(msgspec.Struct, kw_only=True):
-    """What runs needed: at most 2,000 codes and 500 sets of tools and imports with 32 runs each."""
+    """The needs of past runs: at most 2,000 codes and 500 sets of tools and imports with 32 runs each."""
 
     codes: dict[str, Record] = {}
     """By `CodePrint.digest`: code that differs only in values lies together, the last that ran at the end."""
@@ -208,7 +208,7 @@ class Resources(msgspec.Struct, kw_only=True):
     held: int = 0
     """Runs that had less memory than usual, and enough."""
     held_mib: int = 0
-    """How much less, all of them together."""
+    """The memory saved by all of them together."""
     last_at: float = 0.0
 
     def learn(self, lesson: Lesson, half_life: float) -> None:
@@ -271,7 +271,7 @@ class Resources(msgspec.Struct, kw_only=True):
         return alike.prediction(is_same_code=False) if len(alike.good) >= _FEW else None
 
     def _effect(self) -> Insight:
-        """What limits that followed experience have changed."""
+        """The effect of limits that followed experience."""
         return Insight(
             kind="effect",
             subject="limits",
@@ -361,7 +361,7 @@ def _fit_memory(prediction: Prediction, policy: IsolationPolicy) -> int:
 
 
 class _Samples:
-    """What samples say to one principal: its own, and those of others if there are two of them."""
+    """The samples that count for one viewer: its own, and those of others if there are two of them."""
 
     def __init__(self, samples: Sequence[Sample], viewer: Viewer) -> None:
         self._viewer = viewer
@@ -375,7 +375,7 @@ class _Samples:
 
     @property
     def is_enough(self) -> bool:
-        """Whether so many ended well that less than usual may be given."""
+        """True if enough runs ended well to give less than usual."""
         counts: dict[str, float] = {}
         for each, weight in zip(self.good, self._weights(), strict=True):
             counts[each.principal] = counts.get(each.principal, 0.0) + weight
@@ -386,7 +386,7 @@ class _Samples:
         return [self._viewer.faded(each.at) for each in self.good]
 
     def prediction(self, *, is_same_code: bool, is_firm: bool = False) -> Prediction:
-        """What follows from it."""
+        """The prediction from these samples."""
         # Since one ended well, the newest first.
         since = list(itertools.takewhile(lambda each: each.ended, reversed(self.heard))) if is_same_code else []
         times = [each.seconds for each in since if each.ended == "time"]
@@ -410,7 +410,7 @@ class _Samples:
 
 
 def _quantile(values: Sequence[float], weights: Sequence[float]) -> float:
-    """What 95 of 100 stay within, as much as each counts."""
+    """The value that 95 of 100 stay within, by weight."""
     left = _QUANTILE * sum(weights)
     ordered = sorted(zip(values, weights, strict=True))
     for value, weight in ordered:
@@ -421,7 +421,7 @@ def _quantile(values: Sequence[float], weights: Sequence[float]) -> float:
 
 
 def _end_of(fact: Executed) -> _End | None:
-    """How a run ended, as far as its limits are concerned; `None` if that says nothing about them."""
+    """The limit that ended a run, empty if none did; `None` if the end says nothing about limits."""
     if fact.status == "ok":
         return ""
     if fact.failure in ("wall_time", "cpu_time"):
@@ -437,7 +437,7 @@ def _sample(fact: Executed, code: CodePrint, ended: _End, given: Assessed | None
 
 
 def _imports(run: RunEvidence, code: CodePrint | None) -> tuple[str, ...] | None:
-    """What a run imported; `None` if it cannot be told: its code was too long, or a skill's code imports too."""
+    """The imports of a run; `None` if they are unknown: its code was too long, or a skill's code imports too."""
     if run.fact.form == "analysis":
         return ()
     return None if code is None or code.skills or run.skills else code.imports

@@ -136,13 +136,13 @@ def about_new_tool(spec: ToolSpec, share: float) -> str:
 
 
 def about_rule(finding: Finding) -> str:
-    """What the review warns of."""
+    """A finding of the review."""
     does, instead = FIRM_RULES[finding.rule]
     return f"{f'Line {finding.line}' if finding.line else 'The code'} {does}. {instead}"
 
 
 def about_cost(needed: float, given: float, unit: str) -> str:
-    """What it needs is more than it has."""
+    """A run that needs more than it has."""
     instead = "Do less in one run" + (", or give timeout_seconds." if unit == "s" else ".")
     return f"Runs like this needed {needed:.0f} {unit} or more, and it has {given:.0f} {unit}. {instead}"
 
@@ -210,21 +210,21 @@ _Specs = Mapping[str, ToolSpec]
 
 
 class Assessment(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be expected of a run."""
+    """The assessment of a run before it starts."""
 
     risk: Risk
     chance: float
-    """That it fails: of all that are told the same, about so many do."""
+    """The chance of failure: that share of all runs with the same chance fails."""
     reasons: tuple[RiskReason, ...] = ()
-    """What moved the chance, the gravest first."""
+    """The reasons that moved the chance, the gravest first."""
     text: str = ""
-    """What the agent should do instead of running it as it is, in our own words; nothing for `low`."""
+    """Advice to the agent in our own words; empty for `low`."""
     line: int | None = None
     """Of the code, if the gravest reason has one."""
 
 
 class ToolRecord(msgspec.Struct, array_like=True):
-    """How runs with one tool ended."""
+    """The outcomes of runs with one tool."""
 
     name: str = ""
     """The full name, once it was called."""
@@ -245,12 +245,12 @@ class _Step(msgspec.Struct, frozen=True):
 
     @property
     def is_reason(self) -> bool:
-        """Whether it is worth a word."""
+        """True if it is worth a word."""
         return self.rise >= _RISE or self.share >= MEDIUM
 
 
 class Dangers(msgspec.Struct, kw_only=True):
-    """What is known of how runs end."""
+    """The evidence on outcomes of runs."""
 
     runs: int = 0
     all: Evidence = msgspec.field(default_factory=Evidence)
@@ -490,7 +490,7 @@ def _added(
     wall_seconds: float | None,
     memory_mib: int | None,
 ) -> list[_Step]:
-    """What the text and the limits say, each reason once."""
+    """The reasons that the text and the limits give, each once."""
     found: list[_Step] = []
     finding = next((each for each in review.findings if each.rule in FIRM_RULES), None)
     if finding is not None:
@@ -503,7 +503,7 @@ def _added(
 
 
 def _cost(predicted: Prediction, wall_seconds: float | None, memory_mib: int | None) -> str:
-    """What to say of a run that needs more than it has; nothing if it does not."""
+    """The sentence for a run that needs more than it has; empty if it does not."""
     seconds = max(predicted.seconds, predicted.timed_out_seconds)
     if wall_seconds is not None and (predicted.seconds > wall_seconds or predicted.timed_out_seconds >= wall_seconds):
         return about_cost(seconds, wall_seconds, "s")
@@ -513,7 +513,7 @@ def _cost(predicted: Prediction, wall_seconds: float | None, memory_mib: int | N
 
 
 def _is_never_run(run: RunEvidence) -> bool:
-    """Whether the review, the risk or a person kept it from running."""
+    """True if the review, the risk or a person kept it from running."""
     fact = run.fact
     if fact.status == "ok":
         return False

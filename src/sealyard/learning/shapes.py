@@ -67,7 +67,7 @@ _ORDER = ("object", "array", "string", "integer", "number", "boolean", "null")
 
 
 class Sighting(msgspec.Struct, array_like=True, gc=False):
-    """How often something was seen, and by whom."""
+    """The weight of something seen, and the principals that saw it."""
 
     weight: float = 0.0
     who: int = 0
@@ -80,14 +80,14 @@ class Sighting(msgspec.Struct, array_like=True, gc=False):
 
 
 class Audience(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is to see something: it may know what it has seen itself, and what two principals have."""
+    """The audience of a shape: it may see its own answers, and those that two principals have seen."""
 
     own: int = 0
     """Its bit; nothing if it has seen nothing, or if everybody is meant."""
     sees_all: bool = False
 
     def may_see(self, who: int) -> bool:
-        """Whether it may know what these principals have seen."""
+        """True if it may know what these principals have seen."""
         return who.bit_count() > 1 or bool(who & self.own) or (self.sees_all and who > 0)
 
 
@@ -96,28 +96,28 @@ class Place(msgspec.Struct, array_like=True, gc=False):
 
     kinds: dict[str, Sighting] = {}
     choices: dict[str, Sighting] | None = None
-    """The texts seen; None if they are not to be told, and for good."""
+    """The texts seen; None for good once they must not be shown."""
     is_spanned: bool = False
     spans: dict[str, tuple[float, float]] = {}
     """By principal's bit: bounds around the numbers that it has seen, rounded."""
 
     def weight(self, kind: str) -> float:
-        """How much was seen of one kind."""
+        """The weight of one kind."""
         return self.kinds[kind].weight if kind in self.kinds else 0.0
 
     def all_weight(self) -> float:
-        """How much was seen at all."""
+        """The weight of all kinds."""
         return sum(each.weight for each in self.kinds.values())
 
     def seen_by(self) -> int:
-        """Who has seen anything here."""
+        """The principals that have seen anything here."""
         who = 0
         for each in self.kinds.values():
             who |= each.who
         return who
 
     def is_always_in(self, holder: "Place", share: float = _ALWAYS) -> bool:
-        """Whether it was in every object that could have had it, or in this share of them."""
+        """True if it was in every object that could have had it, or in this share of them."""
         return self.all_weight() >= holder.weight("object") * share
 
     def widen(self, bit: int, span: tuple[float, float]) -> None:
@@ -156,7 +156,7 @@ def children_of(places: Mapping[str, Place]) -> dict[str, list[str]]:
 
 
 def is_mapping(holder: Place, fields: list[Place]) -> bool:
-    """Whether keys are data although they look like names: each in few of the objects, and many of them, or alike."""
+    """True if keys are data although they look like names: each in few of the objects, and many of them, or alike."""
     objects = holder.weight("object")
     if len(fields) >= _VARIED and all(field.all_weight() < objects * _SELDOM for field in fields):
         return True
@@ -338,13 +338,13 @@ class _Reading:
                     yield f"{_named(child)} is not declared and was in {_share(self._places[child], place)} answers."
 
     def _is_never(self, path: str, place: Place, *, is_required: bool) -> bool:
-        """Whether so many objects had it not that no others will."""
+        """True if enough objects lacked it to expect that all do."""
         is_row = "[]" in path or "{}" in path
         least = _NEVER if is_required else _NEVER_OPTIONAL
         return place.weight("object") >= least and not (self._is_sampled and is_row)
 
     def _is_open(self, path: str, place: Place, objects: list[_Schema], others: list[str]) -> bool:
-        """Whether the keys of an object are data, by what is declared or by what was seen."""
+        """True if the keys of an object are data, by its declaration or by its answers."""
         if any(isinstance(each.get("additionalProperties"), dict) for each in objects):
             return True
         return f"{path}{{}}" in self._places or is_mapping(place, [self._places[child] for child in others])
@@ -410,7 +410,7 @@ class Learned(msgspec.Struct, kw_only=True):
     places: dict[str, Place] = {}
     """In the order in which they were first seen."""
     slots: list[str] = []
-    """Which principal each bit of a `Sighting` means; nothing if it means nobody."""
+    """The principal of each bit of a `Sighting`; empty if nobody has it."""
     heard: Evidence = msgspec.field(default_factory=Evidence)
     answers: float = 0.0
     """Faded."""
@@ -420,9 +420,9 @@ class Learned(msgspec.Struct, kw_only=True):
     """When all weights were last made less."""
     last_at: float = 0.0
     is_sampled: bool = False
-    """Whether rows were left out of some of them: what was in none of the others may have been in those."""
+    """True if rows were left out of some answers: a field in none of the others may have been in those."""
     pending: list[str] = []
-    """Principals that were told this shape and have not called the tool since."""
+    """Principals that were shown this shape and have not called the tool since."""
     told: int = 0
     right: int = 0
 
@@ -447,7 +447,7 @@ class Learned(msgspec.Struct, kw_only=True):
         self.last_at = max(self.last_at, viewer.now)
 
     def fits(self, seen: AnswerSeen) -> bool:
-        """Whether answers have no field and no type that was never seen, and lack none that was always there."""
+        """True if answers have no field and no type that was never seen, and lack none that was always there."""
         children = children_of(self.places)
         for path, new in seen.places.items():
             place = self.places.get(path)
@@ -641,7 +641,7 @@ def _depth(path: str) -> int:
 
 
 class SteadyShapes:
-    """What stubs are to say of answers that nobody declares. Only the event loop's thread touches it."""
+    """The shapes for stubs of tools that declare none. Only the event loop's thread touches it."""
 
     def __init__(self) -> None:
         self.shapes: Mapping[str, LearnedShape] = {}
@@ -649,7 +649,7 @@ class SteadyShapes:
         self._totals: dict[str, int] = {}
         """From how many answers those were learned: fewer than that are known only after something was forgotten."""
         self._candidates: dict[str, tuple[_Schema, float]] = {}
-        """What differs from what stubs say, and since when."""
+        """Shapes that differ from the stubs, and since when."""
         self._next_at = 0.0
 
     async def look(
@@ -660,7 +660,7 @@ class SteadyShapes:
         *,
         is_alone: bool = False,
     ) -> bool:
-        """Whether `shapes` is another than before. Call it as often as you like: that is so at most once a minute.
+        """Update `shapes`; true if it changed. Call it at any rate: it changes at most once a minute.
 
         A shape is taken over from five answers on, and in the place of another if it was the same for a minute. When
         something was forgotten, what is no longer known goes at once.
@@ -722,7 +722,7 @@ def _vague(learned: Shapes, snapshot: Snapshot) -> Iterator[ToolSpec]:
 
 
 def _stub_schema(schema: _Schema) -> _Schema:
-    """A schema without bounds, which change too often to write stubs anew, and without any key that is no field."""
+    """A schema without bounds, which change too often to write stubs anew, and without keys that are not fields."""
     kept = {key: value for key, value in schema.items() if key not in ("minimum", "maximum")}
     if "properties" in kept:
         kept["properties"] = {name: _stub_schema(each) for name, each in kept["properties"].items() if is_field(name)}

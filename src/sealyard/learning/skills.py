@@ -83,7 +83,7 @@ _NEUTRAL = frozenset(
 )
 """Functions and methods that shape or move data. All others decide what the job is."""
 _TELLING = _NEUTRAL | {"len", "sorted"}
-"""What a print that only tells how far the code is may call besides."""
+"""Functions that a print of mere progress may call besides."""
 _DECIDING = (
     *(ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn),
     *(ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow),
@@ -92,7 +92,7 @@ _SAME_OPERATOR = {"LtE": "Lt", "GtE": "Gt"}
 
 
 class JobPrint(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a job."""
+    """The print of a job."""
 
     parts: tuple[int, ...]
     """Hashes of its expressions, each with what is directly in it; sorted, the smallest if there are many."""
@@ -105,11 +105,11 @@ class JobPrint(msgspec.Struct, frozen=True, kw_only=True):
     fields: tuple[str, ...] = ()
     """The constant keys that it reads, sorted."""
     made: tuple[str, ...] = ()
-    """Those of them that it gives its data itself: it could as well have called them otherwise."""
+    """The fields that the code gives its data itself, and could have named otherwise."""
 
 
 def job_print(code: str) -> JobPrint | None:
-    """The print of `code`; None if it is no Python, says too little to be told from others, or is too long.
+    """The print of `code`; None if it is not Python, too short to be distinguished from other code, or too long.
 
     It is made once for each text.
     """
@@ -135,7 +135,7 @@ def likeness(one: JobPrint, other: JobPrint) -> float:
 
 
 def _reads_the_same(one: JobPrint, other: JobPrint) -> bool:
-    """Whether both read the same keys, but for those that each of them made up."""
+    """True if both read the same keys, but for those that each of them made up."""
     mine, theirs = set(one.fields) - set(other.fields), set(other.fields) - set(one.fields)
     return len(mine) == len(theirs) and mine <= set(one.made) and theirs <= set(other.made)
 
@@ -160,7 +160,7 @@ class _Reading:
             self._read(node)
 
     def print(self) -> JobPrint:
-        """What was read."""
+        """The finished print."""
         parts = sorted(_hash(f"{count} {part}") for part, most in self._counts.items() for count in range(most))
         return JobPrint(
             parts=tuple(parts[:_PARTS]),
@@ -190,7 +190,7 @@ class _Reading:
                 self._bound.add(name)
 
     def _meaning(self, node: ast.expr) -> str | None:
-        """What an expression stands for outside of the code: a builtin or something imported; None if it is data."""
+        """The builtin or import that an expression stands for; None if it is data."""
         steps: list[str] = []
         while isinstance(node, ast.Attribute):
             steps.append(node.attr)
@@ -305,7 +305,7 @@ def _walk(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _is_telling(node: ast.AST) -> bool:
-    """Whether a statement prints, and does nothing else that matters."""
+    """True if a statement prints, and does nothing else that matters."""
     match node:
         case ast.Expr(value=ast.Call(func=ast.Name(id="print")) as call):
             return all(_name_of(each.func) in _TELLING for each in ast.walk(call) if isinstance(each, ast.Call))
@@ -338,7 +338,7 @@ class KnownSkill(msgspec.Struct, frozen=True, kw_only=True):
     principals: int
     is_own: bool
     is_proven: bool
-    """Whether it is the principal's own, or somebody else than its author has used it."""
+    """True if it is the principal's own, or another principal than its author has used it."""
 
 
 class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
@@ -350,13 +350,13 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     score: float
     text: str
-    """What the agent is told."""
+    """The text for the agent."""
 
 
 def known_skill(
     skill: Skill, record: SkillRecord | None, job: JobPrint | None, *, principal: str, now: float
 ) -> KnownSkill | None:
-    """What is known of a skill that `principal` can import; None if it is none to be suggested."""
+    """The record of a skill that `principal` can import; None if it must not be suggested."""
     if skill.status != "active" or not IDENTIFIER.fullmatch(skill.name):
         return None
     whole = record or SkillRecord(namespace=skill.namespace, name=skill.name, version=skill.version)
@@ -427,7 +427,7 @@ class SkillIndex:
         return [_suggestion(score, skill, "") for score, skill in _best_first(found)]
 
     def _fit(self, asked: Sequence[str], rare: Sequence[str], skill: KnownSkill) -> float:
-        """How much the words have in common, rare ones counting more: many words that match nothing count against."""
+        """The common weight of words, in which rare ones count more and words without a match count against."""
         matched = set(rare).intersection(skill.description_words)
         if len(matched) < 2 and not (matched.intersection(skill.name_words) and len(asked) <= 2):
             return 0.0
@@ -442,7 +442,7 @@ class SkillIndex:
         return float(math.log(1 + (self._total + 1) / max(1, self._count(word))) ** 2)
 
     def _count(self, word: str) -> int:
-        """How many skills and other texts have it."""
+        """The number of skills and other texts that have a word."""
         return len(self._by_word.get(word, ())) + self._background.get(word, 0)
 
 
@@ -461,7 +461,7 @@ def _suggestion(score: float, skill: KnownSkill, lead: str) -> Suggestion:
 
 
 def _record(skill: KnownSkill) -> str:
-    """What was made of it, in numbers."""
+    """The record of a skill in numbers."""
     if not skill.uses:
         return "not used yet"
     if not skill.is_proven:
@@ -489,7 +489,7 @@ class _Job(msgspec.Struct, array_like=True):
 
     times: int
     weight: float
-    """How often, as it counts at `at`."""
+    """The number of runs, as they count at `at`."""
     at: float
     sample: tuple[int, ...]
     named: tuple[str, ...]
@@ -501,14 +501,14 @@ class _Job(msgspec.Struct, array_like=True):
 
 
 class _Told(msgspec.Struct, array_like=True):
-    """What a principal was told, and has not done since."""
+    """A suggestion to a principal that it has not followed since."""
 
     times: int
     at: float
 
 
 class _Score(msgspec.Struct, array_like=True):
-    """How often something was told, and how often it was done then."""
+    """The number of suggestions, and of those that were followed."""
 
     told: int = 0
     right: int = 0
@@ -571,7 +571,7 @@ class SkillMemory(msgspec.Struct, kw_only=True):
         score.at = max(score.at, event.at)
 
     def is_unheeded(self, subject: str, viewer: Viewer) -> bool:
-        """Whether a skill was suggested to the viewer three times lately and never used."""
+        """True if a skill was suggested to the viewer three times lately and never used."""
         told = self.told.get(viewer.principal, {}).get(f"skill {subject}")
         return told is not None and told.times >= _UNHEEDED and viewer.now - told.at < viewer.half_life
 
@@ -728,7 +728,7 @@ def _find(jobs: dict[str, _Job], code: CodePrint) -> str | None:
 
 
 def _inner(outer: dict[str, dict[str, _T]], principal: str) -> dict[str, _T]:
-    """What belongs to a principal; those who did something last are kept."""
+    """The table of a principal; those that were active last are kept."""
     return put_last(outer, principal, outer.get(principal, {}), PRINCIPALS)
 
 
