@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sealyard.access.finder import Finder
 from sealyard.catalog import Catalog
 from sealyard.discovery import Index, Learned, LearnedWord
 from sealyard.discovery.semantic import Semantic
@@ -32,7 +33,6 @@ from sealyard.values import (
     ToolSpec,
     Used,
 )
-from sealyard.yard.finder import Finder
 
 DAY = 86_400.0
 MONTH = 30 * DAY
