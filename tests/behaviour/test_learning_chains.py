@@ -11,7 +11,8 @@ import msgspec
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig
 from sealyard.examples import demo_upstreams
-from sealyard.learning.chains import Chains, Tip, prepare_flows
+from sealyard.learning.chains import Chains, Tip
+from sealyard.learning.flows import prepare_flows
 from sealyard.learning.part import Lesson, Viewer
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream

@@ -8,18 +8,8 @@ import msgspec
 import pytest
 
 from sealyard.catalog import Snapshot
-from sealyard.learning.chains import (
-    FOLLOWERS,
-    PARAMETERS,
-    SOURCES,
-    TIPS,
-    TOOLS,
-    VISITS,
-    Chains,
-    Tip,
-    mark_of,
-    prepare_flows,
-)
+from sealyard.learning.chains import FOLLOWERS, PARAMETERS, SOURCES, TIPS, TOOLS, VISITS, Chains, Tip, mark_of
+from sealyard.learning.flows import prepare_flows
 from sealyard.learning.part import Lesson, Viewer
 from sealyard.values import CallEvidence, Executed, Hinted, RunEvidence, ToolAnnotations, ToolSpec
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.learning.part import CAP, Evidence, Tally, Viewer, faded
+from sealyard.learning.part import CAP, Evidence, Known, Tally, Viewer, faded, put_last, trim
 
 DAY = 86_400.0
 HALF_LIFE = 30 * DAY
@@ -126,3 +126,29 @@ def test_nobody_ever_has_more_than_the_cap_and_the_same_votes_make_the_same_byte
     saved = msgspec.msgpack.encode(votes)
     assert saved == msgspec.msgpack.encode(again)
     assert msgspec.msgpack.decode(saved, type=Evidence) == votes
+
+
+def test_a_table_keeps_the_entries_that_were_set_last() -> None:
+    """An entry that is set again moves to the end; those set longest ago go first. Source: our choice."""
+    table: dict[str, int] = {}
+    for number, key in enumerate("abcad"):
+        assert put_last(table, key, number, 3) == number
+    assert list(table.items()) == [("c", 2), ("a", 3), ("d", 4)]
+
+    trim(table, 1)
+
+    assert table == {"d": 4}
+
+
+def test_own_runs_count_in_full_and_those_of_one_other_like_two() -> None:
+    """A principal's experience is its own; nobody alone convinces another. Source: our choice."""
+    runs = Evidence()
+    for _ in range(40):
+        runs.add_run(Viewer("mallory", NOW, HALF_LIFE), failed=True)
+
+    assert runs.known(Viewer("mallory", NOW, HALF_LIFE)) == Known(40.0, 40.0, 40.0, 0)
+    assert runs.known(Viewer("ann", NOW, HALF_LIFE)) == Known(2.0, 2.0, 0.0, 1)
+
+    runs.add_run(Viewer("ben", NOW, HALF_LIFE), failed=False)
+
+    assert runs.known(Viewer("ann", NOW, HALF_LIFE)) == Known(CAP, CAP + 1, 0.0, 1)

@@ -11,9 +11,9 @@ from tests.unit.learned_shapes import HALF_LIFE, TOOL, learn, run, schema_of, sh
 
 from sealyard.cli.bench_learning_answers import KINDS, answer, declare
 from sealyard.cli.bench_learning_shapes import _fields
-from sealyard.learning.answers import PLACES
+from sealyard.learning.answers import PLACES, prepare_answers
 from sealyard.learning.part import Insight, Lesson, Viewer
-from sealyard.learning.shapes import ALL_PLACES, TOOLS, Shapes, prepare_answers
+from sealyard.learning.shapes import ALL_PLACES, TOOLS, Shapes
 from sealyard.values import Hinted
 
 

@@ -18,7 +18,7 @@ from sealyard.catalog.parameters import parameters
 from sealyard.catalog.recent import Recent
 from sealyard.learning.disclosure import UNPLACED, is_callable, is_declared, is_nameable, last_key, place_of, shown
 from sealyard.learning.domains import infer
-from sealyard.learning.flows import Flow, fragment, major_of, prepare_flows
+from sealyard.learning.flows import Flow, fragment, major_of
 from sealyard.learning.part import Evidence, Insight, Lesson, PartInsights, Viewer, part_insights, trim
 from sealyard.values import Hinted, HintKind, RunEvidence, ToolSpec
 
@@ -32,7 +32,6 @@ __all__ = (
     "Chains",
     "Tip",
     "mark_of",
-    "prepare_flows",
 )
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not

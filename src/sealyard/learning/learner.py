@@ -40,8 +40,10 @@ __all__ = (
     "Learner",
     "Model",
     "Scope",
+    "pack",
     "prepare",
     "prepare_all",
+    "unpack",
     "without_forgotten",
 )
 

@@ -16,7 +16,7 @@ from sealyard.catalog import Snapshot
 from sealyard.catalog.learned import LearnedShape
 from sealyard.catalog.shapes import is_vague, resolve, unwrapped
 from sealyard.catalog.stubs import returns
-from sealyard.learning.answers import CHOICES, PLACES, AnswerSeen, PlaceSeen, major_of, parent_of, prepare_answers
+from sealyard.learning.answers import CHOICES, PLACES, AnswerSeen, PlaceSeen, major_of, parent_of
 from sealyard.learning.disclosure import coarser, is_field, is_measure
 from sealyard.learning.part import Evidence, Insight, Lesson, PartInsights, Viewer, faded, part_insights
 from sealyard.values import Hinted, RunEvidence, ToolSpec
@@ -26,7 +26,6 @@ __all__ = (
     "TOOLS",
     "Shapes",
     "SteadyShapes",
-    "prepare_answers",
 )
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
