@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from sealyard.catalog import Snapshot
-from sealyard.learning.chains import FOLLOWERS, PARAMETERS, SOURCES, TIPS, TOOLS, VISITS, Chains, Tip, mark_of
+from sealyard.learning.chains import FOLLOWERS, PARAMETERS, SOURCES, TIPS, TOOLS, VISITS, Chains, Tip, tip_mark
 from sealyard.learning.flows import prepare_flows
 from sealyard.learning.part import Lesson, Viewer
 from sealyard.values import CallEvidence, Executed, Hinted, RunEvidence, ToolAnnotations, ToolSpec
@@ -228,9 +228,9 @@ def test_the_flow_is_told_with_the_chain_and_as_a_need() -> None:
         journal.flow(number)
     (chain,), (need,) = journal.tips(FIND), journal.tips(SHOW, with_code=True)
 
-    assert (chain.kind, chain.subject, chain.mark) == ("chain", full("find"), mark_of("chain", full("show")))
+    assert (chain.kind, chain.subject, chain.mark) == ("chain", full("find"), tip_mark("chain", full("show")))
     assert chain.text == "Often used with shop.show after it (100 % of runs): its id becomes order_id."
-    assert (need.kind, need.subject, need.mark) == ("needs", full("show"), mark_of("needs", "order_id"))
+    assert (need.kind, need.subject, need.mark) == ("needs", full("show"), tip_mark("needs", "order_id"))
     assert need.text == "Usually needs order_id from the id of shop.find (100 % of runs)."
     assert (chain.code, need.code) == (
         None,

@@ -18,7 +18,7 @@ from sealyard.discovery import Index, Learned, LearnedWord
 from sealyard.discovery.semantic import Semantic
 from sealyard.learning import ranking as part
 from sealyard.learning.part import Lesson, Viewer
-from sealyard.learning.ranking import PAIRS, TERMS, TOOLS, VISITS, Ranking, learnable, mark_of
+from sealyard.learning.ranking import PAIRS, TERMS, TOOLS, VISITS, Ranking, learnable, term_mark
 from sealyard.sandbox.library import open_library
 from sealyard.store import open_store
 from sealyard.testing import FakeUpstream
@@ -259,7 +259,7 @@ def test_tool_that_another_search_of_the_visit_found_is_not() -> None:
     journal.search("zebra crossing", visit="one", found=[LIST])
     journal.run(REFUND)
 
-    assert set(journal.ranking.words) == set(map(mark_of, learnable("reimburse the buyer")))
+    assert set(journal.ranking.words) == set(map(term_mark, learnable("reimburse the buyer")))
 
 
 def test_words_that_led_to_nothing_are_learned_from_the_next_try() -> None:
@@ -277,7 +277,7 @@ def test_words_that_led_to_nothing_are_learned_from_the_next_try() -> None:
     journal.run(REFUND)
 
     assert journal.names("zebra money wanted")[0] == REFUND
-    assert mark_of("lion") not in journal.ranking.words
+    assert term_mark("lion") not in journal.ranking.words
     assert journal.names("quagga") == [REFUND]
 
 
@@ -501,7 +501,7 @@ def test_tool_that_was_moved_up_and_passed_over_sinks_again() -> None:
 
     against = {term: tools[REFUND].by["ann"][1] for term, tools in journal.ranking.words.items()}
 
-    assert set(against) == set(map(mark_of, ["handl", "customer", "cas"]))
+    assert set(against) == set(map(term_mark, ["handl", "customer", "cas"]))
     assert all(no > 0 for no in against.values())
 
 
@@ -661,7 +661,7 @@ def test_least_recent_words_go_when_there_are_too_many(monkeypatch: pytest.Monke
         journal.run(LIST, REFUND)
 
     assert journal.ranking.pairs == sum(map(len, journal.ranking.words.values())) == 6
-    assert list(journal.ranking.words) == [mark_of("delta"), mark_of("epsilon"), mark_of("zeta")]
+    assert list(journal.ranking.words) == [term_mark("delta"), term_mark("epsilon"), term_mark("zeta")]
 
 
 def _letters(number: int) -> str:

@@ -7,7 +7,6 @@ fields tell another attempt at a failed job from the next job of the same visit.
 
 import ast
 import builtins
-import hashlib
 import itertools
 import re
 import zlib
@@ -18,7 +17,7 @@ import msgspec
 
 from sealyard import errors
 from sealyard.learning.code import CodePrint, Reading, read_sketch, sent, tool_name
-from sealyard.learning.disclosure import NAME_CHARACTERS, is_field, is_name, plain
+from sealyard.learning.disclosure import NAME_CHARACTERS, is_field, is_name, mark_of, plain
 from sealyard.learning.flows import major_of, prepare_flows
 from sealyard.values import CallEvidence, RunEvidence
 
@@ -44,6 +43,8 @@ _TOOLS = 8  # tools whose fields are kept: a bound
 _VISITS = 2_000  # values of an answer that are walked: a bound
 _MESSAGE_CHARACTERS = 2_000  # characters of an error message that are matched: a bound
 _PATTERN_NODES = 8  # nodes of the failed statement that make up its pattern
+
+# Attempts at one job
 
 _BUILTINS = frozenset(vars(builtins))
 
@@ -147,6 +148,8 @@ def _constant(value: object) -> _Atom | None:
         return None
     return "value" if len(text) > 1 else "digit", text
 
+
+# Causes
 
 _LIMITS = frozenset(("wall_time", "cpu_time", "memory", "output", "processes", "open_files", "workspace", "calls"))
 _ENDED = frozenset(("ok", "failed", "timeout", "limit", "broken"))
@@ -409,7 +412,7 @@ def _digest(message: str) -> str:
 
 def _mark(text: str) -> str:
     """A digest that stands for a private text; empty for none."""
-    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=6).hexdigest() if text else ""
+    return mark_of(text) if text else ""
 
 
 def _complaint(message: str) -> tuple[str, str]:

@@ -5,7 +5,6 @@ principal counts as much as five runs, and cannot push out evidence of others. N
 sentences of ours, filled with names that were checked and with numbers.
 """
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,7 +15,16 @@ import msgspec
 from sealyard.catalog import Snapshot
 from sealyard.catalog.parameters import parameters
 from sealyard.catalog.recent import Recent
-from sealyard.learning.disclosure import UNPLACED, is_callable, is_declared, is_nameable, last_key, place_of, shown
+from sealyard.learning.disclosure import (
+    UNPLACED,
+    is_callable,
+    is_declared,
+    is_nameable,
+    last_key,
+    mark_of,
+    place_of,
+    shown,
+)
 from sealyard.learning.domains import infer
 from sealyard.learning.flows import Flow, fragment, major_of
 from sealyard.learning.part import Evidence, Insight, Lesson, PartInsights, Viewer, part_insights, trim
@@ -31,7 +39,7 @@ __all__ = (
     "VISITS",
     "Chains",
     "Tip",
-    "mark_of",
+    "tip_mark",
 )
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
@@ -57,6 +65,8 @@ _MOSTLY = 0.5  # least share for the source of a parameter
 _NEARLY_ALWAYS = 0.8  # least share for an optional parameter to be called usual
 _OWN_DOMAIN = 1.25  # weight of a follower in the viewer's own domain
 _HINTS = 2  # tips on one tool: more would crowd out the results of a search
+
+# Habits
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 """A tool's full name."""
@@ -264,6 +274,9 @@ def _make_room(held: dict[str, _Held], most: int, votes_of: Callable[[_Held], Ev
         del held[min(strength, key=lambda name: (strength[name], name))]
 
 
+# Tips
+
+
 class Follower(msgspec.Struct, frozen=True, kw_only=True):
     """A tool that is often called after another."""
 
@@ -302,9 +315,9 @@ class Tip(msgspec.Struct, frozen=True, kw_only=True):
     """A fragment of code, if it was asked for."""
 
 
-def mark_of(kind: str, name: str) -> str:
+def tip_mark(kind: str, name: str) -> str:
     """Distinguishes a tip from others about the same tool: made from the tool or parameter that it names."""
-    return hashlib.blake2b(f"{kind} {name}".encode("utf-8", "replace"), digest_size=6).hexdigest()
+    return mark_of(f"{kind} {name}")
 
 
 def chain_tip(
@@ -344,7 +357,7 @@ def need_tip(spec: ToolSpec, need: Need, name: str, source: ToolSpec | None, *, 
 def _tip(kind: HintKind, subject: str, named: str, text: str, code: str | None) -> Tip | None:
     if len(text) > _CHARACTERS:
         return None
-    return Tip(kind=kind, subject=subject, mark=mark_of(kind, named.removesuffix("[]")), text=text, code=code)
+    return Tip(kind=kind, subject=subject, mark=tip_mark(kind, named.removesuffix("[]")), text=text, code=code)
 
 
 def _code(first: ToolSpec, second: ToolSpec, flow: tuple[tuple[str, str], ...]) -> str | None:
@@ -362,6 +375,8 @@ def _field(field: str) -> str:
 def _percent(share: float) -> str:
     return f"{round(share * 100)} %"
 
+
+# The part
 
 _MARK = re.compile(r"[0-9a-f]{1,32}")
 
@@ -448,11 +463,11 @@ class Chains(msgspec.Struct, kw_only=True):
             kind, subject, mark = key.split(" ")
             if kind == "needs":
                 if subject in called and is_ok:
-                    is_given = any(mark_of(kind, name) == mark for name in called[subject].ever)
+                    is_given = any(tip_mark(kind, name) == mark for name in called[subject].ever)
                     self._count(visit, key, is_right=is_given)
                 continue
             after = order[order.index(subject) + 1 :] if subject in called else order if was_called else []
-            is_right = any(mark_of(kind, name) == mark for name in after)
+            is_right = any(tip_mark(kind, name) == mark for name in after)
             if is_right or (was_called and is_ok):
                 self._count(visit, key, is_right=is_right)
             elif subject in called and is_ok:
@@ -466,7 +481,7 @@ class Chains(msgspec.Struct, kw_only=True):
         score[1] += is_right
         if kind == "chain" and subject in self.tools:
             for name, link in self.tools[subject].followers.items():
-                if mark_of(kind, name) == mark:
+                if tip_mark(kind, name) == mark:
                     link.told += 1
                     link.right += is_right
 

@@ -48,6 +48,8 @@ _MODULE_PARTS = 4  # parts of a dotted name that are followed to its module: a b
 _ARGUMENTS = 40  # arguments of a call that are sketched: a bound
 _SHORT_TEXT = 100  # characters below which the length of a text is no reason to fail
 
+# Prints
+
 _OURS = ("servers", "skills")
 _FULL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -297,6 +299,8 @@ def _walk(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
         inner.reverse()
         waiting += inner
 
+
+# Sketches
 
 _BUILTINS = frozenset(name for name in vars(builtins) if not name.startswith("_"))
 _STDLIB = frozenset(sys.stdlib_module_names)

@@ -4,6 +4,7 @@ Every test errs on the side of silence. A key that could be a person's name or a
 a value of one record, a number that could be an id: its type may still be shown, and nothing else of it.
 """
 
+import hashlib
 import keyword
 import math
 import re
@@ -35,6 +36,7 @@ __all__ = (
     "joined",
     "kind_of",
     "last_key",
+    "mark_of",
     "outward",
     "place_of",
     "plain",
@@ -61,6 +63,8 @@ _LARGEST_WRITTEN = 10**18  # larger numbers are not written out: one can have th
 _BRANCHES = 8  # alternatives of a declared schema that are read: a bound
 _DEPTH = 4  # levels of a declared schema that are searched for a field: a bound
 _PLACES = 400  # places of one level that are searched: a bound
+
+# Names, texts and numbers
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 """The form of a name in a hint."""
@@ -121,6 +125,11 @@ def is_nameable(*names: str) -> bool:
 @lru_cache(maxsize=_REMEMBERED)
 def _is_plain(name: str) -> bool:
     return is_field(name) and not keyword.iskeyword(name)
+
+
+def mark_of(text: str, size: int = 6) -> str:
+    """A digest of `size` bytes that stands for a text which must not be kept or shown."""
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=size).hexdigest()
 
 
 def is_callable(spec: ToolSpec) -> bool:
@@ -199,6 +208,8 @@ def _is_person(words: list[str]) -> bool:
     return any(word in GIVEN_NAMES and word not in _NOT_ONLY_NAMES for word in ends)
 
 
+# Kinds of values
+
 _WRITTEN = re.compile(r"[^\W_]+")
 _TEXT_KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("empty", re.compile(r"\s*")),
@@ -245,6 +256,8 @@ def plain(value: object) -> str:
     pieces = (piece.lstrip("0") for piece in _WRITTEN.findall(str(value)[:_VALUE_CHARACTERS].lower()))
     return " ".join(sorted(pieces))
 
+
+# Fields of answers
 
 UNPLACED = "?."
 """Before the name of a field of which only the name is known: the answer was too large for the journal."""

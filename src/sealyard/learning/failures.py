@@ -6,7 +6,6 @@ itself does not, and every name in it is one of the viewer's own catalog, answer
 """
 
 import difflib
-import hashlib
 import heapq
 import itertools
 import re
@@ -19,7 +18,7 @@ from sealyard.catalog.parameters import Parameter, parameters
 from sealyard.catalog.shapes import resolve, unwrapped
 from sealyard.learning.causes import Cause, is_again
 from sealyard.learning.code import CodePrint
-from sealyard.learning.disclosure import is_field, is_name
+from sealyard.learning.disclosure import is_field, is_name, mark_of
 from sealyard.learning.flows import major_of
 from sealyard.learning.part import Evidence, Insight, Lesson, PartInsights, Tally, Viewer, part_insights, put_last, trim
 from sealyard.learning.repairs import FUNCTIONS, METHODS, Edit, Shapes, Wording, answered_names, edits, is_portable
@@ -52,6 +51,8 @@ _SOURCES = 20  # tools searched for the source of a value: a bound
 _NAMES = 400  # names among which the nearest is searched: a bound
 _COMPARED = 16  # of these, those that are compared letter by letter, which is slow: a bound
 _WRONG = 4  # wrong parameters that are looked at: a bound
+
+# The part
 
 _TELLING = FUNCTIONS | METHODS
 _NAMED = re.compile(r"`\.?([\w.]+)|(\w+=)|(\[\S+?\])|'(\w+)'|(\w+_\w+)")
@@ -367,8 +368,10 @@ def _is_said(sentence: str, said: str) -> bool:
 
 
 def _mark(key: str, edit: Edit) -> str:
-    return hashlib.blake2b(f"{key}\n{edit.key}".encode(), digest_size=6).hexdigest()
+    return mark_of(f"{key}\n{edit.key}")
 
+
+# Advice on a failure that is new
 
 _SIZES = re.compile(r"(?:^|_)(?:limit|max|count|top|first|size|per_page|page_size|max_results|n|rows)(?:$|_)")
 _FILTERS = re.compile(r"(?:^|_)(?:since|until|from|to|after|before|start|end|query|filter|category|status|type)(?:$|_)")

@@ -52,6 +52,8 @@ _WORD_CHARACTERS = 6  # least length of a text without digits
 _CHARACTERS = 600  # of a fragment of code; longer ones are left out
 _LOOPS = 2  # nested loops of a fragment
 
+# Reading the flows of a run
+
 _YEARS = range(1_900, 2_101)
 _DAY = re.compile(r"\d{4}-\d{2}(-\d{2})?")
 _IDS = re.compile(r"(?i:(^|_|-)(ids?|keys?|numbers?|no|uuid|cursor|token)$)|[a-z](Ids?|Keys?)$")
@@ -241,6 +243,9 @@ def _words_of(code: str) -> tuple[set[Any], set[str]]:
             case ast.Constant(value=str() | int() | float() as value) if not isinstance(value, bool):
                 written.add(value)
     return written, set(filter(is_field, read))
+
+
+# Writing a flow as code
 
 
 class _Step(msgspec.Struct, frozen=True, kw_only=True):

@@ -63,6 +63,8 @@ _PAGE_FACTS = 500  # facts read at once: a bound on memory
 
 _log = logging.getLogger(__name__)
 
+# Lessons
+
 _T = TypeVar("_T")
 _failures: Counter[str] = Counter()
 
@@ -195,6 +197,8 @@ def _letters(name: str) -> str:
     return "".join(filter(str.isalnum, name)).lower()
 
 
+# The model
+
 PARTS: dict[str, type[Part]] = {
     "ranking": Ranking,
     "chains": Chains,
@@ -274,6 +278,9 @@ def layout() -> str:
     return f"{__version__}-{hashlib.blake2b(described, digest_size=8).hexdigest()}"
 
 
+# Saving
+
+
 class BrokenModels(Exception):
     """The bytes were not made by `pack`."""
 
@@ -345,6 +352,8 @@ def _map_header(length: int) -> bytes:
         return bytes([0x80 | length])
     return b"\xde" + length.to_bytes(2) if length < 1 << 16 else b"\xdf" + length.to_bytes(4)
 
+
+# The learner
 
 Scope = Literal["shared", "principal", "domain"]
 

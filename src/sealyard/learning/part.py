@@ -47,6 +47,9 @@ MAX_ITEMS = 50  # insights listed of one part
 _Value = TypeVar("_Value")
 
 
+# Evidence
+
+
 class Viewer(msgspec.Struct, frozen=True, gc=False):
     """A principal at a time, and the rate at which evidence fades for it: it gives evidence, or it asks for it."""
 
@@ -183,6 +186,9 @@ def trim(table: dict[str, Any], most: int) -> None:
         del table[next(iter(table))]
 
 
+# Insights
+
+
 class Insight(msgspec.Struct, frozen=True, kw_only=True):
     """One thing learned. `subject` is a validated name and `text` a sentence of ours: neither holds foreign text."""
 
@@ -234,6 +240,9 @@ def merged(part: str, found: Sequence[PartInsights]) -> PartInsights:
         evidence=sum(each.evidence for each in found),
         score=(sum(each.told for each in found), sum(each.right for each in found)),
     )
+
+
+# Lessons and parts
 
 
 class Lesson(msgspec.Struct, frozen=True, kw_only=True):

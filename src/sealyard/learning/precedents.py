@@ -8,7 +8,6 @@ stubs bind arguments.
 
 import ast
 import builtins
-import hashlib
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
@@ -18,6 +17,7 @@ import msgspec
 from sealyard import errors
 from sealyard.catalog.parameters import parameters, rest
 from sealyard.learning.code import CodePrint, similarity, syntax_tree
+from sealyard.learning.disclosure import mark_of
 from sealyard.learning.part import Evidence, Viewer, put_last, shrunk, trim
 from sealyard.values import Risk, RunEvidence, ToolSpec
 from sealyard.versioning.scopes import Names
@@ -58,6 +58,8 @@ _MEAN_OF = 200  # estimates in the running mean of a step
 _LEAST = 0.01  # lowest chance that is given
 _MOST = 0.99  # highest chance that is given
 _CALLS = 100  # calls of a piece of code that are checked: a bound
+
+# Repeated failures
 
 _OWN_KINDS = frozenset(("exception", "refused", "syntax", "import", "result"))
 _OWN_ERRORS = frozenset(("InvalidRequest", "InvalidArguments", "UnknownTool"))
@@ -150,7 +152,7 @@ def is_known_error(name: str) -> bool:
 
 def _workspace(session: str) -> str:
     """A digest that stands for a workspace, whose name is an agent's text."""
-    return hashlib.blake2b(session.encode("utf-8", "replace"), digest_size=8).hexdigest()
+    return mark_of(session, 8)
 
 
 def _key(principal: str, exact: str, context_digest: str) -> str:
@@ -161,7 +163,10 @@ def _mark(run: RunEvidence) -> str:
     # The size of an answer stands for the answer: reading all of them is no work for here.
     seen = [(call.tool, call.version, call.answer_bytes, (call.error or "").partition(":")[0]) for call in run.calls]
     text = repr((run.fact.failure, run.fact.error_type, run.failure_line, seen))
-    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
+    return mark_of(text, 8)
+
+
+# Similar code
 
 
 class Pattern(msgspec.Struct, array_like=True, gc=False):
@@ -255,6 +260,8 @@ def _is_other(then: Mapping[str, str], now: Mapping[str, str]) -> bool:
     return any(then.get(name, major) != major for name, major in now.items())
 
 
+# Calibration
+
 LEVELS: tuple[Risk, ...] = ("low", "medium", "high", "critical")
 
 
@@ -341,6 +348,8 @@ def isotonic(shares: list[float], weights: list[float]) -> list[float]:
             blocks[-2:] = [((one * mine + other * theirs) / (mine + theirs), mine + theirs, count + more)]
     return [share for share, _, count in blocks for _ in range(count)]
 
+
+# Calls that cannot fit
 
 _CERTAIN_EXPRESSIONS = (
     *(ast.Attribute, ast.Await, ast.BinOp, ast.Call, ast.Dict, ast.FormattedValue, ast.JoinedStr, ast.List),

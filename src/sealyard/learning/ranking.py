@@ -6,7 +6,6 @@ when the same was asked in other words. Text that was right already teaches litt
 principal; orders that did worse than text alone reduce the trust in it.
 """
 
-import hashlib
 import math
 import re
 import zlib
@@ -20,6 +19,7 @@ import msgspec
 from sealyard.discovery import Learned, LearnedWord
 from sealyard.discovery.words import WEAK, spelled
 from sealyard.discovery.words import terms as terms_of
+from sealyard.learning.disclosure import mark_of
 from sealyard.learning.part import (
     CAP,
     Evidence,
@@ -40,7 +40,7 @@ __all__ = (
     "VISITS",
     "Ranking",
     "learnable",
-    "mark_of",
+    "term_mark",
 )
 
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
@@ -83,6 +83,8 @@ _TOGETHER = 0.5  # most that is added for a tool that goes with those used in th
 _EXPLORES = 4  # one in this many searches shows an untried tool that experience would push out of sight
 _CLEAR = 1.25  # lead in weight by which experience is held to have decided for a tool
 
+# Words
+
 _NAMED = re.compile(r"[^\W\d_]+\d{1,2}|[^\W\d_][^\W_]{0,3}")
 """`oauth2` and `k8s` name a thing; a word with more digits in it is somebody's number."""
 
@@ -97,9 +99,9 @@ def learnable(query: str) -> list[str]:
 
 
 @lru_cache(maxsize=1 << 14)
-def mark_of(term: str) -> str:
+def term_mark(term: str) -> str:
     """A digest that stands for a term, since queries are private. A weak word stands for itself."""
-    return term if term in WEAK else hashlib.blake2b(term.encode("utf-8", "replace"), digest_size=6).hexdigest()
+    return term if term in WEAK else mark_of(term)
 
 
 def length_of(terms: list[str]) -> float:
@@ -137,6 +139,9 @@ def worth_of(tools: int, tried: int) -> float:
     return _GAIN * max(0.0, rarity) / math.sqrt(max(1, tools))
 
 
+# Trust
+
+
 class Trust(msgspec.Struct, array_like=True):
     """Better and worse orders, by principal. A principal is judged by its own first, and by others a little."""
 
@@ -170,6 +175,8 @@ def record_change(place: int, text_place: int) -> tuple[float, float]:
         return 1.0, 0.0
     return (0.0, 1.0) if text_place < place else (0.0, 0.0)
 
+
+# The part
 
 _NO_FAULT = ("PolicyRefused", "ApprovalRefused", "LimitReached", "Cancelled")
 _NAME = re.compile(r"[A-Za-z0-9_.\-]{1,128}")
@@ -233,7 +240,7 @@ class Ranking(msgspec.Struct, kw_only=True):
 
     def _open(self, event: Searched) -> None:
         self.searches += 1
-        terms = list(map(mark_of, learnable(event.query)))
+        terms = list(map(term_mark, learnable(event.query)))
         ranks = list(event.text_ranks[:_FOUND])
         if terms and event.session and (not ranks or len(ranks) == len(event.found[:_FOUND])):
             found = list(event.found[:_FOUND])
@@ -367,7 +374,7 @@ class Ranking(msgspec.Struct, kw_only=True):
 
     def tell(self, query: str, viewer: Viewer, *, used: Iterable[str] = ()) -> Learned | None:
         """The evidence on the words of a query, None if there is too little. `used` are tools of the visit."""
-        plain = {mark_of(term): term for term in learnable(query)}
+        plain = {term_mark(term): term for term in learnable(query)}
         trust = self.trust.share(viewer)
         if not plain or not trust:
             return None

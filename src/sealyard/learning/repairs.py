@@ -39,6 +39,8 @@ _ALIKE = 0.6  # similarity from which two names are spellings of one; `difflib` 
 _SHORT = 3  # length up to which a name may be the usual short one of a module, such as `np`
 _FIELDS = 400  # fields of a declared schema that are read: a bound
 
+# Edits that can repair a family of failures
+
 FUNCTIONS = frozenset(
     """int float str bool list dict set tuple sorted len enumerate zip max min sum isinstance next iter map filter range
     round abs repr any all open bytes frozenset json.loads json.dumps json.load json.dump ast.literal_eval
@@ -136,6 +138,8 @@ RELEVANT: Mapping[str, tuple[str, ...]] = {
 }
 """The edits that can repair each family of failures, the likeliest first."""
 
+
+# The edits between two runs
 
 _OF_VALUE = ("value_kind", "smaller", "larger")
 _NAMES_PARAMETER = frozenset(("argument", "keyword", "missing"))
@@ -490,6 +494,8 @@ def _is_meant(name: str, imported: list[str]) -> bool:
     parts = ".".join(imported).split(".")
     return name in parts or (len(name) <= _SHORT and parts[0].startswith(name[:1]))
 
+
+# An edit in words
 
 Shapes = Callable[[ToolSpec], dict[str, Any] | None]
 """The JSON schema that was learned of a tool's answers, if any."""

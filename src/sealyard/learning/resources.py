@@ -56,6 +56,8 @@ _LESS_TIMES = 10.0  # factor on the longest run of the same text: a wide margin,
 _MEMORY_TIMES = 2  # factor on the memory of the same text
 _MEMORY_STEP = 16  # MiB to which a limit is rounded up
 
+# Demand for workers
+
 _ANY = "*"
 
 
@@ -125,6 +127,8 @@ def _imported(demands: Sequence[Demand], runs: int, now: float, offered: Sequenc
         return tuple(offered)
     return tuple(name for name in offered if name in lately)
 
+
+# The part
 
 _End = Literal["", "time", "memory"]
 

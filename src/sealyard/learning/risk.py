@@ -64,6 +64,8 @@ _RISE = 0.05  # least change of the estimate that is worth a word
 _TOOLS = 2_000  # tools remembered, the last used: a bound
 _TOOLS_READ = 8  # tools of a piece of code that are looked up: a bound
 
+# Sentences
+
 _USE_A_TOOL = "Call a tool for it: search_tools finds one."
 
 FIRM_RULES: dict[str, tuple[str, str]] = {
@@ -168,6 +170,9 @@ def _percent(share: float) -> str:
     return f"{share * 100:.0f} %"
 
 
+# Insights
+
+
 def insights_of(calibration: Calibration, tools: Sequence[tuple[str, Evidence]], viewer: Viewer) -> Iterator[Insight]:
     """The share of runs that failed, for each level and for each tool whose runs often do."""
     for risk in LEVELS:
@@ -198,6 +203,8 @@ def insights_of(calibration: Calibration, tools: Sequence[tuple[str, Evidence]],
                 last_at=record.last_at,
             )
 
+
+# The part
 
 _ADDED: dict[RiskReason, float] = {"review": 0.5, "arguments": 0.75, "cost": 0.6}
 """The chance of failure assumed for these reasons at first; outcomes correct it. Chosen, not measured."""

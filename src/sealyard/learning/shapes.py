@@ -62,6 +62,8 @@ _SECONDS_PER_TOOL = 0.05  # the same for each tool: writing stubs of ten thousan
 _SECONDS_PER_SHAPE = 0.02  # between two looks for each shape: they take a hundredth of the time
 _AT_ONCE = 8  # shapes looked at before other tasks get a turn
 
+# Places and their schema
+
 _ORDER = ("object", "array", "string", "integer", "number", "boolean", "null")
 
 
@@ -245,6 +247,8 @@ def _coarse(spans: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, 
     return {bit: coarser(*span) for bit, span in spans.items()}
 
 
+# Differences from a declared schema
+
 _TYPES = {
     "object": "an object",
     "array": "a list",
@@ -398,6 +402,8 @@ def _named(path: str) -> str:
 def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
+
+# The part
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
@@ -637,6 +643,9 @@ def _merge(place: Place, new: PlaceSeen, weight: float, bit: int) -> None:
 
 def _depth(path: str) -> int:
     return path.count(".") + path.count("[]") + path.count("{}")
+
+
+# Shapes for stubs
 
 
 class SteadyShapes:

@@ -73,6 +73,8 @@ _FEWEST_STATEMENTS = 3  # shorter code is not worth saving
 _HEEDED_SECONDS = 86_400.0  # time in which a suggestion is heeded, and after which it may be repeated
 _UNHEEDED = 3  # suggestions without use after which it is not made again
 
+# Jobs
+
 _NEUTRAL = frozenset(
     "abs bool bytes dict enumerate float format frozenset hasattr int isinstance iter list next print range repr round"
     " set str tuple type zip open super getattr setattr object Exception ValueError KeyError TypeError RuntimeError"
@@ -321,6 +323,9 @@ def _name_of(function: ast.expr) -> str:
     return ""
 
 
+# Suggestions
+
+
 class KnownSkill(msgspec.Struct, frozen=True, kw_only=True):
     """An active skill that one principal can import, and what is known of it."""
 
@@ -477,6 +482,8 @@ def telling_words(text: str) -> tuple[str, ...]:
     """The stems of a text that say what it is about, each once; of its beginning, if it is long."""
     return tuple(dict.fromkeys(word for word in words(text[:_CHARACTERS]) if word not in WEAK))
 
+
+# The part
 
 _T = TypeVar("_T")
 
