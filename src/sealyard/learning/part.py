@@ -61,7 +61,8 @@ class Viewer(msgspec.Struct, frozen=True, gc=False):
 
     def faded(self, at: float) -> float:
         """The weight of an observation made at `at`, at most 1: a clock that was set back makes nothing count more."""
-        return faded(self.now - at, self.half_life)
+        age = self.now - at  # as `faded`, without the cost of a second call: a search asks this hundreds of times
+        return 1.0 if age <= 0 else float(2.0 ** (-age / self.half_life))
 
 
 def faded(age: float, half_life: float) -> float:
