@@ -43,7 +43,7 @@ _SETS = 500  # sets of tools and imports remembered: a bound
 _SAMPLES = 32  # runs kept of each: a bound
 _TEXT = 16  # characters of a digest that tell texts apart
 _OLDEST = 2.0  # half-lives after which a run says nothing
-# `sealyard bench learning --part resources` shows the effect of those below; they were not tuned by it.
+# `benchmarks learning --part resources` shows the effect of those below; they were not tuned by it.
 _ENOUGH = 4.5  # runs that allow less than usual: five, faded a little
 _EACH = 3.0  # most of them that one principal gives where others' runs are asked
 _FEW = 3  # runs that are only similar before they say anything
