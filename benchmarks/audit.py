@@ -16,8 +16,8 @@ from rich.progress import Progress
 from benchmarks.yardsticks import load_since, summary
 from sealyard.cli.terminal import errors
 from sealyard.store import Store, open_store
-from sealyard.store.audit import ENTRY, open_log
-from sealyard.store.audit_verify import verify_store
+from sealyard.store.audit.log import ENTRY, open_log
+from sealyard.store.audit.verification import verify_store
 from sealyard.store.database import connect
 from sealyard.values import AuditEntry
 

@@ -22,7 +22,7 @@ from sealyard.catalog.parameters import parameters
 from sealyard.cli.terminal import columns, errors, plain, screen
 from sealyard.errors import InvalidRequest
 from sealyard.values import ToolSpec, Trace, TraceCall
-from sealyard.versioning.migrate import migrate, predict
+from sealyard.versioning.migrate.migration import migrate, predict
 from sealyard.versioning.plan import Plan, adapt_answer, make_plan, translate_answer, translate_arguments
 
 __all__ = ("Migrator", "attempt_migration", "build_cases", "measure_migration", "show_migration")

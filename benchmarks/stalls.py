@@ -26,6 +26,7 @@ from benchmarks import fairness
 from benchmarks.privacy import scanner
 from benchmarks.tables import promised_table
 from benchmarks.yardsticks import load_since
+from sealyard.broker.upstreams import transports
 from sealyard.cli.terminal import columns, plain, screen
 from sealyard.config import Config
 from sealyard.config.settings import HttpConfig, SandboxConfig, StoreConfig, SurfaceConfig
@@ -33,7 +34,7 @@ from sealyard.errors import SealyardError
 from sealyard.serve.api import routes
 from sealyard.serve.http import open_http
 from sealyard.serve.mcp import build_server
-from sealyard.serve.relay import build_relay, transports
+from sealyard.serve.relay import build_relay
 from sealyard.skills.requests import SaveSkill
 from sealyard.testing import FakeUpstream
 from sealyard.values import Definition, UpstreamConfig

@@ -6,7 +6,7 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-from sealyard.broker.answers import Answer
+from sealyard.broker import Answer
 from sealyard.broker.call import OnProgress, OnTools
 from sealyard.errors import ToolFailed, UpstreamUnavailable
 from sealyard.values import (

@@ -20,7 +20,7 @@ from sealyard.privacy import TOKEN
 from sealyard.privacy.vault import KeyPlace, Vault
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.store import open_store
-from sealyard.store.audit_verify import verify_store
+from sealyard.store.audit.verification import verify_store
 from sealyard.testing import FakeUpstream
 from sealyard.values import Approval, Ask, Definition
 from sealyard.yard import ExecuteRequest, Yard, open_yard

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from sealyard.store import audit, open_store
-from sealyard.store.audit_key import key_path
+from sealyard.store import open_store
+from sealyard.store.audit import log as audit
+from sealyard.store.audit.key import key_path
 from sealyard.values import AuditEntry, ExecutionRecord
 
 Command = Callable[..., subprocess.CompletedProcess[str]]

@@ -13,7 +13,7 @@ from tests import warm
 
 from sealyard.privacy.vault import KeyPlace
 from sealyard.store import open_store
-from sealyard.store.audit_verify import verify_store
+from sealyard.store.audit.verification import verify_store
 from sealyard.values import AuditEntry, ExecutionRecord
 
 Command = Callable[..., subprocess.CompletedProcess[str]]

@@ -77,15 +77,15 @@ from sealyard.skills.market import FOLDERS_MOST
 from sealyard.skills.requests import SaveExample, SaveSkill
 from sealyard.skills.zip_entries import ARCHIVE_BYTES_MOST, ENTRIES_MOST, UNPACKED_BYTES_MOST
 from sealyard.store import open_store
-from sealyard.store.audit import AUDIT_KINDS, AuditHead, AuditSegment
-from sealyard.store.audit_chain import AuditVerification
-from sealyard.store.audit_export import export_audit
-from sealyard.store.audit_verify import AuditFileEntry, AuditFileHeader
-from sealyard.store.backup_archive import AUDIT_KEY, DATABASE, Manifest
+from sealyard.store.audit.chain import AuditVerification
+from sealyard.store.audit.export import export_audit
+from sealyard.store.audit.log import AUDIT_KINDS, AuditHead, AuditSegment
+from sealyard.store.audit.verification import AuditFileEntry, AuditFileHeader
+from sealyard.store.backup.tarball import AUDIT_KEY, DATABASE, Manifest
+from sealyard.store.metrics.usage import Usage
 from sealyard.store.releases import ReleaseKind
 from sealyard.store.schema import MIGRATIONS
-from sealyard.store.skill_rows import ShelfLimits
-from sealyard.store.usage import Usage
+from sealyard.store.skills import ShelfLimits
 from sealyard.testing import FakeUpstream
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard, open_yard
 

@@ -21,9 +21,9 @@ from sealyard.skills.archive import read_archive
 from sealyard.skills.folder import load_folder, read_folder
 from sealyard.skills.replay import replayed_error
 from sealyard.store import open_store
-from sealyard.store.audit import AuditHead
-from sealyard.store.audit_verify import verify_file, verify_store
-from sealyard.store.backup import check_backup, restore_backup, write_backup
+from sealyard.store.audit.log import AuditHead
+from sealyard.store.audit.verification import verify_file, verify_store
+from sealyard.store.backup.copies import check_backup, restore_backup, write_backup
 from sealyard.store.database import take_over
 from sealyard.values import AuditEntry
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sealyard.broker.admitting import admit_answer
+from sealyard.broker.admission import admit_answer
 from sealyard.broker.answers import Answer
 from sealyard.errors import UpstreamError
 from sealyard.privacy import TOKEN, Guard, Handling, Privacy, Sent

@@ -24,10 +24,11 @@ import pytest
 
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.privacy.vault import KeyPlace
-from sealyard.store import open_store, replacing
-from sealyard.store.audit_key import key_path
-from sealyard.store.audit_verify import verify_store
-from sealyard.store.backup import check_backup, restore_backup, write_backup
+from sealyard.store import open_store
+from sealyard.store import replacement as replacing
+from sealyard.store.audit.key import key_path
+from sealyard.store.audit.verification import verify_store
+from sealyard.store.backup.copies import check_backup, restore_backup, write_backup
 from sealyard.store.schema import MIGRATIONS
 from sealyard.values import AuditEntry, CallRecord, ExecutionRecord
 
@@ -653,7 +654,7 @@ import os, signal, sys
 from pathlib import Path
 import pytest
 from tests.unit.test_backup import _fail_at
-from sealyard.store.backup import restore_backup
+from sealyard.store.backup.copies import restore_backup
 _fail_at(int(sys.argv[3]), lambda: os.kill(os.getpid(), signal.SIGKILL), pytest.MonkeyPatch())
 restore_backup(Path(sys.argv[1]), Path(sys.argv[2]))
 """

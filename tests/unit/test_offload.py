@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sealyard.broker.admitting import admit, admit_answer
+from sealyard.broker.admission import admit, admit_answer
 from sealyard.broker.answers import Answer, AnswerFile
 from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill
 from sealyard.offload import MOST_DEPTH, MOST_NODES, Offload, check_values, decode, is_large

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from sealyard.broker.admitting import Admitted, admit_answer
+from sealyard.broker.admission import Admitted, admit_answer
 from sealyard.broker.answers import Answer, renamed, short
 from sealyard.broker.approvals import Approvals
 from sealyard.broker.limits import Attempts, Circuit, Throttle
@@ -26,7 +26,7 @@ from sealyard.offload import Offload, check_values, decode
 from sealyard.privacy import TOKEN, Guard, Sent
 from sealyard.store import Store
 from sealyard.values import Approval, Ask, AuditEntry, Definition, Grant, Reply, ToolSpec, UpstreamStatus
-from sealyard.versioning.plan import Plan, translate_answer, translate_arguments
+from sealyard.versioning import Plan, translate_answer, translate_arguments
 
 __all__ = (
     "Broker",

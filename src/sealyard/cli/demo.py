@@ -15,9 +15,10 @@ import click
 import msgspec
 from mcp import Client
 
-from sealyard.broker.answers import Answer, read_answer
+from sealyard.broker import Answer
+from sealyard.broker.answers import read_answer
 from sealyard.broker.call import OnProgress
-from sealyard.broker.upstream import Upstream
+from sealyard.broker.upstreams import Upstream
 from sealyard.cli.demo_attacks import show_attacks
 from sealyard.cli.demo_learning import show_learning
 from sealyard.cli.demo_skills import show_skills

@@ -7,7 +7,8 @@ import click
 import msgspec
 
 from sealyard.access.unmatched import Unmatched
-from sealyard.broker.policy import UNLIMITED, Policy, PolicySettings, Preset, Rule, Step, ToolLimits, default_preset
+from sealyard.broker import Policy, PolicySettings, Preset, Rule, ToolLimits
+from sealyard.broker.policy import UNLIMITED, Step, default_preset
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, errors, plain, screen, write
 from sealyard.config import Config, load_config

@@ -38,10 +38,10 @@ TASKS = {
     "find": "sealyard.privacy.mirror:find",
     "words": "sealyard.privacy.mirror:words",
     "answer": "sealyard.broker.offloaded:answer",
-    "relay": "sealyard.serve.relay_messages:relay",
+    "relay": "sealyard.serve.messages.offloaded:relay",
     "review": "sealyard.sandbox.review.offloaded:review_code",
     "read_skill": "sealyard.skills.offloaded:read",
-    "rewrite": "sealyard.versioning.offloaded:rewrite",
+    "rewrite": "sealyard.versioning.migrate.offloaded:rewrite",
 }
 """Where each task is. Its module's `remember` takes in what the gateway tells of a memory, if it has any."""
 

@@ -16,7 +16,7 @@ from sealyard.errors import InvalidRequest, UnknownTool
 from sealyard.privacy import Guard
 from sealyard.skills.compatibility import NeedCheck
 from sealyard.values import RecordStatus, Skill, SkillUse, ToolSpec
-from sealyard.versioning.plan import Plan
+from sealyard.versioning import Plan
 
 __all__ = ("Load", "LoadedSkill", "SkillSession")
 

@@ -26,7 +26,7 @@ from sealyard.sandbox.worker import OWN_CALLS, OnOutput, limit_failure
 from sealyard.sandbox.workspace import check_session_name
 from sealyard.skills.session import SkillSession
 from sealyard.values import Failure, Grant, Limits, Outcome, Result, SearchAnswer, ToolSpec, Usage
-from sealyard.versioning.plan import Plan
+from sealyard.versioning import Plan
 from sealyard.yard.analyzing import told, written
 from sealyard.yard.executions import ExecuteRequest, Execution
 from sealyard.yard.parts import Parts

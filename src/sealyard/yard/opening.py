@@ -21,10 +21,10 @@ from sealyard.access.tools import FIRST_LIST_SECONDS, Tools
 from sealyard.access.unmatched import NameCheck
 from sealyard.access.views import Views
 from sealyard.analysis import GUESTS
+from sealyard.broker import Policy, Preset
 from sealyard.broker.approvals import Approvals
 from sealyard.broker.call import Broker, ToolServer
-from sealyard.broker.policy import Policy, Preset
-from sealyard.broker.upstream import Upstream
+from sealyard.broker.upstreams import Upstream
 from sealyard.catalog import Catalog
 from sealyard.catalog.observed import Observed
 from sealyard.config import Config, PrivacyConfig, SandboxConfig

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.broker.answers import Answer
+from sealyard.broker import Answer
 from sealyard.broker.approvals import Approvals
 from sealyard.broker.call import OnProgress
 from sealyard.catalog import Snapshot
