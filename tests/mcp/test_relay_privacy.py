@@ -23,7 +23,7 @@ from sealyard.broker.policy import PolicySettings, Rule, ToolLimits
 from sealyard.broker.upstreams import transports
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig
-from sealyard.privacy.span import TOKEN
+from sealyard.privacy import TOKEN
 from sealyard.serve.messages.structure import loosened
 from sealyard.serve.relay import build_relay
 from sealyard.values import Approval, Ask, UpstreamConfig

@@ -14,7 +14,7 @@ from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig
 from sealyard.learning.lessons import prepare_all
 from sealyard.learning.model import Model
-from sealyard.privacy.span import TOKEN
+from sealyard.privacy import TOKEN
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.yard import Yard, open_yard

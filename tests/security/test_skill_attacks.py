@@ -385,17 +385,17 @@ async def test_what_may_take_long_is_done_beside_the_event_loop(
 ) -> None:
     """Comparing an upstream's schemas, building the index: others go on meanwhile."""
     upstream = make_books()
-    places = ("compatibility.make_plan", "skills.Index")  # of looking through texts see `test_stalls.py`
+    places = ("skills.compatibility.make_plan", "skills.service.Index")  # of looking through texts see `test_stalls.py`
     done: dict[str, bool] = {}
     async with opened(tmp_path, upstream) as yard:
         for place in places:
-            real = attrgetter(place)(sealyard.yard)
+            real = attrgetter(place)(sealyard)
 
             def watched(*given: Any, place: str = place, real: Any = real, **more: Any) -> Any:
                 done[place] = done.get(place, False) or threading.current_thread() is threading.main_thread()
                 return real(*given, **more)
 
-            monkeypatch.setattr(f"sealyard.yard.{place}", watched)
+            monkeypatch.setattr(f"sealyard.{place}", watched)
         await save(yard)
         await change(yard, upstream, list_rows=renamed_parameter())
         await yard.skills.load("monthly_total", principal="local")

@@ -25,7 +25,7 @@ from sealyard.metrics.sums import Sums
 from sealyard.observe import alerts as alerting
 from sealyard.observe import webhook as telling
 from sealyard.observe.alerts import Alerting, find_down
-from sealyard.privacy.scanner import Scanner, ScanRules
+from sealyard.privacy.detect import Scanner, ScanRules
 from sealyard.store import Store, open_store
 from sealyard.store.audit import log as audit
 from sealyard.store.audit.monitor import AuditWatch, AuditWatched

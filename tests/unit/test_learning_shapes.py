@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.learned_shapes import HALF_LIFE, TOOL, learn, run, schema_of, shape_of, spec
 
-from sealyard.cli.bench_learning_answers import KINDS, answer, declare
-from sealyard.cli.bench_learning_shapes import _fields
+from benchmarks.learning.answers import KINDS, answer, declare
+from benchmarks.learning.shapes import fields_of
 from sealyard.learning.answers import PLACES
 from sealyard.learning.insights import Insight
 from sealyard.learning.shapes import ALL_PLACES, TOOLS, Shapes, prepare_answers
@@ -438,7 +438,7 @@ def test_declared_schemas_of_every_kind_are_found_again(kind: str) -> None:
     for number in range(60):
         learn(shapes, [answer(schema, chance)], ("ann", "bob")[number % 2])
     learned = schema_of(shapes)
-    found, declared = dict(_fields(learned, learned)).keys(), dict(_fields(schema, schema)).keys()
+    found, declared = dict(fields_of(learned, learned)).keys(), dict(fields_of(schema, schema)).keys()
 
     assert found <= declared
     assert len(found) >= 0.85 * len(declared)

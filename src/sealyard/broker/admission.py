@@ -19,8 +19,7 @@ from sealyard.catalog.shapes import is_wrapped
 from sealyard.errors import HelperFailed, UpstreamError
 from sealyard.offload import LARGE, MOST_DEPTH, Offload, depth_exceeds, is_large, signs_of, turn
 from sealyard.offload.turns import spend
-from sealyard.privacy.echo import Sent
-from sealyard.privacy.guard import Guard
+from sealyard.privacy import Guard, Sent
 from sealyard.store.rows import CALL_VALUE_BYTES
 from sealyard.values import ToolSpec
 

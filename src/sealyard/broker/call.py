@@ -23,9 +23,7 @@ from sealyard.catalog.arguments import check_arguments
 from sealyard.catalog.shapes import is_wrapped
 from sealyard.errors import PolicyRefused, SealyardError, StoreError, UnknownTool, UpstreamError, UpstreamUnavailable
 from sealyard.offload import Offload, check_values, decode
-from sealyard.privacy.echo import Sent
-from sealyard.privacy.guard import Guard
-from sealyard.privacy.span import TOKEN
+from sealyard.privacy import TOKEN, Guard, Sent
 from sealyard.store import Store
 from sealyard.values import Approval, Ask, AuditEntry, Definition, Grant, Reply, ToolSpec, UpstreamStatus
 from sealyard.versioning import Plan, translate_answer, translate_arguments

@@ -9,12 +9,13 @@ from sealyard.broker.answers import Answer, AnswerFile, read_message, renamed, t
 from sealyard.broker.samples import sample_of
 from sealyard.catalog.shapes import is_wrapped
 from sealyard.offload.child import Ask
-from sealyard.privacy.echo import Sent
-from sealyard.privacy.offloaded import Mirror, remember
+from sealyard.privacy import Mirror, Sent
 from sealyard.store.rows import CALL_VALUE_BYTES
 from sealyard.values import ToolSpec
 
 __all__ = ("answer", "remember")
+
+remember = Mirror.remember
 
 
 class _Given(msgspec.Struct):

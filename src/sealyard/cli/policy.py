@@ -13,7 +13,7 @@ from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, errors, plain, screen, write
 from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest, UnknownTool
-from sealyard.privacy.guard import Privacy, Reveal
+from sealyard.privacy import Privacy, Reveal
 from sealyard.values import ToolSpec
 from sealyard.yard import open_yard
 from sealyard.yard.opening import build_privacy

@@ -10,10 +10,10 @@ from pathlib import Path
 import click
 
 from sealyard.broker.upstreams import transports
+from sealyard.cli.logs import ConcealingFilter
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import errors, plain
 from sealyard.config import Config, load_config
-from sealyard.privacy.logs import ConcealingFilter
 from sealyard.serve import api, dashboard
 from sealyard.serve.connections import raise_open_files
 from sealyard.serve.http import default_preset, open_http, parse_address

@@ -23,8 +23,8 @@ from sealyard.learning.telling import (
     tells_choices,
     tells_span,
 )
-from sealyard.privacy.scanner import Scanner, ScanRules
-from sealyard.privacy.span import TOKEN, TYPES
+from sealyard.privacy import TOKEN, TYPES
+from sealyard.privacy.detect import Scanner, ScanRules
 from sealyard.values import CallEvidence, RunEvidence
 from sealyard.versioning.compare.semver import Version
 

@@ -19,7 +19,7 @@ _TERM_CHARACTERS = 24
 _NAMED = re.compile(r"[^\W\d_]+\d{1,2}|[^\W\d_][^\W_]{0,3}")
 """`oauth2` and `k8s` name a thing; a word with more digits in it is somebody's number."""
 
-# One setting for all development sets, picked by the worst of them: `sealyard bench learning` measures it.
+# One setting for all development sets, picked by the worst of them: `benchmarks learning` measures it.
 _GAIN = 2.5
 """What a word counts at most: more than in a tool's name, since it is what text lacks."""
 EVIDENCE = 1.0

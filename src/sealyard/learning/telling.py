@@ -10,8 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from sealyard.learning.code import IDENTIFIER
-from sealyard.privacy.given_names import GIVEN_NAMES
-from sealyard.privacy.names import read_name, split_name
+from sealyard.privacy.reading import GIVEN_NAMES, read_name, split_name
 from sealyard.versioning.shapes import is_named
 
 __all__ = (

@@ -21,7 +21,7 @@ from sealyard.observe.output import OutputStream
 from sealyard.observe.results import failure_text
 from sealyard.observe.visits import Visit
 from sealyard.offload import is_large
-from sealyard.privacy.guard import Guard
+from sealyard.privacy import Guard
 from sealyard.sandbox.clock import RunClock
 from sealyard.store import Store
 from sealyard.values import Assessed, CallEvidence, ExecutionRecord, Grant, Outcome, RecordStatus, ToolSpec, UseCase

@@ -26,7 +26,7 @@ from sealyard.observe.journal import AuditSink, JournalSink, TraceSink
 from sealyard.observe.recorder import Recorder, Run, RunObserver
 from sealyard.observe.results import conceal_outcome
 from sealyard.offload import Offload, decode
-from sealyard.privacy.guard import Guard
+from sealyard.privacy import Guard
 from sealyard.sandbox import ReplayClock, Sandbox
 from sealyard.sandbox.worker import OWN_CALLS
 from sealyard.skills.replay import Recordings, Replay, equal, replayed_error

@@ -20,7 +20,7 @@ from sealyard.discovery import Index
 from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill, UnknownSkill
 from sealyard.observe.recorder import Recorder
 from sealyard.observe.sinks import Observer
-from sealyard.privacy.guard import Guard
+from sealyard.privacy import Guard
 from sealyard.skills.compatibility import Compatibility, NeedCheck
 from sealyard.skills.concealment import conceal_examples, conceal_request, conceal_skill, conceal_texts
 from sealyard.skills.difficulty import change_of, foreseen

@@ -17,7 +17,7 @@ from sealyard.learning.search_guide import SearchGuide
 from sealyard.observe.recorder import Run
 from sealyard.observe.results import conceal_outcome, preview_bytes, render, without_cut_values
 from sealyard.observe.visits import Visit
-from sealyard.privacy.guard import Guard
+from sealyard.privacy import Guard
 from sealyard.sandbox.policy.levels import MAX_SECONDS, IsolationPolicy
 from sealyard.sandbox.review import Review, check_code
 from sealyard.sandbox.run import Sandbox

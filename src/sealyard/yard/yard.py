@@ -15,8 +15,7 @@ from sealyard.metrics.report import Report
 from sealyard.observe.live import Live
 from sealyard.observe.results import answer_text
 from sealyard.offload import check_values
-from sealyard.privacy.guard import Guard
-from sealyard.privacy.span import TOKEN
+from sealyard.privacy import TOKEN, Guard
 from sealyard.privacy.vault import RevealedValue
 from sealyard.sandbox.review import check_code
 from sealyard.sandbox.run import Sandbox
@@ -32,7 +31,7 @@ __all__ = ("Yard",)
 _LONG_NAME = 1_000
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Yard(Parts):
     """The gateway without its wires. Make one with `open_yard`."""
 

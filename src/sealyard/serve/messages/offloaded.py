@@ -9,14 +9,14 @@ import msgspec
 from sealyard.broker.answers import read_leniently, short
 from sealyard.errors import UpstreamError
 from sealyard.offload.child import Ask
-from sealyard.privacy.echo import Sent
-from sealyard.privacy.guard import Guard
-from sealyard.privacy.offloaded import Mirror, remember
+from sealyard.privacy import Guard, Mirror, Sent
 from sealyard.serve.messages.scribe import Scribe, conceal
 from sealyard.serve.messages.structure import shape_of
 from sealyard.values import ToolSpec
 
 __all__ = ("Made", "relay", "relay_here", "remember")
+
+remember = Mirror.remember
 
 _INTERNAL_ERROR = -32603
 

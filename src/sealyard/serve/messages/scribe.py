@@ -5,9 +5,7 @@ import binascii
 import re
 from typing import Any
 
-from sealyard.privacy.echo import Sent
-from sealyard.privacy.guard import Guard
-from sealyard.privacy.span import TOKEN
+from sealyard.privacy import TOKEN, Guard, Sent
 from sealyard.serve.messages.structure import Shape
 from sealyard.values import ToolSpec
 

@@ -20,9 +20,7 @@ from sealyard.access.guards import Guards
 from sealyard.errors import CallRefused, HelperFailed, SealyardError, UpstreamError
 from sealyard.offload import is_large, signs_of, turn
 from sealyard.offload.turns import spend
-from sealyard.privacy.echo import Sent
-from sealyard.privacy.guard import Guard, Reveal
-from sealyard.privacy.span import TOKEN
+from sealyard.privacy import TOKEN, Guard, Reveal, Sent
 from sealyard.serve.messages import Made, conceal, relay_here, shape_of
 from sealyard.serve.relay.bulk import read_fields
 from sealyard.values import ToolSpec

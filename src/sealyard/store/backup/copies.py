@@ -17,7 +17,7 @@ import msgspec
 
 from sealyard import __version__
 from sealyard.errors import InvalidRequest, StoreError
-from sealyard.privacy.keys import KEY_FILE, add_keys, find_keys
+from sealyard.privacy.vault import KEY_FILE, KeyPlace
 from sealyard.store.audit import verify_store
 from sealyard.store.audit.key import key_path, sync_folder
 from sealyard.store.backup.inspection import Damaged, count_rows, inspect
@@ -136,9 +136,9 @@ def restore_backup(
                     f"Nothing was restored, since the audit log in {str(file)!r} is wrong. {backup.problem} Use another"
                     " backup, or add --force."
                 )
-            keys = find_keys("file", folder=work, environment_value=None)
+            keys = KeyPlace("file", folder=work).find()
             if keys is not None:
-                add_keys(keys, folder=store.parent)
+                KeyPlace("file", folder=store.parent).add(keys)
             used = _key_in_use(work / DATABASE)
             try:
                 kept = replace(store, work / DATABASE)
@@ -164,13 +164,13 @@ def _take(store: Path, work: Path, *, with_keys: bool, tell: OnProgress) -> None
         with open(os.open(work / AUDIT_KEY, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
             file.write(key_path(store).read_bytes())
     if with_keys:
-        keys = find_keys("file", folder=store.parent, environment_value=None)
+        keys = KeyPlace("file", folder=store.parent).find()
         if keys is None:
             raise InvalidRequest(
                 f"There is no {KEY_FILE} beside the store: the vault's key is kept elsewhere, or there is none. Leave"
                 " out --with-keys, and keep a copy of the key yourself."
             )
-        add_keys(keys, folder=work)
+        KeyPlace("file", folder=work).add(keys)
 
 
 def _stage(file: Path, work: Path, sha256: str | None, tell: OnProgress) -> Backup:

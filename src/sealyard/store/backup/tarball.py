@@ -15,7 +15,7 @@ import msgspec
 
 from sealyard.errors import StoreError
 from sealyard.former import decode
-from sealyard.privacy.keys import KEY_FILE
+from sealyard.privacy.vault import KEY_FILE
 from sealyard.store.audit.key import key_path
 from sealyard.store.backup.inspection import Damaged
 
