@@ -8,7 +8,8 @@ from benchmarks.discovery import LabelledQuery, Sets
 from benchmarks.learning.ranking import HALF_LIFE, PRINCIPAL, learned_from, past_of, seeded
 from sealyard.catalog import Snapshot
 from sealyard.discovery import Index
-from sealyard.learning.model import Model
+from sealyard.learning.learner import Model
+from sealyard.learning.part import Viewer
 from sealyard.values import ToolSpec
 
 __all__ = ("measure_lookups",)
@@ -55,9 +56,9 @@ def _time(index: Index, model: Model, view: Snapshot, query: str, now: float) ->
     start = time.perf_counter()
     index.search(query, limit=_SHOWN)
     middle = time.perf_counter()
-    learned = model.ranking.recall(query, principal=PRINCIPAL, now=now, half_life=HALF_LIFE)
+    learned = model.ranking.tell(query, Viewer(PRINCIPAL, now, HALF_LIFE))
     for name in index.search(query, limit=_SHOWN, learned=learned).names:
-        model.chains.tips(view.tools[name], view, principal=PRINCIPAL, now=now, half_life=HALF_LIFE)
+        model.chains.tell(view.tools[name], Viewer(PRINCIPAL, now, HALF_LIFE), view=view)
     return middle - start, time.perf_counter() - middle
 
 

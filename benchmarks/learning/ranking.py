@@ -19,8 +19,8 @@ import msgspec
 from benchmarks.discovery import LabelledQuery, Sets, marks
 from sealyard.discovery import Index
 from sealyard.discovery.index import Request
-from sealyard.learning.learner import Learner
-from sealyard.learning.model import Model
+from sealyard.learning.learner import Learner, Model
+from sealyard.learning.part import Viewer
 from sealyard.store import Store, open_store
 from sealyard.values import CallRecord, Executed, ExecutionRecord, Searched, ToolSpec, Used
 
@@ -235,7 +235,7 @@ def _asked(index: Index, read: _Read, model: Model | None, now: float) -> _Mark:
     query, request, scores = read
     learned = None
     if model is not None:
-        learned = model.ranking.recall(query.query, principal=PRINCIPAL, now=now, half_life=HALF_LIFE)
+        learned = model.ranking.tell(query.query, Viewer(PRINCIPAL, now, HALF_LIFE))
     names = index.ranked(request, scores, limit=_DEPTH, among=None, learned=learned).names
     hit, _, gain = marks(query.relevant, names)
     return hit, gain

@@ -15,8 +15,8 @@ from typing import Any, Literal
 import msgspec
 
 from sealyard.learning.code import CodePrint, code_print
-from sealyard.learning.demand import Demand, wanted
-from sealyard.learning.resources import Fitted, Resources, fit
+from sealyard.learning.part import Lesson, Viewer
+from sealyard.learning.resources import Demand, Fitted, Resources, fit, wanted
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.values import Assessed, Executed, Limits, Outcome, RunEvidence
@@ -135,7 +135,7 @@ async def _teach(sandbox: Sandbox, resources: Resources, job: Job) -> None:
 
 
 def _fitted(resources: Resources, code: str, *, is_exact: bool) -> Fitted:
-    prediction = resources.predict(_print(code), (), principal=_PRINCIPAL, now=time.time(), half_life=_HALF_LIFE)
+    prediction = resources.tell(_print(code), Viewer(_PRINCIPAL, time.time(), _HALF_LIFE), tools=())
     return fit(prediction, _POLICY, max_seconds=_MAX_SECONDS, is_memory_exact=is_exact)
 
 
@@ -181,7 +181,7 @@ def _learn(resources: Resources, code: str, limits: Fitted, outcome: Outcome, se
         ),
     )
     run = RunEvidence(fact=fact, code=code, started_at=now - seconds)
-    resources.learn(run, _print(code), _HALF_LIFE)
+    resources.learn(Lesson(number=0, event=run, code=_print(code)), _HALF_LIFE)
 
 
 def _figures(fixed: Sequence[_Passed], fitted: Sequence[_Passed]) -> dict[str, Any]:

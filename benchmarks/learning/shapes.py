@@ -19,7 +19,9 @@ from sealyard.catalog.shapes import resolve, unwrapped
 from sealyard.config import Config
 from sealyard.config.settings import StoreConfig
 from sealyard.examples import demo_upstreams
-from sealyard.learning.shapes import Shapes, prepare_answers
+from sealyard.learning.answers import prepare_answers
+from sealyard.learning.part import Lesson, Viewer
+from sealyard.learning.shapes import Shapes
 from sealyard.values import CallEvidence, Executed, RunEvidence, ToolSpec
 from sealyard.yard import Yard, open_yard
 
@@ -104,7 +106,7 @@ def _made_up(schema: _Schema, chance: Random, scores: Sequence[_Score], choices:
     learned: _Schema = {}
     for number in range(1, _ANSWERS + 1):
         run = _run(spec, _PRINCIPALS[number % 2], [answer(schema, chance)], at=float(number))
-        shapes.learn(run, prepare_answers(run), _HALF_LIFE)
+        shapes.learn(Lesson(number=number, event=run, answers=prepare_answers(run)), _HALF_LIFE)
         learned = _learned(shapes, spec, at=float(number))
         found = declared.keys() & dict(fields_of(learned, learned)).keys()
         if not needed and len(found) >= _ENOUGH * len(declared):
@@ -154,7 +156,7 @@ async def _learn(yard: Yard, shapes: Shapes) -> dict[str, int]:
         for _, event in page.events:
             if isinstance(event, RunEvidence):
                 seen = prepare_answers(event)
-                shapes.learn(event, seen, _HALF_LIFE)
+                shapes.learn(Lesson(number=after, event=event, answers=seen), _HALF_LIFE)
                 for each in seen:
                     answers[each.tool] = answers.get(each.tool, 0) + each.answers
     return answers
@@ -203,7 +205,7 @@ _CALLS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 
 def _learned(shapes: Shapes, spec: ToolSpec, *, at: float) -> _Schema:
-    shape = shapes.schema_of(spec, now=at, half_life=_HALF_LIFE)
+    shape = shapes.tell(spec, Viewer("", at, _HALF_LIFE))
     return {} if shape is None else shape.schema
 
 

@@ -13,6 +13,7 @@ from tests.unit.learned_shapes import HALF_LIFE, TOOL, learn, run, schema_of, sh
 
 from sealyard.broker.samples import SAMPLE_BYTES, sample_of
 from sealyard.learning.answers import prepare_answers
+from sealyard.learning.part import Lesson
 from sealyard.learning.shapes import Shapes
 from sealyard.store import open_store
 from sealyard.values import CallEvidence, CallRecord, Executed, ExecutionRecord, RunEvidence
@@ -52,7 +53,7 @@ def learn_sampled(shapes: Shapes, answer: Any, *principals: str) -> Shapes:
     for _ in range(3):
         for principal in principals or ("ann", "bob"):
             evidence = sampled_run(answer, principal)
-            shapes.learn(evidence, prepare_answers(evidence), HALF_LIFE)
+            shapes.learn(Lesson(number=0, event=evidence, answers=prepare_answers(evidence)), HALF_LIFE)
     return shapes
 
 
