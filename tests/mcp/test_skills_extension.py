@@ -27,7 +27,7 @@ from tests.surfaces.conftest import config_text
 from tests.surfaces.test_skills import serving as gateway
 
 from sealyard.config.settings import HttpConfig
-from sealyard.serve.asking import principal_of
+from sealyard.serve.dialogue import principal_of
 from sealyard.serve.http import open_http
 from sealyard.serve.skills_extension import EXTENSION, extend
 from sealyard.skills.shelf import Shelf
