@@ -29,6 +29,7 @@ from sealyard.values import Outcome
 def pytest_configure(config: pytest.Config) -> None:
     """Registers the markers and how hypothesis runs."""
     config.addinivalue_line("markers", "soak: thousands of runs in a row; deselect with -m 'not soak'")
+    config.addinivalue_line("markers", "behaviour(id): the test shows that behaviour of tests/behaviours.toml")
     settings.register_profile("sealyard", deadline=None)  # a busy machine is not a failure
     settings.load_profile("sealyard")
     if not sys.dont_write_bytecode:  # a zygote writes none, and hundreds are started

@@ -49,6 +49,7 @@ def test_packages_export_all_their_public_names(name: str) -> None:
     assert public == set(package.__all__) - {"__version__"}
 
 
+@pytest.mark.behaviour("cli.help")
 def test_help_imports_no_part_of_the_product() -> None:
     """`sealyard --help` pays for click alone, however much the commands import."""
     code = """
@@ -137,6 +138,7 @@ def test_locks_hold_every_direct_dependency() -> None:
     assert (runtime | development) - {_name(each) for each in _read_lock("requirements/dev.txt")} == set()
 
 
+@pytest.mark.behaviour("isolation.guest_stdlib")
 @pytest.mark.parametrize("file", sorted(GUEST.glob("*.py")), ids=lambda file: file.name)
 def test_guest_imports_only_the_standard_library_and_itself(file: Path) -> None:
     """Inside the sandbox there is no site-packages and nothing of ours but this directory."""

@@ -33,6 +33,7 @@ def results(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Results
     return Results(shared, (*OUTSIDE, *INSIDE))
 
 
+@pytest.mark.behaviour("isolation.controls")
 @pytest.mark.parametrize("leg", OUTSIDE, ids=str)
 def test_the_same_attacks_succeed_outside(leg: Leg, results: Results) -> None:
     """Plain Python on the host reaches what each attack is aimed at, so a refusal inside is the sandbox's doing."""
@@ -43,6 +44,7 @@ def test_the_same_attacks_succeed_outside(leg: Leg, results: Results) -> None:
     _hold(_differences_outside(report["attacks"]))
 
 
+@pytest.mark.behaviour("isolation.attacks")
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize("leg", INSIDE, ids=str)
 def test_attacks_end_as_they_must(leg: Leg, group: str, results: Results) -> None:
