@@ -19,7 +19,7 @@ import sealyard.cli
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "sealyard"
 GUEST = SOURCE / "sandbox" / "guest"
-LOCKS = ("requirements/dev.txt", "requirements/outside.txt", "requirements/peers.txt", "requirements/runtime.txt")
+LOCKS = tuple(f"requirements/{name}.txt" for name in ("dev", "outside", "peers", "runtime", "wheel"))
 EXTRAS = ("sealyard.discovery.minilm",)  # needs packages that only an extra brings
 MODULES = sorted(
     module.name
@@ -124,8 +124,9 @@ def test_every_locked_version_has_hashes(lock: str) -> None:
 
 
 def test_runtime_lock_is_part_of_the_development_lock() -> None:
-    """Tests run with the very versions that users are told to install."""
-    assert set(_read_lock("requirements/runtime.txt")) <= set(_read_lock("requirements/dev.txt"))
+    """Tests run with the very versions that users are told to install, and the wheel is tested by the same pytest."""
+    for lock in ("requirements/runtime.txt", "requirements/wheel.txt"):
+        assert set(_read_lock(lock)) <= set(_read_lock("requirements/dev.txt"))
 
 
 def test_locks_hold_every_direct_dependency() -> None:
