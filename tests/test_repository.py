@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
+from tests.docs.public_names import modules
 
 import sealyard
 import sealyard.cli
@@ -20,21 +21,15 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "sealyard"
 GUEST = SOURCE / "sandbox" / "guest"
 LOCKS = tuple(f"requirements/{name}.txt" for name in ("dev", "outside", "peers", "runtime", "wheel"))
-EXTRAS = ("sealyard.discovery.minilm",)  # needs packages that only an extra brings
-MODULES = sorted(
-    module.name
-    for module in pkgutil.walk_packages(sealyard.__path__, "sealyard.")
-    if module.name not in ("sealyard.__main__", *EXTRAS) and ".guest" not in module.name
-)
 
 
 def test_every_exported_name_exists() -> None:
     """The `__all__` of every module is a tuple of names that it has."""
-    modules = {name: importlib.import_module(name) for name in ("sealyard", *MODULES)}
+    found = {"sealyard": sealyard} | modules()
 
-    assert {name for name, module in modules.items() if not isinstance(module.__all__, tuple)} == set()
+    assert {name for name, module in found.items() if not isinstance(module.__all__, tuple)} == set()
     assert {
-        f"{name}.{each}" for name, module in modules.items() for each in module.__all__ if not hasattr(module, each)
+        f"{name}.{each}" for name, module in found.items() for each in module.__all__ if not hasattr(module, each)
     } == set()
 
 
