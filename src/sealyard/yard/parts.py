@@ -15,7 +15,7 @@ from sealyard.yard.operations import Operations
 __all__ = ("Parts",)
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Parts:
     """What `open_yard` builds, in the order in which each depends on those before it."""
 

@@ -32,7 +32,7 @@ __all__ = ("Yard",)
 _LONG_NAME = 1_000
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Yard(Parts):
     """The gateway without its wires. Make one with `open_yard`."""
 
