@@ -186,7 +186,7 @@ async def test_relayed_call_reaches_its_upstream_by_a_short_way(walk: Walk, mode
         answer = await client.call_tool("ping", {})
 
     assert text_of(answer) == "pong"
-    assert ("serve/relay/server/links.py", "request") in walk.path
+    assert ("serve/relay/links.py", "request") in walk.path
     walk.check()
 
 
