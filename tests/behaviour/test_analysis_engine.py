@@ -63,6 +63,7 @@ WALLS: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.behaviour("analysis.engines")
 @pytest.mark.parametrize("name", WALLS)
 async def test_analysis_gives_the_same_answer_within_every_wall(name: str) -> None:
     """DuckDB ends the process where it may see a file of the kernel and not read it, so landlock is Python's."""

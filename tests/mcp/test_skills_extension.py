@@ -201,6 +201,7 @@ async def connected_to(url: str, *, era: str = "modern", token: str = "") -> Asy
         yield Agent(client)
 
 
+@pytest.mark.behaviour("skills.extension")
 @pytest.mark.parametrize("revision", ERAS.values())
 def test_official_suite_has_nothing_to_object_to(url: str, revision: str) -> None:
     """Every check of the three scenarios about skills passes, without a warning, in both eras."""
