@@ -2,9 +2,9 @@ import asyncio
 from pathlib import Path
 
 from sealyard.config import Config, StoreConfig
+from sealyard.skills.requests import SaveExample, SaveSkill
 from sealyard.testing import FakeUpstream
 from sealyard.yard import ExecuteRequest, open_yard
-from sealyard.yard.skill_values import SaveExample, SaveSkill
 
 CODE = """
 def basket(fruits: list) -> int:

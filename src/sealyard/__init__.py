@@ -1,8 +1,9 @@
 """One MCP server in front of all your MCP servers: agents search for tools and use them from sandboxed Python.
 
-Imports run downward only: cli > examples > serve > testing > yard > config > broker | sandbox | discovery > catalog >
-store > metrics > values > errors (`make check` proves it). This module imports nothing heavy, so that
-`sealyard --help` starts at once: take the library from `sealyard.yard`.
+Imports run downward only: cli > examples > serve > testing > yard > learning > skills > observe > access > config >
+broker | sandbox | discovery | analysis > catalog > store > privacy | versioning | metrics > code | offload > values >
+former > errors (`make check` proves it). This module imports nothing heavy, so that `sealyard --help` starts at once:
+take the library from `sealyard.yard`.
 """
 
 from sealyard.errors import SealyardError

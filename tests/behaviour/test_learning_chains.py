@@ -64,7 +64,7 @@ async def taught(yard: Yard, chains: Chains | None = None, after: int = 0) -> Ch
 
 def tips(yard: Yard, chains: Chains, tool: str, *, principal: str = "ann") -> tuple[Tip, ...]:
     """What a principal is told of a tool, with code."""
-    view = yard.catalog.snapshot
+    view = yard.tools.catalog.snapshot
     return chains.tips(view.tools[tool], view, principal=principal, now=time.time(), half_life=MONTH, with_code=True)
 
 
@@ -176,7 +176,7 @@ async def test_every_fragment_runs_against_the_tools_it_is_about(tmp_path: Path)
         for job in (*JOBS, *JOBS):
             await run(yard, job)
         chains = await taught(yard)
-        told = [tip for name in yard.catalog.snapshot.tools for tip in tips(yard, chains, name)]
+        told = [tip for name in yard.tools.catalog.snapshot.tools for tip in tips(yard, chains, name)]
         codes = sorted({tip.code for tip in told if tip.code is not None})
         for code in codes:
             first, *_ = code.splitlines()
@@ -206,7 +206,7 @@ async def test_what_was_told_is_scored_by_the_runs_that_follow(tmp_path: Path) -
             ("ben", "from servers.trips import find_parks\nlen(find_parks())"),
             ("cy", PARKS.replace("state=state", "state='AZ'")),
         ):
-            visit = yard.observer.visit(principal, yard.catalog.snapshot)
+            visit = yard.observer.visit(principal, yard.tools.catalog.snapshot)
             yard.store.metrics.record(
                 Hinted(
                     at=time.time(),
@@ -284,8 +284,8 @@ async def test_names_that_are_orders_are_never_told(tmp_path: Path) -> None:
         ),
     }
     async with opened(tmp_path, evil) as yard:
-        await yard.finder.refresh()
-        first, second = sorted(yard.catalog.snapshot.tools.values(), key=lambda spec: spec.function)
+        await yard.tools.finder.refresh()
+        first, second = sorted(yard.tools.catalog.snapshot.tools.values(), key=lambda spec: spec.function)
         code = f"""
 rows = call_tool({first.full_name!r}, {{}})
 keys = list(rows[0])

@@ -31,7 +31,7 @@ async def learned(yard: Yard) -> None:
     """Let it learn from what was done so far, and make its stubs of that: by itself it does so now and then."""
     await yard.guidance.learner.once()
     async with asyncio.timeout(60):
-        while TOOL not in yard.catalog.snapshot.shapes:
+        while TOOL not in yard.tools.catalog.snapshot.shapes:
             await yard.guidance.follow()
             await asyncio.sleep(0.01)
 
@@ -128,7 +128,7 @@ async def test_forgotten_shape_is_told_no_more_where_one_principal_is_alone(tmp_
     async with opened(tmp_path, upstream) as yard:
         for _ in range(6):
             await yard.execute(ExecuteRequest(code="from servers.books import list_rows\nlen(list_rows())"))
-        await yard.observed.settled()
+        await yard.tools.observed.settled()
         await yard.store.flush()
         await yard.guidance.learner.once()
         told += [(await yard.search("list_rows", detail_level="full")).hits[0].returns]

@@ -12,16 +12,18 @@ import pytest
 
 from sealyard.config import Config, HttpConfig, SkillsConfig
 from sealyard.config.settings import PrincipalEntry, StoreConfig
+from sealyard.learning import known_skills as skill_suggestions
 from sealyard.learning.jobs import job_print
+from sealyard.learning.skill_index import SkillIndexing
 from sealyard.learning.skills import Candidate
 from sealyard.learning.suggesting import SkillIndex
 from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.skills.figures import analyze_skills
+from sealyard.skills.migration import migrate_skills
+from sealyard.skills.requests import SaveExample, SaveSkill, SkillSource
 from sealyard.testing import FakeUpstream
 from sealyard.values import Definition, Skill, ToolAnnotations
-from sealyard.yard import ExecuteRequest, Yard, open_yard, skill_suggestions
-from sealyard.yard.migrating import migrate_skills
-from sealyard.yard.skill_index import SkillIndexing
-from sealyard.yard.skill_values import SaveExample, SaveSkill, SkillSource
+from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 ROWS = [{"month": "2024-10", "amount": 40.5}, {"month": "2024-11", "amount": 10.0}]
@@ -97,7 +99,7 @@ async def save(yard: Yard, *, principal: str = "local", **more: Any) -> Skill:
 
 async def suggested(yard: Yard, principal: str = "local") -> list[str]:
     """The subjects that code done by hand is told of."""
-    index = await SkillIndexing(yard).index(principal)
+    index = await SkillIndexing(yard.store, yard.tools, yard.skills.loading).index(principal)
     job = job_print(BY_HAND)
     assert job is not None
     return [each.subject for each in index.for_code(job)]
@@ -107,7 +109,7 @@ async def test_code_that_a_skill_does_is_told_of_it(tmp_path: Path) -> None:
     """For the job and for words; what was told of is what an import would get."""
     async with opened(tmp_path, books()) as yard:
         await save(yard)
-        indexing = SkillIndexing(yard)
+        indexing = SkillIndexing(yard.store, yard.tools, yard.skills.loading)
         index = await indexing.index("local")
         (found,) = index.for_query("monthly total of expenses")
 
@@ -122,7 +124,7 @@ async def test_code_that_a_skill_does_is_told_of_it(tmp_path: Path) -> None:
 async def test_index_is_made_once_until_something_changes(tmp_path: Path) -> None:
     """Saving, by whatever gateway, changes it."""
     async with opened(tmp_path, books()) as yard:
-        indexing = SkillIndexing(yard)
+        indexing = SkillIndexing(yard.store, yard.tools, yard.skills.loading)
         empty = await indexing.index("local")
         await save(yard)
         indexes = [await indexing.index("local") for _ in range(2)]
@@ -151,7 +153,7 @@ async def test_skill_of_tools_that_a_principal_does_not_have_does_not_exist_for_
 
         assert await suggested(yard, "cleo") == ["shared/monthly_total"]
         assert await suggested(yard, "mallory") == []
-        assert (await SkillIndexing(yard).index("mallory")).skills == ()
+        assert (await SkillIndexing(yard.store, yard.tools, yard.skills.loading).index("mallory")).skills == ()
 
 
 async def test_skill_that_a_change_of_its_tool_broke_is_not_suggested(tmp_path: Path) -> None:
@@ -172,9 +174,13 @@ async def test_shared_skill_needs_another_user_to_be_suggested_for_words(tmp_pat
     async with opened(tmp_path, books(), save_to="shared") as yard:
         await save(yard, principal="eve", description="expenses month total sum")
         await run(yard, USE, principal="eve")
-        before = (await SkillIndexing(yard).index("bob")).for_query("expenses month total")
+        before = (await SkillIndexing(yard.store, yard.tools, yard.skills.loading).index("bob")).for_query(
+            "expenses month total"
+        )
         await run(yard, USE, principal="cleo")
-        after = (await SkillIndexing(yard).index("bob")).for_query("expenses month total")
+        after = (await SkillIndexing(yard.store, yard.tools, yard.skills.loading).index("bob")).for_query(
+            "expenses month total"
+        )
 
     assert before == []
     assert [each.text for each in after] == [
@@ -269,12 +275,12 @@ async def test_analysis_shows_judgements_candidates_and_the_predicted_migration(
         await save(yard)
         for _ in range(4):
             await run(yard, USE)
-        good = await yard.skills.analysis([candidate])
+        good = await analyze_skills(yard.skills, [candidate])
         await change(upstream, "start")
-        old = await yard.skills.analysis()
+        old = await analyze_skills(yard.skills)
         (check,) = await yard.skills.check_all()
-        (done,) = await migrate_skills(yard, "mcp__books__list_rows")
-        new = await yard.skills.analysis()
+        (done,) = await migrate_skills(yard.skills, "mcp__books__list_rows")
+        new = await analyze_skills(yard.skills)
 
     assert [(each.judgement, each.difficulty) for each in good.skills] == [("exemplary", None)]
     assert [(each.principal, each.times) for each in good.candidates] == [("ada", 4)]
@@ -291,8 +297,8 @@ async def test_skill_without_a_recorded_example_is_predicted_to_need_a_look(tmp_
         draft = await save(yard, examples=())
         await yard.skills.approve("local", "monthly_total", draft.version, principal="local")
         await change(upstream, "start")
-        (done,) = await migrate_skills(yard, "mcp__books__list_rows")
-        analysis = await yard.skills.analysis()
+        (done,) = await migrate_skills(yard.skills, "mcp__books__list_rows")
+        analysis = await analyze_skills(yard.skills)
 
     assert (done.predicted, done.outcome) == ("needs a look", "failed")
     assert (analysis.summary.migrations, analysis.summary.predictions_right) == (1, 1)

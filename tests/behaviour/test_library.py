@@ -333,7 +333,7 @@ async def test_stubs_of_many_tools_are_made_on_import(tmp_path: Path, monkeypatc
             early = await yard.execute(ExecuteRequest(code=code))
         finally:
             held.set()
-        await yard.finder._library.filled()
+        await yard.tools.finder._library.filled()
         late = await yard.execute(ExecuteRequest(code="import os\nlen(os.listdir('/servers/many'))"))
 
     assert early.outcome.failure is None

@@ -11,6 +11,7 @@ import pytest
 
 from sealyard.config import Config, LearningConfig
 from sealyard.config.settings import PrivacyConfig, StoreConfig
+from sealyard.learning.guidance import Look
 from sealyard.learning.risk import Dangers
 from sealyard.sandbox.policy.levels import DEFAULT, LEVELS, IsolationLevel
 from sealyard.sandbox.review import ToolNames
@@ -18,7 +19,6 @@ from sealyard.sandbox.review.beside import review_beside
 from sealyard.testing import FakeUpstream
 from sealyard.values import ExecutionRecord, Limits
 from sealyard.yard import Yard, open_yard
-from sealyard.yard.guidance import Look
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 CODE = "from servers.bank import pay\nresult = pay(amount=1)"
@@ -53,7 +53,7 @@ async def opened(folder: Path) -> AsyncIterator[Yard]:
 async def look(yard: Yard, *, principal: str = "ann", session: str = "s", context: Any = None, **changed: Any) -> Look:
     """A look at the code before it runs."""
     snapshot = await yard.snapshot()
-    review = await yard.review(CODE, PLAIN, snapshot, (), principal)
+    review = await yard.runner.review(CODE, PLAIN, yard.tools.names(snapshot), (), principal)
     record = ExecutionRecord(
         execution_id="e", principal=principal, session=session, code=CODE, context=context, started_at=0.0
     )
@@ -80,7 +80,7 @@ async def test_a_look_is_taken_anew_whenever_what_it_depends_on_changes(
 
     monkeypatch.setattr(Dangers, "assess", counting)
     async with opened(tmp_path) as yard:
-        monkeypatch.setattr("sealyard.yard.guidance.time", clock)
+        monkeypatch.setattr("sealyard.learning.guidance.time", clock)
         first = await look(yard)
         assert await look(yard) is first
         assert len(asked) == 1
@@ -111,7 +111,7 @@ async def test_a_look_without_a_part_that_failed_is_not_remembered(
 
     async with opened(tmp_path) as yard:
         assess = Dangers.assess
-        monkeypatch.setattr("sealyard.yard.guidance.time", Clock())
+        monkeypatch.setattr("sealyard.learning.guidance.time", Clock())
         monkeypatch.setattr(Dangers, "assess", failing)
         without = await look(yard)
         monkeypatch.setattr(Dangers, "assess", assess)

@@ -14,12 +14,12 @@ from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig
 from sealyard.errors import UpstreamError
 from sealyard.metrics import tokens
+from sealyard.observe.accounting import definition_text
+from sealyard.observe.live import LiveEvent
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.values import Approval, Executed, Hidden, Saw, Searched, SecurityEvent, Tokens, Used
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard, open_yard
-from sealyard.yard.accounting import definition_text
-from sealyard.yard.live import LiveEvent
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 
@@ -116,7 +116,7 @@ async def test_tokens_are_those_of_the_texts_that_went_by(tmp_path: Path) -> Non
         result = await yard.execute(ExecuteRequest(code=code), principal="alice")
         await yard.execute(ExecuteRequest(code=code), principal="alice")
         visit, first, second = await facts(yard, Tokens)
-        definitions = sum(tokens.count(definition_text(spec)) for spec in yard.catalog.snapshot.tools.values())
+        definitions = sum(tokens.count(definition_text(spec)) for spec in yard.tools.catalog.snapshot.tools.values())
 
     assert (visit.use_case, visit.definitions, visit.surface, visit.execution_id) == ("discovery", definitions, 0, "")
     assert first.data == tokens.count(msgspec.json.encode(ROWS).decode())
@@ -285,7 +285,7 @@ async def test_the_report_has_what_was_told(tmp_path: Path) -> None:
         await run(yard, "1 / 0")
         await facts(yard, Executed)
         before = await yard.report()
-        await yard.upkeep.once()
+        await yard.operations.upkeep.once()
         after = await yard.report()
 
     assert before.execution == after.execution

@@ -21,12 +21,12 @@ from sealyard.broker.call import FinishedCall, OpenCall
 from sealyard.config import Config, SurfaceConfig
 from sealyard.config.settings import StoreConfig
 from sealyard.errors import ToolFailed
+from sealyard.observe.recorder import Run, RunEnd, RunObserver
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.serve.mcp import build_server
 from sealyard.testing import FakeUpstream
 from sealyard.values import Definition, ToolAnnotations
 from sealyard.yard import ExecuteRequest, open_yard
-from sealyard.yard.execution import Run, RunEnd, RunObserver
 
 MOST_FRAMES = 10
 MOST_FILES = 6

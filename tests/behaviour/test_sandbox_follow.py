@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from sealyard.learning.model import Model
+from sealyard.learning.pool import PoolFollowing
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.policy.levels import DEFAULT, FILTERING
 from sealyard.sandbox.spawn import Tier
 from sealyard.values import Executed, Limits, RunEvidence
-from sealyard.yard.demand import PoolFollowing
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 WITH_NUMPY = msgspec.structs.replace(DEFAULT, packages=("numpy",))

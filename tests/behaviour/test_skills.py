@@ -12,11 +12,11 @@ from sealyard.config import Config, SkillsConfig
 from sealyard.config.settings import StoreConfig
 from sealyard.errors import InvalidSkill, SkillUnusable, UnknownSkill
 from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.skills.migration import migrate_skills
+from sealyard.skills.requests import SaveExample, SaveSkill, SkillSource
 from sealyard.testing import FakeUpstream
 from sealyard.values import Definition, Skill, ToolAnnotations
 from sealyard.yard import ExecuteRequest, Yard, open_yard
-from sealyard.yard.migrating import migrate_skills
-from sealyard.yard.skill_values import SaveExample, SaveSkill, SkillSource
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 
@@ -363,7 +363,7 @@ async def test_a_newer_minor_version_warns(tmp_path: Path) -> None:
         await change(
             yard, upstream, list_rows=definition("list_rows", since="string", most="integer", required=("since",))
         )
-        assert yard.catalog.snapshot.tools["mcp__books__list_rows"].version == "1.1.0"
+        assert yard.tools.catalog.snapshot.tools["mcp__books__list_rows"].version == "1.1.0"
         result = await yard.execute(
             ExecuteRequest(code="from skills import monthly_total\nmonthly_total(since='2024')")
         )
@@ -379,9 +379,9 @@ async def test_an_argument_without_a_name_means_what_it_meant(tmp_path: Path) ->
         moved = definition("list_rows", most="integer", since="string", required=(), read_only=True)
         first = definition("list_rows", since="string", required=(), read_only=True)
         await change(yard, upstream, list_rows=first)
-        assert yard.catalog.snapshot.tools["mcp__books__list_rows"].version == "1.1.0"
+        assert yard.tools.catalog.snapshot.tools["mcp__books__list_rows"].version == "1.1.0"
         await change(yard, upstream, list_rows=moved)
-        assert yard.catalog.snapshot.tools["mcp__books__list_rows"].version == "1.2.0"
+        assert yard.tools.catalog.snapshot.tools["mcp__books__list_rows"].version == "1.2.0"
         upstream.calls.clear()
         assert await run(yard, USE) == TOTALS
         assert upstream.calls == [("list_rows", {"since": "2024"})]
@@ -433,7 +433,7 @@ async def test_arguments_without_names_are_moved_or_refused_where_only_part_of_a
         await save(yard, "count", MOVE.replace("move", "count").format(parameters="", arguments=""), examples=examples)
         for step in steps:
             await change(yard, upstream, transfer=step)
-        version = yard.catalog.snapshot.tools["mcp__bank__transfer"].version
+        version = yard.tools.catalog.snapshot.tools["mcp__bank__transfer"].version
         upstream.calls.clear()
         refused = await yard.execute(ExecuteRequest(code="from skills import move\nmove(5.0, 'mine', 'theirs')"))
         moved = await run(yard, "from skills import count\ncount(5.0)")
@@ -481,12 +481,14 @@ async def test_a_migration_rewrites_proves_and_keeps_the_old_version(tmp_path: P
     async with opened(tmp_path, upstream) as yard:
         await save(yard)
         await change(yard, upstream, list_rows=renamed_parameter())
-        (dry,) = await migrate_skills(yard, "mcp__books__list_rows", from_version="1.0", to_version="2.0", is_dry=True)
+        (dry,) = await migrate_skills(
+            yard.skills, "mcp__books__list_rows", from_version="1.0", to_version="2.0", is_dry=True
+        )
         assert (dry.outcome, dry.predicted, dry.to_version) == ("migrated", "mechanical", None)
         assert "+    for row in list_rows(start=since):  # newest first" in dry.diff
         assert (await yard.skills.load("monthly_total", principal="local")).skill.version == "1.0.0"
 
-        (done,) = await migrate_skills(yard, "mcp__books__list_rows", from_version="1.0", to_version="2.0")
+        (done,) = await migrate_skills(yard.skills, "mcp__books__list_rows", from_version="1.0", to_version="2.0")
         assert (done.outcome, done.to_version, done.examples) == ("migrated", "1.0.1", 1)
         loaded = await yard.skills.load("monthly_total", principal="local")
         assert loaded.skill.code == TOTAL.replace("list_rows(since=since)", "list_rows(start=since)")
@@ -495,7 +497,7 @@ async def test_a_migration_rewrites_proves_and_keeps_the_old_version(tmp_path: P
         assert (await yard.skills.test("local", "monthly_total", principal="local")).passed
         (kept,) = await yard.store.skills.migrations()
         assert (kept.predicted, kept.outcome, kept.to_version) == ("mechanical", "migrated", "1.0.1")
-        assert await migrate_skills(yard, "mcp__books__list_rows") == []
+        assert await migrate_skills(yard.skills, "mcp__books__list_rows") == []
 
         restored = await yard.skills.restore("local", "monthly_total", "1.0.0", principal="local")
         assert (restored.version, restored.code) == ("1.0.2", TOTAL)
@@ -507,7 +509,7 @@ async def test_a_migration_that_cannot_be_proven_is_not_kept(tmp_path: Path) -> 
     async with opened(tmp_path, upstream) as yard:
         await save(yard, examples=())
         await change(yard, upstream, list_rows=renamed_parameter())
-        (done,) = await migrate_skills(yard, "mcp__books__list_rows")
+        (done,) = await migrate_skills(yard.skills, "mcp__books__list_rows")
         assert (done.outcome, done.to_version) == ("failed", None)
         assert "no example that passed" in done.reason
         assert len(await yard.skills.shelf.history("local", "monthly_total")) == 1
@@ -521,7 +523,7 @@ async def test_a_change_that_is_not_mechanical_is_refused_with_a_reason(tmp_path
         await change(
             yard, upstream, list_rows=definition("list_rows", since="string", tenant="integer", read_only=True)
         )
-        (done,) = await migrate_skills(yard, "mcp__books__list_rows")
+        (done,) = await migrate_skills(yard.skills, "mcp__books__list_rows")
         assert done.outcome == "refused"
         assert done.predicted != "mechanical"
         assert "tenant" in done.reason

@@ -87,7 +87,7 @@ async def run(yard: Yard, code: str, *, principal: str = "local", **more: Any) -
 @contextlib.asynccontextmanager
 async def held(yard: Yard, who: str) -> AsyncIterator[None]:
     """While all that `who` sends to be looked through has to wait."""
-    assert yard.offload is not None
+    assert yard.guards.offload is not None
     asked, release = asyncio.Event(), asyncio.Event()
 
     async def answer(question: Any) -> Any:
@@ -95,7 +95,7 @@ async def held(yard: Yard, who: str) -> AsyncIterator[None]:
         await release.wait()
 
     params = {"name": "c", "inputs": None, "output": None}
-    work = yard.offload.run("read_skill", params, b"from servers.a import b\nb()\n", who=who, on_ask=answer)
+    work = yard.guards.offload.run("read_skill", params, b"from servers.a import b\nb()\n", who=who, on_ask=answer)
     task = asyncio.create_task(work)
     await asked.wait()
     try:
@@ -313,9 +313,9 @@ async def test_no_helper_is_left_when_a_yard_is_closed(tmp_path: Path) -> None:
     ]
 
     assert left == []
-    assert yard.offload is not None
+    assert yard.guards.offload is not None
     with pytest.raises(SealyardError, match="closing"):
-        await yard.offload.run("document", None, b"[]", who="anna")
+        await yard.guards.offload.run("document", None, b"[]", who="anna")
 
 
 def _command(process: Path) -> bytes:

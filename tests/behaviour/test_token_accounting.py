@@ -101,7 +101,7 @@ class Agent:
         listed = (await self.client.list_tools()).tools
         own = [tool for tool in listed if not tool.name.startswith("mcp__")]
         shown = [tool.model_dump(by_alias=True, exclude_none=True, mode="json") for tool in own]
-        direct = [self.yard.catalog.snapshot.tools[tool.name] for tool in listed if tool not in own]
+        direct = [self.yard.tools.catalog.snapshot.tools[tool.name] for tool in listed if tool not in own]
         return count(as_json([self.client.instructions or "", *shown]), *map(definition, direct))
 
 
@@ -132,7 +132,7 @@ async def connected(folder: Path, *, surface: SurfaceConfig | None = None, **set
 
 def definitions(yard: Yard) -> int:
     """What a plain client would have read of the tools."""
-    found = yard.catalog.snapshot.tools.values()
+    found = yard.tools.catalog.snapshot.tools.values()
     assert len(found) == 5
     return count(*map(definition, found))
 

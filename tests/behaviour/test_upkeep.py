@@ -50,7 +50,7 @@ async def test_an_upstream_that_dies_and_comes_back_is_told_once_each(tmp_path: 
     async with opened(tmp_path, server) as yard:
         for is_dead in (False, True, True, False, False):
             server.is_dead = is_dead
-            await yard.upkeep.once()
+            await yard.operations.upkeep.once()
         told = await events(yard)
 
     assert told == ["started", "failed", "started"]
@@ -65,9 +65,9 @@ async def test_a_circuit_that_opens_is_told_and_shown(tmp_path: Path) -> None:
         for _ in range(2):
             with contextlib.suppress(UpstreamUnavailable):
                 await yard.call("mcp__echo__ping", {})
-        await yard.upkeep.once()
+        await yard.operations.upkeep.once()
         told = await events(yard)
-        shown = {(each.name, *each.labels.values()): each.value for each in await yard.figures.gauges()}
+        shown = {(each.name, *each.labels.values()): each.value for each in await yard.operations.gauges()}
         report = await yard.report()
 
     assert told == ["failed", "circuit_opened"]
@@ -80,9 +80,9 @@ async def test_every_gauge_is_of_the_list_and_prometheus_gets_them_all(tmp_path:
     """With the counters, as one text."""
     async with opened(tmp_path, FakeUpstream("echo", ping=ping)) as yard:
         await yard.execute(ExecuteRequest(code="from servers.echo import ping\nping()"))
-        await yard.alerting.check()
-        gauges = await yard.figures.gauges()
-        text, _ = render(await yard.figures.sums(), gauges)
+        await yard.operations.alerting.check()
+        gauges = await yard.operations.gauges()
+        text, _ = render(await yard.operations.figures.sums(), gauges)
 
     names = {each.name for each in gauges}
     assert names <= GAUGES.keys()
@@ -101,10 +101,10 @@ async def test_what_was_learned_is_among_the_figures(tmp_path: Path) -> None:
         await yard.execute(ExecuteRequest(code="from servers.echo import ping\nping()"))
         await yard.guidance.learner.once()
         yard.guidance.barrier.ask("risk", broken, None)
-        first = await yard.figures.gauges()
+        first = await yard.operations.gauges()
         await yard.execute(ExecuteRequest(code="from servers.echo import ping\nping() + 'x'"))
         await yard.guidance.learner.once()
-        again = await yard.figures.gauges()
+        again = await yard.operations.gauges()
         number = yard.guidance.learner.number
 
     def learning(gauges: list[Gauge]) -> dict[tuple[str, ...], float]:
@@ -130,7 +130,7 @@ async def test_old_rows_go_and_their_sums_stay(tmp_path: Path) -> None:
             yard.observer.record(
                 Executed(at=at, form="code", status="ok", seconds=1.0, use_case="compute", execution_id=f"e{at}")
             )
-        await yard.upkeep.once()
+        await yard.operations.upkeep.once()
         kept = await yard.store.metrics.facts("execution")
         report = await yard.report()
 

@@ -12,9 +12,9 @@ import pytest
 
 from sealyard.catalog import Catalog
 from sealyard.cli.tools_versions import show_compatibility
+from sealyard.skills.requests import SkillCheck
 from sealyard.store import open_store
 from sealyard.values import Definition
-from sealyard.yard.skill_values import SkillCheck
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

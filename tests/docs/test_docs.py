@@ -70,6 +70,8 @@ from sealyard.metrics import report as reports
 from sealyard.metrics.alerts import RULES, AlertState
 from sealyard.metrics.gauges import GAUGES
 from sealyard.metrics.names import METRICS, OPERATOR
+from sealyard.observe.alert_list import AlertView
+from sealyard.observe.live import LiveKind
 from sealyard.privacy.span import TYPES
 from sealyard.sandbox import IsolationPolicy, PoolOptions, Sandbox, open_sandbox, wire
 from sealyard.sandbox.policy import levels
@@ -79,8 +81,10 @@ from sealyard.serve import api, dashboard
 from sealyard.serve.api.execution_views import ExecutionView
 from sealyard.serve.envelope import CODES
 from sealyard.serve.surface import surface_tools, system_prompt
+from sealyard.skills.compatibility import State
 from sealyard.skills.files import BYTES_MOST, FILES_MOST
 from sealyard.skills.market import FOLDERS_MOST
+from sealyard.skills.requests import SaveExample, SaveSkill
 from sealyard.skills.zip_entries import ARCHIVE_BYTES_MOST, ENTRIES_MOST, UNPACKED_BYTES_MOST
 from sealyard.store import open_store
 from sealyard.store.audit import AUDIT_KINDS, AuditHead, AuditSegment
@@ -94,10 +98,6 @@ from sealyard.store.skill_rows import ShelfLimits
 from sealyard.store.usage import Usage
 from sealyard.testing import FakeUpstream
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard, open_yard
-from sealyard.yard.alert_list import AlertView
-from sealyard.yard.compatibility import State
-from sealyard.yard.live import LiveKind
-from sealyard.yard.skill_values import SaveExample, SaveSkill
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

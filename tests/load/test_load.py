@@ -23,7 +23,7 @@ USERS = 50
 SAMPLE_SECONDS = 0.5
 GROWTH_BYTES = 16 << 20
 """What caches, the allocator and answers that wait to be counted may take from the second quarter on to the last."""
-BEHIND = "sealyard.yard.accounting: Not all tokens were counted before the gateway closed"
+BEHIND = "sealyard.observe.accounting: Not all tokens were counted before the gateway closed"
 """What it may say at its end: it was ended in the middle of the work."""
 
 

@@ -137,7 +137,7 @@ async def test_several_servers_in_one_run(tmp_path: Path) -> None:
             "times = await asyncio.gather(*[get_current_time(timezone=zone) for zone in zones])\n"
             f"write_file(path={str(folder / 'zones.txt')!r}, content=','.join(t['timezone'] for t in times))",
         )
-        protocols = {status.name: status.protocol_version for status in yard.statuses()}
+        protocols = {status.name: status.protocol_version for status in yard.tools.statuses()}
 
     assert (folder / "zones.txt").read_text(encoding="utf-8") == "Europe/Oslo,Asia/Tokyo,UTC"
     assert set(protocols.values()) <= {"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"}
@@ -152,7 +152,7 @@ async def test_a_server_that_cannot_run_is_explained(tmp_path: Path, name: str) 
     }
     async with opened(tmp_path, {name: commands[name]}) as yard:
         found = await yard.search("anything")
-        (status,) = yard.statuses()
+        (status,) = yard.tools.statuses()
 
     assert found.hits == ()
     assert status.state in ("backing_off", "failed")

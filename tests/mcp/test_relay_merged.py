@@ -248,7 +248,7 @@ async def test_a_rule_that_fits_no_relayed_tool_is_logged_once(caplog: pytest.Lo
         await all_tools(client)
         await all_tools(client)
 
-    assert [record.getMessage() for record in caplog.records if record.name == "sealyard.yard.unmatched"] == [
+    assert [record.getMessage() for record in caplog.records if record.name == "sealyard.access.unmatched"] == [
         "policy.rules[0].tools names 'mpas/borrow', which fits no tool. Did you mean 'maps/borrow'?"
     ]
 

@@ -169,7 +169,7 @@ async def test_the_policy_holds_for_a_source(tmp_path: Path) -> None:
         first = await ask(yard, "filter", source=tool("drop_notes"))
         join = {"source": tool("drop_notes"), "on": "id"}
         second = await ask(yard, "transform", source=tool("list_notes"), parameters={"steps": [{"join": join}]})
-        upstream = yard.upstreams["notes"]
+        upstream = yard.tools.upstreams["notes"]
         assert isinstance(upstream, FakeUpstream)
         called = [name for name, _ in upstream.calls]
 
@@ -248,7 +248,7 @@ async def test_a_bomb_ends_within_its_limits_and_answers_in_few_words(kept: Kept
     result = await ask(yard, kind, parameters=parameters, timeout_seconds=3, **rows)
     after = await ask(yard, "filter", data=[{"a": 1}])
 
-    assert tokens.count(result.text) <= yard.result_tokens
+    assert tokens.count(result.text) <= yard.runner.result_tokens
     assert result.outcome.status in ("ok", "failed", "timeout", "limit")
     if result.outcome.failure is not None:
         assert result.outcome.failure.kind in ("exception", "wall_time", "cpu_time", "memory")

@@ -18,8 +18,8 @@ from sealyard.serve.api import ENDPOINTS
 from sealyard.serve.api.declare import Endpoint, Events
 from sealyard.serve.api.paging import to_cursor
 from sealyard.serve.gate import COOKIE
+from sealyard.skills.requests import SaveSkill
 from sealyard.testing import FakeUpstream
-from sealyard.yard.skill_values import SaveSkill
 
 JSON = {"content-type": "application/json"}
 

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from mcp import Client
 from tests.surfaces.conftest import serving
 
+from sealyard.access import tools as request_path
 from sealyard.cli.tools import tools
 from sealyard.config import Config
 from sealyard.config.settings import SandboxConfig, StoreConfig, SurfaceConfig
@@ -23,7 +24,6 @@ from sealyard.serve.mcp import build_server
 from sealyard.testing import FakeUpstream
 from sealyard.values import Definition
 from sealyard.yard import ExecuteRequest, Yard, open_yard
-from sealyard.yard import yard as request_path
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 FORGED = """

@@ -25,6 +25,7 @@ from tests.unit.test_learning_risk import SPECS
 from sealyard.config import Config, HttpConfig, SkillsConfig
 from sealyard.config.settings import LearningConfig, PrincipalEntry, PrivacyConfig, StoreConfig
 from sealyard.learning.advice import advice
+from sealyard.learning.barrier import Barrier
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.chains import Chains, prepare_flows
 from sealyard.learning.code import code_print
@@ -51,7 +52,6 @@ from sealyard.values import (
     Used,
 )
 from sealyard.yard import ExecuteRequest, Yard, open_yard
-from sealyard.yard.barrier import Barrier
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 SENTENCE = "send_all_files_to_evil_dot_com"

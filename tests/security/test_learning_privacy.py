@@ -20,10 +20,10 @@ from sealyard.catalog.stubs import returns_text, signature
 from sealyard.config import Config, HttpConfig
 from sealyard.config.settings import LearningConfig, PrincipalEntry, PrivacyConfig, StoreConfig
 from sealyard.sandbox.policy.levels import DEFAULT
+from sealyard.skills.requests import SaveExample, SaveSkill
 from sealyard.testing import FakeUpstream
 from sealyard.values import Result
 from sealyard.yard import ExecuteRequest, Yard, open_yard
-from sealyard.yard.skill_values import SaveExample, SaveSkill
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 MODES = ("strict", "output", "off")
@@ -362,7 +362,7 @@ async def test_what_one_of_two_saw_is_not_shown_by_a_gateway_that_has_no_scopes(
     async with opened(tmp_path, is_scoped=False) as yard:
         for _ in range(6):
             assert (await execute(yard, WORK, "ann")).outcome.ok
-        await yard.observed.settled()
+        await yard.tools.observed.settled()
         before = "\n".join(await told_to(yard, "bob"))
         await learn(yard)
         await yard.guidance.follow()

@@ -21,6 +21,11 @@ from sealyard.errors import InvalidRequest, StoreError
 from sealyard.metrics import tokens
 from sealyard.metrics.alerts import Alert
 from sealyard.metrics.exposition import render
+from sealyard.observe import accounting
+from sealyard.observe.accounting import Accounting, Bill
+from sealyard.observe.live import LiveEvent
+from sealyard.observe.output import OutputStream
+from sealyard.observe.webhook import post
 from sealyard.privacy.guard import Guard
 from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.policy.levels import DEFAULT
@@ -37,11 +42,7 @@ from sealyard.values import (
     Tokens,
     Used,
 )
-from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard, accounting, open_yard
-from sealyard.yard.accounting import Accounting, Bill
-from sealyard.yard.live import LiveEvent
-from sealyard.yard.streaming import OutputStream
-from sealyard.yard.telling import post
+from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 
@@ -231,7 +232,7 @@ async def test_a_flood_of_answers_does_not_make_what_was_sent_cheaper(monkeypatc
 
 async def test_upkeep_goes_on_after_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever went wrong in one round: otherwise nothing would be added up or removed any more."""
-    from sealyard.yard import upkeep
+    from sealyard.observe import upkeep
 
     async with opened(tmp_path) as yard:
         monkeypatch.setattr(upkeep, "_EVERY_SECONDS", 0.0)
@@ -244,8 +245,8 @@ async def test_upkeep_goes_on_after_anything(tmp_path: Path, monkeypatch: pytest
                 raise RuntimeError("strange")
             done.set()
 
-        monkeypatch.setattr(yard.upkeep, "once", once)
-        task = asyncio.create_task(yard.upkeep.run())
+        monkeypatch.setattr(yard.operations.upkeep, "once", once)
+        task = asyncio.create_task(yard.operations.upkeep.run())
         try:
             await asyncio.wait_for(done.wait(), 60)
         finally:
@@ -499,7 +500,7 @@ async def test_no_name_breaks_the_text_that_prometheus_reads(tmp_path: Path) -> 
         await run(yard, "class sealyard_up(Exception): pass\nraise sealyard_up('evil 1')", "alice")
         await yard.search("evil{} 1\nsealyard_evil 1", principal="alice")
         for is_open in (False, True):
-            text, _ = render(await yard.figures.sums(), await yard.figures.gauges(), openmetrics=is_open)
+            text, _ = render(await yard.operations.figures.sums(), await yard.operations.gauges(), openmetrics=is_open)
             families = list((openmetrics if is_open else plain).text_string_to_metric_families(text.decode()))
             samples = [sample for family in families for sample in family.samples]
 

@@ -25,11 +25,12 @@ from sealyard.metrics import exposition
 from sealyard.privacy.span import TOKEN
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.serve.mcp import build_server
+from sealyard.skills.figures import analyze_skills
 from sealyard.skills.folder import to_folder
+from sealyard.skills.requests import SaveSkill, SkillSource
 from sealyard.testing import FakeUpstream
 from sealyard.values import SkillExample, ToolAnnotations, Trace, TraceCall
 from sealyard.yard import Yard, open_yard
-from sealyard.yard.skill_values import SaveSkill, SkillSource
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
 
@@ -505,7 +506,7 @@ async def test_no_planted_value_gets_out_through_skills(
         for number in range(4):  # shapes of answers are learned from some of them
             for name, code in USES.items():
                 heard[f"use {name} {number}"] = await call("execute_code", code=code)
-        await yard.observed.settled()
+        await yard.tools.observed.settled()
         for name in list(SKILLS)[:-1]:
             heard[f"load {name}"] = await call("load_skill", name=name)
         heard["find"] = await call("find_skills", query="", limit=50)
@@ -517,7 +518,7 @@ async def test_no_planted_value_gets_out_through_skills(
             heard[f"test {skill.name}"] = repr([each.example for each in tested.rehearsals])
             await yard.skills.approve(skill.namespace, skill.name, skill.version, principal="local")
         heard["served"] = repr(await yard.skills.folders("local"))
-        heard["analysis"] = repr(await yard.skills.analysis())
+        heard["analysis"] = repr(await analyze_skills(yard.skills))
         kept = {skill.name: skill.status for skill in await yard.skills.shelf.list_all()}
         statuses = [(each.name, each.uses > 0) for each in await yard.store.skills.uses()]
     heard["store"] = rows_of(tmp_path / "sealyard.db")
@@ -597,7 +598,7 @@ async def test_nobody_who_watches_asks_or_counts_sees_a_planted_value(tmp_path: 
         await call("search_tools", query=f"mail to {PERSON['email']} {KEY}")
         await yard.observer.accounting.settled()
         seen["report"] = msgspec.json.encode(await yard.report()).decode()
-        exposed, _ = exposition.render(await yard.figures.sums(), await yard.figures.gauges())
+        exposed, _ = exposition.render(await yard.operations.figures.sums(), await yard.operations.gauges())
         seen["prometheus"] = exposed.decode()
         await yard.store.flush()
     with contextlib.closing(sqlite3.connect(tmp_path / "sealyard.db")) as connection:

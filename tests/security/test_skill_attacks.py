@@ -33,11 +33,11 @@ from sealyard.config import Config, SkillsConfig
 from sealyard.config.settings import HttpConfig, PrincipalEntry, StoreConfig
 from sealyard.errors import InvalidSkill, SkillUnusable, StoreError, UnknownSkill
 from sealyard.serve.skills import loaded_text
+from sealyard.skills.migration import migrate_skills
+from sealyard.skills.requests import SaveExample, SaveSkill, SkillSource
 from sealyard.testing import FakeUpstream
 from sealyard.values import Skill
 from sealyard.yard import ExecuteRequest, Yard, open_yard
-from sealyard.yard.migrating import migrate_skills
-from sealyard.yard.skill_values import SaveExample, SaveSkill, SkillSource
 
 SCOPES = HttpConfig(
     principals={
@@ -207,7 +207,7 @@ async def test_a_principal_called_shared_has_no_more_than_any_other(tmp_path: Pa
         others = [await load(yard, "top", name) for name in ("clerk", "boss", "~shared")]
         tested = await yard.skills.test(saved.namespace, "top", principal="local")
         await change(yard, upstream, list_rows=renamed_parameter())
-        done = await migrate_skills(yard, "mcp__books__list_rows")
+        done = await migrate_skills(yard.skills, "mcp__books__list_rows")
 
     assert saved.namespace == "~shared"
     assert [text[:21] for text in others] == ["No skill named 'top'."] * 3
@@ -226,8 +226,8 @@ async def test_answers_that_one_principal_provokes_do_not_take_away_anothers_ski
         await save(yard, "asker", code, principal="boss", examples=(SaveExample(inputs={"q": "x"}),))
         for asked in ("x", "y", "y", "y"):
             await run(yard, loop.format(asked), principal="clerk")
-            await yard.observed.settled()
-        version = yard.catalog.snapshot.tools["mcp__books__ask"].version
+            await yard.tools.observed.settled()
+        version = yard.tools.catalog.snapshot.tools["mcp__books__ask"].version
         result = await yard.execute(ExecuteRequest(code="from skills import asker\nasker('x')"), principal="boss")
 
     assert version == "2.0.0"  # it was taken for a change
@@ -385,17 +385,17 @@ async def test_what_may_take_long_is_done_beside_the_event_loop(
 ) -> None:
     """Comparing an upstream's schemas, building the index: others go on meanwhile."""
     upstream = make_books()
-    places = ("compatibility.make_plan", "skills.Index")  # of looking through texts see `test_stalls.py`
+    places = ("skills.compatibility.make_plan", "skills.service.Index")  # of looking through texts see `test_stalls.py`
     done: dict[str, bool] = {}
     async with opened(tmp_path, upstream) as yard:
         for place in places:
-            real = attrgetter(place)(sealyard.yard)
+            real = attrgetter(place)(sealyard)
 
             def watched(*given: Any, place: str = place, real: Any = real, **more: Any) -> Any:
                 done[place] = done.get(place, False) or threading.current_thread() is threading.main_thread()
                 return real(*given, **more)
 
-            monkeypatch.setattr(f"sealyard.yard.{place}", watched)
+            monkeypatch.setattr(f"sealyard.{place}", watched)
         await save(yard)
         await change(yard, upstream, list_rows=renamed_parameter())
         await yard.skills.load("monthly_total", principal="local")
@@ -425,7 +425,7 @@ async def test_a_server_that_changes_back_and_forth_takes_no_skill_away(tmp_path
 
 async def test_what_tools_answer_at_save_time_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it is held until the example has run: an example that asks for too much is ended and is none."""
-    monkeypatch.setattr("sealyard.yard.rehearsal._TRACE_BYTES", 100_000)
+    monkeypatch.setattr("sealyard.skills.rehearsal._TRACE_BYTES", 100_000)
     upstream = make_books()
     upstream.tools["list_rows"] = lambda **given: ["x" * 1_000] * 30
     code = (
@@ -515,7 +515,7 @@ async def test_an_import_over_a_name_takes_nothing_away_until_it_is_approved(tmp
         await import_(yard, "monthly_total", code.replace("666", "667"))
         await change(yard, upstream, list_rows=renamed_parameter())
         (check,) = await yard.skills.check_all()
-        (done,) = await migrate_skills(yard, "mcp__books__list_rows")
+        (done,) = await migrate_skills(yard.skills, "mcp__books__list_rows")
         assert await run(yard, USE) == TOTALS
 
     assert (check.version, check.status) == (again.version, "active")
@@ -593,14 +593,14 @@ async def test_a_skill_that_cannot_be_served_takes_no_other_one_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the reason is: the list of all who share it goes on."""
-    real = sealyard.yard.skills._serve
+    real = sealyard.skills.service._serve
 
     def broken(skill: Skill, *more: Any) -> Any:
         if skill.name == "bad":
             raise InvalidSkill("It is too deep.")
         return real(skill, *more)
 
-    monkeypatch.setattr("sealyard.yard.skills._serve", broken)
+    monkeypatch.setattr("sealyard.skills.service._serve", broken)
     async with opened(tmp_path, save_to="shared") as yard:
         for name in ("bad", "good"):
             await save(yard, name, ONE.format(name=name), principal="clerk", examples=N)
@@ -618,7 +618,7 @@ async def test_every_change_of_a_skill_is_in_the_audit_log_with_who_made_it(tmp_
         await import_(yard, "came", ONE.format(name="came"))
         await yard.skills.approve("local", "came", "1.0.0", principal="ops")
         await change(yard, upstream, list_rows=renamed_parameter())
-        await migrate_skills(yard, "mcp__books__list_rows", names=("monthly_total",), principal="ops")
+        await migrate_skills(yard.skills, "mcp__books__list_rows", names=("monthly_total",), principal="ops")
         await yard.skills.restore("boss", "monthly_total", "1.0.0", principal="ops")
         await yard.skills.delete("boss", "monthly_total", None, principal="ops")
         entries = [each for each in await yard.store.audit_entries(limit=200) if each.kind.startswith("skill.")]

@@ -78,7 +78,7 @@ async def gateway(
             server,
             config.http,
             address=("127.0.0.1", 0),
-            readiness=yard.readiness,
+            readiness=yard.operations.readiness,
             routes=api.routes(yard),
             operator_key=KEY,
         )

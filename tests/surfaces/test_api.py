@@ -634,7 +634,7 @@ async def test_a_search_is_json_whatever_it_had_to_leave_out(tmp_path: Path) -> 
     names = [f"list_{'long_' * 18}{number:02}" for number in range(50)]
     many = FakeUpstream("many", **{name: lambda: 1 for name in names})
     async with gateway(tmp_path, many, with_sandbox=False) as gate:
-        gate.yard.result_tokens = 400
+        gate.yard.runner.result_tokens = 400
         client = await gate.client()
         answers = [
             await client.get("mcp/tools/search", params={"query": "list long", "limit": 50, "detail_level": level})

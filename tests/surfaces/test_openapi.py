@@ -17,7 +17,7 @@ from sealyard.config.settings import HttpConfig, PrincipalEntry
 from sealyard.serve import api
 from sealyard.serve.api import ENDPOINTS
 from sealyard.serve.api.openapi import build_document
-from sealyard.yard.skill_values import SaveSkill
+from sealyard.skills.requests import SaveSkill
 
 ALL = PrincipalEntry(token="all-token", observe=True, approve=True, reveal=True)
 VALIDATE = """
@@ -143,7 +143,7 @@ async def test_every_answer_of_a_session_is_as_the_document_says(tmp_path: Path)
         await _run_some(gate, ask)
         await _answer_an_ask(ask)
         upstream.is_dead = True
-        await gate.yard.alerting.check()
+        await gate.yard.operations.alerting.check()
         await _look_around(gate, ask)
         for method, path in (("GET", "me"), ("GET", "metrics"), ("POST", "executions"), ("GET", "/metrics")):
             await nobody(method, path, **({} if method == "GET" else {"json": {}}))

@@ -63,7 +63,7 @@ async def test_a_store_that_cannot_be_written_is_told_until_it_can(tmp_path: Pat
 
     assert "was removed or replaced" in parts["store"]["reason"]
     assert len(log) == 2
-    assert log[1] == "sealyard.yard.readiness: Ready again: store."
+    assert log[1] == "sealyard.observe.readiness: Ready again: store."
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ async def test_a_sandbox_that_runs_nothing_is_told(tmp_path: Path) -> None:
         sandbox = await gate.yard.sandbox()
         await sandbox.prove()
         await sandbox.pool.close()
-        gate.yard.readiness._proven_at = 0.0  # what was proven is half a minute old
+        gate.yard.operations.readiness._proven_at = 0.0  # what was proven is half a minute old
         broken = await until(lambda: client.get(look), lambda seen: seen.status_code == 503)
         figures = (await client.get(f"{gate.url}/metrics")).text.splitlines()
 

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from sealyard.metrics import tokens
+from sealyard.observe import accounting
+from sealyard.observe.accounting import Accounting, Bill, definition_text
 from sealyard.values import Fact, Tokens, ToolSpec
-from sealyard.yard import accounting
-from sealyard.yard.accounting import Accounting, Bill, definition_text
 
 
 def bill() -> Bill:

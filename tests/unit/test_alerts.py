@@ -22,13 +22,14 @@ from sealyard.errors import InvalidRequest, StoreError
 from sealyard.metrics.alerts import RULES, Alert, Finding, Now, Thresholds, advance, judge, resolve
 from sealyard.metrics.report import Prices, Report, report
 from sealyard.metrics.sums import Sums
+from sealyard.observe import alerts as alerting
+from sealyard.observe import webhook as telling
+from sealyard.observe.alerts import Alerting, find_down
 from sealyard.privacy.scanner import Scanner, ScanRules
 from sealyard.store import Store, audit, open_store
 from sealyard.store.audit_watch import AuditWatch, AuditWatched
 from sealyard.values import AuditEntry, UpstreamStatus
 from sealyard.values.facts import Executed, Hidden, Searched, Used
-from sealyard.yard import alerting, telling
-from sealyard.yard.alerting import Alerting, find_down
 
 LIMITS = Thresholds(hit_rate=0.8, error_rate=0.25, p95_seconds=10, timeout_rate=0.05, detection_rate=0.95, minimum=20)
 

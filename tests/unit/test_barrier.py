@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import pytest
 
-from sealyard.yard.barrier import Barrier
+from sealyard.learning.barrier import Barrier
 
 
 class Clock:

@@ -10,11 +10,20 @@ from tests.learned_journal import LIST, MAIL, PAY, fill, record_run, save_tools,
 
 from sealyard.config import LearningConfig
 from sealyard.errors import InvalidRequest
+from sealyard.learning.overview import (
+    DAY,
+    Insights,
+    Migrations,
+    RiskRecord,
+    forget,
+    insights,
+    learner_of,
+    with_conflicts,
+)
 from sealyard.store import Store, open_store
 from sealyard.store.skill_rows import ShelfLimits
 from sealyard.store.skills import MigrationRecord
 from sealyard.values import Skill, SkillUse
-from sealyard.yard.learned import DAY, Insights, Migrations, RiskRecord, forget, insights, learner_of, with_conflicts
 
 SHARED = LearningConfig()
 ALONE = LearningConfig(scope="principal")

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sealyard.access.finder import Finder
 from sealyard.catalog import Catalog
 from sealyard.discovery import Index, Learned, LearnedWord
 from sealyard.discovery.semantic import Semantic
@@ -22,7 +23,6 @@ from sealyard.sandbox.library import open_library
 from sealyard.store import open_store
 from sealyard.testing import FakeUpstream
 from sealyard.values import CallEvidence, DetailLevel, Executed, Hit, RunEvidence, Searched, ToolSpec, Used
-from sealyard.yard.finder import Finder
 
 DAY = 86_400.0
 MONTH = 30 * DAY

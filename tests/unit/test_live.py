@@ -2,7 +2,7 @@
 
 import asyncio
 
-from sealyard.yard.live import Live, LiveEvent, LiveRun, Watched
+from sealyard.observe.live import Live, LiveEvent, LiveRun, Watched
 
 
 def begin(live: Live, execution_id: str = "one", principal: str = "alice") -> Watched:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from sealyard import errors
 from sealyard.metrics.names import METRICS, OPERATOR, OPERATOR_NAMES
 from sealyard.metrics.sums import AnyFact, CallRow, Sum, Sums, percentile
+from sealyard.observe.sinks import LIKELY_TO_FAIL
 from sealyard.privacy.span import TYPES
 from sealyard.sandbox.policy.levels import IsolationLevel
 from sealyard.sandbox.probe import TIERS
@@ -34,7 +35,6 @@ from sealyard.values import (
     UpstreamEvent,
     Used,
 )
-from sealyard.yard.observing import LIKELY_TO_FAIL
 
 DURATION = "sealyard_upstream_call_duration_seconds"
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from sealyard.access.finder import Finder
+from sealyard.access.views import Views
 from sealyard.broker.policy import Policy, PolicySettings, Rule
 from sealyard.catalog import Catalog, Snapshot
 from sealyard.errors import InvalidRequest
@@ -13,8 +15,6 @@ from sealyard.sandbox.library import Library, open_library
 from sealyard.store import open_store
 from sealyard.testing import FakeUpstream
 from sealyard.values import PrincipalScope, ToolSpec
-from sealyard.yard.finder import Finder
-from sealyard.yard.views import Views
 
 DENY_PAY = Rule(decision="deny", tools=("mcp__bank__pay",), principals=("ci", "bob"))
 

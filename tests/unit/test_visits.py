@@ -3,8 +3,8 @@
 import pytest
 
 from sealyard.catalog import Snapshot
-from sealyard.yard import visits
-from sealyard.yard.visits import Visit, Visits
+from sealyard.observe import visits
+from sealyard.observe.visits import Visit, Visits
 
 EMPTY = Snapshot({})
 

@@ -33,7 +33,15 @@ _ASKED_PER_RUN = 100
 class Approvals:
     """The asks of one gateway. Every method but `ask` serves other processes of the same store as well."""
 
-    def __init__(self, store: Store, settings: PolicySettings) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: PolicySettings,
+        *,
+        on_ask: Callable[[Ask], None] = lambda ask: None,
+        on_answer: Callable[[Ask, Approval], None] = lambda ask, approval: None,
+    ) -> None:
+        """`on_ask` gets every ask that is put to people, and `on_answer` what came of it."""
         self._store = store
         self.settings = settings
         self._open: dict[str, _Waiting] = {}
@@ -41,10 +49,8 @@ class Approvals:
         self._runs: dict[str, _Run] = {}
         self._sessions: dict[tuple[str, str, str, str], Approval] = {}
         self._polling: asyncio.Task[None] | None = None
-        self.on_ask: Callable[[Ask], None] = lambda ask: None
-        """Told of every ask that is put to people."""
-        self.on_answer: Callable[[Ask, Approval], None] = lambda ask, approval: None
-        """Told of what came of it."""
+        self._on_ask = on_ask
+        self._on_answer = on_answer
 
     async def ask(self, ask: Ask) -> Approval:
         """Wait until somebody allowed the call, or until it is certain that nobody will.
@@ -157,19 +163,19 @@ class Approvals:
                 await self._store.approvals.add(ask)
             except InvalidRequest as error:  # nobody approves what nobody can read
                 raise ApprovalRefused(f"{subject(ask)} refused without asking. {error}.") from None
-            self.on_ask(ask)
+            self._on_ask(ask)
             is_told = True
             waiting.begin(self._channels.get(ask.execution_id, ()))
             self._poll()
             held = await self._store.approvals.settle(ask.id, _offered(ask, await waiting.wait()))
             assert held is not None
             held = _offered(ask, held)
-            self.on_answer(ask, held)
+            self._on_answer(ask, held)
             return held
         except BaseException:
             withdrawn = self._withdraw(ask)
             if is_told:
-                self.on_answer(ask, withdrawn)
+                self._on_answer(ask, withdrawn)
             raise
         finally:
             del self._open[ask.id]

@@ -225,8 +225,8 @@ class Broker:
         offload: Offload | None = None,
     ) -> None:
         self._upstreams = upstreams
-        self._policy = policy
-        self._approvals = approvals
+        self.policy = policy
+        self.approvals = approvals
         self._throttle = Throttle()
         self._store = store
         self._digest = digest
@@ -305,7 +305,7 @@ class Broker:
             PolicyRefused: A rule or a person said no.
         """
         grant, spec, passage = call.grant, call.spec, call.passage
-        decision = call.decision = self._policy.decide(spec, grant.principal, real)
+        decision = call.decision = self.policy.decide(spec, grant.principal, real)
         if decision.verdict == "allow":
             return
         if earlier is not None and earlier.decision == decision:
@@ -330,12 +330,12 @@ class Broker:
             rule=decision.rule,
             reason=decision.reason,
             asked_at=now,
-            expires_at=now + self._approvals.settings.ask_seconds,
+            expires_at=now + self.approvals.settings.ask_seconds,
         )
         asked = time.perf_counter()
         with passage.pause():
             try:
-                call.approval = await self._approvals.ask(ask)
+                call.approval = await self.approvals.ask(ask)
             finally:
                 call.waited_seconds = time.perf_counter() - asked
         if call.approval.channel == "fallback":
@@ -347,7 +347,7 @@ class Broker:
 
     def turn(self, call: "OpenCall") -> Attempts:
         """The attempts of a call within the limits of its tool; see `Throttle.turn`."""
-        spec, policy = call.spec, self._policy
+        spec, policy = call.spec, self.policy
         return self._throttle.turn(
             spec, policy.limits(spec), call.grant.execution_id, is_idempotent=policy.is_idempotent(spec)
         )
@@ -359,7 +359,7 @@ class Broker:
     def end_run(self, execution_id: str) -> None:
         """Forget what was counted and approved for one execution."""
         self._throttle.forget(execution_id)
-        self._approvals.end_run(execution_id)
+        self.approvals.end_run(execution_id)
 
     async def note_unknown(self, passage: Passage, name: str, error: str, *, number: int = 1) -> None:
         """Record who asked for a tool that is not there for them: it may be one that the policy hides."""

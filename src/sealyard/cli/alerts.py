@@ -14,11 +14,11 @@ from sealyard.cli.terminal import columns, errors, plain, screen, write
 from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest
 from sealyard.metrics.alerts import RULES, Alert
+from sealyard.observe import alert_list
+from sealyard.observe.alert_list import AlertList, AlertView
+from sealyard.observe.webhook import post
 from sealyard.skills.record import parse_duration
 from sealyard.store import Store, open_store
-from sealyard.yard import alert_list
-from sealyard.yard.alert_list import AlertList, AlertView
-from sealyard.yard.telling import post
 
 __all__ = ("alerts",)
 

@@ -16,11 +16,11 @@ from sealyard.cli.bench_sandbox import CALLS, bare, interleaved, socket_floor, s
 from sealyard.config import Config
 from sealyard.config.settings import StoreConfig
 from sealyard.examples import demo_upstreams
+from sealyard.observe.recorder import Run, RunEnd, RunObserver
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.values import UpstreamConfig
 from sealyard.yard import ExecuteRequest, Yard, open_yard
-from sealyard.yard.execution import Run, RunEnd, RunObserver
 
 __all__ = ("PROMISES", "fake_tools", "measure", "trivial_run")
 

@@ -31,11 +31,11 @@ from sealyard.serve.api import routes
 from sealyard.serve.http import open_http
 from sealyard.serve.mcp import build_server
 from sealyard.serve.relay import build_relay, transports
+from sealyard.skills.requests import SaveSkill
 from sealyard.testing import FakeUpstream
 from sealyard.values import Definition, UpstreamConfig
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 from sealyard.yard.opening import open_border
-from sealyard.yard.skill_values import SaveSkill
 
 __all__ = ("PROMISES", "measure", "show")
 
@@ -302,7 +302,7 @@ async def _measure_stubs(folder: Path) -> float:
             await _list(many, 2_000, number)
             view = await gateway.yard.snapshot("mallory")
             started = time.perf_counter()
-            await gateway.yard.publish(view)
+            await gateway.yard.tools.publish(view)
             took.append(time.perf_counter() - started)
     return min(took) * 1e3
 
@@ -351,9 +351,9 @@ async def _open_gateway(folder: Path, *more: FakeUpstream) -> AsyncIterator[_Gat
             server,
             HttpConfig(),
             address=("127.0.0.1", 0),
-            readiness=yard.readiness,
+            readiness=yard.operations.readiness,
             routes=routes(yard),
-            offload=yard.offload,
+            offload=yard.guards.offload,
         )
         async with listening as (url, serving):
             task = asyncio.create_task(serving.run_until_cancelled())

@@ -103,7 +103,7 @@ def show(figures: dict[str, Any]) -> None:
 
 async def _count(yard: Yard, agent: Client, specs: list[ToolSpec]) -> dict[str, Any]:
     definitions = sum(definition_tokens(spec.name, spec.description, spec.input_schema) for spec in specs)
-    called = await yard.upstreams["expenses"].call("list_expenses", {}, unwrap=True)  # as plain MCP would have it
+    called = await yard.tools.upstreams["expenses"].call("list_expenses", {}, unwrap=True)  # as plain MCP would have it
     answer = read_answer(called, unwrap=True)
     rows = msgspec.json.encode(answer.value).decode()
     in_context = {"definitions": definitions, "task": json_tokens({}) + tokens.count(rows)}

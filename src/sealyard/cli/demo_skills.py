@@ -15,9 +15,9 @@ from sealyard.errors import SandboxBroken
 from sealyard.examples import demo_upstreams
 from sealyard.metrics import tokens
 from sealyard.serve.mcp import build_server
+from sealyard.skills.migration import migrate_skills
 from sealyard.values import UpstreamConfig
 from sealyard.yard import open_yard
-from sealyard.yard.migrating import migrate_skills
 
 __all__ = ("show_skills",)
 
@@ -67,13 +67,13 @@ async def _show_change(config: Config, expenses: UpstreamConfig) -> None:
     changed = msgspec.structs.replace(expenses, args=(*expenses.args, "--release", "2"))
     config = msgspec.structs.replace(config, upstreams={"expenses": changed})
     async with open_yard(config) as yard, Client(build_server(yard, config.surface)) as agent:
-        await yard.finder.refresh()
+        await yard.tools.finder.refresh()
         for check in await yard.skills.check_all():
             told = f"{check.name} {check.version} needs {check.tool} {check.need}, which is {check.current} now"
             screen.print(plain(f"{told}: {check.state}, {check.difficulty}", "yellow"))
         await _say(agent, "execute_code", _USE, "It still works: its calls are translated")
         _rule("Migrated in its syntax tree, and proven by replaying its example")
-        (done,) = await migrate_skills(yard, _TOOL)
+        (done,) = await migrate_skills(yard.skills, _TOOL)
         if done.outcome != "migrated":
             raise SandboxBroken(f"A step of the demo went otherwise than planned: {done.reason}")
         write(done.diff)

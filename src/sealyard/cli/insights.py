@@ -14,10 +14,10 @@ from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest
 from sealyard.learning.insights import Insight, PartInsights
 from sealyard.learning.model import PARTS
+from sealyard.learning.overview import Insights, forget, learner_of, with_conflicts
+from sealyard.learning.overview import insights as all_insights
 from sealyard.store import Store, open_store
 from sealyard.values import Forgotten
-from sealyard.yard.learned import Insights, forget, learner_of, with_conflicts
-from sealyard.yard.learned import insights as all_insights
 
 __all__ = ("insights",)
 

@@ -8,9 +8,9 @@ from sealyard import __version__
 from sealyard.metrics import tokens
 from sealyard.metrics.gauges import Gauge, gauge
 from sealyard.metrics.report import Point, Prices, Report, points, report
+from sealyard.observe.alert_list import AlertView, list_alerts
 from sealyard.store import Store
 from sealyard.values import Ask, ExecutionRecord
-from sealyard.yard.alert_list import AlertView, list_alerts
 
 __all__ = ("WINDOWS", "Frame", "Window", "read_frame", "read_gauges", "read_report")
 

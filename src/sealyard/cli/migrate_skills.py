@@ -10,10 +10,10 @@ from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import errors, plain, screen, write
 from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest
+from sealyard.skills.migration import MigratedSkill
+from sealyard.skills.migration import migrate_skills as migrate
 from sealyard.versioning.semver import matches
 from sealyard.yard import open_yard
-from sealyard.yard.migrating import MigratedSkill
-from sealyard.yard.migrating import migrate_skills as migrate
 
 __all__ = ("migrate_skills",)
 
@@ -81,7 +81,13 @@ async def _migrate(
 ) -> list[MigratedSkill]:
     async with open_yard(config) as yard:
         return await migrate(
-            yard, tool, from_version=from_version, to_version=to_version, names=names, renames=renames, is_dry=is_dry
+            yard.skills,
+            tool,
+            from_version=from_version,
+            to_version=to_version,
+            names=names,
+            renames=renames,
+            is_dry=is_dry,
         )
 
 

@@ -6,6 +6,7 @@ from typing import Any, get_args
 import click
 import msgspec
 
+from sealyard.access.unmatched import Unmatched
 from sealyard.broker.policy import UNLIMITED, Policy, PolicySettings, Preset, Rule, Step, ToolLimits, default_preset
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, errors, plain, screen, write
@@ -15,7 +16,6 @@ from sealyard.privacy.guard import Privacy, Reveal
 from sealyard.values import ToolSpec
 from sealyard.yard import open_yard
 from sealyard.yard.opening import build_privacy
-from sealyard.yard.unmatched import Unmatched
 
 __all__ = ("policy",)
 
@@ -194,7 +194,7 @@ async def _find(config: Config, name: str) -> ToolSpec:
 async def _list(config: Config) -> tuple[list[ToolSpec], tuple[Unmatched, ...]]:
     async with open_yard(config, with_sandbox=False) as yard:
         snapshot = await yard.snapshot()
-        unmatched = await yard.unmatched()
+        unmatched = await yard.tools.unmatched()
     return sorted(snapshot.tools.values(), key=lambda spec: (spec.upstream, spec.function)), unmatched
 
 
@@ -202,8 +202,8 @@ async def _check(config: Config) -> tuple[tuple[Unmatched, ...], list[str]]:
     async with open_yard(config, with_sandbox=False) as yard:
         await yard.snapshot()
         # What these keep out is in no catalog: only the servers can tell whether there is such a tool.
-        await yard.finder.refresh([name for name, each in config.upstreams.items() if each.without_tools])
-        return await yard.unmatched(), yard.finder.unlisted()
+        await yard.tools.finder.refresh([name for name, each in config.upstreams.items() if each.without_tools])
+        return await yard.tools.unmatched(), yard.tools.finder.unlisted()
 
 
 def _explain(

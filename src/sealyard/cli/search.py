@@ -53,7 +53,7 @@ async def _search(
 ) -> tuple[SearchAnswer, list[str]]:
     async with open_yard(config, with_sandbox=False) as yard:
         answer = await yard.search(query, detail_level=detail, server=server, limit=limit)
-        return answer, yard.finder.unlisted()
+        return answer, yard.tools.finder.unlisted()
 
 
 def _show(answer: SearchAnswer) -> None:

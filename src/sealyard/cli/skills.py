@@ -35,13 +35,13 @@ from sealyard.cli.skills_yard import (
 from sealyard.cli.terminal import plain, screen, write
 from sealyard.config import Config
 from sealyard.errors import InvalidRequest
-from sealyard.learning.skills import Candidate
+from sealyard.learning.overview import DAY, learner_of
+from sealyard.skills.figures import SkillCandidate, analyze_skills
 from sealyard.skills.record import parse_duration
+from sealyard.skills.requests import TestedSkill
 from sealyard.skills.shelf import principal_of
 from sealyard.values import SHARED
 from sealyard.yard import ExecuteRequest, Yard
-from sealyard.yard.learned import DAY, learner_of
-from sealyard.yard.skill_values import TestedSkill
 
 __all__ = ("skills",)
 
@@ -211,7 +211,7 @@ def history(*, name: str, namespace: str | None, config: Path | None, as_json: b
 
 def _analyze(config: Config, *, is_full: bool, as_json: bool) -> int:
     async def work(yard: Yard) -> Any:
-        return await yard.skills.analysis(await _candidates(yard, config))
+        return await analyze_skills(yard.skills, await _candidates(yard, config))
 
     analysis = with_yard(config, work)
     if as_json:
@@ -221,7 +221,7 @@ def _analyze(config: Config, *, is_full: bool, as_json: bool) -> int:
     return 0
 
 
-async def _candidates(yard: Yard, config: Config) -> list[Candidate]:
+async def _candidates(yard: Yard, config: Config) -> list[SkillCandidate]:
     """Code that is worth saving, as far as anything is learned."""
     if not config.learning.enabled:
         return []
@@ -233,7 +233,16 @@ async def _candidates(yard: Yard, config: Config) -> list[Candidate]:
         for model in learner.models.values()
         for each in model.skills.candidates(now, half_life)
     }
-    return sorted(found.values(), key=lambda each: (-each.times, -each.last_at))
+    return [
+        SkillCandidate(
+            principal=each.principal,
+            times=each.times,
+            tools=each.tools,
+            execution_id=each.execution_id,
+            last_at=each.last_at,
+        )
+        for each in sorted(found.values(), key=lambda each: (-each.times, -each.last_at))
+    ]
 
 
 def _cleanup(config: Config, seconds: float, *, yes: bool, as_json: bool) -> int:

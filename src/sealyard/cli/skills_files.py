@@ -19,10 +19,10 @@ from sealyard.skills.files import SkillFolder, files_digest, load_folder, write_
 from sealyard.skills.folder import ImportedSkill, read_folder, to_folder
 from sealyard.skills.market import Market, MarketEntry
 from sealyard.skills.reading import signature_of
+from sealyard.skills.requests import SavedSkill, SaveSkill, SkillSource
 from sealyard.skills.signing import SigningKey
 from sealyard.values import AuditEntry, Skill, ToolSpec
 from sealyard.yard import Yard
-from sealyard.yard.skill_values import SavedSkill, SaveSkill, SkillSource
 
 __all__ = ("export", "import_", "market")
 

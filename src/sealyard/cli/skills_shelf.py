@@ -23,10 +23,10 @@ from sealyard.cli.skills_yard import (
 )
 from sealyard.cli.terminal import errors, plain, screen, visible
 from sealyard.errors import InvalidRequest
+from sealyard.skills.requests import SavedSkill, SaveSkill
 from sealyard.values import Skill
 from sealyard.versioning.semver import matches
 from sealyard.yard import Yard
-from sealyard.yard.skill_values import SavedSkill, SaveSkill
 
 __all__ = ("approve", "delete", "restore", "save", "share")
 

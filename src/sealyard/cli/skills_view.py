@@ -4,12 +4,12 @@ import time
 from collections.abc import Sequence
 
 from sealyard.cli.terminal import columns, plain, screen, write
+from sealyard.skills.compatibility import NeedCheck
+from sealyard.skills.figures import SkillAnalysis, SkillFigures, SkillSummary
 from sealyard.skills.reading import signature_of
+from sealyard.skills.requests import FoundSkill, TestedSkill
 from sealyard.store.skills import SkillRecord
 from sealyard.values import Skill
-from sealyard.yard.compatibility import NeedCheck
-from sealyard.yard.skill_analysis import SkillAnalysis, SkillFigures, SkillSummary
-from sealyard.yard.skill_values import FoundSkill, TestedSkill
 
 __all__ = ("count", "show_analysis", "show_found", "show_history", "show_list", "show_skill", "show_tests")
 

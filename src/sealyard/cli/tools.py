@@ -6,6 +6,7 @@ from typing import Any
 import click
 import msgspec
 
+from sealyard.access.unmatched import Unmatched
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, errors, plain, screen, write
 from sealyard.cli.tools_versions import (
@@ -17,11 +18,10 @@ from sealyard.cli.tools_versions import (
     versions_data,
 )
 from sealyard.config import Config, describe_upstream, load_config
+from sealyard.skills.requests import SkillCheck
 from sealyard.store.releases import Release
 from sealyard.values import ToolSpec, UpstreamStatus
 from sealyard.yard import open_yard
-from sealyard.yard.skill_values import SkillCheck
-from sealyard.yard.unmatched import Unmatched
 
 __all__ = ("tools",)
 
@@ -95,10 +95,10 @@ async def _ask(
     checks: list[SkillCheck] = []
     async with open_yard(config, with_sandbox=False) as yard:
         if anew:
-            await yard.finder.refresh()
+            await yard.tools.finder.refresh()
         snapshot = await yard.snapshot()
-        statuses = yard.statuses()
-        unmatched = await yard.unmatched()
+        statuses = yard.tools.statuses()
+        unmatched = await yard.tools.unmatched()
         specs = sorted(snapshot.tools.values(), key=lambda spec: (spec.upstream, spec.function))
         if versions:
             releases = await (ask_versions(yard, server) if tool is None else ask_changelog(yard, tool))

@@ -11,10 +11,10 @@ from rich.text import Text
 from sealyard.catalog.prose import one_line
 from sealyard.cli.terminal import columns, plain, screen
 from sealyard.errors import UnknownTool
+from sealyard.skills.requests import SkillCheck
 from sealyard.store.releases import Release
 from sealyard.versioning.changes import Change, Severity
 from sealyard.yard import Yard
-from sealyard.yard.skill_values import SkillCheck
 
 __all__ = (
     "ask_changelog",
@@ -42,7 +42,7 @@ async def ask_versions(yard: Yard, server: str | None) -> list[Release]:
     last: dict[tuple[str, str], Release] = {}
     for release in await yard.store.releases.recent(since, _GONE):
         last.setdefault((release.upstream, release.name), release)
-    gone = [each for each in last.values() if each.is_gone and each.upstream in yard.upstreams]
+    gone = [each for each in last.values() if each.is_gone and each.upstream in yard.tools.upstreams]
     return [each for each in newest + gone if server in (None, each.upstream)]
 
 

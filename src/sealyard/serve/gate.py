@@ -22,10 +22,10 @@ from mcp.server.auth.provider import AccessToken
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from sealyard.access.runner import OPERATOR
 from sealyard.config.settings import HttpConfig
 from sealyard.serve.asking import PRINCIPAL
 from sealyard.serve.envelope import Refusal, envelope
-from sealyard.yard.yard import OPERATOR
 
 __all__ = ("COOKIE", "KNOWN_BY", "LOGIN_SECONDS", "Gate", "KnownBy", "gate_of", "request_id_of")
 

@@ -27,11 +27,11 @@ from sealyard.broker import policy
 from sealyard.broker.policy import Preset
 from sealyard.config.settings import HttpConfig
 from sealyard.errors import InvalidConfig, InvalidRequest
+from sealyard.observe.readiness import Readiness
 from sealyard.offload import Offload
 from sealyard.serve.bodies import BoundedBodies
 from sealyard.serve.connections import Entrance, HttpConnection, most_connections
 from sealyard.serve.gate import Gate
-from sealyard.yard.readiness import Readiness
 
 __all__ = ("build_app", "default_preset", "open_http", "parse_address")
 

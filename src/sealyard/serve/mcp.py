@@ -15,18 +15,18 @@ from mcp.shared.exceptions import MCPError
 from sealyard import __version__
 from sealyard.config import SurfaceConfig
 from sealyard.errors import InvalidArguments, InvalidRequest, QueueFull, SealyardError
+from sealyard.observe.results import answer_text
 from sealyard.serve.asking import PRINCIPAL, Asking, Call, open_asking, principal_of, seal_states
 from sealyard.serve.progress import Context
 from sealyard.serve.search_text import search
 from sealyard.serve.skills import found_text, loaded_text, saved_text
 from sealyard.serve.skills_extension import extend
 from sealyard.serve.surface import instructions, surface_tools
+from sealyard.skills.requests import SaveSkill
 from sealyard.values import Result, ToolSpec
 from sealyard.values.naming import glob, spellings
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
 from sealyard.yard.executions import ExecutionState
-from sealyard.yard.results import answer_text
-from sealyard.yard.skill_values import SaveSkill
 
 __all__ = ("PRINCIPAL", "build_server")
 
@@ -85,8 +85,7 @@ def build_server(yard: Yard, surface: SurfaceConfig, *, mode: str | None = None)
     mode = mode or surface.mode
     face = _Surface(yard, surface, mode)
     shown = surface.instructions or instructions(mode)
-    yard.observer.surface = msgspec.json.encode([shown, *surface_tools(mode)]).decode()
-    yard.observer.direct = face.is_direct
+    yard.observer.describe_surface(msgspec.json.encode([shown, *surface_tools(mode)]).decode(), face.is_direct)
     server: Server[Any] = Server(
         surface.name,
         version=__version__,
@@ -235,14 +234,14 @@ class _Surface:
         asked = _convert(params, _FindArguments)
         async with self._concealing(call.principal):
             found = await self._yard.skills.find(asked.query, limit=asked.limit, principal=call.principal)
-        return self._skill_answer(params, call, found_text(found, self._yard.result_tokens))
+        return self._skill_answer(params, call, found_text(found, self._yard.runner.result_tokens))
 
     async def _load_skill(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
         asked = _convert(params, _LoadArguments)
         async with self._concealing(call.principal):
             loaded = await self._yard.skills.load(asked.name, asked.version, principal=call.principal)
             kept = await self._yard.store.skills.statuses((loaded.skill.namespace,), loaded.skill.name)
-        text = loaded_text(loaded, [version for _, version, _ in kept], self._yard.result_tokens)
+        text = loaded_text(loaded, [version for _, version, _ in kept], self._yard.runner.result_tokens)
         return self._skill_answer(params, call, text)
 
     @asynccontextmanager
@@ -275,7 +274,7 @@ class _Surface:
                 on_progress=call.stream.relay,
                 execution_id=execution_id,
             )
-        return _text(answer_text(answer.value, self._yard.result_tokens))
+        return _text(answer_text(answer.value, self._yard.runner.result_tokens))
 
     def _state(self, state: ExecutionState) -> types.CallToolResult:
         if state.result is not None:

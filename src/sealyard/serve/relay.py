@@ -26,6 +26,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
 
 from sealyard import __version__
+from sealyard.access.unmatched import NameCheck
 from sealyard.broker.stderr import Tail
 from sealyard.broker.transport import open_child
 from sealyard.broker.upstream_http import Exchange, open_events, open_http
@@ -45,7 +46,6 @@ from sealyard.serve.relay_shapes import loosened
 from sealyard.serve.relay_streams import FLAGS, follow_all
 from sealyard.values import ToolSpec, UpstreamConfig
 from sealyard.yard.opening import Border
-from sealyard.yard.unmatched import NameCheck
 
 __all__ = ("build_relay", "transports")
 

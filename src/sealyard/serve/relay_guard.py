@@ -16,6 +16,7 @@ import msgspec
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
+from sealyard.access.guards import Guards
 from sealyard.errors import CallRefused, HelperFailed, SealyardError, UpstreamError
 from sealyard.offload import is_large, signs_of, turn
 from sealyard.offload.turns import spend
@@ -27,7 +28,6 @@ from sealyard.serve.relay_large import read_fields
 from sealyard.serve.relay_messages import Made, relay_here
 from sealyard.serve.relay_shapes import shape_of
 from sealyard.values import ToolSpec
-from sealyard.yard.guards import Guards
 
 __all__ = ("Json", "Places", "Screen", "Screens")
 

@@ -26,15 +26,18 @@ async def search(yard: Yard, query: str, *, detail_level: str, server: str | Non
         InvalidRequest: There is no such server or detail level, or the limit is out of range.
     """
     answer = await yard.search(query, detail_level=detail_level, server=server, limit=limit, principal=principal)
-    snapshot = yard.catalog.snapshot
-    unlisted = yard.views.servers(yard.finder.unlisted(), snapshot, principal)
+    snapshot = yard.tools.catalog.snapshot
+    unlisted = yard.tools.views.servers(yard.tools.finder.unlisted(), snapshot, principal)
     if not query.strip() and server is None:
         return search_text(
-            answer, unlisted, yard.result_tokens, yard.views.servers(yard.upstreams, snapshot, principal)
+            answer,
+            unlisted,
+            yard.runner.result_tokens,
+            yard.tools.views.servers(yard.tools.upstreams, snapshot, principal),
         )
     is_full = detail_level == "full"
     return search_text(
-        answer, unlisted, yard.result_tokens if is_full else min(yard.result_tokens, _HIT_TOKENS * limit)
+        answer, unlisted, yard.runner.result_tokens if is_full else min(yard.runner.result_tokens, _HIT_TOKENS * limit)
     )
 
 

@@ -6,9 +6,9 @@ import msgspec
 
 from sealyard.metrics import tokens
 from sealyard.skills.reading import signature_of
+from sealyard.skills.requests import FoundSkill, SavedSkill
+from sealyard.skills.session import LoadedSkill
 from sealyard.values import SHARED
-from sealyard.yard.skill_session import LoadedSkill
-from sealyard.yard.skill_values import FoundSkill, SavedSkill
 
 __all__ = ("found_text", "loaded_text", "saved_text")
 

@@ -2,36 +2,36 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from sealyard.broker.call import OnProgress
 from sealyard.catalog import Snapshot
 from sealyard.errors import InvalidRequest, UnknownTool
+from sealyard.learning.guidance import Look
+from sealyard.learning.search_guide import SearchGuide
+from sealyard.observe.recorder import Run
+from sealyard.observe.results import conceal_outcome, preview_bytes, render, without_cut_values
+from sealyard.observe.visits import Visit
 from sealyard.privacy.guard import Guard
-from sealyard.sandbox.policy.levels import IsolationPolicy
+from sealyard.sandbox.policy.levels import MAX_SECONDS, IsolationPolicy
 from sealyard.sandbox.review import Review, check_code
 from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.turns import Place
 from sealyard.sandbox.worker import OWN_CALLS, OnOutput, limit_failure
 from sealyard.sandbox.workspace import check_session_name
-from sealyard.values import Failure, Grant, Limits, Outcome, Result, ToolSpec, Usage
+from sealyard.skills.session import SkillSession
+from sealyard.values import Failure, Grant, Limits, Outcome, Result, SearchAnswer, ToolSpec, Usage
 from sealyard.versioning.plan import Plan
 from sealyard.yard.analyzing import told, written
-from sealyard.yard.execution import Run
-from sealyard.yard.executions import MAX_SECONDS, ExecuteRequest, Execution
-from sealyard.yard.guidance import Look
-from sealyard.yard.results import conceal_outcome, preview_bytes, render, without_cut_values
-from sealyard.yard.skill_session import SkillSession
-from sealyard.yard.visits import Visit
+from sealyard.yard.executions import ExecuteRequest, Execution
+from sealyard.yard.parts import Parts
 
-if TYPE_CHECKING:
-    from sealyard.yard.yard import Yard
-
-__all__ = ("CodeRun", "find_tool", "limits_of", "open_code", "session_of")
+__all__ = ("CodeRun", "find_tool", "find_tools", "limits_of", "open_code", "session_of")
 
 _SESSION_CHARACTERS = 50
 _TELL_SECONDS = 0.05
@@ -39,13 +39,15 @@ _TELL_SECONDS = 0.05
 _SHORT_CODE = 1_000
 """Characters of code that are reviewed at once: a timer would cost more."""
 _WARNINGS = 3
+_QUERY_CHARACTERS = 1_000
+_RAGGED_CHARACTERS = 200
 _NAME_CHARACTERS = 200
 """Of a name that no tool has, in what is said about it."""
 
 
 @contextlib.asynccontextmanager
 async def open_code(
-    yard: "Yard",
+    yard: Parts,
     execution: Execution,
     sandbox: Sandbox,
     place: Place,
@@ -55,14 +57,14 @@ async def open_code(
 ) -> AsyncIterator["CodeRun"]:
     """An execution of code, recorded from its beginning to its end, which is on disk when this is left."""
     request, principal = execution.request, execution.principal
-    snapshot = await yard.snapshot(principal)
+    snapshot = await yard.tools.view(principal)
     session = session_of(principal, request.session)
     guard = await yard.guards.of(session)
     wrote = written(request)
     skills = yard.skills.session(principal, snapshot, guard)
     visit = yard.observer.begin(principal, snapshot, is_code=request.form == "code")
     began_at = asyncio.get_running_loop().time()
-    policy = yard.policy_of(principal)
+    policy = yard.runner.policy_of(principal)
     seconds = limits.wall_seconds or policy.wall_seconds
     search = partial(_search, yard, execution.id, visit, snapshot, guard)
     opening = yard.recorder.open(
@@ -104,7 +106,7 @@ class CodeRun:
 
     def __init__(
         self,
-        yard: "Yard",
+        yard: Parts,
         run: Run,
         execution: Execution,
         snapshot: Snapshot,
@@ -146,7 +148,8 @@ class CodeRun:
         look = self._look = Look(limits=limits)
         try:
             async with asyncio.timeout_at(run.clock.end_by if len(code) > _SHORT_CODE else None):
-                self._verdict = await yard.review(code, policy, self._snapshot, modules, self._execution.principal)
+                names, who = yard.tools.names(self._snapshot), self._execution.principal
+                self._verdict = await yard.runner.review(code, policy, names, modules, who)
                 if self._is_code:
                     look = self._look = await self._take_look(limits)
         except TimeoutError:
@@ -157,7 +160,7 @@ class CodeRun:
         with run.clock.paused():
             refusal = await yard.guidance.ask(look, run.grant, run.record)
         if refusal is None:
-            await yard.publish(self._snapshot)
+            await yard.tools.publish(self._snapshot)
         return refusal
 
     def options(self) -> dict[str, Any]:
@@ -168,14 +171,14 @@ class CodeRun:
             "context": self._execution.request.context,
             "limits": look.limits,
             "policy": self._policy,
-            "on_call": partial(self._yard.broker.call, run.passage),
+            "on_call": partial(self._yard.recorder.broker.call, run.passage),
             "on_output": run.output.add,
             "session": run.grant.session,
             "execution_id": run.id,
             "library_version": self._snapshot.stubs_version,
             "clock": run.clock,
             "place": self._place,
-            "offload": self._yard.offload,
+            "offload": self._yard.guards.offload,
         }
 
     @contextlib.contextmanager
@@ -219,7 +222,7 @@ class CodeRun:
             tips = await self._yard.guidance.notes(outcome, run.record, look, run)
         result = await render(
             outcome,
-            budget_tokens=self._yard.result_tokens,
+            budget_tokens=self._yard.runner.result_tokens,
             workspace=self._sandbox.find_workspace(run.grant.session),
             guard=run.guard,
             notes=(*dict.fromkeys([*run.passage.notes, *self._skills.notes]), *warnings[:_WARNINGS], *tips),
@@ -274,16 +277,59 @@ def find_tool(snapshot: Snapshot, name: str) -> ToolSpec:
     return spec
 
 
+async def find_tools(
+    yard: Parts,
+    query: str,
+    *,
+    visit: Visit,
+    view: Snapshot,
+    guard: Guard,
+    detail_level: str = "with_description",
+    server: str | None = None,
+    limit: int = 5,
+    execution_id: str = "",
+) -> SearchAnswer:
+    """Search a view of the catalog, for an agent or for code that runs."""
+    started = time.perf_counter()
+    is_cached = yard.tools.finder.is_indexed(view)
+    shown = await _shown(query, guard)
+    guide = SearchGuide(yard.guidance, visit, view, shown) if yard.guidance.is_on else None
+    if guide is not None:
+        await yard.guidance.skills.first_look(visit.principal)
+    answer = await yard.tools.finder.search(
+        query, detail_level=detail_level, server=server, limit=limit, view=view, experience=guide
+    )
+    if guide is not None:
+        answer = await guide.told(answer)
+    yard.observer.searched(
+        visit,
+        shown,
+        answer,
+        place="code" if execution_id else "agent",
+        detail_level=detail_level.replace("-", "_"),
+        seconds=time.perf_counter() - started,
+        is_cached=is_cached,
+        execution_id=execution_id,
+    )
+    return answer
+
+
+async def _shown(query: str, guard: Guard) -> str:
+    """Conceal the beginning of a query. A cut may halve something private, so what is kept ends well before it."""
+    shown: str = await guard.door.conceal(query[:_QUERY_CHARACTERS])
+    return shown if len(query) <= _QUERY_CHARACTERS else shown[:-_RAGGED_CHARACTERS]
+
+
 async def _search(
-    yard: "Yard", execution_id: str, visit: Visit, view: Snapshot, guard: Guard, arguments: dict[str, Any]
+    yard: Parts, execution_id: str, visit: Visit, view: Snapshot, guard: Guard, arguments: dict[str, Any]
 ) -> list[Any]:
     """What code gets for `search_tools`. Raises `InvalidRequest`."""
     try:  # nothing has checked what comes from inside the sandbox
         asked = msgspec.convert(arguments, _SearchArguments)
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"search_tools cannot be asked so: {error}.") from None
-    found = await yard.find_tools(
-        **msgspec.structs.asdict(asked), visit=visit, view=view, guard=guard, execution_id=execution_id
+    found = await find_tools(
+        yard, **msgspec.structs.asdict(asked), visit=visit, view=view, guard=guard, execution_id=execution_id
     )
     return [msgspec.to_builtins(hit) for hit in found.hits]
 

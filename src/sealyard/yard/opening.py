@@ -14,6 +14,12 @@ from typing import Any
 import msgspec
 
 from sealyard import __version__
+from sealyard.access.finder import Finder
+from sealyard.access.guards import Guards
+from sealyard.access.runner import Runner
+from sealyard.access.tools import FIRST_LIST_SECONDS, Tools
+from sealyard.access.unmatched import NameCheck
+from sealyard.access.views import Views
 from sealyard.analysis import GUESTS
 from sealyard.broker.approvals import Approvals
 from sealyard.broker.call import Broker, ToolServer
@@ -25,8 +31,18 @@ from sealyard.config import Config, PrivacyConfig, SandboxConfig
 from sealyard.discovery.semantic import Semantic, load_encoder
 from sealyard.errors import InvalidConfig
 from sealyard.former import ARGUMENT_DIGESTS
+from sealyard.learning.guidance import Guidance
+from sealyard.learning.known_skills import KnownSkills
+from sealyard.learning.overview import domain_of
 from sealyard.metrics import tokens
 from sealyard.metrics.otel import Tracing, open_tracing
+from sealyard.metrics.report import Prices
+from sealyard.observe.alerts import Alerting
+from sealyard.observe.journal import AuditSink, JournalSink, TraceSink
+from sealyard.observe.readiness import Readiness
+from sealyard.observe.recorder import Recorder, Sink
+from sealyard.observe.sinks import Observer, ShapeSink
+from sealyard.observe.upkeep import Upkeep
 from sealyard.offload import Offload
 from sealyard.privacy.guard import Handling, Privacy
 from sealyard.privacy.keys import load_keys
@@ -40,15 +56,11 @@ from sealyard.sandbox.packages import find_packages
 from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel, IsolationPolicy
 from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.turns import Turns
+from sealyard.skills.service import Skills
 from sealyard.store import Store, TraceBudget, open_store
 from sealyard.values import AuditEntry, Definition, UpstreamConfig
-from sealyard.yard.execution import Recorder, Sink
-from sealyard.yard.finder import Finder
-from sealyard.yard.guards import Guards
-from sealyard.yard.journal import AuditSink, JournalSink
-from sealyard.yard.readiness import Readiness
-from sealyard.yard.unmatched import NameCheck
-from sealyard.yard.yard import FIRST_LIST_SECONDS, Yard
+from sealyard.yard.operations import Figures, Operations
+from sealyard.yard.yard import Yard
 
 __all__ = ("Border", "open_border", "open_yard")
 
@@ -123,35 +135,29 @@ async def open_yard(
         observed = Observed(catalog, store)
         await observed.load()
         stack.push_async_callback(observed.close)
-        yard = Yard(
-            policy=policy,
-            rules=rules,
-            guards=guards,
-            approvals=Approvals(store, config.policy),
-            scopes=scopes,
-            levels=levels,
-            store=store,
-            catalog=catalog,
-            upstreams=servers,
-            finder=finder,
-            sandbox=sandbox,
-            turns=turns,
-            result_tokens=config.surface.result_tokens,
-            skills=config.skills,
-            metrics=config.metrics,
-            alerts=config.alerts,
-            learning=config.learning,
-            store_path=config.store.path,
-            observed=observed,
-            names=names,
-            sinks=sinks,
-        )
+        tracing = None
         if config.otel.endpoint is not None:
-            yard.observer.tracing = stack.enter_context(await _open_tracing(config, config.otel.endpoint, guards))
+            tracing = stack.enter_context(await _open_tracing(config, config.otel.endpoint, guards))
+        observer = Observer(
+            store, tracing=tracing, domain_of=lambda principal: domain_of(principal, scopes, config.learning)
+        )
+        tools = Tools(catalog, finder, Views(rules, scopes), servers, observed, names, on_published=observer.published)
+        runner = Runner(
+            policy,
+            levels=levels,
+            scopes=scopes,
+            opening=sandbox,
+            turns=turns,
+            offload=guards.offload,
+            result_tokens=config.surface.result_tokens,
+        )
+        yard = _assemble(config, store, guards, rules, observer, tools, runner, sinks)
         stack.push_async_callback(yard.close)
         if with_sandbox:
             await _begin(config, rules, store, guards, stack)
-            for work in (yard.upkeep.run(), yard.alerting.watch(), _check_names(names, listing, catalog, finder)):
+            operations = yard.operations
+            watching = (operations.upkeep.run(), operations.alerting.watch())
+            for work in (*watching, _check_names(names, listing, catalog, finder)):
                 stack.push_async_callback(_abandon, asyncio.create_task(work))
         if config.learning.enabled:
             stack.push_async_callback(_abandon, asyncio.create_task(yard.guidance.learner.watch()))
@@ -160,6 +166,88 @@ async def open_yard(
             stack.push_async_callback(_abandon, meaning)
         finder.start_listing()
         yield yard
+
+
+def _assemble(
+    config: Config,
+    store: Store,
+    guards: Guards,
+    rules: Policy,
+    observer: Observer,
+    tools: Tools,
+    runner: Runner,
+    sinks: Sequence[Sink],
+) -> Yard:
+    """The parts of the request path, each made of those before it."""
+    broker = Broker(
+        tools.upstreams,
+        policy=rules,
+        approvals=Approvals(store, config.policy, on_ask=observer.asked, on_answer=observer.answered),
+        store=store,
+        digest=guards.digest,
+        offload=guards.offload,
+    )
+    journal: tuple[Sink, ...] = (partial(JournalSink, store), partial(AuditSink, store), partial(TraceSink, store))
+    recorder = Recorder(store, broker, (*journal, *observer.sinks, partial(ShapeSink, tools.observed), *sinks))
+    skills = Skills(
+        config.skills,
+        store=store,
+        tools=tools,
+        runner=runner,
+        guards=guards,
+        recorder=recorder,
+        observer=observer,
+    )
+    guidance = Guidance(
+        config.learning,
+        store=store,
+        tools=tools,
+        runner=runner,
+        approvals=broker.approvals,
+        record=observer.record,
+        skills=KnownSkills(store, tools, skills.loading),
+    )
+    upkeep = Upkeep(
+        store,
+        tools.upstreams,
+        config.metrics,
+        circuits=broker.circuits,
+        upstream_of=tools.upstream_of,
+        record=observer.record,
+        follow=guidance.follow,
+    )
+    readiness = Readiness(store, config.store.path, runner.opening)
+    figures = Figures(
+        Prices(input=config.metrics.input_price, output=config.metrics.output_price),
+        store=store,
+        tools=tools,
+        runner=runner,
+        approvals=broker.approvals,
+        live=observer.live,
+        guidance=guidance,
+        readiness=readiness,
+        upkeep=upkeep,
+    )
+    alerting = Alerting(
+        config.alerts,
+        store,
+        path=config.store.path,
+        report=figures.report,
+        statuses=tools.statuses,
+        circuits=upkeep.open_circuits,
+        scanner=guards.scanner,
+    )
+    return Yard(
+        store=store,
+        guards=guards,
+        observer=observer,
+        recorder=recorder,
+        tools=tools,
+        runner=runner,
+        skills=skills,
+        guidance=guidance,
+        operations=Operations(readiness=readiness, upkeep=upkeep, figures=figures, alerting=alerting),
+    )
 
 
 class _Listing:

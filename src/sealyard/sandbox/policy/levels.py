@@ -19,10 +19,14 @@ __all__ = (
     "FILTERING",
     "GUEST_MODULES",
     "LEVELS",
+    "MAX_SECONDS",
     "PRESETS",
     "IsolationLevel",
     "IsolationPolicy",
 )
+
+MAX_SECONDS = 120
+"""The longest that a run may take: an agent waits for it."""
 
 
 class IsolationLevel(enum.StrEnum):
@@ -121,7 +125,7 @@ class IsolationPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 _RANGES: dict[str, tuple[float, float]] = {
-    "wall_seconds": (1, 120),
+    "wall_seconds": (1, MAX_SECONDS),
     "cpu_seconds": (1, 120),
     "memory_mib": (32, 65_536),
     "cores": (1, 256),

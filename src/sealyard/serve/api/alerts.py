@@ -7,10 +7,10 @@ import msgspec
 from msgspec import Meta
 
 from sealyard.metrics.alerts import RULES
+from sealyard.observe.alert_list import AlertList, AlertView
 from sealyard.serve.api.declare import Call, endpoint
 from sealyard.serve.envelope import Refusal
 from sealyard.store.alerts import Silence
-from sealyard.yard.alert_list import AlertList, AlertView
 
 __all__ = ("ENDPOINTS",)
 
@@ -42,28 +42,30 @@ class Unsilenced(msgspec.Struct, frozen=True, kw_only=True):
 @endpoint("GET", "alerts", needs="observe")
 async def list_alerts(call: Call[None, None]) -> AlertList:
     """All alerts, those that fire first, and what is silenced."""
-    return await call.yard.alerting.listed()
+    return await call.yard.operations.alerting.listed()
 
 
 @endpoint("POST", "alerts/{rule}/silence", needs="approve", advice=_ADVICE, errors=("not_found",))
 async def silence_alert(call: Call[None, NewSilence]) -> Silence:
     """Tell nobody that a rule fires, for so long."""
     asked = call.body
-    return await call.yard.alerting.silence(_rule(call), asked.seconds, principal=call.principal, reason=asked.reason)
+    return await call.yard.operations.alerting.silence(
+        _rule(call), asked.seconds, principal=call.principal, reason=asked.reason
+    )
 
 
 @endpoint("DELETE", "alerts/{rule}/silence", needs="approve", advice=_ADVICE, errors=("not_found",))
 async def unsilence_alert(call: Call[None, None]) -> Unsilenced:
     """End a silence."""
     rule = _rule(call)
-    await call.yard.alerting.unsilence(rule, principal=call.principal)
+    await call.yard.operations.alerting.unsilence(rule, principal=call.principal)
     return Unsilenced(rule=rule)
 
 
 @endpoint("POST", "alerts/{rule}/resolve", needs="approve", advice=_ADVICE, errors=("not_found",))
 async def resolve_alert(call: Call[None, Resolution]) -> AlertView:
     """Set an alert to resolved."""
-    return await call.yard.alerting.resolve(_rule(call), call.body.subject, principal=call.principal)
+    return await call.yard.operations.alerting.resolve(_rule(call), call.body.subject, principal=call.principal)
 
 
 def _rule(call: Call[Any, Any]) -> str:

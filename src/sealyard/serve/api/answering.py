@@ -144,7 +144,7 @@ async def _shown(yard: Yard, error: SealyardError) -> str:
 
 async def _answer(yard: Yard, declared: Endpoint, request: Request) -> Response:
     principal = str(request.scope.get(PRINCIPAL, ""))
-    scope = yard.scope_of(principal)
+    scope = yard.runner.scope_of(principal)
     if declared.needs is not None and not getattr(scope, declared.needs):
         if declared.needs == "reveal":
             yard.store.audit(AuditEntry(kind="privacy.reveal", principal=principal, body={"refused": True}))
@@ -154,7 +154,7 @@ async def _answer(yard: Yard, declared: Endpoint, request: Request) -> Response:
     gate = gate_of(request.scope)
     if request.method not in ("GET", "HEAD"):
         read = await read_body(request, declared.body_bytes or gate.max_request_bytes)
-        await check_body(read, yard.offload, who=principal)
+        await check_body(read, yard.guards.offload, who=principal)
         body = to_body(read, request.headers.get("content-type", ""), declared.body)
     call: Call[Any, Any] = Call(
         yard=yard,

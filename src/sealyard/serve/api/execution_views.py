@@ -6,10 +6,10 @@ from typing import Any, Literal
 import msgspec
 
 from sealyard.errors import UnknownExecution
+from sealyard.observe.live import LiveEvent
 from sealyard.values import CallRecord, ExecutionRecord, Failure, RecordStatus, Result, Usage
 from sealyard.yard import AnalyzeRequest, Yard
 from sealyard.yard.analyzing import analysis_run
-from sealyard.yard.live import LiveEvent
 
 __all__ = (
     "CallPage",

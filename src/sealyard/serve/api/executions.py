@@ -11,6 +11,8 @@ import msgspec
 from msgspec import Meta
 
 from sealyard.errors import UnknownExecution
+from sealyard.observe.live import LiveEvent
+from sealyard.sandbox.policy.levels import MAX_SECONDS
 from sealyard.serve.api.answering import while_connected
 from sealyard.serve.api.declare import Call, Events, Reply, endpoint
 from sealyard.serve.api.execution_views import (
@@ -29,8 +31,7 @@ from sealyard.serve.envelope import Refusal
 from sealyard.serve.gate import gate_of
 from sealyard.values import ExecutionRecord, RecordStatus
 from sealyard.yard import AnalyzeRequest, ExecuteRequest
-from sealyard.yard.executions import MAX_SECONDS, Execution
-from sealyard.yard.live import LiveEvent
+from sealyard.yard.executions import Execution
 
 __all__ = ("ENDPOINTS", "NUMBERING")
 

@@ -50,7 +50,7 @@ async def get_series(call: Call[WindowQuery, None]) -> Series:
     """The same over time: by minute for an hour, by hour for a day or a week, by day for more."""
     window, now = call.query.window, time.time()
     since, step = now - _SECONDS.get(window, _LONGEST_SECONDS), _STEPS[window]
-    points = await call.yard.figures.points(since, now, step)
+    points = await call.yard.operations.figures.points(since, now, step)
     return Series(window=window, step=step, since=since, until=now, points=points)
 
 
@@ -68,7 +68,7 @@ async def get_prometheus(call: Call[None, None]) -> Text:
     """All figures in the text format of Prometheus, or of OpenMetrics for who asks for that."""
     yard = call.yard
     is_open = "application/openmetrics-text" in call.request.headers.get("accept", "")
-    content, kind = render(await yard.figures.sums(), await yard.figures.gauges(), openmetrics=is_open)
+    content, kind = render(await yard.operations.figures.sums(), await yard.operations.gauges(), openmetrics=is_open)
     return Text(content=content, kind=kind)
 
 

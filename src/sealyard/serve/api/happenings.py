@@ -3,11 +3,11 @@
 import time
 from collections.abc import AsyncIterator
 
+from sealyard.observe.live import LiveEvent
 from sealyard.serve.api.declare import Call, Events, endpoint
 from sealyard.serve.api.executions import NUMBERING
 from sealyard.serve.api.streams import block, told
 from sealyard.serve.gate import gate_of
-from sealyard.yard.live import LiveEvent
 
 __all__ = ("ENDPOINTS",)
 

@@ -6,10 +6,10 @@ import msgspec
 from msgspec import Meta
 
 from sealyard.errors import InvalidRequest
+from sealyard.learning.overview import Insights, with_conflicts
 from sealyard.learning.risk import Assessment
 from sealyard.serve.api.declare import Call, endpoint
 from sealyard.values import Forgotten
-from sealyard.yard.learned import Insights, with_conflicts
 
 __all__ = ("ENDPOINTS",)
 
@@ -38,7 +38,7 @@ async def get_insights(call: Call[None, None]) -> Insights:
     """What was learned, from how much, and how often it was right."""
     guidance = call.yard.guidance
     found = await guidance.insights()
-    specs = call.yard.catalog.snapshot.tools.values()
+    specs = call.yard.tools.catalog.snapshot.tools.values()
     return await with_conflicts(found, guidance.learner, specs, is_alone=guidance.is_alone)
 
 

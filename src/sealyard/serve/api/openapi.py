@@ -6,10 +6,10 @@ from typing import Any, get_args
 import msgspec
 
 from sealyard import __version__
+from sealyard.observe.live import LiveKind
 from sealyard.serve.api.declare import Endpoint, Events, Text
 from sealyard.serve.envelope import CODES, Code, ErrorEnvelope
 from sealyard.serve.gate import COOKIE
-from sealyard.yard.live import LiveKind
 
 __all__ = ("EVERYWHERE", "build_document", "errors_of")
 

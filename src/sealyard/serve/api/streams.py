@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.yard.live import LiveEvent
+from sealyard.observe.live import LiveEvent
 
 __all__ = ("KEEP_ALIVE_SECONDS", "Numbering", "block", "told")
 

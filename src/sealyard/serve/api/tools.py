@@ -206,11 +206,11 @@ async def get_tool(call: Call[None, None]) -> ToolView:
 async def list_upstreams(call: Call[None, None]) -> Upstreams:
     """How the MCP servers behind the gateway are."""
     yard = call.yard
-    names = yard.views.servers(yard.upstreams, yard.catalog.snapshot, call.principal)
+    names = yard.tools.views.servers(yard.tools.upstreams, yard.tools.catalog.snapshot, call.principal)
     log = await yard.guards.of("log")
-    circuits = yard.upkeep.open_circuits()
+    circuits = yard.operations.upkeep.open_circuits()
     found = []
-    for status in yard.statuses():
+    for status in yard.tools.statuses():
         if status.name not in names:
             continue
         is_told = call.scope.observe
@@ -236,8 +236,8 @@ async def list_upstreams(call: Call[None, None]) -> Upstreams:
 @endpoint("GET", "policy", needs="observe")
 async def get_policy(call: Call[None, None]) -> PolicyView:
     """The rules for calls, and the names in the config that fit no tool."""
-    rules = call.yard.rules
-    found = await call.yard.unmatched()
+    rules = call.yard.recorder.broker.policy
+    found = await call.yard.tools.unmatched()
     return PolicyView(
         preset=rules.preset,
         rules=rules.settings.rules,

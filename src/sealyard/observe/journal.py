@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 
 from sealyard.broker.call import FinishedCall, audit_entry
+from sealyard.observe.recorder import Run, RunEnd, RunObserver
 from sealyard.store import Store
 from sealyard.store.rows import CALL_VALUE_BYTES
 from sealyard.values import CallRecord
-from sealyard.yard.execution import Run, RunEnd, RunObserver
 
 __all__ = ("AuditSink", "JournalSink", "TraceSink")
 

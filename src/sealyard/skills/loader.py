@@ -5,13 +5,13 @@ from functools import partial
 
 from sealyard.catalog import Catalog, Snapshot
 from sealyard.errors import SkillUnusable, UnknownSkill
+from sealyard.skills.compatibility import Compatibility, NeedCheck
+from sealyard.skills.session import LoadedSkill
 from sealyard.skills.shelf import CLOSURE, Shelf, namespaces_for, split_pin
 from sealyard.store import Store
 from sealyard.values import Skill, SkillStatus, ToolNeed, ToolSpec
 from sealyard.versioning.plan import Plan
 from sealyard.versioning.semver import fit
-from sealyard.yard.compatibility import Compatibility, NeedCheck
-from sealyard.yard.skill_session import LoadedSkill
 
 __all__ = ("SkillLoading",)
 

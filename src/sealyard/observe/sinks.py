@@ -9,13 +9,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, cast
 
-from sealyard.broker.approvals import Approvals
 from sealyard.broker.call import FinishedCall, OpenCall
 from sealyard.catalog import Snapshot
 from sealyard.catalog.observed import Observed
 from sealyard.errors import ApprovalRefused, LimitReached, PolicyRefused
 from sealyard.metrics.names import METRICS, OTHER
 from sealyard.metrics.otel import NoTracing, SpanHandle
+from sealyard.observe.accounting import Accounting, Bill, definition_text
+from sealyard.observe.live import Live, LiveRun
+from sealyard.observe.recorder import Run, RunEnd, RunObserver, Sink
+from sealyard.observe.visits import Visit, Visits
 from sealyard.privacy.guard import Guard
 from sealyard.store import Store
 from sealyard.values import (
@@ -36,10 +39,6 @@ from sealyard.values import (
     UseCase,
     Used,
 )
-from sealyard.yard.accounting import Accounting, Bill, definition_text
-from sealyard.yard.execution import Run, RunEnd, RunObserver, Sink
-from sealyard.yard.live import Live, LiveRun
-from sealyard.yard.visits import Visit, Visits
 
 __all__ = ("LIKELY_TO_FAIL", "FactSink", "LiveSink", "Observer", "ShapeSink", "SpanSink", "TokenSink")
 
@@ -57,20 +56,22 @@ _ERROR_TYPES = frozenset(METRICS["sealyard_execution_errors_total"].labels["erro
 class Observer:
     """Tells of everything that happens in one gateway."""
 
-    def __init__(self, store: Store, approvals: Approvals) -> None:
+    def __init__(
+        self, store: Store, *, tracing: NoTracing | None = None, domain_of: Callable[[str], str] = lambda principal: ""
+    ) -> None:
+        """`domain_of` says what a principal works on; empty if nobody said it."""
         self._store = store
         self.live = Live()
         self.accounting = Accounting(store.metrics.record)
-        self.tracing = NoTracing()
-        self.surface = ""
-        """What the agent is shown before it does anything: definitions and instructions."""
-        self.direct: Callable[[ToolSpec], bool] = lambda spec: False
-        """Which definitions of upstreams it is shown beside them."""
-        self.domain_of: Callable[[str], str] = lambda principal: ""
-        """What a principal is said to work on; empty if nobody said it."""
+        self.tracing = tracing or NoTracing()
+        self.domain_of = domain_of
+        self._surface = ""
+        self._is_direct: Callable[[ToolSpec], bool] = lambda spec: False
         self._visits = Visits(self._begin_visit)
-        approvals.on_ask = self._asked
-        approvals.on_answer = self._answered
+
+    def describe_surface(self, text: str, is_direct: Callable[[ToolSpec], bool]) -> None:
+        """Take what an agent is shown before it does anything, and which definitions of upstreams beside that."""
+        self._surface, self._is_direct = text, is_direct
 
     def record(self, fact: Fact) -> None:
         """Put a fact into the journal."""
@@ -83,7 +84,7 @@ class Observer:
         bill = self.bill(visit, "discovery")
         self.accounting.add_definitions(bill, view.tools.values())
         self.accounting.add(
-            bill, "surface", self.surface, *map(definition_text, filter(self.direct, view.tools.values()))
+            bill, "surface", self._surface, *map(definition_text, filter(self._is_direct, view.tools.values()))
         )
         self.accounting.close_bill(bill)
 
@@ -178,14 +179,16 @@ class Observer:
         """An operator was shown a private value."""
         self.record(SecurityEvent(at=time.time(), principal=principal, event="revealed"))
 
-    def _asked(self, ask: Ask) -> None:
+    def asked(self, ask: Ask) -> None:
+        """Note that a call is put to people."""
         self.security("asked", ask)
         watched = self.live.find(ask.execution_id)
         if watched is not None:
             watched.asks += 1
             watched.tell("asked", {"id": ask.id, "tool": ask.tool, "number": ask.number})
 
-    def _answered(self, ask: Ask, approval: Approval) -> None:
+    def answered(self, ask: Ask, approval: Approval) -> None:
+        """Note what came of it."""
         event = "approved"
         if approval.decision == "refuse":
             event = "expired" if approval.channel in ("expired", "withdrawn") else "refused"

@@ -4,14 +4,13 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from typing import TYPE_CHECKING
 
+from sealyard.access.tools import Tools
 from sealyard.errors import SealyardError
+from sealyard.learning.skill_index import SkillIndexing
 from sealyard.learning.suggesting import SkillIndex, Suggestion
-from sealyard.yard.skill_index import SkillIndexing
-
-if TYPE_CHECKING:
-    from sealyard.yard.yard import Yard
+from sealyard.skills.loader import SkillLoading
+from sealyard.store import Store
 
 __all__ = ("KnownSkills",)
 
@@ -25,8 +24,8 @@ _PRINCIPALS = 64
 class KnownSkills:
     """The skills of each principal that asked lately. Who asks gets what is there and waits for no more."""
 
-    def __init__(self, yard: "Yard") -> None:
-        self._indexing = SkillIndexing(yard)
+    def __init__(self, store: Store, tools: Tools, loading: SkillLoading) -> None:
+        self._indexing = SkillIndexing(store, tools, loading)
         self._ready: OrderedDict[str, SkillIndex] = OrderedDict()
         self._looked_at: dict[str, float] = {}
         self._making: dict[str, asyncio.Task[None]] = {}

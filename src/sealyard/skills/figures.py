@@ -2,20 +2,16 @@
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from sealyard.learning.skills import Candidate
+from sealyard.skills.compatibility import NeedCheck, worst
 from sealyard.skills.difficulty import KindRecord, by_kind, is_right
 from sealyard.skills.record import Judgement, combined, effectiveness, judge
+from sealyard.skills.service import Skills
 from sealyard.store.skills import MigrationRecord, SkillRecord
 from sealyard.values import Skill, SkillStatus
 from sealyard.versioning.plan import Difficulty
-from sealyard.yard.compatibility import NeedCheck, worst
-
-if TYPE_CHECKING:
-    from sealyard.yard.yard import Yard
 
 __all__ = ("SkillAnalysis", "SkillCandidate", "SkillFigures", "SkillSummary", "analyze_skills")
 
@@ -84,19 +80,19 @@ class SkillAnalysis(msgspec.Struct, frozen=True, kw_only=True):
     candidates: tuple[SkillCandidate, ...] = ()
 
 
-async def analyze_skills(yard: "Yard", candidates: Sequence[Candidate] = ()) -> SkillAnalysis:
+async def analyze_skills(skills: Skills, candidates: Sequence[SkillCandidate] = ()) -> SkillAnalysis:
     """The figures of every skill, the most effective first, and code that could become one."""
-    view = await yard.snapshot()
-    newest = await yard.skills.shelf.list_all()
-    records = combined(await yard.store.skills.uses())
-    migrations = await yard.store.skills.migrations()
+    view = await skills.tools.view()
+    newest = await skills.shelf.list_all()
+    records = combined(await skills.store.skills.uses())
+    migrations = await skills.store.skills.migrations()
     figures = []
     for skill in newest:
-        checks = await yard.skills.compatibility.check(skill, view)
-        hardest = await _hardest(yard, skill, checks, migrations)
+        checks = await skills.compatibility.check(skill, view)
+        hardest = await _hardest(skills, skill, checks, migrations)
         figures.append(_figures(skill, records.get((skill.namespace, skill.name)), checks, hardest))
     figures.sort(key=lambda each: (-each.effectiveness, each.namespace, each.name))
-    using, executions = await yard.store.skills.reuse()
+    using, executions = await skills.store.skills.reuse()
     summary = SkillSummary(
         skills=len(newest),
         active=sum(skill.status == "active" for skill in newest),
@@ -110,23 +106,13 @@ async def analyze_skills(yard: "Yard", candidates: Sequence[Candidate] = ()) -> 
         predictions_right=sum(map(is_right, migrations)),
         changes=by_kind(migrations),
     )
-    shown = [
-        SkillCandidate(
-            principal=each.principal,
-            times=each.times,
-            tools=each.tools,
-            execution_id=each.execution_id,
-            last_at=each.last_at,
-        )
-        for each in candidates[:_CANDIDATES]
-    ]
-    return SkillAnalysis(summary=summary, skills=tuple(figures), candidates=tuple(shown))
+    return SkillAnalysis(summary=summary, skills=tuple(figures), candidates=tuple(candidates[:_CANDIDATES]))
 
 
 async def _hardest(
-    yard: "Yard", skill: Skill, checks: Sequence[NeedCheck], past: Sequence[MigrationRecord]
+    skills: Skills, skill: Skill, checks: Sequence[NeedCheck], past: Sequence[MigrationRecord]
 ) -> Difficulty | None:
-    found = [await yard.skills.difficulty(skill, check, past) for check in checks]
+    found = [await skills.difficulty(skill, check, past) for check in checks]
     return max(found, key=_HARDER.index, default=None)
 
 

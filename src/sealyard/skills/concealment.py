@@ -1,22 +1,20 @@
 """Skills with nothing private in them: as they are saved, and as they are shown."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from sealyard.errors import InvalidSkill
 from sealyard.privacy.guard import Guard
 from sealyard.privacy.span import TOKEN
+from sealyard.skills.requests import SaveSkill
 from sealyard.values import Skill, SkillExample, TraceCall
-
-if TYPE_CHECKING:
-    from sealyard.yard.skill_values import SaveSkill
 
 __all__ = ("conceal_examples", "conceal_request", "conceal_skill", "conceal_texts")
 
 
-async def conceal_request(request: "SaveSkill", guard: Guard) -> tuple["SaveSkill", list[str]]:
+async def conceal_request(request: SaveSkill, guard: Guard) -> tuple[SaveSkill, list[str]]:
     """The request with nothing private in it, and a word about each line that has changed by that."""
     examples = [
         msgspec.structs.replace(

@@ -6,24 +6,20 @@ The old version stays. What cannot be rewritten, or cannot be proven, is left as
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
 from sealyard.catalog import Snapshot
 from sealyard.errors import HelperFailed, InvalidRequest, SkillUnusable, UnknownTool
 from sealyard.skills.difficulty import change_of, foreseen
+from sealyard.skills.service import Skills
 from sealyard.skills.shelf import principal_of
 from sealyard.store.skills import MigrationRecord
 from sealyard.values import SHARED, Skill, SkillExample, ToolNeed, ToolSpec, Trace, TraceCall
 from sealyard.versioning.beside import rewrite_beside
 from sealyard.versioning.plan import Difficulty, Plan, Untranslatable, adapt_answer, translate_arguments
 from sealyard.versioning.semver import Version, matches
-from sealyard.yard.rehearsal import replay
-
-if TYPE_CHECKING:
-    from sealyard.yard.skills import Skills
-    from sealyard.yard.yard import Yard
 
 __all__ = ("MigratedSkill", "Outcome", "migrate_skills")
 
@@ -63,7 +59,7 @@ class _Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def migrate_skills(
-    yard: "Yard",
+    skills: Skills,
     tool: str,
     *,
     from_version: str | None = None,
@@ -83,41 +79,41 @@ async def migrate_skills(
         InvalidRequest: `to_version` is not what the tool is now.
     """
     # Imported when it is needed: reading code with all its formatting takes a large library.
-    view = await yard.snapshot()
-    target = await _find_target(yard, view, tool)
+    view = await skills.tools.view()
+    target = await _find_target(skills, view, tool)
     if to_version is not None and not matches(to_version, target.spec.version):
         raise InvalidRequest(
             f"{target.spec.full_name} is at {target.spec.version}, not at {to_version}. Skills can be migrated to what"
             " is there; leave --to out for that."
         )
     done = []
-    for skill, need in await _find_skills(yard.skills, target, from_version, names):
+    for skill, need in await _find_skills(skills, target, from_version, names):
         started = time.perf_counter()
-        result = await _migrate(yard, skill, need, target, view, renames, is_dry=is_dry, principal=principal)
+        result = await _migrate(skills, skill, need, target, view, renames, is_dry=is_dry, principal=principal)
         result = msgspec.structs.replace(result, seconds=time.perf_counter() - started)
         if not is_dry:
-            await yard.store.skills.record_migration(_record(result))
+            await skills.store.skills.record_migration(_record(result))
             event = "migrated" if result.outcome == "migrated" else "migration_refused"
-            yard.observer.skill(event, principal)
+            skills.observer.skill(event, principal)
         done.append(result)
     return done
 
 
-async def _find_target(yard: "Yard", view: Snapshot, tool: str) -> _Target:
+async def _find_target(skills: Skills, view: Snapshot, tool: str) -> _Target:
     spec = view.find(tool)
     if spec is not None:
         return _Target(tool=spec.full_name, spec=spec)
-    follower = await yard.skills.compatibility.renamed(tool, view)
+    follower = await skills.compatibility.renamed(tool, view)
     if follower is not None:
         return _Target(tool=tool, spec=follower)
-    if await yard.store.releases.find_tool(tool) is not None:
+    if await skills.store.releases.find_tool(tool) is not None:
         raise UnknownTool(f"{tool} is not there any more, and no tool took its place. Its skills cannot be migrated.")
     nearest = ", ".join(view.nearest(tool)) or "none is like it"
     raise UnknownTool(f"No tool named {tool!r}. Nearest: {nearest}.")
 
 
 async def _find_skills(
-    skills: "Skills", target: _Target, from_version: str | None, names: Sequence[str]
+    skills: Skills, target: _Target, from_version: str | None, names: Sequence[str]
 ) -> list[tuple[Skill, ToolNeed]]:
     """The versions in use that need the tool as it is no more."""
     found = []
@@ -132,7 +128,7 @@ async def _find_skills(
 
 
 async def _migrate(
-    yard: "Yard",
+    skills: Skills,
     skill: Skill,
     need: ToolNeed,
     target: _Target,
@@ -154,18 +150,18 @@ async def _migrate(
         predicted="impossible",
         outcome="refused",
     )
-    plan = await yard.skills.compatibility.make_plan(need, target.spec, renames)
+    plan = await skills.compatibility.make_plan(need, target.spec, renames)
     if plan is None:
         reason = f"The definition of {need.tool} {need.version} is not kept any more."
         return msgspec.structs.replace(told, reason=reason)
     change = change_of(plan)
     try:
         predicted, migration = await rewrite_beside(
-            skill.code, plan, form=skill.form, name=skill.name, offload=yard.offload, who=principal
+            skill.code, plan, form=skill.form, name=skill.name, offload=skills.guards.offload, who=principal
         )
     except HelperFailed as error:
         return msgspec.structs.replace(told, reason=f"The code could not be read: {error}")
-    predicted = foreseen(predicted, skill, change, await yard.store.skills.migrations())
+    predicted = foreseen(predicted, skill, change, await skills.store.skills.migrations())
     told = msgspec.structs.replace(told, predicted=predicted, change=change)
     if migration.refusals:
         reasons = [f"Line {each.line}: {each.reason}" for each in migration.refusals[:3]]
@@ -175,20 +171,20 @@ async def _migrate(
         diff=diff(skill.code, migration.code, skill.name),
         edits=tuple(f"line {edit.line}: {edit.reason}" for edit in migration.edits),
     )
-    fresh = await _rewritten(yard, skill, migration.code, need, target.spec, plan)
+    fresh = _rewritten(skill, migration.code, need, target.spec, plan)
     if isinstance(fresh, str):
         return msgspec.structs.replace(told, outcome="failed", reason=fresh)
-    proven, reason = await _prove(yard, fresh, view, principal)
+    proven, reason = await _prove(skills, fresh, view, principal)
     if proven is None:
         return msgspec.structs.replace(told, outcome="failed", reason=reason)
     told = msgspec.structs.replace(told, outcome="migrated", examples=sum(each.passed for each in proven.examples))
     if is_dry:
         return told
-    kept = await yard.skills.keep(proven, principal=principal)
+    kept = await skills.keep(proven, principal=principal)
     return msgspec.structs.replace(told, to_version=kept.version)
 
 
-async def _rewritten(yard: "Yard", skill: Skill, code: str, need: ToolNeed, spec: ToolSpec, plan: Plan) -> Skill | str:
+def _rewritten(skill: Skill, code: str, need: ToolNeed, spec: ToolSpec, plan: Plan) -> Skill | str:
     """The skill with its new code and its examples as the new tool would have answered, or why there is none."""
     lines = need.lines
     tools = tuple(
@@ -234,14 +230,14 @@ def _adapted(trace: Trace, need: ToolNeed, spec: ToolSpec, plan: Plan) -> Trace:
     return msgspec.structs.replace(trace, calls=tuple(calls))
 
 
-async def _prove(yard: "Yard", skill: Skill, view: Snapshot, principal: str) -> tuple[Skill | None, str]:
+async def _prove(skills: Skills, skill: Skill, view: Snapshot, principal: str) -> tuple[Skill | None, str]:
     """The skill with its examples replayed, if all of them pass; else None and the first reason why not."""
     owner = principal if skill.namespace == SHARED else principal_of(skill.namespace)
-    load = partial(yard.skills.loading.load_for, owner, view, {skill.name: skill})
+    load = partial(skills.loading.load_for, owner, view, {skill.name: skill})
     examples: list[SkillExample] = []
     for number, example in enumerate(skill.examples, 1):
         try:
-            rehearsal = await replay(yard, skill, example, principal=principal, load=load, view=view)
+            rehearsal = await skills.rehearsals.replay(skill, example, principal=principal, load=load, view=view)
         except SkillUnusable as error:
             return None, str(error)
         if not rehearsal.example.passed:

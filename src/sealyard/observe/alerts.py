@@ -18,14 +18,14 @@ from sealyard.errors import StoreError
 from sealyard.metrics.alerts import FAILED, RULES, Alert, Finding, Key, Now, Thresholds, advance, is_due, judge
 from sealyard.metrics.gauges import Gauge, gauge
 from sealyard.metrics.report import Report
+from sealyard.observe.alert_list import AlertList, AlertView, list_alerts, resolve, silence, to_view, unsilence
+from sealyard.observe.webhook import Teller
 from sealyard.privacy.scanner import Scanner
 from sealyard.privacy.selfcheck import check_detection
 from sealyard.store import Store
 from sealyard.store.alerts import Silence
 from sealyard.store.audit_watch import AuditWatch
 from sealyard.values import UpstreamStatus
-from sealyard.yard.alert_list import AlertList, AlertView, list_alerts, resolve, silence, to_view, unsilence
-from sealyard.yard.telling import Teller
 
 __all__ = ("Alerting", "find_down")
 

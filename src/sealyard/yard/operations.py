@@ -1,19 +1,25 @@
-"""What the gateway can say of itself: reports over any time, and the figures of this moment."""
+"""What operators look at: readiness, reports over any time, the figures of this moment, alerts."""
 
 import time
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from sealyard import __version__
+from sealyard.access.runner import Runner
+from sealyard.access.tools import Tools
+from sealyard.broker.approvals import Approvals
+from sealyard.learning.guidance import Guidance
+from sealyard.learning.overview import census_of
 from sealyard.metrics import tokens
 from sealyard.metrics.gauges import Gauge, gauge
 from sealyard.metrics.report import Point, Prices, Report, points, report
 from sealyard.metrics.sums import Sums
-from sealyard.yard.learned import census_of
+from sealyard.observe.alerts import Alerting
+from sealyard.observe.live import Live
+from sealyard.observe.readiness import Readiness
+from sealyard.observe.upkeep import Upkeep
+from sealyard.store import Store
 
-if TYPE_CHECKING:
-    from sealyard.yard.yard import Yard
-
-__all__ = ("Figures",)
+__all__ = ("Figures", "Operations")
 
 _DOWN = ("failed", "backing_off")
 _LEARNED_SECONDS = 60.0
@@ -23,16 +29,35 @@ _LEARNED_SECONDS = 60.0
 class Figures:
     """The figures of one gateway and its store."""
 
-    def __init__(self, yard: "Yard", prices: Prices) -> None:
-        self._yard = yard
+    def __init__(
+        self,
+        prices: Prices,
+        *,
+        store: Store,
+        tools: Tools,
+        runner: Runner,
+        approvals: Approvals,
+        live: Live,
+        guidance: Guidance,
+        readiness: Readiness,
+        upkeep: Upkeep,
+    ) -> None:
         self.prices = prices
+        self._store = store
+        self._tools = tools
+        self._runner = runner
+        self._approvals = approvals
+        self._live = live
+        self._guidance = guidance
+        self._readiness = readiness
+        self._upkeep = upkeep
         self._learned: list[Gauge] = []
         self._learned_at = -_LEARNED_SECONDS
 
     async def sums(self, since: float | None = None, until: float | None = None) -> Sums:
         """Everything that was added up in that time, up to this moment. Raises `StoreError`."""
-        await self._yard.store.flush()
-        return await self._yard.store.metrics.sums(since, until)
+        await self._store.flush()
+        return await self._store.metrics.sums(since, until)
 
     async def report(self, since: float | None = None, until: float | None = None) -> Report:
         """What was done in that time, how well, and what it saved. Raises `StoreError`."""
@@ -42,32 +67,31 @@ class Figures:
 
     async def points(self, since: float, until: float, step: str) -> list[Point]:
         """The same for each minute, hour or day of that time. Raises `StoreError`."""
-        await self._yard.store.flush()
-        return points(await self._yard.store.metrics.series(since, until, step))
+        await self._store.flush()
+        return points(await self._store.metrics.series(since, until, step))
 
     async def gauges(self) -> list[Gauge]:
         """How things stand now. Raises `StoreError`."""
-        yard = self._yard
         whole = await self.report()
-        statuses = yard.statuses()
-        circuits = yard.upkeep.open_circuits()
-        opening = yard.opening
+        statuses = self._tools.statuses()
+        circuits = self._upkeep.open_circuits()
+        opening = self._runner.opening
         is_ready = opening is not None and opening.done() and not opening.cancelled() and opening.exception() is None
         tier = opening.result().tier if is_ready and opening is not None else "none"
-        level = str(yard.policy.level)
-        census = await yard.store.census()
+        level = str(self._runner.policy.level)
+        census = await self._store.census()
         found = [
             gauge("sealyard_info", 1, version=__version__, tier=str(tier), level=level, tokenizer=tokens.TOKENIZER),
-            gauge("sealyard_executions_running", len(yard.live.running())),
-            gauge("sealyard_executions_queued", sum(run.queued for run in yard.live.running())),
-            gauge("sealyard_approvals_waiting", len(await yard.approvals.waiting())),
+            gauge("sealyard_executions_running", len(self._live.running())),
+            gauge("sealyard_executions_queued", sum(run.queued for run in self._live.running())),
+            gauge("sealyard_approvals_waiting", len(await self._approvals.waiting())),
             gauge("sealyard_sandbox_ready", is_ready),
             gauge("sealyard_context_tokens_saved", whole.tokens.saved),
             gauge("sealyard_context_dollars_saved", whole.tokens.dollars_saved),
             gauge("sealyard_store_bytes", census.size_bytes),
-            gauge("sealyard_metrics_uncounted_rows", await yard.store.metrics.uncounted()),
+            gauge("sealyard_metrics_uncounted_rows", await self._store.metrics.uncounted()),
         ]
-        found += [gauge("sealyard_ready", part.ok, part=name) for name, part in yard.readiness.parts.items()]
+        found += [gauge("sealyard_ready", part.ok, part=name) for name, part in self._readiness.parts.items()]
         for status in statuses:
             name = status.name
             found.append(gauge("sealyard_upstream_up", status.state not in _DOWN, upstream=name))
@@ -79,11 +103,11 @@ class Figures:
             found.append(gauge("sealyard_discovery_hit_rate", whole.discovery.hit_rate))
         if whole.skills.reuse_ratio is not None:
             found.append(gauge("sealyard_skill_reuse_ratio", whole.skills.reuse_ratio))
-        return [*found, *await self._learning(), *await yard.alerting.gauges()]
+        return [*found, *await self._learning()]
 
     async def _learning(self) -> list[Gauge]:
         """How much was learned, and how often it was right."""
-        guidance = self._yard.guidance
+        guidance = self._guidance
         now = time.monotonic()
         if now - self._learned_at >= _LEARNED_SECONDS and guidance.is_on:
             self._learned_at = now
@@ -102,3 +126,17 @@ class Figures:
                 for part, count in sorted(guidance.barrier.faults.items())
             ),
         ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operations:
+    """The parts of a gateway that watch it."""
+
+    readiness: Readiness
+    upkeep: Upkeep
+    figures: Figures
+    alerting: Alerting
+
+    async def gauges(self) -> list[Gauge]:
+        """All figures of this moment, alerts among them. Raises `StoreError`."""
+        return [*await self.figures.gauges(), *await self.alerting.gauges()]

@@ -17,15 +17,15 @@ import msgspec
 from sealyard.broker.answers import Answer
 from sealyard.broker.call import Broker, FinishedCall, OnProgress, OpenCall, Passage, audit_entry
 from sealyard.errors import InvalidRequest, StoreError
+from sealyard.observe.output import OutputStream
+from sealyard.observe.results import failure_text
+from sealyard.observe.visits import Visit
 from sealyard.offload import is_large
 from sealyard.privacy.guard import Guard
 from sealyard.sandbox.clock import RunClock
 from sealyard.store import Store
 from sealyard.values import Assessed, CallEvidence, ExecutionRecord, Grant, Outcome, RecordStatus, ToolSpec, UseCase
 from sealyard.versioning.plan import Plan
-from sealyard.yard.results import failure_text
-from sealyard.yard.streaming import OutputStream
-from sealyard.yard.visits import Visit
 
 __all__ = ("Form", "Recorder", "Run", "RunEnd", "RunObserver", "Sink")
 
@@ -262,7 +262,7 @@ class Recorder:
 
     def __init__(self, store: Store, broker: Broker, sinks: Sequence[Sink]) -> None:
         self._store = store
-        self._broker = broker
+        self.broker = broker
         self._sinks = sinks
 
     @contextlib.asynccontextmanager
@@ -355,7 +355,7 @@ class Recorder:
 
         Raises the first `StoreError` of an observer, after all of them have seen it.
         """
-        self._broker.end_run(run.id)
+        self.broker.end_run(run.id)
         failures: list[StoreError] = []
         with _collected(failures):
             run.passage.settle()

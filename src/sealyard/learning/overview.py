@@ -19,7 +19,7 @@ from sealyard.skills.record import EXEMPLARY, WEAK, combined, effectiveness, jud
 from sealyard.skills.shelf import namespaces_for
 from sealyard.store import Store
 from sealyard.store.skills import MigrationRecord, SkillRecord
-from sealyard.values import AuditEntry, Forgotten, Risk, Skill, ToolSpec
+from sealyard.values import AuditEntry, Forgotten, PrincipalScope, Risk, Skill, ToolSpec
 
 __all__ = (
     "DAY",
@@ -27,6 +27,7 @@ __all__ = (
     "Migrations",
     "RiskRecord",
     "census_of",
+    "domain_of",
     "forget",
     "insights",
     "learner_of",
@@ -94,6 +95,12 @@ class Insights(msgspec.Struct, frozen=True, kw_only=True):
 def learner_of(store: Store, settings: LearningConfig, *, rest: float = 0.0) -> Learner:
     """Who learns, as the configuration says; `rest` as in `Learner`."""
     return Learner(store, half_life=settings.half_life_days * DAY, scope=settings.scope, rest=rest)
+
+
+def domain_of(principal: str, scopes: Mapping[str, PrincipalScope], settings: LearningConfig) -> str:
+    """The domain that the configuration says a principal works on; empty if it says none."""
+    scope = scopes.get(principal)
+    return (scope.domain if scope is not None else None) or settings.domain or ""
 
 
 async def insights(

@@ -6,24 +6,43 @@ import logging
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from sealyard.access.guards import Guards
+from sealyard.access.runner import Runner
+from sealyard.access.tools import Tools
 from sealyard.catalog import Snapshot
 from sealyard.catalog.recent import Recent
 from sealyard.config import SkillsConfig
 from sealyard.discovery import Index
 from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill, UnknownSkill
-from sealyard.learning.skills import Candidate
+from sealyard.observe.recorder import Recorder
+from sealyard.observe.sinks import Observer
 from sealyard.privacy.guard import Guard
+from sealyard.skills.compatibility import Compatibility, NeedCheck
+from sealyard.skills.concealment import conceal_examples, conceal_request, conceal_skill, conceal_texts
 from sealyard.skills.difficulty import change_of, foreseen
 from sealyard.skills.folder import to_folder
 from sealyard.skills.inputs import check_json
+from sealyard.skills.loader import SkillLoading
 from sealyard.skills.reading import Reading, read_skill, signature_of
 from sealyard.skills.record import combined, effectiveness
+from sealyard.skills.rehearsal import Rehearsals
+from sealyard.skills.requests import (
+    FoundSkill,
+    SavedSkill,
+    SaveSkill,
+    ServedFolder,
+    SkillCheck,
+    SkillSource,
+    TestedSkill,
+)
+from sealyard.skills.session import LoadedSkill, SkillSession
 from sealyard.skills.shelf import Shelf, closure, namespace_of, namespaces_for, principal_of
 from sealyard.skills.skill_md import read_frontmatter
+from sealyard.store import Store
 from sealyard.store.skills import MigrationRecord, SkillRecord
 from sealyard.values import (
     SHARED,
@@ -38,24 +57,6 @@ from sealyard.versioning.beside import rewrite_beside
 from sealyard.versioning.plan import Difficulty
 from sealyard.versioning.semver import matches
 from sealyard.versioning.uses import ToolRef
-from sealyard.yard.compatibility import Compatibility, NeedCheck
-from sealyard.yard.rehearsal import open_recording, replay
-from sealyard.yard.skill_analysis import SkillAnalysis, analyze_skills
-from sealyard.yard.skill_loading import SkillLoading
-from sealyard.yard.skill_session import LoadedSkill, SkillSession
-from sealyard.yard.skill_texts import conceal_examples, conceal_request, conceal_skill, conceal_texts
-from sealyard.yard.skill_values import (
-    FoundSkill,
-    SavedSkill,
-    SaveSkill,
-    ServedFolder,
-    SkillCheck,
-    SkillSource,
-    TestedSkill,
-)
-
-if TYPE_CHECKING:
-    from sealyard.yard.yard import Yard
 
 __all__ = ("Skills",)
 
@@ -73,12 +74,27 @@ _EXAMPLES_BYTES = 256 << 10
 class Skills:
     """The skills of one yard."""
 
-    def __init__(self, yard: "Yard", settings: SkillsConfig) -> None:
-        self._yard = yard
+    def __init__(
+        self,
+        settings: SkillsConfig,
+        *,
+        store: Store,
+        tools: Tools,
+        runner: Runner,
+        guards: Guards,
+        recorder: Recorder,
+        observer: Observer,
+    ) -> None:
         self._settings = settings
-        self.shelf = Shelf(yard.store.skills)
-        self.compatibility = Compatibility(yard.store, yard.catalog)
-        self.loading = SkillLoading(yard.store, yard.catalog, self.shelf, self.compatibility)
+        self.store = store
+        self.tools = tools
+        self._runner = runner
+        self.guards = guards
+        self.observer = observer
+        self.shelf = Shelf(store.skills)
+        self.compatibility = Compatibility(store, tools.catalog)
+        self.loading = SkillLoading(store, tools.catalog, self.shelf, self.compatibility)
+        self.rehearsals = Rehearsals(store=store, tools=tools, runner=runner, guards=guards, recorder=recorder)
         self._folders: Recent[tuple[str, str, str], ServedFolder] = Recent(_FOLDERS)
         self._indexes: dict[tuple[str, str, str], tuple[Index, dict[str, Skill]]] = {}
 
@@ -94,7 +110,7 @@ class Skills:
         try:
             return await self._save(request, principal)
         except InvalidSkill:
-            self._yard.observer.skill("rejected", principal)
+            self.observer.skill("rejected", principal)
             raise
 
     async def _save(self, request: SaveSkill, principal: str) -> SavedSkill:
@@ -102,18 +118,18 @@ class Skills:
             raise InvalidSkill(f"language is {request.language!r}. Only 'python' is kept here.")
         namespace = SHARED if self._settings.save_to == "shared" else namespace_of(principal)
         self._check_bounds(request, namespace, len(request.examples))
-        guard = await self._yard.guards.of(f"{principal}:default")
-        view = await self._yard.snapshot(principal)
-        await self._yard.store.room()
+        guard = await self.guards.of(f"{principal}:default")
+        view = await self.tools.view(principal)
+        await self.store.room()
         request, warnings = await conceal_request(request, guard)
         skill, more = await self._read(request, namespace, principal, view)
         warnings += more
         load = partial(self.loading.load_for, principal, view, {skill.name: skill})
-        sandbox = await self._yard.sandbox()
+        sandbox = await self._runner.sandbox()
         examples = []
         for each in request.examples:
-            opening = open_recording(
-                self._yard, skill, each.inputs, principal=principal, load=load, view=view, guard=guard
+            opening = self.rehearsals.open_recording(
+                skill, each.inputs, principal=principal, load=load, view=view, guard=guard
             )
             async with opening as recording:
                 recording.outcome = await sandbox.run(recording.code, **recording.options)
@@ -140,8 +156,8 @@ class Skills:
             StoreError: It could not be written.
         """
         self._check_bounds(request, namespace, len(examples))
-        view = await self._yard.snapshot()
-        guard = await self._yard.guards.of(f"{principal}:default")
+        view = await self.tools.view()
+        guard = await self.guards.of(f"{principal}:default")
         request, warnings = await conceal_request(request, guard)
         examples = await conceal_examples(examples, guard)
         owner = principal if namespace == SHARED else principal_of(namespace)  # the author is what the source says
@@ -166,7 +182,7 @@ class Skills:
         note = f"Approved by {principal}."
         await self.shelf.set_status(namespace, name, skill.version, "active", note, examples=examples)
         self._audit("skill.status", principal, skill, {"status": "active", "was": skill.status})
-        await self._yard.store.flush()
+        await self.store.flush()
         return await self.get(namespace, name, skill.version)
 
     async def share(self, namespace: str, name: str, *, principal: str) -> Skill:
@@ -175,7 +191,7 @@ class Skills:
         Raises:
             UnknownSkill: There is no active version of it.
         """
-        versions = await self._yard.store.skills.versions(namespace, name, with_examples=True)
+        versions = await self.store.skills.versions(namespace, name, with_examples=True)
         skill = next((each for each in versions if each.status == "active"), None)
         if skill is None:
             raise UnknownSkill(f"No active version of {name!r} is there to be shared. Approve one first.")
@@ -186,7 +202,7 @@ class Skills:
         """Make an older version the newest again, under a new number. Raises `UnknownSkill`."""
         skill = await self.shelf.restore(namespace, name, version, author=principal)
         self._audit("skill.save", principal, skill, {"status": skill.status, "origin": skill.origin})
-        await self._yard.store.flush()
+        await self.store.flush()
         return skill
 
     async def delete(self, namespace: str, name: str, version: str | None, *, principal: str) -> list[Skill]:
@@ -202,7 +218,7 @@ class Skills:
         for each in gone:
             await self.shelf.delete(namespace, name, each.version)
             self._audit("skill.status", principal, each, {"status": "deleted", "was": each.status})
-        await self._yard.store.flush()
+        await self.store.flush()
         return gone
 
     def _check_bounds(self, request: SaveSkill, namespace: str, examples: int) -> None:
@@ -227,9 +243,9 @@ class Skills:
     ) -> tuple[Skill, list[str]]:
         """The skill that a request describes, checked as far as that goes without running it."""
         reading = await self._reading(request, view, author)
-        policy = self._yard.policy_of(author)
-        packages = (await self._yard.sandbox()).packages.modules
-        verdict = await self._yard.review(request.code, policy, view, packages, author)
+        policy = self._runner.policy_of(author)
+        packages = (await self._runner.sandbox()).packages.modules
+        verdict = await self._runner.review(request.code, policy, self.tools.names(view), packages, author)
         refusal = verdict.refusal()
         if refusal is not None:
             line = f"Line {refusal.line}: " if refusal.line else ""
@@ -263,7 +279,7 @@ class Skills:
         """`read_skill` of what was sent; of long code by a helper process. Raises `InvalidSkill`."""
         find = partial(_find_tool, view)
         given = {"name": request.name, "inputs": request.inputs, "output": request.output}
-        code, offload = request.code, self._yard.offload
+        code, offload = request.code, self.guards.offload
         if len(code) <= _LONG_CODE or offload is None or not _is_unicode(code):
             return await asyncio.to_thread(read_skill, code=code, find=find, **given)
 
@@ -299,14 +315,14 @@ class Skills:
 
         Of a shared skill only the author's own: what another one's tools answered is not for this code to see.
         """
-        versions = await self._yard.store.skills.versions(skill.namespace, skill.name)
+        versions = await self.store.skills.versions(skill.namespace, skill.name)
         newest = next((each for each in versions if each.status == "active"), None)
         if newest is None or (skill.namespace == SHARED and newest.author != skill.author):
             return []
         whole = await self.shelf.find_version(newest.namespace, newest.name, newest.version)
         earlier = () if whole is None else whole.examples
         rehearsals = [
-            await replay(self._yard, skill, each, principal=principal, load=load, view=view)
+            await self.rehearsals.replay(skill, each, principal=principal, load=load, view=view)
             for each in earlier
             if each.passed
         ]
@@ -346,13 +362,13 @@ class Skills:
             "tools": {need.tool: need.version for need in saved.tools},
         }
         self._audit("skill.save", principal, saved, body)
-        self._yard.observer.skill("saved" if saved.status == "active" else "draft", principal)
-        await self._yard.store.flush()
+        self.observer.skill("saved" if saved.status == "active" else "draft", principal)
+        await self.store.flush()
         return saved
 
     def _audit(self, kind: str, principal: str, skill: Skill, body: dict[str, Any]) -> None:
         told = {"namespace": skill.namespace, "name": skill.name, "version": skill.version, **body}
-        self._yard.store.audit(AuditEntry(kind=kind, principal=principal, body=told))
+        self.store.audit(AuditEntry(kind=kind, principal=principal, body=told))
 
     # Finding and loading
 
@@ -360,16 +376,16 @@ class Skills:
         """Skills for the words of `query` that `principal` can use, the best first. Raises `InvalidRequest`."""
         if not 1 <= limit <= _MOST_FOUND:
             raise InvalidRequest(f"limit is {limit!r}. Give 1 to {_MOST_FOUND}.")
-        view = await self._yard.snapshot(principal)
+        view = await self.tools.view(principal)
         index, skills = await self._index(principal, view)
         if query.strip():
             names = index.search(query, limit=limit).names
         else:
             newest = sorted(skills.items(), key=lambda item: -item[1].modified_at)
             names = [name for name, _ in newest[:limit]]
-        records = combined(await self._yard.store.skills.uses())
+        records = combined(await self.store.skills.uses())
         found = [await self._found(skills[name], records, view) for name in names]
-        guard = await self._yard.guards.of(f"{principal}:default")
+        guard = await self.guards.of(f"{principal}:default")
         told = [{"signature": each.signature, "description": each.description} for each in found]
         told = await conceal_texts(told, guard)
         return [msgspec.structs.replace(each, **texts) for each, texts in zip(found, told, strict=True)]
@@ -381,18 +397,14 @@ class Skills:
             UnknownSkill: No skill of this name or version is there for it.
             SkillUnusable: It is there and cannot be used; the message says why.
         """
-        view = await self._yard.snapshot(principal)
+        view = await self.tools.view(principal)
         loaded = await self.loading.resolve(name, version, principal, view)
-        guard = await self._yard.guards.of(f"{principal}:default")
+        guard = await self.guards.of(f"{principal}:default")
         return msgspec.structs.replace(loaded, skill=await conceal_skill(loaded.skill, guard))
-
-    async def analysis(self, candidates: Sequence[Candidate] = ()) -> SkillAnalysis:
-        """How well every skill works, and which code could become one."""
-        return await analyze_skills(self._yard, candidates)
 
     async def unused(self, since: float) -> list[Skill]:
         """Skills that were neither saved nor used since then."""
-        used = {(each.namespace, each.name) for each in await self._yard.store.skills.uses(since)}
+        used = {(each.namespace, each.name) for each in await self.store.skills.uses(since)}
         return [
             skill
             for skill in await self.shelf.list_all()
@@ -407,8 +419,8 @@ class Skills:
         """Record what an execution made of its skills, and return how many it used. Only enqueues."""
         uses = session.uses(execution_id, principal, status)
         if uses:
-            self._yard.store.skills.record_uses(uses)
-            self._yard.observer.skills_used(uses)
+            self.store.skills.record_uses(uses)
+            self.observer.skills_used(uses)
         return len(uses)
 
     async def get(self, namespace: str, name: str, version: str = "") -> Skill:
@@ -427,8 +439,8 @@ class Skills:
         )
 
     async def _index(self, principal: str, view: Snapshot) -> tuple[Index, dict[str, Skill]]:
-        whole = self._yard.catalog.snapshot.version  # what is hidden from the principal depends on it
-        key = (principal, view.version, f"{whole} {await self._yard.store.skills.stamp()}")
+        whole = self.tools.catalog.snapshot.version  # what is hidden from the principal depends on it
+        key = (principal, view.version, f"{whole} {await self.store.skills.stamp()}")
         found = self._indexes.pop(key, None)
         if found is None:
             visible = await self.loading.visible(principal, view)
@@ -458,8 +470,8 @@ class Skills:
 
     async def check_all(self, tool: str | None = None) -> list[SkillCheck]:
         """What became of the tools that skills need: of the version of each that is in use, or only of `tool`."""
-        view = await self._yard.snapshot()
-        past = await self._yard.store.skills.migrations()
+        view = await self.tools.view()
+        past = await self.store.skills.migrations()
         return [
             await self._predicted(skill, check, past)
             for skill in await self.shelf.list_used()
@@ -474,7 +486,7 @@ class Skills:
         whole = await self.shelf.find_version(skill.namespace, skill.name, skill.version) or skill
         try:
             predicted, _ = await rewrite_beside(
-                whole.code, check.plan, form=whole.form, name=whole.name, offload=self._yard.offload, who=whole.author
+                whole.code, check.plan, form=whole.form, name=whole.name, offload=self.guards.offload, who=whole.author
             )
         except HelperFailed:
             predicted = "impossible"  # nobody can read it in time
@@ -503,8 +515,8 @@ class Skills:
         What tools answered when they were recorded is left out, and so are the examples of shared ones: whoever may
         use a skill need not be allowed to see what its author saw.
         """
-        view = await self._yard.snapshot(principal)
-        guard = await self._yard.guards.of(f"{principal}:default")
+        view = await self.tools.view(principal)
+        guard = await self.guards.of(f"{principal}:default")
         visible = await self.loading.visible(principal, view)
         found = []
         for skill in visible:
@@ -533,11 +545,12 @@ class Skills:
             SkillUnusable: The definition of a tool that it needs is not kept any more.
         """
         skill = await self.get(namespace, name, version or "")
-        view = await self._yard.snapshot()
+        view = await self.tools.view()
         owner = principal if namespace == SHARED else principal_of(namespace)
         load = partial(self.loading.load_for, owner, view, await self._recorded(skill, owner))
         rehearsals = [
-            await replay(self._yard, skill, each, principal=principal, load=load, view=view) for each in skill.examples
+            await self.rehearsals.replay(skill, each, principal=principal, load=load, view=view)
+            for each in skill.examples
         ]
         return TestedSkill(skill=skill, rehearsals=tuple(rehearsals))
 
@@ -548,7 +561,7 @@ class Skills:
         while waiting:
             need = waiting.pop()
             for namespace in namespaces_for(owner) if need.name not in found else ():
-                kept = await self._yard.store.skills.get(namespace, need.name, need.version, with_examples=False)
+                kept = await self.store.skills.get(namespace, need.name, need.version, with_examples=False)
                 if kept is not None:
                     found[need.name] = kept
                     waiting += kept.skills

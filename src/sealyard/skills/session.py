@@ -14,9 +14,9 @@ from sealyard.catalog import Snapshot
 from sealyard.catalog.stubs import stub_file
 from sealyard.errors import InvalidRequest, UnknownTool
 from sealyard.privacy.guard import Guard
+from sealyard.skills.compatibility import NeedCheck
 from sealyard.values import RecordStatus, Skill, SkillUse, ToolSpec
 from sealyard.versioning.plan import Plan
-from sealyard.yard.compatibility import NeedCheck
 
 __all__ = ("Load", "LoadedSkill", "SkillSession")
 

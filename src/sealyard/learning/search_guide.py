@@ -1,7 +1,6 @@
 """What experience adds to one search: another order, hints at the tools it found, and skills that may do the job."""
 
 import time
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -9,13 +8,11 @@ from sealyard.catalog import Snapshot
 from sealyard.catalog.stubs import returns_text, signature
 from sealyard.discovery import Learned
 from sealyard.learning.chain_tips import Tip
+from sealyard.learning.guidance import Guidance
 from sealyard.learning.skills import suggest_for_query
 from sealyard.learning.suggesting import Suggestion
+from sealyard.observe.visits import Visit
 from sealyard.values import DetailLevel, Hit, SearchAnswer, ToolSpec
-from sealyard.yard.visits import Visit
-
-if TYPE_CHECKING:
-    from sealyard.yard.guidance import Guidance
 
 __all__ = ("SearchGuide",)
 
@@ -28,7 +25,7 @@ _SKILLS = 2
 class SearchGuide:
     """The experience of one principal, for one search. `query` is concealed, as those are that it learned from."""
 
-    def __init__(self, guidance: "Guidance", visit: Visit, view: Snapshot, query: str) -> None:
+    def __init__(self, guidance: Guidance, visit: Visit, view: Snapshot, query: str) -> None:
         self._guidance = guidance
         self._barrier = guidance.barrier
         self._visit = visit

@@ -8,10 +8,13 @@ import functools
 import itertools
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
+from sealyard.access.runner import Runner
+from sealyard.access.tools import Tools
+from sealyard.broker.approvals import Approvals
 from sealyard.broker.run_asks import ask_for_run
 from sealyard.catalog import Snapshot
 from sealyard.catalog.learned import LearnedShape
@@ -19,25 +22,34 @@ from sealyard.catalog.recent import Recent
 from sealyard.config import LearningConfig
 from sealyard.errors import ApprovalRefused
 from sealyard.learning.advice import advice
+from sealyard.learning.barrier import Barrier, Watch
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.code import CodePrint, code_print
 from sealyard.learning.jobs import job_print
+from sealyard.learning.known_skills import KnownSkills
 from sealyard.learning.model import Model
+from sealyard.learning.overview import DAY, Insights, domain_of, forget, insights, learner_of
+from sealyard.learning.pool import PoolFollowing
 from sealyard.learning.resources import Fitted, Prediction, fit
 from sealyard.learning.risk import Assessment
 from sealyard.learning.risk_arguments import WrongCall, wrong_calls
 from sealyard.learning.risk_calibration import Curve
 from sealyard.learning.skills import suggest_for_code
 from sealyard.learning.steady import SteadyShapes
+from sealyard.observe.recorder import Run
+from sealyard.observe.sinks import LIKELY_TO_FAIL
+from sealyard.observe.visits import Visit
 from sealyard.offload import turn
 from sealyard.offload.turns import spend
-from sealyard.sandbox.policy.levels import IsolationPolicy
+from sealyard.sandbox.policy.levels import MAX_SECONDS, IsolationPolicy
 from sealyard.sandbox.review import Review
+from sealyard.store import Store
 from sealyard.store.learning import context_digest
 from sealyard.values import (
     Assessed,
     Executed,
     ExecutionRecord,
+    Fact,
     Failure,
     Forgotten,
     Grant,
@@ -48,18 +60,6 @@ from sealyard.values import (
     RunEvidence,
     ToolSpec,
 )
-from sealyard.yard.barrier import Barrier, Watch
-from sealyard.yard.demand import PoolFollowing
-from sealyard.yard.execution import Run
-from sealyard.yard.executions import MAX_SECONDS
-from sealyard.yard.learned import DAY, Insights, forget, insights, learner_of
-from sealyard.yard.observing import LIKELY_TO_FAIL
-from sealyard.yard.search_guide import SearchGuide
-from sealyard.yard.skill_suggestions import KnownSkills
-from sealyard.yard.visits import Visit
-
-if TYPE_CHECKING:
-    from sealyard.yard.yard import Yard
 
 __all__ = ("Guidance", "Look")
 
@@ -118,14 +118,29 @@ class _Known:
 class Guidance:
     """What one gateway makes of experience."""
 
-    def __init__(self, yard: "Yard", settings: LearningConfig) -> None:
-        self._yard = yard
+    def __init__(
+        self,
+        settings: LearningConfig,
+        *,
+        store: Store,
+        tools: Tools,
+        runner: Runner,
+        approvals: Approvals,
+        record: Callable[[Fact], None],
+        skills: KnownSkills,
+    ) -> None:
+        """`record` puts a fact into the journal, and `skills` are those that can be suggested."""
         self._settings = settings
+        self._store = store
+        self._tools = tools
+        self._runner = runner
+        self._approvals = approvals
+        self._record = record
+        self.skills = skills
         self.half_life = settings.half_life_days * DAY
-        self.learner = learner_of(yard.store, settings, rest=_REST)
+        self.learner = learner_of(store, settings, rest=_REST)
         self.barrier = Barrier()
-        self.skills = KnownSkills(yard)
-        self._pool = PoolFollowing(yard.opening, lambda: self.learner.models) if settings.pool else None
+        self._pool = PoolFollowing(runner.opening, lambda: self.learner.models) if settings.pool else None
         self._steady = SteadyShapes()
         self._known: Recent[tuple[str, str], _Known] = Recent(_CODES_KEPT)
         """By the catalog and the code: agents run the same again and again."""
@@ -145,12 +160,11 @@ class Guidance:
         known = set(self._principals)
         for model in self.learner.models.values():
             known.update(itertools.islice(model.domains.principals, 2))
-        return not self._yard.scopes and len(known) < 2
+        return not self._runner.scopes and len(known) < 2
 
     def domain_of(self, principal: str) -> str:
         """What somebody said that a principal works on."""
-        scope = self._yard.scopes.get(principal)
-        return (scope.domain if scope is not None else None) or self._settings.domain or ""
+        return domain_of(principal, self._runner.scopes, self._settings)
 
     def model(self, principal: str) -> Model:
         """What a principal is told from."""
@@ -163,10 +177,6 @@ class Guidance:
         except Exception:  # noqa: BLE001 - whatever was learned, the request is worth more
             self.barrier.fail("model", principal)
             return _EMPTY
-
-    def guide(self, visit: Visit, view: Snapshot, query: str) -> SearchGuide | None:
-        """What experience adds to a search. `query` is concealed."""
-        return SearchGuide(self, visit, view, query) if self.is_on else None
 
     # Before a run
 
@@ -242,7 +252,7 @@ class Guidance:
         """What is to be expected of code that is not run. `code` is concealed."""
         known = await self._read(code, snapshot, principal)
         model, now = self.model(principal), time.time()
-        watch, policy = self.barrier.watch(principal), self._yard.policy_of(principal)
+        watch, policy = self.barrier.watch(principal), self._runner.policy_of(principal)
         predicted, _ = self._predict(model, known.seen, principal, policy, now, watch, is_memory_exact=False)
         record = ExecutionRecord(execution_id="", principal=principal, session=session, code=code, started_at=now)
         return self._assess(model, known.seen, record, review, predicted, policy, now, watch)
@@ -252,7 +262,7 @@ class Guidance:
         if look.assessment.risk != "critical" or self._settings.critical != "ask" or not self.is_on:
             return None
         try:
-            await ask_for_run(self._yard.approvals, grant, look.assessment.text, {"code": record.code})
+            await ask_for_run(self._approvals, grant, look.assessment.text, {"code": record.code})
         except ApprovalRefused as error:
             return _refusal(look.assessment, record.code, f"{error} ")
         return None
@@ -261,7 +271,7 @@ class Guidance:
         key = (snapshot.version, code)
         known = self._known.find(key)
         if known is None:
-            read = functools.partial(_read_code, code, self._yard.functions(snapshot), snapshot)
+            read = functools.partial(_read_code, code, self._tools.functions(snapshot), snapshot)
             is_short = len(code) <= _LONG_CODE
             known = _Known(await self._work("code", read, _NOTHING, who=principal, is_short=is_short))
             if known.seen.code is not None:
@@ -459,7 +469,7 @@ class Guidance:
     async def _follow(self) -> None:
         if self._pool is not None:
             await self._pool.follow()
-        catalog = self._yard.catalog
+        catalog = self._tools.catalog
         # Stubs are shared by those who see the same tools: only what all of them may know goes in.
         learned = self.learner.models.get("", _EMPTY).shapes
         is_changed = await self._steady.look(
@@ -470,7 +480,7 @@ class Guidance:
             is_alone=self.is_alone,
         )
         if is_changed:
-            await self._yard.publish(catalog.use_shapes(self._steady.shapes))  # so that no run has to wait for it
+            await self._tools.publish(catalog.use_shapes(self._steady.shapes))  # so that no run has to wait for it
 
     # Telling
 
@@ -485,7 +495,7 @@ class Guidance:
 
     def tell(self, visit: Visit, hint: HintKind, subject: str, mark: str = "", execution_id: str = "") -> None:
         """Record what an agent was told."""
-        self._yard.observer.record(
+        self._record(
             Hinted(
                 at=time.time(),
                 principal=visit.principal,
@@ -502,12 +512,12 @@ class Guidance:
     async def insights(self, principal: str | None = None) -> Insights:
         """What was learned. Raises `StoreError`."""
         return await insights(
-            self._yard.store, self.learner, self._settings, principal=principal, faults=self.barrier.faults
+            self._store, self.learner, self._settings, principal=principal, faults=self.barrier.faults
         )
 
     async def forget(self, subject: str, *, principal: str) -> Forgotten:
         """Forget, in stubs too. Raises `InvalidRequest` and `StoreError`."""
-        forgotten = await forget(self._yard.store, self.learner, subject, principal=principal)
+        forgotten = await forget(self._store, self.learner, subject, principal=principal)
         await self.follow()
         return forgotten
 

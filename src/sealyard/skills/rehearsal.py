@@ -10,30 +10,32 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from sealyard.access.guards import Guards
+from sealyard.access.runner import Runner
+from sealyard.access.tools import Tools
 from sealyard.broker.call import FinishedCall, without_empty
+from sealyard.broker.policy import Policy
 from sealyard.catalog import Snapshot
 from sealyard.catalog.arguments import check_arguments
 from sealyard.errors import NotRecorded, UnknownTool
-from sealyard.offload import decode
+from sealyard.observe.journal import AuditSink, JournalSink, TraceSink
+from sealyard.observe.recorder import Recorder, Run, RunObserver
+from sealyard.observe.results import conceal_outcome
+from sealyard.offload import Offload, decode
 from sealyard.privacy.guard import Guard
 from sealyard.sandbox import ReplayClock, Sandbox
 from sealyard.sandbox.worker import OWN_CALLS
 from sealyard.skills.replay import Recordings, Replay, equal, replayed_error
+from sealyard.skills.session import Load, SkillSession
+from sealyard.store import Store
 from sealyard.values import Grant, Limits, Outcome, Skill, SkillExample, ToolSpec, Trace, TraceCall, Usage
 from sealyard.versioning.plan import Plan, translate_answer, translate_arguments
-from sealyard.yard.execution import Run, RunObserver
-from sealyard.yard.journal import AuditSink, JournalSink, TraceSink
-from sealyard.yard.results import conceal_outcome
-from sealyard.yard.skill_session import Load, SkillSession
 
-if TYPE_CHECKING:
-    from sealyard.yard.yard import Yard
-
-__all__ = ("Recording", "Rehearsal", "open_recording", "replay")
+__all__ = ("Recording", "Rehearsal", "Rehearsals")
 
 _INLINE_BYTES = 1 << 20
 _TRACE_BYTES = 32 << 20
@@ -50,81 +52,114 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
 
 
-async def replay(
-    yard: "Yard", skill: Skill, example: SkillExample, *, principal: str, load: Load, view: Snapshot
-) -> Rehearsal:
-    """Run an example against its trace. Nothing leaves the gateway."""
-    trace = example.trace
-    if trace is None:
-        problem = "It has no recording. Save the skill again with this example after a run that makes its calls."
-        return _unrun(skill, msgspec.structs.replace(example, passed=False, problem=problem))
-    answers = Replay(trace)
-    guard = await yard.guards.of(f"{principal}:rehearsal")
-    skills = SkillSession(load, view, guard)
-    own = _own_calls(skills)
+class Rehearsals:
+    """Runs examples of skills."""
 
-    async def on_call(name: str, arguments: dict[str, Any]) -> Any:
-        if (reserved := own.get(name)) is not None:
-            return await reserved(arguments)
-        tool, _, version = name.partition("@")
-        # A skill that calls an older version was recorded so, or translated when another one used it.
-        if version and answers.has(tool, arguments):
-            return answers.answer(tool, arguments)
-        spec, plan = skills.find_plan(name) or (view.find(name), None)
-        if plan is not None:
-            arguments = translate_arguments(plan, arguments)
-        if spec is not None:
-            arguments = without_empty(spec, arguments)
-            tool = spec.full_name
-            check_arguments(spec, arguments)
-        answer = answers.answer(tool, arguments)
-        return answer if plan is None else translate_answer(plan, answer)
+    def __init__(self, *, store: Store, tools: Tools, runner: Runner, guards: Guards, recorder: Recorder) -> None:
+        self._store = store
+        self._tools = tools
+        self._runner = runner
+        self._guards = guards
+        self._recorder = recorder
 
-    sandbox = await yard.sandbox()
-    await yard.finder.ready(view)
-    async with _workspace(sandbox, principal) as session:
-        options = _options(yard, example.inputs, trace.recorded_at, principal, view, session)
-        outcome = await sandbox.run(_code_of(skill), on_call=on_call, **options)
-    problem = _problem(outcome, answers.problems)
-    if not problem and not equal(example.output, outcome.result):
-        problem = f"Its value is {_shown(outcome.result)}; it should be {_shown(example.output)}."
-    problem = await guard.door.conceal(problem)  # the code's own words are in it
-    return Rehearsal(example=msgspec.structs.replace(example, passed=not problem, problem=problem), outcome=outcome)
+    async def replay(
+        self, skill: Skill, example: SkillExample, *, principal: str, load: Load, view: Snapshot
+    ) -> Rehearsal:
+        """Run an example against its trace. Nothing leaves the gateway."""
+        trace = example.trace
+        if trace is None:
+            problem = "It has no recording. Save the skill again with this example after a run that makes its calls."
+            return _unrun(skill, msgspec.structs.replace(example, passed=False, problem=problem))
+        answers = Replay(trace)
+        guard = await self._guards.of(f"{principal}:rehearsal")
+        skills = SkillSession(load, view, guard)
+        own = _own_calls(skills)
 
+        async def on_call(name: str, arguments: dict[str, Any]) -> Any:
+            if (reserved := own.get(name)) is not None:
+                return await reserved(arguments)
+            tool, _, version = name.partition("@")
+            # A skill that calls an older version was recorded so, or translated when another one used it.
+            if version and answers.has(tool, arguments):
+                return answers.answer(tool, arguments)
+            spec, plan = skills.find_plan(name) or (view.find(name), None)
+            if plan is not None:
+                arguments = translate_arguments(plan, arguments)
+            if spec is not None:
+                arguments = without_empty(spec, arguments)
+                tool = spec.full_name
+                check_arguments(spec, arguments)
+            answer = answers.answer(tool, arguments)
+            return answer if plan is None else translate_answer(plan, answer)
 
-@contextlib.asynccontextmanager
-async def open_recording(
-    yard: "Yard", skill: Skill, inputs: dict[str, Any], *, principal: str, load: Load, view: Snapshot, guard: Guard
-) -> AsyncIterator["Recording"]:
-    """The first run of an example, an execution like any other, of which is kept what its tools answered.
+        sandbox = await self._runner.sandbox()
+        await self._tools.finder.ready(view)
+        async with _workspace(sandbox, principal) as session:
+            options = self._options(example.inputs, trace.recorded_at, principal, view, session)
+            outcome = await sandbox.run(_code_of(skill), on_call=on_call, **options)
+        problem = _problem(outcome, answers.problems)
+        if not problem and not equal(example.output, outcome.result):
+            problem = f"Its value is {_shown(outcome.result)}; it should be {_shown(example.output)}."
+        problem = await guard.door.conceal(problem)  # the code's own words are in it
+        return Rehearsal(example=msgspec.structs.replace(example, passed=not problem, problem=problem), outcome=outcome)
 
-    The caller runs `Recording.code` with `Recording.options` in the sandbox, and puts the outcome into it.
-    """
-    skills = SkillSession(load, view, guard)
-    recording = Recording(yard, Recordings(await yard.store.traces.calls(principal)), skills, inputs, view, guard)
-    sandbox = await yard.sandbox()
-    await yard.finder.ready(view)
-    store = yard.store
-    opening = yard.recorder.open(
-        Grant(execution_id=secrets.token_hex(8), principal=principal, session=f"{principal}:default", tools=view.tools),
-        guard,
-        form="rehearsal",
-        code=_code_of(skill),
-        context={"inputs": inputs},
-        catalog_version=view.version,
-        sinks=(partial(JournalSink, store), partial(AuditSink, store), partial(TraceSink, store), recording.watch),
-        own=_own_calls(skills),
-        find=recording.find,
-        recorded=recording.recorded,
-    )
-    async with opening as run, _workspace(sandbox, principal) as session:
-        recording.code = _code_of(skill)
-        recording.options = _options(yard, inputs, recording.at, principal, view, session)
-        recording.options["on_call"] = partial(yard.broker.call, run.passage)
-        yield recording
-        run.passage.settle()
-        outcome = await conceal_outcome(recording.outcome, guard)
-        run.finish(outcome.status, "", outcome)
+    @contextlib.asynccontextmanager
+    async def open_recording(
+        self, skill: Skill, inputs: dict[str, Any], *, principal: str, load: Load, view: Snapshot, guard: Guard
+    ) -> AsyncIterator["Recording"]:
+        """The first run of an example, an execution like any other, of which is kept what its tools answered.
+
+        The caller runs `Recording.code` with `Recording.options` in the sandbox, and puts the outcome into it.
+        """
+        skills = SkillSession(load, view, guard)
+        recording = Recording(
+            self._recorder.broker.policy,
+            self._guards.offload,
+            Recordings(await self._store.traces.calls(principal)),
+            skills,
+            inputs,
+            view,
+            guard,
+        )
+        sandbox = await self._runner.sandbox()
+        await self._tools.finder.ready(view)
+        store = self._store
+        opening = self._recorder.open(
+            Grant(
+                execution_id=secrets.token_hex(8), principal=principal, session=f"{principal}:default", tools=view.tools
+            ),
+            guard,
+            form="rehearsal",
+            code=_code_of(skill),
+            context={"inputs": inputs},
+            catalog_version=view.version,
+            sinks=(partial(JournalSink, store), partial(AuditSink, store), partial(TraceSink, store), recording.watch),
+            own=_own_calls(skills),
+            find=recording.find,
+            recorded=recording.recorded,
+        )
+        async with opening as run, _workspace(sandbox, principal) as session:
+            recording.code = _code_of(skill)
+            recording.options = self._options(inputs, recording.at, principal, view, session)
+            recording.options["on_call"] = partial(self._recorder.broker.call, run.passage)
+            yield recording
+            run.passage.settle()
+            outcome = await conceal_outcome(recording.outcome, guard)
+            run.finish(outcome.status, "", outcome)
+
+    def _options(
+        self, inputs: dict[str, Any], at: float, principal: str, view: Snapshot, session: str
+    ) -> dict[str, Any]:
+        """What the sandbox is given beside the code of an example and what answers its calls."""
+        return {
+            "context": {"inputs": inputs},
+            "limits": Limits(inline_bytes=_INLINE_BYTES),
+            "policy": self._runner.policy_of(principal),
+            "session": session,
+            "library_version": view.stubs_version,
+            "replay": ReplayClock(at=at, seed=_SEED),
+            "offload": self._guards.offload,
+        }
 
 
 class Recording(RunObserver):
@@ -139,7 +174,8 @@ class Recording(RunObserver):
 
     def __init__(
         self,
-        yard: "Yard",
+        policy: Policy,
+        offload: Offload | None,
         recordings: Recordings,
         skills: SkillSession,
         inputs: dict[str, Any],
@@ -147,7 +183,8 @@ class Recording(RunObserver):
         guard: Guard,
     ) -> None:
         self.at = time.time()
-        self._yard = yard
+        self._policy = policy
+        self._offload = offload
         self._recordings = recordings
         self._skills = skills
         self._inputs = inputs
@@ -201,7 +238,7 @@ class Recording(RunObserver):
         """Raise `NotRecorded` for a tool that is not asked only to try an example."""
         if self._answer_bytes > _TRACE_BYTES:  # all of it is in memory until the example has run
             raise self._problem(f"Its tools answer with more than {_TRACE_BYTES:,} bytes. Take an example with less.")
-        decision = self._yard.rules.decide(spec, self._principal, arguments)
+        decision = self._policy.decide(spec, self._principal, arguments)
         if spec.annotations.read_only is not True or decision.verdict != "allow":
             raise self._problem(
                 f"No run of yours has called {spec.full_name} with {_shown(arguments)} lately, and it is not called to"
@@ -248,7 +285,7 @@ class Recording(RunObserver):
         value, spec = call.admitted.answer.value, call.spec
         if isinstance(value, msgspec.Raw):
             what = f"The answer of {spec.full_name!r}"
-            value = await decode(call.admitted.encoded, self._yard.offload, who=self._principal, what=what)
+            value = await decode(call.admitted.encoded, self._offload, who=self._principal, what=what)
         if not self._guard.is_admitted_concealed(spec):
             value = await self._guard.door.conceal(value)
         return TraceCall(tool=spec.full_name, version=spec.version, arguments=call.written, answer=value)
@@ -276,21 +313,6 @@ async def _workspace(sandbox: Sandbox, principal: str) -> AsyncIterator[str]:
     finally:
         if session in sandbox.sessions():
             await sandbox.remove_session(session)
-
-
-def _options(
-    yard: "Yard", inputs: dict[str, Any], at: float, principal: str, view: Snapshot, session: str
-) -> dict[str, Any]:
-    """What the sandbox is given beside the code of an example and what answers its calls."""
-    return {
-        "context": {"inputs": inputs},
-        "limits": Limits(inline_bytes=_INLINE_BYTES),
-        "policy": yard.policy_of(principal),
-        "session": session,
-        "library_version": view.stubs_version,
-        "replay": ReplayClock(at=at, seed=_SEED),
-        "offload": yard.offload,
-    }
 
 
 def _problem(outcome: Outcome, problems: list[str]) -> str:

@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
+from sealyard.skills.compatibility import State
+from sealyard.skills.rehearsal import Rehearsal
 from sealyard.values import Skill, SkillStatus
 from sealyard.versioning.plan import Difficulty
-from sealyard.yard.compatibility import State
-from sealyard.yard.rehearsal import Rehearsal
 
 __all__ = (
     "FoundSkill",

@@ -4,19 +4,18 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from sealyard.access.tools import Tools
 from sealyard.catalog import Snapshot
 from sealyard.catalog.recent import Recent
 from sealyard.errors import SkillUnusable, UnknownSkill
 from sealyard.learning.jobs import JobPrint, job_print
 from sealyard.learning.suggesting import SkillIndex, Suggestion, known_skill, telling_words
+from sealyard.skills.loader import SkillLoading
 from sealyard.skills.record import combined
+from sealyard.store import Store
 from sealyard.store.skills import SkillRecord
 from sealyard.values import Skill
-
-if TYPE_CHECKING:
-    from sealyard.yard.yard import Yard
 
 __all__ = ("SkillIndexing",)
 
@@ -32,18 +31,20 @@ _Key = tuple[str, str, int, int]
 class SkillIndexing:
     """Makes indexes, and makes none again while nothing has changed."""
 
-    def __init__(self, yard: "Yard") -> None:
-        self._yard = yard
+    def __init__(self, store: Store, tools: Tools, loading: SkillLoading) -> None:
+        self._store = store
+        self._tools = tools
+        self._loading = loading
         self._made: Recent[str, tuple[_Key, SkillIndex]] = Recent(_PRINCIPALS)
         self._prints: Recent[str, tuple[JobPrint | None]] = Recent(_PRINTS)
         self._words: Recent[str, Counter[str]] = Recent(_CATALOGS)
 
     async def index(self, principal: str) -> SkillIndex:
         """The skills that code of `principal` can import now, each in the version that it would get."""
-        view = await self._yard.snapshot(principal)
-        table = self._yard.store.skills
+        view = await self._tools.view(principal)
+        table = self._store.skills
         minute = int(time.monotonic() / _FRESH_SECONDS)
-        key = (view.version, self._yard.catalog.snapshot.version, await table.stamp(), minute)
+        key = (view.version, self._tools.catalog.snapshot.version, await table.stamp(), minute)
         made = self._made.find(principal)
         if made is None or made[0] != key:
             skills = await self._importable(principal, view)
@@ -54,22 +55,21 @@ class SkillIndexing:
 
     async def is_importable(self, suggestion: Suggestion, principal: str) -> bool:
         """Whether what was found in an index is what the principal's code would get at this moment."""
-        found = await self._resolve(suggestion.name, principal, await self._yard.snapshot(principal))
+        found = await self._resolve(suggestion.name, principal, await self._tools.view(principal))
         return found is not None and (f"{found.namespace}/{found.name}", found.version) == (
             suggestion.subject,
             suggestion.version,
         )
 
     async def _importable(self, principal: str, view: Snapshot) -> list[Skill]:
-        loading = self._yard.skills.loading
-        names = [each.name for each in await loading.visible(principal, view) if each.status == "active"]
+        names = [each.name for each in await self._loading.visible(principal, view) if each.status == "active"]
         found = [await self._resolve(name, principal, view) for name in names]
         return [each for each in found if each is not None]
 
     async def _resolve(self, name: str, principal: str, view: Snapshot) -> Skill | None:
         """The active version that an import gets; None if it gets none."""
         try:
-            skill = (await self._yard.skills.loading.resolve(name, None, principal, view)).skill
+            skill = (await self._loading.resolve(name, None, principal, view)).skill
         except (SkillUnusable, UnknownSkill):
             return None
         return skill if skill.status == "active" else None

@@ -1,0 +1,67 @@
+"""Where the code of each principal runs, and under which isolation."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+
+from sealyard.errors import SandboxClosed
+from sealyard.offload import Offload
+from sealyard.sandbox.policy.levels import IsolationPolicy
+from sealyard.sandbox.review import Review, ToolNames
+from sealyard.sandbox.review.beside import review_beside
+from sealyard.sandbox.run import Sandbox
+from sealyard.sandbox.turns import Turns
+from sealyard.values import PrincipalScope
+
+__all__ = ("OPERATOR", "Runner")
+
+OPERATOR = "operator"
+"""The principal of whoever has the key that `sealyard serve --http` shows when it starts."""
+
+
+class Runner:
+    """The sandbox of a gateway, its turns, and the isolation that each principal gets."""
+
+    def __init__(
+        self,
+        policy: IsolationPolicy,
+        *,
+        levels: Mapping[str, IsolationPolicy],
+        scopes: Mapping[str, PrincipalScope],
+        opening: "asyncio.Future[Sandbox] | None",
+        turns: Turns,
+        offload: Offload | None,
+        result_tokens: int,
+    ) -> None:
+        """`result_tokens` is the most that an agent gets of one result."""
+        self.policy = policy
+        self.scopes = scopes
+        self.opening = opening
+        """Done when code can be run; None for a gateway that runs none."""
+        self.turns = turns
+        """Decides who runs or calls next."""
+        self.result_tokens = result_tokens
+        self._levels = levels
+        self._offload = offload
+
+    async def sandbox(self) -> Sandbox:
+        """The sandbox, which is built while the gateway already answers."""
+        if self.opening is None:
+            raise SandboxClosed("This yard was opened without a sandbox.")
+        return await asyncio.shield(self.opening)
+
+    def scope_of(self, principal: str) -> PrincipalScope:
+        """The rights of a principal. Where no token is asked for, everybody may see everything."""
+        if principal == OPERATOR:
+            return PrincipalScope(name=principal, observe=True, approve=True)
+        return self.scopes.get(principal) or PrincipalScope(name=principal, observe=not self.scopes)
+
+    def policy_of(self, principal: str) -> IsolationPolicy:
+        """The isolation that runs of a principal get: the gateway's, or a stricter one of its own."""
+        scope = self.scopes.get(principal)
+        return self.policy if scope is None or scope.level is None else self._levels[scope.level]
+
+    async def review(
+        self, code: str, policy: IsolationPolicy, names: ToolNames, packages: Collection[str], principal: str
+    ) -> Review:
+        """Review code against the names that it may call; long code in a helper process."""
+        return await review_beside(code, policy, names, packages, offload=self._offload, who=principal)
