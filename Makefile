@@ -45,10 +45,10 @@ check: setup ## format, lint, types, import contracts
 	$(BIN)/lint-imports
 
 bench: setup ## measure runs, calls and tokens beside their yardsticks
-	$(BIN)/sealyard bench sandbox
-	$(BIN)/sealyard bench calls
-	$(BIN)/sealyard bench tokens
-	$(BIN)/sealyard bench http
+	$(BIN)/python -m benchmarks sandbox
+	$(BIN)/python -m benchmarks calls
+	$(BIN)/python -m benchmarks tokens
+	$(BIN)/python -m benchmarks http
 
 lock: ## pin the newest versions that are at least a week old (needs uv)
 	@command -v $(UV) >/dev/null || { echo "error: $(UV) is not installed. Install it, or give its path: make lock UV=..." >&2; exit 1; }
@@ -60,7 +60,7 @@ lock: ## pin the newest versions that are at least a week old (needs uv)
 
 clean: ## remove .venv and everything that can be made again
 	rm -rf $(VENV) tests/mcp/node_modules .artifacts build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find benchmarks src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
 	@command -v "$(PYTHON)" >/dev/null || \

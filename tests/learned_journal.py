@@ -17,7 +17,7 @@ from sealyard.values import (
     ToolSpec,
     Usage,
 )
-from sealyard.versioning.changes import Comparison
+from sealyard.versioning.compare.changes import Comparison
 
 PAY, LIST, MAIL = "mcp__bank__pay", "mcp__bank__list_accounts", "mcp__mail__sendMail"
 

@@ -21,6 +21,7 @@ SOURCE = ROOT / "src" / "sealyard"
 GUEST = SOURCE / "sandbox" / "guest"
 LOCKS = ("requirements/dev.txt", "requirements/outside.txt", "requirements/peers.txt", "requirements/runtime.txt")
 EXTRAS = ("sealyard.discovery.minilm",)  # needs packages that only an extra brings
+PRIVACY = ("sealyard.privacy", "sealyard.privacy.detect", "sealyard.privacy.reading", "sealyard.privacy.vault")
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(sealyard.__path__, "sealyard.")
@@ -37,7 +38,23 @@ def test_every_exported_name_exists(name: str) -> None:
     assert [each for each in module.__all__ if not hasattr(module, each)] == []
 
 
-@pytest.mark.parametrize("name", ["sealyard", "sealyard.sandbox"])
+DOORS = (
+    "sealyard",
+    "sealyard.broker",
+    "sealyard.broker.upstreams",
+    "sealyard.sandbox",
+    "sealyard.serve.messages",
+    "sealyard.serve.relay",
+    "sealyard.store",
+    "sealyard.store.audit",
+    "sealyard.store.backup",
+    "sealyard.versioning",
+    "sealyard.versioning.compare",
+    "sealyard.versioning.migrate",
+)
+
+
+@pytest.mark.parametrize("name", DOORS)
 def test_packages_export_all_their_public_names(name: str) -> None:
     """What can be taken from a package without an underscore is what `__all__` promises, submodules aside."""
     package = importlib.import_module(name)
@@ -45,7 +62,25 @@ def test_packages_export_all_their_public_names(name: str) -> None:
 
     public = {each for each in vars(package) if not each.startswith("_")} - submodules
 
-    assert public == set(package.__all__) - {"__version__"}
+    assert public == set(package.__all__) - submodules - {"__version__"}
+    assert len(package.__all__) <= 8
+
+
+@pytest.mark.parametrize("name", PRIVACY)
+def test_doors_of_privacy_have_at_most_eight_names(name: str) -> None:
+    """A package that needs more names outside does more than one thing."""
+    assert 0 < len(importlib.import_module(name).__all__) <= 8
+
+
+def test_vault_and_tokens_are_imported_without_the_detectors() -> None:
+    """Commands that read the store do not wait for the patterns of detectors to be compiled."""
+    code = "import sys; from sealyard.privacy import TOKEN, vault; print(*sys.modules)"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+
+    loaded = set(done.stdout.split())
+    assert "sealyard.privacy.vault.seal" in loaded
+    assert {"sealyard.privacy.guard", "sealyard.privacy.detect", "sealyard.privacy.reading"} & loaded == set()
 
 
 def test_help_imports_no_part_of_the_product() -> None:
@@ -164,8 +199,8 @@ def test_marked_files_are_the_ones_that_contributing_lists() -> None:
     assert {file for file in marked if not any(file.is_relative_to(path) for path in listed)} == set()
 
 
-def test_wheel_holds_every_source_file(tmp_path: Path) -> None:
-    """What is installed from a wheel has the guest's files and the type marker, as the source tree has."""
+def test_wheel_holds_every_source_file_and_nothing_else(tmp_path: Path) -> None:
+    """What is installed from a wheel has the guest's files and the type marker, and neither tests nor benchmarks."""
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path],
         cwd=ROOT,
@@ -174,7 +209,7 @@ def test_wheel_holds_every_source_file(tmp_path: Path) -> None:
         check=True,
     )
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
-        packed = {name for name in wheel.namelist() if name.startswith("sealyard/")}
+        packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
 
     source = {file.relative_to(SOURCE.parent).as_posix() for file in SOURCE.rglob("*") if file.is_file()}
     assert packed == {name for name in source if "__pycache__" not in name}

@@ -3,26 +3,19 @@
 import inspect
 import types
 import typing
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-from sealyard.broker.answers import Answer
+from sealyard.broker import Answer
 from sealyard.broker.call import OnProgress, OnTools
 from sealyard.errors import ToolFailed, UpstreamUnavailable
-from sealyard.store import Store, TraceBudget, open_store
 from sealyard.values import (
-    AuditEntry,
-    CallRecord,
     Definition,
-    ExecutionRecord,
-    Fact,
     UpstreamState,
     UpstreamStatus,
 )
 
-__all__ = ("FakeUpstream", "open_silent_store")
+__all__ = ("FakeUpstream",)
 
 _TYPES: dict[Any, str] = {
     str: "string",
@@ -116,53 +109,3 @@ def _schema(hint: Any) -> dict[str, Any]:
         return {"type": "array", "items": _schema(typing.get_args(hint)[0])}
     kind = _TYPES.get(origin or hint)
     return {} if kind is None else {"type": kind}
-
-
-@asynccontextmanager
-async def open_silent_store(path: Path, *, traces: TraceBudget | None = None) -> AsyncIterator[Store]:
-    """A store that records no execution, call, fact or audit entry, and waits for none; all else it keeps as any other.
-
-    Beside a real one it shows what recording costs.
-    """
-    async with open_store(path, traces=traces) as store:
-        silence: dict[str, Any] = {
-            "record_start": _ignore_execution,
-            "record_end": _ignore_execution,
-            "record_call": _ignore_call,
-            "audit": _ignore_entry,
-            "flush": _wait_for_nothing,
-            "start_flush": _flush_nothing,
-            "room": _wait_for_nothing,
-        }
-        vars(store).update(silence)
-        vars(store.metrics)["record"] = _ignore_fact
-        vars(store.traces)["keep"] = _ignore_answer
-        yield store
-
-
-def _ignore_execution(record: ExecutionRecord) -> None:
-    """It is not recorded."""
-
-
-def _ignore_call(record: CallRecord) -> None:
-    """It is not recorded."""
-
-
-def _ignore_entry(entry: AuditEntry) -> None:
-    """It is not recorded."""
-
-
-def _ignore_fact(fact: Fact) -> None:
-    """It is not recorded."""
-
-
-def _ignore_answer(execution_id: str, number: int, answer: bytes) -> None:
-    """It is not kept."""
-
-
-def _flush_nothing() -> None:
-    """Nothing waits to be written."""
-
-
-async def _wait_for_nothing() -> None:
-    """Nothing was recorded."""

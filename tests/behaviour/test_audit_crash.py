@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from sealyard.store import open_store
-from sealyard.store.audit_verify import verify_store
+from sealyard.store.audit.verification import verify_store
 from sealyard.values import AuditEntry
 
 PROGRAM = """
 import asyncio, json, os, resource, signal, sys
 from pathlib import Path
-from sealyard.store import audit, open_store
+from sealyard.store import open_store
+from sealyard.store.audit import log as audit
 from sealyard.values import AuditEntry, CallRecord
 
 audit.SEGMENT_ENTRIES = 4
@@ -158,7 +159,8 @@ async def test_gateways_that_are_killed_together_leave_one_chain(tmp_path: Path)
     program = """
 import asyncio, sys
 from pathlib import Path
-from sealyard.store import audit, open_store
+from sealyard.store import open_store
+from sealyard.store.audit import log as audit
 from sealyard.values import AuditEntry
 
 audit.SEGMENT_ENTRIES = 50

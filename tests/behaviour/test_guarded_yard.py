@@ -16,12 +16,11 @@ from sealyard.broker.policy import PolicySettings, Rule, ToolLimits
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, SandboxConfig, StoreConfig
 from sealyard.errors import InvalidConfig, PolicyRefused, UnknownTool, VaultError
-from sealyard.privacy.keys import load_keys
-from sealyard.privacy.span import TOKEN
-from sealyard.privacy.vault import Vault
+from sealyard.privacy import TOKEN
+from sealyard.privacy.vault import KeyPlace, Vault
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.store import open_store
-from sealyard.store.audit_verify import verify_store
+from sealyard.store.audit.verification import verify_store
 from sealyard.testing import FakeUpstream
 from sealyard.values import Approval, Ask, Definition
 from sealyard.yard import ExecuteRequest, Yard, open_yard
@@ -191,7 +190,7 @@ async def test_an_erased_value_is_gone_from_a_running_gateway(tmp_path: Path) ->
     async with opened(tmp_path, upstream) as yard:
         token = await run(yard, "get_row()['email']")
         async with open_store(config.store.path) as store:
-            keys = load_keys("auto", folder=tmp_path, environment_value=None)
+            keys = KeyPlace("auto", folder=tmp_path).load()
             erased = await Vault(keys, store.vault, expires_seconds=60).forget([MAIL])
         text = await run(yard, f"send(to={token!r})")
 

@@ -11,8 +11,9 @@ import msgspec
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig
 from sealyard.examples import demo_upstreams
-from sealyard.learning.chain_tips import Tip
-from sealyard.learning.chains import Chains, prepare_flows
+from sealyard.learning.chains import Chains, Tip
+from sealyard.learning.flows import prepare_flows
+from sealyard.learning.part import Lesson, Viewer
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.values import Definition, Hinted, RunEvidence, ToolAnnotations
@@ -54,18 +55,15 @@ async def taught(yard: Yard, chains: Chains | None = None, after: int = 0) -> Ch
     page = await yard.store.learning.events(after, 1_000)
     assert page.is_end
     for _, event in page.events:
-        match event:
-            case RunEvidence():
-                chains.learn(event, prepare_flows(event), MONTH)
-            case Hinted():
-                chains.hinted(event)
+        flows = prepare_flows(event) if isinstance(event, RunEvidence) else ()
+        chains.learn(Lesson(number=0, event=event, flows=flows), MONTH)
     return chains
 
 
 def tips(yard: Yard, chains: Chains, tool: str, *, principal: str = "ann") -> tuple[Tip, ...]:
     """What a principal is told of a tool, with code."""
     view = yard.tools.catalog.snapshot
-    return chains.tips(view.tools[tool], view, principal=principal, now=time.time(), half_life=MONTH, with_code=True)
+    return chains.tell(view.tools[tool], Viewer(principal, time.time(), MONTH), view=view, with_code=True)
 
 
 PARKS = """
@@ -220,7 +218,7 @@ async def test_what_was_told_is_scored_by_the_runs_that_follow(tmp_path: Path) -
             await run(yard, code, principal=principal)
         await run(yard, "from servers.trips import get_park\nget_park('p01')", principal="ben")
         chains = await taught(yard, chains, last)
-        insights = chains.insights(time.time(), MONTH)
+        insights = chains.insights(Viewer("", time.time(), MONTH))
 
     assert (insights.told, insights.right, insights.accuracy) == (2, 1, 0.5)
 

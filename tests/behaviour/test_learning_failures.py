@@ -7,6 +7,7 @@ from typing import Any
 
 from sealyard.config import Config
 from sealyard.config.settings import LearningConfig, SandboxConfig, StoreConfig
+from sealyard.learning.part import Viewer
 from sealyard.testing import FakeUpstream
 from sealyard.values import Hinted
 from sealyard.yard import ExecuteRequest, Yard, open_yard
@@ -74,7 +75,7 @@ async def test_fix_that_was_told_and_helped_is_scored(tmp_path: Path) -> None:
         await yard.guidance.learner.once()
         page = await yard.store.learning.events(0, 500)
         hints = [event for _, event in page.events if isinstance(event, Hinted)]
-        told = yard.guidance.learner.model_for("bob").failures.insights(0.0, 1.0)
+        told = yard.guidance.learner.model_for("bob").failures.insights(Viewer("", 0.0, 1.0))
         now = await hint_of(yard, LATER, "cid")
 
     assert [(hint.hint, hint.subject, hint.principal) for hint in hints] == [("fix", "mcp__bank__list_bookings", "bob")]

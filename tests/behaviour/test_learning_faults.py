@@ -17,7 +17,7 @@ import pytest
 from sealyard.config import Config, LearningConfig
 from sealyard.config.settings import StoreConfig
 from sealyard.errors import StoreError
-from sealyard.learning.model import PARTS, Model
+from sealyard.learning.learner import PARTS, Model
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.yard import ExecuteRequest, Yard, open_yard

@@ -13,10 +13,9 @@ import pytest
 from sealyard.config import Config, HttpConfig, SkillsConfig
 from sealyard.config.settings import PrincipalEntry, StoreConfig
 from sealyard.learning import known_skills as skill_suggestions
-from sealyard.learning.jobs import job_print
+from sealyard.learning.part import Viewer
 from sealyard.learning.skill_index import SkillIndexing
-from sealyard.learning.skills import Candidate
-from sealyard.learning.suggesting import SkillIndex
+from sealyard.learning.skills import Candidate, SkillIndex, job_print
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.skills.figures import analyze_skills
 from sealyard.skills.migration import migrate_skills
@@ -246,7 +245,7 @@ async def test_result_of_code_that_a_skill_does_names_the_skill_once_in_a_visit(
         texts += [await run(yard, BY_HAND), await run(yard, BY_HAND), await run(yard, USE)]
         await yard.guidance.learner.once()
         memory = yard.guidance.learner.model_for("local").skills
-        part = memory.insights(time.time(), 30 * 86_400.0)
+        part = memory.insights(Viewer("", time.time(), 30 * 86_400.0))
 
     assert [note in text for text in texts] == [False, True, False, False]
     assert (part.told, part.right) == (1, 1)

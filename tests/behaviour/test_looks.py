@@ -12,6 +12,7 @@ import pytest
 from sealyard.config import Config, LearningConfig
 from sealyard.config.settings import PrivacyConfig, StoreConfig
 from sealyard.learning.guidance import Look
+from sealyard.learning.part import Viewer
 from sealyard.learning.risk import Dangers
 from sealyard.sandbox.policy.levels import DEFAULT, LEVELS, IsolationLevel
 from sealyard.sandbox.review import ToolNames
@@ -72,13 +73,13 @@ async def test_a_look_is_taken_anew_whenever_what_it_depends_on_changes(
 ) -> None:
     """The same again is the same look; another second, principal, session, context, limit or lesson is another one."""
     clock, asked = Clock(), list[str]()
-    assess = Dangers.assess
+    assess = Dangers.tell
 
-    def counting(self: Dangers, *args: Any, **kwargs: Any) -> Any:
-        asked.append(kwargs["principal"])
-        return assess(self, *args, **kwargs)
+    def counting(self: Dangers, form: Any, viewer: Viewer, **kwargs: Any) -> Any:
+        asked.append(viewer.principal)
+        return assess(self, form, viewer, **kwargs)
 
-    monkeypatch.setattr(Dangers, "assess", counting)
+    monkeypatch.setattr(Dangers, "tell", counting)
     async with opened(tmp_path) as yard:
         monkeypatch.setattr("sealyard.learning.guidance.time", clock)
         first = await look(yard)
@@ -110,11 +111,11 @@ async def test_a_look_without_a_part_that_failed_is_not_remembered(
         raise KeyError("gone")
 
     async with opened(tmp_path) as yard:
-        assess = Dangers.assess
+        assess = Dangers.tell
         monkeypatch.setattr("sealyard.learning.guidance.time", Clock())
-        monkeypatch.setattr(Dangers, "assess", failing)
+        monkeypatch.setattr(Dangers, "tell", failing)
         without = await look(yard)
-        monkeypatch.setattr(Dangers, "assess", assess)
+        monkeypatch.setattr(Dangers, "tell", assess)
         yard.guidance.barrier._off_until.clear()
         heard = await look(yard)
 

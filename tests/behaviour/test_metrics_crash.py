@@ -22,7 +22,8 @@ from sealyard.store import open_store
 PRELUDE = """
 import asyncio, itertools, os, signal, sys
 from pathlib import Path
-from sealyard.store import open_store, retention
+from sealyard.store import open_store
+from sealyard.store.metrics import retention
 from sealyard.values import CallRecord, Executed
 
 PATH = Path(sys.argv[1])

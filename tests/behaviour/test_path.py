@@ -177,7 +177,7 @@ async def test_relayed_call_reaches_its_upstream_by_a_short_way(walk: Walk, mode
         return types.ListToolsResult(tools=[types.Tool(name="ping", input_schema={"type": "object"})])
 
     async def call_tool(ctx: Any, params: Any) -> types.CallToolResult:
-        walk.note(("serve/relay.py", "call_tool"))
+        walk.note(("serve/relay/server.py", "call_tool"))
         return types.CallToolResult(content=[types.TextContent(text="pong")])
 
     server: Server[Any] = Server("pings", version="1", on_list_tools=list_tools, on_call_tool=call_tool)
@@ -185,7 +185,7 @@ async def test_relayed_call_reaches_its_upstream_by_a_short_way(walk: Walk, mode
         answer = await client.call_tool("ping", {})
 
     assert text_of(answer) == "pong"
-    assert ("serve/relay_links.py", "request") in walk.path
+    assert ("serve/relay/server/links.py", "request") in walk.path
     walk.check()
 
 

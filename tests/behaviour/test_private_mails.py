@@ -1,11 +1,11 @@
 """Ten thousand customers, read, filtered and written to through real servers, by somebody who sees none of them."""
 
-from sealyard.cli.bench_privacy_path import measure_path
+from benchmarks.privacy.mails import measure
 
 
 async def test_every_mail_is_right_and_the_client_saw_no_private_value() -> None:
     """The mail server gets real names and addresses; everything the client received has tokens in their place."""
-    figures = await measure_path(1)
+    figures = await measure(1)
 
     assert figures["rows"] == 10_000
     assert figures["mails"] > 100

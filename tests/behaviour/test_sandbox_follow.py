@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from sealyard.learning.model import Model
+from sealyard.learning.learner import Model
+from sealyard.learning.part import Lesson
 from sealyard.learning.pool import PoolFollowing
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.policy.levels import DEFAULT, FILTERING
@@ -271,7 +272,7 @@ class Journal:
         model = self.models.setdefault(partition, Model())
         for _ in range(runs):
             fact = Executed(at=at, principal=principal, form="code", status="ok", seconds=0.1, use_case="compute")
-            model.resources.learn(RunEvidence(fact=fact, code=code, started_at=at), None, 1e6)
+            model.resources.learn(Lesson(number=0, event=RunEvidence(fact=fact, code=code, started_at=at)), 1e6)
 
 
 async def test_principal_that_bursts_gets_a_pool_of_bounded_size_and_not_for_long() -> None:

@@ -22,7 +22,7 @@ PRELUDE = """
 import asyncio, os, resource, signal, sys
 from pathlib import Path
 from sealyard.errors import StoreError
-from sealyard.store import open_store, skill_rows
+from sealyard.store import open_store, skills
 from sealyard.store.skills import ShelfLimits
 from sealyard.values import Skill, SkillExample, Trace, TraceCall
 
@@ -128,7 +128,7 @@ async def test_what_was_acknowledged_survives_every_kill_of_two_gateways(path: P
 async def test_kill_between_the_rows_of_a_version_leaves_none_of_them(path: Path) -> None:
     """The skill is written and its examples are not yet: neither is there, and its number is given to the next."""
     code = """
-    insert = skill_rows.insert
+    insert = skills._insert
     def half(connection, **rest):
         connection.set_trace_callback(lambda sql: die() if "INSERT INTO skill_examples" in sql else None)
         return insert(connection, **rest)
@@ -136,7 +136,7 @@ async def test_kill_between_the_rows_of_a_version_leaves_none_of_them(path: Path
     async def main():
         async with open_store(PATH) as store:
             say((await save(store, "first")).version)
-            skill_rows.insert = half
+            skills._insert = half
             await save(store, "second")
             say("never")
     """

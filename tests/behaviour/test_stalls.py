@@ -1,6 +1,6 @@
 """Nothing that a guest, an upstream or a client sends holds up the others, or a deadline: refused, or looked at beside.
 
-How long anything takes is measured by `sealyard bench stalls`. Here whoever would be held up is let go on first.
+How long anything takes is measured by `benchmarks stalls`. Here whoever would be held up is let go on first.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from sealyard.broker.upstream import Upstream
+from sealyard.broker.upstreams.mcp.upstream import Upstream
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig
 from sealyard.errors import InvalidRequest, SealyardError, ToolFailed, UpstreamError
 from sealyard.offload import MOST_NODES
-from sealyard.privacy.guard import Mode
+from sealyard.privacy.rules import Mode
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.values import UpstreamConfig

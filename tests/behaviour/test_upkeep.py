@@ -12,7 +12,7 @@ from sealyard.broker.policy import PolicySettings, ToolLimits
 from sealyard.config import Config
 from sealyard.config.settings import MetricsConfig, StoreConfig
 from sealyard.errors import UpstreamUnavailable
-from sealyard.learning.model import PARTS
+from sealyard.learning.learner import PARTS
 from sealyard.metrics.exposition import render
 from sealyard.metrics.gauges import GAUGES, Gauge
 from sealyard.sandbox.policy.levels import DEFAULT

@@ -16,15 +16,14 @@ from pathlib import Path
 import pytest
 
 from sealyard.errors import UnknownToken
-from sealyard.privacy.keys import Keys, load_keys
-from sealyard.privacy.vault import Vault
+from sealyard.privacy.vault import KeyPlace, Keys, Vault
 from sealyard.store import open_store
 
 PRELUDE = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from sealyard.privacy import keys as keys_module
-from sealyard.privacy.keys import Keys, load_keys, rotate_keys
+from sealyard.privacy.vault import keys as keys_module
+from sealyard.privacy.vault import KeyPlace, Keys
 from sealyard.privacy.vault import Vault
 from sealyard.store import open_store
 
@@ -34,7 +33,7 @@ def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 def load():
-    return load_keys("file", folder=PATH.parent, environment_value=None)
+    return KeyPlace("file", folder=PATH.parent).load()
 
 def say(text):
     print(text, flush=True)
@@ -73,7 +72,7 @@ async def run_until_killed(path: Path, code: str) -> None:
 
 def load(path: Path) -> Keys:
     """The keys in the file."""
-    return load_keys("file", folder=path.parent, environment_value=None)
+    return KeyPlace("file", folder=path.parent).load()
 
 
 @asynccontextmanager
@@ -183,7 +182,7 @@ async def test_rotation_killed_at_any_point_loses_nothing(path: Path, fault: str
 async def main():
     async with open_store(PATH) as store:
         opened = vault(store)
-        with rotate_keys("file", folder=PATH.parent, environment_value=None) as keys:
+        with KeyPlace("file", folder=PATH.parent).rotate() as keys:
             await opened.rotate(keys)
 """
     await run_until_killed(path, code)
@@ -198,7 +197,7 @@ async def main():
     code = """
     async def main():
         async with open_store(PATH) as store:
-            with rotate_keys("file", folder=PATH.parent, environment_value=None) as keys:
+            with KeyPlace("file", folder=PATH.parent).rotate() as keys:
                 say(await vault(store).rotate(keys))
     """
     async with gateway(path, code) as process:

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from sealyard.store import audit, open_store
-from sealyard.store.audit_key import key_path
+from sealyard.store import open_store
+from sealyard.store.audit import log as audit
+from sealyard.store.audit.key import key_path
 from sealyard.values import AuditEntry, ExecutionRecord
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -368,11 +369,3 @@ def test_lost_key_is_replaced_by_a_new_one_on_request(log: Command, path: Path) 
         " and from entry 1.\n"
     )
     assert [each.returncode for each in (unverified, done, after, refused, forced)] == [2, 0, 0, 1, 0]
-
-
-def test_bench_shows_ratios_to_bare_sqlite(sealyard: Command) -> None:
-    """Every promised figure is there, and of the same run."""
-    figures = json.loads(sealyard("bench", "audit", "--rounds", "1", "--json").stdout)
-
-    assert set(figures["promises"]) <= set(figures)
-    assert all(figures[name] > 0 for name in figures["promises"])

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from tests import warm
 
-from sealyard.privacy.keys import load_keys
+from sealyard.privacy.vault import KeyPlace
 from sealyard.store import open_store
-from sealyard.store.audit_verify import verify_store
+from sealyard.store.audit.verification import verify_store
 from sealyard.values import AuditEntry, ExecutionRecord
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -164,7 +164,7 @@ def test_backup_works_beside_a_running_gateway_and_restore_does_not(
 def test_missing_key_of_the_vault_is_named(sealyard: Command, config: Path, tmp_path: Path) -> None:
     """Values that were sealed elsewhere cannot be opened here; with the key taken along they can."""
     store = tmp_path / "data" / "sealyard.db"
-    keys = load_keys("file", folder=store.parent, environment_value=None)
+    keys = KeyPlace("file", folder=store.parent).load()
     done = sealyard("run", "--config", str(config), "-c", "print('mail to ada@example.com')")
     assert done.returncode == 0
     bare, whole, elsewhere = tmp_path / "bare.tar", tmp_path / "whole.tar", tmp_path / "new" / "sealyard.db"

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from sealyard.privacy.keys import Keys, find_keys, load_keys
-from sealyard.privacy.vault import Vault
+from sealyard.privacy.vault import KeyPlace, Keys, Vault
 from sealyard.store import open_store
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -38,7 +37,7 @@ def fill(folder: Path, *values: tuple[str, str, str | int], keys: Keys | None = 
 
     async def work() -> list[str]:
         async with open_store(folder / "store.db") as store:
-            found = keys or load_keys("file", folder=folder, environment_value=None)
+            found = keys or KeyPlace("file", folder=folder).load()
             vault = Vault(found, store.vault, expires_seconds=604_800.0)
             return [(await vault.scope(scope)).token(kind, value) for scope, kind, value in values]
 
@@ -154,9 +153,9 @@ def test_forget_wants_to_be_told_what(sealyard: Command, project: Path, argument
 def test_rotate_changes_the_key_and_no_token(sealyard: Command, project: Path) -> None:
     """The old key is gone from the file; ids of both are recorded."""
     (token,) = fill(project, ("local:main", "email", EMAIL))
-    old = load_keys("file", folder=project, environment_value=None)
+    old = KeyPlace("file", folder=project).load()
     done = sealyard("privacy", "rotate")
-    new = load_keys("file", folder=project, environment_value=None)
+    new = KeyPlace("file", folder=project).load()
 
     assert done.stdout == f"1 scopes are sealed with the key {new.current_id} from the file now.\n"
     assert (done.returncode, len(new.ids), new.current_id == old.current_id) == (0, 1, False)
@@ -204,7 +203,7 @@ def test_key_that_is_elsewhere_is_named_and_none_is_made(
         )
     status = sealyard("privacy", "status")
     assert status.stderr == f"warning: The vault is sealed with the key {used}, which is not here.\n"
-    assert find_keys("file", folder=project, environment_value=None) is None
+    assert KeyPlace("file", folder=project).find() is None
     assert sealyard("privacy", "forget", "--all", "--yes").stdout == "1 values are erased.\n"
     assert audited(project) == [("privacy.forget", "local", {"count": 1, "scopes": ["local:main"]})]
 
@@ -218,7 +217,7 @@ def test_status_tells_counts_and_the_keys_id_and_never_a_value(sealyard: Command
     ]
     assert not (project / "vault.key").exists()
     fill(project, ("a:b", "email", EMAIL), ("a:b", "email", "b@example.com"), ("gateway", "phone", 5551234))
-    key = load_keys("file", folder=project, environment_value=None).current_id
+    key = KeyPlace("file", folder=project).load().current_id
     lines = sealyard("privacy", "status").stdout.splitlines()
     shown = json.loads(sealyard("privacy", "status", "--json").stdout)
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from tests.cli.test_approvals import ME, Command, gateway
 
-from sealyard.broker.run_asks import ask_for_run
 from sealyard.values import Grant
 
 
@@ -13,7 +12,7 @@ async def test_code_is_listed_and_allowed_once(sealyard: Command, tmp_path: Path
     """To allow it always is an error that says what there is to answer."""
     grant = Grant(execution_id="run1", principal="local", session="local:default", tools={})
     async with gateway(tmp_path) as (approvals, _, config):
-        asking = asyncio.create_task(ask_for_run(approvals, grant, "It failed three times.", {"code": "1 / 0"}))
+        asking = asyncio.create_task(approvals.ask_for_run(grant, "It failed three times.", {"code": "1 / 0"}))
         while not (asks := await approvals.waiting()):
             pass
         ask_id = asks[0].id

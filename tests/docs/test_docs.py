@@ -36,16 +36,6 @@ from sealyard.analysis.guest import stepping as analysis_steps
 from sealyard.analysis.guest import validating as analysis_validation
 from sealyard.broker import conditions
 from sealyard.broker.policy import PolicySettings, Preset, Rule, ToolLimits
-from sealyard.cli import (
-    bench_analysis,
-    bench_audit,
-    bench_calls,
-    bench_http,
-    bench_learning,
-    bench_sandbox,
-    bench_skills,
-    bench_tokens,
-)
 from sealyard.config import (
     AlertsConfig,
     Config,
@@ -72,7 +62,7 @@ from sealyard.metrics.gauges import GAUGES
 from sealyard.metrics.names import METRICS, OPERATOR
 from sealyard.observe.alert_list import AlertView
 from sealyard.observe.live import LiveKind
-from sealyard.privacy.span import TYPES
+from sealyard.privacy import TYPES
 from sealyard.sandbox import IsolationPolicy, PoolOptions, Sandbox, open_sandbox, wire
 from sealyard.sandbox.policy import levels
 from sealyard.sandbox.probe import examine
@@ -87,15 +77,15 @@ from sealyard.skills.market import FOLDERS_MOST
 from sealyard.skills.requests import SaveExample, SaveSkill
 from sealyard.skills.zip_entries import ARCHIVE_BYTES_MOST, ENTRIES_MOST, UNPACKED_BYTES_MOST
 from sealyard.store import open_store
-from sealyard.store.audit import AUDIT_KINDS, AuditHead, AuditSegment
-from sealyard.store.audit_chain import AuditVerification
-from sealyard.store.audit_export import export_audit
-from sealyard.store.audit_verify import AuditFileEntry, AuditFileHeader
-from sealyard.store.backup_archive import AUDIT_KEY, DATABASE, Manifest
+from sealyard.store.audit.chain import AuditVerification
+from sealyard.store.audit.export import export_audit
+from sealyard.store.audit.log import AUDIT_KINDS, AuditHead, AuditSegment
+from sealyard.store.audit.verification import AuditFileEntry, AuditFileHeader
+from sealyard.store.backup.tarball import AUDIT_KEY, DATABASE, Manifest
+from sealyard.store.metrics.usage import Usage
 from sealyard.store.releases import ReleaseKind
 from sealyard.store.schema import MIGRATIONS
-from sealyard.store.skill_rows import ShelfLimits
-from sealyard.store.usage import Usage
+from sealyard.store.skills import ShelfLimits
 from sealyard.testing import FakeUpstream
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard, open_yard
 
@@ -937,28 +927,7 @@ def test_api_page_has_the_pool_options() -> None:
     assert documented == [[f"`{name}`", _number(getattr(defaults, name))] for name in PoolOptions.__struct_fields__]
 
 
-# Promises and dependencies
-
-
-@pytest.mark.parametrize(
-    ("heading", "promises"),
-    [
-        ("Speed", bench_sandbox.PROMISES),
-        ("Tokens", bench_tokens.PROMISES),
-        ("Calls", bench_calls.PROMISES),
-        ("Audit", bench_audit.PROMISES),
-        ("Skills", bench_skills.PROMISES),
-        ("Analysis", bench_analysis.PROMISES),
-        ("Seeing it", bench_http.PROMISES),
-        ("Learning", bench_learning.PROMISES),
-    ],
-    ids=["Speed", "Tokens", "Calls", "Audit", "Skills", "Analysis", "Seeing it", "Learning"],
-)
-def test_specification_has_every_figure_of_the_bench(heading: str, promises: dict[str, str]) -> None:
-    """The promises on the page are those that the bench prints beside its figures."""
-    rows = _table(ROOT / "SPECIFICATION.md", heading)
-
-    assert [(row[0], row[1]) for row in rows] == [(f"`{name}`", promise) for name, promise in promises.items()]
+# Dependencies
 
 
 def test_dependencies_page_has_every_locked_version() -> None:

@@ -16,15 +16,14 @@ import pytest
 from tests.former import CARD, SIGNER, TOKEN, digests, unpack
 
 from sealyard.errors import InvalidSkill, StoreError
-from sealyard.privacy.keys import load_keys, rotate_keys
-from sealyard.privacy.vault import Vault
+from sealyard.privacy.vault import KeyPlace, Vault
 from sealyard.skills.archive import read_archive
 from sealyard.skills.folder import load_folder, read_folder
 from sealyard.skills.replay import replayed_error
 from sealyard.store import open_store
-from sealyard.store.audit import AuditHead
-from sealyard.store.audit_verify import verify_file, verify_store
-from sealyard.store.backup import check_backup, restore_backup, write_backup
+from sealyard.store.audit.log import AuditHead
+from sealyard.store.audit.verification import verify_file, verify_store
+from sealyard.store.backup.copies import check_backup, restore_backup, write_backup
 from sealyard.store.database import take_over
 from sealyard.values import AuditEntry
 
@@ -183,7 +182,7 @@ async def test_private_values_are_still_known(share: Path) -> None:
     """A token that the former program gave out stands for the same value."""
     new = share / "sealyard" / "sealyard.db"
     async with open_store(new) as store:
-        keys = load_keys("file", folder=new.parent, environment_value=None)
+        keys = KeyPlace("file", folder=new.parent).load()
         vault = Vault(keys, store.vault, expires_seconds=3600.0)
         assert [each.value for each in await vault.find(TOKEN)] == [CARD]
 
@@ -214,11 +213,11 @@ def test_key_in_the_keyring_is_found_until_another_is_written(
     folder = tmp_path / at
     folder.mkdir(parents=True)
 
-    found = load_keys("keyring", folder=folder, environment_value=None)
-    with rotate_keys("keyring", folder=folder, environment_value=None) as rotated:
+    found = KeyPlace("keyring", folder=folder).load()
+    with KeyPlace("keyring", folder=folder).rotate() as rotated:
         assert rotated.ids[1:] == found.ids
 
-    assert load_keys("keyring", folder=folder, environment_value=None).ids == (rotated.current_id,)
+    assert KeyPlace("keyring", folder=folder).load().ids == (rotated.current_id,)
     assert keyring.kept["toolyard vault", str(tmp_path / place)] == secret
 
 

@@ -18,7 +18,7 @@ from tests.mcp.peers import (
 )
 from tests.mcp.processes import gateway, serving, stdio_upstream
 
-from sealyard.privacy.span import TOKEN
+from sealyard.privacy import TOKEN
 
 ELICIT = {"name": "test_elicitation", "arguments": {"message": "Who are you?"}}
 SIMPLE = [{"type": "text", "text": "This is a simple text response for testing."}]

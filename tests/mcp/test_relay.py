@@ -21,7 +21,7 @@ from tests.mcp.everything_server import Everything
 from tests.mcp.processes import stdio_upstream
 from tests.mcp.upstreams import Context, Conversing, Json, Person, config, gateway, memory, post, scripted
 
-from sealyard.serve.relay import transports
+from sealyard.broker.upstreams import transports
 from sealyard.values import UpstreamConfig
 
 WAIT_SECONDS = 60

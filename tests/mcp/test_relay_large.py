@@ -10,9 +10,10 @@ import pytest
 from tests.mcp.upstreams import Json, post, served
 from tests.mcp.wire import wired
 
+from sealyard.broker.upstreams import transports
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig
-from sealyard.serve.relay import build_relay, transports
+from sealyard.serve.relay import build_relay
 from sealyard.values import UpstreamConfig
 from sealyard.yard.opening import open_border
 

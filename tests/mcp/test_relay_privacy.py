@@ -20,11 +20,12 @@ from tests.mcp.private_server import EMAIL, PERSON, URI, Private
 from tests.mcp.upstreams import Connect, Context, Json, config, memory, post, scripted, served
 
 from sealyard.broker.policy import PolicySettings, Rule, ToolLimits
+from sealyard.broker.upstreams import transports
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig
-from sealyard.privacy.span import TOKEN
-from sealyard.serve.relay import build_relay, transports
-from sealyard.serve.relay_shapes import loosened
+from sealyard.privacy import TOKEN
+from sealyard.serve.messages.structure import loosened
+from sealyard.serve.relay import build_relay
 from sealyard.values import Approval, Ask, UpstreamConfig
 from sealyard.yard.opening import Border, open_border
 

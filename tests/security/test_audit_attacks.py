@@ -13,11 +13,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sealyard.errors import InvalidRequest, StoreError
-from sealyard.store import Store, audit, open_store
-from sealyard.store.audit import AuditHead, open_log, read_head
-from sealyard.store.audit_export import export_audit
-from sealyard.store.audit_key import AuditKey, key_path
-from sealyard.store.audit_verify import verify_file, verify_store
+from sealyard.store import Store, open_store
+from sealyard.store.audit import log as audit
+from sealyard.store.audit.export import export_audit
+from sealyard.store.audit.key import AuditKey, key_path
+from sealyard.store.audit.log import AuditHead, open_log, read_head
+from sealyard.store.audit.verification import verify_file, verify_store
 from sealyard.values import AuditEntry, ExecutionRecord
 
 CODE = "pay(amount=5)"

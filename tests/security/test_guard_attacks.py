@@ -13,7 +13,7 @@ from sealyard.broker.answers import Answer, AnswerFile, to_answer
 from sealyard.broker.policy import PolicySettings, Rule
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig, SurfaceConfig
-from sealyard.privacy.span import TOKEN
+from sealyard.privacy import TOKEN
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.sandbox.worker import Worker
 from sealyard.serve.mcp import build_server

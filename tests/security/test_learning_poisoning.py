@@ -24,17 +24,17 @@ from tests.unit.test_learning_risk import SPECS
 
 from sealyard.config import Config, HttpConfig, SkillsConfig
 from sealyard.config.settings import LearningConfig, PrincipalEntry, PrivacyConfig, StoreConfig
-from sealyard.learning.advice import advice
 from sealyard.learning.barrier import Barrier
 from sealyard.learning.causes import prepare_cause
-from sealyard.learning.chains import Chains, prepare_flows
+from sealyard.learning.chains import Chains
 from sealyard.learning.code import code_print
-from sealyard.learning.jobs import job_print
-from sealyard.learning.lessons import prepare
-from sealyard.learning.model import Model
-from sealyard.learning.risk_arguments import wrong_calls
+from sealyard.learning.failures import advice
+from sealyard.learning.flows import prepare_flows
+from sealyard.learning.learner import Model, prepare
+from sealyard.learning.part import Lesson, Viewer
+from sealyard.learning.precedents import wrong_calls
 from sealyard.learning.shapes import Shapes
-from sealyard.learning.suggesting import known_skill
+from sealyard.learning.skills import job_print, known_skill
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.sandbox.review import Review
 from sealyard.testing import FakeUpstream
@@ -156,16 +156,15 @@ def hints_of(result: Result) -> list[str]:
 async def told_to(yard: Yard, principal: str) -> list[str]:
     """All hints that searches and tools have for a principal."""
     view = await yard.snapshot(principal)
-    model, now = yard.guidance.model(principal), time.time()
+    model, viewer = yard.guidance.model(principal), Viewer(principal, time.time(), yard.guidance.half_life)
     found: list[str] = []
     for query in ("orders of a customer", "look up a key", "archive an order"):
         answer = await yard.search(query, detail_level="full", principal=principal)
         found += [hint for hit in answer.hits for hint in hit.hints] + list(answer.skills)
     for spec in view.tools.values():
-        half_life = yard.guidance.half_life
-        tips = model.chains.tips(spec, view, principal=principal, now=now, half_life=half_life, with_code=True)
+        tips = model.chains.tell(spec, viewer, view=view, with_code=True)
         found += [text for tip in tips for text in (tip.text, tip.code or "")]
-        shape = yard.guidance.shape_of(model, spec, principal, now)
+        shape = yard.guidance.shape_of(model, spec, viewer)
         found += [] if shape is None else shape.conflicts
     return found
 
@@ -344,7 +343,7 @@ def _chain(chains: Chains, principal: str, runs: int, second: str = "mcp__helper
             make_call(second, number=2, arguments={"since": f"b-{number:05d}"}),
         )
         run = make_run("", at=60.0 * number, principal=principal, calls=calls)
-        chains.learn(run, prepare_flows(run), HALF_LIFE)
+        chains.learn(Lesson(number=number, event=run, flows=prepare_flows(run)), HALF_LIFE)
 
 
 @pytest.mark.parametrize("upstream", ["helper", "bank"])
@@ -357,8 +356,8 @@ def test_one_other_principal_brings_no_two_servers_together(upstream: str) -> No
     _chain(chains, "mallory", 300, second.full_name)
 
     def told(principal: str) -> list[str]:
-        asked: dict[str, Any] = {"principal": principal, "now": 18_000.0, "half_life": HALF_LIFE, "with_code": True}
-        texts = [tip.text for spec in (first, second) for tip in chains.tips(spec, view, **asked)]
+        viewer = Viewer(principal, 18_000.0, HALF_LIFE)
+        texts = [t.text for spec in (first, second) for t in chains.tell(spec, viewer, view=view, with_code=True)]
         return [text for text in texts if "list_bookings" in text or "keep" in text]
 
     assert bool(told("ann")) == (upstream == "bank")
@@ -395,15 +394,13 @@ def test_parameters_that_are_sentences_are_not_listed() -> None:
     """What a call lacks is told with names that are names."""
     schema = {"type": "object", "properties": {"user": {}, SENTENCE: {}}, "required": ["user", SENTENCE]}
     spec = msgspec.structs.replace(next(iter(SPECS.values())), input_schema=schema)
-    assessed = Model().risk.assess(
+    assessed = Model().risk.tell(
         None,
-        Review(verdict="allow"),
-        principal="ann",
+        Viewer("ann", 1.0, HALF_LIFE),
+        review=Review(verdict="allow"),
         specs={},
         context_digest="",
         session="",
-        now=1.0,
-        half_life=HALF_LIFE,
         wrong=wrong_calls(f"from servers.{spec.module} import {spec.function}\n{spec.function}()", {"x": spec}),
     )
 

@@ -19,6 +19,7 @@ import pytest
 from sealyard.catalog.stubs import returns_text, signature
 from sealyard.config import Config, HttpConfig
 from sealyard.config.settings import LearningConfig, PrincipalEntry, PrivacyConfig, StoreConfig
+from sealyard.learning.part import Viewer
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.skills.requests import SaveExample, SaveSkill
 from sealyard.testing import FakeUpstream
@@ -240,16 +241,14 @@ async def work(yard: Yard) -> None:
 async def told_to(yard: Yard, principal: str) -> list[str]:
     """Everything that a principal can be told by searching and by looking at what it sees."""
     view = await yard.snapshot(principal)
-    model, now = yard.guidance.model(principal), time.time()
+    model, viewer = yard.guidance.model(principal), Viewer(principal, time.time(), yard.guidance.half_life)
     queries = ("customers of a city", "customer laid off", "send a mail", "keep values", "a secret", "total")
     found = [
         repr(await yard.search(query, detail_level=level, principal=principal)) for query in queries for level in LEVELS
     ]
     for spec in view.tools.values():
-        tips = model.chains.tips(
-            spec, view, principal=principal, now=now, half_life=yard.guidance.half_life, with_code=True
-        )
-        shape = yard.guidance.shape_of(model, spec, principal, now)
+        tips = model.chains.tell(spec, viewer, view=view, with_code=True)
+        shape = yard.guidance.shape_of(model, spec, viewer)
         found += [repr(tips), repr(shape), signature(spec, shape), returns_text(spec, shape)]
     return found
 

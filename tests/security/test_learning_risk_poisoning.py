@@ -20,8 +20,9 @@ from tests.unit.test_learning_risk import (
     learn,
 )
 
+from sealyard.learning.part import Viewer
+from sealyard.learning.precedents import wrong_calls
 from sealyard.learning.risk import Dangers
-from sealyard.learning.risk_arguments import wrong_calls
 from sealyard.values import RunEvidence
 
 
@@ -133,7 +134,7 @@ def test_nothing_that_others_wrote_is_in_a_text() -> None:
         )
         learn(dangers, code, run)
     texts = [assess(dangers, code, principal=who).text for who in ("ann", "bob")]
-    texts += [item.text + item.subject for item in dangers.insights(NOW, HALF_LIFE).items]
+    texts += [item.text + item.subject for item in dangers.insights(Viewer("", NOW, HALF_LIFE)).items]
 
     assert texts[0] != ""
     for text in texts:
@@ -180,15 +181,13 @@ def test_a_tool_outside_the_view_is_never_named() -> None:
     """What others' runs taught of it counts for nobody who does not have it."""
     dangers = Dangers()
     flood(dangers, CODE, principals=3)
-    told = dangers.assess(
+    told = dangers.tell(
         a_print("from servers.expenses import list_expenses\nimport csv\nlist_expenses('x', 'y')"),
-        FINE,
-        principal="ann",
+        Viewer("ann", NOW, HALF_LIFE),
+        review=FINE,
         specs={},
         context_digest="",
         session="ann:default",
-        now=NOW,
-        half_life=HALF_LIFE,
     )
 
     assert "expenses" not in told.text

@@ -12,9 +12,9 @@ import pytest
 
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig
-from sealyard.learning.lessons import prepare_all
-from sealyard.learning.model import Model
-from sealyard.privacy.span import TOKEN
+from sealyard.learning.learner import Model, prepare_all
+from sealyard.learning.part import Viewer
+from sealyard.privacy import TOKEN
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.yard import Yard, open_yard
@@ -95,7 +95,7 @@ async def test_large_answers_teach_their_shape_from_the_journal_alone(
     for model in models:
         for lesson in prepare_all(page.events):
             model.learn(lesson, MONTH)
-    told = models[0].shapes.schema_of(spec, now=lessons[-1].at, half_life=MONTH, viewer="cid")
+    told = models[0].shapes.tell(spec, Viewer("cid", lessons[-1].at, MONTH))
 
     assert models[0].encode() == models[1].encode()
     if len(principals) == 1:

@@ -26,7 +26,7 @@ from sealyard.observe.accounting import Accounting, Bill
 from sealyard.observe.live import LiveEvent
 from sealyard.observe.output import OutputStream
 from sealyard.observe.webhook import post
-from sealyard.privacy.guard import Guard
+from sealyard.privacy import Guard
 from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream

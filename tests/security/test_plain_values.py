@@ -11,15 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sealyard.broker.admitting import admit_answer
+from sealyard.broker.admission import admit_answer
 from sealyard.broker.answers import Answer
 from sealyard.errors import UpstreamError
-from sealyard.privacy.echo import Sent
-from sealyard.privacy.guard import Guard, Handling, Mode, Privacy
-from sealyard.privacy.keys import Keys
-from sealyard.privacy.scanner import Scanner
-from sealyard.privacy.span import TOKEN
-from sealyard.privacy.vault import Scope, Vault
+from sealyard.privacy import TOKEN, Guard, Handling, Privacy, Sent
+from sealyard.privacy.detect import Scanner
+from sealyard.privacy.rules import Mode
+from sealyard.privacy.vault import Keys, Scope, Vault
 from sealyard.store import open_store
 from sealyard.values import ToolSpec
 

@@ -22,7 +22,7 @@ from sealyard.broker.policy import PolicySettings, Rule
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig, SurfaceConfig
 from sealyard.metrics import exposition
-from sealyard.privacy.span import TOKEN
+from sealyard.privacy import TOKEN
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.serve.mcp import build_server
 from sealyard.skills.figures import analyze_skills

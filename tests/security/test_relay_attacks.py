@@ -15,7 +15,7 @@ from tests.mcp.private_server import EMAIL, PERSON, URI
 from tests.mcp.upstreams import post
 from tests.mcp.wire import Json, Wire, serving_http, wired
 
-from sealyard.privacy.span import TOKEN
+from sealyard.privacy import TOKEN
 from sealyard.store import open_store
 
 BOTH_ERAS = pytest.mark.parametrize("modern", [False, True], ids=["handshake", "modern"])

@@ -18,10 +18,10 @@ from tests.mcp.upstreams import Json, config, post, served
 
 from sealyard.config import Config
 from sealyard.config.settings import StoreConfig
-from sealyard.privacy.span import TOKEN
+from sealyard.privacy import TOKEN
 from sealyard.serve.relay import build_relay
-from sealyard.serve.relay_guard import Screen, Screens
-from sealyard.serve.relay_routes import Routes
+from sealyard.serve.relay.border import Screen, Screens
+from sealyard.serve.relay.routes import Routes
 from sealyard.yard.opening import open_border
 
 SECRET = "w.featherstonehaugh@brindlecombe.org"

@@ -25,8 +25,8 @@ from tests.security.echo_server import PERSON, TRICKS, Echo
 from sealyard.broker.policy import PolicySettings, Rule
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig
-from sealyard.privacy.echo import Echoes, Sent, find_echoes
-from sealyard.privacy.span import TOKEN
+from sealyard.privacy import TOKEN, Sent
+from sealyard.privacy.echo import Echoes, find_echoes
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.serve.mcp import build_server
 from sealyard.serve.relay import build_relay

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from sealyard.errors import UnknownToken, VaultError
-from sealyard.privacy.keys import Keys
-from sealyard.privacy.vault import Vault
-from sealyard.privacy.vault_seal import spell
+from sealyard.privacy.vault import Keys, Vault
+from sealyard.privacy.vault.seal import spell
 from sealyard.store import Store, open_store
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(range(32, 64))

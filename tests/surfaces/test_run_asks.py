@@ -5,7 +5,6 @@ from pathlib import Path
 
 from tests.surfaces.api_gateway import TEAM, asks, gateway
 
-from sealyard.broker.run_asks import ask_for_run
 from sealyard.values import Grant
 
 
@@ -14,7 +13,7 @@ async def test_code_is_allowed_once_over_http_and_never_always(tmp_path: Path) -
     grant = Grant(execution_id="run1", principal="ann", session="ann:default", tools={})
     async with asyncio.timeout(60), gateway(tmp_path, http=TEAM, with_sandbox=False) as gate:
         ops, ann = await gate.client("ops"), await gate.client("ann")
-        asking = asyncio.create_task(ask_for_run(gate.yard.approvals, grant, "It failed.", {"code": "1 / 0"}))
+        asking = asyncio.create_task(gate.yard.approvals.ask_for_run(grant, "It failed.", {"code": "1 / 0"}))
         waiting = await asks(ops)
         path = f"approvals/{waiting[0]['id']}"
         own = await ann.post(path, json={"decision": "once"})

@@ -8,6 +8,7 @@ from sealyard.catalog import Snapshot
 from sealyard.learning.causes import Cause, prepare_cause
 from sealyard.learning.code import code_print
 from sealyard.learning.failures import Failures, Fix
+from sealyard.learning.part import Lesson, Viewer
 from sealyard.values import CallEvidence, Executed, RunEvidence, ToolAnnotations, ToolSpec
 
 __all__ = ("DAY", "HALF_LIFE", "IMPORT", "World", "make_call", "make_run", "make_spec", "make_view")
@@ -91,7 +92,11 @@ class World:
     def learn(self, *runs: RunEvidence) -> None:
         """Take in runs in their order."""
         for run in runs:
-            self.failures.learn(run, code_print(run.code), cause_of(run), HALF_LIFE)
+            self.hear(Lesson(number=0, event=run, code=code_print(run.code), cause=cause_of(run)))
+
+    def hear(self, lesson: Lesson) -> None:
+        """Take in one lesson."""
+        self.failures.learn(lesson, HALF_LIFE)
 
     def teach(
         self, fails: str, error: tuple[str, str], works: str, *, principal: str, at: float = 0.0, **fields: Any
@@ -109,8 +114,8 @@ class World:
         """What somebody is told whose run has failed."""
         cause = cause_of(run)
         assert cause is not None
-        asked: dict[str, Any] = {"now": 1_000.0, "half_life": HALF_LIFE, **fields}
-        return self.failures.fix_for(cause, principal=principal, view=view or make_view(), **asked)
+        viewer = Viewer(principal, fields.pop("now", 1_000.0), HALF_LIFE)
+        return self.failures.tell(cause, viewer, view=view or make_view(), **fields)
 
 
 def cause_of(run: RunEvidence) -> Cause | None:

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from sealyard.catalog.learned import LearnedShape
-from sealyard.learning.shapes import Shapes, prepare_answers
+from sealyard.learning.answers import prepare_answers
+from sealyard.learning.part import Lesson, Viewer
+from sealyard.learning.shapes import Shapes
 from sealyard.values import CallEvidence, Executed, RunEvidence, ToolSpec
 
 TOOL = "mcp__db__list"
@@ -34,13 +36,14 @@ def learn(shapes: Shapes, answers: Sequence[Any], *principals: str, **fields: An
     for answer in answers:
         for principal in principals or ("ann", "bob"):
             evidence = run([answer], principal, **fields)
-            shapes.learn(evidence, prepare_answers(evidence), HALF_LIFE)
+            shapes.learn(Lesson(number=0, event=evidence, answers=prepare_answers(evidence)), HALF_LIFE)
     return shapes
 
 
 def shape_of(shapes: Shapes, *, now: float = 1.0, tool: ToolSpec | None = None, **fields: Any) -> LearnedShape | None:
     """What is told of the tool."""
-    return shapes.schema_of(tool or spec(), now=now, half_life=HALF_LIFE, **fields)
+    viewer = Viewer(fields.pop("viewer", ""), now, HALF_LIFE)
+    return shapes.tell(tool or spec(), viewer, **fields)
 
 
 def schema_of(shapes: Shapes, **fields: Any) -> dict[str, Any]:

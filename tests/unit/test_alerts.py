@@ -25,9 +25,10 @@ from sealyard.metrics.sums import Sums
 from sealyard.observe import alerts as alerting
 from sealyard.observe import webhook as telling
 from sealyard.observe.alerts import Alerting, find_down
-from sealyard.privacy.scanner import Scanner, ScanRules
-from sealyard.store import Store, audit, open_store
-from sealyard.store.audit_watch import AuditWatch, AuditWatched
+from sealyard.privacy.detect import Scanner, ScanRules
+from sealyard.store import Store, open_store
+from sealyard.store.audit import log as audit
+from sealyard.store.audit.monitor import AuditWatch, AuditWatched
 from sealyard.values import AuditEntry, UpstreamStatus
 from sealyard.values.facts import Executed, Hidden, Searched, Used
 

@@ -23,11 +23,12 @@ import msgspec
 import pytest
 
 from sealyard.errors import InvalidRequest, StoreError
-from sealyard.privacy.keys import find_keys, load_keys
-from sealyard.store import open_store, replacing
-from sealyard.store.audit_key import key_path
-from sealyard.store.audit_verify import verify_store
-from sealyard.store.backup import check_backup, restore_backup, write_backup
+from sealyard.privacy.vault import KeyPlace
+from sealyard.store import open_store
+from sealyard.store import replacement as replacing
+from sealyard.store.audit.key import key_path
+from sealyard.store.audit.verification import verify_store
+from sealyard.store.backup.copies import check_backup, restore_backup, write_backup
 from sealyard.store.schema import MIGRATIONS
 from sealyard.values import AuditEntry, CallRecord, ExecutionRecord
 
@@ -246,16 +247,16 @@ def test_keys_of_the_vault_are_taken_only_when_asked_for(tmp_path: Path, store: 
     """And they are added to those that are there: no value of either store is lost."""
     path = tmp_path / "other" / "other.db"
     fill(path, "a")
-    theirs = load_keys("file", folder=path.parent, environment_value=None)
-    ours = load_keys("file", folder=store.parent, environment_value=None)
+    theirs = KeyPlace("file", folder=path.parent).load()
+    ours = KeyPlace("file", folder=store.parent).load()
     write_backup(path, tmp_path / "without.tar")
     write_backup(path, tmp_path / "with.tar", with_keys=True)
     assert "vault.key" not in members(tmp_path / "without.tar")
 
     restore_backup(tmp_path / "without.tar", store)
-    assert find_keys("file", folder=store.parent, environment_value=None).ids == ours.ids  # type: ignore[union-attr]
+    assert KeyPlace("file", folder=store.parent).find().ids == ours.ids  # type: ignore[union-attr]
     restore_backup(tmp_path / "with.tar", store)
-    both = find_keys("file", folder=store.parent, environment_value=None)
+    both = KeyPlace("file", folder=store.parent).find()
 
     assert both is not None
     assert both.ids == (theirs.current_id, ours.current_id)
@@ -653,7 +654,7 @@ import os, signal, sys
 from pathlib import Path
 import pytest
 from tests.unit.test_backup import _fail_at
-from sealyard.store.backup import restore_backup
+from sealyard.store.backup.copies import restore_backup
 _fail_at(int(sys.argv[3]), lambda: os.kill(os.getpid(), signal.SIGKILL), pytest.MonkeyPatch())
 restore_backup(Path(sys.argv[1]), Path(sys.argv[2]))
 """

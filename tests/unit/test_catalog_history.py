@@ -13,8 +13,8 @@ from sealyard.errors import InvalidRequest, StoreError
 from sealyard.store import Store, open_store
 from sealyard.store.releases import Release
 from sealyard.values import Definition, ToolSpec
-from sealyard.versioning.changes import Change as FieldChange
-from sealyard.versioning.changes import Comparison
+from sealyard.versioning.compare.changes import Change as FieldChange
+from sealyard.versioning.compare.changes import Comparison
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "integer"}

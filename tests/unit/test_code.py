@@ -11,15 +11,15 @@ import pytest
 from sealyard.code import MAX_CODE_BYTES, Fault, Source, children, read, source
 from sealyard.errors import InvalidSkill
 from sealyard.learning.code import code_print
+from sealyard.learning.code import read_sketch as read_sketch
 from sealyard.learning.flows import prepare_flows
-from sealyard.learning.jobs import job_print
-from sealyard.learning.risk_arguments import wrong_calls
-from sealyard.learning.sketch import read as read_sketch
+from sealyard.learning.precedents import wrong_calls
+from sealyard.learning.skills import job_print
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.sandbox.review import review
 from sealyard.skills.reading import read_skill
 from sealyard.values import CallEvidence, Executed, RunEvidence, ToolSpec
-from sealyard.versioning.migrate import migrate
+from sealyard.versioning.migrate.migration import migrate
 from sealyard.versioning.scopes import parse
 from sealyard.versioning.uses import find_uses
 

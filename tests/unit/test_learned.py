@@ -21,8 +21,7 @@ from sealyard.learning.overview import (
     with_conflicts,
 )
 from sealyard.store import Store, open_store
-from sealyard.store.skill_rows import ShelfLimits
-from sealyard.store.skills import MigrationRecord
+from sealyard.store.skills import MigrationRecord, ShelfLimits
 from sealyard.values import Skill, SkillUse
 
 SHARED = LearningConfig()

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.failure_runs import IMPORT, cause_of, make_call, make_run, make_spec, make_view
 
 from sealyard.catalog import Snapshot
-from sealyard.learning.advice import advice
+from sealyard.learning.failures import advice
 from sealyard.values import RunEvidence, ToolAnnotations, ToolSpec
 
 ROW = {"type": "object", "properties": {"amount": {"type": "number"}, "booked_on": {"type": "string"}}}

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from sealyard.catalog import Snapshot
-from sealyard.learning.chain_habits import FOLLOWERS, PARAMETERS, SOURCES
-from sealyard.learning.chain_tips import Tip, mark_of
-from sealyard.learning.chains import TIPS, TOOLS, VISITS, Chains, prepare_flows
+from sealyard.learning.chains import FOLLOWERS, PARAMETERS, SOURCES, TIPS, TOOLS, VISITS, Chains, Tip, tip_mark
+from sealyard.learning.flows import prepare_flows
+from sealyard.learning.part import Lesson, Viewer
 from sealyard.values import CallEvidence, Executed, Hinted, RunEvidence, ToolAnnotations, ToolSpec
 
 DAY = 86_400.0
@@ -121,22 +121,20 @@ class Journal:
 
     def tips(self, spec: ToolSpec, shop: Snapshot = SHOP, *, principal: str = "ann", **more: Any) -> tuple[Tip, ...]:
         """What a principal is told of a tool."""
-        options = {"now": self.at, "half_life": MONTH} | more
-        return self.chains.tips(spec, shop, principal=principal, **options)
+        viewer = Viewer(principal, more.pop("now", self.at), MONTH)
+        return self.chains.tell(spec, viewer, view=shop, **more)
 
     def followers(self, tool: str, shop: Snapshot = SHOP, *, principal: str = "ann", **more: Any) -> list[Any]:
         """The names and shares of what follows a tool."""
-        options = {"now": self.at, "half_life": MONTH} | more
-        found = self.chains.followers(full(tool), shop.tools, principal=principal, **options)
+        viewer = Viewer(principal, more.pop("now", self.at), MONTH)
+        found = self.chains.followers(full(tool), viewer, view=shop.tools, **more)
         return [(each.tool.removeprefix("mcp__shop__"), round(each.share, 2)) for each in found]
 
 
 def teach(chains: Chains, event: RunEvidence | Hinted) -> None:
     """As the learner does it."""
-    if isinstance(event, Hinted):
-        chains.hinted(event)
-    else:
-        chains.learn(event, prepare_flows(event), MONTH)
+    flows = prepare_flows(event) if isinstance(event, RunEvidence) else ()
+    chains.learn(Lesson(number=0, event=event, flows=flows), MONTH)
 
 
 # What follows what
@@ -230,9 +228,9 @@ def test_the_flow_is_told_with_the_chain_and_as_a_need() -> None:
         journal.flow(number)
     (chain,), (need,) = journal.tips(FIND), journal.tips(SHOW, with_code=True)
 
-    assert (chain.kind, chain.subject, chain.mark) == ("chain", full("find"), mark_of("chain", full("show")))
+    assert (chain.kind, chain.subject, chain.mark) == ("chain", full("find"), tip_mark("chain", full("show")))
     assert chain.text == "Often used with shop.show after it (100 % of runs): its id becomes order_id."
-    assert (need.kind, need.subject, need.mark) == ("needs", full("show"), mark_of("needs", "order_id"))
+    assert (need.kind, need.subject, need.mark) == ("needs", full("show"), tip_mark("needs", "order_id"))
     assert need.text == "Usually needs order_id from the id of shop.find (100 % of runs)."
     assert (chain.code, need.code) == (
         None,
@@ -241,7 +239,6 @@ def test_the_flow_is_told_with_the_chain_and_as_a_need() -> None:
         'answers = [show(order_id=row["id"]) for row in found]\n'
         "answers",
     )
-    assert journal.chains.hints(FIND, SHOP, principal="ann", now=journal.at, half_life=MONTH) == (chain.text,)
 
 
 def test_an_optional_parameter_that_nearly_all_give_is_a_need() -> None:
@@ -330,7 +327,7 @@ def test_a_field_is_one_field_whether_its_place_was_seen_or_not() -> None:
         fact = Executed(at=journal.at, principal="ann", form="code", status="ok", seconds=1.0, use_case="workflow")
         teach(journal.chains, RunEvidence(fact=fact, code=code, started_at=journal.at, calls=calls))
 
-    (need,) = journal.chains.needs(SHOW, SHOP.tools, principal="ann", now=journal.at, half_life=MONTH)
+    (need,) = journal.chains.needs(SHOW, Viewer("ann", journal.at, MONTH), view=SHOP.tools)
     assert (need.source, need.share, round(need.evidence)) == ((full("find"), "[].id"), 1.0, 4)
 
 
@@ -458,7 +455,7 @@ def test_no_value_of_any_call_is_in_what_is_learned_or_told() -> None:
         journal.run(
             "find", "show", given={"show": {"order_id": secret, "lang": secret}}, answers={"find": [{"id": secret}]}
         )
-    told = repr(journal.tips(FIND, with_code=True)) + repr(journal.chains.insights(journal.at, MONTH))
+    told = repr(journal.tips(FIND, with_code=True)) + repr(journal.chains.insights(Viewer("", journal.at, MONTH)))
 
     assert "shop.show" in told
     assert secret not in told
@@ -525,13 +522,13 @@ def test_a_told_chain_is_right_if_the_other_tool_was_called_after_the_first() ->
     }
     scored = {}
     for number, (name, runs) in enumerate(outcomes.items()):
-        before = journal.chains.insights(journal.at, MONTH)
+        before = journal.chains.insights(Viewer("", journal.at, MONTH))
         journal.hint(tip, session=f"s{number}")
         journal.hint(tip, session=f"s{number}")
         for tools in runs:
             status = "failed" if "failed" in tools else "ok"
             journal.run(*(tool for tool in tools if tool != "failed"), session=f"s{number}", status=status)
-        after = journal.chains.insights(journal.at, MONTH)
+        after = journal.chains.insights(Viewer("", journal.at, MONTH))
         scored[name] = (after.told - before.told, after.right - before.right)
 
     assert scored == {
@@ -542,7 +539,7 @@ def test_a_told_chain_is_right_if_the_other_tool_was_called_after_the_first() ->
         "not": (1, 0),
         "never called": (0, 0),
     }
-    (item, *_) = journal.chains.insights(journal.at, MONTH).items
+    (item, *_) = journal.chains.insights(Viewer("", journal.at, MONTH)).items
     assert (item.kind, item.told, item.right) == ("chain", 5, 3)
 
 
@@ -555,13 +552,13 @@ def test_a_told_need_is_right_if_the_next_run_gave_the_parameter() -> None:
     journal.hint(tip, session="s1")
     journal.run("show", session="s2", given={"show": {"order_id": "1"}})
     journal.run("show", session="s1", principal="ben", given={"show": {"order_id": "1"}})
-    none = journal.chains.insights(journal.at, MONTH)
+    none = journal.chains.insights(Viewer("", journal.at, MONTH))
     journal.run("show", session="s1", given={"show": {"order_id": "1", "lang": "en"}})
     journal.hint(tip, session="s3")
     journal.run("show", session="s3", given={"show": {"order_id": "1"}})
 
     assert (none.told, none.accuracy) == (0, None)
-    found = journal.chains.insights(journal.at, MONTH)
+    found = journal.chains.insights(Viewer("", journal.at, MONTH))
     assert (found.told, found.right, found.accuracy) == (2, 1, 0.5)
 
 
@@ -585,7 +582,7 @@ def test_hints_of_others_and_odd_ones_are_not_kept(fields: dict[str, Any]) -> No
         "mark": "00ff",
     } | fields
     chains = Chains()
-    chains.hinted(Hinted(**event))
+    teach(chains, Hinted(**event))
 
     assert chains.visits == {}
 
@@ -607,16 +604,16 @@ def test_everything_that_is_kept_is_bounded() -> None:
         key, value = f"g{letters[number % 26]}", f"w{number}x"
         journal.run("y", "z", principal=f"p{number}", answers={"y": {key: value}}, given={"z": {"k": value}})
     for number in range(VISITS + 10):
-        chains.hinted(Hinted(at=0.0, session=f"s{number}", hint="chain", subject=full("a"), mark="00"))
+        teach(chains, Hinted(at=0.0, session=f"s{number}", hint="chain", subject=full("a"), mark="00"))
     for number in range(TIPS + 10):
-        chains.hinted(Hinted(at=0.0, session="s", hint="chain", subject=full("a"), mark=f"{number:04}"))
+        teach(chains, Hinted(at=0.0, session="s", hint="chain", subject=full("a"), mark=f"{number:04}"))
 
     assert len(chains.tools) == TOOLS
     assert len(chains.tools[full("hub")].followers) == FOLLOWERS
     assert len(chains.tools[full("z")].sources) == SOURCES
     assert len(chains.visits) == VISITS
     assert len(chains.visits["local s"].tips) == TIPS
-    assert chains.insights(journal.at, MONTH).told == 0
+    assert chains.insights(Viewer("", journal.at, MONTH)).told == 0
 
 
 def test_the_same_events_make_the_same_bytes_and_bytes_make_the_same_chains() -> None:
@@ -642,7 +639,7 @@ def test_the_same_events_make_the_same_bytes_and_bytes_make_the_same_chains() ->
         teach(again, event)
         again = msgspec.msgpack.decode(msgspec.msgpack.encode(again), type=Chains)
 
-    assert journal.chains.insights(journal.at, MONTH).told > 0
+    assert journal.chains.insights(Viewer("", journal.at, MONTH)).told > 0
     assert msgspec.msgpack.encode(again) == msgspec.msgpack.encode(journal.chains)
 
 
@@ -652,8 +649,8 @@ def test_nothing_known_says_nothing() -> None:
 
     assert journal.tips(FIND) == ()
     assert journal.followers("find") == []
-    assert journal.chains.needs(FIND, SHOP.tools, principal="ann", now=0.0, half_life=MONTH) == []
-    found = journal.chains.insights(0.0, MONTH)
+    assert journal.chains.needs(FIND, Viewer("ann", 0.0, MONTH), view=SHOP.tools) == []
+    found = journal.chains.insights(Viewer("", 0.0, MONTH))
     assert (found.part, found.learned, found.evidence, found.told, found.accuracy) == ("chains", 0, 0, 0, None)
 
 
@@ -662,7 +659,7 @@ def test_insights_say_what_was_learned_and_from_how_much() -> None:
     journal = Journal()
     for number in range(3):
         journal.flow(number)
-    found = journal.chains.insights(journal.at, MONTH)
+    found = journal.chains.insights(Viewer("", journal.at, MONTH))
 
     assert (found.learned, found.evidence) == (2, 3)
     assert [(item.kind, item.subject, item.text, item.principals, item.last_at) for item in found.items] == [

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.learning.code import IDENTIFIER, CodePrint, code_print, similarity
+from sealyard.learning.code import CodePrint, code_print, similarity
+from sealyard.learning.disclosure import IDENTIFIER
 
 
 def print_of(code: str) -> CodePrint:

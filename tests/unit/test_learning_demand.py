@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.learning.demand import Demand, Wanted, wanted
+from sealyard.learning.resources import Demand, Wanted, wanted
 
 NOW = 1_800_000_000.0
 OFFERED = ("numpy", "pandas")

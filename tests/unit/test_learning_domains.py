@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from sealyard.learning.domains import DOMAINS, PRINCIPALS, Domains, infer
+from sealyard.learning.part import Lesson, Viewer
 from sealyard.values import Executed, RunEvidence, ToolSpec
 
 DAY = 86_400.0
@@ -22,6 +23,11 @@ def spec(upstream: str, name: str, description: str = "") -> ToolSpec:
         input_schema={},
         digest="",
     )
+
+
+def teach(domains: Domains, run: RunEvidence) -> None:
+    """Let one run teach."""
+    domains.learn(Lesson(number=0, event=run), MONTH)
 
 
 def run(*tools: str, principal: str = "ann", at: float = 0.0, domain: str = "") -> RunEvidence:
@@ -95,22 +101,22 @@ def test_a_principal_works_on_what_most_of_its_last_runs_are_about() -> None:
     seen = []
     for number in range(30):
         tool = "mcp__slack__post_message" if number < 10 else "mcp__postgres__run_query"
-        domains.learn(run(tool, at=number * DAY), MONTH)
-        seen.append(domains.of("ann", now=number * DAY, half_life=MONTH))
+        teach(domains, run(tool, at=number * DAY))
+        seen.append(domains.tell(Viewer("ann", number * DAY, MONTH)))
 
     assert (seen[0], seen[1], seen[9], seen[29]) == (None, None, "communication", "data")
-    assert domains.of("ben", now=0.0, half_life=MONTH) is None
-    assert domains.of("ann", now=400 * DAY, half_life=MONTH) is None
+    assert domains.tell(Viewer("ben", 0.0, MONTH)) is None
+    assert domains.tell(Viewer("ann", 400 * DAY, MONTH)) is None
 
 
 def test_what_is_said_goes_before_what_the_tools_say() -> None:
     """The configuration knows better; runs without tools say nothing."""
     domains = Domains()
     for _ in range(4):
-        domains.learn(run("mcp__slack__post_message", domain="biology"), MONTH)
-        domains.learn(run(), MONTH)
+        teach(domains, run("mcp__slack__post_message", domain="biology"))
+        teach(domains, run())
 
-    assert domains.of("ann", now=0.0, half_life=MONTH) == "biology"
+    assert domains.tell(Viewer("ann", 0.0, MONTH)) == "biology"
     assert domains.runs == 4
 
 
@@ -118,8 +124,10 @@ def test_it_is_scored_by_what_principals_then_do() -> None:
     """Told whenever a principal's domain was known before a run."""
     domains = Domains()
     for number in range(6):
-        domains.learn(run("mcp__slack__post_message" if number != 4 else "mcp__k8s__list_pods"), MONTH)
-    found = domains.insights(0.0, MONTH)
+        domains.learn(
+            Lesson(number=0, event=run("mcp__slack__post_message" if number != 4 else "mcp__k8s__list_pods")), MONTH
+        )
+    found = domains.insights(Viewer("", 0.0, MONTH))
 
     assert (found.part, found.evidence, found.told, found.right, found.accuracy) == ("domains", 6, 4, 3, 0.75)
 
@@ -129,9 +137,11 @@ def test_insights_name_no_principal_and_no_domain_of_others() -> None:
     domains = Domains()
     for _ in range(3):
         for principal in ("ann", "ben"):
-            domains.learn(run("mcp__slack__post_message", principal=principal), MONTH)
-        domains.learn(run("mcp__slack__post_message", principal="cy", domain="secret-project"), MONTH)
-    found = domains.insights(0.0, MONTH)
+            teach(domains, run("mcp__slack__post_message", principal=principal))
+        domains.learn(
+            Lesson(number=0, event=run("mcp__slack__post_message", principal="cy", domain="secret-project")), MONTH
+        )
+    found = domains.insights(Viewer("", 0.0, MONTH))
 
     assert [(item.kind, item.subject, item.text, item.principals) for item in found.items] == [
         ("domain", "communication", "2 principals work mostly on communication.", 2),
@@ -144,13 +154,13 @@ def test_it_is_bounded_and_the_same_for_the_same_runs() -> None:
     one, other = Domains(), Domains()
     for number in range(PRINCIPALS + 20):
         event = run("mcp__k8s__list_pods", principal=f"p{number}", at=float(number))
-        one.learn(event, MONTH)
-        other.learn(event, MONTH)
+        one.learn(Lesson(number=0, event=event), MONTH)
+        other.learn(Lesson(number=0, event=event), MONTH)
         other = msgspec.msgpack.decode(msgspec.msgpack.encode(other), type=Domains) if number % 100 == 0 else other
     for number in range(100):
         event = run(principal="mal", domain=f"d{number}")
-        one.learn(event, MONTH)
-        other.learn(event, MONTH)
+        one.learn(Lesson(number=0, event=event), MONTH)
+        other.learn(Lesson(number=0, event=event), MONTH)
 
     assert len(one.principals) == PRINCIPALS
     assert len(one.principals["mal"].weights) == len(DOMAINS)

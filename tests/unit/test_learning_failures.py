@@ -10,7 +10,7 @@ from sealyard.learning import causes
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.code import code_print
 from sealyard.learning.failures import FIXES, GROUPS, VISITS, WAITING, Failures, Fix
-from sealyard.learning.insights import Insight
+from sealyard.learning.part import Insight, Lesson, Viewer
 from sealyard.values import CallEvidence, Hinted
 
 ERROR = ("ToolFailed", "ValueError: The date is not in ISO format.")
@@ -171,7 +171,7 @@ def test_fix_that_did_not_help_those_who_were_told_it_is_told_no_more() -> None:
             subject=fix.subject,
             mark=fix.mark,
         )
-        world.failures.hinted(hint)
+        world.hear(Lesson(number=0, event=hint))
         world.learn(told, make_run(FAILS, ERROR, at=400.0 + number, principal=principal, calls=(FAILED_CALL,)))
 
     assert world.ask(LATER, principal="dan") is None
@@ -189,10 +189,10 @@ def test_fix_that_helped_who_was_told_it_counts_as_right(is_hinted_first: bool) 
         at=900.0, principal="bob", session="of bob", execution_id="later", hint="fix", subject="", mark=fix.mark
     )
     if is_hinted_first:
-        world.failures.hinted(hint)
+        world.hear(Lesson(number=0, event=hint))
     world.learn(LATER)
     if not is_hinted_first:
-        world.failures.hinted(hint)
+        world.hear(Lesson(number=0, event=hint))
     repaired = LATER.code.replace("3.4.2024", "2024-04-03")
     world.learn(make_run(repaired, at=950.0, principal="bob", session="of bob", calls=(GOOD_CALL,)))
     told = world.ask(LATER, principal="dan")
@@ -289,7 +289,7 @@ def test_insights_name_cause_and_change() -> None:
     """Who looks after the gateway sees each cause once, with the tool and how often a fix was told and right."""
     world = World()
     teach(world, "ann")
-    found = world.failures.insights(60.0, HALF_LIFE)
+    found = world.failures.insights(Viewer("", 60.0, HALF_LIFE))
 
     assert (found.part, found.learned, found.evidence, found.told, found.right) == ("failures", 1, 2, 0, 0)
     assert found.items == (
@@ -331,7 +331,8 @@ def test_part_stays_within_its_bounds_and_decodes_as_it_was() -> None:
             (f"{IMPORT}{name}", None),
         ):
             run = make_run(code, error, at=float(number), principal=f"p{number % 200}")
-            failures.learn(run, code_print(code), prepare_cause(run, code_print(code)), HALF_LIFE)
+            lesson = Lesson(number=0, event=run, code=code_print(code), cause=prepare_cause(run, code_print(code)))
+            failures.learn(lesson, HALF_LIFE)
 
     assert len(failures.groups) <= GROUPS
     assert len(failures.visits) <= VISITS

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from sealyard.learning.fields import agree, is_declared, place_of
-from sealyard.learning.flows import Flow, prepare_flows
-from sealyard.learning.fragments import fragment
+from sealyard.learning.disclosure import agree, is_declared, place_of
+from sealyard.learning.flows import Flow, fragment, prepare_flows
 from sealyard.values import CallEvidence, Executed, RunEvidence, ToolAnnotations, ToolSpec
 
 

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 import msgspec
 
 from sealyard.discovery import Index
+from sealyard.learning.part import Lesson, Viewer
 from sealyard.learning.ranking import Ranking
-from sealyard.values import CallEvidence, Executed, RunEvidence, Searched, ToolSpec, Used
+from sealyard.values import CallEvidence, Executed, LearningEvent, RunEvidence, Searched, ToolSpec, Used
 
 DAY = 86_400.0
 MONTH = 30 * DAY
@@ -54,6 +55,11 @@ OFFICE = [
 ]
 
 
+def teach(ranking: Ranking, event: LearningEvent) -> None:
+    """Let one event teach."""
+    ranking.learn(Lesson(number=0, event=event), MONTH)
+
+
 class World:
     """Agents, a catalog and what was learned."""
 
@@ -73,7 +79,7 @@ class World:
         """What a search shows, and where text has each."""
         learned = None
         if self.learns:
-            learned = self.ranking.recall(query, principal=principal, now=self.at, half_life=MONTH)
+            learned = self.ranking.tell(query, Viewer(principal, self.at, MONTH))
         found = self.index.search(query, limit=limit, learned=learned)
         return found.names, found.text_ranks
 
@@ -100,10 +106,11 @@ class World:
         is_first = choice == wanted and self.number_of[visit] == 1
         if choice in names:
             rank, search = names.index(choice) + 1, f"{visit} {self.number_of[visit]}"
-            self.ranking.used(
+            teach(
+                self.ranking,
                 Used(
                     at=self.at, principal=principal, session=visit, search_id=search, tool=choice, rank=rank, seconds=1
-                )
+                ),
             )
         fact = Executed(
             at=self.at + 1,
@@ -119,14 +126,15 @@ class World:
             CallEvidence(number=at, tool=name, version="1.0.0", started_at=self.at, seconds=0.1)
             for at, name in enumerate(called, 1)
         )
-        self.ranking.ran(RunEvidence(fact=fact, started_at=self.at, calls=calls), MONTH)
+        teach(self.ranking, RunEvidence(fact=fact, started_at=self.at, calls=calls))
         return is_first
 
     def search(self, query: str, visit: str, principal: str) -> list[str]:
         """A search of a visit; what it shows."""
         number = self.number_of[visit] = self.number_of.get(visit, 0) + 1
         names, ranks = self.show(query, principal)
-        self.ranking.searched(
+        teach(
+            self.ranking,
             Searched(
                 at=self.at,
                 principal=principal,
@@ -138,7 +146,7 @@ class World:
                 query=query,
                 found=tuple(names),
                 text_ranks=tuple(ranks),
-            )
+            ),
         )
         return names
 

@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.failure_runs import IMPORT, cause_of, make_call, make_run
 
-from sealyard.learning.recoveries import Edit, edits
+from sealyard.learning.repairs import Edit, edits
 from sealyard.values import RunEvidence
 
 TOOL = "bank.list_bookings"

@@ -15,9 +15,10 @@ from sealyard.catalog.parameters import parameters
 from sealyard.catalog.stubs import stub_file
 from sealyard.errors import InvalidArguments
 from sealyard.learning.code import CodePrint, code_print
+from sealyard.learning.part import Lesson, Viewer
+from sealyard.learning.precedents import wrong_calls
 from sealyard.learning.resources import Prediction
 from sealyard.learning.risk import Assessment, Dangers
-from sealyard.learning.risk_arguments import wrong_calls
 from sealyard.sandbox.policy.levels import LEVELS, IsolationLevel
 from sealyard.sandbox.review import Review, review
 from sealyard.values import Assessed, CallEvidence, Executed, Risk, RiskReason, RunEvidence, ToolSpec
@@ -98,22 +99,20 @@ def a_run(at: float, status: str = "failed", **fields: Any) -> RunEvidence:
 def learn(dangers: Dangers, code: str, *runs: RunEvidence) -> None:
     """Let these runs of `code` teach."""
     for run in runs:
-        dangers.learn(run, code_print(code), HALF_LIFE)
+        dangers.learn(Lesson(number=0, event=run, code=code_print(code)), HALF_LIFE)
 
 
 def assess(dangers: Dangers, code: str, now: float = NOW, **fields: Any) -> Assessment:
     """What ann is told of `code`."""
     asked: dict[str, Any] = {
-        "principal": "ann",
         "specs": SPECS if "servers" in code else {},
         "context_digest": "c1",
         "session": f"{fields.get('principal', 'ann')}:default",
-        "now": now,
-        "half_life": HALF_LIFE,
+        "review": FINE,
         "predicted": None,
     }
-    found = fields.pop("review", FINE)
-    return dangers.assess(a_print(code), found, **asked | fields)
+    viewer = Viewer(fields.pop("principal", "ann"), now, HALF_LIFE)
+    return dangers.tell(a_print(code), viewer, **asked | fields)
 
 
 def three_failures(code: str = PURE, **fields: Any) -> Dangers:
@@ -147,8 +146,8 @@ def test_code_without_a_print_is_told_by_all_runs_alone() -> None:
     """Code that is too long to be looked at is run like any other."""
     dangers = Dangers()
     learn(dangers, PURE, a_run(NOW - 1))
-    told = dangers.assess(
-        None, FINE, principal="ann", specs={}, context_digest="", session="ann:default", now=NOW, half_life=HALF_LIFE
+    told = dangers.tell(
+        None, Viewer("ann", NOW, HALF_LIFE), review=FINE, specs={}, context_digest="", session="ann:default"
     )
 
     assert (told.risk, told.reasons, told.text, told.line) == ("low", (), "", None)
@@ -582,7 +581,9 @@ def test_a_tool_is_not_to_blame_for_the_failure_of_another() -> None:
         )
         learn(dangers, code, run)
 
-    assert [each.subject for each in dangers.insights(NOW, HALF_LIFE).items if each.kind == "tool"] == [other]
+    assert [each.subject for each in dangers.insights(Viewer("", NOW, HALF_LIFE)).items if each.kind == "tool"] == [
+        other
+    ]
 
 
 def test_a_new_major_version_resets_what_is_known_of_a_tool_and_its_code() -> None:
@@ -681,7 +682,7 @@ def test_what_is_remembered_is_bounded() -> None:
     for run, _ in some_runs(6_000):
         number = int(run.fact.execution_id)
         form = CodePrint(digest=str(number), exact=str(number), sample=(number,), tools=(f"s.t{number}",))
-        dangers.learn(run, form, HALF_LIFE)
+        dangers.learn(Lesson(number=0, event=run, code=form), HALF_LIFE)
 
     assert len(dangers.tools) == 2_000
     assert len(dangers.patterns.by_digest) == 2_048

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealyard.learning.code import CodePrint, code_print
+from sealyard.learning.part import Lesson, Viewer
+from sealyard.learning.precedents import Calibration, isotonic
 from sealyard.learning.risk import HIGH, MEDIUM, Dangers
-from sealyard.learning.risk_calibration import Calibration, isotonic
 from sealyard.sandbox.review import Finding, Review
 from sealyard.values import Assessed, CallEvidence, Executed, RunEvidence
 
@@ -66,15 +67,8 @@ class World:
         who, number = f"p{self._random.randrange(self._principals)}", str(len(self.told))
         form = msgspec.structs.replace(self._prints[program], exact=number)
         session = f"{who}:default"
-        told = self.dangers.assess(
-            form,
-            review,
-            principal=who,
-            specs={},
-            context_digest="",
-            session=session,
-            now=self.now,
-            half_life=HALF_LIFE,
+        told = self.dangers.tell(
+            form, Viewer(who, self.now, HALF_LIFE), review=review, specs={}, context_digest="", session=session
         )
         self.told.append((told.risk, told.chance, failed))
         call = CallEvidence(
@@ -83,7 +77,7 @@ class World:
         assessed = an_assessed(risk=told.risk, chance=told.chance, reasons=told.reasons)
         fact = an_end(self.now + 1, failed=failed, principal=who, execution_id=number, assessed=assessed)
         run = RunEvidence(fact=fact, started_at=self.now, session=session, calls=(call,))
-        self.dangers.learn(run, form, HALF_LIFE)
+        self.dangers.learn(Lesson(number=0, event=run, code=form), HALF_LIFE)
 
     def levels(self, since: int) -> dict[str, tuple[float, float, int]]:
         """What was told on average, what share failed, and how many runs that was, for each level."""
@@ -168,12 +162,12 @@ def test_a_systematic_error_of_the_estimate_is_put_right() -> None:
     """Estimates of a half that come true one time in ten become a tenth, and the order of estimates stays."""
     calibration = Calibration()
     for number in range(200):
-        calibration.add(0.5, "ann", START + number, HALF_LIFE, failed=number % 10 == 0)
-    row = [calibration.curve("ann", START + 200, HALF_LIFE).corrected(step / 20) for step in range(21)]
+        calibration.add(0.5, Viewer("ann", START + number, HALF_LIFE), failed=number % 10 == 0)
+    row = [calibration.curve(Viewer("ann", START + 200, HALF_LIFE)).corrected(step / 20) for step in range(21)]
 
-    assert calibration.curve("ann", START + 200, HALF_LIFE).corrected(0.5) < 0.16
+    assert calibration.curve(Viewer("ann", START + 200, HALF_LIFE)).corrected(0.5) < 0.16
     assert row == sorted(row)
-    assert Calibration().curve("ann", START, HALF_LIFE).corrected(0.5) == 0.5
+    assert Calibration().curve(Viewer("ann", START, HALF_LIFE)).corrected(0.5) == 0.5
 
 
 def test_the_figures_are_of_what_ran_and_of_nothing_else() -> None:
@@ -192,8 +186,9 @@ def test_the_figures_are_of_what_ran_and_of_nothing_else() -> None:
     for number, (name, decided, end) in enumerate(ends):
         assessed = an_assessed(**told | decided)
         fact = an_end(START + number, principal="ann", execution_id=name, assessed=assessed, **end)
-        dangers.learn(RunEvidence(fact=fact, started_at=START), code_print("1 + 1"), HALF_LIFE)
-    found = dangers.insights(START + 100, HALF_LIFE)
+        run = RunEvidence(fact=fact, started_at=START)
+        dangers.learn(Lesson(number=0, event=run, code=code_print("1 + 1")), HALF_LIFE)
+    found = dangers.insights(Viewer("", START + 100, HALF_LIFE))
 
     assert [(item.subject, item.text, item.told, item.right) for item in found.items] == [
         ("high", "Of 3 runs told high, 67% failed; 70% was expected.", 3, 2)
@@ -205,7 +200,7 @@ def test_insights_say_how_often_each_level_was_right() -> None:
     """The figures are those of the journal, and `medium` claims neither."""
     world = World(5, chances=MIXED, programs=60)
     world.run(400)
-    found = world.dangers.insights(world.now, HALF_LIFE)
+    found = world.dangers.insights(Viewer("", world.now, HALF_LIFE))
     shown = {item.subject: item for item in found.items if item.kind == "risk"}
 
     assert shown.keys() == {"low", "medium", "high"}

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.learned_shapes import HALF_LIFE, TOOL, learn, run, schema_of, shape_of, spec
 
-from sealyard.cli.bench_learning_answers import KINDS, answer, declare
-from sealyard.cli.bench_learning_shapes import _fields
-from sealyard.learning.answers import PLACES
-from sealyard.learning.insights import Insight
-from sealyard.learning.shapes import ALL_PLACES, TOOLS, Shapes, prepare_answers
+from benchmarks.learning.answers import KINDS, answer, declare
+from benchmarks.learning.shapes import fields_of
+from sealyard.learning.answers import PLACES, prepare_answers
+from sealyard.learning.part import Insight, Lesson, Viewer
+from sealyard.learning.shapes import ALL_PLACES, TOOLS, Shapes
 from sealyard.values import Hinted
 
 
@@ -316,7 +316,7 @@ def test_one_other_principal_makes_no_conflict() -> None:
     shapes = learn(Shapes(), [{"rows": [{"id": 7, "gone": "x"}]}] * 20, "ann")
     declared = spec(output_schema=DECLARED)
 
-    assert shapes.conflicts([declared], now=1.0, half_life=HALF_LIFE) == []
+    assert shapes.conflicts([declared], Viewer("", 1.0, HALF_LIFE)) == []
     own = shape_of(shapes, tool=declared, viewer="ann")
     assert own is not None
     assert own.conflicts == ("`rows[].id` is declared as a text and was a whole number in some answers.",)
@@ -326,11 +326,11 @@ def test_conflicts_are_among_what_operators_see() -> None:
     """Of the tools that are there, at the versions that they have."""
     shapes = learn(Shapes(), [{"rows": 7}] * 3)
 
-    found = shapes.conflicts([spec(output_schema=DECLARED), spec(full_name="mcp__db__b")], now=1.0, half_life=HALF_LIFE)
+    found = shapes.conflicts([spec(output_schema=DECLARED), spec(full_name="mcp__db__b")], Viewer("", 1.0, HALF_LIFE))
     assert [(each.kind, each.subject, each.text) for each in found] == [
         ("conflict", TOOL, "`rows` is declared as a list and was a whole number in some answers."),
     ]
-    assert shapes.conflicts([spec(output_schema=DECLARED, version="2.0.0")], now=1.0, half_life=HALF_LIFE) == []
+    assert shapes.conflicts([spec(output_schema=DECLARED, version="2.0.0")], Viewer("", 1.0, HALF_LIFE)) == []
 
 
 # The part as a whole
@@ -342,8 +342,8 @@ def test_it_says_how_often_it_was_right() -> None:
     learn(shapes, [{"a": 1}], "ann")
     learn(shapes, [{"a": None}, {"a": "x"}, {}, {"a": 1, "b": 2}], "bob", at=9.0)
 
-    assert shapes.insights(9.0, HALF_LIFE) == msgspec.structs.replace(
-        shapes.insights(9.0, HALF_LIFE),
+    assert shapes.insights(Viewer("", 9.0, HALF_LIFE)) == msgspec.structs.replace(
+        shapes.insights(Viewer("", 9.0, HALF_LIFE)),
         part="shapes",
         learned=1,
         evidence=11,
@@ -369,7 +369,8 @@ def test_a_shape_that_was_told_is_scored_by_the_next_answer() -> None:
     """Even while little is known; other hints and other tools do not matter."""
     shapes = learn(Shapes(), [{"a": 1}], "ann")
     for hint, subject in (("shape", TOOL), ("shape", TOOL), ("chain", TOOL), ("shape", "mcp__db__none")):
-        shapes.hinted(Hinted(at=2.0, principal="ann", hint=hint, subject=subject))  # type: ignore[arg-type]
+        event = Hinted(at=2.0, principal="ann", hint=hint, subject=subject)  # type: ignore[arg-type]
+        shapes.learn(Lesson(number=0, event=event), HALF_LIFE)
     learn(shapes, [{"a": 2}, {"a": 3}], "ann")
 
     assert (shapes.tools[TOOL].told, shapes.tools[TOOL].right) == (1, 1)
@@ -421,7 +422,7 @@ def test_the_same_runs_make_the_same_bytes_and_can_be_read_back(runs: list[tuple
         shapes = Shapes()
         for principal, given_answer, at in runs:
             evidence = run([given_answer], principal, at=at)
-            shapes.learn(evidence, prepare_answers(evidence), HALF_LIFE)
+            shapes.learn(Lesson(number=0, event=evidence, answers=prepare_answers(evidence)), HALF_LIFE)
         made.append(msgspec.msgpack.encode(shapes))
         msgspec.json.encode(schema_of(shapes, now=1e9, viewer="ann"))
 
@@ -438,7 +439,7 @@ def test_declared_schemas_of_every_kind_are_found_again(kind: str) -> None:
     for number in range(60):
         learn(shapes, [answer(schema, chance)], ("ann", "bob")[number % 2])
     learned = schema_of(shapes)
-    found, declared = dict(_fields(learned, learned)).keys(), dict(_fields(schema, schema)).keys()
+    found, declared = dict(fields_of(learned, learned)).keys(), dict(fields_of(schema, schema)).keys()
 
     assert found <= declared
     assert len(found) >= 0.85 * len(declared)

@@ -8,8 +8,8 @@ from tests.unit.learned_shapes import HALF_LIFE, TOOL, learn, schema_of, shape_o
 from sealyard.catalog import Catalog, Snapshot, stub_files
 from sealyard.catalog.learned import LearnedShape
 from sealyard.catalog.stubs import returns_text, signature
-from sealyard.learning.shapes import Shapes
-from sealyard.learning.steady import SteadyShapes
+from sealyard.learning.part import Viewer
+from sealyard.learning.shapes import Shapes, SteadyShapes
 from sealyard.values import Definition
 
 ROW = {"id": 1, "status": "open", "count": 3}
@@ -30,7 +30,7 @@ async def test_stub_of_a_tool_that_declares_nothing() -> None:
     catalog = Catalog()
     await catalog.update("db", [DEFINITION])
     steady = SteadyShapes()
-    assert await steady.look(_learned(), catalog.snapshot, now=1.0, half_life=HALF_LIFE)
+    assert await steady.look(_learned(), catalog.snapshot, Viewer("", 1.0, HALF_LIFE))
     catalog.use_shapes(steady.shapes)
 
     assert (
@@ -122,7 +122,7 @@ async def test_stubs_change_when_a_shape_was_the_same_for_a_while() -> None:
     snapshot, shapes, steady = Snapshot({"db": [spec()]}), Shapes(), SteadyShapes()
 
     async def look(now: float) -> bool:
-        return await steady.look(shapes, snapshot, now=now, half_life=HALF_LIFE)
+        return await steady.look(shapes, snapshot, Viewer("", now, HALF_LIFE))
 
     learn(shapes, [{"a": 1}])
     assert not await look(0.0)
@@ -146,13 +146,13 @@ async def test_what_is_forgotten_goes_at_the_next_call() -> None:
     """No minute is waited for it: a tool that is no longer known, and what a principal that was forgotten had seen."""
     snapshot, steady = Snapshot({"db": [spec()]}), SteadyShapes()
     shapes = learn(learn(Shapes(), [{"a": 1}] * 9), [{"a": 1, "b": 1}] * 9)
-    assert await steady.look(shapes, snapshot, now=0.0, half_life=HALF_LIFE)
+    assert await steady.look(shapes, snapshot, Viewer("", 0.0, HALF_LIFE))
     assert list(steady.shapes[TOOL].schema["properties"]) == ["a", "b"]
 
-    assert await steady.look(learn(Shapes(), [{"a": 1}] * 9), snapshot, now=1.0, half_life=HALF_LIFE)
+    assert await steady.look(learn(Shapes(), [{"a": 1}] * 9), snapshot, Viewer("", 1.0, HALF_LIFE))
     assert list(steady.shapes[TOOL].schema["properties"]) == ["a"]
-    assert await steady.look(learn(Shapes(), [{"a": 1}]), snapshot, now=2.0, half_life=HALF_LIFE) is False
-    assert await steady.look(Shapes(), snapshot, now=3.0, half_life=HALF_LIFE)
+    assert await steady.look(learn(Shapes(), [{"a": 1}]), snapshot, Viewer("", 2.0, HALF_LIFE)) is False
+    assert await steady.look(Shapes(), snapshot, Viewer("", 3.0, HALF_LIFE))
     assert steady.shapes == {}
 
 
@@ -161,12 +161,12 @@ async def test_the_more_tools_there_are_the_seldomer_stubs_are_written() -> None
     many = [spec(full_name=f"mcp__db__t{n}", name=f"t{n}") for n in range(4_000)]
     snapshot, steady = Snapshot({"db": many}), SteadyShapes()
     shapes = learn(Shapes(), [{"a": 1}] * 3, tool="mcp__db__t0")
-    assert await steady.look(shapes, snapshot, now=0.0, half_life=HALF_LIFE)
+    assert await steady.look(shapes, snapshot, Viewer("", 0.0, HALF_LIFE))
     learn(shapes, [{"b": 1}], tool="mcp__db__t0")
 
-    assert not await steady.look(shapes, snapshot, now=199.0, half_life=HALF_LIFE)
-    assert not await steady.look(shapes, snapshot, now=200.0, half_life=HALF_LIFE)
-    assert await steady.look(shapes, snapshot, now=260.0, half_life=HALF_LIFE)
+    assert not await steady.look(shapes, snapshot, Viewer("", 199.0, HALF_LIFE))
+    assert not await steady.look(shapes, snapshot, Viewer("", 200.0, HALF_LIFE))
+    assert await steady.look(shapes, snapshot, Viewer("", 260.0, HALF_LIFE))
 
 
 async def test_what_is_declared_is_not_learned_for_stubs() -> None:
@@ -174,5 +174,5 @@ async def test_what_is_declared_is_not_learned_for_stubs() -> None:
     snapshot = Snapshot({"db": [spec(output_schema={"type": "object", "properties": {"a": {"type": "string"}}})]})
     steady = SteadyShapes()
 
-    assert not await steady.look(_learned(), snapshot, now=0.0, half_life=HALF_LIFE)
+    assert not await steady.look(_learned(), snapshot, Viewer("", 0.0, HALF_LIFE))
     assert schema_of(_learned(), tool=snapshot.tools[TOOL])["type"] == "object"

@@ -17,7 +17,7 @@ from sealyard import errors
 from sealyard.metrics.names import METRICS, OPERATOR, OPERATOR_NAMES
 from sealyard.metrics.sums import AnyFact, CallRow, Sum, Sums, percentile
 from sealyard.observe.sinks import LIKELY_TO_FAIL
-from sealyard.privacy.span import TYPES
+from sealyard.privacy import TYPES
 from sealyard.sandbox.policy.levels import IsolationLevel
 from sealyard.sandbox.probe import TIERS
 from sealyard.values import (

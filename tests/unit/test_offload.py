@@ -17,20 +17,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sealyard.broker.admitting import admit, admit_answer
+from sealyard.broker.admission import admit, admit_answer
 from sealyard.broker.answers import Answer, AnswerFile
 from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill
 from sealyard.offload import MOST_DEPTH, MOST_NODES, Offload, check_values, decode, is_large
 from sealyard.offload.frames import LENGTHS
 from sealyard.offload.pool import _Helper
 from sealyard.offload.process import Process
-from sealyard.privacy.described import describe
-from sealyard.privacy.door import Door
-from sealyard.privacy.echo import Sent
-from sealyard.privacy.guard import Guard, Handling, Mode, Privacy
-from sealyard.privacy.scanner import Scanner
-from sealyard.privacy.seen import NOTHING_SEEN, Seen
-from sealyard.privacy.span import TOKEN
+from sealyard.privacy import TOKEN, Guard, Handling, Privacy, Sent
+from sealyard.privacy.detect import Scanner
+from sealyard.privacy.known import NOTHING_SEEN, Seen
+from sealyard.privacy.rules import Mode
 from sealyard.values import ToolSpec
 
 SLOW = b"[" + b",".join([b"[]"] * 3_000_000) + b"]"
@@ -307,9 +304,7 @@ def no_tokens() -> None:
 def guard_of(mode: Mode, offload: Offload | None, handling: Handling | None = None) -> Guard:
     """A guard with helpers, or without any."""
     privacy = Privacy(Scanner(), mode=mode, rules=[(["mcp__a__*"], handling)] if handling else [])
-    guard = Guard(privacy, Tokens())  # type: ignore[arg-type]
-    guard.door = Door(guard, offload, describe(privacy), who="anna")
-    return guard
+    return Guard(privacy, Tokens(), offload=offload, principal="anna")  # type: ignore[arg-type]
 
 
 def sent_of(value: str) -> Sent:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.privacy import checks, national_checks
-from sealyard.privacy.national import FORMATS
-from sealyard.privacy.span import TYPES
+from sealyard.privacy import TYPES
+from sealyard.privacy.detect import checks, registers
+from sealyard.privacy.detect.registers import FORMATS
 
 REGISTERS = {
     "is_ae_id": "784-1234-1234567-2",
@@ -75,7 +75,7 @@ WITHOUT_CHECK_DIGIT = {
 @pytest.mark.parametrize(("name", "value"), REGISTERS.items())
 def test_number_of_a_register_passes_and_fails_with_another_last_place(name: str, value: str) -> None:
     """Of all other endings of the same kind at most one may pass."""
-    check = getattr(national_checks, name)
+    check = getattr(registers, name)
     at = -2 if value.endswith(")") else -1
     last = value[at]
     others = "0123456789" if last.isdigit() else "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -92,8 +92,8 @@ def test_number_without_a_check_digit_must_have_a_possible_date_or_prefix(name: 
     """Some registers keep no check digit: what else is known of them decides."""
     possible, impossible = values
 
-    assert getattr(national_checks, name)(possible)
-    assert not getattr(national_checks, name)(impossible)
+    assert getattr(registers, name)(possible)
+    assert not getattr(registers, name)(impossible)
 
 
 def test_every_check_of_a_register_is_tested() -> None:
@@ -125,8 +125,8 @@ def test_vat_number_passes_and_fails_with_another_digit(value: str) -> None:
     place = 5
     changed = value[:place] + str((int(value[place]) + 1) % 10) + value[place + 1 :]
 
-    assert national_checks.is_vat(value)
-    assert not national_checks.is_vat(changed) or value.startswith("NL")
+    assert registers.is_vat(value)
+    assert not registers.is_vat(changed) or value.startswith("NL")
 
 
 def test_no_check_raises_for_any_value_of_its_shape() -> None:

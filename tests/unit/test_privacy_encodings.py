@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.privacy.encodings import find_encoded, find_encoded_words
+from sealyard.privacy.detect.encodings import find_encoded, find_encoded_words
 from sealyard.privacy.known import KnownValues
 from sealyard.privacy.span import Span
 

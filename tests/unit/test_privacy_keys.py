@@ -6,9 +6,9 @@ import string
 
 import pytest
 
-from sealyard.privacy.key_formats import KEY_FORMATS, MARKED_FORMATS
+from sealyard.privacy.detect.credentials import KEY_FORMATS, MARKED_FORMATS
+from sealyard.privacy.detect.values import find_values
 from sealyard.privacy.span import Span
-from sealyard.privacy.values import find_values
 
 CHANCE = random.Random(7)
 LETTERS = string.ascii_letters + string.digits

@@ -2,7 +2,8 @@
 
 import pytest
 
-from sealyard.privacy.names import Meaning, read_name, split_name
+from sealyard.privacy.reading import read_name, split_name
+from sealyard.privacy.reading.names import Meaning
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from sealyard.offload import LARGE, is_large
-from sealyard.privacy.plain import PlainValues, describes_private, is_quick
-from sealyard.privacy.scanner import Scanner
+from sealyard.privacy.detect import Scanner
+from sealyard.privacy.rules import PlainValues, describes_private, is_quick
 
 ROWS = [
     {

@@ -5,8 +5,9 @@ import sys
 import pytest
 
 from sealyard.errors import InvalidConfig
-from sealyard.privacy.presidio import ENTITIES, PresidioDetector
-from sealyard.privacy.span import TYPES
+from sealyard.privacy import TYPES
+from sealyard.privacy.detect import PresidioDetector
+from sealyard.privacy.detect.presidio import ENTITIES
 
 TEXT = "Yesterday John Smith from Chicago met Maria Garcia of Microsoft."
 

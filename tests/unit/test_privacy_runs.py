@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.privacy.runs import WORD, Runs
+from sealyard.privacy.detect.screens import WORD, Runs
 
 
 @given(st.text(alphabet="ab-_ \n./é", max_size=200), st.integers(1, 9))

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from tests.unit.privacy_shapes import BUSINESS, PERSONAL
 
 from sealyard.errors import InvalidConfig
-from sealyard.privacy.scanner import Scanner, ScanRules
-from sealyard.privacy.span import TYPES, Span
+from sealyard.privacy import TYPES
+from sealyard.privacy.detect import Scanner, ScanRules
+from sealyard.privacy.span import Span
 
 EVERYTHING = frozenset(TYPES)
 

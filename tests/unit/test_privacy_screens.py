@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.privacy.screens import find_candidates
+from sealyard.privacy.detect.screens import find_candidates
 
 MAIL = "Please write to bob@example.org about it."
 CYRILLIC = "Пишите Марии"

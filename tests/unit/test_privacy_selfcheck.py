@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from sealyard.privacy.checks import is_card, is_iban, is_ssn
-from sealyard.privacy.scanner import Scanner, ScanRules
-from sealyard.privacy.selfcheck import _SAMPLES, Detection, check_detection
-from sealyard.privacy.span import TYPES
+from sealyard.privacy import TYPES
+from sealyard.privacy.detect import Scanner, ScanRules, check_detection
+from sealyard.privacy.detect.checks import is_card, is_iban, is_ssn
+from sealyard.privacy.detect.selfcheck import _SAMPLES, Detection
 
 
 def test_the_built_in_detectors_find_every_sample() -> None:

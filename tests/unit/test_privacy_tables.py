@@ -2,7 +2,7 @@
 
 import pytest
 
-from sealyard.privacy.scanner import Scanner
+from sealyard.privacy.detect import Scanner
 
 TEXTS: dict[str, tuple[str, list[tuple[str, str]]]] = {
     "csv": ("first_name,plan\nUla,gold\nIvo,basic\n", [("person", "Ula"), ("person", "Ivo")]),

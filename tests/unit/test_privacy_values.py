@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.privacy.span import TYPES, Span
-from sealyard.privacy.values import find_values
+from sealyard.privacy import TYPES
+from sealyard.privacy.detect.values import find_values
+from sealyard.privacy.span import Span
 
 
 def found(text: str) -> list[tuple[str, str]]:

@@ -10,7 +10,6 @@ from tests.unit.test_approvals import an_answer, an_ask, audited, gateway
 from sealyard.broker.approvals import Approvals
 from sealyard.broker.ask_text import ask_lines, options
 from sealyard.broker.policy import PolicySettings
-from sealyard.broker.run_asks import ask_for_run
 from sealyard.errors import ApprovalRefused, InvalidRequest
 from sealyard.serve.asking import _form
 from sealyard.values import Answered, Approval, Ask, Grant
@@ -26,7 +25,7 @@ def a_grant(execution_id: str = "run1") -> Grant:
 
 def begin(approvals: Approvals, execution_id: str = "run1") -> "asyncio.Task[Approval]":
     """Ask for a run of the same code as ever."""
-    return asyncio.create_task(ask_for_run(approvals, a_grant(execution_id), REASON, {"code": "1 / 0"}))
+    return asyncio.create_task(approvals.ask_for_run(a_grant(execution_id), REASON, {"code": "1 / 0"}))
 
 
 async def the_ask(approvals: Approvals) -> Ask:
@@ -67,7 +66,7 @@ async def test_without_a_way_to_a_person_the_code_is_not_run(tmp_path: Path) -> 
     """As with calls, by the policy's own word."""
     async with gateway(tmp_path, PolicySettings(operators=False)) as (approvals, _):
         with pytest.raises(ApprovalRefused) as caught:
-            await ask_for_run(approvals, a_grant(), REASON, {})
+            await approvals.ask_for_run(a_grant(), REASON, {})
 
     assert str(caught.value) == (
         "Running this code was refused: there is no way to a person here, and policy.unanswerable is 'deny'."

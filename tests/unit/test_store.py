@@ -20,7 +20,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sealyard.errors import StoreError
-from sealyard.store import SeenDefinition, Store, database, open_store, rows, writer
+from sealyard.store import Store, database, open_store, rows, writer
+from sealyard.store.rows import SeenDefinition
 from sealyard.store.schema import APPLICATION_ID, MIGRATIONS
 from sealyard.values import AuditEntry, CallRecord, Executed, ExecutionRecord, Failure, Outcome, ToolSpec, Usage
 

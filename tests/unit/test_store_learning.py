@@ -12,7 +12,7 @@ import pytest
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.store import Store, open_store
 from sealyard.store import learning as tables
-from sealyard.store.backup import restore_backup, write_backup
+from sealyard.store.backup.copies import restore_backup, write_backup
 from sealyard.store.learning import EventPage, SavedModel
 from sealyard.store.schema import APPLICATION_ID, MIGRATIONS
 from sealyard.values import (

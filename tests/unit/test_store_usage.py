@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealyard.metrics.report import Prices, report
-from sealyard.store import open_store, usage
-from sealyard.store.usage import CodeUsage, CombinationUsage, PrincipalUsage, SkillUsage, ToolUsage, Usage
+from sealyard.store import open_store
+from sealyard.store.metrics import usage
+from sealyard.store.metrics.usage import CodeUsage, CombinationUsage, PrincipalUsage, SkillUsage, ToolUsage, Usage
 from sealyard.values import CallRecord, Executed, ExecutionRecord, Fact, Saw, Searched, SkillUse
 
 NOTHING = CodeUsage(runs=0, mean_characters=None, p50_characters=None, p95_characters=None)

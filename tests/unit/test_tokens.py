@@ -31,6 +31,17 @@ def test_count_is_the_vocabularys_own(text: str) -> None:
     assert tokens.count(text) == counted_by_reference(text)
 
 
+def test_definition_is_counted_as_compact_json() -> None:
+    """Name, description and schema, as a client of plain MCP gives them to a model."""
+    schema = {"type": "object", "properties": {"size": {"type": "integer"}}}
+    text = (
+        '{"name":"make","description":"Make it.",'
+        '"inputSchema":{"type":"object","properties":{"size":{"type":"integer"}}}}'
+    )
+
+    assert tokens.count_definition("make", "Make it.", schema) == counted_by_reference(text)
+
+
 def test_count_is_exact_across_blocks() -> None:
     """A text that is counted block by block has as many tokens as in one piece."""
     chance = random.Random(7)

@@ -16,12 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealyard.errors import CallRefused, LimitReached, StoreError, UnknownToken
-from sealyard.privacy import vault_scope
-from sealyard.privacy.keys import Keys
-from sealyard.privacy.span import TOKEN
-from sealyard.privacy.vault import Scope, Vault
-from sealyard.privacy.vault_reveal import reveal_tokens
-from sealyard.privacy.vault_seal import Origin, ScopeSecrets, SealedValue
+from sealyard.privacy import TOKEN
+from sealyard.privacy.vault import Keys, Scope, SealedValue, Vault
+from sealyard.privacy.vault import scope as vault_scope
+from sealyard.privacy.vault.scope import reveal_tokens
+from sealyard.privacy.vault.seal import Origin, ScopeSecrets
 from sealyard.store import Store, open_store
 
 KEY = bytes(range(32))
@@ -614,7 +613,7 @@ async def test_numbers_that_are_given_again_are_not_overlooked(path: Path) -> No
 
 async def test_scope_in_use_stays_one_object_and_others_are_let_go(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was dropped from memory is loaded again, even if it was not yet written."""
-    monkeypatch.setattr("sealyard.privacy.vault._SCOPES_KEPT", 2)
+    monkeypatch.setattr("sealyard.privacy.vault.vault._SCOPES_KEPT", 2)
     async with open_vault(path) as vault:
         held = await vault.scope("held")
         token = (await vault.scope("dropped")).token("email", EMAIL)

@@ -13,15 +13,16 @@ import msgspec
 import pytest
 
 from sealyard.errors import VaultError
-from sealyard.privacy.keys import Keys, KeySource, find_keys, load_keys, rotate_keys
-from sealyard.privacy.vault_seal import ScopeSecrets
+from sealyard.privacy.vault import KeyPlace, Keys
+from sealyard.privacy.vault.keys import KeySource
+from sealyard.privacy.vault.seal import ScopeSecrets
 
 ONE, TWO = bytes(range(32)), bytes(range(32, 64))
 
 
 def load(folder: Path, source: KeySource = "auto", environment_value: str | None = None) -> Keys:
     """The keys of a folder."""
-    return load_keys(source, folder=folder, environment_value=environment_value)
+    return KeyPlace(source, folder=folder, environment_value=environment_value).load()
 
 
 # The environment
@@ -96,7 +97,7 @@ def test_file_that_is_asked_for_wins_over_the_environment(tmp_path: Path) -> Non
 def test_file_is_made_at_first_use_for_its_owner_alone(tmp_path: Path) -> None:
     """And read from then on."""
     folder = tmp_path / "new" / "folder"
-    assert find_keys("auto", folder=folder, environment_value=None) is None
+    assert KeyPlace("auto", folder=folder).find() is None
     made = load(folder)
 
     assert stat.S_IMODE((folder / "vault.key").stat().st_mode) == 0o600
@@ -184,7 +185,7 @@ def _load_current(folder: str) -> str:
 def test_rotation_leaves_the_new_key_alone(tmp_path: Path) -> None:
     """While it goes on both are in the file."""
     old = load(tmp_path)
-    with rotate_keys("auto", folder=tmp_path, environment_value=None) as keys:
+    with KeyPlace("auto", folder=tmp_path).rotate() as keys:
         assert keys.all() == load(tmp_path).all()
         assert keys.ids[1:] == (old.current_id,)
         assert keys.current_id != old.current_id
@@ -196,18 +197,18 @@ def test_rotation_leaves_the_new_key_alone(tmp_path: Path) -> None:
 def test_rotation_that_fails_keeps_both_keys(tmp_path: Path) -> None:
     """The next one takes them all along."""
     old = load(tmp_path)
-    with pytest.raises(RuntimeError), rotate_keys("auto", folder=tmp_path, environment_value=None) as keys:
+    with pytest.raises(RuntimeError), KeyPlace("auto", folder=tmp_path).rotate() as keys:
         raise RuntimeError
 
     assert load(tmp_path).ids == (keys.current_id, old.current_id)
-    with rotate_keys("auto", folder=tmp_path, environment_value=None) as again:
+    with KeyPlace("auto", folder=tmp_path).rotate() as again:
         assert again.ids[1:] == (keys.current_id, old.current_id)
     assert load(tmp_path).ids == (again.current_id,)
 
 
 def test_rotation_leaves_the_environment_as_it_is(tmp_path: Path) -> None:
     """It is the operator's: the new key must stand in front already."""
-    with rotate_keys("auto", folder=tmp_path, environment_value=f"{TWO.hex()},{ONE.hex()}") as keys:
+    with KeyPlace("auto", folder=tmp_path, environment_value=f"{TWO.hex()},{ONE.hex()}").rotate() as keys:
         assert keys.all() == [TWO, ONE]
 
     assert list(tmp_path.iterdir()) == []
@@ -288,7 +289,7 @@ def test_keyring_keeps_the_key_of_each_store(tmp_path: Path, keyring: Path) -> N
     assert made.source == "keyring"
     assert load(tmp_path / "a", "keyring").all() == made.all()
     assert load(tmp_path / "b", "keyring").all() != made.all()
-    with rotate_keys("keyring", folder=tmp_path / "a", environment_value=None) as keys:
+    with KeyPlace("keyring", folder=tmp_path / "a").rotate() as keys:
         assert load(tmp_path / "a", "keyring").ids == (keys.current_id, made.current_id)
     assert load(tmp_path / "a", "keyring").ids == (keys.current_id,)
     assert list((tmp_path / "a").iterdir()) == []

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.unit.schema_cases import HOSTILE, TEXT, WHOLE, Drawn, an_object
 
 from sealyard.values import ToolAnnotations, ToolSpec
-from sealyard.versioning.changes import SURE, BreakingChange, Change, ChangeKind, Deprecation, Severity
-from sealyard.versioning.compare import compare, find_renamed
+from sealyard.versioning.compare.changes import SURE, BreakingChange, Change, ChangeKind, Deprecation, Severity
+from sealyard.versioning.compare.comparison import compare, find_renamed
 
 NUMBERS = itertools.count()
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.migration_world import ANSWER, BEFORE, CHANGES, NUMBER, TEXT, make_change, make_spec, outcome, run
 
-from sealyard.versioning.migrate import Edit, Migration, Refusal, diff, migrate, predict
+from sealyard.versioning.migrate.migration import Edit, Migration, Refusal, diff, migrate, predict
 from sealyard.versioning.plan import (
     AddParameter,
     Obstacle,

@@ -3,8 +3,8 @@
 import pytest
 
 from sealyard.errors import InvalidRequest
-from sealyard.versioning.changes import Severity, highest
-from sealyard.versioning.semver import Fit, Version, fit, matches
+from sealyard.versioning.compare.changes import Severity, highest
+from sealyard.versioning.compare.semver import Fit, Version, fit, matches
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,9 @@ from mcp.shared.message import SessionMessage
 from tests.upstreams.tool_server import ToolServer
 
 from sealyard.broker.answers import read_message, to_answer
-from sealyard.broker.stderr import Tail
-from sealyard.broker.transport import Child as ChildProcess
-from sealyard.broker.transport import Inbound, read_line
-from sealyard.broker.upstream_session import Channel
+from sealyard.broker.upstreams.mcp.session import Channel
+from sealyard.broker.upstreams.mcp.transport import Child as ChildProcess
+from sealyard.broker.upstreams.mcp.transport import Inbound, Tail, read_line
 from sealyard.errors import ToolFailed, UpstreamError, UpstreamUnavailable
 
 Connect = Callable[..., Any]

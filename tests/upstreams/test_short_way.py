@@ -12,9 +12,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, use_span
 
-from sealyard.broker.stderr import Tail
-from sealyard.broker.transport import CLOSED, Child
-from sealyard.broker.upstream_session import CLIENT, Channel, call_tool
+from sealyard.broker.upstreams.mcp.session import CLIENT, Channel, call_tool
+from sealyard.broker.upstreams.mcp.transport import CLOSED, Child, Tail
 from sealyard.errors import ToolFailed, UpstreamError, UpstreamTimeout
 
 Connect = Callable[..., Any]

@@ -10,10 +10,8 @@ from typing import Literal
 
 from sealyard.errors import StoreError
 from sealyard.offload import Offload
-from sealyard.privacy.described import describe
-from sealyard.privacy.door import Door
-from sealyard.privacy.guard import Guard, Privacy
-from sealyard.privacy.scanner import Scanner
+from sealyard.privacy import Guard, Privacy
+from sealyard.privacy.detect import Scanner
 from sealyard.privacy.vault import RevealedValue, Scope, Vault
 
 __all__ = ("Guards",)
@@ -42,7 +40,6 @@ class Guards:
         self._vault = vault
         self._scope = scope
         self._secret = secret
-        self._described = describe(privacy)
         self.offload = offload
         self._known: OrderedDict[str, tuple[tuple[str, int], Guard]] = OrderedDict()
 
@@ -78,9 +75,13 @@ class Guards:
 
     def _make(self, name: str, session: str, scope: Scope) -> Guard:
         assert self._vault is not None
-        guard = Guard(self._privacy, scope, refresh=partial(self._vault.scope, name))
-        guard.door = Door(guard, self.offload, self._described, who=session.partition(":")[0])
-        return guard
+        return Guard(
+            self._privacy,
+            scope,
+            refresh=partial(self._vault.scope, name),
+            offload=self.offload,
+            principal=session.partition(":")[0],
+        )
 
     async def expire(self) -> None:
         """Delete what has expired, every hour. It never ends; what the store cannot do now it is asked for again."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from sealyard.broker.policy import Policy
+from sealyard.broker import Policy
 from sealyard.catalog import Snapshot
 from sealyard.values import PrincipalScope
 from sealyard.values.naming import glob

@@ -1,7 +1,11 @@
 """The only road from sandboxed code to a tool.
 
-`upstream.py` holds the connections to MCP servers; it, the files named `upstream_*` and `transport.py` are the only
-client-side use of the MCP SDK. `answers.py` turns what a server sends into plain data.
+`call` is the road, and `approvals` asks people; take `Broker` and `Approvals` from there. What is exported here needs
+neither store nor catalog, since every command that reads the config imports it. `upstreams/` holds the connections to
+what offers tools; `upstreams/mcp/` is the only client-side use of the MCP SDK.
 """
 
-__all__ = ()
+from sealyard.broker.answers import Answer
+from sealyard.broker.policy import Policy, PolicySettings, Preset, Rule, ToolLimits
+
+__all__ = ("Answer", "Policy", "PolicySettings", "Preset", "Rule", "ToolLimits")

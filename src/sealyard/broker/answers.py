@@ -105,7 +105,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     message: bytes | bytearray = b""
     """The message as it came, where it is too large to be read on the event loop: then it holds all there is."""
     sample: str | None = None
-    """Of a value that was not decoded: what it is made of, as JSON; see `store.samples`."""
+    """Of a value that was not decoded: what it is made of, as JSON; see `samples`."""
 
 
 def to_answer(result: Mapping[str, Any], *, unwrap: bool = False) -> Answer:

@@ -6,23 +6,25 @@ open can answer it too; the first answer holds. Nothing that agent code can call
 
 import asyncio
 import contextlib
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import msgspec
 
-from sealyard.broker.ask_text import is_about_run, options, refusal, subject
+from sealyard.broker.ask_text import RUN, is_about_run, options, refusal, subject
 from sealyard.broker.policy import PolicySettings
 from sealyard.errors import ApprovalRefused, InvalidRequest, StoreError, UnknownApproval
 from sealyard.store import Store
-from sealyard.values import Answered, Approval, Ask, AuditEntry
+from sealyard.values import Answered, Approval, Ask, AuditEntry, Grant
 
 __all__ = ("Approvals", "AskChannel")
 
 AskChannel = Callable[[Ask], Awaitable[Approval | None]]
 """Asks one person. None: this channel has no answer, such as when its client is gone."""
 
+_RUN_RULE = "learning.critical"
 _POLL_SECONDS = 0.25
 _WAITING_PER_RUN = 20
 _WAITING_PER_PRINCIPAL = 100
@@ -69,6 +71,30 @@ class Approvals:
         if approval.decision == "refuse":
             raise ApprovalRefused(refusal(ask, approval))
         return approval
+
+    async def ask_for_run(self, grant: Grant, reason: str, arguments: dict[str, Any]) -> Approval:
+        """Wait until somebody allowed the run of `grant`, which has not begun, or until it is certain that nobody will.
+
+        `reason` and `arguments` are what the person is shown; they are concealed already. The run's clock is the
+        caller's to stop. The ask is in the audit log and counts among those of the run. Its answer is for that run
+        alone. Raises as `ask` does.
+        """
+        now = time.time()
+        ask = Ask(
+            id=secrets.token_hex(6),
+            execution_id=grant.execution_id,
+            number=0,
+            principal=grant.principal,
+            session=grant.session,
+            tool=RUN,
+            arguments=arguments,
+            arguments_sha256=secrets.token_hex(32),  # the same as no other: an answer to one is no answer to the next
+            rule=_RUN_RULE,
+            reason=reason,
+            asked_at=now,
+            expires_at=now + self.settings.ask_seconds,
+        )
+        return await self.ask(ask)
 
     @contextlib.contextmanager
     def channel(self, execution_id: str, channel: AskChannel) -> Iterator[None]:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from sealyard.broker.admitting import Admitted, admit_answer
+from sealyard.broker.admission import Admitted, admit_answer
 from sealyard.broker.answers import Answer, renamed, short
 from sealyard.broker.approvals import Approvals
 from sealyard.broker.limits import Attempts, Circuit, Throttle
@@ -23,12 +23,10 @@ from sealyard.catalog.arguments import check_arguments
 from sealyard.catalog.shapes import is_wrapped
 from sealyard.errors import PolicyRefused, SealyardError, StoreError, UnknownTool, UpstreamError, UpstreamUnavailable
 from sealyard.offload import Offload, check_values, decode
-from sealyard.privacy.echo import Sent
-from sealyard.privacy.guard import Guard
-from sealyard.privacy.span import TOKEN
+from sealyard.privacy import TOKEN, Guard, Sent
 from sealyard.store import Store
 from sealyard.values import Approval, Ask, AuditEntry, Definition, Grant, Reply, ToolSpec, UpstreamStatus
-from sealyard.versioning.plan import Plan, translate_answer, translate_arguments
+from sealyard.versioning import Plan, translate_answer, translate_arguments
 
 __all__ = (
     "Broker",

@@ -4,17 +4,18 @@ from typing import Any
 
 import msgspec
 
-from sealyard.broker.admitting import check_answer, parts_of, plain_names
+from sealyard.broker.admission import check_answer, parts_of, plain_names
 from sealyard.broker.answers import Answer, AnswerFile, read_message, renamed, to_answer
+from sealyard.broker.samples import sample_of
 from sealyard.catalog.shapes import is_wrapped
 from sealyard.offload.child import Ask
-from sealyard.privacy.echo import Sent
-from sealyard.privacy.offloaded import Mirror, remember
+from sealyard.privacy import Mirror, Sent
 from sealyard.store.rows import CALL_VALUE_BYTES
-from sealyard.store.samples import sample_of
 from sealyard.values import ToolSpec
 
 __all__ = ("answer", "remember")
+
+remember = Mirror.remember
 
 
 class _Given(msgspec.Struct):
@@ -26,7 +27,7 @@ class _Given(msgspec.Struct):
 
 
 def answer(params: Any, body: bytes, mirror: Mirror | None, ask: Ask) -> tuple[Any, bytes]:
-    """What `broker.admitting.admit` makes of an answer: its value, a sample, what the journal is told, and its files.
+    """What `broker.admission.admit` makes of an answer: its value, a sample, what the journal is told, and its files.
 
     Without a mirror nothing is private.
     """

@@ -22,7 +22,7 @@ from sealyard.catalog.shapes import shape
 from sealyard.catalog.stubs import signature
 from sealyard.catalog.validation import Check, check_of
 from sealyard.errors import InvalidArguments
-from sealyard.privacy.span import TOKEN
+from sealyard.privacy import TOKEN
 from sealyard.values import ToolSpec
 
 __all__ = ("check_arguments", "parameter_names")

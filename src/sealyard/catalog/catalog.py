@@ -19,10 +19,10 @@ from sealyard.catalog.prose import one_line
 from sealyard.catalog.recent import Recent
 from sealyard.catalog.snapshot import Snapshot
 from sealyard.errors import StoreError
-from sealyard.store import Store
-from sealyard.store.releases import LastRelease, Release
+from sealyard.store import Release, Store
+from sealyard.store.releases import LastRelease
 from sealyard.values import Definition, ToolSpec
-from sealyard.versioning.changes import Comparison
+from sealyard.versioning.compare import Comparison
 
 __all__ = ("Catalog", "Change", "Subscriber")
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import msgspec
 
-from sealyard.store import SeenDefinition
-from sealyard.store.releases import LastRelease, Release, ReleaseKind
+from sealyard.store import Release
+from sealyard.store.releases import LastRelease, ReleaseKind
+from sealyard.store.rows import SeenDefinition
 from sealyard.values import ToolSpec
-from sealyard.versioning.changes import BreakingChange, Change, Comparison, Replacement, highest
-from sealyard.versioning.compare import compare, find_renamed
-from sealyard.versioning.semver import Version
+from sealyard.versioning.compare import Change, Comparison, Version, compare, highest
+from sealyard.versioning.compare.changes import BreakingChange, Replacement
+from sealyard.versioning.compare.comparison import find_renamed
 
 __all__ = ("last_of", "observe", "read_listing", "rebuild")
 

@@ -19,9 +19,7 @@ from sealyard.errors import StoreError
 from sealyard.store import Store
 from sealyard.store.shapes import SeenShape
 from sealyard.values import ToolSpec
-from sealyard.versioning.changes import Comparison, highest
-from sealyard.versioning.compare import compare
-from sealyard.versioning.semver import Version
+from sealyard.versioning.compare import Comparison, Version, compare, highest
 
 __all__ = ("Observed",)
 

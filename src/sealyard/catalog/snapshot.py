@@ -13,7 +13,7 @@ import msgspec
 
 from sealyard.catalog.learned import LearnedShape
 from sealyard.values import ToolSpec
-from sealyard.versioning.semver import Version
+from sealyard.versioning.compare import Version
 
 __all__ = ("Snapshot",)
 

@@ -8,12 +8,14 @@ import importlib
 import io
 import logging
 import sys
+from collections.abc import Callable
+from typing import NoReturn
 
 import click
 
 from sealyard import SealyardError, __version__
 
-__all__ = ("main",)
+__all__ = ("exit_after", "main")
 
 _COMMANDS = {
     "alerts": "List, silence and resolve alerts.",
@@ -21,7 +23,7 @@ _COMMANDS = {
     "approvals": "List and answer the calls that wait for approval.",
     "audit": "Show who ran what and what was decided, and prove that nobody changed it.",
     "backup": "Write everything the store holds into one file.",
-    "bench": "Measure sealyard beside a yardstick, in one run.",
+    "bench": "Say how to run the benchmarks, which are not installed.",
     "demo": "Show the gateway at work.",
     "doctor": "Show what isolation this machine offers.",
     "init": "Make a sealyard.toml from your MCP clients.",
@@ -76,20 +78,30 @@ def _take_over(arguments: list[str]) -> None:
 
 
 def _cut_frames(record: logging.LogRecord) -> bool:
-    from sealyard.privacy.logs import ConcealingFilter  # noqa: PLC0415
+    from sealyard.cli.logs import ConcealingFilter  # noqa: PLC0415
 
     return ConcealingFilter(str).filter(record)
 
 
 def main() -> None:
     """Run the command that the arguments name and exit with its code."""
+    exit_after(_run)
+
+
+def _run() -> int | None:
+    _take_over(sys.argv[1:])
+    code: int | None = _sealyard.main(prog_name="sealyard", standalone_mode=False)
+    return code
+
+
+def exit_after(run: Callable[[], int | None]) -> NoReturn:
+    """Run a command and exit with its code; a failure is reported on standard error and has a code of its own."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # agent code prints what the locale may not be able to
     if logging.lastResort is not None:  # what a part logs that failed and was left out is one line, not its frames
         logging.lastResort.addFilter(_cut_frames)
     try:
-        _take_over(sys.argv[1:])
-        code = _sealyard.main(prog_name="sealyard", standalone_mode=False)
+        code = run()
     except click.Abort:
         code = 130
     except click.ClickException as error:

@@ -21,19 +21,10 @@ from sealyard.cli.terminal import errors, plain, screen, write
 from sealyard.config import load_config
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.store import open_store
-from sealyard.store.audit import (
-    AUDIT_KINDS,
-    AuditHead,
-    AuditSegment,
-    open_log,
-    read_entries,
-    read_head,
-    read_segments,
-)
-from sealyard.store.audit_chain import AuditVerification
-from sealyard.store.audit_export import AuditExport, export_audit
-from sealyard.store.audit_key import key_path, load_key, sync_folder
-from sealyard.store.audit_verify import verify_file, verify_store
+from sealyard.store.audit import AUDIT_KINDS, AuditHead, AuditVerification, export_audit, verify_file, verify_store
+from sealyard.store.audit.export import AuditExport
+from sealyard.store.audit.key import key_path, load_key, sync_folder
+from sealyard.store.audit.log import AuditSegment, open_log, read_entries, read_head, read_segments
 from sealyard.store.database import take_over
 
 __all__ = ("audit",)

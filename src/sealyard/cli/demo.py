@@ -15,10 +15,10 @@ import click
 import msgspec
 from mcp import Client
 
-from sealyard.broker.answers import Answer, read_answer
+from sealyard.broker import Answer
+from sealyard.broker.answers import read_answer
 from sealyard.broker.call import OnProgress
-from sealyard.broker.upstream import Upstream
-from sealyard.cli.bench_tokens import definition_tokens, json_tokens, text_of
+from sealyard.broker.upstreams import Upstream
 from sealyard.cli.demo_attacks import show_attacks
 from sealyard.cli.demo_learning import show_learning
 from sealyard.cli.demo_skills import show_skills
@@ -29,7 +29,7 @@ from sealyard.config.settings import PrivacyConfig, SandboxConfig, StoreConfig
 from sealyard.errors import SandboxBroken
 from sealyard.examples import MAIL_RULE, demo_upstreams
 from sealyard.metrics import tokens
-from sealyard.serve.mcp import build_server
+from sealyard.serve.mcp import build_server, text_of
 from sealyard.values import UpstreamConfig
 from sealyard.yard import Yard, open_yard
 
@@ -197,8 +197,8 @@ async def _show_agent() -> list[_Paid]:
         surface = (await agent.list_tools()).tools
         first = _Paid(
             "definitions and instructions",
-            sum(definition_tokens(spec.name, spec.description, spec.input_schema) for spec in specs),
-            sum(definition_tokens(tool.name, tool.description or "", tool.input_schema) for tool in surface)
+            sum(tokens.count_definition(spec.name, spec.description, spec.input_schema) for spec in specs),
+            sum(tokens.count_definition(tool.name, tool.description or "", tool.input_schema) for tool in surface)
             + tokens.count(agent.instructions or ""),
         )
         screen.print(
@@ -243,7 +243,7 @@ async def _show_step(agent: Client, servers: list["_Weighed"], step: _Step, seen
     if result.is_error != step.fails:
         raise SandboxBroken(f"A step of the demo went otherwise than planned: {text}")
     passed = [each for server in servers for each in server.take()]
-    own = json_tokens(step.arguments) + tokens.count(text)
+    own = tokens.count_json(step.arguments) + tokens.count(text)
     new, known = await asyncio.to_thread(_weigh, passed, seen)
     screen.print(plain(_beginning(text), "red" if step.fails else "green"))
     through = f"{len(passed)} tool calls of {new + known:,} tokens stayed behind it" if passed else "no tool was called"

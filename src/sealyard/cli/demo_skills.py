@@ -7,14 +7,13 @@ from typing import Any
 import msgspec
 from mcp import Client
 
-from sealyard.cli.bench_tokens import json_tokens, text_of
 from sealyard.cli.terminal import plain, screen, write
 from sealyard.config import Config
 from sealyard.config.settings import SandboxConfig, StoreConfig
 from sealyard.errors import SandboxBroken
 from sealyard.examples import demo_upstreams
 from sealyard.metrics import tokens
-from sealyard.serve.mcp import build_server
+from sealyard.serve.mcp import build_server, text_of
 from sealyard.skills.migration import migrate_skills
 from sealyard.values import UpstreamConfig
 from sealyard.yard import open_yard
@@ -89,7 +88,7 @@ async def _say(agent: Client, tool: str, arguments: dict[str, Any], title: str) 
     if result.is_error:
         raise SandboxBroken(f"A step of the demo went otherwise than planned: {text}")
     screen.print(plain(text, "green"))
-    return json_tokens(arguments) + tokens.count(text)
+    return tokens.count_json(arguments) + tokens.count(text)
 
 
 def _rule(title: str) -> None:

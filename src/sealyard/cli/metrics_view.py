@@ -7,7 +7,7 @@ from rich.table import Table
 
 from sealyard.cli.terminal import columns, plain, screen
 from sealyard.metrics.report import Report
-from sealyard.store.usage import Usage
+from sealyard.store.metrics.usage import Usage
 
 __all__ = ("dollars", "named", "seconds", "share", "show", "size")
 

@@ -12,7 +12,7 @@ from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest
 from sealyard.skills.migration import MigratedSkill
 from sealyard.skills.migration import migrate_skills as migrate
-from sealyard.versioning.semver import matches
+from sealyard.versioning.compare import matches
 from sealyard.yard import open_yard
 
 __all__ = ("migrate_skills",)

@@ -7,12 +7,13 @@ import click
 import msgspec
 
 from sealyard.access.unmatched import Unmatched
-from sealyard.broker.policy import UNLIMITED, Policy, PolicySettings, Preset, Rule, Step, ToolLimits, default_preset
+from sealyard.broker import Policy, PolicySettings, Preset, Rule, ToolLimits
+from sealyard.broker.policy import UNLIMITED, Step, default_preset
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, errors, plain, screen, write
 from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest, UnknownTool
-from sealyard.privacy.guard import Privacy, Reveal
+from sealyard.privacy import Privacy, Reveal
 from sealyard.values import ToolSpec
 from sealyard.yard import open_yard
 from sealyard.yard.opening import build_privacy

@@ -12,7 +12,7 @@ from sealyard.cli.privacy_vault import forget, reveal, rotate, status
 from sealyard.cli.terminal import columns, plain, screen, write
 from sealyard.config import load_config
 from sealyard.errors import InvalidRequest
-from sealyard.privacy.span import TYPES
+from sealyard.privacy import TYPES
 from sealyard.yard.opening import build_privacy
 
 __all__ = ("privacy",)

@@ -16,8 +16,7 @@ from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, errors, plain, screen, write
 from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest, UnknownToken, VaultError
-from sealyard.privacy.keys import Keys, find_keys, rotate_keys
-from sealyard.privacy.vault import RevealedValue, Vault
+from sealyard.privacy.vault import KeyPlace, Keys, RevealedValue, Vault
 from sealyard.store import Store, open_store
 from sealyard.store.vault import ScopeCount
 from sealyard.values import AuditEntry
@@ -116,7 +115,7 @@ def rotate(*, config: Path | None) -> None:
 async def _rotate(config: Config) -> tuple[Keys, int]:
     async with open_store(config.store.path) as store:
         used = await store.vault.key_in_use()
-        old = _find_keys(config)
+        old = _key_place(config).find()
         if used is not None:
             _check_key(old, used)
         if old is not None and old.source == "environment" and old.current_id == used:
@@ -124,9 +123,7 @@ async def _rotate(config: Config) -> tuple[Keys, int]:
                 f"The vault is sealed with the first key of SEALYARD_VAULT_KEY, {used}, already. Put a new one in front"
                 " of it, with a comma between: `openssl rand -base64 32` makes one."
             )
-        with rotate_keys(
-            config.privacy.key, folder=_folder(config), environment_value=config.privacy.vault_key
-        ) as keys:
+        with _key_place(config).rotate() as keys:
             vault = Vault(keys, store.vault, expires_seconds=config.privacy.expires_seconds)
             await _audit(store, "privacy.rotate", old_key=used or "", new_key=keys.current_id)
             return keys, await vault.rotate(keys)
@@ -139,7 +136,7 @@ def status(*, config: Path | None, as_json: bool) -> None:
     """Show how many values of which types the vault holds, its key's id, and when they expire; never a value."""
     loaded = _load(config)
     counts, used = run_to_end(_count(loaded))
-    keys = _find_keys(loaded)
+    keys = _key_place(loaded).find()
     is_open = used is None or (keys is not None and keys.find(used) is not None)
     if as_json:
         shown = {
@@ -180,8 +177,8 @@ def _folder(config: Config) -> Path:
     return config.store.path.resolve().parent
 
 
-def _find_keys(config: Config) -> Keys | None:
-    return find_keys(config.privacy.key, folder=_folder(config), environment_value=config.privacy.vault_key)
+def _key_place(config: Config) -> KeyPlace:
+    return KeyPlace(config.privacy.key, folder=_folder(config), environment_value=config.privacy.vault_key)
 
 
 def _check_key(keys: Keys | None, used: str) -> None:
@@ -197,7 +194,7 @@ def _check_key(keys: Keys | None, used: str) -> None:
 async def _open_vault(config: Config, store: Store) -> Vault:
     """The vault with its key; none is made."""
     used = await store.vault.key_in_use()
-    keys = _find_keys(config)
+    keys = _key_place(config).find()
     if used is not None:
         _check_key(keys, used)
     if keys is None:

@@ -11,7 +11,7 @@ from sealyard.cli.progress import progress
 from sealyard.cli.terminal import errors, plain, screen, write
 from sealyard.config import Config, load_config
 from sealyard.errors import VaultError
-from sealyard.privacy.keys import find_keys
+from sealyard.privacy.vault import KeyPlace
 from sealyard.store import open_store
 from sealyard.store.backup import Backup, Restored, check_backup, restore_backup
 from sealyard.values import AuditEntry
@@ -88,7 +88,7 @@ async def _record(path: Path, done: Restored) -> None:
 def _warn_of_keys(done: Restored, config: Config, path: Path) -> None:
     settings = config.privacy
     try:
-        keys = find_keys(settings.key, folder=path.parent, environment_value=settings.vault_key)
+        keys = KeyPlace(settings.key, folder=path.parent, environment_value=settings.vault_key).find()
     except VaultError:
         keys = None
     if done.vault_key is not None and (keys is None or keys.find(done.vault_key) is None):

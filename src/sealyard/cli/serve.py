@@ -6,21 +6,20 @@ import logging
 import secrets
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
-from mcp.server.lowlevel import Server
 
+from sealyard.broker.upstreams import transports
+from sealyard.cli.logs import ConcealingFilter
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import errors, plain
 from sealyard.config import Config, load_config
-from sealyard.privacy.logs import ConcealingFilter
 from sealyard.serve import api, dashboard
 from sealyard.serve.connections import raise_open_files
 from sealyard.serve.http import default_preset, open_http, parse_address
 from sealyard.serve.logs import RepeatFilter
 from sealyard.serve.mcp import build_server
-from sealyard.serve.relay import build_relay, transports
+from sealyard.serve.relay import build_relay
 from sealyard.serve.stdio import serve_stdio
 from sealyard.yard import open_yard
 from sealyard.yard.opening import open_border
@@ -57,7 +56,6 @@ def serve(*, config: Path | None, http: str | None, mode: str | None) -> int:
 
 async def _serve(config: Config, mode: str, address: tuple[str, int] | None) -> None:
     async with contextlib.AsyncExitStack() as stack:
-        server: Server[Any]
         routes = key = None
         preset = default_preset(address, config.http)
         if mode == "proxy":

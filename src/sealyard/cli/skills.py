@@ -36,6 +36,7 @@ from sealyard.cli.terminal import plain, screen, write
 from sealyard.config import Config
 from sealyard.errors import InvalidRequest
 from sealyard.learning.overview import DAY, learner_of
+from sealyard.learning.part import Viewer
 from sealyard.skills.figures import SkillCandidate, analyze_skills
 from sealyard.skills.record import parse_duration
 from sealyard.skills.requests import TestedSkill
@@ -227,11 +228,11 @@ async def _candidates(yard: Yard, config: Config) -> list[SkillCandidate]:
         return []
     learner = learner_of(yard.store, config.learning)
     await learner.once()
-    now, half_life = time.time(), config.learning.half_life_days * DAY
+    operator = Viewer("", time.time(), config.learning.half_life_days * DAY)
     found = {
         (each.principal, each.mark): each
         for model in learner.models.values()
-        for each in model.skills.candidates(now, half_life)
+        for each in model.skills.candidates(operator)
     }
     return [
         SkillCandidate(

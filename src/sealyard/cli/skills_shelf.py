@@ -25,7 +25,7 @@ from sealyard.cli.terminal import errors, plain, screen, visible
 from sealyard.errors import InvalidRequest
 from sealyard.skills.requests import SavedSkill, SaveSkill
 from sealyard.values import Skill
-from sealyard.versioning.semver import matches
+from sealyard.versioning.compare import matches
 from sealyard.yard import Yard
 
 __all__ = ("approve", "delete", "restore", "save", "share")

@@ -8,7 +8,7 @@ from sealyard.skills.compatibility import NeedCheck
 from sealyard.skills.figures import SkillAnalysis, SkillFigures, SkillSummary
 from sealyard.skills.reading import signature_of
 from sealyard.skills.requests import FoundSkill, TestedSkill
-from sealyard.store.skills import SkillRecord
+from sealyard.store import SkillRecord
 from sealyard.values import Skill
 
 __all__ = ("count", "show_analysis", "show_found", "show_history", "show_list", "show_skill", "show_tests")

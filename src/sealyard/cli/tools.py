@@ -19,7 +19,7 @@ from sealyard.cli.tools_versions import (
 )
 from sealyard.config import Config, describe_upstream, load_config
 from sealyard.skills.requests import SkillCheck
-from sealyard.store.releases import Release
+from sealyard.store import Release
 from sealyard.values import ToolSpec, UpstreamStatus
 from sealyard.yard import open_yard
 

@@ -12,8 +12,8 @@ from sealyard.catalog.prose import one_line
 from sealyard.cli.terminal import columns, plain, screen
 from sealyard.errors import UnknownTool
 from sealyard.skills.requests import SkillCheck
-from sealyard.store.releases import Release
-from sealyard.versioning.changes import Change, Severity
+from sealyard.store import Release
+from sealyard.versioning.compare import Change, Severity
 from sealyard.yard import Yard
 
 __all__ = (

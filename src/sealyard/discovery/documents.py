@@ -29,7 +29,7 @@ class _Field(NamedTuple):
     """0: length does not matter; 1: twice as long, half the weight."""
 
 
-# Tuned on all development sets together, then rounded; docs say how to measure (`sealyard bench discovery`).
+# Tuned on all development sets together, then rounded; docs say how to measure (`benchmarks discovery`).
 _NAME = _Field(1.5, 3, 0.35)
 _TITLE = _Field(1.0, 3, 0.4)
 _SERVER = _Field(1.0, 4, 0.0)

@@ -1,7 +1,7 @@
-"""What the answers of a run look like: places, types, and the few values that may be told.
+"""The answers of a run as places, types, and the few values that may be shown.
 
 The answers are hostile, and whether anything in them was concealed depends on the configuration: so a copy that is
-bounded in every direction is made first, and all kinds of private values are looked for in it, whatever the mode is.
+bounded in every direction is made first, and all kinds of private values are searched in it, whatever the mode is.
 
 A place is written `rows[].amount`; `{}` stands for the values of an object whose keys are data.
 """
@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from sealyard.errors import InvalidRequest
-from sealyard.learning.telling import (
+from sealyard.learning.disclosure import (
     is_choice,
     is_data,
     is_field,
@@ -23,27 +23,37 @@ from sealyard.learning.telling import (
     tells_choices,
     tells_span,
 )
-from sealyard.privacy.scanner import Scanner, ScanRules
-from sealyard.privacy.span import TOKEN, TYPES
+from sealyard.privacy import TOKEN, TYPES
+from sealyard.privacy.detect import Scanner, ScanRules
 from sealyard.values import CallEvidence, RunEvidence
-from sealyard.versioning.semver import Version
+from sealyard.versioning.compare.semver import Version
 
-__all__ = ("CHOICES", "AnswerSeen", "PlaceSeen", "major_of", "name_of", "parent_of", "prepare_answers")
+__all__ = (
+    "CHOICES",
+    "PLACES",
+    "AnswerSeen",
+    "PlaceSeen",
+    "major_of",
+    "parent_of",
+    "prepare_answers",
+)
 
-CHOICES = 10
-"""More different texts than that are not taken for a choice."""
-PLACES = 200
-"""So many places of an answer are looked at, and so many of a tool's are remembered, or a few more."""
-_TOOLS = 8
-_ANSWERS = 10
-_ROWS = 50
-_KEYS = 64
-_DEPTH = 8
-_VISITS = 3_000
-_TEXT_CHARACTERS = 64
-_KEY_CHARACTERS = 64
-_ALIKE = 3
-_GIVEN = 200
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
+
+CHOICES = 10  # different texts of a field that still count as a choice
+PLACES = 200  # places kept of a tool's answers: a bound, with the slack of `shapes`
+_TOOLS = 8  # tools of a run that are read: a bound
+_ANSWERS = 10  # answers of each of them: a bound
+_ROWS = 50  # rows of a list that are read: a bound
+_KEYS = 64  # keys of an object; one with more is a mapping, and its keys are data
+_DEPTH = 8  # levels of an answer that are read: a bound
+_VISITS = 3_000  # values of all answers of one tool: a bound of some milliseconds
+_TEXT_CHARACTERS = 64  # longer texts are no choice and are not copied
+_KEY_CHARACTERS = 64  # longer keys are data; `IDENTIFIER` has the same length
+_ALIKE = 3  # objects with the very same keys side by side: what they stand under is data
+_GIVEN = 200  # values of a call's arguments that are compared with keys: a bound
+
 _MARK = "\0"
 """Stands in the place of what is private, or of a key that is too long to be one."""
 _CUT = f"{_MARK}cut"
@@ -56,13 +66,13 @@ class PlaceSeen(msgspec.Struct):
     """One place of the answers of a run."""
 
     kinds: dict[str, int] = {}
-    """How many values of each JSON type; `token` for tokens of private values, `cut` for what was not looked at."""
+    """The number of values of each JSON type; `token` for tokens of private values, `cut` for unread parts."""
     choices: dict[str, int] | None = None
-    """How often each text was there; None if they are not to be told."""
+    """The count of each text; None if they must not be shown."""
     span: tuple[float, float] | None = None
-    """Bounds around all numbers, rounded; None if they are not to be told, or if there are none."""
+    """Bounds around all numbers, rounded; None if there are none or they must not be shown."""
     is_spanned: bool = False
-    """Whether bounds may be told."""
+    """True if bounds may be shown."""
 
 
 class AnswerSeen(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,11 +83,11 @@ class AnswerSeen(msgspec.Struct, frozen=True, kw_only=True):
     answers: int
     places: dict[str, PlaceSeen]
     is_sampled: bool = False
-    """Whether some of them were samples: what is in none of the rows may still be in others."""
+    """True if some of them were samples: a field that is in none of the rows may still be in others."""
 
 
 def prepare_answers(run: RunEvidence) -> tuple[AnswerSeen, ...]:
-    """What the tools of a run answered: eight tools, ten answers of each. It takes milliseconds; use a thread."""
+    """The answers of a run's tools: eight tools, ten answers of each. It takes milliseconds; use a thread."""
     found: dict[tuple[str, int], list[CallEvidence]] = {}
     for call in run.calls:
         major = major_of(call.version)
@@ -93,7 +103,7 @@ def prepare_answers(run: RunEvidence) -> tuple[AnswerSeen, ...]:
 
 
 def major_of(version: str) -> int | None:
-    """The major version; None if that is no version."""
+    """The major version; None if `version` cannot be parsed."""
     try:
         return Version.parse(version).major
     except InvalidRequest:
@@ -219,7 +229,7 @@ def _new_place(path: str) -> PlaceSeen:
 
 
 def _steps(value: dict[str, Any], verdict: dict[str, Any], path: str) -> Iterator[tuple[Any, Any, str]]:
-    """What is in an object, with what was found in it, and its place. What can be neither told nor data is left out."""
+    """The parts of an object with their verdicts and places. Keys that are neither fields nor data are left out."""
     is_mapping = _is_mapping(value.values())
     for (key, inner), (judged, inner_verdict) in zip(value.items(), verdict.items(), strict=True):
         if is_mapping or _MARK in judged or is_data(key):
@@ -229,7 +239,7 @@ def _steps(value: dict[str, Any], verdict: dict[str, Any], path: str) -> Iterato
 
 
 def _is_mapping(values: Iterable[Any]) -> bool:
-    """Whether several objects with the very same keys stand side by side: then what they stand under is data."""
+    """True if several objects with the very same keys stand side by side: then the keys above them are data."""
     found = list(values)
     if len(found) < _ALIKE or not all(isinstance(each, dict) and len(each) > 1 for each in found):
         return False

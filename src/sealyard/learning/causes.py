@@ -1,35 +1,156 @@
-"""The cause of a failed run, in words of a closed set: what kind of mistake, at which tool, about which name.
+"""The cause of a failed run in words of a closed set: the kind of mistake, the tool, and the name it is about.
 
-Messages are matched against known forms and thrown away. What a tool says when it fails is kept as a class of its
-words and a digest; nothing that a tool or an agent wrote can be read from a cause but identifiers.
+Messages are matched against known forms and thrown away. The error text of a tool is kept as a class of its words and a
+digest, so a cause holds nothing readable that a tool or an agent wrote but identifiers. Hashes of values, names and
+fields tell another attempt at a failed job from the next job of the same visit.
 """
 
 import ast
 import builtins
-import hashlib
 import itertools
 import re
+import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
 from sealyard import errors
-from sealyard.learning.attempts import Attempt, attempt_of_calls, attempt_of_code
-from sealyard.learning.code import CodePrint
+from sealyard.learning.code import CodePrint, Reading, read_sketch, sent, tool_name
+from sealyard.learning.disclosure import NAME_CHARACTERS, is_field, is_name, mark_of, plain
 from sealyard.learning.flows import major_of, prepare_flows
-from sealyard.learning.sketch import NAME_CHARACTERS, Reading, is_name, read, sent, tool_name
-from sealyard.learning.telling import is_field
 from sealyard.values import CallEvidence, RunEvidence
 
-__all__ = ("Cause", "prepare_cause")
+__all__ = (
+    "Cause",
+    "is_again",
+    "prepare_cause",
+)
 
-_NAMES = 400
-_FIELDS = 64
-_TOOLS = 8
-_VISITS = 2_000
-_MESSAGE_CHARACTERS = 2_000
-_PATTERN_NODES = 8
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
+
+_ATOMS = 200  # hashes kept of a run's values, and of its names: a bound
+_ARGUMENTS = 40  # arguments of a call that are read: a bound
+_TEXT_CHARACTERS = 80  # characters of an argument's name that are compared: a bound
+# The three shares separate repairs from the next job in the sessions of `tests/unit/test_learning_repairs.py`.
+_STATEMENT = 0.5  # least share of the failed statement that an attempt repeats
+_WHOLE = 0.65  # least share of the whole failed run that it repeats
+_BACK = 0.3  # least share of the attempt that was in the failed run
+_NAMES = 400  # identifiers of the code that are kept: a bound
+_FIELDS = 64  # names of fields kept of one tool: a bound
+_TOOLS = 8  # tools whose fields are kept: a bound
+_VISITS = 2_000  # values of an answer that are walked: a bound
+_MESSAGE_CHARACTERS = 2_000  # characters of an error message that are matched: a bound
+_PATTERN_NODES = 8  # nodes of the failed statement that make up its pattern
+
+# Attempts at one job
+
+_BUILTINS = frozenset(vars(builtins))
+
+
+_Atom = tuple[str, str]
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The content of a run: hashes of its values, and of its names, which weigh half as much."""
+
+    values: tuple[int, ...] = ()
+    names: tuple[int, ...] = ()
+    failed_values: tuple[int, ...] = ()
+    """The part of `values` that is in the failed statement."""
+    failed_names: tuple[int, ...] = ()
+
+
+def is_again(failed: Attempt, then: Attempt, *, spares: bool) -> bool | None:
+    """True if `then` attempts the job that failed in `failed`; None if there is nothing to compare.
+
+    `spares` says that another value may be the repair: one that is not there again says nothing then.
+    """
+    there = {*then.values, *then.names}
+    whole = _kept(failed.values, failed.names, there, spares=spares)
+    if whole is None:
+        return None
+    statement = _kept(failed.failed_values, failed.failed_names, there, spares=spares)
+    back = _kept(then.values, then.names, {*failed.values, *failed.names}, spares=spares)
+    return whole >= _WHOLE and (statement is None or statement >= _STATEMENT) and (back is not None and back >= _BACK)
+
+
+def _kept(values: Iterable[int], names: Iterable[int], there: Collection[int], *, spares: bool) -> float | None:
+    """The share that is there again; None if there is nothing that should be."""
+    kept_values = [each in there for each in values]
+    kept_names = [each in there for each in names]
+    total = len(kept_values) + len(kept_names) / 2 - (spares and not all(kept_values))
+    return (sum(kept_values) + sum(kept_names) / 2) / total if total else None
+
+
+def attempt_of_code(reading: Reading, failed: Iterable[ast.AST], name: str) -> Attempt:
+    """The content of code and of its failed nodes. `name` is the name that it failed about, which may change."""
+    places = set(map(id, failed))
+    inside: dict[_Atom, bool] = {}
+    outside: dict[_Atom, bool] = {}
+    for node in reading.nodes:
+        atom = _atom(node, reading)
+        if atom is not None and atom[1] != name:
+            (inside if id(node) in places else outside)[atom] = False
+    # What is nowhere else is gone if the statement is left out. If it has nothing of its own, all of it counts.
+    own = [atom for atom in inside if atom not in outside] or inside
+    return _hashed(outside | inside | dict.fromkeys(own, True))
+
+
+def attempt_of_calls(calls: Iterable[CallEvidence], name: str) -> Attempt:
+    """The content of single calls without code: all of it failed, if they did."""
+    found: list[_Atom | None] = []
+    for call in calls:
+        if isinstance(call.arguments, dict):
+            for given, value in list(call.arguments.items())[:_ARGUMENTS]:
+                found.append(("keyword", str(given)[:_TEXT_CHARACTERS]))
+                found += map(_constant, value[:_ARGUMENTS] if isinstance(value, list) else [value])
+    return _hashed({atom: True for atom in found if atom is not None and atom[1] != name})
+
+
+def _hashed(found: dict[_Atom, bool]) -> Attempt:
+    def hashes(*, is_value: bool, is_failed: bool) -> tuple[int, ...]:
+        chosen = {
+            zlib.crc32(plain(atom[1]).encode("utf-8", "replace"))
+            for atom, has_failed in found.items()
+            if (atom[0] == "value") == is_value and (has_failed or not is_failed)
+        }
+        return tuple(sorted(chosen)[:_ATOMS])
+
+    return Attempt(
+        values=hashes(is_value=True, is_failed=False),
+        names=hashes(is_value=False, is_failed=False),
+        failed_values=hashes(is_value=True, is_failed=True),
+        failed_names=hashes(is_value=False, is_failed=True),
+    )
+
+
+def _atom(node: ast.AST, reading: Reading) -> _Atom | None:
+    """The value or name by which one node describes the job; None for those that any code has."""
+    match node:
+        case ast.Constant(value=value):
+            return _constant(value)
+        case ast.Name(id=name):
+            return None if name in _BUILTINS or reading.is_imported(name) else ("name", name)
+        case ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            return "name", name
+        case ast.Attribute(attr=name):
+            return None if reading.is_of_module(node) else ("attribute", name)
+        case ast.keyword(arg=str(name)):
+            return "keyword", name
+    return None
+
+
+def _constant(value: object) -> _Atom | None:
+    """A value as it is the same however it is written; a digit weighs no more than a name."""
+    if isinstance(value, bool) or value in (0, 1) or not (text := plain(value)):
+        return None
+    return "value" if len(text) > 1 else "digit", text
+
+
+# Causes
+
 _LIMITS = frozenset(("wall_time", "cpu_time", "memory", "output", "processes", "open_files", "workspace", "calls"))
 _ENDED = frozenset(("ok", "failed", "timeout", "limit", "broken"))
 _TOOL_ERRORS = frozenset(("ToolFailed", "UpstreamError", "UpstreamTimeout", "UpstreamUnavailable", "LimitReached"))
@@ -108,7 +229,7 @@ _WORDS: tuple[tuple[str, str], ...] = (
     ("state", r"status|state|first|before|must be \w+ed|not (?:yet )?\w+ed\b"),
     ("invalid", r"invalid|bad request|illegal|unsupported|not supported|not one of|400"),
 )
-"""What a tool's error is about, by its words; the first that fits."""
+"""Classes of a tool's error by its words; the first that fits."""
 _ANY_TOOL = ("rate", "busy")
 """The classes in which one tool's way out is another's too."""
 
@@ -137,7 +258,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str = ""
     """The field, parameter, variable or module that it is about."""
     pattern: str = ""
-    """How the statement that failed is built."""
+    """The structure of the failed statement."""
     features: dict[str, int] = {}
     """The sketch of the run."""
     names: tuple[str, ...] = ()
@@ -145,24 +266,24 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fields: dict[str, tuple[str, ...]] = {}
     """Names of fields in what tools answered to this run."""
     forms: dict[str, str] = {}
-    """What tools answered to this run: `list`, `dict` or `text`, or the one field of a dict that holds a list."""
+    """The form of each tool's answer: `list`, `dict` or `text`, or the one field of a dict that is a list."""
     majors: dict[str, int] = {}
     """The major versions of the tools that it called."""
     attempt: Attempt = Attempt()
-    """What tells another attempt at the same from the next job."""
+    """Distinguishes another attempt at the same job from the next job."""
 
     @property
     def is_failure(self) -> bool:
-        """Whether there is anything to repair."""
+        """True if there is anything to repair."""
         return bool(self.family)
 
     @property
     def is_about_value(self) -> bool:
-        """Whether another value may repair it."""
+        """True if another value may repair it."""
         return self.family in _ABOUT_VALUES and self.template not in ("unknown", "missing")
 
     def groups(self) -> tuple[str, ...]:
-        """What it is remembered by, the narrowest first: this name at this tool, the tool, how the code is built, all.
+        """The keys under which it is remembered, narrowest first: this name at this tool, the tool, the structure, all.
 
         The first two are of no use for another tool; under the last two only what helps with any tool is remembered.
         Empty for the error of a tool that is not known, unless another tool's way out may serve.
@@ -180,14 +301,14 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def prepare_cause(run: RunEvidence, code: CodePrint | None) -> Cause | None:
-    """What is to be known of a run, failed or not; None if nothing can be learned from it.
+    """The cause of a run, failed or not; None if nothing can be learned from it.
 
     It needs `fact.form`, `fact.status`, `fact.failure`, `code`, `failure_type`, `failure_message`, `failure_line` and
     `calls` with their `tool`, `version`, `arguments`, `answer`, `has_answer` and `error`.
     """
     if run.fact.form == "analysis" or run.fact.status not in _ENDED:
         return None
-    reading = read(run.code) if code is not None else None
+    reading = read_sketch(run.code) if code is not None else None
     is_failed = run.fact.status != "ok"
     features = _features(run, reading, is_failed=is_failed)
     majors = {tool: major for call in run.calls if (tool := tool_name(call.tool)) and (major := major_of(call.version))}
@@ -267,7 +388,7 @@ def _classify(run: RunEvidence) -> tuple[str, str, str, str]:
 
 
 def _detail(family: str, exception: str, name: str, message: str) -> str:
-    """What else must be the same for one way out to be another's: the types in the message, the exception, the name."""
+    """The detail that must be the same for a fix to apply again: types in the message, the exception, or the name."""
     if family in _NAMED:
         return _mark(name)
     if family in _TYPED:
@@ -290,12 +411,12 @@ def _digest(message: str) -> str:
 
 
 def _mark(text: str) -> str:
-    """What stands for a text that is nobody else's business; nothing for none."""
-    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=6).hexdigest() if text else ""
+    """A digest that stands for a private text; empty for none."""
+    return mark_of(text) if text else ""
 
 
 def _complaint(message: str) -> tuple[str, str]:
-    """What our own check of arguments complained about first, and the parameter."""
+    """The first complaint of our own check of arguments, and the parameter."""
     found = re.search(r": '(\w+)'(?: \(\w+ in Python\))? (is missing|is not one of its parameters|is )", message)
     if found is None:
         return "value", ""

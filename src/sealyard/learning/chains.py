@@ -1,47 +1,390 @@
-"""Tool chains: which tool usually follows which, what its parameters are made of, and which of them are usually given.
+"""Tool chains: the tool that usually follows another, the sources of its parameters, and the parameters usually given.
 
 Learned from runs that ended well, as shares: a run that called the first tool and not the second counts against it. One
-principal counts as much as five runs, and cannot push out what others found. No value of any call is kept.
+principal counts as much as five runs, and cannot push out evidence of others. No value of any call is kept. Tips are
+sentences of ours, filled with names that were checked and with numbers.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from sealyard.catalog import Snapshot
 from sealyard.catalog.parameters import parameters
 from sealyard.catalog.recent import Recent
-from sealyard.learning.chain_habits import NAME, Called, Habit, Said, Source, called_in, judge, source_of
-from sealyard.learning.chain_tips import Follower, Need, Tip, chain_tip, mark_of, need_tip
+from sealyard.learning.disclosure import (
+    UNPLACED,
+    is_callable,
+    is_declared,
+    is_nameable,
+    last_key,
+    mark_of,
+    place_of,
+    shown,
+)
 from sealyard.learning.domains import infer
-from sealyard.learning.fields import is_declared, last_key, place_of, shown
-from sealyard.learning.flows import Flow, major_of, prepare_flows
-from sealyard.learning.fragments import is_nameable
-from sealyard.learning.insights import Insight, PartInsights, part_insights
-from sealyard.learning.votes import Votes
-from sealyard.values import Hinted, RunEvidence, ToolSpec
+from sealyard.learning.flows import Flow, fragment, major_of
+from sealyard.learning.part import Evidence, Insight, Lesson, PartInsights, Viewer, part_insights, trim
+from sealyard.values import Hinted, HintKind, RunEvidence, ToolSpec
 
-__all__ = ("Chains", "Flow", "prepare_flows")
+__all__ = (
+    "FOLLOWERS",
+    "PARAMETERS",
+    "SOURCES",
+    "TIPS",
+    "TOOLS",
+    "VISITS",
+    "Chains",
+    "Tip",
+    "tip_mark",
+)
 
-TOOLS = 1_500
-"""Those that were called last are remembered."""
-VISITS = 512
-TIPS = 16
-"""Of one visit, that wait to be scored."""
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
 
-_OFTEN = 0.3
-_MOSTLY = 0.5
-_NEARLY_ALWAYS = 0.8
-_OWN_DOMAIN = 1.25
-_HINTS = 2
+# Evidence kept of one tool. When there is more, an entry goes that only one principal backs, of the one with most.
+FOLLOWERS = 8  # tools that follow it: a bound
+PARAMETERS = 24  # its parameters: a bound
+SOURCES = 24  # sources of its parameters: a bound
+_CALLED = 8  # tools of one run that are looked at: a bound
+_KEYS = 40  # arguments of a call; one with more is left out: a bound
+_KEY_CHARACTERS = 64  # characters of a parameter's name: a bound
+_COUNTS = 0.5  # remaining weight from which a principal backs something: a run one half-life old
+_LEAST = 1.5  # runs that back a tip: two, faded a little
+_LEAST_OF_ONE = 2.5  # runs that make a suggestion of one other principal: three, faded a little
+_EXPERIENCED = 2.5  # own runs from which a viewer's experience outweighs one other principal: three, faded
+_CHARACTERS = 160  # of a tip; longer ones are left out, since every hit of a search may carry one
+TOOLS = 1_500  # tools remembered, the last called: a bound
+VISITS = 512  # visits remembered: a bound
+TIPS = 16  # tips of one visit that wait to be rated: a bound
+_OFTEN = 0.3  # least share of runs for a chain to be shown
+_MOSTLY = 0.5  # least share for the source of a parameter
+_NEARLY_ALWAYS = 0.8  # least share for an optional parameter to be called usual
+_OWN_DOMAIN = 1.25  # weight of a follower in the viewer's own domain
+_HINTS = 2  # tips on one tool: more would crowd out the results of a search
+
+# Habits
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
+"""A tool's full name."""
+
+
+_Held = TypeVar("_Held")
+
+
+class Link(msgspec.Struct, array_like=True, gc=False):
+    """That one tool follows another: yes for each run in which it did, no for each in which it did not."""
+
+    votes: Evidence = msgspec.field(default_factory=Evidence)
+    told: int = 0
+    right: int = 0
+    last_at: float = 0.0
+
+
+class Called(msgspec.Struct):
+    """The use of one tool in a run."""
+
+    major: int
+    calls: int = 0
+    always: set[str] = set()
+    """The parameters that every call gave."""
+    ever: set[str] = set()
+    is_answered: bool = False
+    """True if the journal has its answer."""
+    is_told: bool = True
+    """True if the journal has the arguments of all calls."""
+
+
+class Source(NamedTuple):
+    """The source of a parameter's value."""
+
+    parameter: str
+    tool: str
+    major: int
+    field: str
+
+    @property
+    def key(self) -> str:
+        """As `source_of` reads it."""
+        return f"{self.parameter} {self.tool} {self.major} {self.field}"
+
+    @property
+    def is_unplaced(self) -> bool:
+        """True if only the name of the field is known."""
+        return self.field.startswith(UNPLACED)
+
+    @property
+    def name(self) -> tuple[str, str, int, str]:
+        """The same wherever in the answer the field is."""
+        return (*self[:3], last_key(self.field))
+
+
+def source_of(key: str) -> Source:
+    """The source that a key stands for."""
+    parameter, tool, major, field = key.split(" ", 3)
+    return Source(parameter, tool, int(major), field)
+
+
+class Habit(msgspec.Struct, array_like=True, gc=False):
+    """The habits of one tool's callers."""
+
+    major: int = 0
+    """The version that `asked`, `given` and `sources` are about."""
+    runs: Evidence = msgspec.field(default_factory=Evidence)
+    followers: dict[str, Link] = {}
+    asked: Evidence = msgspec.field(default_factory=Evidence)
+    """The runs of which the arguments are known."""
+    given: dict[str, Evidence] = {}
+    """By parameter: yes for each run that gave it in every call."""
+    sources: dict[str, Evidence] = {}
+    """By `Source.key`: yes for each run in which the parameter was made of that."""
+
+    def begin(self, major: int) -> bool:
+        """True if a call of this version counts for arguments. A new major version drops the evidence on older ones."""
+        if major > self.major:
+            self.major, self.asked, self.given, self.sources = major, Evidence(), {}, {}
+        return major == self.major
+
+    def follow(self, after: list[str], fed: Iterable[str], viewer: Viewer) -> None:
+        """Count a run that called the tool, then those in `after`, some of which it `fed`."""
+        for name in (*after[:1], *fed):
+            if name not in self.followers:
+                self.followers[name] = Link(votes=_without(self.runs))
+        self.runs.add(viewer, yes=1.0)
+        for name, link in self.followers.items():
+            is_next = name in after
+            link.votes.add(viewer, yes=float(is_next), no=float(not is_next))
+            link.last_at = max(link.last_at, viewer.now) if is_next else link.last_at
+        _make_room(self.followers, FOLLOWERS, lambda link: link.votes, viewer)
+
+    def go_on(self, called: list[str], viewer: Viewer) -> None:
+        """Count what the next run called. It was counted as missing when the run before it was over, and is not."""
+        if called[0] not in self.followers:
+            self.followers[called[0]] = Link(votes=_without(self.runs))
+        for name in called:
+            link = self.followers.get(name)
+            if link is not None:
+                _, no, then = link.votes.by.get(viewer.principal, (0.0, 0.0, viewer.now))
+                link.votes.add(viewer, yes=1.0, no=-min(1.0, no * viewer.faded(then)))
+                link.last_at = max(link.last_at, viewer.now)
+        _make_room(self.followers, FOLLOWERS, lambda link: link.votes, viewer)
+
+    def give(self, called: Called, viewer: Viewer) -> None:
+        """Count which parameters a run gave."""
+        for name in sorted(called.always - self.given.keys()):
+            self.given[name] = _without(self.asked)
+        self.asked.add(viewer, yes=1.0)
+        for name, votes in self.given.items():
+            is_given = name in called.always
+            votes.add(viewer, yes=float(is_given), no=float(not is_given))
+        _make_room(self.given, PARAMETERS, lambda votes: votes, viewer)
+
+    def feed(self, name: str, called: dict[str, Called], flows: Iterable[Flow], viewer: Viewer) -> None:
+        """Count what the parameters of the tool `name` were made of, and what they could have been made of."""
+        found = [
+            Source(flow.parameter, flow.source, flow.source_major, flow.field)
+            for flow in flows
+            if flow.target == name and flow.target_major == self.major
+        ]
+        keys, names = {each.key for each in found}, {each.name for each in found}
+        unplaced = {each.name for each in found if each.is_unplaced}
+        for each in found:
+            self.sources.setdefault(each.key, Evidence())
+        earlier = list(called)[: list(called).index(name)]
+        for key, votes in self.sources.items():
+            source = source_of(key)
+            is_fed = key in keys or source.name in (names if source.is_unplaced else unplaced)
+            could = source.tool in earlier or (source.tool == name and called[name].calls > 1)
+            is_missing = could and called[source.tool].is_answered and _plain(source.parameter) in called[name].ever
+            if is_fed or is_missing:
+                votes.add(viewer, yes=float(is_fed), no=float(not is_fed))
+        _make_room(self.sources, SOURCES, lambda votes: votes, viewer)
+
+
+def _without(runs: Evidence) -> Evidence:
+    """All runs so far, as ones in which something did not happen."""
+    return Evidence(by={principal: (0.0, yes, at) for principal, (yes, _, at) in runs.by.items()})
+
+
+def _plain(parameter: str) -> str:
+    return parameter.removesuffix("[]")
+
+
+def called_in(run: RunEvidence) -> dict[str, Called]:
+    """The tools of a run in the order of their first calls that succeeded."""
+    found: dict[str, Called] = {}
+    for call in run.calls:
+        if call.error is not None or not NAME.fullmatch(call.tool):
+            continue
+        if call.tool not in found and len(found) == _CALLED:
+            continue
+        is_told = isinstance(call.arguments, dict) and len(call.arguments) <= _KEYS
+        keys = {key for key in call.arguments if len(key) <= _KEY_CHARACTERS} if is_told else set()
+        one = found.setdefault(call.tool, Called(major=major_of(call.version), always=set(keys)))
+        one.calls += 1
+        one.always &= keys
+        one.ever |= keys
+        one.is_answered |= call.has_answer
+        one.is_told &= is_told
+    return found
+
+
+class Said(NamedTuple):
+    """Evidence as it counts for one viewer."""
+
+    share: float
+    evidence: float
+    principals: int
+    is_backed: bool
+    """True if the viewer itself or two principals found it. The word of one other is a suggestion."""
+
+
+def judge(votes: Evidence, viewer: Viewer) -> Said | None:
+    """The evidence as it counts for a viewer; None if there is too little.
+
+    Where one other principal stands against the viewer's own experience, the experience counts.
+    """
+    own, total = votes.tally(viewer, is_own=True), votes.tally(viewer)
+    backers = len(_backers(votes, viewer))
+    is_backed = own.yes >= _LEAST or (backers > 1 and total.yes >= _LEAST)
+    if not is_backed and total.yes < _LEAST_OF_ONE:
+        return None
+    others = backers - (own.yes >= _COUNTS)
+    is_experienced = own.yes >= _LEAST or own.total >= _EXPERIENCED
+    counted = own if others < 2 and is_experienced else total
+    return Said(counted.yes / counted.total if counted.total else 0.0, total.yes, backers, is_backed)
+
+
+def _backers(votes: Evidence, viewer: Viewer) -> list[str]:
+    return [name for name, (yes, _, at) in votes.by.items() if yes * viewer.faded(at) >= _COUNTS]
+
+
+def _make_room(held: dict[str, _Held], most: int, votes_of: Callable[[_Held], Evidence], viewer: Viewer) -> None:
+    """Let go of what is too much. Nobody can push out what others found by finding many things alone."""
+    while len(held) > most:
+        backers = {name: _backers(votes_of(each), viewer) for name, each in held.items()}
+        alone = Counter(names[0] for names in backers.values() if len(names) == 1)
+        busiest, things = max(alone.items(), key=lambda item: (item[1], item[0]), default=("", 0))
+        candidates = [name for name, names in backers.items() if not names]
+        candidates = candidates or [name for name, names in backers.items() if things > 1 and names == [busiest]]
+        strength = {name: votes_of(held[name]).tally(viewer).yes for name in candidates or held}
+        del held[min(strength, key=lambda name: (strength[name], name))]
+
+
+# Tips
+
+
+class Follower(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool that is often called after another."""
+
+    tool: str
+    share: float
+    """Of the runs that called the first one."""
+    evidence: float
+    """The number of runs, as they count now."""
+    principals: int
+    is_backed: bool
+    """True if the viewer itself or two principals did it. The word of one other is a suggestion."""
+    flow: tuple[tuple[str, str], ...] = ()
+    """Fields of the first one's answer, and the parameters they became."""
+
+
+class Need(msgspec.Struct, frozen=True, kw_only=True):
+    """A parameter that a tool is usually given."""
+
+    parameter: str
+    """The schema's own name; with `[]` if what comes from elsewhere is an item of it."""
+    share: float
+    evidence: float
+    is_backed: bool
+    source: tuple[str, str] | None = None
+    """The tool and the field that its value comes from."""
+
+
+class Tip(msgspec.Struct, frozen=True, kw_only=True):
+    """One tip. `Hinted` records its kind, subject and mark, so that it can be rated."""
+
+    kind: HintKind
+    subject: str
+    mark: str
+    text: str
+    code: str | None = None
+    """A fragment of code, if it was asked for."""
+
+
+def tip_mark(kind: str, name: str) -> str:
+    """Distinguishes a tip from others about the same tool: made from the tool or parameter that it names."""
+    return mark_of(f"{kind} {name}")
+
+
+def chain_tip(
+    first: ToolSpec, second: ToolSpec, follower: Follower, names: dict[str, str], *, with_code: bool
+) -> Tip | None:
+    """The tip on a tool that follows another; `names` are the Python names of the second one's parameters."""
+    if not is_callable(second):
+        return None
+    text = f"Often used with {second.module}.{second.function} after it ({_percent(follower.share)} of runs)"
+    told = [(field, names[key.removesuffix("[]")]) for field, key in follower.flow if key.removesuffix("[]") in names]
+    taken = " and ".join(f"its {_field(field)} becomes {name}" for field, name in told[:2] if is_nameable(name))
+    if taken and len(text) + len(taken) + 3 <= _CHARACTERS:
+        text += f": {taken}"
+    code = _code(first, second, follower.flow) if with_code else None
+    return _tip("chain", first.full_name, second.full_name, f"{text}.", code)
+
+
+def need_tip(spec: ToolSpec, need: Need, name: str, source: ToolSpec | None, *, with_code: bool) -> Tip | None:
+    """The tip on a parameter that is usually given; `name` is its Python name."""
+    often = f"({_percent(need.share)} of runs)"
+    if not is_nameable(name):
+        return None
+    if need.source is None:
+        text = f"Usually needs {name} too, though it is optional {often}."
+        return _tip("needs", spec.full_name, need.parameter, text, None)
+    if source is None or not is_callable(source):
+        return None
+    tool, field = need.source
+    if tool == spec.full_name:
+        text = f"Usually needs {name} from the {_field(field)} of its answer before {often}."
+        return _tip("needs", spec.full_name, need.parameter, text, None)
+    text = f"Usually needs {name} from the {_field(field)} of {source.module}.{source.function} {often}."
+    code = _code(source, spec, ((field, need.parameter),)) if with_code else None
+    return _tip("needs", spec.full_name, need.parameter, text, code)
+
+
+def _tip(kind: HintKind, subject: str, named: str, text: str, code: str | None) -> Tip | None:
+    if len(text) > _CHARACTERS:
+        return None
+    return Tip(kind=kind, subject=subject, mark=tip_mark(kind, named.removesuffix("[]")), text=text, code=code)
+
+
+def _code(first: ToolSpec, second: ToolSpec, flow: tuple[tuple[str, str], ...]) -> str | None:
+    """The fragment. Where a field lies in an answer that the journal never had, the declared schema may say."""
+    placed = [
+        (place_of(first, shown(field)) if field.startswith(UNPLACED) else field, parameter) for field, parameter in flow
+    ]
+    return fragment(first, second, [(field, parameter) for field, parameter in placed if field is not None])
+
+
+def _field(field: str) -> str:
+    return shown(field) or "answer"
+
+
+def _percent(share: float) -> str:
+    return f"{round(share * 100)} %"
+
+
+# The part
+
 _MARK = re.compile(r"[0-9a-f]{1,32}")
 
 _parameters: Recent[tuple[str, str], dict[str, tuple[str, bool]]] = Recent(4_000)
 
 
 class Visited(msgspec.Struct, array_like=True):
-    """What is remembered of a visit until its next run."""
+    """The memory of a visit until its next run."""
 
     last: str = ""
     """The tool that its last run called last."""
@@ -60,8 +403,15 @@ class Chains(msgspec.Struct, kw_only=True):
 
     # Learning
 
-    def hinted(self, event: Hinted) -> None:
-        """Remember that a principal was told of a chain or a need."""
+    def learn(self, lesson: Lesson, half_life: float) -> None:
+        """Learn from a run that ended well, rate the tips given before any run, and remember the tips given."""
+        match lesson.event:
+            case Hinted() as event:
+                self._remember(event)
+            case RunEvidence() as run:
+                self._learn_run(run, lesson.flows, lesson.viewer(half_life))
+
+    def _remember(self, event: Hinted) -> None:
         if event.hint not in ("chain", "needs") or not event.session:
             return
         if not NAME.fullmatch(event.subject) or not _MARK.fullmatch(event.mark):
@@ -72,31 +422,29 @@ class Chains(msgspec.Struct, kw_only=True):
         while len(visit.tips) > TIPS:
             self._drop_tip(visit, next(iter(visit.tips)))
 
-    def learn(self, run: RunEvidence, flows: Iterable[Flow], half_life: float) -> None:
-        """Learn from a run if it ended well; score what was told before it in any case."""
+    def _learn_run(self, run: RunEvidence, flows: Iterable[Flow], viewer: Viewer) -> None:
         called = called_in(run)
         if not called:
             return
-        principal, at, order = run.fact.principal, run.fact.at, list(called)
-        visit = self._visit(principal, run.fact.session) if run.fact.session else Visited()
-        self._score(visit, called, is_ok=run.fact.status == "ok")
+        order = list(called)
+        visit = self._visit(run.fact.principal, run.fact.session) if run.fact.session else Visited()
+        self._rate(visit, called, is_ok=run.fact.status == "ok")
         if run.fact.status != "ok":
             return
         self.runs += 1
         known = [flow for flow in flows if flow.source in called and flow.target in called]
         if visit.last in self.tools and visit.last not in called:
-            self.tools[visit.last].go_on(order, principal, at, half_life)
+            self.tools[visit.last].go_on(order, viewer)
         for number, (name, one) in enumerate(called.items()):
             after = order[number + 1 :]
             habit = self.tools[name] = self.tools.pop(name, Habit())
             is_current = habit.begin(one.major)
             fed = [flow.target for flow in known if flow.source == name and flow.target in after]
-            habit.follow(after, fed, principal, at, half_life)
+            habit.follow(after, fed, viewer)
             if is_current and one.is_told:
-                habit.give(one, principal, at, half_life)
-                habit.feed(name, called, known, principal, at, half_life)
-        while len(self.tools) > TOOLS:
-            del self.tools[next(iter(self.tools))]
+                habit.give(one, viewer)
+                habit.feed(name, called, known, viewer)
+        trim(self.tools, TOOLS)  # only now: the oldest may be one that this run called
         visit.last = order[-1]
 
     def _visit(self, principal: str, session: str) -> Visited:
@@ -108,18 +456,18 @@ class Chains(msgspec.Struct, kw_only=True):
                 self._drop_tip(oldest, tip)
         return visit
 
-    def _score(self, visit: Visited, called: dict[str, Called], *, is_ok: bool) -> None:
-        """What came of what was told. A run that failed says nothing of what it did not get to."""
+    def _rate(self, visit: Visited, called: dict[str, Called], *, is_ok: bool) -> None:
+        """Rate the tips of a visit. A run that failed says nothing about calls that it did not reach."""
         order = list(called)
         for key, was_called in list(visit.tips.items()):
             kind, subject, mark = key.split(" ")
             if kind == "needs":
                 if subject in called and is_ok:
-                    is_given = any(mark_of(kind, name) == mark for name in called[subject].ever)
+                    is_given = any(tip_mark(kind, name) == mark for name in called[subject].ever)
                     self._count(visit, key, is_right=is_given)
                 continue
             after = order[order.index(subject) + 1 :] if subject in called else order if was_called else []
-            is_right = any(mark_of(kind, name) == mark for name in after)
+            is_right = any(tip_mark(kind, name) == mark for name in after)
             if is_right or (was_called and is_ok):
                 self._count(visit, key, is_right=is_right)
             elif subject in called and is_ok:
@@ -133,7 +481,7 @@ class Chains(msgspec.Struct, kw_only=True):
         score[1] += is_right
         if kind == "chain" and subject in self.tools:
             for name, link in self.tools[subject].followers.items():
-                if mark_of(kind, name) == mark:
+                if tip_mark(kind, name) == mark:
                     link.told += 1
                     link.right += is_right
 
@@ -148,11 +496,9 @@ class Chains(msgspec.Struct, kw_only=True):
     def followers(
         self,
         tool: str,
-        view: Mapping[str, ToolSpec],
+        viewer: Viewer,
         *,
-        principal: str,
-        now: float,
-        half_life: float,
+        view: Mapping[str, ToolSpec],
         domain: str = "",
     ) -> list[Follower]:
         """The tools of `view` that usually follow a tool of it, the best first; those of `domain` are worth more."""
@@ -160,7 +506,7 @@ class Chains(msgspec.Struct, kw_only=True):
             return []
         ranked = []
         for name, link in self.tools[tool].followers.items():
-            said = judge(link.votes, principal, now, half_life) if name in view else None
+            said = judge(link.votes, viewer) if name in view else None
             if said is None or said.share < _OFTEN:
                 continue
             if not said.is_backed and not _is_safe(view[tool], view[name]):
@@ -175,15 +521,13 @@ class Chains(msgspec.Struct, kw_only=True):
                 evidence=said.evidence,
                 principals=said.principals,
                 is_backed=said.is_backed,
-                flow=tuple(self._flow(view[tool], view[rank[-1]], view, principal, now, half_life)),
+                flow=tuple(self._flow(view[tool], view[rank[-1]], view, viewer)),
             )
             for rank, said in ranked
         ]
 
-    def needs(
-        self, spec: ToolSpec, view: Mapping[str, ToolSpec], *, principal: str, now: float, half_life: float
-    ) -> list[Need]:
-        """What a tool is usually given: parameters with what they are made of, and optional ones. The best first."""
+    def needs(self, spec: ToolSpec, viewer: Viewer, *, view: Mapping[str, ToolSpec]) -> list[Need]:
+        """The parameters that a tool is usually given, with their sources, and optional ones. The best first."""
         found = {
             source.parameter.removesuffix("[]"): Need(
                 parameter=source.parameter,
@@ -192,13 +536,13 @@ class Chains(msgspec.Struct, kw_only=True):
                 is_backed=said.is_backed,
                 source=(source.tool, source.field),
             )
-            for source, said in reversed(self._sources(spec, view, principal, now, half_life))
+            for source, said in reversed(self._sources(spec, view, viewer))
         }
         habit = self.tools.get(spec.full_name)
         if habit is not None and habit.major == major_of(spec.version):
             known = _parameters_of(spec)
             for name, votes in habit.given.items():
-                said = judge(votes, principal, now, half_life) if name in known and not known[name][1] else None
+                said = judge(votes, viewer) if name in known and not known[name][1] else None
                 if said is not None and said.share >= _NEARLY_ALWAYS and name not in found:
                     found[name] = Need(
                         parameter=name, share=said.share, evidence=said.evidence, is_backed=said.is_backed
@@ -208,10 +552,8 @@ class Chains(msgspec.Struct, kw_only=True):
             key=lambda need: (not need.is_backed, need.source is None, -need.share, -need.evidence, need.parameter),
         )
 
-    def _sources(
-        self, spec: ToolSpec, view: Mapping[str, ToolSpec], principal: str, now: float, half_life: float
-    ) -> list[tuple[Source, Said]]:
-        """What the parameters of a tool are made of, the best first. Of fields only those that may be named."""
+    def _sources(self, spec: ToolSpec, view: Mapping[str, ToolSpec], viewer: Viewer) -> list[tuple[Source, Said]]:
+        """The sources of a tool's parameters, the best first. Only fields that may be named are among them."""
         habit = self.tools.get(spec.full_name)
         if habit is None or habit.major != major_of(spec.version):
             return []
@@ -221,7 +563,7 @@ class Chains(msgspec.Struct, kw_only=True):
             first = view.get(source.tool)
             if first is None or major_of(first.version) != source.major:
                 continue
-            said = judge(votes, principal, now, half_life)
+            said = judge(votes, viewer)
             if said is None or said.share < _MOSTLY or source.parameter.removesuffix("[]") not in _parameters_of(spec):
                 continue
             # A key that one other principal saw may be data that looks like a name.
@@ -237,36 +579,24 @@ class Chains(msgspec.Struct, kw_only=True):
         first: ToolSpec,
         second: ToolSpec,
         view: Mapping[str, ToolSpec],
-        principal: str,
-        now: float,
-        half_life: float,
+        viewer: Viewer,
     ) -> Iterator[tuple[str, str]]:
         """Fields of the first tool's answer and the parameters of the second that they become, one for each."""
         taken: set[str] = set()
-        for source, _ in self._sources(second, view, principal, now, half_life):
+        for source, _ in self._sources(second, view, viewer):
             name = source.parameter.removesuffix("[]")
             if source.tool == first.full_name and name not in taken:
                 taken.add(name)
                 yield source.field, source.parameter
 
-    def tips(
-        self,
-        spec: ToolSpec,
-        view: Snapshot,
-        *,
-        principal: str,
-        now: float,
-        half_life: float,
-        domain: str = "",
-        with_code: bool = False,
+    def tell(
+        self, spec: ToolSpec, viewer: Viewer, *, view: Snapshot, domain: str = "", with_code: bool = False
     ) -> tuple[Tip, ...]:
-        """What to tell of a tool: at most two things, with code if it is wanted and can be made."""
+        """At most two tips on a tool, with code if it is wanted and can be made."""
         if spec.full_name not in self.tools:
             return ()
-        followers = self.followers(
-            spec.full_name, view.tools, principal=principal, now=now, half_life=half_life, domain=domain
-        )
-        needs = self.needs(spec, view.tools, principal=principal, now=now, half_life=half_life)
+        followers = self.followers(spec.full_name, viewer, view=view.tools, domain=domain)
+        needs = self.needs(spec, viewer, view=view.tools)
         chains: list[Tip | None] = []
         for follower in followers[:_HINTS]:
             second = view.tools[follower.tool]
@@ -279,20 +609,19 @@ class Chains(msgspec.Struct, kw_only=True):
         ordered = (*chains[:1], *wants[:1], *chains[1:], *wants[1:])
         return tuple(tip for tip in ordered if tip is not None)[:_HINTS]
 
-    def hints(self, spec: ToolSpec, view: Snapshot, *, principal: str, now: float, half_life: float) -> tuple[str, ...]:
-        """The sentences of `tips`."""
-        return tuple(tip.text for tip in self.tips(spec, view, principal=principal, now=now, half_life=half_life))
+    def score(self) -> tuple[int, int]:
+        """Tips after which the tool was called, and those that were followed."""
+        return sum(told for told, _ in self.scores.values()), sum(right for _, right in self.scores.values())
 
-    def insights(self, now: float, half_life: float) -> PartInsights:
-        """What was learned, and how often it was right that somebody was told of it."""
-        items = list(self._chain_insights(now, half_life)) + list(self._need_insights(now, half_life))
-        told, right = (sum(score[number] for score in self.scores.values()) for number in (0, 1))
-        return part_insights("chains", items, learned=len(items), evidence=self.runs, told=told, right=right)
+    def insights(self, viewer: Viewer) -> PartInsights:
+        """The chains and needs that were learned."""
+        items = list(self._chain_insights(viewer)) + list(self._need_insights(viewer))
+        return part_insights("chains", items, learned=len(items), evidence=self.runs, score=self.score())
 
-    def _chain_insights(self, now: float, half_life: float) -> Iterator[Insight]:
+    def _chain_insights(self, viewer: Viewer) -> Iterator[Insight]:
         for first, habit in self.tools.items():
             for second, link in habit.followers.items():
-                said = judge(link.votes, "", now, half_life)
+                said = judge(link.votes, viewer)
                 if said is not None and said.share >= _OFTEN:
                     yield Insight(
                         kind="chain",
@@ -305,10 +634,10 @@ class Chains(msgspec.Struct, kw_only=True):
                         last_at=link.last_at,
                     )
 
-    def _need_insights(self, now: float, half_life: float) -> Iterator[Insight]:
+    def _need_insights(self, viewer: Viewer) -> Iterator[Insight]:
         for name, habit in self.tools.items():
             for key, votes in habit.sources.items():
-                source, said = source_of(key), judge(votes, "", now, half_life)
+                source, said = source_of(key), judge(votes, viewer)
                 parameter = source.parameter.removesuffix("[]")
                 if said is not None and said.share >= _MOSTLY and is_nameable(parameter):
                     share, field = round(said.share * 100), shown(source.field) or "answer"
@@ -318,16 +647,12 @@ class Chains(msgspec.Struct, kw_only=True):
                         text=f"{parameter} of {name} is the {field} of {source.tool} in {share} % of runs.",
                         evidence=said.evidence,
                         principals=said.principals,
-                        last_at=_last_at(votes),
+                        last_at=votes.last_at,
                     )
 
 
-def _last_at(votes: Votes) -> float:
-    return max((at for _, _, at in votes.by.values()), default=0.0)
-
-
 def _is_safe(spec: ToolSpec, other: ToolSpec) -> bool:
-    """Whether one principal's word is enough to bring two tools together: no data goes from server to server."""
+    """True if one principal's word is enough to bring two tools together: no data goes from server to server."""
     return spec.upstream == other.upstream and other.annotations.destructive is not True
 
 

@@ -1,7 +1,6 @@
-"""What somebody works on, told from the tools they use: one of a closed list of domains.
+"""The domain that a principal works in, inferred from the tools it uses: one of a closed list.
 
-Told by our own list of words from the names and descriptions of tools. What a description says can only move its tool
-from one domain of the list to another.
+The list of words is ours. A tool's description can only move that tool from one domain of the list to another.
 """
 
 import re
@@ -11,11 +10,27 @@ from functools import lru_cache
 
 import msgspec
 
-from sealyard.learning.insights import Insight, PartInsights, part_insights
-from sealyard.learning.votes import CAP, faded
+from sealyard.learning.part import CAP, Insight, Lesson, PartInsights, Viewer, part_insights, put_last
 from sealyard.values import RunEvidence, ToolSpec
 
-__all__ = ("DOMAINS", "Domains", "infer")
+__all__ = (
+    "DOMAINS",
+    "PRINCIPALS",
+    "Domains",
+    "infer",
+)
+
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
+
+PRINCIPALS = 1_000  # principals remembered, the last heard: a bound
+_DESCRIPTION_CHARACTERS = 300  # characters of a description that are read: a bound
+_NAME_CHARACTERS = 256  # characters of a name that are read: a bound
+_NAME_WEIGHT = 3.0  # weight of a word in a name against one in a description, which a server writes at will
+_LEAST = 2.0  # score from which a tool belongs to a domain: one word of a name, or two of a description
+_MOST_TOOLS = 40  # tools that are asked: a bound
+_SURE = 2.0  # runs, as they count now, before a domain is assumed
+_MOSTLY = 0.5  # least share of them in that domain
 
 _LEXICON = {
     "data": "aggregate analytics bigquery chart clickhouse column csv dashboard dataframe dataset database databricks"
@@ -51,19 +66,10 @@ _LEXICON = {
     " services ssh terraform uptime vm",
 }
 DOMAINS = (*_LEXICON, "general")
-"""All there are, the last for what is none of the others."""
+"""All domains; the last stands for everything else."""
 
-PRINCIPALS = 1_000
-"""Those who were heard last are remembered."""
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+[0-9]?[a-z]*|[a-z0-9]+")
-_DESCRIPTION_CHARACTERS = 300
-_NAME_CHARACTERS = 256
-_NAME_WEIGHT = 3.0
-_LEAST = 2.0
-_MOST_TOOLS = 40
-_SURE = 2.0
-_MOSTLY = 0.5
 _BY_WORD: dict[str, tuple[str, ...]] = {}
 for _domain, _words in _LEXICON.items():
     for _word in _words.split():
@@ -101,34 +107,38 @@ def _words_of(text: str) -> Iterator[str]:
 
 
 class Work(msgspec.Struct, array_like=True):
-    """What one principal works on."""
+    """The work of one principal."""
 
     weights: dict[str, float] = {}
     at: float = 0.0
 
 
 class Domains(msgspec.Struct, kw_only=True):
-    """What each principal mostly works on."""
+    """The domain in which each principal mostly works."""
 
     principals: dict[str, Work] = {}
     runs: int = 0
     told: int = 0
     """Runs of principals whose domain was known before."""
     right: int = 0
-    """Those that were of that domain."""
+    """Runs that were of that domain."""
 
-    def learn(self, run: RunEvidence, half_life: float) -> None:
-        """Count a run that called tools, for the domain that it says it is of or else for that of its tools."""
-        domain = run.fact.domain or (infer(run.fact.tools) if run.fact.tools else "")
+    def learn(self, lesson: Lesson, half_life: float) -> None:
+        """Count a run that called tools, for its configured domain or else for that of its tools."""
+        if not isinstance(lesson.event, RunEvidence):
+            return
+        fact = lesson.event.fact
+        domain = fact.domain or (infer(fact.tools) if fact.tools else "")
         if not domain:
             return
-        at, principal = run.fact.at, run.fact.principal
-        expected = self.of(principal, now=at, half_life=half_life)
+        viewer = lesson.viewer(half_life)
+        at, principal = fact.at, fact.principal
+        expected = self.tell(viewer)
         self.runs += 1
         self.told += expected is not None
         self.right += expected == domain
-        work = self.principals[principal] = self.principals.pop(principal, Work(at=at))
-        share = faded(at - work.at, half_life)
+        work = put_last(self.principals, principal, self.principals.get(principal) or Work(at=at), PRINCIPALS)
+        share = viewer.faded(work.at)
         work.weights = {name: weight * share for name, weight in work.weights.items()}
         work.weights[domain] = work.weights.get(domain, 0.0) + 1.0
         whole, work.at = sum(work.weights.values()), max(at, work.at)
@@ -136,24 +146,26 @@ class Domains(msgspec.Struct, kw_only=True):
         scale = min(1.0, 2 * CAP / whole)
         kept = sorted(work.weights.items(), key=lambda item: (-item[1], item[0]))[: len(DOMAINS)]
         work.weights = {name: weight * scale for name, weight in sorted(kept)}
-        while len(self.principals) > PRINCIPALS:
-            del self.principals[next(iter(self.principals))]
 
-    def of(self, principal: str, *, now: float, half_life: float) -> str | None:
-        """What a principal mostly works on; None if that cannot be told."""
-        work = self.principals.get(principal)
+    def tell(self, viewer: Viewer) -> str | None:
+        """The domain that the viewer mostly works in; None if there is too little evidence."""
+        work = self.principals.get(viewer.principal)
         if work is None or not work.weights:
             return None
         best = max(sorted(work.weights), key=lambda name: work.weights[name])
         whole = sum(work.weights.values())
-        is_sure = whole * faded(now - work.at, half_life) >= _SURE and work.weights[best] >= _MOSTLY * whole
+        is_sure = whole * viewer.faded(work.at) >= _SURE and work.weights[best] >= _MOSTLY * whole
         return best if is_sure else None
 
-    def insights(self, now: float, half_life: float) -> PartInsights:
-        """How many principals work on what. None of them is named, nor is a domain that is not of our list."""
+    def score(self) -> tuple[int, int]:
+        """Runs of principals whose domain was known before, and those that were of that domain."""
+        return self.told, self.right
+
+    def insights(self, viewer: Viewer) -> PartInsights:
+        """The number of principals in each domain. No principal is named, nor a domain that is not in our list."""
         found: dict[str, list[Work]] = {}
         for principal, work in self.principals.items():
-            domain = self.of(principal, now=now, half_life=half_life)
+            domain = self.tell(msgspec.structs.replace(viewer, principal=principal))
             if domain is not None:
                 found.setdefault(domain if domain in DOMAINS else "another domain", []).append(work)
         items = [
@@ -161,10 +173,10 @@ class Domains(msgspec.Struct, kw_only=True):
                 kind="domain",
                 subject=domain,
                 text=f"{len(works)} {'principal works' if len(works) == 1 else 'principals work'} mostly on {domain}.",
-                evidence=sum(sum(work.weights.values()) * faded(now - work.at, half_life) for work in works),
+                evidence=sum(sum(work.weights.values()) * viewer.faded(work.at) for work in works),
                 principals=len(works),
                 last_at=max(work.at for work in works),
             )
             for domain, works in found.items()
         ]
-        return part_insights("domains", items, learned=len(items), evidence=self.runs, told=self.told, right=self.right)
+        return part_insights("domains", items, learned=len(items), evidence=self.runs, score=self.score())

@@ -1,52 +1,66 @@
-"""Failures: groups of causes, and for each what was changed when it went well again, with how often that helped.
+"""Failures by cause: the repairs that helped with each, their record, and advice on a failure that is new.
 
-A run that failed waits for the next of the same visit that is about the same. If that goes well, what changed between
-the two is a fix; who was told a fix and then succeeded, or failed in the same way again, says how good it is.
+A run that failed waits for the next of the same visit that is about the same job. If that goes well, the difference is
+a fix; a later success or failure of an agent that was given the fix rates it. Advice says only things that the failure
+itself does not, and every name in it is one of the viewer's own catalog, answers or code.
 """
 
-import hashlib
+import difflib
+import heapq
+import itertools
 import re
-from typing import Any
+from collections.abc import Collection, Iterator
 
 import msgspec
 
 from sealyard.catalog import Snapshot
-from sealyard.learning.attempts import is_again
-from sealyard.learning.causes import Cause
+from sealyard.catalog.parameters import Parameter, parameters
+from sealyard.catalog.shapes import resolve, unwrapped
+from sealyard.learning.causes import Cause, is_again
 from sealyard.learning.code import CodePrint
-from sealyard.learning.fixes import Shapes, Wording
+from sealyard.learning.disclosure import is_field, is_name, mark_of
 from sealyard.learning.flows import major_of
-from sealyard.learning.insights import Insight, PartInsights, part_insights
-from sealyard.learning.recoveries import Edit, edits, is_portable
-from sealyard.learning.recovery_rules import FUNCTIONS, METHODS
-from sealyard.learning.telling import is_field
-from sealyard.learning.votes import Tally, Votes
-from sealyard.values import Hinted, RunEvidence
+from sealyard.learning.part import Evidence, Insight, Lesson, PartInsights, Tally, Viewer, part_insights, put_last, trim
+from sealyard.learning.repairs import FUNCTIONS, METHODS, Edit, Shapes, Wording, answered_names, edits, is_portable
+from sealyard.values import Executed, Hinted, RunEvidence, ToolSpec
 
-__all__ = ("Failures", "Fix")
+__all__ = (
+    "FIXES",
+    "GROUPS",
+    "VISITS",
+    "WAITING",
+    "Failures",
+    "Fix",
+    "advice",
+)
 
-GROUPS = 2_000
-"""Causes that are remembered; the one that was met longest ago goes first."""
-FIXES = 8
-"""Of one cause."""
-VISITS = 128
-WAITING = 3
-"""Failed runs of a visit that wait for one that goes well."""
-HINTS = 256
-"""Runs whose failure was hinted at before it was in the journal."""
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
 
-_SECONDS = 1_800.0
-_INSIDE = 0.5
-_LEAST = 0.2
-"""What a fix must still count to be told."""
-_RATE = 0.5
+GROUPS = 2_000  # causes remembered, the last met: a bound
+FIXES = 8  # fixes of one cause: a bound
+VISITS = 128  # visits with failed runs that wait for a repair: a bound
+WAITING = 3  # failed runs of a visit that wait: a bound
+HINTS = 256  # runs with a hint that was recorded before the run itself: a bound
+_SECONDS = 1_800.0  # time in which a repair must follow; `ranking` keeps a search open as long
+_INSIDE = 0.5  # least common share of two prints of one job, where attempts tell nothing
+_LEAST = 0.2  # least evidence for a fix to be shown: one success a little over two half-lives ago
+_RATE = 0.5  # least share of successes of a fix
+_TOLD = 8  # names listed in one sentence
+_SOURCES = 20  # tools searched for the source of a value: a bound
+_NAMES = 400  # names among which the nearest is searched: a bound
+_COMPARED = 16  # of these, those that are compared letter by letter, which is slow: a bound
+_WRONG = 4  # wrong parameters that are looked at: a bound
+
+# The part
+
 _TELLING = FUNCTIONS | METHODS
 _NAMED = re.compile(r"`\.?([\w.]+)|(\w+=)|(\[\S+?\])|'(\w+)'|(\w+_\w+)")
-"""What a sentence of ours can name: functions, parameters, items, fields, tools."""
+"""Names in a sentence of ours: functions, parameters, items, fields, tools."""
 
 
 class Fix(msgspec.Struct, frozen=True, kw_only=True):
-    """What helped with a failure like this one."""
+    """A change that helped with a failure like this one."""
 
     text: str
     mark: str
@@ -54,14 +68,14 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
     """The full name of the tool that it is about; empty if it is about none."""
     success_rate: float
     times: int
-    """How often it was made or told."""
+    """The number of times it was made or suggested."""
 
 
 class Record(msgspec.Struct, kw_only=True):
     """A fix, and how it did."""
 
     edit: Edit
-    votes: Votes = msgspec.field(default_factory=Votes)
+    votes: Evidence = msgspec.field(default_factory=Evidence)
     told: int = 0
     right: int = 0
     last_at: float = 0.0
@@ -70,7 +84,7 @@ class Record(msgspec.Struct, kw_only=True):
 class Group(msgspec.Struct, kw_only=True):
     """One cause."""
 
-    seen: Votes = msgspec.field(default_factory=Votes)
+    seen: Evidence = msgspec.field(default_factory=Evidence)
     fixes: dict[str, Record] = {}
     last_at: float = 0.0
 
@@ -83,11 +97,11 @@ class Waiting(msgspec.Struct, kw_only=True):
     cause: Cause
     code: CodePrint | None
     hints: list[str] = []
-    """Marks of the fixes that were told."""
+    """Marks of the fixes that the agent was given."""
 
 
 class Failures(msgspec.Struct, kw_only=True):
-    """What was learned from runs that failed."""
+    """The lessons of runs that failed."""
 
     groups: dict[str, Group] = {}
     """By cause; what was met last is at the end."""
@@ -95,7 +109,7 @@ class Failures(msgspec.Struct, kw_only=True):
     hints: dict[str, list[str]] = {}
     """By execution: marks of fixes."""
     marks: dict[str, tuple[str, str]] = {}
-    """Which group and fix a mark means."""
+    """The group and fix of a mark."""
     majors: dict[str, int] = {}
     """The newest major versions of tools."""
     runs: int = 0
@@ -103,34 +117,37 @@ class Failures(msgspec.Struct, kw_only=True):
     told: int = 0
     right: int = 0
 
-    def learn(self, run: RunEvidence, code: CodePrint | None, cause: Cause | None, half_life: float) -> None:
-        """Take in one run."""
-        if cause is None:
-            return
+    def learn(self, lesson: Lesson, half_life: float) -> None:
+        """Take in a run, or note that an agent was given a fix: its next run rates it."""
+        match lesson.event:
+            case Hinted() as event:
+                self._remember(event)
+            case RunEvidence(fact=fact) if lesson.cause is not None:
+                self._learn_run(fact, lesson.code, lesson.cause, lesson.viewer(half_life))
+
+    def _learn_run(self, fact: Executed, code: CodePrint | None, cause: Cause, viewer: Viewer) -> None:
         self._note_majors(cause)
-        fact = run.fact
         visit = f"{fact.principal}\n{fact.session}"
         waiting = [each for each in self.visits.pop(visit, []) if -_SECONDS < fact.at - each.at < _SECONDS]
         same = [each for each in waiting if _is_same_job(each.code, code, each.cause, cause)]
         if not cause.is_failure:
-            done = [each for each in same if self._repaired(each, code, cause, fact.principal, fact.at, half_life)]
+            done = [each for each in same if self._repaired(each, code, cause, viewer)]
             waiting = [each for each in waiting if not any(each is other for other in done)]
         else:
             self.runs += 1
-            waiting = self._failed_again(waiting, same, cause, fact.principal, fact.at, half_life)
+            waiting = self._failed_again(waiting, same, cause, viewer)
             name = "" if cause.family == "field" and not is_field(cause.name) else cause.name
             kept = msgspec.structs.replace(cause, name=name, names=(), fields={}, forms={}, majors={})
             hints = self.hints.pop(fact.execution_id, [])
             waiting.append(Waiting(at=fact.at, execution_id=fact.execution_id, cause=kept, code=code, hints=hints))
             for key in cause.groups():
                 group = self._group(key, fact.at)
-                group.seen.add(fact.principal, fact.at, half_life, yes=1.0)
+                group.seen.add(viewer, yes=1.0)
         if waiting:
             self.visits[visit] = waiting[-WAITING:]
-        _trim(self.visits, VISITS)
+        trim(self.visits, VISITS)
 
-    def hinted(self, event: Hinted) -> None:
-        """An agent was told a fix; what it does next says whether that was right."""
+    def _remember(self, event: Hinted) -> None:
         if event.hint != "fix" or event.mark not in self.marks:
             return
         key, edit = self.marks[event.mark]
@@ -140,28 +157,20 @@ class Failures(msgspec.Struct, kw_only=True):
             if each.execution_id == event.execution_id:
                 each.hints.append(event.mark)
                 return
-        self.hints[event.execution_id] = [*self.hints.pop(event.execution_id, []), event.mark][-FIXES:]
-        _trim(self.hints, HINTS)
+        marks = [*self.hints.get(event.execution_id, []), event.mark][-FIXES:]
+        put_last(self.hints, event.execution_id, marks, HINTS)
 
-    def fix_for(
-        self,
-        cause: Cause,
-        *,
-        principal: str,
-        view: Snapshot,
-        now: float,
-        half_life: float,
-        shapes: Shapes | None = None,
-        said: str = "",
+    def tell(
+        self, cause: Cause, viewer: Viewer, *, view: Snapshot, shapes: Shapes | None = None, said: str = ""
     ) -> Fix | None:
-        """What helped with such a failure, in words for this viewer; None if nothing is known that fits.
+        """The fix that helped with such a failure, in words for this viewer; None if none is known that fits.
 
-        `said` is what it is told anyway: a fix that says no more than that is not told again.
+        `said` is the text that the viewer gets anyway: a fix that adds nothing to it is left out.
         """
         wording = Wording(view, cause, shapes)
         for key in cause.groups():
             group = self.groups.get(key)
-            found = [] if group is None else _ranked(group, principal, now, half_life)
+            found = [] if group is None else _ranked(group, viewer)
             for record, own, all_of, others in found:
                 spec = wording.spec(record.edit.tool)
                 if spec is not None and major_of(spec.version) > self.majors.get(record.edit.tool, 0) > 0:
@@ -181,8 +190,12 @@ class Failures(msgspec.Struct, kw_only=True):
                 )
         return None
 
-    def insights(self, now: float, half_life: float) -> PartInsights:
-        """What was learned, for who looks after the gateway."""
+    def score(self) -> tuple[int, int]:
+        """Fixes given to agents, and those after which the next run went well."""
+        return self.told, self.right
+
+    def insights(self, viewer: Viewer) -> PartInsights:
+        """The fixes that were learned, for an operator."""
         items = []
         learned = 0
         for key, group in self.groups.items():
@@ -191,7 +204,7 @@ class Failures(msgspec.Struct, kw_only=True):
                 continue
             learned += bool(group.fixes)
             for record in group.fixes.values():
-                tally = record.votes.tally(now, half_life)
+                tally = record.votes.tally(viewer)
                 change = _change(record.edit)
                 items.append(
                     Insight(
@@ -205,43 +218,39 @@ class Failures(msgspec.Struct, kw_only=True):
                         last_at=record.last_at,
                     )
                 )
-        return part_insights("failures", items, learned=learned, evidence=self.runs, told=self.told, right=self.right)
+        return part_insights("failures", items, learned=learned, evidence=self.runs, score=self.score())
 
     # Learning
 
-    def _repaired(
-        self, failed: Waiting, code: CodePrint | None, cause: Cause, principal: str, at: float, half_life: float
-    ) -> bool:
+    def _repaired(self, failed: Waiting, code: CodePrint | None, cause: Cause, viewer: Viewer) -> bool:
         """Learn what changed, and say whether anything did: if not, it was a look, and the repair is yet to come."""
         is_same = failed.code is not None and code is not None and failed.code.exact == code.exact
         found = edits(failed.cause, cause, is_same=is_same)
         if not found and not failed.hints:
             return False
         for edit in found:
-            self._vote(failed.cause, edit, principal, at, half_life, yes=1 / len(found))
+            self._vote(failed.cause, edit, viewer, yes=1 / len(found))
         for mark in dict.fromkeys(failed.hints):
             record = self._told(mark)
             if record is not None:
                 record.right += 1
                 self.right += 1
                 if record.edit not in found:  # it may have helped in another way than we can see
-                    record.votes.add(principal, at, half_life, yes=0.5)
+                    record.votes.add(viewer, yes=0.5)
         self.runs += 1
         return True
 
-    def _failed_again(
-        self, waiting: list[Waiting], same: list[Waiting], cause: Cause, principal: str, at: float, half_life: float
-    ) -> list[Waiting]:
-        """What still waits once a run on the same job has failed too."""
+    def _failed_again(self, waiting: list[Waiting], same: list[Waiting], cause: Cause, viewer: Viewer) -> list[Waiting]:
+        """The runs that still wait after another run on the same job has failed."""
         for each in same:
             if not _is_same_cause(each.cause, cause):
                 continue  # it got further: what comes next repairs both
             for mark in dict.fromkeys(each.hints):
                 record = self._told(mark)
                 if record is not None:
-                    record.votes.add(principal, at, half_life, no=1.0)
+                    record.votes.add(viewer, no=1.0)
             for edit in edits(each.cause, cause, is_same=False):
-                self._vote(cause, edit, principal, at, half_life, no=1.0)
+                self._vote(cause, edit, viewer, no=1.0)
             waiting = [other for other in waiting if other is not each]
         return waiting
 
@@ -249,9 +258,7 @@ class Failures(msgspec.Struct, kw_only=True):
         self,
         cause: Cause,
         edit: Edit,
-        principal: str,
-        at: float,
-        half_life: float,
+        viewer: Viewer,
         *,
         yes: float = 0.0,
         no: float = 0.0,
@@ -259,15 +266,15 @@ class Failures(msgspec.Struct, kw_only=True):
         for key in cause.groups():
             if key.startswith("*") and not is_portable(edit):
                 continue
-            group = self._group(key, at)
+            group = self._group(key, viewer.now)
             record = group.fixes.pop(edit.key, None)
             if record is None:
                 if not yes:
                     continue
                 record = Record(edit=edit)
                 self.marks[_mark(key, edit)] = (key, edit.key)
-            record.votes.add(principal, at, half_life, yes=yes, no=no)
-            record.last_at = at
+            record.votes.add(viewer, yes=yes, no=no)
+            record.last_at = viewer.now
             group.fixes[edit.key] = record
             while len(group.fixes) > FIXES:
                 self._forget(key, next(iter(group.fixes)))
@@ -300,7 +307,7 @@ class Failures(msgspec.Struct, kw_only=True):
             if known and major > known:  # its parameters and answers are others now
                 for key in [key for key in self.groups if key.startswith(f"{tool}|")]:
                     self._drop(key)
-        _trim(self.majors, GROUPS)
+        trim(self.majors, GROUPS)
 
 
 def _change(edit: Edit) -> str:
@@ -312,12 +319,12 @@ def _change(edit: Edit) -> str:
     return edit.kind
 
 
-def _ranked(group: Group, principal: str, now: float, half_life: float) -> list[tuple[Record, Tally, Tally, int]]:
-    """The fixes of a group that may be told: one's own experience first, then what most others found."""
+def _ranked(group: Group, viewer: Viewer) -> list[tuple[Record, Tally, Tally, int]]:
+    """The fixes of a group that may be shown: the viewer's own experience first, then those most others found."""
     found = []
     for record in group.fixes.values():
-        own = record.votes.tally(now, half_life, only=principal)
-        all_of = record.votes.tally(now, half_life)
+        own = record.votes.tally(viewer, is_own=True)
+        all_of = record.votes.tally(viewer)
         others = all_of.principals - own.principals
         if all_of.yes >= _LEAST and all_of.yes >= _RATE * all_of.total and (own.yes > own.no or others):
             found.append((record, own, all_of, others))
@@ -325,7 +332,7 @@ def _ranked(group: Group, principal: str, now: float, half_life: float) -> list[
 
 
 def _lead(own: Tally, all_of: Tally, others: int) -> str:
-    """How sure it is, which is less if only one other agent says so."""
+    """The introduction of a fix by its certainty, which is less if only one other agent vouches for it."""
     times = max(1, round(all_of.total))
     helped = min(times, max(1, round(all_of.yes)))
     if own.yes > own.no:
@@ -336,7 +343,7 @@ def _lead(own: Tally, all_of: Tally, others: int) -> str:
 
 
 def _is_same_job(one: CodePrint | None, other: CodePrint | None, failed: Cause, then: Cause) -> bool:
-    """Whether a run of a visit was after what failed in an earlier one, and not after the next thing."""
+    """True if a run of a visit is another attempt at a failed job, and not the next job."""
     found = is_again(failed.attempt, then.attempt, spares=failed.is_about_value)
     if one is None or other is None:
         return one is other and found is not False and not _called(failed).isdisjoint(_called(then))
@@ -347,7 +354,7 @@ def _is_same_job(one: CodePrint | None, other: CodePrint | None, failed: Cause, 
 
 
 def _is_same_cause(one: Cause, other: Cause) -> bool:
-    """Whether two failures are remembered by the same name. A tool's error without a tool has none."""
+    """True if two failures are remembered by the same name. A tool's error without a tool has none."""
     return bool(one.groups()) and one.groups()[:1] == other.groups()[:1]
 
 
@@ -356,14 +363,217 @@ def _called(cause: Cause) -> set[str]:
 
 
 def _is_said(sentence: str, said: str) -> bool:
-    """Whether everything that a sentence names, if it names anything, is in what is said already."""
+    """True if every name in a sentence is already in `said`."""
     return bool(said) and all(name in said for found in _NAMED.findall(sentence) for name in found if name)
 
 
 def _mark(key: str, edit: Edit) -> str:
-    return hashlib.blake2b(f"{key}\n{edit.key}".encode(), digest_size=6).hexdigest()
+    return mark_of(f"{key}\n{edit.key}")
 
 
-def _trim(kept: dict[str, Any], most: int) -> None:
-    while len(kept) > most:
-        del kept[next(iter(kept))]
+# Advice on a failure that is new
+
+_SIZES = re.compile(r"(?:^|_)(?:limit|max|count|top|first|size|per_page|page_size|max_results|n|rows)(?:$|_)")
+_FILTERS = re.compile(r"(?:^|_)(?:since|until|from|to|after|before|start|end|query|filter|category|status|type)(?:$|_)")
+_FORMATS = {
+    "date": "a date such as 2024-05-31",
+    "date-time": "a date and time such as 2024-05-31T10:00:00Z",
+    "time": "a time such as 10:00:00",
+    "email": "an e-mail address",
+    "uri": "a whole URL",
+    "uuid": "a UUID",
+}
+
+_AT_HAND = frozenset("field attribute list_not_dict dict_not_list not_iterable text_not_data".split())
+"""Families for which the guest, which has the value at hand, says everything if it says anything."""
+
+
+def advice(cause: Cause, code: str, view: Snapshot, shapes: Shapes | None, *, said: str = "") -> str | None:
+    """One or two sentences on what to change, or None if there is nothing to add to what is `said` already."""
+    if said and cause.family in _AT_HAND:
+        return None
+    wording = Wording(view, cause, shapes)
+    spec = wording.spec(cause.tool)
+    told = _of_cause(cause, code, view, wording, spec)
+    return None if told is None or told in said else told
+
+
+def _of_cause(cause: Cause, code: str, view: Snapshot, wording: Wording, spec: ToolSpec | None) -> str | None:
+    match cause.family:
+        case "field" if spec is not None:
+            return _unknown_field(cause, wording.fields(spec), spec)
+        case "list_not_dict" | "dict_not_list" | "not_iterable" | "text_not_data" if spec is not None:
+            return _shape(cause, spec)
+        case "name" | "import_name":
+            return _tool_for(cause.name, view)
+        case "wall_time" | "memory" | "output" | "result" | "calls":
+            return _less(cause, code, spec)
+        case "tool" if spec is not None:
+            return _of_tool(cause, view, spec)
+        case "keyword" | "missing" | "positional" if spec is not None:
+            return _parameters(cause, spec)
+    return None
+
+
+def _unknown_field(cause: Cause, known: Collection[str], spec: ToolSpec) -> str | None:
+    name = cause.name
+    if name in known:
+        if cause.exception != "KeyError":
+            return None
+        return f"{name!r} is not in every answer of {spec.function}: read it with .get({name!r})."
+    if not known:
+        return None
+    near = _nearest(name, known)
+    listed = f"{spec.function} answers with {_listed(_sorted(known))}."
+    return f"The nearest field is {near!r}: {listed}" if near else listed
+
+
+def _shape(cause: Cause, spec: ToolSpec) -> str | None:
+    """The form of a tool's answer, a list or an object that holds one: as it was, or as it is declared."""
+    form = cause.forms.get(cause.tool) or _declared(spec)
+    if f"field|{cause.tool}|{form}|sub" in cause.features:
+        return None  # it goes into that already
+    match form:
+        case "list":
+            return f"{spec.function} answers with a list: loop over it, or take one with [0]."
+        case "" | "dict":
+            return None
+        case "text":
+            return f"{spec.function} answers with text."
+    return f"{spec.function} answers with an object; its list is in [{form!r}]."
+
+
+def _declared(spec: ToolSpec) -> str:
+    root = spec.output_schema or {}
+    whole = resolve(unwrapped(spec.output_schema), root)
+    if whole.get("type") == "array":
+        return "list"
+    inside = whole.get("properties")
+    parts = inside.items() if isinstance(inside, dict) else ()
+    lists = [key for key, part in parts if resolve(part, root).get("type") == "array"]
+    return lists[0] if len(lists) == 1 and is_name(lists[0]) and is_field(lists[0]) else ""
+
+
+def _tool_for(name: str, view: Snapshot) -> str | None:
+    """The tool whose function was meant."""
+    for full_name in view.nearest(name, 1) if name else ():
+        spec = view.tools[full_name]
+        if is_name(spec.function) and difflib.SequenceMatcher(None, name, spec.function).ratio() >= 0.75:
+            return f"If you mean the tool: `from servers.{spec.module} import {spec.function}`."
+    return None
+
+
+def _parameters(cause: Cause, spec: ToolSpec) -> str | None:
+    """The parameters that were meant by those that the tool does not have, and those that it needs."""
+    known, given = parameters(spec), _given(cause)
+    free = dict.fromkeys(each.name for each in known if each.name not in given and is_name(each.name))
+    wrong = sorted(given - {each.name for each in known})[:_WRONG]
+    told = [f"Did you mean {near}=, not {name}=?" for name in wrong if (near := _nearest(name, free)) is not None]
+    needed = [each.name for each in known if each.required and each.name in free]
+    if not told and cause.family == "missing" and needed:
+        told = [f"It also needs {_listed(needed)}."]
+    return " ".join(told[:2]) or None
+
+
+def _less(cause: Cause, code: str, spec: ToolSpec | None) -> str | None:
+    """Advice to do less, or more at once."""
+    is_looped = bool(cause.tool) and f"looped|{cause.tool}" in cause.features
+    if cause.family == "wall_time" and is_looped and spec is not None and "asyncio.gather" not in code:
+        name = spec.function
+        return (
+            f"The calls of {name} wait for each other: `await asyncio.gather(*[{name}(…) for …])` makes them at once."
+        )
+    if spec is None:
+        return None
+    given = _given(cause)
+    narrow = [each.name for each in parameters(spec) if _narrows(each) and each.name not in given]
+    return f"Ask {spec.function} for less: it takes {_listed(narrow, '=')}." if narrow else None
+
+
+def _narrows(parameter: Parameter) -> bool:
+    name = parameter.name
+    return is_name(name) and not parameter.required and bool(_SIZES.search(name) or _FILTERS.search(name))
+
+
+def _of_tool(cause: Cause, view: Snapshot, spec: ToolSpec) -> str | None:
+    group, known = cause.template.partition(":")[0], parameters(spec)
+    given = _given(cause)
+    match group:
+        case "rate" | "busy":
+            return "Wait a little between calls (`time.sleep`), make fewer of them at once, and try again."
+        case "absent":
+            return _source(given, view, spec)
+        case "format":
+            told = [
+                f"{each.name}= takes {form}" for each in known if each.name in given and (form := _form(each, spec))
+            ]
+            return f"{'; '.join(told[:_TOLD])}." if told else None
+        case "size":
+            sizes = [each.name for each in known if each.name in given and _SIZES.search(each.name)]
+            return f"Pass less as {_listed(sizes, '=')}." if sizes else None
+        case "required":
+            more = [each.name for each in known if each.name not in given and is_name(each.name)]
+            return f"It also takes {_listed(more, '=')}." if more else None
+    return None
+
+
+def _given(cause: Cause) -> frozenset[str]:
+    """The parameters that the failed call passed."""
+    starts = (f"sent|{cause.tool}|", f"arg|{cause.tool}|")
+    return frozenset(key.split("|")[2] for key in cause.features if key.startswith(starts))
+
+
+def _form(parameter: Parameter, spec: ToolSpec) -> str | None:
+    for schema in (parameter.schema, *_branches(parameter.schema)):
+        form = resolve(schema, spec.input_schema).get("format")
+        if isinstance(form, str) and form in _FORMATS:
+            return _FORMATS[form]
+    return None
+
+
+def _branches(schema: object) -> Iterator[object]:
+    if isinstance(schema, dict):
+        for key in ("anyOf", "oneOf"):
+            if isinstance(schema.get(key), list):
+                yield from schema[key][:8]
+
+
+def _source(given: frozenset[str], view: Snapshot, spec: ToolSpec) -> str | None:
+    """The source of a parameter's values: another tool of the server that answers with a field of its name."""
+    for other in view.by_upstream.get(spec.upstream, ())[:_SOURCES]:
+        if other is spec or other.annotations.destructive is True or not is_name(other.function):
+            continue
+        needed = {each.name for each in parameters(other) if each.required}
+        answered = answered_names(unwrapped(other.output_schema), other.output_schema or {})
+        for name in sorted(given.intersection(answered) - needed):
+            if is_name(name) and is_field(name):
+                return f"Values for {name}= are in what {other.function} answers."
+    return None
+
+
+def _nearest(name: str, known: Collection[str]) -> str | None:
+    wanted = _squeezed(name)
+    pairs = set(itertools.pairwise(wanted))
+    squeezed = {_squeezed(each): each for each in itertools.islice(known, _NAMES)}
+    # Comparing two names takes its time: only those are compared that have most pairs of letters in common.
+    alike = heapq.nlargest(_COMPARED, squeezed, key=lambda each: len(pairs.intersection(itertools.pairwise(each))))
+    close = difflib.get_close_matches(wanted, alike, n=1)
+    if close:
+        return squeezed[close[0]]
+    inside = [each for each in known if name and name in each.split("_")]
+    return inside[0] if len(inside) == 1 else None
+
+
+def _sorted(names: Collection[str]) -> list[str]:
+    """The first names in the order of letters, so that theirs says nothing; then the others."""
+    found = list(names)
+    return sorted(found[:_TOLD]) + found[_TOLD:]
+
+
+def _squeezed(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name).lower()
+
+
+def _listed(names: list[str], end: str = "") -> str:
+    more = ", …" if len(names) > _TOLD else ""
+    return ", ".join(f"{name}{end}" for name in names[:_TOLD]) + more

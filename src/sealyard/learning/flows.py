@@ -1,45 +1,60 @@
-"""Argument flow: which field of one tool's answer became which parameter of a later call of the same run.
+"""Argument flow: the field of one tool's answer that became a parameter of a later call, and the code that does it.
 
-Told from values that are equal and that hardly are by chance. A value that the code or an earlier call had already was
-not taken from an answer. What is remembered are the names of tools, fields and parameters; no value leaves here.
+Flows are recognised by equal values that are hardly equal by chance. A value that the code or an earlier call already
+had was not taken from an answer. Only the names of tools, fields and parameters leave this module, no value does.
 """
 
 import ast
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
+from sealyard.catalog.parameters import Parameter, parameters
+from sealyard.errors import InvalidSkill
 from sealyard.learning.code import syntax_tree
-from sealyard.learning.fields import UNPLACED, agree, joined
-from sealyard.learning.telling import is_field
-from sealyard.values import CallEvidence, RunEvidence
+from sealyard.learning.disclosure import UNPLACED, agree, is_callable, is_field, is_nameable, joined, steps
+from sealyard.values import CallEvidence, RunEvidence, ToolSpec
+from sealyard.versioning.scopes import parse
 
-__all__ = ("Flow", "major_of", "prepare_flows")
+__all__ = (
+    "Flow",
+    "fragment",
+    "major_of",
+    "prepare_flows",
+)
 
-_CALLS = 100
-_FLOWS = 24
-_VISITS = 8_000
-_ALL_VISITS = 40_000
-_DEPTH = 8
-_KEYS = 64
-_ITEMS = 1_000
-_PLACES = 4
-_PARAMETERS = 40
-_LISTED = 200
-_NODES = 20_000
-_FIELD_CHARACTERS = 120
-_PARAMETER_CHARACTERS = 64
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
 
-_LEAST_NUMBER = 1_000
+_CALLS = 100  # calls of a run that are read: a bound
+_FLOWS = 24  # flows of a run: a bound
+_VISITS = 8_000  # values of one answer that are walked: a bound
+_ALL_VISITS = 40_000  # values of all answers of a run: a bound
+_DEPTH = 8  # levels of an answer: a bound
+_KEYS = 64  # keys of an object; one with more is a mapping, and its keys are data
+_ITEMS = 1_000  # items of a list: a bound
+_PLACES = 4  # fields in which one value is remembered: a bound
+_PARAMETERS = 40  # parameters of a call: a bound
+_LISTED = 200  # items of a parameter that is a list: a bound
+_NODES = 20_000  # nodes of the code that are walked: a bound
+_FIELD_CHARACTERS = 120  # characters of the way to a field: a bound
+_PARAMETER_CHARACTERS = 64  # characters of a parameter's name: a bound
+# Values that are hardly equal by chance, unless the names agree.
+_LEAST_NUMBER = 1_000  # smaller whole numbers are counts
+_ROUND = 100  # multiples of it are limits and amounts
+_FRACTION_CHARACTERS = 5  # shorter fractions are common
+_ID_CHARACTERS = 3  # least length of a text with digits and letters
+_WORD_CHARACTERS = 6  # least length of a text without digits
+_CHARACTERS = 600  # of a fragment of code; longer ones are left out
+_LOOPS = 2  # nested loops of a fragment
+
+# Reading the flows of a run
+
 _YEARS = range(1_900, 2_101)
-_ROUND = 100
-_FRACTION_CHARACTERS = 5
-_ID_CHARACTERS = 3
-_WORD_CHARACTERS = 6
 _DAY = re.compile(r"\d{4}-\d{2}(-\d{2})?")
 _IDS = re.compile(r"(?i:(^|_|-)(ids?|keys?|numbers?|no|uuid|cursor|token)$)|[a-z](Ids?|Keys?)$")
 _COMMON = frozenset(
@@ -63,13 +78,13 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def major_of(version: str) -> int:
-    """The major part of a tool's version; 0 for what is none."""
+    """The major part of a tool's version; 0 if there is none."""
     text = version.partition(".")[0]
     return int(text) if text.isdecimal() and len(text) < 8 else 0
 
 
 def prepare_flows(run: RunEvidence) -> tuple[Flow, ...]:
-    """The flows of a run. The cost is bounded whatever was answered; at most 24 are told."""
+    """The flows of a run, at most 24. The cost is bounded, whatever the answers are."""
     if len(run.calls) < 2:
         return ()
     return _Reading(run).flows()
@@ -83,17 +98,17 @@ class _Reading:
         self._visits = _ALL_VISITS
         self._written, self._read = _words_of(run.code)
         self._first: dict[str | float, list[tuple[int, str]]] = {}
-        """Where a value was seen first: at which fields of which call's answer. Nowhere, if a call was given it."""
+        """The fields and the call in whose answer a value was first seen. Empty if a call was given it."""
         self._found: dict[tuple[str, str], Counter[tuple[str, int, str]]] = defaultdict(Counter)
         """By target and parameter: how often it got what was at a tool's field."""
         self._asked: Counter[tuple[str, str]] = Counter()
-        """How often a target was given different values for a parameter."""
+        """The number of different values that a target was given for a parameter."""
         self._majors: dict[str, int] = {}
         self._silent: dict[str, int] = {}
         """Tools whose answers were too large for the journal, with their major versions."""
         self._seen: set[tuple[str, str, str | float]] = set()
         self._named: dict[object, bool] = {}
-        """Whether a key is the name of a field; rows have the same ones."""
+        """Cached verdicts on keys as names of fields; rows have the same ones."""
 
     def flows(self) -> tuple[Flow, ...]:
         for number, call in enumerate(self._calls):
@@ -143,7 +158,7 @@ class _Reading:
                 places.append((number, field))
 
     def _values(self, value: Any) -> Iterator[tuple[str | int | float, str]]:
-        """What is in an answer, with its field. Without recursion; only so much of it is looked at."""
+        """The values of an answer with their fields, without recursion and up to a bound."""
         waiting = [(value, "", 0)]
         for _ in range(min(_VISITS, self._visits)):
             if not waiting:
@@ -186,7 +201,7 @@ class _Reading:
 
 
 def _given(arguments: dict[str, Any]) -> Iterator[tuple[str, str | float]]:
-    """The parameters of a call with their values; those of a list are told one by one."""
+    """The parameters of a call with their values; the items of a list come one by one."""
     for parameter, value in itertools.islice(arguments.items(), _PARAMETERS):
         if len(parameter) > _PARAMETER_CHARACTERS or " " in parameter:
             continue
@@ -197,7 +212,7 @@ def _given(arguments: dict[str, Any]) -> Iterator[tuple[str, str | float]]:
 
 
 def _tells(value: str | float, field: str, parameter: str) -> bool:
-    """Whether a value that was answered and then given is the same one, and not just an equal one."""
+    """True if a value that was answered and then given is the same one, and not just an equal one."""
     if isinstance(value, str):
         if agree(field, parameter):
             return bool(value)
@@ -228,3 +243,149 @@ def _words_of(code: str) -> tuple[set[Any], set[str]]:
             case ast.Constant(value=str() | int() | float() as value) if not isinstance(value, bool):
                 written.add(value)
     return written, set(filter(is_field, read))
+
+
+# Writing a flow as code
+
+
+class _Step(msgspec.Struct, frozen=True, kw_only=True):
+    """The way in which one parameter gets its value."""
+
+    parameter: Parameter
+    loops: tuple[tuple[str, ...], ...]
+    """The keys to each list that is gone through, from the answer or from the item of the list before."""
+    keys: tuple[str, ...]
+    """From there to the value."""
+    is_collected: bool = False
+    """True if the last list becomes a list of values instead of a call for each."""
+    is_item: bool = False
+    """True if the value becomes a list of one."""
+
+
+def fragment(first: ToolSpec, second: ToolSpec, flow: Sequence[tuple[str, str]]) -> str | None:
+    """Code that calls `first` and gives fields of its answer to `second`; None if it would need a name of no use.
+
+    `flow` are fields and the parameters they become. A field of a list's items makes a loop. What else the tools demand
+    is named in the first line and must be set. A tool that may change things is called for the first item only.
+    """
+    if first.full_name == second.full_name or not is_callable(first) or not is_callable(second):
+        return None
+    known = {parameter.key: parameter for parameter in parameters(second)}
+    found = [step for field, key in flow if (step := _step(field, key, known)) is not None]
+    if not found:
+        return None
+    longest = max((step.loops[: len(step.loops) - step.is_collected] for step in found), key=len)
+    taken = [step for step in found if _reaches(step, longest)]
+    filled = {step.parameter.key for step in taken}
+    missing = _required(first), [each for each in _required(second) if each.key not in filled]
+    asked = list(dict.fromkeys(each.name for each in (*missing[0], *missing[1])))
+    is_plain = is_nameable(*asked, *(step.parameter.name for step in taken))
+    if len(longest) > _LOOPS or not is_plain or {first.function, second.function} & {*asked}:
+        return None
+    text = _write(first, second, taken, longest, missing, asked)
+    return text if len(text) <= _CHARACTERS and _is_python(text) else None
+
+
+def _required(spec: ToolSpec) -> list[Parameter]:
+    return [parameter for parameter in parameters(spec) if parameter.required]
+
+
+def _step(field: str, key: str, known: dict[str, Parameter]) -> _Step | None:
+    parameter = known.get(key.removesuffix("[]"))
+    if (
+        parameter is None
+        or field.startswith(UNPLACED)
+        or not all(each == "[]" or is_field(each) for each in steps(field))
+    ):
+        return None
+    loops: list[tuple[str, ...]] = []
+    keys: list[str] = []
+    for step in steps(field):
+        if step == "[]":
+            loops.append(tuple(keys))
+            keys = []
+        else:
+            keys.append(step)
+    is_listed = key.endswith("[]")
+    return _Step(
+        parameter=parameter,
+        loops=tuple(loops),
+        keys=tuple(keys),
+        is_collected=is_listed and bool(loops),
+        is_item=is_listed and not loops,
+    )
+
+
+def _reaches(step: _Step, loops: tuple[tuple[str, ...], ...]) -> bool:
+    """True if the values that a step needs are at hand inside these loops."""
+    outer = step.loops[: len(step.loops) - step.is_collected]
+    return outer == loops[: len(outer)]
+
+
+def _write(
+    first: ToolSpec,
+    second: ToolSpec,
+    taken: list[_Step],
+    loops: tuple[tuple[str, ...], ...],
+    missing: tuple[list[Parameter], list[Parameter]],
+    asked: list[str],
+) -> str:
+    names = _Names([first.function, second.function, *asked])
+    found, answers = names.new("found"), names.new("answers")
+    rows = [names.new(name) for name in ("row", "part")[: len(loops)]]
+    called = second.function if first.function != second.function else names.new(f"{second.function}_2")
+    given = [f"{step.parameter.name}={_expression(step, [found, *rows], names)}" for step in taken]
+    given += [f"{each.name}={each.name}" for each in missing[1]]
+    call = f"{called}({', '.join(given)})"
+    # By the protocol a tool that does not say that it only reads may destroy.
+    only = "" if second.annotations.read_only is True else "[:1]"
+    for row, place, keys in zip(rows, [found, *rows], loops, strict=False):
+        call += f" for {row} in {_at(place, keys)}{only}"
+    last = f"{answers} = [{call}]" if loops else f"{answers} = {call}"
+    last += "  # the first only: it may change things" if loops and only else ""
+    note = f"# Set {', '.join(asked)} first.\n" if asked else ""
+    arguments = ", ".join(f"{each.name}={each.name}" for each in missing[0])
+    return f"{note}{_imports(first, second, called)}\n{found} = {first.function}({arguments})\n{last}\n{answers}"
+
+
+def _imports(first: ToolSpec, second: ToolSpec, called: str) -> str:
+    other = second.function if called == second.function else f"{second.function} as {called}"
+    if first.module == second.module:
+        return f"from servers.{first.module} import {first.function}, {other}"
+    return f"from servers.{first.module} import {first.function}\nfrom servers.{second.module} import {other}"
+
+
+def _expression(step: _Step, places: list[str], names: "_Names") -> str:
+    outer = len(step.loops) - step.is_collected
+    place = places[outer]
+    if not step.is_collected:
+        text = _at(place, step.keys)
+        return f"[{text}]" if step.is_item else text
+    listed = _at(place, step.loops[-1])
+    each = names.new("each")
+    return f"[{_at(each, step.keys)} for {each} in {listed}]" if step.keys else listed
+
+
+def _at(name: str, keys: Iterable[str]) -> str:
+    return name + "".join(f'["{key}"]' for key in keys)
+
+
+class _Names:
+    """Names of a fragment's own, apart from those that it uses."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = set(taken)
+
+    def new(self, name: str) -> str:
+        while name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        return name
+
+
+def _is_python(text: str) -> bool:
+    try:
+        parse(text)
+    except InvalidSkill:
+        return False
+    return True

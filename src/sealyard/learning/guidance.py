@@ -15,27 +15,25 @@ import msgspec
 from sealyard.access.runner import Runner
 from sealyard.access.tools import Tools
 from sealyard.broker.approvals import Approvals
-from sealyard.broker.run_asks import ask_for_run
 from sealyard.catalog import Snapshot
 from sealyard.catalog.learned import LearnedShape
 from sealyard.catalog.recent import Recent
 from sealyard.config import LearningConfig
 from sealyard.errors import ApprovalRefused
-from sealyard.learning.advice import advice
 from sealyard.learning.barrier import Barrier, Watch
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.code import CodePrint, code_print
-from sealyard.learning.jobs import job_print
+from sealyard.learning.failures import advice
 from sealyard.learning.known_skills import KnownSkills
-from sealyard.learning.model import Model
+from sealyard.learning.learner import Model
 from sealyard.learning.overview import DAY, Insights, domain_of, forget, insights, learner_of
+from sealyard.learning.part import Viewer
 from sealyard.learning.pool import PoolFollowing
+from sealyard.learning.precedents import Curve, WrongCall, wrong_calls
 from sealyard.learning.resources import Fitted, Prediction, fit
 from sealyard.learning.risk import Assessment
-from sealyard.learning.risk_arguments import WrongCall, wrong_calls
-from sealyard.learning.risk_calibration import Curve
-from sealyard.learning.skills import suggest_for_code
-from sealyard.learning.steady import SteadyShapes
+from sealyard.learning.shapes import SteadyShapes
+from sealyard.learning.skills import job_print, suggest_for_code
 from sealyard.observe.recorder import Run
 from sealyard.observe.sinks import LIKELY_TO_FAIL
 from sealyard.observe.visits import Visit
@@ -262,7 +260,7 @@ class Guidance:
         if look.assessment.risk != "critical" or self._settings.critical != "ask" or not self.is_on:
             return None
         try:
-            await ask_for_run(self._approvals, grant, look.assessment.text, {"code": record.code})
+            await self._approvals.ask_for_run(grant, look.assessment.text, {"code": record.code})
         except ApprovalRefused as error:
             return _refusal(look.assessment, record.code, f"{error} ")
         return None
@@ -300,13 +298,13 @@ class Guidance:
         is_memory_exact: bool,
     ) -> _Predicted:
         """What code will need, and the limits that fit it; None where nothing is known or followed."""
-        code, half_life = seen.code, self.half_life
+        code, viewer = seen.code, Viewer(principal, now, self.half_life)
         if code is None:
             return _UNKNOWN
 
         def look() -> _Predicted:
             tools = [spec.full_name for spec in seen.specs.values()]
-            predicted = model.resources.predict(code, tools, principal=principal, now=now, half_life=half_life)
+            predicted = model.resources.tell(code, viewer, tools=tools)
             if predicted is None or not self._settings.limits:
                 return predicted, None
             return predicted, fit(predicted, policy, max_seconds=MAX_SECONDS, is_memory_exact=is_memory_exact)
@@ -324,33 +322,32 @@ class Guidance:
         now: float,
         watch: Watch,
     ) -> Assessment:
+        viewer = Viewer(record.principal, now, self.half_life)
         return watch.ask(
             "risk",
-            lambda: model.risk.assess(
+            lambda: model.risk.tell(
                 seen.code,
-                review,
-                principal=record.principal,
+                viewer,
+                review=review,
                 specs=seen.specs,
                 context_digest=context_digest(record.context),
                 session=record.session,
-                now=now,
-                half_life=self.half_life,
                 predicted=predicted,
                 wall_seconds=given.wall_seconds,
                 memory_mib=given.memory_mib,
                 wrong=seen.wrong,
-                curve=self._curve(model, record.principal, now),
+                curve=self._curve(model, viewer),
             ),
             _LOW,
         )
 
-    def _curve(self, model: Model, principal: str, now: float) -> Curve:
+    def _curve(self, model: Model, viewer: Viewer) -> Curve:
         """How estimates for a principal are corrected, worked out once a second and for each lesson."""
-        moment = (self.learner.revision, int(now))
-        known = self._curves.find(principal)
+        moment = (self.learner.revision, int(viewer.now))
+        known = self._curves.find(viewer.principal)
         if known is None or known[0] != moment:
-            known = moment, model.risk.calibration.curve(principal, now, self.half_life)
-            self._curves.put(principal, known)
+            known = moment, model.risk.calibration.curve(viewer)
+            self._curves.put(viewer.principal, known)
         return known[1]
 
     # After a run
@@ -367,20 +364,12 @@ class Guidance:
         found = await self._work("failures", prepare, None, who=who, is_short=is_short)
         if found is None:
             return outcome
-        model, now = self.model(record.principal), time.time()
-        shapes = functools.partial(self._schema_of, model, record.principal, now)
+        model, viewer = self.model(record.principal), Viewer(record.principal, time.time(), self.half_life)
+        shapes = functools.partial(self._schema_of, model, viewer)
         said = failure.hint or ""
         fix = self.barrier.ask(
             "failures",
-            lambda: model.failures.fix_for(
-                found,
-                principal=record.principal,
-                view=view,
-                now=now,
-                half_life=self.half_life,
-                shapes=shapes,
-                said=said,
-            ),
+            lambda: model.failures.tell(found, viewer, view=view, shapes=shapes, said=said),
             None,
             who=who,
         )
@@ -390,19 +379,17 @@ class Guidance:
         text = self.barrier.ask("advice", lambda: advice(found, record.code, view, shapes, said=said), None, who=who)
         return outcome if text is None else _with_hint(outcome, failure, text)
 
-    def shape_of(self, model: Model, spec: ToolSpec, principal: str, now: float) -> LearnedShape | None:
-        """What a principal may know of a tool's answers."""
+    def shape_of(self, model: Model, spec: ToolSpec, viewer: Viewer) -> LearnedShape | None:
+        """The shape of a tool's answers, as far as the viewer may see it."""
         return self.barrier.ask(
             "shapes",
-            lambda: model.shapes.schema_of(
-                spec, now=now, half_life=self.half_life, is_alone=self.is_alone, viewer=principal
-            ),
+            lambda: model.shapes.tell(spec, viewer, is_alone=self.is_alone),
             None,
-            who=principal,
+            who=viewer.principal,
         )
 
-    def _schema_of(self, model: Model, principal: str, now: float, spec: ToolSpec) -> dict[str, Any] | None:
-        found = self.shape_of(model, spec, principal, now)
+    def _schema_of(self, model: Model, viewer: Viewer, spec: ToolSpec) -> dict[str, Any] | None:
+        found = self.shape_of(model, spec, viewer)
         return None if found is None else found.schema
 
     async def notes(self, outcome: Outcome, record: ExecutionRecord, look: Look, run: Run) -> list[str]:
@@ -423,7 +410,7 @@ class Guidance:
         if code is None or not code.tools:
             return None
         known = self.skills.of(principal)
-        model, now = self.model(principal), time.time()
+        model, viewer = self.model(principal), Viewer(principal, time.time(), self.half_life)
         if known is not None and known.skills:
             read = functools.partial(job_print, record.code)
             is_short = len(record.code) <= _LONG_CODE
@@ -433,9 +420,7 @@ class Guidance:
                 if job is None
                 else self.barrier.ask(
                     "skills",
-                    lambda: suggest_for_code(
-                        job, known, model.skills, principal=principal, now=now, half_life=self.half_life
-                    ),
+                    lambda: suggest_for_code(job, known, model.skills, viewer),
                     None,
                     who=principal,
                 )
@@ -446,7 +431,7 @@ class Guidance:
             return None
         candidate = self.barrier.ask(
             "skills",
-            lambda: model.skills.candidate(code, principal=principal, now=now, half_life=self.half_life),
+            lambda: model.skills.tell(code, viewer),
             None,
             who=principal,
         )
@@ -475,8 +460,7 @@ class Guidance:
         is_changed = await self._steady.look(
             learned,
             catalog.snapshot,
-            now=time.time(),
-            half_life=self.half_life,
+            Viewer("", time.time(), self.half_life),
             is_alone=self.is_alone,
         )
         if is_changed:

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from sealyard.access.tools import Tools
 from sealyard.errors import SealyardError
 from sealyard.learning.skill_index import SkillIndexing
-from sealyard.learning.suggesting import SkillIndex, Suggestion
+from sealyard.learning.skills import SkillIndex, Suggestion
 from sealyard.skills.loader import SkillLoading
 from sealyard.store import Store
 

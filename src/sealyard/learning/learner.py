@@ -1,44 +1,365 @@
-"""Learns what the journal says, beside everything else that a gateway does, and answers with what it has learned.
+"""Learns from the journal in the background, and holds the model that requests ask.
 
-Pages are read and prepared in threads; the event loop takes lessons in for a few milliseconds at a time. Nothing that
-goes wrong here reaches a request: there is always a model to ask, if need be an empty one.
+Pages are read and prepared in threads; the event loop takes lessons in for a few milliseconds at a time. Each part of
+the model learns by itself, and no failure of one reaches another part or a request: there is always a model to ask, if
+need be an empty one. The same lessons in the same order make the same bytes.
 """
 
 import asyncio
 import functools
+import hashlib
 import logging
 import time
-from collections.abc import Mapping, Sequence
-from typing import Literal
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from sealyard import __version__
 from sealyard.errors import StoreError
-from sealyard.learning.insights import PartInsights, merged
-from sealyard.learning.lessons import Lesson, prepare_all
-from sealyard.learning.model import PARTS, Model, layout
-from sealyard.learning.saving import SLICE_SECONDS, BrokenModels, pack, unpack
+from sealyard.learning.answers import prepare_answers
+from sealyard.learning.causes import prepare_cause
+from sealyard.learning.chains import Chains
+from sealyard.learning.code import code_print
+from sealyard.learning.domains import Domains, infer
+from sealyard.learning.failures import Failures
+from sealyard.learning.flows import prepare_flows
+from sealyard.learning.part import Lesson, Part, PartInsights, Viewer, merged, principal_of, put_last
+from sealyard.learning.ranking import Ranking
+from sealyard.learning.resources import Resources
+from sealyard.learning.risk import Dangers
+from sealyard.learning.shapes import Shapes
+from sealyard.learning.skills import SkillMemory
 from sealyard.store import Store
-from sealyard.values import Forgotten
+from sealyard.values import Executed, Forgotten, Hinted, LearningEvent, RunEvidence, Searched, Used
 
-__all__ = ("PARTITIONS", "REBUILD_FACTS", "Learner", "Scope")
+__all__ = (
+    "PARTS",
+    "Learner",
+    "Model",
+    "Scope",
+    "pack",
+    "prepare",
+    "prepare_all",
+    "unpack",
+    "without_forgotten",
+)
 
-Scope = Literal["shared", "principal", "domain"]
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
 
-PARTITIONS = 64
-"""Who learns apart: those that learned last are kept."""
-REBUILD_FACTS = 200_000
-"""The newest facts, from which everything is learned anew."""
-
-_EVERY_SECONDS = 2.0
-_SAVE_SECONDS = 300.0
-_PAGE_FACTS = 500
+_REST_SECONDS = 0.25  # longest pause after a run was prepared, so that one slow run does not stop learning
+SLICE_SECONDS = 0.004  # time on the event loop before other tasks get a turn
+_ENTRIES = 32  # entries of a table encoded at once, to keep within the slice
+_PACKING = 1  # zlib's fastest level
+_UNPACKED_BYTES = 512 << 20  # largest saved model: a bound against a stored zip bomb
+PARTITIONS = 64  # principals or domains that learn apart, the last that learned: a bound
+REBUILD_FACTS = 200_000  # newest facts from which everything is learned anew: a bound on the time of a start
+_EVERY_SECONDS = 2.0  # pause between two readings of the journal
+_SAVE_SECONDS = 300.0  # pause between two saves; a crash costs that much learning, which is then made up for
+_PAGE_FACTS = 500  # facts read at once: a bound on memory
 
 _log = logging.getLogger(__name__)
 
+# Lessons
+
+_T = TypeVar("_T")
+_failures: Counter[str] = Counter()
+
+
+def prepare_all(
+    events: Iterable[tuple[int, LearningEvent]], forgotten: Sequence[Forgotten] = (), *, rest: float = 0.0
+) -> list[Lesson]:
+    """The lessons of a page, for a thread.
+
+    It rests after each run, `rest` times as long as that took: the interpreter is for requests first, however much
+    there is to learn.
+    """
+    lessons = []
+    for number, event in events:
+        started = time.perf_counter()
+        if not _is_forgotten(number, event, forgotten):
+            lesson = without_forgotten(prepare(event, number), forgotten)
+            if lesson is not None:
+                lessons.append(lesson)
+        if isinstance(event, RunEvidence):
+            time.sleep(min(rest * (time.perf_counter() - started), _REST_SECONDS))
+    return lessons
+
+
+def prepare(event: LearningEvent, number: int = 0) -> Lesson:
+    """The lesson of an event."""
+    faults: list[str] = []
+    domain = _try("domains", faults, lambda: _domain(event), "")
+    if not isinstance(event, RunEvidence):
+        return Lesson(number=number, event=event, domain=domain, faults=tuple(faults))
+    run = event
+    code = _try("code", faults, lambda: code_print(run.code) if run.code else None, None)
+    return Lesson(
+        number=number,
+        event=run,
+        code=code,
+        flows=_try("chains", faults, lambda: prepare_flows(run), ()),
+        answers=_try("shapes", faults, lambda: prepare_answers(run), ()),
+        cause=_try("failures", faults, lambda: prepare_cause(run, code), None),
+        domain=domain,
+        faults=tuple(faults),
+    )
+
+
+def _domain(event: LearningEvent) -> str:
+    fact = event.fact if isinstance(event, RunEvidence) else event
+    if isinstance(fact, Searched | Executed) and fact.domain:
+        return fact.domain
+    tools = _tools(event)
+    return infer(tools) if tools else ""
+
+
+def _tools(event: LearningEvent) -> tuple[str, ...]:
+    """Full names of the tools that an event is about."""
+    match event:
+        case Searched(found=found):
+            return found
+        case Used(tool=tool):
+            return (tool,)
+        case RunEvidence(fact=fact):
+            return fact.tools
+        case _:
+            return ()
+
+
+def _try(part: str, faults: list[str], work: Callable[[], _T], otherwise: _T) -> _T:
+    try:
+        return work()
+    except Exception:  # noqa: BLE001 - hostile code and answers: what one part stumbles over must not stop the others
+        faults.append(part)
+        _failures[part] += 1
+        if _failures[part].bit_count() == 1:  # the first, the second, the fourth: not each of thousands
+            _log.exception("%d events could not be made out for what is learned of %s.", _failures[part], part)
+        return otherwise
+
+
+# Forgetting
+
+
+def without_forgotten(lesson: Lesson, forgotten: Sequence[Forgotten]) -> Lesson | None:
+    """The rest of a lesson without forgotten content; None if nothing is left."""
+    if _is_forgotten(lesson.number, lesson.event, forgotten):
+        return None
+    for each in forgotten:
+        if each.what == "tool" and lesson.number <= each.number:
+            if not isinstance(lesson.event, Searched):
+                if _is_about(lesson, each.subject):
+                    return None
+            elif each.subject in lesson.event.found:
+                lesson = msgspec.structs.replace(lesson, event=_without_hit(lesson.event, each.subject))
+    return lesson
+
+
+def _is_forgotten(number: int, event: LearningEvent, forgotten: Sequence[Forgotten]) -> bool:
+    """True if the whole event is forgotten, whatever it is about."""
+    return any(
+        number <= each.number
+        and (each.what == "all" or (each.what == "principal" and each.subject == principal_of(event)))
+        for each in forgotten
+    )
+
+
+def _is_about(lesson: Lesson, tool: str) -> bool:
+    """True if it calls, imports or names a tool. A hint about a whole run names none."""
+    event = lesson.event
+    if isinstance(event, Hinted):
+        return tool in event.subject.split()
+    if isinstance(event, RunEvidence):
+        wanted = _letters(tool)
+        named = () if lesson.code is None else lesson.code.tools
+        return (
+            tool in event.fact.tools
+            or any(call.tool == tool for call in event.calls)
+            or any(wanted in (_letters(name), f"mcp{_letters(name)}") for name in named)
+        )
+    return tool in _tools(event)
+
+
+def _without_hit(search: Searched, tool: str) -> Searched:
+    places = [place for place, name in enumerate(search.found) if name != tool]
+    return msgspec.structs.replace(
+        search,
+        found=tuple(search.found[place] for place in places),
+        text_ranks=tuple(search.text_ranks[place] for place in places if place < len(search.text_ranks)),
+    )
+
+
+def _letters(name: str) -> str:
+    """A name as it is the same for a tool and for the function and module that are made of it."""
+    return "".join(filter(str.isalnum, name)).lower()
+
+
+# The model
+
+PARTS: dict[str, type[Part]] = {
+    "ranking": Ranking,
+    "chains": Chains,
+    "shapes": Shapes,
+    "failures": Failures,
+    "risk": Dangers,
+    "skills": SkillMemory,
+    "resources": Resources,
+    "domains": Domains,
+}
+
+
+class Model(msgspec.Struct, kw_only=True):
+    """Everything that was learned. Only the event loop's thread touches it."""
+
+    ranking: Ranking = msgspec.field(default_factory=Ranking)
+    chains: Chains = msgspec.field(default_factory=Chains)
+    shapes: Shapes = msgspec.field(default_factory=Shapes)
+    failures: Failures = msgspec.field(default_factory=Failures)
+    risk: Dangers = msgspec.field(default_factory=Dangers)
+    skills: SkillMemory = msgspec.field(default_factory=SkillMemory)
+    resources: Resources = msgspec.field(default_factory=Resources)
+    domains: Domains = msgspec.field(default_factory=Domains)
+    faults: dict[str, int] = {}
+    """The number of lessons that each part failed to learn."""
+
+    def learn(self, lesson: Lesson, half_life: float) -> None:
+        """Take in one lesson. A part that fails is counted; the others learn it."""
+        for part in lesson.faults:
+            self._note_fault(part)
+        for name in PARTS:
+            if name not in lesson.faults:
+                self._teach(name, lesson, half_life)
+
+    def _teach(self, name: str, lesson: Lesson, half_life: float) -> None:
+        try:
+            self.part(name).learn(lesson, half_life)
+        except Exception:  # noqa: BLE001 - a broken part must neither stop nor falsify the others
+            self._note_fault(name)
+            if self.faults[name].bit_count() == 1:  # the first, the second, the fourth: not each of thousands
+                _log.exception("What is learned of %s failed %d times.", name, self.faults[name])
+
+    def part(self, name: str) -> Part:
+        """One of the parts."""
+        part: Part = getattr(self, name)
+        return part
+
+    def _note_fault(self, part: str) -> None:
+        self.faults[part] = self.faults.get(part, 0) + 1
+
+    def insights(self, viewer: Viewer) -> list[PartInsights]:
+        """The record of each part; one that fails is left out."""
+        found = []
+        for name in PARTS:
+            try:
+                found.append(self.part(name).insights(viewer))
+            except Exception:  # noqa: BLE001 - as above
+                _log.exception("What was learned of %s cannot be told.", name)
+        return found
+
+    def encode(self) -> bytes:
+        """All of it."""
+        return msgspec.msgpack.encode(self)
+
+    @classmethod
+    def decode(cls, content: bytes) -> "Model":
+        """Reads the bytes of `encode`. Raises `ValueError` for anything else."""
+        try:
+            return msgspec.msgpack.decode(content, type=cls)
+        except RecursionError:
+            raise ValueError("The content is nested too deeply to be a model.") from None
+
+
+def layout() -> str:
+    """The same for models that can be read, and that were learned in the same way."""
+    described = msgspec.json.encode(msgspec.json.schema(Model), order="sorted")
+    return f"{__version__}-{hashlib.blake2b(described, digest_size=8).hexdigest()}"
+
+
+# Saving
+
+
+class BrokenModels(Exception):
+    """The bytes were not made by `pack`."""
+
+
+class _Partition(msgspec.Struct, frozen=True):
+    name: str
+    parts: dict[str, bytes]
+    faults: dict[str, int]
+
+
+async def pack(models: Mapping[str, Model]) -> bytes:
+    """All models, by partition. They must not change meanwhile."""
+    packed = []
+    for name, model in models.items():
+        parts = {part: await _encode(getattr(model, part)) for part in PARTS}
+        packed.append(_Partition(name, parts, model.faults))
+    return await asyncio.to_thread(lambda: zlib.compress(msgspec.msgpack.encode(packed), _PACKING))
+
+
+def unpack(content: bytes) -> dict[str, Model]:
+    """The models, in their order, for a thread. Raises `BrokenModels`."""
+    found = {}
+    try:
+        unpacked = zlib.decompressobj().decompress(content, _UNPACKED_BYTES)
+        for saved in msgspec.msgpack.decode(unpacked, type=list[_Partition]):
+            parts: dict[str, Any] = {
+                name: msgspec.msgpack.decode(saved.parts[name], type=part) for name, part in PARTS.items()
+            }
+            found[saved.name] = Model(**parts, faults=saved.faults)
+    except (msgspec.MsgspecError, LookupError, RecursionError, zlib.error) as error:
+        raise BrokenModels(f"A saved model cannot be read: {error}.") from None
+    return found
+
+
+async def _encode(part: msgspec.Struct) -> bytes:
+    pieces = []
+    until = time.perf_counter() + SLICE_SECONDS
+    for piece in _pieces(part):
+        pieces.append(piece)
+        if time.perf_counter() > until:
+            await asyncio.sleep(0)
+            until = time.perf_counter() + SLICE_SECONDS
+    return b"".join(pieces)
+
+
+def _pieces(value: object) -> Iterator[bytes]:
+    """The bytes of `msgspec.msgpack.encode`, in pieces."""
+    if isinstance(value, msgspec.Struct):
+        config = value.__struct_config__
+        if not config.array_like and not config.omit_defaults and config.tag is None:
+            yield _map_header(len(value.__struct_encode_fields__))
+            for field, name in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True):
+                yield msgspec.msgpack.encode(name)
+                yield from _pieces(getattr(value, field))
+            return
+    if isinstance(value, dict) and len(value) > _ENTRIES:
+        yield _map_header(len(value))
+        entries = list(value.items())
+        for start in range(0, len(entries), _ENTRIES):
+            some = dict(entries[start : start + _ENTRIES])
+            yield msgspec.msgpack.encode(some)[len(_map_header(len(some))) :]
+    else:
+        yield msgspec.msgpack.encode(value)
+
+
+def _map_header(length: int) -> bytes:
+    """The first bytes of a map in MessagePack."""
+    if length < 1 << 4:
+        return bytes([0x80 | length])
+    return b"\xde" + length.to_bytes(2) if length < 1 << 16 else b"\xdf" + length.to_bytes(4)
+
+
+# The learner
+
+Scope = Literal["shared", "principal", "domain"]
+
 
 class _State(msgspec.Struct):
-    """What was learned, and from which facts."""
+    """The models, and the last fact that they were learned from."""
 
     models: dict[str, Model] = {}
     """By partition; the one that learned last is at the end."""
@@ -47,11 +368,7 @@ class _State(msgspec.Struct):
 
     def model_of(self, partition: str) -> Model:
         """The model of a partition that learns now."""
-        model = self.models.pop(partition, None) or Model()
-        self.models[partition] = model
-        while len(self.models) > PARTITIONS:
-            del self.models[next(iter(self.models))]
-        return model
+        return put_last(self.models, partition, self.models.get(partition) or Model(), PARTITIONS)
 
 
 class Learner:
@@ -67,7 +384,7 @@ class Learner:
         self._busy = asyncio.Lock()
         self._state = _State()
         self._is_current = False
-        """Whether the state can be learned on from: it is neither to be loaded nor to be learned anew."""
+        """True if the state can be continued: it need neither be loaded nor be learned anew."""
         self._is_loaded = False
         self._forgotten: tuple[Forgotten, ...] = ()
         self._generation = -1
@@ -76,11 +393,11 @@ class Learner:
         self._saved_number = 0
         self._saved_at = time.monotonic()
         self.is_ready = False
-        """Whether everything has been learned that the journal held at the start, or when something was forgotten."""
+        """True once everything is learned that the journal held at the start, or when something was forgotten."""
 
     @property
     def models(self) -> Mapping[str, Model]:
-        """What was learned, by partition: the principal or the domain, or nothing for what is shared by all."""
+        """The models by partition: the principal, the domain, or empty for the one that all share."""
         return self._state.models
 
     @property
@@ -96,7 +413,7 @@ class Learner:
     # What requests ask
 
     def model_for(self, principal: str, domain: str = "") -> Model:
-        """What is to be told to a principal who works on `domain`, if that is known. Never fails; it may be empty."""
+        """The model for a principal who works in `domain`, if that is known. Never fails; it may be empty."""
         models = self._state.models
         if self._scope == "domain":
             everything = models.get("")
@@ -106,13 +423,13 @@ class Learner:
         return Model() if found is None else found
 
     def insights(self, principal: str | None = None) -> list[PartInsights]:
-        """What each part has learned, from all partitions or from that of a principal."""
-        now = time.time()
+        """The record of each part, from all partitions or from that of a principal."""
+        operator = Viewer("", time.time(), self._half_life)
         if principal is not None:
-            return self.model_for(principal).insights(now, self._half_life)
+            return self.model_for(principal).insights(operator)
         # With domains the first partition knows what all the others know.
         models = [*self._state.models.values()] if self._scope == "principal" else [self._state.models.get("", Model())]
-        found = [each for model in models for each in model.insights(now, self._half_life)]
+        found = [each for model in models for each in model.insights(operator)]
         return [merged(part, [each for each in found if each.part == part]) for part in PARTS]
 
     # Learning
@@ -213,7 +530,7 @@ class Learner:
                 until = time.perf_counter() + SLICE_SECONDS
 
     def _partitions(self, state: _State, lesson: Lesson) -> tuple[str, ...]:
-        """Who learns a lesson."""
+        """The partitions that learn a lesson."""
         if self._scope == "shared":
             return ("",)
         if self._scope == "principal":
@@ -222,11 +539,11 @@ class Learner:
         return ("", domain) if domain else ("",)
 
     def _usual_domain(self, model: Model | None, principal: str, now: float) -> str:
-        """What a principal mostly works on, empty if that cannot be told."""
+        """The domain in which a principal mostly works; empty if it is unknown."""
         if model is None:
             return ""
         try:
-            return model.domains.of(principal, now=now, half_life=self._half_life) or ""
+            return model.domains.tell(Viewer(principal, now, self._half_life)) or ""
         except Exception:  # noqa: BLE001 - as for every part: what fails in it must not stop the others
             _log.exception("What a principal works on cannot be told.")
             return ""

@@ -10,10 +10,9 @@ import msgspec
 
 from sealyard.config import LearningConfig
 from sealyard.errors import InvalidRequest
-from sealyard.learning.insights import MAX_ITEMS, Insight, PartInsights, merged
-from sealyard.learning.learner import Learner
-from sealyard.learning.model import PARTS, Model
-from sealyard.learning.risk_calibration import LEVELS
+from sealyard.learning.learner import PARTS, Learner, Model
+from sealyard.learning.part import MAX_ITEMS, Insight, PartInsights, Viewer, merged
+from sealyard.learning.precedents import LEVELS
 from sealyard.skills.difficulty import KindRecord, by_kind, is_right
 from sealyard.skills.record import EXEMPLARY, WEAK, combined, effectiveness, judge
 from sealyard.skills.shelf import namespaces_for
@@ -129,7 +128,7 @@ async def insights(
         is_ready=learner.is_ready,
         facts=learner.number,
         partitions=sorted(learner.models if principal is None else told_from),
-        parts=await _parts(models, now, settings.half_life_days * DAY),
+        parts=await _parts(models, Viewer("", now, settings.half_life_days * DAY)),
         risk=_risk(models),
         skills=skills,
         migrations=migrations,
@@ -144,10 +143,10 @@ async def with_conflicts(found: Insights, learner: Learner, specs: Iterable[Tool
     `is_alone` says that one principal has seen everything there is to see.
     """
     declared = [spec for spec in specs if spec.output_schema is not None]
-    now, half_life = time.time(), found.half_life_days * DAY
+    operator = Viewer("", time.time(), found.half_life_days * DAY)
     conflicts: dict[tuple[str, str], Insight] = {}
     for model in _models(learner).values():
-        for each in model.shapes.conflicts(declared, now=now, half_life=half_life, is_alone=is_alone):
+        for each in model.shapes.conflicts(declared, operator, is_alone=is_alone):
             conflicts.setdefault((each.subject, each.text), each)
         await asyncio.sleep(0)
     ordered = sorted(conflicts.values(), key=lambda each: (-each.evidence, each.subject, each.text))
@@ -156,14 +155,14 @@ async def with_conflicts(found: Insights, learner: Learner, specs: Iterable[Tool
 
 async def census_of(learner: Learner, *, half_life: float) -> list[PartInsights]:
     """What each part says of itself, from all that was learned."""
-    return await _parts(_models(learner).values(), time.time(), half_life)
+    return await _parts(_models(learner).values(), Viewer("", time.time(), half_life))
 
 
-async def _parts(models: Iterable[Model], now: float, half_life: float) -> list[PartInsights]:
+async def _parts(models: Iterable[Model], operator: Viewer) -> list[PartInsights]:
     """What each part says of itself, from all models together. Other requests are let through in between."""
     found: list[PartInsights] = []
     for model in models:
-        found += model.insights(now, half_life)
+        found += model.insights(operator)
         await asyncio.sleep(0)
     return [merged(part, [each for each in found if each.part == part]) for part in PARTS]
 

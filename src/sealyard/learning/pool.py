@@ -4,8 +4,8 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 
-from sealyard.learning.demand import wanted
-from sealyard.learning.model import Model
+from sealyard.learning.learner import Model
+from sealyard.learning.resources import wanted
 from sealyard.sandbox.run import Sandbox
 
 __all__ = ("PoolFollowing",)

@@ -1,63 +1,183 @@
-"""Which tools were used with success after searches for words like these.
+"""Search ranking: tools that were used with success after searches for the same words.
 
-A search stays open for half an hour of its visit. A tool that it found and that then worked has been found by the words
-of the query; one that it did not find and that then worked was what it should have found, and so was one that was found
-when the same was asked in other words. Text that was right already teaches little. What is known is held by word, tool
-and principal: fading, capped and bounded.
+A search stays open for half an hour of its visit. A tool that it found and that then worked was found by the words of
+the query; a tool that it did not find and that then worked is what it should have found, and so is one that was found
+when the same was asked in other words. Text that was right already teaches little. Evidence is held by word, tool and
+principal; orders that did worse than text alone reduce the trust in it.
 """
 
+import math
 import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
-from typing import Any
+from functools import lru_cache
+from itertools import chain, pairwise
 
 import msgspec
 
 from sealyard.discovery import Learned, LearnedWord
-from sealyard.discovery.words import WEAK
-from sealyard.learning.insights import Insight, PartInsights, part_insights
-from sealyard.learning.ranking_record import Trust, record_change
-from sealyard.learning.ranking_words import EVIDENCE, learnable, least_terms, length_of, mark_of, weigh, worth_of
-from sealyard.learning.votes import CAP, Votes
+from sealyard.discovery.words import WEAK, spelled
+from sealyard.discovery.words import terms as terms_of
+from sealyard.learning.disclosure import mark_of
+from sealyard.learning.part import (
+    CAP,
+    Evidence,
+    Insight,
+    Lesson,
+    PartInsights,
+    Viewer,
+    part_insights,
+    put_last,
+    trim,
+)
 from sealyard.values import RunEvidence, Searched, Used
 
-__all__ = ("PAIRS", "TERMS", "TOOLS", "VISITS", "Ranking")
+__all__ = (
+    "PAIRS",
+    "TERMS",
+    "TOOLS",
+    "VISITS",
+    "Ranking",
+    "learnable",
+    "term_mark",
+)
 
-TERMS = 10_000
-PAIRS = 60_000
-"""Of a term and a tool. Those that were learned longest ago go first."""
-TOOLS = 5_000
-VISITS = 500
-"""Whose searches are open."""
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
 
-_TOOLS_OF_TERM = 32
-"""A word that goes with so many tools says nothing about any of them."""
-_PAIRS_READ = 200
-"""For one query, from the word with the fewest tools on. What is left says next to nothing."""
-_RECALLED = 24
-"""Tools for one query, those with the most to say for them."""
-_PARTNERS = 12
-_SEARCHES = 8
-_FOUND = 50
-_CALLED = 12
-_OPEN_SECONDS = 1_800.0
-_MISSED_SECONDS = 600.0
+_QUERY_CHARACTERS = 500  # the journal keeps as much of a query
+_TERMS = 32  # words of a query that are learned by: a bound
+_TERM_CHARACTERS = 24  # longer words are values
+# One setting for all development sets, picked by the worst of them: `benchmarks learning` measures it.
+_GAIN = 2.5  # most that a word counts: more than in a tool's name, since text lacks it
+EVIDENCE = 1.0  # good uses that make half of that
+_KNOWN_TOOLS = 12.0  # keeps a word from counting as rare while few tools have been used at all
+_TYPICAL_TERMS = 8.0  # words of a query of average length
+_BY_LENGTH = 0.5  # how much the length of a query matters
+_LEAST_TERMS = 2  # words that a tool must have in common with a query
+_LEAST_SHARE = 0.15  # the same as a share: long queries have words in common by chance
+_CAP = 20.0  # most orders that count of the principal itself
+_CAP_OF_OTHERS = 5.0  # most orders that count of each other principal; as `CAP`
+_PRINCIPALS = 64  # principals whose orders are remembered: a bound
+_SLACK = 6.0  # orders added to the count, so that one or two bad ones do not decide
+_WORST = 0.3  # excess of worse orders at which experience is no longer followed
+TERMS = 10_000  # words remembered: a bound
+PAIRS = 60_000  # pairs of a word and a tool remembered, the last learned: a bound
+TOOLS = 5_000  # tools remembered: a bound
+VISITS = 500  # visits with open searches: a bound
+_TOOLS_OF_TERM = 32  # tools of one word; with more it says nothing about any of them
+_PAIRS_READ = 200  # pairs read for one query, rarest words first; lowered from 300 to cost less
+_RECALLED = 24  # tools recalled for one query
+_PARTNERS = 12  # tools remembered as used together with one: a bound
+_SEARCHES = 8  # open searches of one visit: a bound
+_FOUND = 50  # hits of a search that are remembered: a bound
+_CALLED = 12  # tools of one run that are looked at: a bound
+_OPEN_SECONDS = 1_800.0  # time for which a search stays open
+_MISSED_SECONDS = 600.0  # time in which a tool that was not found belongs to the search before it
+_TEXT_WAS_RIGHT = 0.3  # weight of a use if text has the tool first anyway
+_MISSED = 0.5  # weight of a use if the search did not find the tool
+_FAILED = 0.5  # weight against a tool whose call failed
+_PASSED_OVER = 0.25  # weight against a tool that was moved up when one below it was wanted
+_TOGETHER = 0.5  # most that is added for a tool that goes with those used in the visit
+_EXPLORES = 4  # one in this many searches shows an untried tool that experience would push out of sight
+_CLEAR = 1.25  # lead in weight by which experience is held to have decided for a tool
 
-_TEXT_WAS_RIGHT = 0.3
-"""What a use counts if text has the tool first anyway."""
-_MISSED = 0.5
-"""What it counts if the search did not find the tool."""
-_FAILED = 0.5
-_PASSED_OVER = 0.25
-"""What it counts against a tool that was moved up, when one below it was wanted."""
-_TOGETHER = 0.5
-"""How much more a word counts at most for a tool that goes with those already used in the visit."""
-_EXPLORES = 4
-"""One in so many searches shows a tool that nobody has tried, if experience would push it out of sight."""
-_CLEAR = 1.25
-"""How much more experience must say for one tool than for another to be held against it, or for it."""
+# Words
+
+_NAMED = re.compile(r"[^\W\d_]+\d{1,2}|[^\W\d_][^\W_]{0,3}")
+"""`oauth2` and `k8s` name a thing; a word with more digits in it is somebody's number."""
+
+# One setting for all development sets, picked by the worst of them: `benchmarks learning` measures it.
+
+
+def learnable(query: str) -> list[str]:
+    """The stems of a query that say what was wanted, each once: no numbers, ids or other values."""
+    named = (word for word in spelled(query[:_QUERY_CHARACTERS]) if word.isalpha() or _NAMED.fullmatch(word))
+    found = dict.fromkeys(chain.from_iterable(map(terms_of, named)))
+    return [term for term in found if len(term) <= _TERM_CHARACTERS][:_TERMS]
+
+
+@lru_cache(maxsize=1 << 14)
+def term_mark(term: str) -> str:
+    """A digest that stands for a term, since queries are private. A weak word stands for itself."""
+    return term if term in WEAK else mark_of(term)
+
+
+def length_of(terms: list[str]) -> float:
+    """The divisor for a query: a long one says less with each of its words."""
+    return 1 - _BY_LENGTH + _BY_LENGTH * len(terms) / _TYPICAL_TERMS
+
+
+def least_terms(terms: list[str]) -> int:
+    """By how many words that are not weak a tool must have been used: two, more in a long query, all in a short one."""
+    telling = sum(term not in WEAK for term in terms)
+    return max(1, min(telling, max(_LEAST_TERMS, math.ceil(_LEAST_SHARE * telling))))
+
+
+def weigh(votes: Evidence, viewer: Viewer) -> tuple[float, float]:
+    """The good uses that count for a principal, and the same with those that only one other principal speaks of.
+
+    Failures take their share away. Who alone says so is nobody else's proof.
+    """
+    own = others = 0.0
+    voices = 0
+    for who, (yes, no, at) in votes.by.items():
+        if yes > no:
+            net = (yes - no) * viewer.faded(at)
+            if who == viewer.principal:
+                own = net
+            else:
+                others += net
+                voices += 1
+    return own + (others if voices > 1 else 0.0), own + others
+
+
+def worth_of(tools: int, tried: int) -> float:
+    """The most that a word counts, if it led to `tools` of all the `tried` ones."""
+    rarity = 1 - math.log1p(tools) / math.log(tried + _KNOWN_TOOLS)
+    return _GAIN * max(0.0, rarity) / math.sqrt(max(1, tools))
+
+
+# Trust
+
+
+class Trust(msgspec.Struct, array_like=True):
+    """Better and worse orders, by principal. A principal is judged by its own first, and by others a little."""
+
+    orders: Evidence = msgspec.field(default_factory=Evidence)
+    """For: orders that put the wanted tool higher than text does. Against: orders that put it lower."""
+
+    def add(self, viewer: Viewer, *, better: float = 0.0, worse: float = 0.0) -> None:
+        """Count an order that put what was wanted higher, or lower, than text does."""
+        self.orders.add(viewer, yes=better, no=worse, cap=_CAP, most=_PRINCIPALS)
+
+    def share(self, viewer: Viewer) -> float:
+        """From 0, not at all, to 1. What the worst of the others found is left out: one alone cannot switch it off."""
+        better = worse = 0.0
+        others: list[tuple[float, float, float]] = []
+        for who, (one, other, at) in self.orders.by.items():
+            scale = viewer.faded(at)
+            if who == viewer.principal:
+                better, worse = one * scale, other * scale
+            else:
+                scale *= _CAP_OF_OTHERS / max(_CAP_OF_OTHERS, one + other)
+                others.append(((other - one) * scale, one * scale, other * scale))
+        for _, one, other in sorted(others)[:-1]:
+            better, worse = better + one, worse + other
+        excess = (worse - better) / (better + worse + _SLACK)
+        return min(1.0, max(0.0, 1 - excess / _WORST))
+
+
+def record_change(place: int, text_place: int) -> tuple[float, float]:
+    """Better and worse, for a tool that was wanted and that text has at `text_place`, 0 for not at all."""
+    if text_place == 0 or text_place > place:
+        return 1.0, 0.0
+    return (0.0, 1.0) if text_place < place else (0.0, 0.0)
+
+
+# The part
+
 _NO_FAULT = ("PolicyRefused", "ApprovalRefused", "LimitReached", "Cancelled")
 _NAME = re.compile(r"[A-Za-z0-9_.\-]{1,128}")
 
@@ -78,20 +198,20 @@ class _Open(msgspec.Struct, array_like=True):
     """The tools that taught something, and whether they worked."""
 
     def text_rank(self, tool: str) -> int:
-        """Where text has a tool that it found: 1 for the best, 0 for not at all."""
+        """The place of a found tool by text alone: 1 for the best, 0 if text does not find it."""
         place = self.found.index(tool)
         return self.text_ranks[place] if self.text_ranks else place + 1
 
 
 class Ranking(msgspec.Struct, kw_only=True):
-    """What searches and runs taught about words and tools."""
+    """The evidence of searches and runs about words and tools."""
 
-    words: dict[str, dict[str, Votes]] = {}
+    words: dict[str, dict[str, Evidence]] = {}
     """By what stands for a term, and tool; what was learned last is at the end."""
     pairs: int = 0
-    tools: dict[str, Votes] = {}
-    """How calls of each tool went."""
-    together: dict[str, dict[str, Votes]] = {}
+    tools: dict[str, Evidence] = {}
+    """The outcomes of each tool's calls."""
+    together: dict[str, dict[str, Evidence]] = {}
     """By tool: those that worked in the same visit."""
     open: dict[str, list[_Open]] = {}
     """Searches by visit."""
@@ -104,63 +224,68 @@ class Ranking(msgspec.Struct, kw_only=True):
     told: int = 0
     """Orders that were changed, and after which a tool was called."""
     right: int = 0
-    """Those in which that tool stood no lower than by text alone."""
+    """The orders among them in which that tool stood no lower than by text alone."""
 
     # Learning
 
-    def searched(self, event: Searched) -> None:
-        """Open a search."""
+    def learn(self, lesson: Lesson, half_life: float) -> None:
+        """Open a search, note the first use of one of its tools, or learn from the calls of a run."""
+        match lesson.event:
+            case Searched() as event:
+                self._open(event)
+            case Used() as event:
+                self._use(event)
+            case RunEvidence() as run:
+                self._learn_run(run, lesson.viewer(half_life))
+
+    def _open(self, event: Searched) -> None:
         self.searches += 1
-        terms = list(map(mark_of, learnable(event.query)))
+        terms = list(map(term_mark, learnable(event.query)))
         ranks = list(event.text_ranks[:_FOUND])
         if terms and event.session and (not ranks or len(ranks) == len(event.found[:_FOUND])):
             found = list(event.found[:_FOUND])
             search = _Open(event.search_id, event.principal, event.at, terms, found, ranks)
-            self.open[event.session] = [*self.open.pop(event.session, [])[1 - _SEARCHES :], search]
-            _keep_last(self.open, VISITS)
+            put_last(self.open, event.session, [*self.open.get(event.session, [])[1 - _SEARCHES :], search], VISITS)
 
-    def used(self, event: Used) -> None:
-        """Remember which of the tools that a search found was called first."""
+    def _use(self, event: Used) -> None:
         for search in self.open.get(event.session, ()):
             if search.id == event.search_id and not search.first and event.tool in search.found:
                 search.first = event.tool
 
-    def ran(self, run: RunEvidence, half_life: float) -> None:
-        """Learn from how the calls of a run went."""
+    def _learn_run(self, run: RunEvidence, viewer: Viewer) -> None:
         fact = run.fact
         outcomes = _outcomes(run)
         for tool, is_ok in outcomes.items():
-            votes = self.tools.pop(tool, None) or Votes()
-            votes.add(fact.principal, fact.at, half_life, yes=float(is_ok), no=float(not is_ok))
-            self.tools[tool] = votes
-        _keep_last(self.tools, TOOLS)
+            votes = self.tools[tool] = self.tools.pop(tool, Evidence())
+            votes.add(viewer, yes=float(is_ok), no=float(not is_ok))
+        trim(self.tools, TOOLS)  # only now: the oldest may be one that this run called
         searches = [
             search
             for search in self.open.get(fact.session, ())
             if search.principal == fact.principal and 0 <= fact.at - search.at <= _OPEN_SECONDS
         ]
         for search in searches:
-            self._learn_found(search, outcomes, fact.at, half_life)
+            self._learn_found(search, outcomes, viewer)
         if searches:
-            self._learn_missed(searches, outcomes, run, half_life)
-            self._learn_repeated(searches, outcomes, fact.at, half_life)
+            self._learn_missed(searches, outcomes, run, viewer)
+            self._learn_repeated(searches, outcomes, viewer)
         if fact.session:
-            self._learn_together(run, [tool for tool, is_ok in outcomes.items() if is_ok], half_life)
+            self._learn_together(run, [tool for tool, is_ok in outcomes.items() if is_ok], viewer)
 
-    def _learn_found(self, search: _Open, outcomes: Mapping[str, bool], at: float, half_life: float) -> None:
+    def _learn_found(self, search: _Open, outcomes: Mapping[str, bool], viewer: Viewer) -> None:
         """Of the tools that a search found: each counts once if it works, and once against it before that."""
         first = search.first
         if outcomes.get(first) and not search.counted.get(first):
-            self._score(search, at, half_life)
+            self._hold_up(search, viewer)
         for tool, is_ok in outcomes.items():
             if tool in search.found and (tool not in search.counted or (is_ok and not search.counted[tool])):
                 self.taught += is_ok and not any(search.counted.values())
                 search.counted[tool] = is_ok
                 worth = _TEXT_WAS_RIGHT if search.text_rank(tool) == 1 else 1.0
-                self._vote(search, tool, at, half_life, **({"yes": worth} if is_ok else {"no": _FAILED}))
+                self._vote(search, tool, viewer, **({"yes": worth} if is_ok else {"no": _FAILED}))
 
     def _learn_missed(
-        self, searches: Sequence[_Open], outcomes: Mapping[str, bool], run: RunEvidence, half_life: float
+        self, searches: Sequence[_Open], outcomes: Mapping[str, bool], run: RunEvidence, viewer: Viewer
     ) -> None:
         """Of the tools that worked and that no search found: the last search should have."""
         last = searches[-1]
@@ -171,11 +296,9 @@ class Ranking(msgspec.Struct, kw_only=True):
             if is_ok and tool not in known and len(last.counted) < _CALLED:
                 self.taught += not any(last.counted.values())
                 last.counted[tool] = True
-                self._vote(last, tool, run.fact.at, half_life, yes=_MISSED)
+                self._vote(last, tool, viewer, yes=_MISSED)
 
-    def _learn_repeated(
-        self, searches: Sequence[_Open], outcomes: Mapping[str, bool], at: float, half_life: float
-    ) -> None:
+    def _learn_repeated(self, searches: Sequence[_Open], outcomes: Mapping[str, bool], viewer: Viewer) -> None:
         """Of the tools that a search found after the one before it, which meant the same, had led to nothing.
 
         It did if it has a word in common with it, or found nothing at all.
@@ -187,47 +310,42 @@ class Ranking(msgspec.Struct, kw_only=True):
             for tool, is_ok in outcomes.items():
                 if is_ok and tool in search.found and len(before.counted) < _CALLED:
                     before.counted[tool] = True
-                    self._vote(before, tool, at, half_life, yes=_MISSED)
+                    self._vote(before, tool, viewer, yes=_MISSED)
 
-    def _learn_together(self, run: RunEvidence, worked: Sequence[str], half_life: float) -> None:
+    def _learn_together(self, run: RunEvidence, worked: Sequence[str], viewer: Viewer) -> None:
         fact = run.fact
         before = self.visits.pop(fact.session, [])
         new = [tool for tool in worked if tool not in before]
         for at, tool in enumerate(new):
             for other in (*before, *new[:at]):
                 for one, two in ((tool, other), (other, tool)):
-                    partners = self.together.pop(one, {})
-                    votes = partners.pop(two, None) or Votes()
-                    votes.add(fact.principal, fact.at, half_life, yes=1.0)
-                    partners[two] = votes
-                    _keep_last(partners, _PARTNERS)
-                    self.together[one] = partners
-        _keep_last(self.together, TOOLS)
+                    partners = self.together[one] = self.together.pop(one, {})
+                    votes = put_last(partners, two, partners.get(two) or Evidence(), _PARTNERS)
+                    votes.add(viewer, yes=1.0)
+        trim(self.together, TOOLS)
         if before or new:
-            self.visits[fact.session] = [*before, *new][-_SEARCHES:]
-            _keep_last(self.visits, VISITS)
+            put_last(self.visits, fact.session, [*before, *new][-_SEARCHES:], VISITS)
 
-    def _score(self, search: _Open, at: float, half_life: float) -> None:
+    def _hold_up(self, search: _Open, viewer: Viewer) -> None:
         """Hold an order against the one by text, now that it is known what was wanted."""
-        tool, principal = search.first, search.principal
-        place = search.found.index(tool)
+        place = search.found.index(search.first)
         if search.text_ranks:
             better, worse = record_change(place + 1, search.text_ranks[place])
             self.told += 1
             self.right += not worse
             for above in range(place):  # moved up, seen, and passed over
                 if not 0 < search.text_ranks[above] <= above + 1:
-                    self._vote(search, search.found[above], at, half_life, no=_PASSED_OVER)
-        elif self.trust.share(principal, at, half_life) < 1:
-            better, worse = self._rehearse(search, place, at, half_life)
+                    self._vote(search, search.found[above], viewer, no=_PASSED_OVER)
+        elif self.trust.share(viewer) < 1:
+            better, worse = self._rehearse(search, place, viewer)
         else:
             return
         if better or worse:
-            self.trust.add(principal, at, half_life, better=better, worse=worse)
+            self.trust.add(viewer, better=better, worse=worse)
 
-    def _rehearse(self, search: _Open, place: int, at: float, half_life: float) -> tuple[float, float]:
-        """Whether experience would have helped where it was not asked: so it can come back."""
-        words = self._recall(search.terms, search.principal, (), at, half_life, 1.0)
+    def _rehearse(self, search: _Open, place: int, viewer: Viewer) -> tuple[float, float]:
+        """Rate experience where it was not used, so that trust can come back: better and worse."""
+        words = self._recall(search.terms, (), viewer, 1.0)
         weights = {tool: sum(word.gain for word in words.get(tool, ())) for tool in search.found}
         wanted = weights[search.first]
         if any(weight > wanted + _CLEAR for weight in weights.values()):
@@ -235,15 +353,15 @@ class Ranking(msgspec.Struct, kw_only=True):
         above = max((weights[tool] for tool in search.found[:place]), default=wanted)
         return (1.0, 0.0) if wanted > above + _CLEAR else (0.0, 0.0)
 
-    def _vote(self, search: _Open, tool: str, at: float, half_life: float, *, yes: float = 0, no: float = 0) -> None:
+    def _vote(self, search: _Open, tool: str, viewer: Viewer, *, yes: float = 0, no: float = 0) -> None:
         length = length_of(search.terms)
         for term in search.terms:
             tools = self.words.pop(term, {})
             votes = tools.pop(tool, None)
             if votes is None:
                 self.pairs += 1
-                votes = Votes()
-            votes.add(search.principal, at, half_life, yes=yes / length, no=no / length)
+                votes = Evidence()
+            votes.add(viewer, yes=yes / length, no=no / length)
             tools[tool] = votes
             self.words[term] = tools
             if len(tools) > _TOOLS_OF_TERM:
@@ -254,15 +372,13 @@ class Ranking(msgspec.Struct, kw_only=True):
 
     # Looking up
 
-    def recall(
-        self, query: str, *, principal: str, used: Iterable[str] = (), now: float, half_life: float
-    ) -> Learned | None:
-        """What is known of the words of a query, None if that is too little to go by. `used` are tools of the visit."""
-        plain = {mark_of(term): term for term in learnable(query)}
-        trust = self.trust.share(principal, now, half_life)
+    def tell(self, query: str, viewer: Viewer, *, used: Iterable[str] = ()) -> Learned | None:
+        """The evidence on the words of a query, None if there is too little. `used` are tools of the visit."""
+        plain = {term_mark(term): term for term in learnable(query)}
+        trust = self.trust.share(viewer)
         if not plain or not trust:
             return None
-        found = self._recall(list(plain), principal, tuple(used), now, half_life, trust)
+        found = self._recall(list(plain), tuple(used), viewer, trust)
         if not found:
             return None
         words = {tool: [each._replace(term=plain[each.term]) for each in some] for tool, some in found.items()}
@@ -271,9 +387,9 @@ class Ranking(msgspec.Struct, kw_only=True):
         return Learned(words=words, telling=telling, explores=turn % _EXPLORES == 0, is_tried=self.tools.__contains__)
 
     def _recall(
-        self, terms: list[str], principal: str, used: tuple[str, ...], now: float, half_life: float, trust: float
+        self, terms: list[str], used: tuple[str, ...], viewer: Viewer, trust: float
     ) -> dict[str, list[LearnedWord]]:
-        known = self._known(terms, principal)
+        known = self._known(terms, viewer.principal)
         telling: Counter[str] = Counter()
         for term, tools in known:
             if term not in WEAK:
@@ -285,20 +401,20 @@ class Ranking(msgspec.Struct, kw_only=True):
             if not some:
                 continue
             # Counted apart: who alone names many tools makes a word say less in what they say, and in nothing else.
-            proven = _proven(tools, principal)
+            proven = _proven(tools, viewer.principal)
             sure_worth = trust * self._worth(proven)
             said_worth = sure_worth if proven == len(tools) else trust * self._worth(len(tools))
             for tool, votes in some:
-                sure, said = weigh(votes, principal, now, half_life)
+                sure, said = weigh(votes, viewer)
                 gain = sure_worth * sure / (sure + EVIDENCE)
                 more = gain if said == sure else max(gain, said_worth * said / (said + EVIDENCE))
                 if more > 0:
                     found[tool].append(LearnedWord(term, gain, more))
         strong = {tool: sum(word.said for word in words) for tool, words in found.items() if len(words) >= least}
         strongest = sorted(strong, key=lambda tool: (-strong[tool], tool))[:_RECALLED]
-        return {tool: self._scaled(tool, found[tool], principal, used, now, half_life) for tool in strongest}
+        return {tool: self._scaled(tool, found[tool], used, viewer) for tool in strongest}
 
-    def _known(self, terms: list[str], principal: str) -> list[tuple[str, dict[str, Votes]]]:
+    def _known(self, terms: list[str], principal: str) -> list[tuple[str, dict[str, Evidence]]]:
         """The words that say something, those with the fewest tools first."""
         known = [(term, tools) for term in terms if (tools := self.words.get(term)) is not None]
         known.sort(key=lambda each: len(each[1]))
@@ -313,42 +429,44 @@ class Ranking(msgspec.Struct, kw_only=True):
         return found
 
     def _worth(self, tools: int) -> float:
-        """What a word counts at most that goes with so many tools."""
+        """The most that a word counts that goes with this number of tools."""
         return worth_of(tools, len(self.tools)) if tools < _TOOLS_OF_TERM else 0.0
 
     def _scaled(
         self,
         tool: str,
         words: list[LearnedWord],
-        principal: str,
         used: tuple[str, ...],
-        now: float,
-        half_life: float,
+        viewer: Viewer,
     ) -> list[LearnedWord]:
         """Learned words by how often the tool's calls work, and by what else was used."""
-        scale = self._success(tool, now, half_life) * self._companionship(tool, used, principal, now, half_life)
+        scale = self._success(tool, viewer) * self._companionship(tool, used, viewer)
         if scale == 1.0:
             return words
         return [LearnedWord(term, gain * scale, said * scale) for term, gain, said in words]
 
-    def _success(self, tool: str, now: float, half_life: float) -> float:
+    def _success(self, tool: str, viewer: Viewer) -> float:
         """The share of its calls that worked; 1 while nothing is said against it."""
         votes = self.tools.get(tool)
         if votes is None:
             return 1.0
-        tally = votes.tally(now, half_life)
+        tally = votes.tally(viewer)
         return (tally.yes + 1) / (tally.total + 1)
 
-    def _companionship(self, tool: str, used: tuple[str, ...], principal: str, now: float, half_life: float) -> float:
+    def _companionship(self, tool: str, used: tuple[str, ...], viewer: Viewer) -> float:
         """1, or more for a tool that worked in visits in which the same tools were used."""
         most = 0.0
         for other in used:
             votes = self.together.get(other, {}).get(tool)
             if votes is not None:
-                most = max(most, weigh(votes, principal, now, half_life)[0])
+                most = max(most, weigh(votes, viewer)[0])
         return 1 + _TOGETHER * min(1.0, most / CAP)
 
-    def insights(self, now: float, half_life: float) -> PartInsights:
+    def score(self) -> tuple[int, int]:
+        """Changed orders after which a tool was called, and those that put it no lower than text alone."""
+        return self.told, self.right
+
+    def insights(self, viewer: Viewer) -> PartInsights:
         """The tools that were found and used most."""
         by_tool: dict[str, int] = {}
         for tools in self.words.values():
@@ -359,7 +477,7 @@ class Ranking(msgspec.Struct, kw_only=True):
             votes = self.tools.get(tool)
             if votes is None or not _NAME.fullmatch(tool):
                 continue
-            tally = votes.tally(now, half_life)
+            tally = votes.tally(viewer)
             items.append(
                 Insight(
                     kind="ranking",
@@ -367,12 +485,10 @@ class Ranking(msgspec.Struct, kw_only=True):
                     text=f"Found by {count} words; {tally.share:.0%} of its calls are expected to work.",
                     evidence=tally.total,
                     principals=tally.principals,
-                    last_at=max(at for _, _, at in votes.by.values()),
+                    last_at=votes.last_at,
                 )
             )
-        return part_insights(
-            "ranking", items, learned=len(by_tool), evidence=self.taught, told=self.told, right=self.right
-        )
+        return part_insights("ranking", items, learned=len(by_tool), evidence=self.taught, score=self.score())
 
 
 def _outcomes(run: RunEvidence) -> dict[str, bool]:
@@ -388,16 +504,11 @@ def _outcomes(run: RunEvidence) -> dict[str, bool]:
     return found
 
 
-def _proven(tools: Mapping[str, Votes], principal: str) -> int:
+def _proven(tools: Mapping[str, Evidence], principal: str) -> int:
     """Of how many tools not just one other principal speaks."""
     return len([None for votes in tools.values() if principal in votes.by or len(votes.by) > 1])
 
 
-def _least(tools: Mapping[str, Votes], principal: str) -> str:
+def _least(tools: Mapping[str, Evidence], principal: str) -> str:
     """The tool to forget when `principal` adds one: the oldest that it alone speaks for, so that it takes nobody's."""
     return next((tool for tool, votes in tools.items() if votes.by.keys() == {principal}), next(iter(tools)))
-
-
-def _keep_last(some: dict[str, Any], most: int) -> None:
-    while len(some) > most:
-        del some[next(iter(some))]

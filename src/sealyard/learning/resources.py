@@ -1,47 +1,140 @@
-"""What time and memory runs of the same or similar code needed, and which limits fit that.
+"""The time and memory that runs of the same or similar code needed, the limits that fit, and the workers to keep ready.
 
-More time than usual is given if runs like it needed it; less time or memory only to the very same text, with a wide
-margin, after it has ended well several times: what is too little costs a run, what is too much costs nearly nothing.
-What one principal's runs needed never changes the limits of another's; what two others' runs needed may.
+More time than usual is given if similar runs needed it; less time or memory only to the very same text, with a wide
+margin, after it has ended well several times: too little costs a run, too much costs nearly nothing. Runs of one
+principal never change the limits of another; those of two others may.
 """
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
 
-from sealyard.learning.code import IDENTIFIER, CodePrint
-from sealyard.learning.demand import Demand
-from sealyard.learning.insights import Insight, PartInsights, part_insights
-from sealyard.learning.votes import faded
+from sealyard.learning.code import CodePrint
+from sealyard.learning.disclosure import IDENTIFIER
+from sealyard.learning.part import Insight, Lesson, PartInsights, Viewer, part_insights, put_last, trim
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.values import Assessed, Executed, RunEvidence
 
-__all__ = ("Fitted", "Prediction", "Resources", "fit")
+__all__ = (
+    "Demand",
+    "Fitted",
+    "Prediction",
+    "Resources",
+    "Wanted",
+    "fit",
+    "wanted",
+)
 
-_CODES, _SETS = 2_000, 500
-_SAMPLES = 32  # of one record
-_TEXT = 16  # characters of a digest
-_OLDEST = 2.0  # half-lives; what is older says nothing
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
 
-_ENOUGH = 4.5  # five runs, faded a little
-_EACH = 3.0  # of which one principal can give so many, where others' are asked
-_FEW = 3  # runs that are only alike, before they say anything
-_QUANTILE = 0.95
+_STARTS = 1_024  # starts of runs remembered: a bound
+_PRINCIPALS = 64  # principals whose imports are remembered: a bound
+_MODULES = 32  # modules of one principal: a flood of strange names pushes out only its own
+_BURST_SECONDS = 0.5  # runs within are simultaneous; it takes about as long to fill the pool again
+_SIZE_SECONDS = 900.0  # time in which a burst must repeat
+_PACKAGE_SECONDS = 3 * 86_400.0  # time for which an import keeps a package loaded
+_LEAST_RUNS = 20  # runs before any package is left out
+_CODES = 2_000  # codes remembered: a bound
+_SETS = 500  # sets of tools and imports remembered: a bound
+_SAMPLES = 32  # runs kept of each: a bound
+_TEXT = 16  # characters of a digest that tell texts apart
+_OLDEST = 2.0  # half-lives after which a run says nothing
+# `sealyard bench learning --part resources` shows the effect of those below; they were not tuned by it.
+_ENOUGH = 4.5  # runs that allow less than usual: five, faded a little
+_EACH = 3.0  # most of them that one principal gives where others' runs are asked
+_FEW = 3  # runs that are only similar before they say anything
+_QUANTILE = 0.95  # share of similar runs that a prediction covers
+_FLOOR_SECONDS = 10.0  # least time that is ever given
+_FLOOR_MIB = 128  # least memory that is ever given
+_MORE_TIMES = 2.0  # factor on the time that similar runs needed
+_MORE_SECONDS = 5.0  # seconds added to it
+_LESS_TIMES = 10.0  # factor on the longest run of the same text: a wide margin, since too little costs the run
+_MEMORY_TIMES = 2  # factor on the memory of the same text
+_MEMORY_STEP = 16  # MiB to which a limit is rounded up
 
-_FLOOR_SECONDS, _FLOOR_MIB = 10.0, 128
-_MORE_TIMES, _MORE_SECONDS = 2.0, 5.0
-_LESS_TIMES = 10.0
-_MEMORY_TIMES = 2
-_MEMORY_STEP = 16
+# Demand for workers
+
+_ANY = "*"
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """The workers and packages that would have been of use lately."""
+
+    size: int
+    """The number of workers to keep waiting; 0 if none is needed."""
+    packages: tuple[str, ...]
+    """The modules to import before any run, in the order in which they were offered."""
+
+
+class Demand(msgspec.Struct, kw_only=True):
+    """When the last runs began and what each principal imported last: at most 1,024 times, and 32 names each."""
+
+    starts: list[float] = []
+    imported: dict[str, dict[str, float]] = {}
+    """By principal, then by module: when last. Both with the one heard last at the end."""
+
+    def ran(self, at: float, principal: str, imports: Iterable[str] | None) -> None:
+        """Take note of a run that began at `at`; `None` if nobody knows what it imported."""
+        self.starts.append(at)
+        del self.starts[:-_STARTS]
+        names = [_ANY] if imports is None else list(imports)
+        if not names:
+            return
+        mine = put_last(self.imported, principal, self.imported.get(principal, {}), _PRINCIPALS)
+        for name in names:
+            mine[name] = max(at, mine.pop(name, at))
+        trim(mine, _MODULES)
+
+
+def wanted(demands: Sequence[Demand], *, now: float, offered: Sequence[str]) -> Wanted:
+    """The needs of all `demands` together.
+
+    As many workers as began at about the same time, if that happened twice in the last quarter of an hour: once is
+    chance. Of the packages, those that were imported in the last three days; all, if too little is known to leave one
+    out: importing one takes a run half a second, having it costs little.
+    """
+    starts = [at for demand in demands for at in demand.starts if at <= now]
+    return Wanted(
+        size=_repeated_burst(sorted(at for at in starts if now - at < _SIZE_SECONDS)),
+        packages=_imported(demands, sum(now - at < _PACKAGE_SECONDS for at in starts), now, offered),
+    )
+
+
+def _repeated_burst(starts: Sequence[float]) -> int:
+    bursts = [0, 0]
+    first = float("-inf")
+    for at in starts:
+        if at - first > _BURST_SECONDS:
+            first = at
+            bursts.append(0)
+        bursts[-1] += 1
+    return sorted(bursts)[-2]
+
+
+def _imported(demands: Sequence[Demand], runs: int, now: float, offered: Sequence[str]) -> tuple[str, ...]:
+    lately = {
+        name
+        for demand in demands
+        for modules in demand.imported.values()
+        for name, at in modules.items()
+        if now - at < _PACKAGE_SECONDS
+    }
+    if runs < _LEAST_RUNS or _ANY in lately:
+        return tuple(offered)
+    return tuple(name for name in offered if name in lately)
+
+
+# The part
 
 _End = Literal["", "time", "memory"]
 
 
 class Sample(msgspec.Struct, frozen=True, array_like=True):
-    """What one run needed; if it was ended for a limit, that limit."""
+    """The needs of one run; if a limit ended it, that limit."""
 
     at: float
     principal: str
@@ -57,7 +150,7 @@ class Record(msgspec.Struct, array_like=True):
     """The last runs of one code or of one set of tools and imports, in the order in which they ended."""
 
     owner: str
-    """Who ran the first."""
+    """The principal of the first run."""
     tools: tuple[str, ...] = ()
     samples: list[Sample] = []
     unsettled: int = 0
@@ -74,7 +167,7 @@ class Record(msgspec.Struct, array_like=True):
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
-    """What a piece of code will need."""
+    """The expected needs of a piece of code."""
 
     seconds: float
     """The longest of the same code, or what 95 of 100 similar runs stayed within; 0 if none ended well."""
@@ -84,15 +177,15 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     """That ended well."""
     is_same_code: bool
     is_binding: bool = False
-    """Whether limits may follow it: it is the principal's own experience, or that of two others."""
+    """True if limits may follow it: it is the principal's own experience, or that of two others."""
     is_firm: bool = False
-    """Whether the very same text has ended well so often that less than usual may be given."""
+    """True if the very same text has ended well often enough to be given less than usual."""
     timed_out_seconds: float = 0.0
     """The last limit at which a run was ended since one ended well; 0 if none was."""
     most_timed_out_seconds: float = 0.0
     """The longest of these."""
     is_out_of_memory: bool = False
-    """Whether one was ended for its memory since one ended well."""
+    """True if a run was ended for its memory since the last that ended well."""
 
 
 class Fitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +196,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Resources(msgspec.Struct, kw_only=True):
-    """What runs needed: at most 2,000 codes and 500 sets of tools and imports with 32 runs each."""
+    """The needs of past runs: at most 2,000 codes and 500 sets of tools and imports with 32 runs each."""
 
     codes: dict[str, Record] = {}
     """By `CodePrint.digest`: code that differs only in values lies together, the last that ran at the end."""
@@ -119,11 +212,14 @@ class Resources(msgspec.Struct, kw_only=True):
     held: int = 0
     """Runs that had less memory than usual, and enough."""
     held_mib: int = 0
-    """How much less, all of them together."""
+    """The memory saved by all of them together."""
     last_at: float = 0.0
 
-    def learn(self, run: RunEvidence, code: CodePrint | None, half_life: float) -> None:
-        """Take note of a run that is over. Analyses and single calls say nothing about code."""
+    def learn(self, lesson: Lesson, half_life: float) -> None:
+        """Take in a run. Analyses and single calls say nothing about code."""
+        run, code = lesson.event, lesson.code
+        if not isinstance(run, RunEvidence):
+            return
         fact = run.fact
         if fact.form == "call" or fact.failure in ("refused", "syntax"):
             return
@@ -136,11 +232,11 @@ class Resources(msgspec.Struct, kw_only=True):
         sample = _sample(fact, code, ended, given)
         record = _record(self.codes, code.digest, fact.principal, (), _CODES)
         if given is not None:
-            self._score(record, given, ended, fact)
+            self._rate(record, given, ended, fact)
         record.add(sample)
         _record(self.sets, _set_key(fact.tools, code), fact.principal, fact.tools, _SETS).add(sample)
 
-    def _score(self, record: Record, given: Assessed, ended: _End, fact: Executed) -> None:
+    def _rate(self, record: Record, given: Assessed, ended: _End, fact: Executed) -> None:
         """Count whether limits that were not the usual ones were right, and what came of them."""
         is_shorter = given.wall_seconds < given.usual_seconds
         is_less = given.memory_mib < given.usual_mib
@@ -161,27 +257,25 @@ class Resources(msgspec.Struct, kw_only=True):
             self.told += 1
             self.right += not ended
 
-    def predict(
-        self, code: CodePrint, tools: Sequence[str], *, principal: str, now: float, half_life: float
-    ) -> Prediction | None:
-        """What code will need that calls `tools` (full names); `None` if nothing like it has run."""
+    def tell(self, code: CodePrint, viewer: Viewer, *, tools: Sequence[str]) -> Prediction | None:
+        """The needs of code that calls `tools` (full names); `None` if nothing like it has run."""
         record = self.codes.get(code.digest)
         if record is not None:
             text = code.exact[:_TEXT]
             samples = [each for each in record.samples if each.text == text]
-            if len(samples) >= _ENOUGH and (same := _Evidence(samples, principal, now, half_life)).is_enough:
+            if len(samples) >= _ENOUGH and (same := _Samples(samples, viewer)).is_enough:
                 return same.prediction(is_same_code=True, is_firm=True)
-            alike = _Evidence(record.samples, principal, now, half_life)
+            alike = _Samples(record.samples, viewer)
             if alike.heard:
                 return alike.prediction(is_same_code=True)
         record = self.sets.get(_set_key(tuple(sorted(tools))[:20], code))
         if record is None:
             return None
-        alike = _Evidence(record.samples, principal, now, half_life)
+        alike = _Samples(record.samples, viewer)
         return alike.prediction(is_same_code=False) if len(alike.good) >= _FEW else None
 
     def _effect(self) -> Insight:
-        """What limits that followed experience have changed."""
+        """The effect of limits that followed experience."""
         return Insight(
             kind="effect",
             subject="limits",
@@ -196,14 +290,18 @@ class Resources(msgspec.Struct, kw_only=True):
             last_at=self.last_at,
         )
 
-    def insights(self, now: float, half_life: float) -> PartInsights:
-        """What is known of tools that were used alone, and how often limits that followed it were right."""
+    def score(self) -> tuple[int, int]:
+        """Limits other than the usual ones, and those that were right."""
+        return self.told, self.right
+
+    def insights(self, viewer: Viewer) -> PartInsights:
+        """The needs of tools that were used alone, and the effect of limits that fit."""
         items = []
         for record in self.sets.values():
             if len(record.tools) != 1 or not all(map(IDENTIFIER.fullmatch, record.tools[0].split("."))):
                 continue
             good = [each for each in record.samples if not each.ended]
-            weights = [faded(now - each.at, half_life) for each in good]
+            weights = [viewer.faded(each.at) for each in good]
             if len(good) < _FEW or sum(weights) < 1:
                 continue
             seconds = _quantile([each.seconds for each in good], weights)
@@ -220,9 +318,7 @@ class Resources(msgspec.Struct, kw_only=True):
             )
         if self.told:
             items.append(self._effect())
-        return part_insights(
-            "resources", items, learned=len(self.codes), evidence=self.runs, told=self.told, right=self.right
-        )
+        return part_insights("resources", items, learned=len(self.codes), evidence=self.runs, score=self.score())
 
 
 def _mean(total: int, count: int) -> int:
@@ -268,35 +364,33 @@ def _fit_memory(prediction: Prediction, policy: IsolationPolicy) -> int:
     return min(policy.memory_mib, -(-needed // _MEMORY_STEP) * _MEMORY_STEP)
 
 
-class _Evidence:
-    """What samples say to one principal: its own, and those of others if there are two of them."""
+class _Samples:
+    """The samples that count for one viewer: its own, and those of others if there are two of them."""
 
-    def __init__(self, samples: Sequence[Sample], principal: str, now: float, half_life: float) -> None:
-        self._principal = principal
-        self._now = now
-        self._half_life = half_life
-        since = now - _OLDEST * half_life
+    def __init__(self, samples: Sequence[Sample], viewer: Viewer) -> None:
+        self._viewer = viewer
+        since = viewer.now - _OLDEST * viewer.half_life
         recent = [each for each in samples if each.at >= since]
-        others = {each.principal for each in recent} - {principal}
-        binding = [each for each in recent if each.principal == principal] if len(others) == 1 else recent
+        others = {each.principal for each in recent} - {viewer.principal}
+        binding = [each for each in recent if each.principal == viewer.principal] if len(others) == 1 else recent
         self.is_binding = bool(binding)
         self.heard = binding or recent
         self.good = [each for each in self.heard if not each.ended]
 
     @property
     def is_enough(self) -> bool:
-        """Whether so many ended well that less than usual may be given."""
+        """True if enough runs ended well to give less than usual."""
         counts: dict[str, float] = {}
         for each, weight in zip(self.good, self._weights(), strict=True):
             counts[each.principal] = counts.get(each.principal, 0.0) + weight
         shared = sum(min(_EACH, count) for count in counts.values())
-        return self.is_binding and (counts.get(self._principal, 0.0) >= _ENOUGH or shared >= _ENOUGH)
+        return self.is_binding and (counts.get(self._viewer.principal, 0.0) >= _ENOUGH or shared >= _ENOUGH)
 
     def _weights(self) -> list[float]:
-        return [faded(self._now - each.at, self._half_life) for each in self.good]
+        return [self._viewer.faded(each.at) for each in self.good]
 
     def prediction(self, *, is_same_code: bool, is_firm: bool = False) -> Prediction:
-        """What follows from it."""
+        """The prediction from these samples."""
         # Since one ended well, the newest first.
         since = list(itertools.takewhile(lambda each: each.ended, reversed(self.heard))) if is_same_code else []
         times = [each.seconds for each in since if each.ended == "time"]
@@ -320,7 +414,7 @@ class _Evidence:
 
 
 def _quantile(values: Sequence[float], weights: Sequence[float]) -> float:
-    """What 95 of 100 stay within, as much as each counts."""
+    """The value that 95 of 100 stay within, by weight."""
     left = _QUANTILE * sum(weights)
     ordered = sorted(zip(values, weights, strict=True))
     for value, weight in ordered:
@@ -331,7 +425,7 @@ def _quantile(values: Sequence[float], weights: Sequence[float]) -> float:
 
 
 def _end_of(fact: Executed) -> _End | None:
-    """How a run ended, as far as its limits are concerned; `None` if that says nothing about them."""
+    """The limit that ended a run, empty if none did; `None` if the end says nothing about limits."""
     if fact.status == "ok":
         return ""
     if fact.failure in ("wall_time", "cpu_time"):
@@ -347,7 +441,7 @@ def _sample(fact: Executed, code: CodePrint, ended: _End, given: Assessed | None
 
 
 def _imports(run: RunEvidence, code: CodePrint | None) -> tuple[str, ...] | None:
-    """What a run imported; `None` if it cannot be told: its code was too long, or a skill's code imports too."""
+    """The imports of a run; `None` if they are unknown: its code was too long, or a skill's code imports too."""
     if run.fact.form == "analysis":
         return ()
     return None if code is None or code.skills or run.skills else code.imports

@@ -1,88 +1,243 @@
-"""How likely a piece of code is to fail, told before it runs.
+"""The chance that a piece of code fails, estimated before it runs.
 
-The estimate goes from what is known of all runs to what is known of this very code, each step moved only as far as
-there were runs: all runs, runs with its tools, code like it, code of its form, the same text. What the review, the
-arguments and the predicted cost say comes on top. Then it is corrected by what became of earlier estimates.
+The estimate goes from all runs to this very code, each step moved only as far as there were runs: all runs, runs with
+its tools, similar code, code of its form, the same text. Findings of the review, wrong arguments and the predicted cost
+are added. Then it is corrected by the outcomes of earlier estimates.
 
-`critical` is not an estimate: it is said only of what is as good as certain, from the principal's own runs or from the
-text alone. What others did can raise the risk to `high`, and what one other principal did to `medium`.
+`critical` is not an estimate: it is used only where failure is as good as certain, from the principal's own runs or
+from the text alone. Runs of others can raise the risk to `high`, and those of one other principal to `medium`.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from sealyard.learning.code import CodePrint
-from sealyard.learning.insights import PartInsights, part_insights
-from sealyard.learning.resources import Prediction
-from sealyard.learning.risk_arguments import WrongCall
-from sealyard.learning.risk_calibration import Calibration, Curve
-from sealyard.learning.risk_evidence import Known, Record, shrunk
-from sealyard.learning.risk_insights import insights_of, score
-from sealyard.learning.risk_patterns import Patterns
-from sealyard.learning.risk_repeats import Repeat, Repeats, is_own_failure
-from sealyard.learning.risk_words import (
-    FIRM_RULES,
-    about_all,
-    about_certain_repeat,
-    about_cost,
-    about_form,
-    about_new_tool,
-    about_repeat,
-    about_rule,
-    about_similar,
-    about_tool,
-    about_wrong_call,
+from sealyard.learning.disclosure import IDENTIFIER, is_name
+from sealyard.learning.part import Evidence, Insight, Known, Lesson, PartInsights, Viewer, part_insights, shrunk, trim
+from sealyard.learning.precedents import (
+    AGAIN_SECONDS,
+    LEVELS,
+    Calibration,
+    Curve,
+    Patterns,
+    Repeat,
+    Repeats,
+    WrongCall,
+    is_known_error,
+    is_own_failure,
 )
-from sealyard.sandbox.review import Review
+from sealyard.learning.resources import Prediction
+from sealyard.sandbox.review import Finding, Review
 from sealyard.values import Risk, RiskReason, RunEvidence, ToolSpec
 
-__all__ = ("HIGH", "MEDIUM", "Assessment", "Dangers")
+__all__ = (
+    "HIGH",
+    "MEDIUM",
+    "Assessment",
+    "Dangers",
+)
 
-MEDIUM, HIGH = 0.3, 0.6
-"""The chances from which on a run is told so."""
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
 
-_BASE, _BASE_WEIGHT = 0.1, 16.0
-_TOOL_WEIGHT, _SIMILAR_WEIGHT, _FORM_WEIGHT, _TEXT_WEIGHT = 6.0, 4.0, 2.0, 1.0
-"""So many runs each step needs to move halfway from the one before."""
+_NAMES = 8  # names of parameters listed in one sentence
+_TELLING_RUNS = 3.0  # runs before a tool is listed as one whose runs fail
+_TELLING_SHARE = 0.3  # least share of failures for that; as `MEDIUM`
+MEDIUM = 0.3  # chance from which the risk is medium
+HIGH = 0.6  # chance from which the risk is high
+_BASE = 0.1  # chance of failure while nothing is known
+# Runs that each step needs to move halfway from the one before. `tests/unit/test_learning_risk_calibration.py` holds
+# the outcome to the chances given, in a simulated population.
+_BASE_WEIGHT = 16.0
+_TOOL_WEIGHT = 6.0
+_SIMILAR_WEIGHT = 4.0
+_FORM_WEIGHT = 2.0
+_TEXT_WEIGHT = 1.0
+_ADDED_WEIGHT = 4.0  # the same for a reason of `_ADDED`
+_CERTAIN = 0.98  # chance assumed for a failure that is called certain
+_CERTAIN_WEIGHT = 20.0  # runs that it needs to move halfway
+_CERTAIN_LEAST = 0.8  # if outcomes bring it below, nothing is called certain any more
+_ENOUGH = 1.5  # runs before a step counts: about two, since one failure is most often put right the next time
+_RISE = 0.05  # least change of the estimate that is worth a word
+_TOOLS = 2_000  # tools remembered, the last used: a bound
+_TOOLS_READ = 8  # tools of a piece of code that are looked up: a bound
+
+# Sentences
+
+_USE_A_TOOL = "Call a tool for it: search_tools finds one."
+
+FIRM_RULES: dict[str, tuple[str, str]] = {
+    "network": ("needs a network, and there is none", _USE_A_TOOL),
+    "open-outside": ("opens a file that cannot be reached", "Keep files in the working directory, or call a tool."),
+    "input": ("waits for input, and there is none", "Pass values in through `context`."),
+    "sleep": ("sleeps longer than the run may last", "Sleep less, or give timeout_seconds."),
+    "memory": ("makes a value that is larger than the memory of the run", "Work in smaller pieces."),
+    "endless-loop": ("is a loop that nothing ends", "Add a `break`."),
+    "subprocess": ("starts another program, and none runs here", "Do the work in Python, or call a tool."),
+}
+"""Rules of the review that say that code will not get what it wants, while others only warn: what such a line does, and
+what to do instead."""
+
+
+def about_wrong_call(wrong: WrongCall) -> str:
+    """A call that cannot fit."""
+    tool, names = _tool(wrong.tool), _listed(wrong.names)
+    if wrong.problem == "missing":
+        said = f"Line {wrong.line} calls {tool} without what it needs{f': {names}' if names else ''}."
+    elif wrong.problem == "many":
+        said = f"Line {wrong.line} gives {tool} more values than it takes{f': {names}' if names else ''}."
+    else:
+        takes = f" It takes: {names}." if names else " It takes none."
+        said = f"Line {wrong.line} gives {tool} a parameter that it does not have.{takes}"
+    return f"{said} Change that call before running this."
+
+
+def about_repeat(repeat: Repeat, now: float) -> str:
+    """Code that failed as it is; certain or not."""
+    times, line = repeat.recent(now), "" if repeat.line is None else f" at line {repeat.line}"
+    error = f" with {repeat.error}" if is_known_error(repeat.error) else ""
+    often = "once" if times == 1 else f"{times} times"
+    return f"This very code failed {often} in the last hour, last{error}{line}. Change it instead of repeating it."
+
+
+def about_certain_repeat(repeat: Repeat, now: float) -> str:
+    """Code that failed as it is, and will again."""
+    minutes = max(1, round((repeat.times[-1] + AGAIN_SECONDS - now) / 60))
+    return f"{about_repeat(repeat, now)} Nothing that it depends on has changed; try it as it is in {minutes} min."
+
+
+def about_form(share: float) -> str:
+    """Code that differs in its values only."""
+    return (
+        f"Code like this, whatever its values, failed in {_percent(share)} of its runs. "
+        "Check what it does with values that are missing or empty."
+    )
+
+
+def about_similar(share: float) -> str:
+    """Code that is like it."""
+    return (
+        f"Code much like this failed in {_percent(share)} of its runs. "
+        "Run its first steps alone and look at what they give."
+    )
+
+
+def about_tool(spec: ToolSpec, share: float) -> str:
+    """A tool whose runs fail."""
+    return f"Runs with {_tool(spec)} fail in {_percent(share)} of cases. Call it alone first, or catch its errors."
+
+
+def about_new_tool(spec: ToolSpec, share: float) -> str:
+    """A tool that nobody has called."""
+    return (
+        f"Nobody has called {_tool(spec)} yet, and first runs with a tool fail in {_percent(share)} of cases. "
+        "Call it alone first and look at its answer."
+    )
+
+
+def about_rule(finding: Finding) -> str:
+    """A finding of the review."""
+    does, instead = FIRM_RULES[finding.rule]
+    return f"{f'Line {finding.line}' if finding.line else 'The code'} {does}. {instead}"
+
+
+def about_cost(needed: float, given: float, unit: str) -> str:
+    """A run that needs more than it has."""
+    instead = "Do less in one run" + (", or give timeout_seconds." if unit == "s" else ".")
+    return f"Runs like this needed {needed:.0f} {unit} or more, and it has {given:.0f} {unit}. {instead}"
+
+
+def about_all(share: float) -> str:
+    """Code of which nothing is known where much fails."""
+    return f"Runs here fail in {_percent(share)} of cases. Run its first steps alone and look at what they give."
+
+
+def _tool(spec: ToolSpec) -> str:
+    """The name of a tool of the viewer's own view, as code writes it."""
+    name = f"{spec.module}.{spec.function}"
+    return name if all(map(IDENTIFIER.fullmatch, (spec.module, spec.function))) else "a tool"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    """Of the names of parameters those that are names, and no sentences."""
+    told = list(filter(is_name, names))
+    return ", ".join(told[:_NAMES]) + (", …" if len(told) > _NAMES else "")
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.0f} %"
+
+
+# Insights
+
+
+def insights_of(calibration: Calibration, tools: Sequence[tuple[str, Evidence]], viewer: Viewer) -> Iterator[Insight]:
+    """The share of runs that failed, for each level and for each tool whose runs often do."""
+    for risk in LEVELS:
+        level = calibration.levels.get(risk)
+        if level is None:
+            continue
+        share, expected = level.failed / level.told, level.expected / level.told
+        yield Insight(
+            kind="risk",
+            subject=risk,
+            text=f"Of {level.told:,} runs told {risk}, {share:.0%} failed; {expected:.0%} was expected.",
+            evidence=level.record.tally(viewer).total,
+            principals=len(level.record.by),
+            told=level.told,
+            right=level.told - level.failed if risk == "low" else level.failed,
+            last_at=level.record.last_at,
+        )
+    for name, record in tools:
+        known = record.known(viewer)
+        runs = record.tally(viewer).total
+        if runs >= _TELLING_RUNS and known.share >= _TELLING_SHARE:
+            yield Insight(
+                kind="tool",
+                subject=name,
+                text=f"Of the runs with {name}, {known.share:.0%} failed.",
+                evidence=runs,
+                principals=len(record.by),
+                last_at=record.last_at,
+            )
+
+
+# The part
+
 _ADDED: dict[RiskReason, float] = {"review": 0.5, "arguments": 0.75, "cost": 0.6}
-"""What is believed of these at first; what becomes of runs that were told so corrects it."""
-_ADDED_WEIGHT = 4.0
-_CERTAIN, _CERTAIN_WEIGHT, _CERTAIN_LEAST = 0.98, 20.0, 0.8
-"""How often what is called certain comes true; if it turns out to be less than the last, nothing is called so."""
-_ENOUGH = 1.5
-"""Less than about two runs say nothing: what failed once is most often put right the next time."""
-_RISE = 0.05
-"""What moves the estimate by less is no reason."""
-_TOOLS = 2_000
-_TOOLS_READ = 8
+"""The chance of failure assumed for these reasons at first; outcomes correct it. Chosen, not measured."""
 _LOOSE = re.compile(r"[\W_]+")
 _ENDED = frozenset(("failed", "timeout", "limit", "broken"))
 
 
+_Specs = Mapping[str, ToolSpec]
+"""Tools by the names that code has for them."""
+
+
 class Assessment(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be expected of a run."""
+    """The assessment of a run before it starts."""
 
     risk: Risk
     chance: float
-    """That it fails: of all that are told the same, about so many do."""
+    """The chance of failure: that share of all runs with the same chance fails."""
     reasons: tuple[RiskReason, ...] = ()
-    """What moved the chance, the gravest first."""
+    """The reasons that moved the chance, the gravest first."""
     text: str = ""
-    """What the agent should do instead of running it as it is, in our own words; nothing for `low`."""
+    """Advice to the agent in our own words; empty for `low`."""
     line: int | None = None
     """Of the code, if the gravest reason has one."""
 
 
 class ToolRecord(msgspec.Struct, array_like=True):
-    """How runs with one tool ended."""
+    """The outcomes of runs with one tool."""
 
     name: str = ""
     """The full name, once it was called."""
     version: str = ""
     """As it was called last."""
-    record: Record = msgspec.field(default_factory=Record)
+    record: Evidence = msgspec.field(default_factory=Evidence)
 
 
 class _Step(msgspec.Struct, frozen=True):
@@ -97,72 +252,62 @@ class _Step(msgspec.Struct, frozen=True):
 
     @property
     def is_reason(self) -> bool:
-        """Whether it is worth a word."""
+        """True if it is worth a word."""
         return self.rise >= _RISE or self.share >= MEDIUM
 
 
-class _View(msgspec.Struct, frozen=True):
-    """Who asks, when, and about what."""
-
-    principal: str
-    now: float
-    half_life: float
-    specs: Mapping[str, ToolSpec] = {}
-    """By the names that the code has for them."""
-
-
 class Dangers(msgspec.Struct, kw_only=True):
-    """What is known of how runs end."""
+    """The evidence on outcomes of runs."""
 
     runs: int = 0
-    all: Record = msgspec.field(default_factory=Record)
-    firsts: Record = msgspec.field(default_factory=Record)
+    all: Evidence = msgspec.field(default_factory=Evidence)
+    firsts: Evidence = msgspec.field(default_factory=Evidence)
     """Runs with a tool that nobody had called before."""
     tools: dict[str, ToolRecord] = {}
     """By a spelling that is the same for all ways to write a tool's name. What was used last is at the end."""
     patterns: Patterns = msgspec.field(default_factory=Patterns)
     repeats: Repeats = msgspec.field(default_factory=Repeats)
-    reasons: dict[str, Record] = {}
+    reasons: dict[str, Evidence] = {}
     calibration: Calibration = msgspec.field(default_factory=Calibration)
 
     # Learning
 
-    def learn(self, run: RunEvidence, print_: CodePrint | None, half_life: float) -> None:
-        """A run is over. One that was never begun teaches nothing: else a refusal would be the reason for the next."""
-        if run.fact.status not in _ENDED and run.fact.status != "ok":
+    def learn(self, lesson: Lesson, half_life: float) -> None:
+        """Take in a run. One that was never begun teaches nothing: else a refusal would be the reason for the next."""
+        run, print_ = lesson.event, lesson.code
+        if not isinstance(run, RunEvidence) or (run.fact.status not in _ENDED and run.fact.status != "ok"):
             return
         if _is_never_run(run):
             return
         if run.fact.form == "code":
-            self._learn_code(run, print_, half_life)
+            self._learn_code(run, print_, lesson.viewer(half_life))
         self.repeats.note(run, print_ if run.fact.form == "code" else None, self._versions(print_))
 
-    def _learn_code(self, run: RunEvidence, print_: CodePrint | None, half_life: float) -> None:
-        who, at, failed = run.fact.principal, run.fact.at, run.fact.status != "ok"
+    def _learn_code(self, run: RunEvidence, print_: CodePrint | None, viewer: Viewer) -> None:
+        failed = run.fact.status != "ok"
         told = run.fact.assessed  # what became of it says whether that was right
         self.runs += 1
         if told is not None:
-            self.calibration.add_told(told.risk, told.chance, who, at, half_life, failed=failed)
+            self.calibration.add_told(told.risk, told.chance, viewer, failed=failed)
             for reason in told.reasons:
-                self.reasons.setdefault(reason, Record()).add(who, at, half_life, failed=failed)
+                self.reasons.setdefault(reason, Evidence()).add_run(viewer, failed=failed)
         if print_ is not None and (told is None or told.risk != "critical"):
-            repeat = self.repeats.find(who, run.session, print_.exact, run.context_digest)
-            steps = self._steps(print_, repeat, _View(who, at, half_life))
+            repeat = self.repeats.find(viewer.principal, run.session, print_.exact, run.context_digest)
+            estimate = self._steps(print_, repeat, viewer, {})[0]
             added = tuple(reason for reason in ("review", "arguments", "cost") if told and reason in told.reasons)
-            estimate = self._with_added(steps[0], added, _View(who, at, half_life))[0]
-            self.calibration.add(estimate, who, at, half_life, failed=failed)
-        self.all.add(who, at, half_life, failed=failed)
-        self._learn_tools(run, print_, half_life, failed=failed)
+            estimate = self._with_added(estimate, added, viewer)[0]
+            self.calibration.add(estimate, viewer, failed=failed)
+        self.all.add_run(viewer, failed=failed)
+        self._learn_tools(run, print_, viewer, failed=failed)
         if print_ is not None and (not failed or is_own_failure(run)):
             majors = {call.tool: _major(call.version) for call in run.calls}
-            self.patterns.add(print_, majors, who, at, half_life, failed=failed)
+            self.patterns.add(print_, majors, viewer, failed=failed)
 
-    def _learn_tools(self, run: RunEvidence, print_: CodePrint | None, half_life: float, *, failed: bool) -> None:
-        who, at = run.fact.principal, run.fact.at
+    def _learn_tools(self, run: RunEvidence, print_: CodePrint | None, viewer: Viewer, *, failed: bool) -> None:
         called = {_loose(call.tool): call for call in run.calls}
         names = dict.fromkeys([*called, *(_loose(name) for name in (() if print_ is None else print_.tools))])
         if any(name not in self.tools for name in names):
-            self.firsts.add(who, at, half_life, failed=failed)
+            self.firsts.add_run(viewer, failed=failed)
         # The last call of a tool that did not answer is what the run failed by; then the others are not to blame.
         blamed = {name for name, call in called.items() if call.error is not None} if failed else set()
         for name in names:
@@ -173,11 +318,10 @@ class Dangers(msgspec.Struct, kw_only=True):
                     known = ToolRecord()
                 known.name, known.version = call.tool, call.version
             if not blamed or name in blamed:
-                known.record.add(who, at, half_life, failed=failed)
+                known.record.add_run(viewer, failed=failed)
             if known.name:  # a name that only code wrote may be any text
                 self.tools[name] = known
-        while len(self.tools) > _TOOLS:
-            del self.tools[next(iter(self.tools))]
+        trim(self.tools, _TOOLS)  # only now: the oldest may be one that this run called
 
     def _versions(self, print_: CodePrint | None) -> dict[str, str]:
         """The last known versions of the tools that code names; one that is not known can never be the same."""
@@ -189,39 +333,36 @@ class Dangers(msgspec.Struct, kw_only=True):
 
     # Telling
 
-    def assess(
+    def tell(
         self,
         print_: CodePrint | None,
-        review: Review,
+        viewer: Viewer,
         *,
-        principal: str,
+        review: Review,
         specs: Mapping[str, ToolSpec],
         context_digest: str,
         session: str,
-        now: float,
-        half_life: float,
         predicted: Prediction | None = None,
         wall_seconds: float | None = None,
         memory_mib: int | None = None,
         wrong: Sequence[WrongCall] = (),
         curve: Curve | None = None,
     ) -> Assessment:
-        """What is to be expected of code before it runs. It changes nothing.
+        """The assessment of code before it runs.
 
         `specs` are the tools that it names, by the names of `print_.tools`. `session` is the workspace. The limits are
-        those that it will get; without them its cost is no reason. `wrong` is what `wrong_calls` found in it, and
-        `curve` what `calibration` says now, for who has it already.
+        those that it will get; without them its cost is not weighed. `wrong` is the result of `wrong_calls`, and
+        `curve` the present one of `calibration`, if the caller has it already.
         """
-        view = _View(principal, now, half_life, specs)
-        repeat = None if print_ is None else self.repeats.find(principal, session, print_.exact, context_digest)
-        certain = self._certain(repeat, wrong, view)
+        repeat = None if print_ is None else self.repeats.find(viewer.principal, session, print_.exact, context_digest)
+        certain = self._certain(repeat, wrong, viewer, specs)
         if certain is not None:
             return certain
-        estimate, steps, known = self._steps(print_, repeat, view)
+        estimate, steps, known = self._steps(print_, repeat, viewer, specs)
         added = _added(review, wrong, predicted, wall_seconds, memory_mib)
-        estimate, rises = self._with_added(estimate, [step.reason for step in added], view)
+        estimate, rises = self._with_added(estimate, [step.reason for step in added], viewer)
         steps += [msgspec.structs.replace(step, rise=rise) for step, rise in zip(added, rises, strict=True)]
-        chance = round((curve or self.calibration.curve(principal, now, half_life)).corrected(estimate), 4)
+        chance = round((curve or self.calibration.curve(viewer)).corrected(estimate), 4)
         if not added and known.own_failed < 1 and known.accusers < 2:
             chance = min(chance, HIGH - 0.01)  # one other principal may suggest, and no more
         reasons = [step for step in sorted(steps, key=lambda step: -step.rise) if step.is_reason]
@@ -234,23 +375,32 @@ class Dangers(msgspec.Struct, kw_only=True):
             risk="high" if chance >= HIGH else "medium", chance=chance, reasons=told, text=text, line=line
         )
 
-    def insights(self, now: float, half_life: float) -> PartInsights:
-        """How often what was told came true, and which tools' runs fail."""
+    def score(self) -> tuple[int, int]:
+        """Runs assessed to end well or to fail, and those that did; `medium` says neither."""
+        told = right = 0
+        for risk, level in self.calibration.levels.items():
+            if risk != "medium":
+                told += level.told
+                right += level.told - level.failed if risk == "low" else level.failed
+        return told, right
+
+    def insights(self, viewer: Viewer) -> PartInsights:
+        """The share of assessments that came true, and the tools whose runs fail."""
         tools = [(known.name, known.record) for known in self.tools.values()]
-        told, right = score(self.calibration)
         return part_insights(
             "risk",
-            insights_of(self.calibration, tools, now, half_life),
+            insights_of(self.calibration, tools, viewer),
             learned=len(self.patterns.by_digest) + len(self.tools),
             evidence=self.runs,
-            told=told,
-            right=right,
+            score=self.score(),
         )
 
-    def _certain(self, repeat: Repeat | None, wrong: Sequence[WrongCall], view: _View) -> Assessment | None:
+    def _certain(
+        self, repeat: Repeat | None, wrong: Sequence[WrongCall], viewer: Viewer, specs: Mapping[str, ToolSpec]
+    ) -> Assessment | None:
         """The assessment of what is as good as certain to fail."""
         level = self.calibration.levels.get("critical")
-        known = Known() if level is None else level.record.known(view.principal, view.now, view.half_life)
+        known = Known() if level is None else level.record.known(viewer)
         chance = round(shrunk(_CERTAIN, _CERTAIN_WEIGHT, known), 4)
         if chance < _CERTAIN_LEAST:
             return None
@@ -258,57 +408,65 @@ class Dangers(msgspec.Struct, kw_only=True):
         line: int | None
         if (call := next((each for each in wrong if each.is_certain), None)) is not None:
             reason, text, line = "arguments", about_wrong_call(call), call.line
-        elif repeat is not None and repeat.is_certain(view.specs, view.now):
-            reason, text, line = "same_failures", about_certain_repeat(repeat, view.now), repeat.line
+        elif repeat is not None and repeat.is_certain(specs, viewer.now):
+            reason, text, line = "same_failures", about_certain_repeat(repeat, viewer.now), repeat.line
         else:
             return None
         return Assessment(risk="critical", chance=chance, reasons=(reason,), text=text, line=line)
 
-    def _steps(self, print_: CodePrint | None, repeat: Repeat | None, view: _View) -> tuple[float, list[_Step], Known]:
-        """The estimate from runs before, by which steps it came about, and who stands behind it."""
-        who, now, half_life = view.principal, view.now, view.half_life
-        estimate = shrunk(_BASE, _BASE_WEIGHT, self.all.known(who, now, half_life))
+    def _steps(
+        self, print_: CodePrint | None, repeat: Repeat | None, viewer: Viewer, specs: Mapping[str, ToolSpec]
+    ) -> tuple[float, list[_Step], Known]:
+        """The estimate from earlier runs, the steps to it, and the principals behind it."""
+        estimate = shrunk(_BASE, _BASE_WEIGHT, self.all.known(viewer))
         if print_ is None:
             return estimate, [], Known()
         found: list[_Step] = []
         behind: list[Known] = []
-        estimate = self._step_tools(print_, estimate, view, found, behind)
-        majors = {spec.full_name: _major(spec.version) for spec in view.specs.values()}
+        estimate = self._step_tools(print_, estimate, viewer, specs, found, behind)
+        majors = {spec.full_name: _major(spec.version) for spec in specs.values()}
         same, likes = self.patterns.find(print_, majors)
         before, near, weights = estimate, 0.0, 0.0
         for like in likes:
-            known = like.pattern.record.known(who, now, half_life)
+            known = like.pattern.record.known(viewer)
             near, weights = near + like.weight * known.failed, weights + like.weight * known.total
             behind.append(known)
         if weights >= _ENOUGH:
             estimate = (before * _SIMILAR_WEIGHT + near) / (_SIMILAR_WEIGHT + weights)
             share = near / weights
             found.append(_Step("similar_failures", estimate - before, about_similar(share), share=share))
-        if same is not None and (known := same.record.known(who, now, half_life)).total >= _ENOUGH:
+        if same is not None and (known := same.record.known(viewer)).total >= _ENOUGH:
             before = estimate
             estimate = shrunk(before, _FORM_WEIGHT, known)
             found.append(_Step("same_failures", estimate - before, about_form(known.share), share=known.share))
             behind.append(known)
-        if repeat is not None and (times := repeat.recent(now)) >= _ENOUGH:
+        if repeat is not None and (times := repeat.recent(viewer.now)) >= _ENOUGH:
             known = Known(times, times, times)
             estimate = shrunk(estimate, _TEXT_WEIGHT, known)
-            found.append(_Step("same_failures", 1.0, about_repeat(repeat, now), repeat.line))  # nothing tells more
+            found.append(
+                _Step("same_failures", 1.0, about_repeat(repeat, viewer.now), repeat.line)
+            )  # nothing tells more
             behind.append(known)
         own, accusers = sum(known.own_failed for known in behind), max((known.accusers for known in behind), default=0)
         return estimate, found, Known(own_failed=own, accusers=accusers)
 
     def _step_tools(
-        self, print_: CodePrint, base: float, view: _View, found: list[_Step], behind: list[Known]
+        self,
+        print_: CodePrint,
+        base: float,
+        viewer: Viewer,
+        specs: _Specs,
+        found: list[_Step],
+        behind: list[Known],
     ) -> float:
         """The estimate after the tools that the code names: the one that fails most, or all if none is worse."""
-        who, now, half_life = view.principal, view.now, view.half_life
         shares: list[float] = []
         worst: tuple[float, _Step | None] = (0.0, None)
         for name in print_.tools[:_TOOLS_READ]:
-            spec, known = view.specs.get(name), self.tools.get(_loose(name))
+            spec, known = specs.get(name), self.tools.get(_loose(name))
             is_new = known is None or (spec is not None and _major(spec.version) != _major(known.version))
             record = self.firsts if is_new or known is None else known.record
-            seen = record.known(who, now, half_life)
+            seen = record.known(viewer)
             seen = seen if seen.total >= _ENOUGH else Known()
             share = shrunk(base, _TOOL_WEIGHT, seen)
             shares.append(share)
@@ -321,11 +479,11 @@ class Dangers(msgspec.Struct, kw_only=True):
         found.append(worst[1])
         return worst[0] if worst[0] > base else sum(shares) / len(shares)
 
-    def _with_added(self, estimate: float, reasons: Sequence[RiskReason], view: _View) -> tuple[float, list[float]]:
+    def _with_added(self, estimate: float, reasons: Sequence[RiskReason], viewer: Viewer) -> tuple[float, list[float]]:
         """The estimate with what else speaks against the code, and by how much each raised it."""
         rises: list[float] = []
         for reason in reasons:
-            record = self.reasons.get(reason, Record()).known(view.principal, view.now, view.half_life)
+            record = self.reasons.get(reason, Evidence()).known(viewer)
             share = shrunk(_ADDED[reason], _ADDED_WEIGHT, record)
             rises.append((1 - estimate) * share)
             estimate += rises[-1]
@@ -339,7 +497,7 @@ def _added(
     wall_seconds: float | None,
     memory_mib: int | None,
 ) -> list[_Step]:
-    """What the text and the limits say, each reason once."""
+    """The reasons that the text and the limits give, each once."""
     found: list[_Step] = []
     finding = next((each for each in review.findings if each.rule in FIRM_RULES), None)
     if finding is not None:
@@ -352,7 +510,7 @@ def _added(
 
 
 def _cost(predicted: Prediction, wall_seconds: float | None, memory_mib: int | None) -> str:
-    """What to say of a run that needs more than it has; nothing if it does not."""
+    """The sentence for a run that needs more than it has; empty if it does not."""
     seconds = max(predicted.seconds, predicted.timed_out_seconds)
     if wall_seconds is not None and (predicted.seconds > wall_seconds or predicted.timed_out_seconds >= wall_seconds):
         return about_cost(seconds, wall_seconds, "s")
@@ -362,7 +520,7 @@ def _cost(predicted: Prediction, wall_seconds: float | None, memory_mib: int | N
 
 
 def _is_never_run(run: RunEvidence) -> bool:
-    """Whether the review, the risk or a person kept it from running."""
+    """True if the review, the risk or a person kept it from running."""
     fact = run.fact
     if fact.status == "ok":
         return False

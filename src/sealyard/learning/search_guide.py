@@ -7,10 +7,10 @@ import msgspec
 from sealyard.catalog import Snapshot
 from sealyard.catalog.stubs import returns_text, signature
 from sealyard.discovery import Learned
-from sealyard.learning.chain_tips import Tip
+from sealyard.learning.chains import Tip
 from sealyard.learning.guidance import Guidance
-from sealyard.learning.skills import suggest_for_query
-from sealyard.learning.suggesting import Suggestion
+from sealyard.learning.part import Viewer
+from sealyard.learning.skills import Suggestion, suggest_for_query
 from sealyard.observe.visits import Visit
 from sealyard.values import DetailLevel, Hit, SearchAnswer, ToolSpec
 
@@ -32,7 +32,7 @@ class SearchGuide:
         self._view = view
         self._query = query
         self._model = guidance.model(visit.principal)
-        self._now = time.time()
+        self._viewer = Viewer(visit.principal, time.time(), guidance.half_life)
         self._told: list[Tip] = []
         self._shown: list[str] = []
 
@@ -40,13 +40,7 @@ class SearchGuide:
         """The words of the query that tools were used by."""
         return self._barrier.ask(
             "ranking",
-            lambda: self._model.ranking.recall(
-                self._query,
-                principal=self._visit.principal,
-                used=tuple(self._visit.tools),
-                now=self._now,
-                half_life=self._guidance.half_life,
-            ),
+            lambda: self._model.ranking.tell(self._query, self._viewer, used=tuple(self._visit.tools)),
             None,
             who=self._visit.principal,
         )
@@ -61,7 +55,7 @@ class SearchGuide:
         hints = [text for tip in tips for text in (tip.text, tip.code) if text is not None]
         if not is_full:
             return msgspec.structs.replace(hit, hints=tuple(hints)) if hints else hit
-        learned = self._guidance.shape_of(self._model, spec, self._visit.principal, self._now)
+        learned = self._guidance.shape_of(self._model, spec, self._viewer)
         learned = learned or self._view.shapes.get(spec.full_name)
         if learned is not None:
             hints += learned.conflicts[:_CONFLICTS]
@@ -73,23 +67,16 @@ class SearchGuide:
     def _tips(self, spec: ToolSpec, *, is_full: bool) -> tuple[Tip, ...]:
         return self._barrier.ask(
             "chains",
-            lambda: self._model.chains.tips(
-                spec,
-                self._view,
-                principal=self._visit.principal,
-                now=self._now,
-                half_life=self._guidance.half_life,
-                domain=self._domain(),
-                with_code=is_full,
+            lambda: self._model.chains.tell(
+                spec, self._viewer, view=self._view, domain=self._domain(), with_code=is_full
             ),
             (),
             who=self._visit.principal,
         )
 
     def _domain(self) -> str:
-        principal = self._visit.principal
-        said = self._guidance.domain_of(principal)
-        return said or self._model.domains.of(principal, now=self._now, half_life=self._guidance.half_life) or ""
+        said = self._guidance.domain_of(self._visit.principal)
+        return said or self._model.domains.tell(self._viewer) or ""
 
     async def told(self, answer: SearchAnswer) -> SearchAnswer:
         """The answer with saved skills that may do the job. What was told is recorded."""
@@ -107,15 +94,7 @@ class SearchGuide:
             return ()
         found = self._barrier.ask(
             "skills",
-            lambda: suggest_for_query(
-                self._query,
-                known,
-                self._model.skills,
-                principal=principal,
-                now=self._now,
-                half_life=self._guidance.half_life,
-                limit=_SKILLS,
-            ),
+            lambda: suggest_for_query(self._query, known, self._model.skills, self._viewer, limit=_SKILLS),
             list[Suggestion](),
             who=principal,
         )

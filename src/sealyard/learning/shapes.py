@@ -1,38 +1,410 @@
-"""What tools really answer, learned from the journal: fields, types, what may be missing, choices and bounds.
+"""The shapes of tools' answers, learned from the journal: fields, types, optional fields, choices and bounds.
 
 Nothing that only one principal has seen is shown to another: neither the name of a field, nor a type, a choice or a
-bound. So nobody's values get to anybody else in this way, and nobody can make others believe in a field by calling a
-tool that echoes. What a tool declares is never overridden; where its answers differ, that is said.
+bound. So nobody's values reach anybody else in this way, and nobody can make others believe in a field by calling a
+tool that echoes. A declared schema is never overridden; differences from it are reported.
 """
 
+import asyncio
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
+from sealyard.catalog import Snapshot
 from sealyard.catalog.learned import LearnedShape
-from sealyard.learning.answers import CHOICES, PLACES, AnswerSeen, PlaceSeen, major_of, parent_of, prepare_answers
-from sealyard.learning.insights import Insight, PartInsights, part_insights
-from sealyard.learning.shape_conflicts import find_conflicts
-from sealyard.learning.shape_schema import Audience, Place, Sighting, build_schema, children_of
-from sealyard.learning.votes import Votes, faded
+from sealyard.catalog.shapes import is_vague, resolve, unwrapped
+from sealyard.catalog.stubs import returns
+from sealyard.learning.answers import CHOICES, PLACES, AnswerSeen, PlaceSeen, major_of, parent_of
+from sealyard.learning.disclosure import coarser, is_field, is_measure
+from sealyard.learning.part import Evidence, Insight, Lesson, PartInsights, Viewer, faded, part_insights
 from sealyard.values import Hinted, RunEvidence, ToolSpec
 
-__all__ = ("AnswerSeen", "Learned", "Shapes", "prepare_answers")
+__all__ = (
+    "ALL_PLACES",
+    "TOOLS",
+    "Shapes",
+    "SteadyShapes",
+)
 
-TOOLS = 500
-"""So many tools are remembered, those that answered last."""
-ALL_PLACES = 20_000
-"""So many places of all of them together."""
-STEADY = 5
-"""From so many answers on, a shape is held to be one."""
-_SLACK = 100
-"""Of one tool's places, so that a flood is not sorted at every run."""
-_SLOTS = 16
-_PENDING = 16
-_KEPT_WEIGHT = 0.02
-"""What has faded to less than that was last seen some six half-lives ago."""
-_AGED = 0.95
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
+
+_CHOICE_WEIGHT = 3.0  # sightings of each text before it is shown as a choice
+_CHOICES_WEIGHT = 20.0  # sightings of all texts of a field before any is
+_CHOICE_REPEATS = 5  # sightings for each different text
+_NUMBERS = 20.0  # numbers seen before bounds are shown
+_ALWAYS = 1 - 1e-9  # share of objects that have a field which is never missing, but for rounding
+_NEARLY_ALWAYS = 0.9  # the same beside keys that are data
+_SELDOM = 0.25  # share of objects below which many keys are data
+_VARIED = 8  # keys that are many
+_DEPTH = 10  # levels of a schema: a bound
+_MOST = 5  # conflicts reported of one tool
+_BRANCHES = 8  # alternatives of a declared schema that are read: a bound
+_DECLARED_DEPTH = 8  # levels of a declared schema: a bound
+_FIELDS = 64  # fields of a declared object: a bound
+_STEPS = 400  # places of a declared schema: a bound
+_NEVER = 10.0  # objects without a required field that make it one that never comes
+_NEVER_OPTIONAL = 30.0  # the same for an optional one
+_OFTEN = 3.0  # sightings that contradict a declaration
+_PATH_CHARACTERS = 60  # longest way to a field that is shown whole
+TOOLS = 500  # tools remembered, the last that answered: a bound
+ALL_PLACES = 20_000  # places of all of them: a bound
+STEADY = 5  # answers from which a shape is used
+_SLACK = 100  # places of a tool above the bound, so that a flood is not sorted at every run
+_SLOTS = 16  # principals told apart for one tool; as `PRINCIPALS` of evidence
+_PENDING = 16  # principals that were shown a shape and have not called the tool since: a bound
+_KEPT_WEIGHT = 0.02  # weight below which a sighting is dropped, six half-lives old
+_AGED = 0.95  # weights are recomputed when they have faded to this share
+_PAUSE_SECONDS = 60.0  # between two changes of stubs, and time that a new shape must last to replace another
+_SECONDS_PER_TOOL = 0.05  # the same for each tool: writing stubs of ten thousand takes a second, then every 8 minutes
+_SECONDS_PER_SHAPE = 0.02  # between two looks for each shape: they take a hundredth of the time
+_AT_ONCE = 8  # shapes looked at before other tasks get a turn
+
+# Places and their schema
+
+_ORDER = ("object", "array", "string", "integer", "number", "boolean", "null")
+
+
+class Sighting(msgspec.Struct, array_like=True, gc=False):
+    """The weight of something seen, and the principals that saw it."""
+
+    weight: float = 0.0
+    who: int = 0
+    """A bit for each principal."""
+
+    def note(self, weight: float, bit: int) -> None:
+        """It was seen again."""
+        self.weight += weight
+        self.who |= bit
+
+
+class Audience(msgspec.Struct, frozen=True, kw_only=True):
+    """The audience of a shape: it may see its own answers, and those that two principals have seen."""
+
+    own: int = 0
+    """Its bit; nothing if it has seen nothing, or if everybody is meant."""
+    sees_all: bool = False
+
+    def may_see(self, who: int) -> bool:
+        """True if it may know what these principals have seen."""
+        return who.bit_count() > 1 or bool(who & self.own) or (self.sees_all and who > 0)
+
+
+class Place(msgspec.Struct, array_like=True, gc=False):
+    """One place of a tool's answers."""
+
+    kinds: dict[str, Sighting] = {}
+    choices: dict[str, Sighting] | None = None
+    """The texts seen; None for good once they must not be shown."""
+    is_spanned: bool = False
+    spans: dict[str, tuple[float, float]] = {}
+    """By principal's bit: bounds around the numbers that it has seen, rounded."""
+
+    def weight(self, kind: str) -> float:
+        """The weight of one kind."""
+        return self.kinds[kind].weight if kind in self.kinds else 0.0
+
+    def all_weight(self) -> float:
+        """The weight of all kinds."""
+        return sum(each.weight for each in self.kinds.values())
+
+    def seen_by(self) -> int:
+        """The principals that have seen anything here."""
+        who = 0
+        for each in self.kinds.values():
+            who |= each.who
+        return who
+
+    def is_always_in(self, holder: "Place", share: float = _ALWAYS) -> bool:
+        """True if it was in every object that could have had it, or in this share of them."""
+        return self.all_weight() >= holder.weight("object") * share
+
+    def widen(self, bit: int, span: tuple[float, float]) -> None:
+        """A principal saw numbers within these bounds."""
+        low, high = self.spans.get(str(bit), span)
+        self.spans[str(bit)] = (min(low, span[0]), max(high, span[1]))
+
+    def forget(self, slot: int) -> None:
+        """Take out who had this slot."""
+        bit = 1 << slot
+        for sighting in (*self.kinds.values(), *(self.choices or {}).values()):
+            sighting.who &= ~bit
+        self.spans.pop(str(bit), None)
+
+    def fade(self, share: float, least: float) -> None:
+        """Let everything count less, and drop what counts less than `least`."""
+        for sightings in (self.kinds, self.choices or {}):
+            for key, sighting in list(sightings.items()):
+                sighting.weight *= share
+                if sighting.weight < least:
+                    del sightings[key]
+
+
+def build_schema(places: Mapping[str, Place], audience: Audience) -> dict[str, Any]:
+    """A JSON Schema of what an audience may know; empty if that is nothing."""
+    return _Building(places, audience).of("", 0) if "" in places else {}
+
+
+def children_of(places: Mapping[str, Place]) -> dict[str, list[str]]:
+    """The named fields of each object."""
+    found: dict[str, list[str]] = {}
+    for path in places:
+        if path and not path.endswith(("[]", "{}")):
+            found.setdefault(parent_of(path), []).append(path)
+    return found
+
+
+def is_mapping(holder: Place, fields: list[Place]) -> bool:
+    """True if keys are data although they look like names: each in few of the objects, and many of them, or alike."""
+    objects = holder.weight("object")
+    if len(fields) >= _VARIED and all(field.all_weight() < objects * _SELDOM for field in fields):
+        return True
+    kinds = {frozenset(field.kinds) for field in fields}
+    return (
+        len(fields) > 2
+        and len(kinds) == 1
+        and objects >= _CHOICE_WEIGHT
+        and all(field.all_weight() < objects / 2 for field in fields)
+    )
+
+
+class _Building:
+    def __init__(self, places: Mapping[str, Place], audience: Audience) -> None:
+        self._places = places
+        self._audience = audience
+        self._children = children_of(places)
+
+    def of(self, path: str, depth: int) -> dict[str, Any]:
+        place = self._places[path]
+        seen = {kind for kind, each in place.kinds.items() if self._audience.may_see(each.who)}
+        if "token" in seen:
+            seen.add("string")
+        types = [kind for kind in _ORDER if kind in seen and not (kind == "integer" and "number" in seen)]
+        schema: dict[str, Any] = {"type": types if len(types) > 1 else types[0]} if types else {}
+        if "array" in seen and self._is_shown(f"{path}[]") and depth < _DEPTH:
+            schema["items"] = self.of(f"{path}[]", depth + 1)
+        if "object" in seen and depth < _DEPTH:
+            schema |= self._object(path, place, depth)
+        if types in (["string"], ["string", "null"]) and (choices := self._choices(place)):
+            schema["enum"] = choices + [None] * ("null" in seen)
+        if seen & {"integer", "number"}:
+            schema |= self._bounds(place)
+        return schema
+
+    def _object(self, path: str, place: Place, depth: int) -> dict[str, Any]:
+        shown = [child for child in self._children.get(path, ()) if self._is_shown(child)]
+        others = f"{path}{{}}"
+        if others in self._places:
+            # Where some keys are data, another one is a field's name only if it is nearly always there.
+            shown = [child for child in shown if self._places[child].is_always_in(place, _NEARLY_ALWAYS)]
+        elif is_mapping(place, [self._places[child] for child in shown]):
+            kinds = {frozenset(self._places[child].kinds) for child in shown}
+            return {"additionalProperties": self.of(shown[0], depth + 1) if len(kinds) == 1 else {}}
+        schema: dict[str, Any] = {}
+        if shown:
+            names = {child: child.rpartition(".")[2] for child in shown}
+            schema["properties"] = {names[child]: self.of(child, depth + 1) for child in shown}
+            always = [names[child] for child in shown if self._places[child].is_always_in(place)]
+            schema |= {"required": always} if always else {}
+        if self._is_shown(others):
+            schema["additionalProperties"] = self.of(others, depth + 1)
+        return schema
+
+    def _is_shown(self, path: str) -> bool:
+        return path in self._places and self._audience.may_see(self._places[path].seen_by())
+
+    def _choices(self, place: Place) -> list[str]:
+        """The texts of a place, sorted, if these are few, seen often, and each of them may be seen."""
+        found = place.choices or {}
+        total = sum(each.weight for each in found.values())
+        if len(found) < 2 or total < max(_CHOICES_WEIGHT, _CHOICE_REPEATS * len(found)):
+            return []
+        is_told = all(self._audience.may_see(each.who) and each.weight >= _CHOICE_WEIGHT for each in found.values())
+        return sorted(found) if is_told else []
+
+    def _bounds(self, place: Place) -> dict[str, Any]:
+        """Around the numbers of a place: only as exact as two principals have it, or who looks at it."""
+        spans = place.spans
+        if not place.is_spanned or not spans or place.weight("integer") + place.weight("number") < _NUMBERS:
+            return {}
+        low, high = min(each[0] for each in spans.values()), max(each[1] for each in spans.values())
+        is_whole = "number" not in place.kinds
+        if not is_measure(low, high, is_whole=is_whole):
+            return {}
+        bounds = {}
+        for key, at in (("minimum", 0), ("maximum", 1)):
+            for bound, each in (((low, high)[at], spans), (coarser(low, high)[at], _coarse(spans))):
+                who = sum(int(bit) for bit, span in each.items() if span[at] == bound)
+                if self._audience.may_see(who):
+                    bounds[key] = int(bound) if is_whole else bound
+                    break
+        return bounds
+
+
+def _coarse(spans: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    return {bit: coarser(*span) for bit, span in spans.items()}
+
+
+# Differences from a declared schema
+
+_TYPES = {
+    "object": "an object",
+    "array": "a list",
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "null",
+}
+_Schema = dict[str, Any]
+
+
+def find_conflicts(
+    spec: ToolSpec, places: Mapping[str, Place], audience: Audience, *, is_sampled: bool = False
+) -> list[str]:
+    """A sentence for each, at most five: declared and never there, there and not declared, of another type.
+
+    Where rows were left out, `is_sampled`, nothing that rows may have is said to be never there.
+    """
+    if spec.output_schema is None:
+        return []
+    reading = _Reading(spec.output_schema, places, audience, is_sampled=is_sampled)
+    found = []
+    for sentence in reading.read("", unwrapped(spec.output_schema), _DECLARED_DEPTH):
+        found.append(sentence)
+        if len(found) == _MOST:
+            break
+    return found
+
+
+class _Reading:
+    def __init__(self, root: _Schema, places: Mapping[str, Place], audience: Audience, *, is_sampled: bool) -> None:
+        self._root = root
+        self._is_sampled = is_sampled
+        self._places = places
+        self._audience = audience
+        self._children = children_of(places)
+        self._left = _STEPS
+
+    def read(self, path: str, schema: object, depth: int) -> Iterator[str]:
+        place = self._places.get(path)
+        self._left -= 1
+        if place is None or not depth or self._left < 0:
+            return
+        branches = list(_branches(schema, self._root, _DECLARED_DEPTH))
+        if not branches or any(not branch for branch in branches):
+            return  # one that says nothing allows everything
+        yield from self._types(path, place, branches)
+        objects = [branch for branch in branches if isinstance(branch.get("properties"), dict)]
+        if objects and self._sees(place, "object"):
+            yield from self._fields(path, place, objects, depth)
+        for branch in branches:
+            for key, mark in (("items", "[]"), ("additionalProperties", "{}")):
+                if isinstance(branch.get(key), dict):
+                    yield from self.read(f"{path}{mark}", branch[key], depth - 1)
+
+    def _types(self, path: str, place: Place, branches: list[_Schema]) -> Iterator[str]:
+        declared = set[str]()
+        for branch in branches:
+            types = _types_of(branch)
+            if not types:
+                return
+            declared |= types
+        accepted = declared | ({"integer", "number"} if declared & {"integer", "number"} else set())
+        if not accepted <= _TYPES.keys():
+            return
+        for kind, words in _TYPES.items():
+            if kind not in accepted and self._sees(place, kind) and place.weight(kind) >= _OFTEN:
+                is_what = " or ".join(_TYPES[each] for each in _TYPES if each in declared)
+                yield f"{_named(path)} is declared as {is_what} and was {words} in some answers."
+
+    def _fields(self, path: str, place: Place, objects: list[_Schema], depth: int) -> Iterator[str]:
+        declared: dict[str, list[object]] = {}
+        for branch in objects:
+            for name, inner in list(branch["properties"].items())[:_FIELDS]:
+                declared.setdefault(name, []).append(inner)
+        required = set.intersection(*(_required(branch) for branch in objects))
+        known = {child.rpartition(".")[2]: child for child in self._children.get(path, ())}
+        for name in filter(is_field, declared):
+            child = known.get(name)
+            if child is not None:
+                for inner in declared[name][:_BRANCHES]:
+                    yield from self.read(child, inner if len(declared[name]) == 1 else {}, depth - 1)
+            elif self._is_never(path, place, is_required=name in required):
+                yield f"{_named(_join(path, name))} is declared and was in none of the answers."
+        others = [child for name, child in known.items() if name not in declared and self._is_shown(child)]
+        if not self._is_open(path, place, objects, others):
+            for child in others:
+                if self._places[child].all_weight() >= _OFTEN:
+                    yield f"{_named(child)} is not declared and was in {_share(self._places[child], place)} answers."
+
+    def _is_never(self, path: str, place: Place, *, is_required: bool) -> bool:
+        """True if enough objects lacked it to expect that all do."""
+        is_row = "[]" in path or "{}" in path
+        least = _NEVER if is_required else _NEVER_OPTIONAL
+        return place.weight("object") >= least and not (self._is_sampled and is_row)
+
+    def _is_open(self, path: str, place: Place, objects: list[_Schema], others: list[str]) -> bool:
+        """True if the keys of an object are data, by its declaration or by its answers."""
+        if any(isinstance(each.get("additionalProperties"), dict) for each in objects):
+            return True
+        return f"{path}{{}}" in self._places or is_mapping(place, [self._places[child] for child in others])
+
+    def _sees(self, place: Place, kind: str) -> bool:
+        return kind in place.kinds and self._audience.may_see(place.kinds[kind].who)
+
+    def _is_shown(self, path: str) -> bool:
+        return self._audience.may_see(self._places[path].seen_by())
+
+
+def _branches(schema: object, root: _Schema, depth: int) -> Iterator[_Schema]:
+    """The alternatives that a schema allows; an empty one for what says nothing, or what is not understood here."""
+    if schema is True or not depth:
+        yield {}
+        return
+    whole = resolve(schema, root)
+    alternatives = whole.get("anyOf") or whole.get("oneOf")
+    if isinstance(alternatives, list) and alternatives:
+        for each in alternatives[:_BRANCHES]:
+            yield from _branches(each, root, depth - 1)
+    elif "allOf" in whole or "not" in whole or "$dynamicRef" in whole or whole.get("nullable") is True:
+        yield {}
+    else:
+        yield whole
+
+
+def _types_of(branch: _Schema) -> set[str]:
+    types = branch.get("type")
+    if isinstance(types, str):
+        return {types}
+    return {each for each in types if isinstance(each, str)} if isinstance(types, list) else set()
+
+
+def _required(branch: _Schema) -> set[str]:
+    required = branch.get("required")
+    return {each for each in required if isinstance(each, str)} if isinstance(required, list) else set()
+
+
+def _share(place: Place, holder: Place) -> str:
+    return "all" if place.is_always_in(holder) else "some"
+
+
+def _named(path: str) -> str:
+    if not path:
+        return "The answer"
+    # One word a level can make a sentence.
+    is_short = len(path) <= _PATH_CHARACTERS and is_field(re.sub(r"\W+", "_", path).strip("_"))
+    return f"`{path if is_short else path.rpartition('.')[2]}`"
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+# The part
+
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
@@ -43,8 +415,8 @@ class Learned(msgspec.Struct, kw_only=True):
     places: dict[str, Place] = {}
     """In the order in which they were first seen."""
     slots: list[str] = []
-    """Which principal each bit of a `Sighting` means; nothing if it means nobody."""
-    heard: Votes = msgspec.field(default_factory=Votes)
+    """The principal of each bit of a `Sighting`; empty if nobody has it."""
+    heard: Evidence = msgspec.field(default_factory=Evidence)
     answers: float = 0.0
     """Faded."""
     total: int = 0
@@ -53,19 +425,19 @@ class Learned(msgspec.Struct, kw_only=True):
     """When all weights were last made less."""
     last_at: float = 0.0
     is_sampled: bool = False
-    """Whether rows were left out of some of them: what was in none of the others may have been in those."""
+    """True if rows were left out of some answers: a field in none of the others may have been in those."""
     pending: list[str] = []
-    """Principals that were told this shape and have not called the tool since."""
+    """Principals that were shown this shape and have not called the tool since."""
     told: int = 0
     right: int = 0
 
-    def add(self, principal: str, seen: AnswerSeen, at: float, half_life: float) -> None:
-        """Take in what the tool answered in one run."""
-        self._age(at, half_life)
-        self._score(principal, seen)
-        weight = faded(self.at - at, half_life)
-        bit = 1 << self._slot(principal)
-        self.heard.add(principal, at, half_life, yes=float(seen.answers))
+    def add(self, seen: AnswerSeen, viewer: Viewer) -> None:
+        """Take in the tool's answers in one run of the viewer."""
+        self._age(viewer)
+        self._rate(viewer.principal, seen)
+        weight = faded(self.at - viewer.now, viewer.half_life)
+        bit = 1 << self._slot(viewer.principal)
+        self.heard.add(viewer, yes=float(seen.answers))
         for path, new in seen.places.items():
             place = self.places.get(path)
             if place is None:
@@ -77,10 +449,10 @@ class Learned(msgspec.Struct, kw_only=True):
         self._trim()
         self.answers += seen.answers * weight
         self.total += seen.answers
-        self.last_at = max(self.last_at, at)
+        self.last_at = max(self.last_at, viewer.now)
 
     def fits(self, seen: AnswerSeen) -> bool:
-        """Whether answers have no field and no type that was never seen, and lack none that was always there."""
+        """True if answers have no field and no type that was never seen, and lack none that was always there."""
         children = children_of(self.places)
         for path, new in seen.places.items():
             place = self.places.get(path)
@@ -97,7 +469,7 @@ class Learned(msgspec.Struct, kw_only=True):
                     return False
         return True
 
-    def _score(self, principal: str, seen: AnswerSeen) -> None:
+    def _rate(self, principal: str, seen: AnswerSeen) -> None:
         if principal in self.pending:
             self.pending.remove(principal)
         elif self.total < STEADY:
@@ -119,12 +491,12 @@ class Learned(msgspec.Struct, kw_only=True):
         self.slots[slot] = principal
         return slot
 
-    def _age(self, at: float, half_life: float) -> None:
-        share = faded(at - self.at, half_life) if self.at else 1.0
-        self.at = self.at or at
+    def _age(self, viewer: Viewer) -> None:
+        share = viewer.faded(self.at) if self.at else 1.0
+        self.at = self.at or viewer.now
         if share >= _AGED:
             return
-        self.at = at
+        self.at = viewer.now
         self.answers *= share
         for path, place in list(self.places.items()):
             place.fade(share, _KEPT_WEIGHT)
@@ -151,9 +523,19 @@ class Shapes(msgspec.Struct, kw_only=True):
     """Two of those whose runs were learned from: whether there is more than one is all that matters."""
     runs: int = 0
 
-    def learn(self, run: RunEvidence, seen: Sequence[AnswerSeen], half_life: float) -> None:
-        """Take in the answers of a run. A tool's new major version begins anew; what an older one answers is past."""
-        principal, at = run.fact.principal, run.fact.at
+    def learn(self, lesson: Lesson, half_life: float) -> None:
+        """Take in the answers of a run, or note that a principal was shown a shape: its next answers rate it."""
+        match lesson.event:
+            case Hinted() as event:
+                learned = self.tools.get(event.subject)
+                if event.hint == "shape" and learned is not None and event.principal not in learned.pending:
+                    learned.pending = [*learned.pending, event.principal][-_PENDING:]
+            case RunEvidence():
+                self._learn_run(lesson.answers, lesson.viewer(half_life))
+
+    def _learn_run(self, seen: Sequence[AnswerSeen], viewer: Viewer) -> None:
+        """A new major version of a tool begins anew; answers of an older one are past."""
+        principal = viewer.principal
         self.runs += bool(seen)
         if seen and principal not in self.principals and len(self.principals) < 2:
             self.principals.append(principal)
@@ -163,28 +545,20 @@ class Shapes(msgspec.Struct, kw_only=True):
                 learned = Learned(major=each.major)
             self.tools[each.tool] = learned
             if learned.major == each.major:
-                learned.add(principal, each, at, half_life)
+                learned.add(each, viewer)
         self._evict()
 
-    def hinted(self, event: Hinted) -> None:
-        """A principal was told a shape: what the tool then answers it says whether that was right."""
-        learned = self.tools.get(event.subject)
-        if event.hint == "shape" and learned is not None and event.principal not in learned.pending:
-            learned.pending = [*learned.pending, event.principal][-_PENDING:]
+    def tell(self, spec: ToolSpec, viewer: Viewer, *, is_alone: bool = False) -> LearnedShape | None:
+        """The shape of a tool's answers at its major version, as far as the viewer may see it; None for nothing.
 
-    def schema_of(
-        self, spec: ToolSpec, *, now: float, half_life: float, is_alone: bool = False, viewer: str | None = None
-    ) -> LearnedShape | None:
-        """What a tool answers at its major version, as far as it may be told; None if that is nothing.
-
-        `is_alone` says that this gateway has one principal; it counts only if what was learned is one principal's. A
-        `viewer` sees what it has seen itself, besides what two others have.
+        `is_alone` says that this gateway has one principal; it counts only if all evidence is one principal's. A viewer
+        sees its own answers, besides those that two others have seen; one without a principal stands for everybody.
         """
         learned = self.tools.get(spec.full_name)
         if learned is None or learned.major != major_of(spec.version):
             return None
-        audience = self._audience(learned, is_alone=is_alone, viewer=viewer)
-        answers = learned.answers * faded(now - learned.at, half_life)
+        audience = self._audience(learned, is_alone=is_alone, viewer=viewer.principal)
+        answers = learned.answers * viewer.faded(learned.at)
         schema = build_schema(learned.places, audience)
         if not schema or answers < _KEPT_WEIGHT:
             return None
@@ -197,55 +571,50 @@ class Shapes(msgspec.Struct, kw_only=True):
             conflicts=tuple(find_conflicts(spec, learned.places, audience, is_sampled=learned.is_sampled)),
         )
 
-    def insights(self, now: float, half_life: float) -> PartInsights:
-        """What was learned of which tool, for whoever may see what all principals do. It names no field."""
-        told = sum(each.told for each in self.tools.values())
-        right = sum(each.right for each in self.tools.values())
-        return part_insights(
-            "shapes",
-            self._items(now, half_life),
-            learned=len(self.tools),
-            evidence=self.runs,
-            told=told,
-            right=right,
-        )
+    def score(self) -> tuple[int, int]:
+        """Answers for which a shape was known, and those that fitted it."""
+        learned = self.tools.values()
+        return sum(each.told for each in learned), sum(each.right for each in learned)
 
-    def conflicts(
-        self, specs: Iterable[ToolSpec], *, now: float, half_life: float, is_alone: bool = False
-    ) -> list[Insight]:
-        """Where tools do not answer what they declare, for whoever may see what all principals do."""
+    def insights(self, viewer: Viewer) -> PartInsights:
+        """The shapes that were learned, for an operator who may see the work of all principals. It names no field."""
+        items = self._items(viewer)
+        return part_insights("shapes", items, learned=len(self.tools), evidence=self.runs, score=self.score())
+
+    def conflicts(self, specs: Iterable[ToolSpec], viewer: Viewer, *, is_alone: bool = False) -> list[Insight]:
+        """Differences of answers from declared schemas, for an operator who may see the work of all principals."""
         found = []
         for spec in specs:
             learned = self.tools.get(spec.full_name)
             if learned is None or learned.major != major_of(spec.version) or spec.output_schema is None:
                 continue
-            audience = self._audience(learned, is_alone=is_alone, viewer=None)
+            audience = self._audience(learned, is_alone=is_alone, viewer="")
             texts = find_conflicts(spec, learned.places, audience, is_sampled=learned.is_sampled)
-            found += [self._insight("conflict", spec.full_name, text, learned, now, half_life) for text in texts]
+            found += [self._insight("conflict", spec.full_name, text, learned, viewer) for text in texts]
         return found
 
-    def _items(self, now: float, half_life: float) -> Iterator[Insight]:
+    def _items(self, viewer: Viewer) -> Iterator[Insight]:
         for tool, learned in self.tools.items():
             if _NAME.fullmatch(tool):
                 fields = sum(map(len, children_of(learned.places).values()))
                 text = f"Its answers have {fields} field{'' if fields == 1 else 's'}."
-                yield self._insight("shape", tool, text, learned, now, half_life)
+                yield self._insight("shape", tool, text, learned, viewer)
 
-    def _insight(self, kind: str, tool: str, text: str, learned: Learned, now: float, half_life: float) -> Insight:
+    def _insight(self, kind: str, tool: str, text: str, learned: Learned, viewer: Viewer) -> Insight:
         return Insight(
             kind=kind,
             subject=tool,
             text=text,
-            evidence=learned.answers * faded(now - learned.at, half_life),
+            evidence=learned.answers * viewer.faded(learned.at),
             principals=sum(map(bool, learned.slots)),
             told=learned.told,
             right=learned.right,
             last_at=learned.last_at,
         )
 
-    def _audience(self, learned: Learned, *, is_alone: bool, viewer: str | None) -> Audience:
-        own = 1 << learned.slots.index(viewer) if viewer is not None and viewer in learned.slots else 0
-        is_own = len(self.principals) < 2 and (viewer is None or viewer in self.principals)
+    def _audience(self, learned: Learned, *, is_alone: bool, viewer: str) -> Audience:
+        own = 1 << learned.slots.index(viewer) if viewer and viewer in learned.slots else 0
+        is_own = len(self.principals) < 2 and (not viewer or viewer in self.principals)
         return Audience(own=own, sees_all=is_alone and is_own)
 
     def _evict(self) -> None:
@@ -274,3 +643,99 @@ def _merge(place: Place, new: PlaceSeen, weight: float, bit: int) -> None:
 
 def _depth(path: str) -> int:
     return path.count(".") + path.count("[]") + path.count("{}")
+
+
+# Shapes for stubs
+
+
+class SteadyShapes:
+    """The shapes for stubs of tools that declare none. Only the event loop's thread touches it."""
+
+    def __init__(self) -> None:
+        self.shapes: Mapping[str, LearnedShape] = {}
+        """By full name, for `Catalog.use_shapes`."""
+        self._totals: dict[str, int] = {}
+        """From how many answers those were learned: fewer than that are known only after something was forgotten."""
+        self._candidates: dict[str, tuple[_Schema, float]] = {}
+        """Shapes that differ from the stubs, and since when."""
+        self._next_at = 0.0
+
+    async def look(
+        self,
+        learned: Shapes,
+        snapshot: Snapshot,
+        viewer: Viewer,
+        *,
+        is_alone: bool = False,
+    ) -> bool:
+        """Update `shapes`; true if it changed. Call it at any rate: it changes at most once a minute.
+
+        A shape is taken over from five answers on, and in the place of another if it was the same for a minute. When
+        something was forgotten, what is no longer known goes at once.
+        """
+        is_less = any(name not in learned.tools or learned.tools[name].total < n for name, n in self._totals.items())
+        now = viewer.now
+        if now < self._next_at and not is_less:
+            return False
+        kept, candidates, number = dict[str, LearnedShape](), dict[str, tuple[_Schema, float]](), 0
+        for number, spec in enumerate(_vague(learned, snapshot), 1):
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+            shape = learned.tell(spec, viewer, is_alone=is_alone)
+            if shape is not None:
+                self._weigh(spec.full_name, shape, kept, candidates, now=now, is_less=is_less)
+        before, self.shapes, self._candidates = self.shapes, kept, candidates
+        self._totals = {name: learned.tools[name].total for name in kept if name in learned.tools}
+        is_changed = _schemas(before) != _schemas(kept)
+        pause = max(_PAUSE_SECONDS, _SECONDS_PER_TOOL * len(snapshot.tools))
+        self._next_at = now + (pause if is_changed else _SECONDS_PER_SHAPE * number)
+        return is_changed
+
+    def _weigh(
+        self,
+        name: str,
+        shape: LearnedShape,
+        kept: dict[str, LearnedShape],
+        candidates: dict[str, tuple[_Schema, float]],
+        *,
+        now: float,
+        is_less: bool,
+    ) -> None:
+        """Keep what stubs say, take over what is new, or wait."""
+        schema, current = _stub_schema(shape.schema), self.shapes.get(name)
+        if current is not None and current.major != shape.major:
+            current = None
+        known, since = self._candidates.get(name, (None, now))
+        since = since if known == schema else now
+        if current is not None and current.schema == schema:
+            kept[name] = current
+        elif shape.answers >= STEADY and (current is None or is_less or now - since >= _PAUSE_SECONDS):
+            kept[name] = msgspec.structs.replace(shape, schema=schema, conflicts=())
+        else:
+            candidates[name] = (schema, since)
+            if current is not None and not is_less:
+                kept[name] = current
+
+
+def _schemas(shapes: Mapping[str, LearnedShape]) -> dict[str, _Schema]:
+    return {name: each.schema for name, each in shapes.items()}
+
+
+def _vague(learned: Shapes, snapshot: Snapshot) -> Iterator[ToolSpec]:
+    """The tools that declare nothing of use and may have been learned."""
+    for name in list(learned.tools):
+        spec = snapshot.tools.get(name)
+        if spec is not None and (spec.output_schema is None or is_vague(returns(spec))):
+            yield spec
+
+
+def _stub_schema(schema: _Schema) -> _Schema:
+    """A schema without bounds, which change too often to write stubs anew, and without keys that are not fields."""
+    kept = {key: value for key, value in schema.items() if key not in ("minimum", "maximum")}
+    if "properties" in kept:
+        kept["properties"] = {name: _stub_schema(each) for name, each in kept["properties"].items() if is_field(name)}
+        kept["required"] = [name for name in kept.get("required", ()) if name in kept["properties"]]
+    for key in ("items", "additionalProperties"):
+        if isinstance(kept.get(key), dict):
+            kept[key] = _stub_schema(kept[key])
+    return kept

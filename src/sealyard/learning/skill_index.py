@@ -9,8 +9,7 @@ from sealyard.access.tools import Tools
 from sealyard.catalog import Snapshot
 from sealyard.catalog.recent import Recent
 from sealyard.errors import SkillUnusable, UnknownSkill
-from sealyard.learning.jobs import JobPrint, job_print
-from sealyard.learning.suggesting import SkillIndex, Suggestion, known_skill, telling_words
+from sealyard.learning.skills import JobPrint, SkillIndex, Suggestion, job_print, known_skill, telling_words
 from sealyard.skills.loader import SkillLoading
 from sealyard.skills.record import combined
 from sealyard.store import Store

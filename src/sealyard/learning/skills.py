@@ -1,48 +1,493 @@
-"""What is remembered about skills: suggestions that were heeded, and code that is written again and again.
+"""Skills: suggestions of saved ones, their record, and code that is written often enough to be saved.
 
-Code of one principal is remembered for that principal alone.
+A skill fits by the job that code does, however it is written, or by rare words of a query. Skills are written by
+agents: a suggestion shows a checked name and numbers, and one that only its author has used is suggested to others only
+for code that is built like it. Repeated code is remembered for its own principal alone.
 """
 
-from collections.abc import Iterator
+import ast
+import builtins
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
 
-from sealyard.learning.code import CodePrint, similarity
-from sealyard.learning.insights import Insight, PartInsights, part_insights
-from sealyard.learning.jobs import JobPrint, job_print
-from sealyard.learning.suggesting import KnownSkill, SkillIndex, Suggestion, known_skill
-from sealyard.learning.votes import faded
-from sealyard.values import Hinted, RunEvidence
+from sealyard.code import Source, read
+from sealyard.discovery.words import WEAK, words
+from sealyard.learning.code import CodePrint, similarity, syntax_tree
+from sealyard.learning.disclosure import IDENTIFIER, is_nameable
+from sealyard.learning.part import Insight, Lesson, PartInsights, Viewer, part_insights, put_last
+from sealyard.skills.record import counted, effectiveness, judge
+from sealyard.store.skills import SkillRecord
+from sealyard.values import SHARED, Hinted, RunEvidence, Skill
 
 __all__ = (
+    "HINTS",
+    "JOBS",
+    "PRINCIPALS",
+    "SUBJECTS",
+    "SURE",
+    "VERY_SURE",
     "Candidate",
     "JobPrint",
-    "KnownSkill",
     "SkillIndex",
     "SkillMemory",
     "Suggestion",
     "job_print",
     "known_skill",
+    "likeness",
     "suggest_for_code",
     "suggest_for_query",
+    "telling_words",
 )
+
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
+
+_NODES = 8_000  # nodes of code that are walked: a bound
+_PARTS = 160  # parts kept of a job: a bound
+_FEWEST_PARTS = 5  # parts below which a job cannot be told from others
+_NAMES = 40  # tools, acts and fields kept of a job: a bound
+_REPEATS = 3  # times that the same part counts
+SURE = 0.6  # likeness of code that does a skill's job; measured in `tests/unit/test_learning_skills.py`
+VERY_SURE = 0.85  # the same where only the author has used the skill
+FITTING = 0.33  # common weight of words from which a query and a skill are about the same
+_REMOVABLE_SECONDS = 30 * 86_400.0  # age at which an unused skill is no longer suggested; as `skills --cleanup`
+_CHARACTERS = 600  # characters of a text that are read: a bound
+_WORDS = 60  # words of a query or skill: a bound
+_COMPARED = 50  # skills compared: a bound
+_RARE_SHARE = 0.05  # share of texts that a rare word is in at most
+_RARE_COUNT = 2  # the same as a count, where there are few texts
+_POOR_USES = 3  # uses after which a skill that mostly fails is no longer suggested
+_POOR_SUCCESS = 0.5  # success below which it mostly fails
+PRINCIPALS = 64  # principals remembered: a bound
+JOBS = 32  # jobs of each, the last that ran: a bound
+HINTS = 64  # suggestions of each: a bound
+SUBJECTS = 512  # skills whose suggestions are rated: a bound
+_ALIKE = 0.8  # similarity of code that counts as the same job
+_TIMES = 3  # runs after which code is worth saving
+_FRESH = 0.5  # weight of a run that still counts as one of them: at most one half-life old
+_FEWEST_STATEMENTS = 3  # shorter code is not worth saving
+_HEEDED_SECONDS = 86_400.0  # time in which a suggestion is heeded, and after which it may be repeated
+_UNHEEDED = 3  # suggestions without use after which it is not made again
+
+# Jobs
+
+_NEUTRAL = frozenset(
+    "abs bool bytes dict enumerate float format frozenset hasattr int isinstance iter list next print range repr round"
+    " set str tuple type zip open super getattr setattr object Exception ValueError KeyError TypeError RuntimeError"
+    " json.dumps json.loads"
+    " .add .append .capitalize .clear .copy .decode .encode .endswith .extend .format .get .insert .isoformat .items"
+    " .join .keys .lower .lstrip .pop .read .replace .rstrip .setdefault .split .splitlines .startswith .strip .title"
+    " .update .upper .values .write".split()
+)
+"""Functions and methods that shape or move data. All others decide what the job is."""
+_TELLING = _NEUTRAL | {"len", "sorted"}
+"""Functions that a print of mere progress may call besides."""
+_DECIDING = (
+    *(ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn),
+    *(ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow),
+)
+_SAME_OPERATOR = {"LtE": "Lt", "GtE": "Gt"}
+
+
+class JobPrint(msgspec.Struct, frozen=True, kw_only=True):
+    """The print of a job."""
+
+    parts: tuple[int, ...]
+    """Hashes of its expressions, each with what is directly in it; sorted, the smallest if there are many."""
+    tools: tuple[str, ...] = ()
+    """`module.function` of the tools that it calls, sorted."""
+    acts: tuple[str, ...] = ()
+    """The functions, methods and operators that decide what it does, sorted."""
+    skills: tuple[str, ...] = ()
+    """The saved skills that it imports, sorted."""
+    fields: tuple[str, ...] = ()
+    """The constant keys that it reads, sorted."""
+    made: tuple[str, ...] = ()
+    """The fields that the code gives its data itself, and could have named otherwise."""
+
+
+def job_print(code: str) -> JobPrint | None:
+    """The print of `code`; None if it is not Python, too short to be distinguished from other code, or too long.
+
+    It is made once for each text.
+    """
+    return read(code).of(_print)
+
+
+def _print(source: Source) -> JobPrint | None:
+    tree = syntax_tree(source.text)
+    if tree is None:
+        return None
+    nodes = list(_walk(tree))
+    found = _Reading(nodes).print() if len(nodes) < _NODES else None
+    return found if found is not None and len(found.parts) >= _FEWEST_PARTS else None
+
+
+def likeness(one: JobPrint, other: JobPrint) -> float:
+    """From 0 to 1; 0 unless both call the same tools, read the same fields, and do the same with them."""
+    if one.tools != other.tools or one.acts != other.acts or not _reads_the_same(one, other):
+        return 0.0
+    mine, theirs = set(one.parts), set(other.parts)
+    common = len(mine & theirs)
+    return common / len(mine | theirs) if common else 0.0
+
+
+def _reads_the_same(one: JobPrint, other: JobPrint) -> bool:
+    """True if both read the same keys, but for those that each of them made up."""
+    mine, theirs = set(one.fields) - set(other.fields), set(other.fields) - set(one.fields)
+    return len(mine) == len(theirs) and mine <= set(one.made) and theirs <= set(other.made)
+
+
+class _Reading:
+    """Two walks over a syntax tree: first for what names mean, then for what is done."""
+
+    def __init__(self, nodes: Sequence[ast.AST]) -> None:
+        self._bound: set[str] = set()
+        self._imported: dict[str, str] = {}
+        """Names that stand for something imported -> `servers.x.y`, `statistics.mean`."""
+        self._counts: dict[str, int] = {}
+        self._tools: set[str] = set()
+        self._acts: set[str] = set()
+        self._fields: set[str] = set()
+        self._made: set[str] = set()
+        """Keys that the code itself gives its data."""
+        self._skills: set[str] = set()
+        for node in nodes:
+            self._bind(node)
+        for node in nodes:
+            self._read(node)
+
+    def print(self) -> JobPrint:
+        """The finished print."""
+        parts = sorted(_hash(f"{count} {part}") for part, most in self._counts.items() for count in range(most))
+        return JobPrint(
+            parts=tuple(parts[:_PARTS]),
+            tools=tuple(sorted(self._tools)[:_NAMES]),
+            acts=tuple(sorted(self._acts)[:_NAMES]),
+            skills=tuple(sorted(self._skills)[:_NAMES]),
+            fields=tuple(sorted(self._fields)[:_NAMES]),
+            made=tuple(sorted(self._made & self._fields)[:_NAMES]),
+        )
+
+    # What names mean
+
+    def _bind(self, node: ast.AST) -> None:
+        match node:
+            case ast.Import():
+                for alias in node.names:
+                    whole = alias.name if alias.asname else alias.name.partition(".")[0]
+                    self._imported[alias.asname or whole] = whole
+            case ast.ImportFrom(level=0, module=str(module)):
+                for alias in node.names:
+                    self._imported[alias.asname or alias.name] = f"{module}.{alias.name}"
+                    if module == "skills":
+                        self._skills.add(alias.name[:64])
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
+                self._bound.add(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                self._bound.add(name)
+
+    def _meaning(self, node: ast.expr) -> str | None:
+        """The builtin or import that an expression stands for; None if it is data."""
+        steps: list[str] = []
+        while isinstance(node, ast.Attribute):
+            steps.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name):
+            return None
+        known = self._imported.get(node.id)
+        if known is None and (steps or node.id in self._bound or not hasattr(builtins, node.id)):
+            return "call_tool" if node.id == "call_tool" and node.id not in self._bound and not steps else None
+        return ".".join([known or node.id, *reversed(steps)])
+
+    # What is done
+
+    def _read(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Call):
+            self._note_call(node)
+        elif isinstance(node, _DECIDING):
+            self._acts.add(_SAME_OPERATOR.get(type(node).__name__, type(node).__name__))
+        elif isinstance(node, ast.Subscript):
+            self._note_field(node)
+        elif isinstance(node, ast.Dict):
+            self._made.update(str(key.value)[:64] for key in node.keys if isinstance(key, ast.Constant))
+        part = self._part(node)
+        if part is not None and self._counts.get(part, 0) < _REPEATS:
+            self._counts[part] = self._counts.get(part, 0) + 1
+
+    def _note_field(self, node: ast.Subscript) -> None:
+        is_input = isinstance(node.value, ast.Name) and node.value.id not in self._bound  # such as context["since"]
+        if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str) and not is_input:
+            (self._fields if isinstance(node.ctx, ast.Load) else self._made).add(node.slice.value[:64])
+
+    def _note_call(self, call: ast.Call) -> None:
+        named = self._tool(call)
+        if named is not None:
+            self._tools.add(named[:128])
+            return
+        act = self._meaning(call.func) or (f".{call.func.attr}" if isinstance(call.func, ast.Attribute) else None)
+        if act is not None and act not in _NEUTRAL and not act.startswith("skills."):
+            self._acts.add(act[:64])
+
+    def _tool(self, call: ast.Call) -> str | None:
+        """`module.function` of the tool that is called, also by its full name."""
+        meaning = self._meaning(call.func)
+        if meaning == "call_tool" and call.args and isinstance(call.args[0], ast.Constant):
+            _, _, place = str(call.args[0].value).partition("__")
+            return place.replace("__", ".", 1)
+        return meaning.removeprefix("servers.") if meaning and meaning.startswith("servers.") else None
+
+    def _part(self, node: ast.AST) -> str | None:
+        """An expression or the head of a statement with what is directly in it; None if that says nothing."""
+        match node:
+            case ast.Call():
+                if self._meaning(node.func) == "print":
+                    return None
+                inside = [self._label(each) for each in node.args] + [f"{each.arg}=" for each in node.keywords]
+                return f"{self._label(node)}({' '.join(sorted(inside))})"
+            case ast.For() | ast.AsyncFor() | ast.comprehension():
+                return f"for {self._label(node.iter)}"
+            case ast.If() | ast.While() | ast.IfExp():
+                return f"if {self._label(node.test)}"
+            case ast.AugAssign():
+                return f"{type(node.op).__name__}= {self._label(node.target)} {self._label(node.value)}"
+            case ast.Assign(targets=[ast.Subscript() as target]):
+                return f"set {self._label(target)} {self._label(node.value)}"
+            case ast.JoinedStr() | ast.Constant() | ast.Name() | ast.Await() | ast.Lambda() | ast.Attribute():
+                return None
+            case ast.expr():
+                children = [self._label(each) for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
+                return f"{self._label(node)}[{' '.join(children)}]"
+            case _:
+                return None
+
+    def _label(self, node: ast.AST) -> str:
+        """One expression in a word. Data is all the same, be it a literal or in a variable."""
+        match node:
+            case ast.Await(value=value):
+                return self._label(value)
+            case ast.Call():
+                tool = self._tool(node)
+                method = f".{node.func.attr}" if isinstance(node.func, ast.Attribute) else "call"
+                return f"tool {tool}" if tool is not None else self._meaning(node.func) or method
+            case ast.Subscript(slice=ast.Constant(value=str(key))):
+                return f"[{key[:64]}]"
+            case ast.BinOp(op=op) | ast.UnaryOp(op=op) | ast.BoolOp(op=op):
+                return type(op).__name__
+            case ast.Compare(ops=ops):
+                return " ".join(type(op).__name__ for op in ops)
+            case ast.Constant() | ast.Name() | ast.JoinedStr() | ast.Starred():
+                return "data"
+            case ast.Attribute():
+                return self._meaning(node) or f".{node.attr}"
+            case _:
+                return type(node).__name__
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=6).digest())
+
+
+def _walk(tree: ast.Module) -> Iterator[ast.AST]:
+    """Every node but annotations, and prints that only tell how far the code is; without recursion."""
+    waiting: list[ast.AST] = [tree]
+    for _ in range(_NODES):
+        if not waiting:
+            return
+        node = waiting.pop()
+        yield node
+        for field, value in ast.iter_fields(node):
+            if field not in ("annotation", "returns", "decorator_list", "type_params"):
+                inside = value if isinstance(value, list) else [value]
+                waiting += [each for each in inside if isinstance(each, ast.AST) and not _is_telling(each)]
+
+
+def _is_telling(node: ast.AST) -> bool:
+    """True if a statement prints, and does nothing else that matters."""
+    match node:
+        case ast.Expr(value=ast.Call(func=ast.Name(id="print")) as call):
+            return all(_name_of(each.func) in _TELLING for each in ast.walk(call) if isinstance(each, ast.Call))
+    return False
+
+
+def _name_of(function: ast.expr) -> str:
+    match function:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(attr=name):
+            return f".{name}"
+    return ""
+
+
+# Suggestions
+
+
+class KnownSkill(msgspec.Struct, frozen=True, kw_only=True):
+    """An active skill that one principal can import, and what is known of it."""
+
+    namespace: str
+    name: str
+    version: str
+    description_words: tuple[str, ...]
+    """Stems of its name, tags and description; the name's come first."""
+    name_words: tuple[str, ...]
+    print: JobPrint | None
+    effectiveness: float
+    uses: int
+    """Of a shared one, as many of each principal as count."""
+    success: float
+    principals: int
+    is_own: bool
+    is_proven: bool
+    """True if it is the principal's own, or another principal than its author has used it."""
+
+
+class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
+    """A skill that does the job."""
+
+    subject: str
+    """`namespace/name`, as the journal names it."""
+    name: str
+    version: str
+    score: float
+    text: str
+    """The text for the agent."""
+
+
+def known_skill(
+    skill: Skill, record: SkillRecord | None, job: JobPrint | None, *, principal: str, now: float
+) -> KnownSkill | None:
+    """The record of a skill that `principal` can import; None if it must not be suggested."""
+    if skill.status != "active" or not IDENTIFIER.fullmatch(skill.name):
+        return None
+    whole = record or SkillRecord(namespace=skill.namespace, name=skill.name, version=skill.version)
+    uses, success = counted(whole)
+    verdict = judge(whole, modified_at=skill.modified_at, now=now, threshold_seconds=_REMOVABLE_SECONDS)
+    if verdict == "removable" or (uses >= _POOR_USES and success < _POOR_SUCCESS):
+        return None
+    is_own = skill.namespace != SHARED or skill.author == principal
+    if not is_own and not is_nameable(skill.name):
+        return None  # somebody else's words
+    name_words = telling_words(skill.name)
+    described = telling_words(f"{' '.join(skill.tags)} {skill.description}")
+    return KnownSkill(
+        namespace=skill.namespace,
+        name=skill.name,
+        version=skill.version,
+        description_words=tuple(dict.fromkeys([*name_words, *described]))[:_WORDS],
+        name_words=name_words,
+        print=job,
+        effectiveness=effectiveness(whole, now=now),
+        uses=uses,
+        success=success,
+        principals=len(whole.shares),
+        is_own=is_own,
+        is_proven=is_own or any(share.principal != skill.author for share in whole.shares),
+    )
+
+
+class SkillIndex:
+    """The skills that one principal can import. Made beside the event loop, then only read."""
+
+    def __init__(
+        self, skills: Iterable[KnownSkill], background: Mapping[str, int] | None = None, total: int = 0
+    ) -> None:
+        """`background` says how many of `total` other texts, such as tools, have each word."""
+        self.skills = tuple(skills)
+        self._jobs: dict[tuple[tuple[str, ...], tuple[str, ...]], list[KnownSkill]] = {}
+        self._by_word: dict[str, list[KnownSkill]] = {}
+        for skill in self.skills:
+            if skill.print is not None:
+                self._jobs.setdefault((skill.print.tools, skill.print.acts), []).append(skill)
+            for word in skill.description_words:
+                self._by_word.setdefault(word, []).append(skill)
+        self._total = total + len(self.skills)
+        self._background = background or {}
+
+    def for_code(self, job: JobPrint) -> list[Suggestion]:
+        """The skills that do what the code does, the most certain first. None that it imports already."""
+        found = []
+        for skill in self._jobs.get((job.tools, job.acts), ())[:_COMPARED]:
+            if skill.print is None or skill.name in job.skills:
+                continue
+            score = likeness(job, skill.print)
+            if score >= (SURE if skill.is_proven else VERY_SURE):
+                found.append((score, skill))
+        return [_suggestion(score, skill, "A saved skill does this: ") for score, skill in _best_first(found)]
+
+    def for_query(self, query: str) -> list[Suggestion]:
+        """The skills that are about what the query is about, the most certain first."""
+        asked = telling_words(query)[:_WORDS]
+        rare = [word for word in asked if word in self._by_word and self._is_rare(word)]
+        candidates = {id(skill): skill for word in rare for skill in self._by_word[word][:_COMPARED]}
+        found = []
+        for skill in candidates.values():
+            score = self._fit(asked, rare, skill) if skill.is_proven else 0.0
+            if score >= FITTING:
+                found.append((score, skill))
+        return [_suggestion(score, skill, "") for score, skill in _best_first(found)]
+
+    def _fit(self, asked: Sequence[str], rare: Sequence[str], skill: KnownSkill) -> float:
+        """The common weight of words, in which rare ones count more and words without a match count against."""
+        matched = set(rare).intersection(skill.description_words)
+        if len(matched) < 2 and not (matched.intersection(skill.name_words) and len(asked) <= 2):
+            return 0.0
+        common = sum(self._weight(word) for word in asked if word in skill.description_words)
+        mine, theirs = (sum(map(self._weight, some)) for some in (asked, skill.description_words))
+        return common / math.sqrt(mine * theirs)
+
+    def _is_rare(self, word: str) -> bool:
+        return self._count(word) <= max(_RARE_COUNT, _RARE_SHARE * self._total)
+
+    def _weight(self, word: str) -> float:
+        return float(math.log(1 + (self._total + 1) / max(1, self._count(word))) ** 2)
+
+    def _count(self, word: str) -> int:
+        """The number of skills and other texts that have a word."""
+        return len(self._by_word.get(word, ())) + self._background.get(word, 0)
+
+
+def _best_first(found: Sequence[tuple[float, KnownSkill]]) -> list[tuple[float, KnownSkill]]:
+    return sorted(found, key=lambda each: (-each[0], not each[1].is_own, -each[1].effectiveness, each[1].name))
+
+
+def _suggestion(score: float, skill: KnownSkill, lead: str) -> Suggestion:
+    return Suggestion(
+        subject=f"{skill.namespace}/{skill.name}",
+        name=skill.name,
+        version=skill.version,
+        score=score,
+        text=f"{lead}from skills import {skill.name} ({_record(skill)})",
+    )
+
+
+def _record(skill: KnownSkill) -> str:
+    """The record of a skill in numbers."""
+    if not skill.uses:
+        return "not used yet"
+    if not skill.is_proven:
+        return "used by nobody but its author so far"
+    if skill.principals > 1:  # how often is then no more than what one of them says
+        used = f"by {skill.principals} clients"
+    else:
+        used = "once" if skill.uses == 1 else f"{skill.uses} times"
+    return f"used {used}, {skill.success:.0%} of its calls succeeded"
+
+
+def telling_words(text: str) -> tuple[str, ...]:
+    """The stems of a text that say what it is about, each once; of its beginning, if it is long."""
+    return tuple(dict.fromkeys(word for word in words(text[:_CHARACTERS]) if word not in WEAK))
+
+
+# The part
 
 _T = TypeVar("_T")
 
-PRINCIPALS = 64
-JOBS = 32
-"""Of each principal, those that ran last."""
-HINTS = 64
-SUBJECTS = 512
 
-_ALIKE = 0.8
-_TIMES = 3
-_FRESH = 0.5
-"""A run that is older than one half-life is no repetition any more."""
-_FEWEST_STATEMENTS = 3
-_HEEDED_SECONDS = 86_400.0
-_UNHEEDED = 3
 _SAVED = "save_skill"
 
 
@@ -51,7 +496,7 @@ class _Job(msgspec.Struct, array_like=True):
 
     times: int
     weight: float
-    """How often, as it counts at `at`."""
+    """The number of runs, as they count at `at`."""
     at: float
     sample: tuple[int, ...]
     named: tuple[str, ...]
@@ -63,14 +508,14 @@ class _Job(msgspec.Struct, array_like=True):
 
 
 class _Told(msgspec.Struct, array_like=True):
-    """What a principal was told, and has not done since."""
+    """A suggestion to a principal that it has not followed since."""
 
     times: int
     at: float
 
 
 class _Score(msgspec.Struct, array_like=True):
-    """How often something was told, and how often it was done then."""
+    """The number of suggestions, and of those that were followed."""
 
     told: int = 0
     right: int = 0
@@ -105,37 +550,44 @@ class SkillMemory(msgspec.Struct, kw_only=True):
     """`skill namespace/name`, or `save_skill` for all code together."""
     runs: int = 0
 
-    def learn(self, run: RunEvidence, code: CodePrint | None, half_life: float) -> None:
-        """Count code that ran well, and see whether a suggestion was heeded."""
+    def learn(self, lesson: Lesson, half_life: float) -> None:
+        """Count code that ran well, rate suggestions by it, and remember the suggestions made."""
+        match lesson.event:
+            case Hinted() as event:
+                self._remember(event)
+            case RunEvidence() as run:
+                self._learn_run(run, lesson.code, lesson.viewer(half_life))
+
+    def _learn_run(self, run: RunEvidence, code: CodePrint | None, viewer: Viewer) -> None:
         self.runs += 1
-        self._score(run)
+        self._rate(run)
         fact = run.fact
         is_job = fact.form == "code" and fact.status == "ok" and not run.skills
         if is_job and code is not None and not code.skills and code.statements >= _FEWEST_STATEMENTS:
-            self._count(run, code, half_life)
+            self._count(run, code, viewer)
 
-    def hinted(self, event: Hinted) -> None:
-        """Remember what a principal was told."""
+    def _remember(self, event: Hinted) -> None:
         if event.hint not in ("skill", _SAVED):
             return
         told = _inner(self.told, event.principal)
         key = f"{event.hint} {event.subject}"
         before = told.get(key)
-        _put(told, key, _Told(1 if before is None else before.times + 1, event.at), HINTS)
+        put_last(told, key, _Told(1 if before is None else before.times + 1, event.at), HINTS)
         score = self._score_of(key)
         score.told += 1
         score.at = max(score.at, event.at)
 
-    def is_unheeded(self, subject: str, *, principal: str, now: float, half_life: float) -> bool:
-        """Whether the principal was told of a skill three times lately and never used it."""
-        told = self.told.get(principal, {}).get(f"skill {subject}")
-        return told is not None and told.times >= _UNHEEDED and now - told.at < half_life
+    def is_unheeded(self, subject: str, viewer: Viewer) -> bool:
+        """True if a skill was suggested to the viewer three times lately and never used."""
+        told = self.told.get(viewer.principal, {}).get(f"skill {subject}")
+        return told is not None and told.times >= _UNHEEDED and viewer.now - told.at < viewer.half_life
 
-    def candidate(self, code: CodePrint, *, principal: str, now: float, half_life: float) -> Candidate | None:
-        """Code that has just run well, if it ran well twice before: it is worth saving.
+    def tell(self, code: CodePrint, viewer: Viewer) -> Candidate | None:
+        """The suggestion to save code that has just run well, if it ran well twice before.
 
-        None if the principal was told so within a day. Ask for a skill that does the job first.
+        None if it was suggested within a day. Ask for a skill that does the job first.
         """
+        principal = viewer.principal
         if code.skills or code.statements < _FEWEST_STATEMENTS:
             return None
         digest = _find(self.jobs.get(principal, {}), code)
@@ -143,23 +595,27 @@ class SkillMemory(msgspec.Struct, kw_only=True):
             return None
         job = self.jobs[principal][digest]
         told = self.told.get(principal, {}).get(f"{_SAVED} {digest}")
-        is_told = told is not None and now - told.at < _HEEDED_SECONDS
-        if is_told or job.weight * faded(now - job.at, half_life) < (_TIMES - 1) * _FRESH:
+        is_told = told is not None and viewer.now - told.at < _HEEDED_SECONDS
+        if is_told or job.weight * viewer.faded(job.at) < (_TIMES - 1) * _FRESH:
             return None
         times = job.times + 1
         return _candidate(principal, digest, job, times) if times >= _TIMES else None
 
-    def candidates(self, now: float, half_life: float) -> list[Candidate]:
+    def candidates(self, viewer: Viewer) -> list[Candidate]:
         """Code of all principals that is worth saving, that which ran most often first."""
         found = [
             _candidate(principal, digest, job, job.times)
             for principal, digest, job in self._all_jobs()
-            if job.times >= _TIMES and job.weight * faded(now - job.at, half_life) >= _TIMES * _FRESH
+            if job.times >= _TIMES and job.weight * viewer.faded(job.at) >= _TIMES * _FRESH
         ]
         return sorted(found, key=lambda each: (-each.times, -each.last_at, each.principal, each.mark))
 
-    def insights(self, now: float, half_life: float) -> PartInsights:
-        """How often suggestions were heeded, and what could be saved."""
+    def score(self) -> tuple[int, int]:
+        """Suggestions made, and those heeded within a day."""
+        return sum(each.told for each in self.scores.values()), sum(each.right for each in self.scores.values())
+
+    def insights(self, viewer: Viewer) -> PartInsights:
+        """The record of suggestions, and code that could be saved."""
         items = [
             Insight(
                 kind="skill_candidate",
@@ -169,7 +625,7 @@ class SkillMemory(msgspec.Struct, kw_only=True):
                 principals=1,
                 last_at=each.last_at,
             )
-            for each in self.candidates(now, half_life)
+            for each in self.candidates(viewer)
         ]
         for key, score in self.scores.items():
             kind, _, subject = key.partition(" ")
@@ -178,24 +634,23 @@ class SkillMemory(msgspec.Struct, kw_only=True):
                     kind="skill_suggestion" if kind == "skill" else "save_suggestion",
                     subject=subject or "code",
                     text=f"Told {_times(score.told)}, and done within a day {_times(score.right)}.",
-                    evidence=score.told * faded(now - score.at, half_life),
+                    evidence=score.told * viewer.faded(score.at),
                     principals=sum(key in some for some in self.told.values()),
                     told=score.told,
                     right=score.right,
                     last_at=score.at,
                 )
             )
-        told, right = (sum(getattr(each, name) for each in self.scores.values()) for name in ("told", "right"))
-        return part_insights("skills", items, learned=len(items), evidence=self.runs, told=told, right=right)
+        return part_insights("skills", items, learned=len(items), evidence=self.runs, score=self.score())
 
     # Counting
 
-    def _count(self, run: RunEvidence, code: CodePrint, half_life: float) -> None:
+    def _count(self, run: RunEvidence, code: CodePrint, viewer: Viewer) -> None:
         fact = run.fact
         jobs = _inner(self.jobs, fact.principal)
         digest = _find(jobs, code) or code.digest
         before = jobs.get(digest)
-        weight = 0.0 if before is None else before.weight * faded(fact.at - before.at, half_life)
+        weight = 0.0 if before is None else before.weight * viewer.faded(before.at)
         job = _Job(
             times=1 if before is None else before.times + 1,
             weight=weight + 1,
@@ -205,9 +660,9 @@ class SkillMemory(msgspec.Struct, kw_only=True):
             tools=fact.tools[:5],
             execution_id=fact.execution_id,
         )
-        _put(jobs, digest, job, JOBS)
+        put_last(jobs, digest, job, JOBS)
 
-    def _score(self, run: RunEvidence) -> None:
+    def _rate(self, run: RunEvidence) -> None:
         fact = run.fact
         if not run.skills:
             return
@@ -220,13 +675,11 @@ class SkillMemory(msgspec.Struct, kw_only=True):
                 self._score_of(key).right += 1
                 self.jobs.get(fact.principal, {}).pop(key.removeprefix(f"{_SAVED} "), None)  # it is a skill now
         for subject in run.skills:
-            _put(used, subject, fact.at, HINTS)
+            put_last(used, subject, fact.at, HINTS)
 
     def _score_of(self, key: str) -> _Score:
         name = _SAVED if key.startswith(_SAVED) else key
-        score = self.scores.get(name) or _Score()
-        _put(self.scores, name, score, SUBJECTS)
-        return score
+        return put_last(self.scores, name, self.scores.get(name) or _Score(), SUBJECTS)
 
     def _all_jobs(self) -> Iterator[tuple[str, str, _Job]]:
         for principal, jobs in self.jobs.items():
@@ -234,12 +687,10 @@ class SkillMemory(msgspec.Struct, kw_only=True):
                 yield principal, digest, job
 
 
-def suggest_for_code(
-    job: JobPrint, skills: SkillIndex, memory: SkillMemory, *, principal: str, now: float, half_life: float
-) -> Suggestion | None:
+def suggest_for_code(job: JobPrint, skills: SkillIndex, memory: SkillMemory, viewer: Viewer) -> Suggestion | None:
     """The skill that does what code does, if that is certain and the principal has not passed it over three times."""
     for found in skills.for_code(job):
-        if not memory.is_unheeded(found.subject, principal=principal, now=now, half_life=half_life):
+        if not memory.is_unheeded(found.subject, viewer):
             return found
     return None
 
@@ -248,19 +699,13 @@ def suggest_for_query(
     query: str,
     skills: SkillIndex,
     memory: SkillMemory,
+    viewer: Viewer,
     *,
-    principal: str,
-    now: float,
-    half_life: float,
     limit: int = 2,
 ) -> list[Suggestion]:
     """The skills that are about what a query is about, the best first, but for those that it has passed over."""
     found = skills.for_query(query)
-    heeded = [
-        each
-        for each in found
-        if not memory.is_unheeded(each.subject, principal=principal, now=now, half_life=half_life)
-    ]
+    heeded = [each for each in found if not memory.is_unheeded(each.subject, viewer)]
     return heeded[:limit]
 
 
@@ -290,17 +735,8 @@ def _find(jobs: dict[str, _Job], code: CodePrint) -> str | None:
 
 
 def _inner(outer: dict[str, dict[str, _T]], principal: str) -> dict[str, _T]:
-    """What belongs to a principal; those who did something last are kept."""
-    inner = outer.get(principal, {})
-    _put(outer, principal, inner, PRINCIPALS)
-    return inner
-
-
-def _put(some: dict[str, _T], key: str, value: _T, most: int) -> None:
-    some.pop(key, None)
-    some[key] = value
-    while len(some) > most:
-        del some[next(iter(some))]
+    """The table of a principal; those that were active last are kept."""
+    return put_last(outer, principal, outer.get(principal, {}), PRINCIPALS)
 
 
 def _times(count: int) -> str:

@@ -13,17 +13,30 @@ import gzip
 import hashlib
 import importlib.util
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from sealyard.errors import SealyardError
 
 if TYPE_CHECKING:
     import tiktoken
 
-__all__ = ("DOLLARS_PER_MILLION", "TOKENIZER", "count", "count_slowly", "cut", "dollars", "fits", "load")
+__all__ = (
+    "DOLLARS_PER_MILLION",
+    "TOKENIZER",
+    "count",
+    "count_definition",
+    "count_json",
+    "count_slowly",
+    "cut",
+    "dollars",
+    "fits",
+    "load",
+)
 
 TOKENIZER = "o200k_base"
 
@@ -64,6 +77,16 @@ def count_slowly(text: str) -> Iterator[int]:
     """How many tokens each part of the text is: their sum is what `count` says. Parts are some milliseconds long."""
     encode = _encoding().encode_ordinary
     return (len(encode(block)) for block in _blocks(text))
+
+
+def count_json(value: Any) -> int:
+    """The tokens of a value as compact JSON."""
+    return count(msgspec.json.encode(value).decode())
+
+
+def count_definition(name: str, description: str, input_schema: Mapping[str, Any]) -> int:
+    """The tokens of a tool's definition as clients give it to a model: name, description and schema as compact JSON."""
+    return count_json({"name": name, "description": description, "inputSchema": input_schema})
 
 
 def fits(text: str, budget: int) -> bool:

@@ -6,8 +6,7 @@ import msgspec
 
 from sealyard.errors import InvalidRequest
 from sealyard.metrics.alerts import FAILED, RULES, Alert, AlertState
-from sealyard.store import Store
-from sealyard.store.alerts import Silence
+from sealyard.store import Silence, Store
 from sealyard.values import AuditEntry
 
 __all__ = ("AlertList", "AlertView", "list_alerts", "resolve", "silence", "to_view", "unsilence")

@@ -20,11 +20,9 @@ from sealyard.metrics.gauges import Gauge, gauge
 from sealyard.metrics.report import Report
 from sealyard.observe.alert_list import AlertList, AlertView, list_alerts, resolve, silence, to_view, unsilence
 from sealyard.observe.webhook import Teller
-from sealyard.privacy.scanner import Scanner
-from sealyard.privacy.selfcheck import check_detection
-from sealyard.store import Store
-from sealyard.store.alerts import Silence
-from sealyard.store.audit_watch import AuditWatch
+from sealyard.privacy.detect import Scanner, check_detection
+from sealyard.store import Silence, Store
+from sealyard.store.audit import AuditWatch
 from sealyard.values import UpstreamStatus
 
 __all__ = ("Alerting", "find_down")

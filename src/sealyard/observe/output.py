@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from sealyard.errors import HelperFailed
-from sealyard.privacy.guard import Guard
+from sealyard.privacy import Guard
 from sealyard.sandbox.worker import OnOutput
 
 __all__ = ("OutputStream",)

@@ -14,18 +14,18 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from sealyard.broker.answers import Answer
+from sealyard.broker import Answer
 from sealyard.broker.call import Broker, FinishedCall, OnProgress, OpenCall, Passage, audit_entry
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.observe.output import OutputStream
 from sealyard.observe.results import failure_text
 from sealyard.observe.visits import Visit
 from sealyard.offload import is_large
-from sealyard.privacy.guard import Guard
+from sealyard.privacy import Guard
 from sealyard.sandbox.clock import RunClock
 from sealyard.store import Store
 from sealyard.values import Assessed, CallEvidence, ExecutionRecord, Grant, Outcome, RecordStatus, ToolSpec, UseCase
-from sealyard.versioning.plan import Plan
+from sealyard.versioning import Plan
 
 __all__ = ("Form", "Recorder", "Run", "RunEnd", "RunObserver", "Sink")
 

@@ -8,7 +8,7 @@ import msgspec
 
 from sealyard.errors import InvalidRequest, SealyardError
 from sealyard.metrics import tokens
-from sealyard.privacy.guard import Guard
+from sealyard.privacy import Guard
 from sealyard.sandbox.workspace import Workspace
 from sealyard.values import Failure, Outcome, Result, Spill
 

@@ -19,7 +19,7 @@ from sealyard.observe.accounting import Accounting, Bill, definition_text
 from sealyard.observe.live import Live, LiveRun
 from sealyard.observe.recorder import Run, RunEnd, RunObserver, Sink
 from sealyard.observe.visits import Visit, Visits
-from sealyard.privacy.guard import Guard
+from sealyard.privacy import Guard
 from sealyard.store import Store
 from sealyard.values import (
     Approval,

@@ -32,16 +32,16 @@ Task = Callable[[Any, bytes, Any, Ask], tuple[Any, bytes]]
 TASKS = {
     "warm": "sealyard.offload.child:warm",
     "document": "sealyard.offload.documents:judge",
-    "conceal": "sealyard.privacy.offloaded:conceal",
-    "admit": "sealyard.privacy.offloaded:admit",
-    "echoes": "sealyard.privacy.offloaded:echoes",
-    "find": "sealyard.privacy.offloaded:find",
-    "words": "sealyard.privacy.offloaded:words",
+    "conceal": "sealyard.privacy.mirror:conceal",
+    "admit": "sealyard.privacy.mirror:admit",
+    "echoes": "sealyard.privacy.mirror:echoes",
+    "find": "sealyard.privacy.mirror:find",
+    "words": "sealyard.privacy.mirror:words",
     "answer": "sealyard.broker.offloaded:answer",
-    "relay": "sealyard.serve.relay_messages:relay",
+    "relay": "sealyard.serve.messages.offloaded:relay",
     "review": "sealyard.sandbox.review.offloaded:review_code",
     "read_skill": "sealyard.skills.offloaded:read",
-    "rewrite": "sealyard.versioning.offloaded:rewrite",
+    "rewrite": "sealyard.versioning.migrate.offloaded:rewrite",
 }
 """Where each task is. Its module's `remember` takes in what the gateway tells of a memory, if it has any."""
 

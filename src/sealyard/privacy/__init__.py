@@ -1,3 +1,38 @@
-"""Private values: found by what they are and where they stand, replaced by tokens, turned back for tools only."""
+"""Private values: found in the answers of tools, replaced by tokens, and turned back into values for tools only.
 
-__all__ = ()
+A `Guard` is the border of one session. Three packages below it have doors of their own: `vault` keeps the values that
+tokens stand for, `detect` finds private values, `reading` locates values in data and text.
+
+Everything but the form of a token is imported on first use. Importing any module of this package runs this file, and
+the store and the catalog, which need only sealed rows and the form of a token, would otherwise wait about 80 ms while
+the detectors compile their patterns.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from sealyard.privacy.span import TOKEN, TYPES
+
+if TYPE_CHECKING:
+    from sealyard.privacy.echo import Sent
+    from sealyard.privacy.guard import Guard
+    from sealyard.privacy.mirror import Mirror
+    from sealyard.privacy.rules import Handling, Privacy, Reveal
+
+__all__ = ("TOKEN", "TYPES", "Guard", "Handling", "Mirror", "Privacy", "Reveal", "Sent")
+
+_MODULES = {
+    "Guard": "guard",
+    "Handling": "rules",
+    "Mirror": "mirror",
+    "Privacy": "rules",
+    "Reveal": "rules",
+    "Sent": "echo",
+}
+
+if not TYPE_CHECKING:  # a type checker would take any name for one that this function returns
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

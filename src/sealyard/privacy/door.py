@@ -1,7 +1,7 @@
-"""A guard's methods for the event loop: they wait instead of holding it up, and end with whoever waits for them.
+"""A guard's methods for the event loop: they wait instead of blocking it, and are cancelled with their caller.
 
-Little is looked through at once; much is sent to a helper process, which finds what is private and asks here for the
-tokens. The keys of the vault stay in the gateway.
+A small value is searched at once. A large one goes to a helper process, which finds the private values in it and asks
+here for their tokens. The keys of the vault stay in the gateway.
 """
 
 import asyncio
@@ -16,13 +16,13 @@ from sealyard.errors import ApprovalRefused, HelperFailed, SealyardError, Upstre
 from sealyard.offload import Answered, Offload, is_large, signs_of, turn
 from sealyard.offload.turns import spend
 from sealyard.privacy.echo import Sent
-from sealyard.privacy.seen import NOTHING_SEEN, Seen
+from sealyard.privacy.known import NOTHING_SEEN, Seen
+from sealyard.privacy.rules import Described
 from sealyard.privacy.span import Span
 from sealyard.privacy.stream import Search
 from sealyard.values import ToolSpec
 
 if TYPE_CHECKING:
-    from sealyard.privacy.described import Described
     from sealyard.privacy.guard import Guard
 
 __all__ = ("Door",)
@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 _E = TypeVar("_E", bound=SealyardError)
 
 _TOLD_AT_ONCE = 5_000
-"""Values that a helper is told in one message: a few milliseconds to encode."""
+"""Values that a helper is sent in one message: a few milliseconds to encode."""
 _DECODED_BYTES = 256 << 10
 _DECODED_SIGNS = 20_000
 """Of structure in a value that is decoded here: 4 ms at worst."""
@@ -44,7 +44,7 @@ _TOKENS_AT_ONCE = 100
 class Door:
     """The way through one guard. It is the memory that helpers keep of that guard, too."""
 
-    def __init__(self, guard: "Guard", offload: Offload | None, described: "Described | None", *, who: str) -> None:
+    def __init__(self, guard: "Guard", offload: Offload | None, described: Described | None, *, who: str) -> None:
         """`who` is the principal whose turn it uses. Without helpers, or rules to send them, a thread does the work."""
         self.key = secrets.token_hex(8)
         self._guard = guard
@@ -149,7 +149,7 @@ class Door:
         return error if message == str(error) else type(error)(message)
 
     async def search(self, search: Search) -> str:
-        """What a stream sends on, see `ConcealedStream`. Raises `HelperFailed`: then nothing may be sent."""
+        """The text that a stream sends on, see `ConcealedStream`. Raises `HelperFailed`: then nothing may be sent."""
         found: list[Span] | None = None
         while True:
             try:
@@ -176,7 +176,7 @@ class Door:
 
     @property
     def has_helpers(self) -> bool:
-        """Whether `run` can be used."""
+        """True if `run` can be used."""
         return self._offload is not None
 
     @property
@@ -193,7 +193,7 @@ class Door:
 
     @staticmethod
     def bare(spec: ToolSpec) -> ToolSpec:
-        """What a helper needs to know of a tool."""
+        """The parts of a tool that a helper needs."""
         return msgspec.structs.replace(spec, title="", description="", input_schema={})
 
     async def _here(self, work: Callable[[], _T], is_much: bool) -> _T:

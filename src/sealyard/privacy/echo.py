@@ -1,12 +1,12 @@
-"""Finds what a tool was handed wherever a tool says it again, whatever stands beside it.
+"""Echoes: values that a tool was given and repeats, whatever stands beside them.
 
-`KnownValues` finds a value at the borders of words. That is not enough for what a call handed over: code chose what
-stands beside it, and the tool may have cut, turned or encoded it. So every string that was handed over is kept with
-the words around its private parts, and texts are read without case, accents and separators: as they are, unescaped,
-decoded from base64, hex and character codes, and column by column. Seeds of `_SEED` characters are looked up, and each
-that is known is extended as far as text and string agree; what agrees far enough not to be chance is an echo.
+`KnownValues` finds a value at the borders of words. That is not enough for the arguments of a call: code chose what
+stands beside a value there, and the tool may have cut, reversed or encoded it. So every string that a tool was given is
+kept with the words around its private parts, and texts are read without case, accents and separators: as they are,
+unescaped, decoded from base64, hex and character codes, and column by column. Seeds of `_SEED` characters are looked
+up, and each known one is extended as far as text and string agree; an agreement too long for chance is an echo.
 
-The time is linear in the text: about 0.1 s for a megabyte, and does not depend on how much was handed over.
+The time is linear in the text, about 0.1 s for a megabyte, and independent of the number of strings given to tools.
 """
 
 import binascii
@@ -23,7 +23,7 @@ import msgspec
 
 from sealyard.errors import LimitReached
 from sealyard.privacy.known import KnownValues
-from sealyard.privacy.view import View, folded, rewritten, without_tokens
+from sealyard.privacy.reading.view import View, folded, rewritten, without_tokens
 
 __all__ = ("Echo", "Echoes", "Leaves", "OwnWords", "Piece", "Sent", "find_echoes")
 
@@ -94,7 +94,7 @@ class Echo(NamedTuple):
     value: str
     type: str
     is_encoded: bool = False
-    """Whether it is in a word that says it only when decoded."""
+    """True if it is in a word that says it only when decoded."""
 
     def word(self, text: str) -> "Echo":
         """The echo; of what is encoded, the whole word, which stands for itself unless it says the value alone."""
@@ -117,7 +117,7 @@ class _Line(NamedTuple):
     owners: Sequence[int]
     """For each character the number of the value it belongs to, or -1."""
     is_glued: bool
-    """Whether a letter or a digit of code's own touches a value: no prose does that."""
+    """True if a letter or a digit of code's own touches a value: no prose does that."""
 
 
 class _Needle(NamedTuple):
@@ -148,7 +148,7 @@ class Echoes:
         self._needles: dict[int, dict[str, _Needle]] = {}
         """By their length."""
         self.has_others = False
-        """Whether a value is not all in ASCII."""
+        """True if a value is not all in ASCII."""
         self._known: set[tuple[str, tuple[int, ...]]] = set()
 
     def __bool__(self) -> bool:
@@ -290,7 +290,7 @@ class Echoes:
                             yield found
 
     def _is_telling(self, line: _Line, first: int, last: int, length: int) -> bool:
-        """Whether what agrees is too much for chance."""
+        """True if what agrees is too much for chance."""
         size = last - first
         owners = [owner for owner in line.owners[first:last] if owner >= 0]
         least = _LATER_OWN if self._is_later else _OWN
@@ -387,7 +387,7 @@ _indexing = threading.Lock()
 
 
 class Sent:
-    """What one call handed over, and what its tool has said of it so far beside the answer."""
+    """The values that one call handed over, and the messages of its tool so far beside the answer."""
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
@@ -415,7 +415,7 @@ class Sent:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> "Sent":
-        """What `to_data` gave."""
+        """The reverse of `to_data`."""
         made = cls()
         for pieces in data["strings"]:
             made.add([(text, kind) for text, kind in pieces])
@@ -551,7 +551,7 @@ class Found:
 
     @property
     def has_parts(self) -> bool:
-        """Whether some string holds a whole value and something else."""
+        """True if some string holds a whole value and something else."""
         return any(self._is_part(number) for number in self.values)
 
     def parts(self) -> "Found":
@@ -642,7 +642,7 @@ class _Reading:
         return self._edges
 
     def is_apart(self, start: int, end: int) -> bool:
-        """Whether letters, or digits, neither begin before nor go on behind: `userAnna`, `anna1`, not `hannah`."""
+        """True if letters, or digits, neither begin before nor go on behind: `userAnna`, `anna1`, not `hannah`."""
         first, last = self._inner(start, end)
         return _is_border(self._of[max(0, first - 1) : first + 1]) and _is_border(self._of[last - 1 : last + 1])
 
@@ -843,7 +843,7 @@ def _is_glued(pieces: Sequence[Piece]) -> bool:
 
 
 def _agreement(text: str, at: int, line: str, offset: int, size: int) -> tuple[int, int]:
-    """How many characters before and from these offsets are the same."""
+    """The number of equal characters before and from these offsets."""
     before = 0
     most = min(at, offset, 2 * _LONG)
     while before < most and text[at - before - 1] == line[offset - before - 1]:
@@ -868,18 +868,18 @@ def _owned(owners: Sequence[int], first: int, last: int) -> Iterator[tuple[int, 
 
 
 def _has_whole(owners: Sequence[int], first: int, last: int) -> bool:
-    """Whether a value is all between these offsets of a line."""
+    """True if a value is all between these offsets of a line."""
     return not all(_goes_on(owners, start, end) for start, end in _owned(owners, first, last))
 
 
 def _goes_on(owners: Sequence[int], start: int, end: int) -> bool:
-    """Whether the value at this stretch of a line begins before it or ends behind it."""
+    """True if the value at this stretch of a line begins before it or ends behind it."""
     owner = owners[start]
     return owner in (*owners[max(0, start - 1) : start], *owners[end : end + 1])
 
 
 def _is_in_one(reading: _Reading, start: int, end: int, breaks: Sequence[int]) -> bool:
-    """Whether it is in one of the strings that were joined at these offsets."""
+    """True if it is in one of the strings that were joined at these offsets."""
     if not breaks:
         return True
     start, end = reading.source(start, end)

@@ -9,37 +9,29 @@ import codecs
 import re
 import sys
 import threading
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from sealyard.errors import ApprovalRefused, SealyardError, UnknownToken, UpstreamError
-from sealyard.offload import is_large
+from sealyard.offload import Offload, is_large
+from sealyard.privacy.detect.encodings import EncodedValues, find_encoded
+from sealyard.privacy.detect.scanner import Scanner, ScanRules
 from sealyard.privacy.door import Door
 from sealyard.privacy.echo import Echo, Echoes, Leaves, OwnWords, Piece, Sent, find_echoes
-from sealyard.privacy.encodings import find_encoded, find_encoded_words
-from sealyard.privacy.known import KnownValues
-from sealyard.privacy.plain import PlainValues, describes_private, is_quick, texts_of_plain
-from sealyard.privacy.runs import WORD, Runs
-from sealyard.privacy.scanner import Scanner, ScanRules
-from sealyard.privacy.seen import NOTHING_SEEN, Position, Seen
+from sealyard.privacy.known import NOTHING_SEEN, Memory, Position, Seen
+from sealyard.privacy.reading.view import without_tokens
+from sealyard.privacy.rules import Handling, Privacy, Reveal, is_quick, texts_of_plain
 from sealyard.privacy.span import TOKEN, TYPES, Detector, Span, merge
 from sealyard.privacy.stream import ConcealedStream
-from sealyard.privacy.vault import Scope
-from sealyard.privacy.vault_reveal import count_tokens
-from sealyard.privacy.view import without_tokens
+from sealyard.privacy.vault.scope import Scope, count_tokens
 from sealyard.values import ToolSpec
-from sealyard.values.naming import tool_names
 
-__all__ = ("Guard", "Handling", "Mode", "Privacy", "Reveal")
-
-Mode = Literal["strict", "output", "off"]
-Reveal = Literal["whole", "inside", "never"]
+__all__ = ("Guard",)
 
 _E = TypeVar("_E", bound=SealyardError)
 
@@ -53,91 +45,33 @@ _SAID_CHARACTERS = 512
 _BY_PLACE = frozenset(
     "person address username password national_id tax_id passport driver_license medical_id bank_account text".split()
 )
-"""Types that are told by where a value stands. To be found again elsewhere, such as in prose, they are remembered."""
-
-
-class Handling(msgspec.Struct, frozen=True, kw_only=True):
-    """How one tool's answers are handled."""
-
-    mode: Mode
-    whole: tuple[str, ...] = ()
-    """Fields that are concealed whole."""
-    visible: tuple[str, ...] = ()
-    """Fields that are left as they are."""
-    reveal: Reveal | None = None
-    """Where in its arguments a token becomes the value; None: as `Privacy.reveal` says."""
-
-
-class Privacy:
-    """The gateway's detectors and rules; a `Guard` applies them to one session."""
-
-    def __init__(
-        self, scanner: Scanner, *, mode: Mode = "strict", rules: Iterable[tuple[Collection[str], Handling]] = ()
-    ) -> None:
-        self.scanner = scanner
-        self.mode: Mode = mode
-        self.rules = tuple(rules)
-        self._named = [
-            (tool_names(tuple(patterns), f"privacy.rules[{number}].tools"), handling)
-            for number, (patterns, handling) in enumerate(self.rules)
-        ]
-        self._default = Handling(mode=mode)
-        self._handling: dict[tuple[str, str, str], Handling] = {}
-        self._described: dict[str, tuple[Any, bool]] = {}
-        """The schema of each tool's answers by its full name, and whether it says that something is private."""
-        self.is_relaxed = mode != "strict" or any(handling.mode != "strict" for _, handling in self.rules)
-        """Whether some tool's answers reach the code as they are."""
-        self.is_off = mode == "off" and all(handling.mode == "off" for _, handling in self.rules)
-        """Whether no tool's answers are concealed."""
-        is_strict = mode == "strict" or any(handling.mode == "strict" for _, handling in self.rules)
-        self._reveal: Reveal = "whole" if is_strict else "inside"
-        """Where code holds no real value, what stands beside one is not for code to choose."""
-        detectors = [_Encoded(scanner.find, scanner.find_each), *([_Encoded(scanner.find)] if self.is_relaxed else [])]
-        # A pattern may mean anything, and so may a number.
-        self.plain = None if scanner.rules.patterns else PlainValues(scanner.with_detectors(detectors))
-        """What is left as it is on both ways, as long as nothing was seen before."""
-
-    def handling(self, spec: ToolSpec) -> Handling:
-        """How the answers of a tool are handled: as the first rule says that names it."""
-        if not self._named:
-            return self._default
-        tool = (spec.full_name, spec.upstream, spec.name)
-        found = self._handling.get(tool)
-        if found is None:
-            fits = (each for is_named, each in self._named if is_named(spec))
-            found = self._handling[tool] = next(fits, self._default)
-        return found
-
-    def describes(self, spec: ToolSpec) -> bool:
-        """Whether the schema of a tool's answers may make a field private whose name does not."""
-        schema = spec.output_schema
-        if schema is None:
-            return False
-        known = self._described.get(spec.full_name)
-        if known is None or known[0] is not schema:
-            known = self._described[spec.full_name] = (schema, describes_private(schema))
-        return known[1]
-
-    def reveal(self, spec: ToolSpec) -> Reveal:
-        """Where in a tool's arguments a token becomes the value."""
-        return self.handling(spec).reveal or self._reveal
+"""Types that follow from where a value stands. Their values are remembered, to be found again in prose too."""
 
 
 class Guard:
     """Conceals and reveals for one session. Its methods may run in any thread."""
 
     def __init__(
-        self, privacy: Privacy, scope: Scope | None, *, refresh: Callable[[], Awaitable[object]] | None = None
+        self,
+        privacy: Privacy,
+        scope: Scope | None,
+        *,
+        refresh: Callable[[], Awaitable[object]] | None = None,
+        offload: Offload | None = None,
+        principal: str = "",
     ) -> None:
-        """`refresh` brings the scope up to date with what other processes added to it."""
+        """`refresh` brings the scope up to date with what other processes added to it.
+
+        `offload` searches large values for `door`, in the turn of `principal`; without it a thread does.
+        """
         self._privacy = privacy
         self._refresh = refresh
         self.scope = scope
         """None when nothing is concealed."""
-        self._known = _Memory()
-        """What was hidden: looked for in what enters."""
+        self._known = Memory()
+        """Hidden values: searched for in what enters."""
         self._echoes = Echoes(is_later=True)
-        """What tools were handed: looked for in what enters, whatever stands beside it."""
+        """Values that tools were handed: searched for in what enters, whatever stands beside them."""
         self._handed: list[list[Piece]] = []
         """The same as it was handed over, for other processes of the session."""
         self._guessed = Echoes()
@@ -145,41 +79,41 @@ class Guard:
         self._noted: set[tuple[str, bool]] = set()
         """Short strings with tokens that were handed over, as code wrote them, and whether to a tool in `strict`."""
         self._own = OwnWords()
-        """What was found there."""
-        self._held = _Memory()
-        """What code may hold as it is: looked for in what leaves. Code that prints a guess at anything else must not
-        learn whether it is right."""
+        """The findings of that search."""
+        self._held = Memory()
+        """Values that code may hold as they are: searched for in what leaves. Code that prints a guess at anything else
+        must not learn whether it is right."""
         self._public: dict[str, None] = {}
         """In the order in which they were declared."""
         self._told = NOTHING_SEEN
-        self.door = Door(self, None, None, who="")
-        """The same for the event loop; who makes guards gives it helpers."""
+        self.door = Door(self, offload, None if offload is None else privacy.described, who=principal)
+        """The same for the event loop."""
         self._counting = threading.Lock()
         self._hidden: Counter[str] = Counter()
         self._failures = 0
         scanner = privacy.scanner
-        self._entry = scanner.with_detectors([self._known.values, _Encoded(scanner.find, scanner.find_each)])
+        self._entry = scanner.with_detectors([self._known.values, EncodedValues(scanner.find, scanner.find_each)])
         self._repeated = _only(self._known.values)
         if privacy.mode == "off":
-            self._exit = _only(self._held.values, _Encoded(self._held.values.find))
+            self._exit = _only(self._held.values, EncodedValues(self._held.values.find))
         elif privacy.is_relaxed:
-            self._exit = scanner.with_detectors([self._held.values, _Encoded(self._find_plain)])
+            self._exit = scanner.with_detectors([self._held.values, EncodedValues(self._find_plain)])
         else:
             # Code holds nothing real, and must not learn by printing guesses which of them a tool has sent.
-            self._exit = scanner.with_detectors([_Encoded(scanner.find, scanner.find_each)])
+            self._exit = scanner.with_detectors([EncodedValues(scanner.find, scanner.find_each)])
 
     @property
     def is_off(self) -> bool:
-        """Whether nothing is concealed, whatever it is."""
+        """True if nothing is concealed, whatever it is."""
         return self.scope is None
 
     @property
     def is_holding_values(self) -> bool:
-        """Whether code may hold real values: the gateway's mode, or that of one of its tools, is not `strict`."""
+        """True if code may hold real values: the gateway's mode, or that of one of its tools, is not `strict`."""
         return self._privacy.is_relaxed
 
     def conceals_quickly(self, value: Any) -> bool:
-        """Whether `conceal` of a value takes little time, of however many characters it is."""
+        """True if `conceal` of a value takes little time, of however many characters it is."""
         # Where code may hold real values, what leaves is searched in every encoding there is.
         return not self._privacy.is_relaxed and self._privacy.plain is not None and is_quick(value)
 
@@ -189,11 +123,11 @@ class Guard:
 
     @property
     def is_remembering(self) -> bool:
-        """Whether something would be lost with this guard."""
+        """True if something would be lost with this guard."""
         return bool(self._known.texts or self._held.texts or self._public)
 
     def take_counts(self) -> tuple[dict[str, int], int]:
-        """How many values became tokens, by type, and how often something was withheld whole; both since last time."""
+        """The number of values that became tokens, by type, and of things withheld whole; both since the last call."""
         with self._counting:
             hidden, failures = self._hidden, self._failures
             self._hidden, self._failures = Counter(), 0
@@ -224,7 +158,7 @@ class Guard:
             self._own.add(part)
 
     def seen_since(self, position: Position, most: int) -> tuple[Seen, Position]:
-        """At most so many values of each kind that were seen after a position, and the position after them."""
+        """At most `most` values of each kind seen after a position, and the position after them."""
         known, held = self._known.since(position[0], most), self._held.since(position[1], most)
         public = list(islice(self._public, position[2], min(position[2] + most, sys.maxsize)))
         handed = self._handed[position[3] : position[3] + most]
@@ -239,7 +173,7 @@ class Guard:
         return Seen(known=known, held=held, public=public, handed=handed, own=own), after
 
     def take_news(self) -> Seen:
-        """What was seen since it was last asked."""
+        """The values seen since the last call."""
         seen, self._told = self.seen_since(self._told, sys.maxsize)
         return seen
 
@@ -363,7 +297,7 @@ class Guard:
         return value
 
     def admits_plain(self, spec: ToolSpec, value: Any, sent: Sent) -> bool:
-        """Whether `admit` returns an answer as it is, told in microseconds; False where only a search can tell."""
+        """True if `admit` returns an answer as it is, decided in microseconds; False where only a search can tell."""
         return self.scope is not None and self._is_plain_entering(spec, self._privacy.handling(spec), value, sent)
 
     def _is_plain_entering(self, spec: ToolSpec, handling: Handling, value: Any, sent: Sent | None) -> bool:
@@ -406,7 +340,7 @@ class Guard:
         return encoding
 
     def admit_text(self, text: str, *, sent: Sent | None = None) -> str:
-        """What an upstream says beside its answers, such as progress, as anybody may see it."""
+        """An upstream's message beside its answers, such as progress, as anybody may see it."""
         if self.scope is None:
             return text
         try:
@@ -444,7 +378,7 @@ class Guard:
             raise UpstreamError(f"What a server says is withheld: {_blame(error)}.") from None
 
     def is_repeated_to(self, sent: Sent | None) -> bool:
-        """Whether anything was handed over that a server could repeat."""
+        """True if anything was handed over that a server could repeat."""
         return bool(sent) or bool(self._echoes)
 
     def admit_error(self, error: _E, *, sent: Sent | None = None) -> _E:
@@ -491,7 +425,7 @@ class Guard:
         return self._exit.conceal(value, self._replace_leaving)
 
     def shows_plain(self, value: Any) -> bool:
-        """Whether `conceal` returns a value as it is, told in microseconds; False where only a search can tell."""
+        """True if `conceal` returns a value as it is, decided in microseconds; False where only a search can tell."""
         plain = self._privacy.plain
         if plain is None or value not in plain:
             return False
@@ -503,7 +437,7 @@ class Guard:
         return value if self.is_admitted_concealed(spec) else self.conceal(value)
 
     def is_admitted_concealed(self, spec: ToolSpec) -> bool:
-        """Whether nothing private is left in an admitted answer of this tool, or nothing is private at all."""
+        """True if nothing private is left in an admitted answer of this tool, or nothing is private at all."""
         return self.is_off or self._privacy.handling(spec).mode == "strict"
 
     def stream(self) -> ConcealedStream:
@@ -613,28 +547,6 @@ class Guard:
         self._public.update(dict.fromkeys(sorted(found.difference(but))))
 
 
-class _Memory:
-    """Values that were seen, to be found again. Safe to add to from any thread."""
-
-    def __init__(self) -> None:
-        self.texts: dict[str, str] = {}
-        """With their types."""
-        self.values = KnownValues()
-        self._order: list[str] = []
-
-    def add(self, kind: str, value: str | float) -> None:
-        """Remember it. Raises `LimitReached`."""
-        text = str(value)
-        if text not in self.texts:
-            self.values.add(text, kind)
-            self.texts[text] = kind
-            self._order.append(text)
-
-    def since(self, position: int, most: int) -> list[tuple[str, str]]:
-        """At most so many types and texts that were added after a position."""
-        return [(self.texts[text], text) for text in self._order[position : min(position + most, sys.maxsize)]]
-
-
 def _only(*detectors: Detector) -> Scanner:
     """Finds what these find and nothing else, as a type that no rule can leave out: what has a token keeps that."""
     return Scanner(ScanRules(types=frozenset()), [_AnyType(each) for each in detectors])
@@ -689,7 +601,7 @@ _PIECES = 6
 
 
 def _has_pieces(value: Any) -> bool:
-    """Whether there is a list of numbers or of single characters in it that is long enough to spell something."""
+    """True if there is a list of numbers or of single characters in it that is long enough to spell something."""
     waiting = [value]
     while waiting:
         each = waiting.pop()
@@ -706,17 +618,6 @@ def _is_piece(item: Any) -> bool:
     return len(item) == 1 if isinstance(item, str) else type(item) is int and 8 < item < 0x110000
 
 
-_ENCODED_WORDS = Runs(WORD + "+/=%&#;\\", least=16)
-"""Long words of one of the alphabets."""
-_ENCODED_RUN = re.compile(
-    r"(?<![\w.+-])[\w.+-]*+(?:&#?\w{2,8}+;|%[0-9A-Fa-f]{2})[\w.+%&#;-]++|[A-Za-z0-9+/=_%&#;\\-]{16,}", re.ASCII
-)
-"""The same, or a word with entities or percent signs in it, such as an address."""
-_ESCAPE = re.compile(r"&#?\w{2,8};|%[0-9A-Fa-f]{2}", re.ASCII)
-_AROUND = bytes(32 if chr(code) in " \t\n\"'<>" else 97 for code in range(256))
-"""A blank for each sign that stands around a run of words with an escape in it."""
-
-
 class _AnyType:
     """The same findings under a type that no rule can leave out."""
 
@@ -724,68 +625,5 @@ class _AnyType:
         self._detector = detector
 
     def find(self, text: str) -> Iterable[Span]:
-        """What the detector finds."""
+        """The findings of the detector."""
         return [Span(span.start, span.end, "text") for span in self._detector.find(text)]
-
-
-class _Encoded:
-    """Finds private values behind a common encoding.
-
-    The thorough one looks at a text in every way there is, as code that wants to get something out might write it. The
-    other one looks at single long words only, as a server might send them, and costs next to nothing where none are.
-    """
-
-    knows_words = False
-    """What is shorter than `judging.LEAST_SEARCHED` and has no escape in it is not encoded."""
-
-    def __init__(
-        self,
-        find: Callable[[str], list[Span]],
-        find_each: Callable[[Sequence[str]], list[list[Span]]] | None = None,
-    ) -> None:
-        """With `find_each`, which searches many texts at once, it is the quick one; else the thorough one."""
-        self._find = find
-        self._find_each = find_each
-
-    def find(self, text: str) -> Iterator[Span]:
-        """The encoded words and runs of words in which something private is."""
-        if self._find_each is None:
-            yield from find_encoded(text, self._find)
-            return
-        runs = [run for run in _encoded_runs(text) if not _is_word(run[0])]
-        words = {run[0]: None for run in runs}
-        plain = [word for word in words if "__" not in word or TOKEN.search(word) is None]
-        found = find_encoded_words(plain, self._find, self._find_each) if plain else {}
-        for word, start in runs if found else ():
-            for span in found.get(word, ()):
-                yield Span(start + span.start, start + span.end, span.type)
-
-
-def _is_word(run: str) -> bool:
-    return run.isdigit() or (run.isalpha() and run.islower())
-
-
-def _encoded_runs(text: str) -> Iterator[tuple[str, int]]:
-    """The words that may be encoded, with their places."""
-    escaped = list(_with_escapes(text)) if "%" in text or "&" in text else []
-    for start, end in escaped:
-        for run in _ENCODED_RUN.finditer(text, start, end):
-            yield run[0], run.start()
-    starts = [start for start, _ in escaped]
-    for start, end in _ENCODED_WORDS.find(text):
-        place = bisect_right(starts, start) - 1
-        if place < 0 or start >= escaped[place][1]:
-            yield text[start:end], start
-
-
-def _with_escapes(text: str) -> Iterator[tuple[int, int]]:
-    """The stretches between blanks and quotes that have an escape in them."""
-    escape = _ESCAPE.search(text)
-    marks = text.encode("ascii", "replace").translate(_AROUND) if escape else b""
-    done = 0
-    while escape:
-        start = max(done, marks.rfind(b" ", done, escape.start()) + 1)
-        done = marks.find(b" ", escape.end())
-        done = len(text) if done < 0 else done
-        yield start, done
-        escape = _ESCAPE.search(text, done)

@@ -1,31 +1,34 @@
-"""Finds values again that were seen before: a dictionary of word sequences, so their number does not cost time.
+"""Values that a session has seen before, found again: a dictionary of word sequences, so their number costs no time.
 
-How a value is recognised, beyond being there letter by letter:
+A value is recognised letter by letter, and also as follows:
 
 - Whole words only; case, accents, width and invisible characters do not matter, nor what stands between two words: a
   line end, spaces, other punctuation, up to `_GAP` characters or as many as a value has itself. Words in separate
   cells or strings get a span each.
 - Numbers (`_COMPACT` characters or more, at least half of them digits) also with separators elsewhere or nowhere; a
   phone number also without its country code.
-- A person's name also written as one word, and each part of it that has three letters, is no everyday word and is not
-  written small.
+- A person's name also written as one word, and each part of it that has three letters, is not an everyday word and is
+  capitalised.
 - A value of several lines also line by line; one of more than `_PIECE` words also by every `_PIECE` of them.
-- What says next to nothing alone (one or two characters, up to four digits, everyday words) counts only as a whole cell
-  of a line that holds another finding, or, unless it is a number, as the whole text: the house number in a person's row
-  is concealed, the same number as a count is not. `null`, `true` and their like are no values.
+- A value too common to mean anything alone (one or two characters, up to four digits, everyday words) counts only as a
+  whole cell of a line that holds another finding, or, unless it is a number, as the whole text: the house number in a
+  person's row is concealed, the same number as a count is not. `null`, `true` and the like never count.
 """
 
 import re
+import sys
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
-from sealyard.errors import LimitReached
-from sealyard.privacy.span import Span
-from sealyard.privacy.view import folded, united, without_tokens
+import msgspec
 
-__all__ = ("KnownValues",)
+from sealyard.errors import LimitReached
+from sealyard.privacy.reading.view import folded, united, without_tokens
+from sealyard.privacy.span import Span
+
+__all__ = ("NOTHING_SEEN", "KnownValues", "Memory", "Position", "Seen")
 
 _PIECE = 8
 _GAP = 16
@@ -332,7 +335,7 @@ class _Stretch:
         return self.starts[index] + len(self.words[index])
 
     def is_separated(self, index: int) -> bool:
-        """Whether a word may go on with the number before it."""
+        """True if a word may go on with the number before it."""
         gap, word = self._gaps[index], self.words[index]
         return len(gap) <= 3 and not gap.translate(_NO_SEPARATORS) and (len(word) <= 4 or not word.isalpha())
 
@@ -377,7 +380,7 @@ def _words(value: str) -> list[str]:
 
 
 def _is_weak(words: Sequence[str], of_type: str) -> bool:
-    """Whether a value would be found in texts that have nothing to do with it."""
+    """True if a value would be found in texts that have nothing to do with it."""
     joined = "".join(words)
     if len(joined) < 3:
         return joined.isascii() or len(joined) < 2
@@ -404,7 +407,7 @@ def _number_forms(value: str, compact: str, of_type: str) -> list[str]:
 
 
 def _is_whole_number(text: str, span: Span) -> bool:
-    """Whether digits are not one side of a decimal point; `.0` is what a table of floats makes of a whole number."""
+    """True if digits are not one side of a decimal point; `.0` is what a table of floats makes of a whole number."""
     before = text[max(0, span.start - 2) : span.start]
     return not (before.endswith(".") and before[:-1].isdigit()) and not _FRACTION.match(text, span.end)
 
@@ -426,3 +429,45 @@ def _beside(text: str, weak: list[Span], spans: list[Span]) -> list[Span]:
         if is_all or any(0 <= end - start <= _NEAR and "\n" not in text[start:end] for start, end in gaps):
             kept.append(span)
     return kept
+
+
+class Memory:
+    """Values that were seen, to be found again. Safe to add to from any thread."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        """With their types."""
+        self.values = KnownValues()
+        self._order: list[str] = []
+
+    def add(self, kind: str, value: str | float) -> None:
+        """Remember it. Raises `LimitReached`."""
+        text = str(value)
+        if text not in self.texts:
+            self.values.add(text, kind)
+            self.texts[text] = kind
+            self._order.append(text)
+
+    def since(self, position: int, most: int) -> list[tuple[str, str]]:
+        """At most `most` types and texts that were added after a position."""
+        return [(self.texts[text], text) for text in self._order[position : min(position + most, sys.maxsize)]]
+
+
+Position = tuple[int, int, int, int, int]
+"""The number of values of each kind that were sent already, in the order of the fields of `Seen`."""
+NOTHING_SEEN: Position = (0, 0, 0, 0, 0)
+
+
+class Seen(msgspec.Struct, kw_only=True):
+    """Values that a guard has come to know, in the order in which it did. Types and texts."""
+
+    known: list[tuple[str, str]] = []
+    """Hidden: looked for in what enters."""
+    held: list[tuple[str, str]] = []
+    """In the code's hands: looked for in what leaves."""
+    public: list[str] = []
+    """Declared to be no secret."""
+    handed: list[list[tuple[str, str | None]]] = []
+    """Strings that tools were handed, in pieces: looked for in what enters, whatever stands beside them."""
+    own: list[str] = []
+    """Parts of those that code wrote itself: left as they are in what enters."""

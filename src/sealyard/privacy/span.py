@@ -1,4 +1,4 @@
-"""What a finding is, which types there are, and how a token looks."""
+"""Findings, the types of private values, and the form of a token."""
 
 import re
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ class Detector(Protocol):
 
 
 class TypeInfo(msgspec.Struct, frozen=True):
-    """What a type covers, and whether it is concealed unless the config says otherwise."""
+    """The values that a type covers, and whether they are concealed by default."""
 
     description: str
     default: bool = True

@@ -1,16 +1,16 @@
-"""Conceals output that arrives in pieces: no private value leaves in part, wherever the pieces were cut.
+"""Concealment of output that arrives in pieces: no private value leaves in part, wherever the pieces were cut.
 
-What is sent is whole lines, and a line only once the next one is complete, since a value may go on there. Lines sent
-before are kept as context: the rows of a table are judged by its header. New lines are searched together with their
-context and replaced alone. The result is that of concealing the whole text at once, as far as findings depend on
-nothing but the lines beside them, the first lines of their paragraph and the last ones before them.
+Only whole lines are sent, and a line only once the next one is complete, since a value may go on there. Lines that were
+sent stay as context: a table's header decides about its rows. New lines are searched together with their context and
+replaced alone. The result equals that of concealing the whole text at once, as long as findings depend only on the
+lines beside them, the first lines of their paragraph and the last ones before them.
 """
 
 import re
 from collections.abc import Callable, Generator, Sequence
 
+from sealyard.privacy.reading.view import united
 from sealyard.privacy.span import Span
-from sealyard.privacy.view import united
 
 __all__ = ("ConcealedStream", "Search")
 
@@ -48,7 +48,7 @@ class ConcealedStream:
         return self._searched(self.adding(piece))
 
     def flush(self) -> str:
-        """What may be sent when nothing follows for a while: the last line too, if it is complete."""
+        """The text to send when nothing follows for a while: the last line too, if it is complete."""
         return self._searched(self.flushing())
 
     def close(self) -> str:
@@ -89,7 +89,7 @@ class ConcealedStream:
         return max(self._held.rfind(sign, 0, newest) for sign in _BOUNDARY) + 1 or newest
 
     def _sent(self, end: int, *, is_last: bool = False) -> Search:
-        """What is held up to `end`, or up to the line before if a finding goes on there, concealed."""
+        """The held text up to `end`, or up to the line before if a finding goes on there, concealed."""
         context = self._tail if self._head_length <= len(self._tail) else f"{self._head}\n{self._tail}"
         spans = yield context + self._held
         found = [

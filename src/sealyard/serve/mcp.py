@@ -28,7 +28,7 @@ from sealyard.values.naming import glob, spellings
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
 from sealyard.yard.executions import ExecutionState
 
-__all__ = ("PRINCIPAL", "build_server")
+__all__ = ("PRINCIPAL", "build_server", "text_of")
 
 _META = "sealyard/execution"
 _LIST_TTL_MS = 300_000
@@ -178,7 +178,7 @@ class _Surface:
         asked = _convert(params, _ExecuteArguments)
         if asked.execution_id is not None:
             answer = await self._look(call, asked.execution_id, cancel=asked.cancel)
-            self._note(call.principal, params, _read(answer))
+            self._note(call.principal, params, text_of(answer))
             return answer
         request = ExecuteRequest(
             code=asked.code,
@@ -190,7 +190,7 @@ class _Surface:
         if asked.background:
             state = self._state(await self._yard.executions.start(request, principal=call.principal))
             # The code is on the run's bill.
-            self._yard.note_exchange(call.principal, "polling", wrote="", read=_read(state))
+            self._yard.note_exchange(call.principal, "polling", wrote="", read=text_of(state))
             return state
         execution_id, stream = secrets.token_hex(8), call.stream
         with call.channel(execution_id):
@@ -295,8 +295,8 @@ def _written(params: types.CallToolRequestParams) -> str:
     return msgspec.json.encode(params.arguments or {}).decode()
 
 
-def _read(answer: _Answer) -> str:
-    """What the agent reads of an answer."""
+def text_of(answer: _Answer) -> str:
+    """The text of an answer, as the agent reads it."""
     blocks = answer.content if isinstance(answer, types.CallToolResult) else []
     return "".join(block.text for block in blocks if isinstance(block, types.TextContent))
 

@@ -15,10 +15,10 @@ from mcp.server.lowlevel import Server
 from mcp.shared.message import SessionMessage
 
 from sealyard.broker.answers import read_leniently
-from sealyard.broker.transport import edge_id
+from sealyard.broker.upstreams import edge_id
 from sealyard.errors import HelperFailed, InvalidRequest
 from sealyard.offload import Offload, check_document, is_dense
-from sealyard.serve.relay_large import written
+from sealyard.serve.relay import written
 
 __all__ = ("serve_stdio",)
 

@@ -27,7 +27,7 @@ from sealyard.skills.zip_entries import (
     UNPACKED_BYTES_MOST,
     read_zip,
 )
-from sealyard.store.audit_key import is_signed, message
+from sealyard.store.audit.key import is_signed, message
 
 __all__ = ("Archive", "SigningKey", "read_archive", "write_archive")
 

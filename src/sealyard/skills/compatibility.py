@@ -14,8 +14,8 @@ from sealyard.catalog.prose import plain
 from sealyard.catalog.recent import Recent
 from sealyard.store import Store
 from sealyard.values import Skill, ToolNeed, ToolSpec
-from sealyard.versioning.plan import Difficulty, Plan, make_plan
-from sealyard.versioning.semver import Version, fit
+from sealyard.versioning import Difficulty, Plan, make_plan
+from sealyard.versioning.compare import Version, fit
 
 __all__ = ("Compatibility", "NeedCheck", "State", "worst")
 

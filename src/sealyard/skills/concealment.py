@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 
 from sealyard.errors import InvalidSkill
-from sealyard.privacy.guard import Guard
-from sealyard.privacy.span import TOKEN
+from sealyard.privacy import TOKEN, Guard
 from sealyard.skills.requests import SaveSkill
 from sealyard.values import Skill, SkillExample, TraceCall
 

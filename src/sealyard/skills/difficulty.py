@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from sealyard.store.skills import MigrationRecord
+from sealyard.store import MigrationRecord
 from sealyard.values import Skill
-from sealyard.versioning.plan import Difficulty, Plan
+from sealyard.versioning import Difficulty, Plan
 
 __all__ = ("KindRecord", "by_kind", "change_of", "foreseen", "is_right")
 

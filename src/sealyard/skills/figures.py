@@ -9,9 +9,9 @@ from sealyard.skills.compatibility import NeedCheck, worst
 from sealyard.skills.difficulty import KindRecord, by_kind, is_right
 from sealyard.skills.record import Judgement, combined, effectiveness, judge
 from sealyard.skills.service import Skills
-from sealyard.store.skills import MigrationRecord, SkillRecord
+from sealyard.store import MigrationRecord, SkillRecord
 from sealyard.values import Skill, SkillStatus
-from sealyard.versioning.plan import Difficulty
+from sealyard.versioning import Difficulty
 
 __all__ = ("SkillAnalysis", "SkillCandidate", "SkillFigures", "SkillSummary", "analyze_skills")
 

@@ -16,7 +16,7 @@ from typing import BinaryIO
 import msgspec
 
 from sealyard.errors import InvalidSkill
-from sealyard.store.audit_key import sync_folder
+from sealyard.store.audit.key import sync_folder
 
 __all__ = (
     "BYTES_MOST",

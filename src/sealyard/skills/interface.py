@@ -1,8 +1,7 @@
 """What a change to a skill means for those who call it."""
 
 from sealyard.values import Skill, ToolSpec
-from sealyard.versioning.changes import Severity
-from sealyard.versioning.compare import compare
+from sealyard.versioning.compare import Severity, compare
 
 __all__ = ("bump",)
 

@@ -10,8 +10,8 @@ from sealyard.skills.session import LoadedSkill
 from sealyard.skills.shelf import CLOSURE, Shelf, namespaces_for, split_pin
 from sealyard.store import Store
 from sealyard.values import Skill, SkillStatus, ToolNeed, ToolSpec
-from sealyard.versioning.plan import Plan
-from sealyard.versioning.semver import fit
+from sealyard.versioning import Plan
+from sealyard.versioning.compare import fit
 
 __all__ = ("SkillLoading",)
 

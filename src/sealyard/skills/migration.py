@@ -15,11 +15,11 @@ from sealyard.errors import HelperFailed, InvalidRequest, SkillUnusable, Unknown
 from sealyard.skills.difficulty import change_of, foreseen
 from sealyard.skills.service import Skills
 from sealyard.skills.shelf import principal_of
-from sealyard.store.skills import MigrationRecord
+from sealyard.store import MigrationRecord
 from sealyard.values import SHARED, Skill, SkillExample, ToolNeed, ToolSpec, Trace, TraceCall
-from sealyard.versioning.beside import rewrite_beside
-from sealyard.versioning.plan import Difficulty, Plan, Untranslatable, adapt_answer, translate_arguments
-from sealyard.versioning.semver import Version, matches
+from sealyard.versioning import Difficulty, Plan, Untranslatable, adapt_answer, translate_arguments
+from sealyard.versioning.compare import Version, matches
+from sealyard.versioning.migrate import rewrite_beside
 
 __all__ = ("MigratedSkill", "Outcome", "migrate_skills")
 
@@ -138,7 +138,7 @@ async def _migrate(
     is_dry: bool,
     principal: str,
 ) -> MigratedSkill:
-    from sealyard.versioning.migrate import diff  # noqa: PLC0415 - it takes a large library
+    from sealyard.versioning.migrate.migration import diff  # noqa: PLC0415 - it takes a large library
 
     told = MigratedSkill(
         namespace=skill.namespace,

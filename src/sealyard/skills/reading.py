@@ -24,7 +24,7 @@ from sealyard.skills.inputs import (
     script_inputs,
 )
 from sealyard.skills.types import Unreadable, literal_of, nullable, schema_of
-from sealyard.store.skills import ShelfLimits
+from sealyard.store import ShelfLimits
 from sealyard.values import Skill, SkillForm, ToolNeed, ToolSpec
 from sealyard.versioning.scopes import Names, Scope, parse
 from sealyard.versioning.uses import SkillRef, ToolRef, uses_of

@@ -7,7 +7,8 @@ from typing import Literal
 import msgspec
 
 from sealyard.errors import InvalidRequest
-from sealyard.store.skills import SkillRecord, UseShare
+from sealyard.store import SkillRecord
+from sealyard.store.skills import UseShare
 from sealyard.values import SHARED
 
 __all__ = ("EXEMPLARY", "WEAK", "Judgement", "combined", "counted", "effectiveness", "judge", "parse_duration")

@@ -17,8 +17,8 @@ import msgspec
 from sealyard.access.guards import Guards
 from sealyard.access.runner import Runner
 from sealyard.access.tools import Tools
+from sealyard.broker import Policy
 from sealyard.broker.call import FinishedCall, without_empty
-from sealyard.broker.policy import Policy
 from sealyard.catalog import Snapshot
 from sealyard.catalog.arguments import check_arguments
 from sealyard.errors import NotRecorded, UnknownTool
@@ -26,14 +26,14 @@ from sealyard.observe.journal import AuditSink, JournalSink, TraceSink
 from sealyard.observe.recorder import Recorder, Run, RunObserver
 from sealyard.observe.results import conceal_outcome
 from sealyard.offload import Offload, decode
-from sealyard.privacy.guard import Guard
+from sealyard.privacy import Guard
 from sealyard.sandbox import ReplayClock, Sandbox
 from sealyard.sandbox.worker import OWN_CALLS
 from sealyard.skills.replay import Recordings, Replay, equal, replayed_error
 from sealyard.skills.session import Load, SkillSession
 from sealyard.store import Store
 from sealyard.values import Grant, Limits, Outcome, Skill, SkillExample, ToolSpec, Trace, TraceCall, Usage
-from sealyard.versioning.plan import Plan, translate_answer, translate_arguments
+from sealyard.versioning import Plan, translate_answer, translate_arguments
 
 __all__ = ("Recording", "Rehearsal", "Rehearsals")
 

@@ -7,7 +7,7 @@ import msgspec
 from sealyard.skills.compatibility import State
 from sealyard.skills.rehearsal import Rehearsal
 from sealyard.values import Skill, SkillStatus
-from sealyard.versioning.plan import Difficulty
+from sealyard.versioning import Difficulty
 
 __all__ = (
     "FoundSkill",

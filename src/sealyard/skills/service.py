@@ -20,7 +20,7 @@ from sealyard.discovery import Index
 from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill, UnknownSkill
 from sealyard.observe.recorder import Recorder
 from sealyard.observe.sinks import Observer
-from sealyard.privacy.guard import Guard
+from sealyard.privacy import Guard
 from sealyard.skills.compatibility import Compatibility, NeedCheck
 from sealyard.skills.concealment import conceal_examples, conceal_request, conceal_skill, conceal_texts
 from sealyard.skills.difficulty import change_of, foreseen
@@ -42,8 +42,7 @@ from sealyard.skills.requests import (
 from sealyard.skills.session import LoadedSkill, SkillSession
 from sealyard.skills.shelf import Shelf, closure, namespace_of, namespaces_for, principal_of
 from sealyard.skills.skill_md import read_frontmatter
-from sealyard.store import Store
-from sealyard.store.skills import MigrationRecord, SkillRecord
+from sealyard.store import MigrationRecord, SkillRecord, Store
 from sealyard.values import (
     SHARED,
     AuditEntry,
@@ -53,9 +52,9 @@ from sealyard.values import (
     SkillNeed,
     ToolSpec,
 )
-from sealyard.versioning.beside import rewrite_beside
-from sealyard.versioning.plan import Difficulty
-from sealyard.versioning.semver import matches
+from sealyard.versioning import Difficulty
+from sealyard.versioning.compare import matches
+from sealyard.versioning.migrate import rewrite_beside
 from sealyard.versioning.uses import ToolRef
 
 __all__ = ("Skills",)

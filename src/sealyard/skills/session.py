@@ -13,10 +13,10 @@ import msgspec
 from sealyard.catalog import Snapshot
 from sealyard.catalog.stubs import stub_file
 from sealyard.errors import InvalidRequest, UnknownTool
-from sealyard.privacy.guard import Guard
+from sealyard.privacy import Guard
 from sealyard.skills.compatibility import NeedCheck
 from sealyard.values import RecordStatus, Skill, SkillUse, ToolSpec
-from sealyard.versioning.plan import Plan
+from sealyard.versioning import Plan
 
 __all__ = ("Load", "LoadedSkill", "SkillSession")
 

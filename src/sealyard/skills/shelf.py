@@ -18,9 +18,10 @@ import msgspec
 
 from sealyard.errors import InvalidSkill, SealyardError, SkillUnusable, UnknownSkill
 from sealyard.skills.interface import bump
-from sealyard.store.skills import ShelfLimits, SkillTable
+from sealyard.store import ShelfLimits
+from sealyard.store.skills import SkillTable
 from sealyard.values import SHARED, Skill, SkillExample, SkillNeed, SkillStatus
-from sealyard.versioning.semver import matches
+from sealyard.versioning.compare import matches
 
 __all__ = (
     "CLOSURE",

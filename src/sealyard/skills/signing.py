@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from sealyard.errors import InvalidSkill
-from sealyard.store.audit_key import AuditKey, sync_folder
+from sealyard.store.audit.key import AuditKey, sync_folder
 
 __all__ = ("SigningKey",)
 

@@ -1,11 +1,22 @@
-"""The one database: executions, their calls and code, tool definitions and vectors.
+"""The one database: the journal, tool definitions, skills, approvals, alerts, the vault, and what was learned.
 
 SQLite in WAL mode. One thread writes, what waits is committed together, and `Store.flush` returns when it is on disk.
+The log that proves itself is in `audit/`, facts and their sums are in `metrics/`, and copies of a store in `backup/`.
 """
 
-from sealyard.store.learning import LearningTables
-from sealyard.store.rows import SeenDefinition
+from sealyard.store.alerts import Silence
+from sealyard.store.releases import Release
+from sealyard.store.skills import MigrationRecord, ShelfLimits, SkillRecord
 from sealyard.store.store import Store, open_store
 from sealyard.store.traces import TraceBudget
 
-__all__ = ("LearningTables", "SeenDefinition", "Store", "TraceBudget", "open_store")
+__all__ = (
+    "MigrationRecord",
+    "Release",
+    "ShelfLimits",
+    "Silence",
+    "SkillRecord",
+    "Store",
+    "TraceBudget",
+    "open_store",
+)

@@ -18,7 +18,7 @@ from pathlib import Path
 from sealyard.errors import StoreError
 from sealyard.former import copy_beside
 from sealyard.store.database import BUSY_SECONDS, connect, explain, take_over
-from sealyard.store.replacing import roll_back
+from sealyard.store.replacement import roll_back
 
 __all__ = ("is_alive", "keep_closed", "open_as_gateway")
 

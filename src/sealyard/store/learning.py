@@ -13,10 +13,9 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from sealyard.errors import InvalidRequest
-from sealyard.store.metric_rows import END, decode_fact, snapshot
+from sealyard.store.metrics.fold import END, decode_fact, snapshot
 from sealyard.store.reader import Reader
-from sealyard.store.rows import encode_context
-from sealyard.store.shapes import storable
+from sealyard.store.rows import encode_context, storable, upsert
 from sealyard.store.writer import Writer
 from sealyard.values import (
     CallEvidence,
@@ -331,10 +330,8 @@ def _write_model(connection: sqlite3.Connection, form: str, saved: SavedModel, a
     if saved.forgotten != _integer(connection, _GENERATION):
         return
     connection.execute(
-        "INSERT INTO learning_models (form, number, forgotten, at, model) VALUES (?, ?, ?, ?, ?)"
-        " ON CONFLICT (form) DO UPDATE SET number = excluded.number, forgotten = excluded.forgotten, at = excluded.at,"
-        " model = excluded.model"
-        " WHERE excluded.number >= learning_models.number OR excluded.forgotten <> learning_models.forgotten",
+        upsert("learning_models", "form, number, forgotten, at, model", key="form")
+        + " WHERE excluded.number >= learning_models.number OR excluded.forgotten <> learning_models.forgotten",
         (form, saved.number, saved.forgotten, at, saved.model),
     )
     connection.execute(

@@ -13,11 +13,11 @@ import msgspec
 
 from sealyard.store import rows
 from sealyard.store.reader import Reader
-from sealyard.store.shapes import read_shape, storable
+from sealyard.store.rows import storable
+from sealyard.store.shapes import read_shape
 from sealyard.store.writer import Writer
 from sealyard.values import ToolSpec
-from sealyard.versioning.changes import Change, Comparison
-from sealyard.versioning.semver import Version
+from sealyard.versioning.compare import Change, Comparison, Version
 
 __all__ = ("RELEASES_KEPT", "LastRelease", "Release", "ReleaseKind", "ReleaseTable", "encode_release", "write_releases")
 

@@ -18,6 +18,7 @@ from sealyard.errors import StoreError
 from sealyard.values import CallRecord, ExecutionRecord, Outcome, ToolSpec
 
 __all__ = (
+    "CALL_COLUMNS",
     "CALL_VALUE_BYTES",
     "DEFINITIONS_KEPT",
     "ChangedDefinition",
@@ -26,6 +27,7 @@ __all__ = (
     "delete_tools",
     "encode_bounded",
     "encode_context",
+    "encode_json",
     "encode_tool",
     "encode_within",
     "insert",
@@ -39,8 +41,10 @@ __all__ = (
     "read_tools",
     "read_vectors",
     "shape_executions",
+    "storable",
     "to_call",
     "touch",
+    "upsert",
     "write_calls",
     "write_executions",
     "write_fingerprint",
@@ -53,6 +57,11 @@ CALL_VALUE_BYTES = 64 << 10
 
 DEFINITIONS_KEPT = 10_000
 """Per upstream: one that changes its tools without end must not fill the disk. Those seen last are kept."""
+
+CALL_COLUMNS = tuple(
+    "execution_id number tool digest arguments answer error started_at seconds answer_bytes version upstream".split()
+)
+"""Of a call as it is read; each is a field of `CallRecord`."""
 
 _CONTEXT_BYTES = 1 << 20
 _SPARE_LEVELS = 32
@@ -73,19 +82,10 @@ _OUTCOMES = msgspec.json.Decoder(Outcome)
 _SPECS = msgspec.json.Decoder(ToolSpec)
 
 _EXECUTION = (
-    "SELECT execution_id, principal, session, code, context, started_at, ended_at, status, outcome, catalog_version,"
-    " background FROM executions JOIN codes ON codes.sha256 = executions.code_sha256"
+    "execution_id principal session code context started_at ended_at status outcome catalog_version background".split()
 )
-
-_WRITE_EXECUTION = (
-    "INSERT INTO executions (execution_id, owner, principal, session, code_sha256, context, context_cut,"
-    " started_at, ended_at, status, outcome, catalog_version, background)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-    " ON CONFLICT (execution_id) DO UPDATE SET owner = excluded.owner, principal = excluded.principal,"
-    " session = excluded.session, code_sha256 = excluded.code_sha256, context = excluded.context,"
-    " context_cut = excluded.context_cut, started_at = excluded.started_at, ended_at = excluded.ended_at,"
-    " status = excluded.status, outcome = excluded.outcome, catalog_version = excluded.catalog_version,"
-    " background = excluded.background"
+_SELECT_EXECUTION = (
+    f"SELECT {', '.join(_EXECUTION)} FROM executions JOIN codes ON codes.sha256 = executions.code_sha256"  # noqa: S608
 )
 _CALLS = (
     "calls (execution_id, number, tool, digest, arguments, arguments_cut, answer, answer_cut, answer_bytes,"
@@ -146,6 +146,14 @@ def _insertion(table: str, width: int, count: int) -> str:
     return f"INSERT INTO {table} VALUES {', '.join([one] * count)}"  # noqa: S608 - our names
 
 
+@cache
+def upsert(table: str, columns: str, *, key: str) -> str:
+    """The statement that inserts a row, or replaces the one with the same `key`. Names are separated by commas."""
+    names, keys = columns.split(", "), key.split(", ")
+    changes = ", ".join(f"{name} = excluded.{name}" for name in names if name not in keys)
+    return f"{_insertion(f'{table} ({columns})', len(names), 1)} ON CONFLICT ({key}) DO UPDATE SET {changes}"
+
+
 def touch(connection: sqlite3.Connection, probes: Sequence[None]) -> None:
     """Write a page of the database as it is."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -164,10 +172,10 @@ def write_executions(connection: sqlite3.Connection, records: Iterable[Execution
         context, context_cut = encode_context(record.context)
         rows.append(
             (
-                _unicode(record.execution_id),
+                storable(record.execution_id),
                 owner,
-                _unicode(record.principal),
-                _unicode(record.session),
+                storable(record.principal),
+                storable(record.session),
                 sha256,
                 context,
                 context_cut,
@@ -175,12 +183,20 @@ def write_executions(connection: sqlite3.Connection, records: Iterable[Execution
                 record.ended_at,
                 record.status,
                 _encode_outcome(record.outcome),
-                _unicode(record.catalog_version),
+                storable(record.catalog_version),
                 record.background,
             )
         )
     connection.executemany("INSERT INTO codes (sha256, code) VALUES (?, ?) ON CONFLICT DO NOTHING", codes)
-    connection.executemany(_WRITE_EXECUTION, rows)
+    connection.executemany(
+        upsert(
+            "executions",
+            "execution_id, owner, principal, session, code_sha256, context, context_cut, started_at, ended_at, status,"
+            " outcome, catalog_version, background",
+            key="execution_id",
+        ),
+        rows,
+    )
 
 
 def write_calls(connection: sqlite3.Connection, records: Iterable[CallRecord]) -> None:
@@ -194,21 +210,21 @@ def write_calls(connection: sqlite3.Connection, records: Iterable[CallRecord]) -
             answer, answer_cut = encode_within(record.answer, CALL_VALUE_BYTES)
         rows.append(
             (
-                _unicode(record.execution_id),
+                storable(record.execution_id),
                 record.number,
-                _unicode(record.tool),
-                _unicode(record.digest),
+                storable(record.tool),
+                storable(record.digest),
                 arguments,
                 arguments_cut,
                 answer,
                 answer_cut,
                 record.answer_bytes,
                 record.answer_sample,
-                None if record.error is None else _unicode(record.error),
+                None if record.error is None else storable(record.error),
                 record.started_at,
                 record.seconds,
-                _unicode(record.version),
-                _unicode(record.upstream),
+                storable(record.version),
+                storable(record.upstream),
             )
         )
     insert(connection, _CALLS, rows)
@@ -216,7 +232,7 @@ def write_calls(connection: sqlite3.Connection, records: Iterable[CallRecord]) -
 
 def read_execution(connection: sqlite3.Connection, execution_id: str) -> ExecutionRecord | None:
     """One execution; None if there is no such id."""
-    row = connection.execute(f"{_EXECUTION} WHERE execution_id = ?", (_unicode(execution_id),)).fetchone()
+    row = connection.execute(f"{_SELECT_EXECUTION} WHERE execution_id = ?", (storable(execution_id),)).fetchone()
     return None if row is None else _to_execution(row)
 
 
@@ -245,74 +261,43 @@ def shape_executions(
         values.append(status)
     if principal is not None:
         conditions.append("principal = ?")
-        values.append(_unicode(principal))
+        values.append(storable(principal))
     if before is not None:
         conditions.append(
             "(started_at, execution_id) < (SELECT started_at, execution_id FROM executions WHERE execution_id = ?)"
         )
-        values.append(_unicode(before))
+        values.append(storable(before))
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     order = " ORDER BY started_at DESC, execution_id DESC LIMIT ?"
-    return [shape(_to_execution(row)) for row in connection.execute(_EXECUTION + where + order, (*values, limit))]
+    return [
+        shape(_to_execution(row)) for row in connection.execute(_SELECT_EXECUTION + where + order, (*values, limit))
+    ]
 
 
 def read_calls(connection: sqlite3.Connection, execution_id: str, after: int = -1, limit: int = -1) -> list[CallRecord]:
     """The calls of one execution in their order, after number `after`. What was cut is None."""
     rows = connection.execute(
-        "SELECT execution_id, number, tool, digest, arguments, answer, error, started_at, seconds, answer_bytes,"
-        " version, upstream FROM calls WHERE execution_id = ? AND number > ? ORDER BY number LIMIT ?",
-        (_unicode(execution_id), after, limit),
+        f"SELECT {', '.join(CALL_COLUMNS)} FROM calls"  # noqa: S608
+        " WHERE execution_id = ? AND number > ? ORDER BY number LIMIT ?",
+        (storable(execution_id), after, limit),
     )
     return [to_call(row) for row in rows]
 
 
-def to_call(row: tuple[Any, ...]) -> CallRecord:
-    """A call from the columns that `read_calls` selects."""
-    (
-        execution_id,
-        number,
-        tool,
-        digest,
-        arguments,
-        answer,
-        error,
-        started_at,
-        seconds,
-        answer_bytes,
-        version,
-        upstream,
-    ) = row
-    return CallRecord(
-        execution_id=execution_id,
-        number=number,
-        tool=tool,
-        digest=digest,
-        version=version or "1.0.0",  # of a call from before tools had versions
-        upstream=upstream,
-        arguments=_decode(arguments),
-        answer=_decode(answer),
-        error=error,
-        started_at=started_at,
-        seconds=seconds,
-        answer_bytes=answer_bytes,
-    )
+def to_call(row: Sequence[Any]) -> CallRecord:
+    """A call from `CALL_COLUMNS`."""
+    found = dict(zip(CALL_COLUMNS, row, strict=True))
+    found["version"] = found["version"] or "1.0.0"  # of a call from before tools had versions
+    return CallRecord(**found | {name: _decode(found[name]) for name in ("arguments", "answer")})
 
 
-def _to_execution(row: tuple[Any, ...]) -> ExecutionRecord:
-    (execution_id, principal, session, code, context, started_at, ended_at, status, outcome, version, background) = row
-    return ExecutionRecord(
-        execution_id=execution_id,
-        principal=principal,
-        session=session,
-        code=code.decode("utf-8", "surrogatepass"),
-        context=_decode(context),
-        started_at=started_at,
-        ended_at=ended_at,
-        status=status,
-        outcome=None if outcome is None else _OUTCOMES.decode(outcome),
-        catalog_version=version,
-        background=bool(background),
-    )
+def _to_execution(row: Sequence[Any]) -> ExecutionRecord:
+    found = dict(zip(_EXECUTION, row, strict=True))
+    found["code"] = found["code"].decode("utf-8", "surrogatepass")
+    found["context"] = _decode(found["context"])
+    found["outcome"] = None if found["outcome"] is None else _OUTCOMES.decode(found["outcome"])
+    found["background"] = bool(found["background"])
+    return ExecutionRecord(**found)
 
 
 # Tools
@@ -320,15 +305,15 @@ def _to_execution(row: tuple[Any, ...]) -> ExecutionRecord:
 
 def encode_tool(spec: ToolSpec) -> ToolRow:
     """A tool for `write_tools`. Raises `StoreError` for a definition that is no JSON."""
-    text = _encode(spec)
+    text = encode_json(spec)
     if text is None:
         raise StoreError(f"The definition of {spec.full_name!r} cannot be stored: it is no JSON, or nested too deeply.")
-    return ToolRow(_unicode(spec.name), _unicode(spec.digest), text)
+    return ToolRow(storable(spec.name), storable(spec.digest), text)
 
 
 def write_tools(connection: sqlite3.Connection, upstream: str, tools: Sequence[ToolRow], now: float) -> None:
     """Make these the tools of an upstream, writing those that changed; what they were stays in the history."""
-    upstream = _unicode(upstream)
+    upstream = storable(upstream)
     known = connection.execute("SELECT spec FROM tools WHERE upstream = ? ORDER BY position", (upstream,)).fetchall()
     changed = [
         (upstream, position, tool.digest, tool.spec)
@@ -336,11 +321,7 @@ def write_tools(connection: sqlite3.Connection, upstream: str, tools: Sequence[T
         if position >= len(known) or known[position][0] != tool.spec
     ]
     connection.execute("DELETE FROM tools WHERE upstream = ? AND position >= ?", (upstream, len(tools)))
-    connection.executemany(
-        "INSERT INTO tools (upstream, position, digest, spec) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT (upstream, position) DO UPDATE SET digest = excluded.digest, spec = excluded.spec",
-        changed,
-    )
+    connection.executemany(upsert("tools", "upstream, position, digest, spec", key="upstream, position"), changed)
     connection.executemany(
         "INSERT INTO tool_definitions (upstream, name, digest, spec, first_seen, last_seen) VALUES (?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (upstream, name, digest) DO NOTHING",
@@ -359,7 +340,7 @@ def write_tools(connection: sqlite3.Connection, upstream: str, tools: Sequence[T
 
 def delete_tools(connection: sqlite3.Connection, upstreams: Iterable[str]) -> None:
     """Forget the tools of upstreams, but not their history."""
-    connection.executemany("DELETE FROM tools WHERE upstream = ?", [(_unicode(name),) for name in upstreams])
+    connection.executemany("DELETE FROM tools WHERE upstream = ?", [(storable(name),) for name in upstreams])
 
 
 def read_tools(connection: sqlite3.Connection) -> dict[str, list[ToolSpec]]:
@@ -373,9 +354,8 @@ def read_tools(connection: sqlite3.Connection) -> dict[str, list[ToolSpec]]:
 def write_fingerprint(connection: sqlite3.Connection, upstream: str, fingerprint: str) -> None:
     """Insert or replace how an upstream was reached."""
     connection.execute(
-        "INSERT INTO upstreams (upstream, fingerprint) VALUES (?, ?)"
-        " ON CONFLICT (upstream) DO UPDATE SET fingerprint = excluded.fingerprint",
-        (_unicode(upstream), fingerprint),
+        upsert("upstreams", "upstream, fingerprint", key="upstream"),
+        (storable(upstream), fingerprint),
     )
 
 
@@ -388,7 +368,7 @@ def read_definitions(connection: sqlite3.Connection, upstream: str, name: str) -
     """Every definition that a tool ever had, the one seen last first."""
     rows = connection.execute(
         "SELECT spec, first_seen, last_seen FROM tool_definitions WHERE upstream = ? AND name = ?",
-        (_unicode(upstream), _unicode(name)),
+        (storable(upstream), storable(name)),
     )
     found = [SeenDefinition(spec=_SPECS.decode(spec), first_seen=first, last_seen=last) for spec, first, last in rows]
     # Sorted here: for an order by time SQLite would read all definitions of the upstream.
@@ -416,8 +396,7 @@ def read_changes(connection: sqlite3.Connection, since: float) -> list[ChangedDe
 def write_vectors(connection: sqlite3.Connection, model: str, vectors: Mapping[str, bytes]) -> None:
     """Keep vectors by the digest of what they stand for."""
     connection.executemany(
-        "INSERT INTO vectors (model, digest, vector) VALUES (?, ?, ?)"
-        " ON CONFLICT (model, digest) DO UPDATE SET vector = excluded.vector",
+        upsert("vectors", "model, digest, vector", key="model, digest"),
         [(model, digest, vector) for digest, vector in vectors.items()],
     )
 
@@ -478,10 +457,10 @@ def is_longer(value: Any, most: int) -> bool:
 def _encode_outcome(outcome: Outcome | None) -> str | None:
     if outcome is None:
         return None
-    text = _encode(outcome)
+    text = encode_json(outcome)
     if text is None:
         notes = (*outcome.notes, "The result could not be stored.")
-        text = _encode(msgspec.structs.replace(outcome, result=None, notes=notes))
+        text = encode_json(msgspec.structs.replace(outcome, result=None, notes=notes))
     return text
 
 
@@ -490,13 +469,13 @@ def encode_bounded(value: Any) -> str | None:
     try:
         encoded = _ENCODER.encode(value)
     except (UnicodeEncodeError, OverflowError, RecursionError, TypeError, ValueError):
-        return _encode(value)
+        return encode_json(value)
     if len(encoded) < _INTEGER_DIGITS and encoded.count(b"[") + encoded.count(b"{") < _FEW_BRACKETS:
         return encoded.decode()  # so short and flat that there is no doubt that it can be read again
-    return _encode(value)
+    return encode_json(value)
 
 
-def _encode(value: Any) -> str | None:
+def encode_json(value: Any) -> str | None:
     """JSON text that can be read again; None for what cannot be written so."""
     try:
         try:
@@ -535,7 +514,7 @@ def _has_long_number(text: str) -> bool:
 
 def _mend(value: Any) -> Any:
     if isinstance(value, str):
-        return _unicode(value)
+        return storable(value)
     if isinstance(value, dict):
         return {_mend(key): _mend(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -543,7 +522,7 @@ def _mend(value: Any) -> Any:
     return value
 
 
-def _unicode(text: str) -> str:
+def storable(text: str) -> str:
     """The text, with an escape for each lone surrogate: no database takes those."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 

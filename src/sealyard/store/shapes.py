@@ -10,14 +10,16 @@ from typing import Any
 import msgspec
 
 from sealyard.store.reader import Reader
+from sealyard.store.rows import storable, upsert
 from sealyard.store.writer import Writer
 
-__all__ = ("SeenShape", "ShapeTable", "read_shape", "storable")
+__all__ = ("SeenShape", "ShapeTable", "read_shape")
 
 _KEPT = 500
 """Per upstream; those seen last."""
 _SHAPE_BYTES = 128 << 10
-_SELECT = "SELECT upstream, name, major, schema, state, answers, seen_at FROM tool_shapes"
+_COLUMNS = "upstream, name, major, schema, state, answers, seen_at"
+_SELECT = f"SELECT {_COLUMNS} FROM tool_shapes"  # noqa: S608
 
 
 class SeenShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,17 +59,10 @@ class ShapeTable:
         return await self._reader.read(_read_newest, limit)
 
 
-def storable(text: str) -> str:
-    """The text as databases take it: with an escape for each lone surrogate."""
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
-
-
 def _write(connection: sqlite3.Connection, shape: SeenShape, schema: str) -> None:
     upstream, name = storable(shape.upstream), storable(shape.name)
     connection.execute(
-        "INSERT INTO tool_shapes (upstream, name, major, schema, state, answers, seen_at) VALUES (?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (upstream, name, major) DO UPDATE SET schema = excluded.schema, state = excluded.state,"
-        " answers = excluded.answers, seen_at = excluded.seen_at",
+        upsert("tool_shapes", _COLUMNS, key="upstream, name, major"),
         (upstream, name, shape.major, schema, shape.state, shape.answers, shape.seen_at),
     )
     connection.execute(
@@ -90,13 +85,5 @@ def _read_newest(connection: sqlite3.Connection, limit: int) -> list[SeenShape]:
 
 
 def _to_shape(row: tuple[Any, ...]) -> SeenShape:
-    upstream, name, major, schema, state, answers, seen_at = row
-    return SeenShape(
-        upstream=upstream,
-        name=name,
-        major=major,
-        schema=msgspec.json.decode(schema),
-        state=state,
-        answers=answers,
-        seen_at=seen_at,
-    )
+    found = dict(zip(_COLUMNS.split(", "), row, strict=True))
+    return SeenShape(**found | {"schema": msgspec.json.decode(found["schema"])})

@@ -3,33 +3,121 @@
 A version is never changed but for its status, its note and what its examples gave. Saves of one name, of whatever
 gateway, become versions in the order in which they are written. What could not be written, and whose caller was told
 so, is not written later.
+
+A version without its examples is one JSON text; what may change, and what it is looked up by, has columns of its own.
 """
 
 import asyncio
+import itertools
 import math
 import sqlite3
+import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from sealyard.errors import InvalidSkill, UnknownSkill
-from sealyard.store import skill_rows as rows
-from sealyard.store import skill_use_rows as use_rows
 from sealyard.store.reader import Reader
-from sealyard.store.skill_rows import ShelfLimits
-from sealyard.store.skill_use_rows import MigrationRecord, SkillRecord, UseShare
+from sealyard.store.rows import storable, upsert
 from sealyard.store.writer import Writer
 from sealyard.values import Skill, SkillExample, SkillStatus, SkillUse
-from sealyard.versioning.changes import Severity
-from sealyard.versioning.semver import Version
+from sealyard.versioning.compare import Severity, Version
 
 __all__ = ("MigrationRecord", "ShelfLimits", "SkillRecord", "SkillTable", "UseShare")
 
 _T = TypeVar("_T")
 _USES_KEPT = 50_000
 """Single uses, of all skills together; older ones are kept as sums."""
+_ERROR_CHARACTERS = 2_000
+"""Of the last error of a skill: guests write it."""
+_MOST = 2**31
+"""Of a figure that a guest reports: sums of these stay integers of the database."""
+_ROLLED_AT_ONCE = 500
+"""Rows in one transaction: others write in between."""
+_SPARE_LEVELS = 32
+"""Of nesting: what is read again deeper in a stack is still read."""
+_PARAMETERS = 500
+"""In one statement; every SQLite takes 999."""
+_RAW_FACTOR = 16
+"""Examples are kept if they shrink to the limit; this many times as much is not even tried."""
+
+_ENCODER = msgspec.json.Encoder()
+_SKILLS = msgspec.json.Decoder(Skill)
+_EXAMPLES = msgspec.json.Decoder(tuple[SkillExample, ...])
+
+_ROW = "SELECT number, major, minor, patch, status, note, created_at, skill FROM skills"
+_ONE = " WHERE namespace = ? AND name = ? AND major = ? AND minor = ? AND patch = ?"
+_CHANGED = "(SELECT coalesce(max(changed), 0) + 1 FROM skills)"
+
+
+class ShelfLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much a shelf holds."""
+
+    skills: int = 1_000
+    """In one namespace."""
+    versions: int = 500
+    """Of one skill, those that are deleted not counted."""
+    code_bytes: int = 64 << 10
+    description_characters: int = 1_024
+    tags: int = 20
+    tag_characters: int = 40
+    examples: int = 10
+    examples_bytes: int = 2 << 20
+    """All examples of one version with their traces, compressed."""
+
+
+class UseShare(msgspec.Struct, frozen=True, kw_only=True):
+    """What one principal made of a skill."""
+
+    principal: str
+    uses: int
+    calls: int
+    failures: int
+
+
+class SkillRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What was made of one version of a skill."""
+
+    namespace: str
+    name: str
+    version: str
+    uses: int = 0
+    """Executions that used it."""
+    calls: int = 0
+    failures: int = 0
+    seconds: float = 0.0
+    """Of all calls together."""
+    last_used_at: float | None = None
+    """Seconds since the epoch."""
+    principals: int = 0
+    """How many used it."""
+    translated: int = 0
+    last_error: str | None = None
+    shares: tuple[UseShare, ...] = ()
+    """Of each who used it, by name."""
+
+
+class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What was predicted of a migration, and what came of it."""
+
+    namespace: str
+    name: str
+    from_version: str
+    to_version: str | None = None
+    """None if it was refused."""
+    tool: str
+    tool_from: str
+    tool_to: str
+    predicted: str
+    outcome: str
+    reason: str = ""
+    seconds: float = 0.0
+    at: float
+    """Seconds since the epoch."""
+    change: str = ""
+    """What kind of change it was for, such as `rename_parameter`; empty if that was not recorded."""
 
 
 class SkillTable:
@@ -53,17 +141,17 @@ class SkillTable:
             InvalidSkill: A limit is reached, or something in it is no JSON. Nothing was kept.
             StoreError: It could not be written. Nothing was kept.
         """
-        text, examples = await asyncio.to_thread(rows.encode, skill, limits)
+        text, examples = await asyncio.to_thread(_encode, skill, limits)
         async with self._turn:  # of this gateway; against others, the transaction looks whether `head` still holds
             while True:
-                number, newest = await self._reader.read(rows.read_head, skill.namespace, skill.name)
-                if number is not None and newest is not None and rows.is_same(newest, skill):
-                    return await self._reader.read(rows.read_number, number)
+                number, newest = await self._reader.read(_read_head, skill.namespace, skill.name)
+                if number is not None and newest is not None and _is_same(newest, skill):
+                    return await self._reader.read(_read_number, number)
                 created_at = skill.modified_at if newest is None else newest.created_at
                 skill = msgspec.structs.replace(skill, created_at=created_at)
                 severity = await asyncio.to_thread(bump, newest)  # it compares schemas that an agent wrote
                 write = partial(
-                    rows.insert,
+                    _insert,
                     skill=skill,
                     text=text,
                     examples=examples,
@@ -82,37 +170,37 @@ class SkillTable:
     ) -> Skill | None:
         """One version; None if there is none."""
         place = (namespace, name, Version.parse(version))
-        return await self._reader.read(rows.read_one, *place, with_examples=with_examples, with_deleted=with_deleted)
+        return await self._reader.read(_read_one, *place, with_examples=with_examples, with_deleted=with_deleted)
 
     async def versions(self, namespace: str, name: str, *, with_examples: bool = False) -> list[Skill]:
         """Every version of a skill that is not deleted, the newest first."""
-        return await self._reader.read(rows.read_versions, namespace, name, with_examples)
+        return await self._reader.read(_read_versions, namespace, name, with_examples)
 
     async def statuses(self, namespaces: Sequence[str], name: str) -> list[tuple[str, str, SkillStatus]]:
         """Namespace, version and status of every version of that name: namespace by namespace, the newest first.
 
         Deleted versions are left out. It is cheaper than `versions`.
         """
-        return await self._reader.read(rows.read_statuses, tuple(namespaces), name)
+        return await self._reader.read(_read_statuses, tuple(namespaces), name)
 
     async def deleted(self, namespace: str, name: str) -> dict[str, float]:
         """When each deleted version of a skill was deleted, the newest version first."""
-        return await self._reader.read(rows.read_deleted, namespace, name)
+        return await self._reader.read(_read_deleted, namespace, name)
 
     async def newest(self, namespaces: Sequence[str], *, status: SkillStatus | None = None) -> list[Skill]:
         """The newest version of each skill in these namespaces, without examples, by namespace and name.
 
         Deleted versions, and those of another status if one is given, are passed over.
         """
-        return await self._reader.read(rows.read_newest, tuple(namespaces), status)
+        return await self._reader.read(_read_newest, tuple(namespaces), status)
 
     async def names(self) -> list[tuple[str, str]]:
         """The namespace and name of every skill that is not deleted."""
-        return await self._reader.read(rows.read_names)
+        return await self._reader.read(_read_names)
 
     async def stamp(self) -> int:
         """A number that grows with every change to a version of a skill, by whatever gateway."""
-        return await self._reader.read(rows.read_stamp)
+        return await self._reader.read(_read_stamp)
 
     async def set_status(
         self,
@@ -133,16 +221,16 @@ class SkillTable:
         """
         data = None
         if examples is not None:
-            data = await asyncio.to_thread(rows.compress, tuple(examples), limits or ShelfLimits())
-        place = (namespace, name, *rows.numbers(version))
-        write = partial(rows.update, place=place, status=status, note=rows.unicode(note), examples=data)
+            data = await asyncio.to_thread(_compress, tuple(examples), limits or ShelfLimits())
+        place = (namespace, name, *_numbers(version))
+        write = partial(_update, place=place, status=status, note=storable(note), examples=data)
         if not await self._write(write, 1024 + len(data or b"")):
             raise UnknownSkill(f"The skill {name!r} has no version {version!r}. `sealyard skills history` lists them.")
 
     async def delete(self, namespace: str, name: str, version: str | None, now: float) -> int:
         """Delete one version, or all of them, durably; how many there were. `restore` brings back what they were."""
-        numbers = None if version is None else rows.numbers(version)
-        return await self._write(partial(rows.delete, namespace=namespace, name=name, numbers=numbers, now=now))
+        numbers = None if version is None else _numbers(version)
+        return await self._write(partial(_delete, namespace=namespace, name=name, numbers=numbers, now=now))
 
     async def restore(
         self,
@@ -171,19 +259,19 @@ class SkillTable:
     def record_uses(self, uses: Sequence[SkillUse]) -> None:
         """Record what executions made of skills. Only enqueues; uses by one execution add up."""
         if uses:
-            values = [use_rows.use_row(use) for use in uses]
-            self._writer.put(partial(use_rows.add_uses, values=values), 1024 * len(values))
+            values = [_use_row(use) for use in uses]
+            self._writer.put(partial(_add_uses, values=values), 1024 * len(values))
 
     async def uses(self, since: float | None = None) -> list[SkillRecord]:
         """What was made of each version that was used since then, by namespace, name and version.
 
         Uses that were rolled up have one time, that of the last of them.
         """
-        return await self._reader.read(use_rows.read_uses, -math.inf if since is None else since)
+        return await self._reader.read(_read_uses, -math.inf if since is None else since)
 
     async def reuse(self) -> tuple[int, int]:
         """How many executions of the journal used a skill, and how many there are."""
-        return await self._reader.read(use_rows.read_reuse)
+        return await self._reader.read(_read_reuse)
 
     async def roll_up(self, before: float) -> int:
         """Keep the uses from before a time, and all but the newest fifty thousand, as sums; how many these were.
@@ -191,18 +279,18 @@ class SkillTable:
         No total changes. Raises `StoreError`.
         """
         total = 0
-        while done := await self._write(partial(use_rows.roll_up, before=before, most=_USES_KEPT)):
+        while done := await self._write(partial(_roll_up, before=before, most=_USES_KEPT)):
             total += done
         return total
 
     async def record_migration(self, record: MigrationRecord) -> None:
         """Keep how a migration ended, durably. Raises `StoreError`."""
-        values = [rows.unicode(each) if isinstance(each, str) else each for each in msgspec.structs.astuple(record)]
-        await self._write(partial(use_rows.insert_migration, values=values))
+        values = [storable(each) if isinstance(each, str) else each for each in msgspec.structs.astuple(record)]
+        await self._write(partial(_insert_migration, values=values))
 
     async def migrations(self) -> list[MigrationRecord]:
         """How every migration ended, the oldest first."""
-        return await self._reader.read(use_rows.read_migrations)
+        return await self._reader.read(_read_migrations)
 
     async def _write(self, work: Callable[[sqlite3.Connection], _T], size_bytes: int = 1024) -> _T:
         attempt = _Attempt(work)
@@ -227,3 +315,376 @@ class _Attempt(Generic[_T]):
     def __call__(self, connection: sqlite3.Connection) -> None:
         if not self.is_given_up:
             self.value = self._work(connection)
+
+
+# Versions as rows, for the store's threads
+
+
+def _insert(
+    connection: sqlite3.Connection,
+    skill: Skill,
+    text: str,
+    examples: bytes | None,
+    severity: Severity,
+    head: int | None,
+    limits: ShelfLimits,
+) -> Version | InvalidSkill | None:
+    """Keep a version and return which; why it is not kept; None if `head` is not the newest one any more."""
+    place = (skill.namespace, skill.name)
+    count, newest = connection.execute(
+        "SELECT count(*), max(number) FROM skills WHERE namespace = ? AND name = ? AND deleted_at IS NULL", place
+    ).fetchone()
+    if newest != head:
+        return None
+    if count >= limits.versions:
+        return InvalidSkill(
+            f"The skill {skill.name!r} has {count:,} versions, which is the limit."
+            " Delete old ones, or use another name."
+        )
+    if head is None:
+        names = connection.execute(
+            "SELECT count(DISTINCT name) FROM skills WHERE namespace = ? AND deleted_at IS NULL", place[:1]
+        ).fetchone()[0]
+        if names >= limits.skills:
+            return InvalidSkill(
+                f"The namespace {skill.namespace!r} holds {names:,} skills, which is the limit."
+                " Delete some: `sealyard skills --cleanup` names those that nobody uses."
+            )
+    highest = connection.execute(
+        "SELECT major, minor, patch FROM skills WHERE namespace = ? AND name = ?"
+        " ORDER BY major DESC, minor DESC, patch DESC LIMIT 1",
+        place,
+    ).fetchone()
+    version = Version(1) if highest is None else Version(*highest).bumped("patch" if severity == "none" else severity)
+    number = connection.execute(
+        "INSERT INTO skills (namespace, name, major, minor, patch, status, note, digest, skill, created_at,"  # noqa: S608
+        f" modified_at, changed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {_CHANGED})",
+        (
+            *place,
+            version.major,
+            version.minor,
+            version.patch,
+            skill.status,
+            storable(skill.note),
+            skill.digest,
+            text,
+            skill.created_at,
+            skill.modified_at,
+        ),
+    ).lastrowid
+    if examples is not None:
+        connection.execute("INSERT INTO skill_examples (skill, examples) VALUES (?, ?)", (number, examples))
+    return version
+
+
+def _update(
+    connection: sqlite3.Connection,
+    place: tuple[str, str, int, int, int],
+    status: SkillStatus,
+    note: str,
+    examples: bytes | None,
+) -> bool:
+    """Give a version another status; False if there is no such version."""
+    row = connection.execute(f"SELECT number FROM skills{_ONE} AND deleted_at IS NULL", place).fetchone()  # noqa: S608
+    if row is None:
+        return False
+    connection.execute(
+        f"UPDATE skills SET status = ?, note = ?, changed = {_CHANGED} WHERE number = ?",  # noqa: S608
+        (status, note, row[0]),
+    )
+    if examples is not None:
+        connection.execute(upsert("skill_examples", "skill, examples", key="skill"), (row[0], examples))
+    return True
+
+
+def _delete(
+    connection: sqlite3.Connection, namespace: str, name: str, numbers: tuple[int, int, int] | None, now: float
+) -> int:
+    """Mark one version as deleted, or all of them; how many there were."""
+    where = " WHERE namespace = ? AND name = ?" if numbers is None else _ONE
+    return connection.execute(
+        f"UPDATE skills SET deleted_at = ?, changed = {_CHANGED}{where} AND deleted_at IS NULL",  # noqa: S608
+        (now, namespace, name, *(numbers or ())),
+    ).rowcount
+
+
+def _read_head(connection: sqlite3.Connection, namespace: str, name: str) -> tuple[int | None, Skill | None]:
+    """The number of the newest version that is not deleted, and that version without its examples."""
+    order = " WHERE namespace = ? AND name = ? AND deleted_at IS NULL ORDER BY number DESC LIMIT 1"
+    row = connection.execute(_ROW + order, (namespace, name)).fetchone()
+    return (None, None) if row is None else (row[0], _to_skill(row))
+
+
+def _read_number(connection: sqlite3.Connection, number: int) -> Skill:
+    """The version of that number, with its examples: rows are never removed."""
+    return _with_examples(connection, connection.execute(f"{_ROW} WHERE number = ?", (number,)).fetchone())
+
+
+def _read_one(
+    connection: sqlite3.Connection,
+    namespace: str,
+    name: str,
+    version: Version,
+    *,
+    with_examples: bool,
+    with_deleted: bool,
+) -> Skill | None:
+    """One version; None if there is none."""
+    kept = "" if with_deleted else " AND deleted_at IS NULL"
+    place = (namespace, name, version.major, version.minor, version.patch)
+    row = connection.execute(_ROW + _ONE + kept, place).fetchone()
+    if row is None:
+        return None
+    return _with_examples(connection, row) if with_examples else _to_skill(row)
+
+
+def _read_versions(connection: sqlite3.Connection, namespace: str, name: str, with_examples: bool) -> list[Skill]:
+    """Every version that is not deleted, the newest first."""
+    order = " WHERE namespace = ? AND name = ? AND deleted_at IS NULL ORDER BY number DESC"
+    rows = connection.execute(_ROW + order, (namespace, name)).fetchall()
+    return [_with_examples(connection, row) if with_examples else _to_skill(row) for row in rows]
+
+
+def _read_statuses(
+    connection: sqlite3.Connection, namespaces: tuple[str, ...], name: str
+) -> list[tuple[str, str, SkillStatus]]:
+    """Namespace, version and status of what is not deleted: namespace by namespace, the newest version first."""
+    query = (
+        "SELECT namespace, major, minor, patch, status FROM skills"
+        " WHERE namespace = ? AND name = ? AND deleted_at IS NULL ORDER BY number DESC"
+    )
+    rows = [row for namespace in namespaces for row in connection.execute(query, (namespace, name))]
+    return [(namespace, str(Version(*numbers)), status) for namespace, *numbers, status in rows]
+
+
+def _read_deleted(connection: sqlite3.Connection, namespace: str, name: str) -> dict[str, float]:
+    """When each deleted version was deleted, the newest version first."""
+    rows = connection.execute(
+        "SELECT major, minor, patch, deleted_at FROM skills"
+        " WHERE namespace = ? AND name = ? AND deleted_at IS NOT NULL ORDER BY number DESC",
+        (namespace, name),
+    )
+    return {str(Version(major, minor, patch)): deleted_at for major, minor, patch, deleted_at in rows}
+
+
+def _read_newest(
+    connection: sqlite3.Connection, namespaces: tuple[str, ...], status: SkillStatus | None
+) -> list[Skill]:
+    """The newest version of each skill, without examples, that is not deleted and of that status."""
+    found: list[Skill] = []
+    for start in range(0, len(namespaces), _PARAMETERS):
+        some = namespaces[start : start + _PARAMETERS]
+        marks = ", ".join("?" * len(some))
+        kept = f"deleted_at IS NULL AND namespace IN ({marks})" + ("" if status is None else " AND status = ?")
+        inside = f"SELECT max(number) FROM skills WHERE {kept} GROUP BY namespace, name"  # noqa: S608
+        query = f"{_ROW} WHERE number IN ({inside}) ORDER BY namespace, name"
+        values = some if status is None else (*some, status)
+        found += [_to_skill(row) for row in connection.execute(query, values)]
+    return found
+
+
+def _read_names(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    """The namespace and name of every skill that is not deleted."""
+    query = "SELECT DISTINCT namespace, name FROM skills WHERE deleted_at IS NULL ORDER BY namespace, name"
+    return connection.execute(query).fetchall()
+
+
+def _read_stamp(connection: sqlite3.Connection) -> int:
+    """The number of the last change."""
+    stamp: int = connection.execute("SELECT coalesce(max(changed), 0) FROM skills").fetchone()[0]
+    return stamp
+
+
+def _to_skill(row: tuple[Any, ...], examples: tuple[SkillExample, ...] = ()) -> Skill:
+    _, major, minor, patch, status, note, created_at, text = row
+    return msgspec.structs.replace(
+        _SKILLS.decode(text),
+        version=str(Version(major, minor, patch)),
+        status=status,
+        note=note,
+        created_at=created_at,
+        examples=examples,
+    )
+
+
+def _with_examples(connection: sqlite3.Connection, row: tuple[Any, ...]) -> Skill:
+    kept = connection.execute("SELECT examples FROM skill_examples WHERE skill = ?", (row[0],)).fetchone()
+    return _to_skill(row, () if kept is None else _EXAMPLES.decode(zlib.decompress(kept[0])))
+
+
+def _encode(skill: Skill, limits: ShelfLimits) -> tuple[str, bytes | None]:
+    """A version without what has a column of its own, and its examples."""
+    bare = msgspec.structs.replace(skill, examples=(), version="0.0.0", status="draft", note="", created_at=0.0)
+    text = _json(bare).decode()
+    try:
+        _SKILLS.decode(text)
+    except msgspec.ValidationError as error:  # such as a time that is no number
+        raise InvalidSkill(f"The skill cannot be kept: {error}. Change it and try again.") from None
+    return text, _compress(skill.examples, limits) if skill.examples else None
+
+
+def _compress(examples: tuple[SkillExample, ...], limits: ShelfLimits) -> bytes:
+    """Examples as they are stored. Raises `InvalidSkill` for what is too large or no JSON."""
+    raw = _json(examples)
+    data = zlib.compress(raw) if len(raw) <= _RAW_FACTOR * limits.examples_bytes else raw
+    if len(data) > limits.examples_bytes:
+        raise InvalidSkill(
+            f"The examples with their recorded answers take {len(data):,} bytes, and {limits.examples_bytes:,} are"
+            " allowed. Save fewer examples, or ones that fetch less."
+        )
+    return data
+
+
+def _json(value: Any) -> bytes:
+    """JSON that can be read again: inside some lists, since the depth of the reader's stack counts too."""
+    for _ in range(_SPARE_LEVELS):
+        value = [value]
+    try:
+        data = _ENCODER.encode(value)
+        msgspec.json.decode(data)
+    except UnicodeEncodeError:
+        raise InvalidSkill("The skill holds text that is not Unicode, half of a surrogate pair. Take it out.") from None
+    except (msgspec.DecodeError, OverflowError, RecursionError, TypeError, ValueError) as error:
+        raise InvalidSkill(f"The skill holds a value that is no JSON: {error}. Use plain, shallow data.") from None
+    return data[_SPARE_LEVELS:-_SPARE_LEVELS]
+
+
+def _is_same(newest: Skill, skill: Skill) -> bool:
+    """Whether nothing would be gained by keeping `skill` after `newest`."""
+    return (newest.digest, newest.status, newest.level) == (skill.digest, skill.status, skill.level)
+
+
+def _numbers(version: str) -> tuple[int, int, int]:
+    """The numbers of a version. Raises `InvalidRequest` for what is none."""
+    numbers = Version.parse(version)
+    return numbers.major, numbers.minor, numbers.patch
+
+
+# What came of them as rows
+
+
+def _add_uses(connection: sqlite3.Connection, values: list[tuple[Any, ...]]) -> None:
+    """Add uses to those of the same execution."""
+    connection.executemany(
+        "INSERT INTO skill_uses (namespace, name, version, execution_id, principal, at, calls, failures, seconds,"
+        " error, translated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (namespace, name, version, execution_id) DO UPDATE SET at = excluded.at,"
+        " calls = calls + excluded.calls, failures = failures + excluded.failures,"
+        " seconds = seconds + excluded.seconds, error = coalesce(excluded.error, error),"
+        " translated = translated + excluded.translated",
+        values,
+    )
+
+
+def _use_row(use: SkillUse) -> tuple[Any, ...]:
+    """A use as it is stored. Some of it is what a guest said: no value may make the write fail."""
+    return (
+        storable(use.namespace),
+        storable(use.name),
+        storable(use.version),
+        storable(use.execution_id),
+        storable(use.principal),
+        use.at,
+        _count(use.calls),
+        _count(use.failures),
+        min(use.seconds, float(_MOST)) if use.seconds > 0 else 0.0,  # NaN is not
+        None if use.error is None else storable(use.error[:_ERROR_CHARACTERS]),
+        _count(use.translated),
+    )
+
+
+def _count(number: int) -> int:
+    return min(max(number, 0), _MOST)
+
+
+_EVERY_USE = (
+    "SELECT namespace, name, version, principal, 1 AS uses, calls, failures, seconds, translated, at, error"
+    " FROM skill_uses WHERE at >= :since UNION ALL SELECT namespace, name, version, principal, uses, calls, failures,"
+    " seconds, translated, last_at, error FROM skill_use_sums WHERE last_at >= :since"
+)
+_SHARES = (
+    "SELECT namespace, name, version, principal, sum(uses), sum(calls), sum(failures), sum(seconds), sum(translated),"  # noqa: S608
+    f" max(at) FROM ({_EVERY_USE}) GROUP BY namespace, name, version, principal"
+    " ORDER BY namespace, name, version, principal"
+)
+_VERSION = " WHERE namespace = :namespace AND name = :name AND version = :version AND error IS NOT NULL"
+_LAST_ERROR = (
+    f"SELECT error FROM (SELECT error, at FROM skill_uses{_VERSION} UNION ALL"  # noqa: S608
+    f" SELECT error, last_at FROM skill_use_sums{_VERSION}) WHERE at >= :since ORDER BY at DESC LIMIT 1"
+)
+
+
+def _read_uses(connection: sqlite3.Connection, since: float) -> list[SkillRecord]:
+    """What was made of each version that was used since then; of uses that were rolled up, all or none."""
+    rows = connection.execute(_SHARES, {"since": since}).fetchall()
+    return [
+        _to_record(connection, place, list(shares), since)
+        for place, shares in itertools.groupby(rows, key=lambda row: row[:3])
+    ]
+
+
+def _to_record(
+    connection: sqlite3.Connection, place: tuple[str, str, str], rows: list[tuple[Any, ...]], since: float
+) -> SkillRecord:
+    version = dict(zip(("namespace", "name", "version"), place, strict=True))
+    error = connection.execute(_LAST_ERROR, {**version, "since": since}).fetchone()
+    _, _, _, _, uses, calls, failures, seconds, translated, at = zip(*rows, strict=True)
+    return SkillRecord(
+        **version,
+        uses=sum(uses),
+        calls=sum(calls),
+        failures=sum(failures),
+        seconds=sum(seconds),
+        last_used_at=max(at),
+        principals=len(rows),
+        translated=sum(translated),
+        last_error=None if error is None else error[0],
+        shares=tuple(UseShare(principal=row[3], uses=row[4], calls=row[5], failures=row[6]) for row in rows),
+    )
+
+
+def _roll_up(connection: sqlite3.Connection, before: float, most: int) -> int:
+    """Add the oldest uses to the sums of who made them, and remove their rows; how many, 0 if there are no more.
+
+    Old are those from before a time, and all that are not among the newest `most`.
+    """
+    newest = connection.execute("SELECT at FROM skill_uses ORDER BY at DESC LIMIT 1 OFFSET ?", (most - 1,)).fetchone()
+    edge = before if newest is None else max(before, newest[0])
+    numbers = connection.execute(
+        "SELECT rowid FROM skill_uses WHERE at < ? ORDER BY at LIMIT ?", (edge, _ROLLED_AT_ONCE)
+    ).fetchall()
+    for (number,) in numbers:  # the oldest first, so that the last error is the newest one
+        connection.execute(
+            "INSERT INTO skill_use_sums (namespace, name, version, principal, uses, calls, failures, seconds,"
+            " translated, last_at, error) SELECT namespace, name, version, principal, 1, calls, failures, seconds,"
+            " translated, at, error FROM skill_uses WHERE rowid = ?"
+            " ON CONFLICT (namespace, name, version, principal) DO UPDATE SET uses = uses + 1,"
+            " calls = calls + excluded.calls, failures = failures + excluded.failures,"
+            " seconds = seconds + excluded.seconds, translated = translated + excluded.translated,"
+            " last_at = max(last_at, excluded.last_at), error = coalesce(excluded.error, error)",
+            (number,),
+        )
+    connection.executemany("DELETE FROM skill_uses WHERE rowid = ?", numbers)
+    return len(numbers)
+
+
+_MIGRATION_COLUMNS = ", ".join(MigrationRecord.__struct_fields__)
+
+
+def _insert_migration(connection: sqlite3.Connection, values: list[Any]) -> None:
+    """Keep how a migration ended."""
+    marks = ", ".join("?" * len(values))
+    connection.execute(f"INSERT INTO skill_migrations ({_MIGRATION_COLUMNS}) VALUES ({marks})", values)  # noqa: S608
+
+
+def _read_reuse(connection: sqlite3.Connection) -> tuple[int, int]:
+    """How many executions of the journal used a skill, and how many there are."""
+    query = "SELECT count(*) FROM executions WHERE execution_id IN (SELECT execution_id FROM skill_uses)"
+    used = connection.execute(query).fetchone()[0]
+    return used, connection.execute("SELECT count(*) FROM executions").fetchone()[0]
+
+
+def _read_migrations(connection: sqlite3.Connection) -> list[MigrationRecord]:
+    """How every migration ended, the oldest first."""
+    rows = connection.execute(f"SELECT {_MIGRATION_COLUMNS} FROM skill_migrations ORDER BY number")  # noqa: S608
+    return [MigrationRecord(**dict(zip(MigrationRecord.__struct_fields__, row, strict=True))) for row in rows]

@@ -14,26 +14,34 @@ import msgspec
 from sealyard.store import rows
 from sealyard.store.alerts import AlertTable
 from sealyard.store.approvals import ApprovalTable
-from sealyard.store.audit import AUDIT_KINDS, AuditHead, AuditLog, AuditRow, read_entries, read_head
-from sealyard.store.census import Census, read_census
+from sealyard.store.audit import AUDIT_KINDS, AuditHead, AuditRow
+from sealyard.store.audit.log import AuditLog, read_entries, read_head
 from sealyard.store.idempotency import IdempotencyTable
 from sealyard.store.learning import LearningTables
-from sealyard.store.metrics import MetricTables
+from sealyard.store.metrics.tables import MetricTables
+from sealyard.store.metrics.usage import UsageTable
 from sealyard.store.reader import Reader
 from sealyard.store.releases import Release, ReleaseTable, encode_release, write_releases
 from sealyard.store.shapes import ShapeTable
 from sealyard.store.skills import SkillTable
 from sealyard.store.traces import TraceBudget, TraceTable
-from sealyard.store.usage import UsageTable
 from sealyard.store.vault import VaultTables
 from sealyard.store.writer import Write, Writer
 from sealyard.values import AuditEntry, CallRecord, ExecutionRecord, RecordStatus, ToolSpec
 
-__all__ = ("Store", "open_store")
+__all__ = ("Census", "Store", "open_store")
 
 _T = TypeVar("_T")
 _ROW_BYTES = 1024
 """What a row takes in memory beside its large values, roughly."""
+
+
+class Census(msgspec.Struct, frozen=True, kw_only=True):
+    """How much there is."""
+
+    size_bytes: int
+    skills: dict[str, int]
+    """The newest version of each, by its status."""
 
 
 @asynccontextmanager
@@ -280,8 +288,17 @@ class Store:
 
     async def census(self) -> Census:
         """How much there is."""
-        return await self._reader.read(read_census)
+        return await self._reader.read(_read_census)
 
     async def _write(self, write: Write) -> None:
         self._writer.put(write, _ROW_BYTES)
         await self._writer.flush()
+
+
+def _read_census(connection: sqlite3.Connection) -> Census:
+    pages, page_bytes = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+    skills = connection.execute(
+        "SELECT status, COUNT(*) FROM skills AS each WHERE deleted_at IS NULL AND number = (SELECT MAX(number)"
+        " FROM skills WHERE namespace = each.namespace AND name = each.name AND deleted_at IS NULL) GROUP BY status"
+    )
+    return Census(size_bytes=pages * page_bytes, skills=dict(skills))

@@ -13,7 +13,7 @@ from functools import partial
 import msgspec
 
 from sealyard.store.reader import Reader
-from sealyard.store.rows import CALL_VALUE_BYTES, to_call
+from sealyard.store.rows import CALL_COLUMNS, CALL_VALUE_BYTES, to_call, upsert
 from sealyard.store.writer import Writer
 from sealyard.values import CallRecord
 
@@ -26,8 +26,7 @@ _SUMMED_AGAIN = 64
 _EXECUTIONS_COUNTED = 1_024
 
 _CALLS = (
-    "SELECT calls.execution_id, calls.number, tool, digest, arguments, calls.answer, error, calls.started_at, seconds,"
-    " answer_bytes, version, upstream, trace_answers.answer"
+    f"SELECT {', '.join(f'calls.{name}' for name in CALL_COLUMNS)}, trace_answers.answer"  # noqa: S608
     " FROM (SELECT execution_id, started_at AS began FROM executions WHERE principal = ?"
     " AND EXISTS (SELECT 1 FROM calls WHERE calls.execution_id = executions.execution_id)"
     " ORDER BY started_at DESC, execution_id DESC LIMIT ?) AS run JOIN calls USING (execution_id)"
@@ -85,8 +84,7 @@ class TraceTable:
     ) -> None:
         packed = packing.result()
         connection.execute(
-            "INSERT INTO trace_answers (execution_id, number, answer, at) VALUES (?, ?, ?, ?)"
-            " ON CONFLICT (execution_id, number) DO UPDATE SET answer = excluded.answer, at = excluded.at",
+            upsert("trace_answers", "execution_id, number, answer, at", key="execution_id, number"),
             (execution_id, number, packed, at),
         )
         if self._total_bytes is None or self._writes % _SUMMED_AGAIN == 0:
@@ -113,7 +111,7 @@ def _read_calls(connection: sqlite3.Connection, principal: str, executions: int,
     rows = connection.execute(_CALLS, (principal, executions, calls))
     found = []
     for *row, packed in rows:
-        call = to_call(tuple(row))
+        call = to_call(row)
         if packed is not None and call.answer is None and call.error is None:
             call = msgspec.structs.replace(call, answer=msgspec.json.decode(zlib.decompress(packed)))
         found.append(call)

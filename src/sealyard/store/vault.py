@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from sealyard.errors import StoreError, VaultError
-from sealyard.privacy.vault_seal import SealedScope, SealedValue
+from sealyard.privacy.vault import SealedScope, SealedValue
 from sealyard.store.database import BUSY_SECONDS, explain
 from sealyard.store.reader import Reader
 from sealyard.store.writer import Writer

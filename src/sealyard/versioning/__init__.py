@@ -1,3 +1,24 @@
-"""How a tool changed, what that means for code that calls it, and that code rewritten. Pure: it keeps nothing."""
+"""What the change of a tool means for code that calls it. Pure: it keeps nothing.
 
-__all__ = ()
+`compare/` says how two definitions differ, `plan` how to get from one to the other, and `migrate/` rewrites code.
+"""
+
+from sealyard.versioning.plan import (
+    Difficulty,
+    Plan,
+    Untranslatable,
+    adapt_answer,
+    make_plan,
+    translate_answer,
+    translate_arguments,
+)
+
+__all__ = (
+    "Difficulty",
+    "Plan",
+    "Untranslatable",
+    "adapt_answer",
+    "make_plan",
+    "translate_answer",
+    "translate_arguments",
+)

@@ -20,9 +20,10 @@ import msgspec
 
 from sealyard.errors import InvalidRequest
 from sealyard.values import ToolSpec
-from sealyard.versioning.changes import SURE, Change
-from sealyard.versioning.compare import compare
-from sealyard.versioning.deprecations import newly_deprecated
+from sealyard.versioning.compare import Change, compare
+from sealyard.versioning.compare.changes import SURE
+from sealyard.versioning.compare.deprecations import newly_deprecated
+from sealyard.versioning.compare.similarity import are_opposed, are_same_text, is_telling
 from sealyard.versioning.steps import (
     AddParameter,
     Difficulty,
@@ -45,7 +46,6 @@ from sealyard.versioning.steps import (
     split_path,
     takes,
 )
-from sealyard.versioning.wording import are_opposed, are_same_text, is_telling
 
 __all__ = (
     "AddParameter",

@@ -17,7 +17,7 @@ from sealyard.learning.search_guide import SearchGuide
 from sealyard.observe.recorder import Run
 from sealyard.observe.results import conceal_outcome, preview_bytes, render, without_cut_values
 from sealyard.observe.visits import Visit
-from sealyard.privacy.guard import Guard
+from sealyard.privacy import Guard
 from sealyard.sandbox.policy.levels import MAX_SECONDS, IsolationPolicy
 from sealyard.sandbox.review import Review, check_code
 from sealyard.sandbox.run import Sandbox
@@ -26,7 +26,7 @@ from sealyard.sandbox.worker import OWN_CALLS, OnOutput, limit_failure
 from sealyard.sandbox.workspace import check_session_name
 from sealyard.skills.session import SkillSession
 from sealyard.values import Failure, Grant, Limits, Outcome, Result, SearchAnswer, ToolSpec, Usage
-from sealyard.versioning.plan import Plan
+from sealyard.versioning import Plan
 from sealyard.yard.analyzing import told, written
 from sealyard.yard.executions import ExecuteRequest, Execution
 from sealyard.yard.parts import Parts

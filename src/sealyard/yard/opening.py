@@ -21,10 +21,10 @@ from sealyard.access.tools import FIRST_LIST_SECONDS, Tools
 from sealyard.access.unmatched import NameCheck
 from sealyard.access.views import Views
 from sealyard.analysis import GUESTS
+from sealyard.broker import Policy, Preset
 from sealyard.broker.approvals import Approvals
 from sealyard.broker.call import Broker, ToolServer
-from sealyard.broker.policy import Policy, Preset
-from sealyard.broker.upstream import Upstream
+from sealyard.broker.upstreams import Upstream
 from sealyard.catalog import Catalog
 from sealyard.catalog.observed import Observed
 from sealyard.config import Config, PrivacyConfig, SandboxConfig
@@ -44,12 +44,9 @@ from sealyard.observe.recorder import Recorder, Sink
 from sealyard.observe.sinks import Observer, ShapeSink
 from sealyard.observe.upkeep import Upkeep
 from sealyard.offload import Offload
-from sealyard.privacy.guard import Handling, Privacy
-from sealyard.privacy.keys import load_keys
-from sealyard.privacy.presidio import PresidioDetector
-from sealyard.privacy.scanner import Scanner, ScanRules
-from sealyard.privacy.span import TYPES
-from sealyard.privacy.vault import Vault
+from sealyard.privacy import TYPES, Handling, Privacy
+from sealyard.privacy.detect import PresidioDetector, Scanner, ScanRules
+from sealyard.privacy.vault import KeyPlace, Vault
 from sealyard.sandbox import PoolOptions, open_sandbox
 from sealyard.sandbox.library import Library, open_library
 from sealyard.sandbox.packages import find_packages
@@ -382,7 +379,7 @@ def _trace_budget(config: Config) -> TraceBudget:
 async def _open_guards(config: Config, privacy: Privacy, store: Store, stack: contextlib.AsyncExitStack) -> Guards:
     settings = config.privacy
     folder = (await asyncio.to_thread(config.store.path.resolve)).parent  # where the store's own files lie
-    load = partial(load_keys, settings.key, folder=folder, environment_value=settings.vault_key)
+    load = KeyPlace(settings.key, folder=folder, environment_value=settings.vault_key).load
     keys = await asyncio.to_thread(load)
     vault = None
     if not privacy.is_off:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.broker.answers import Answer
+from sealyard.broker import Answer
 from sealyard.broker.approvals import Approvals
 from sealyard.broker.call import OnProgress
 from sealyard.catalog import Snapshot
@@ -15,8 +15,7 @@ from sealyard.metrics.report import Report
 from sealyard.observe.live import Live
 from sealyard.observe.results import answer_text
 from sealyard.offload import check_values
-from sealyard.privacy.guard import Guard
-from sealyard.privacy.span import TOKEN
+from sealyard.privacy import TOKEN, Guard
 from sealyard.privacy.vault import RevealedValue
 from sealyard.sandbox.review import check_code
 from sealyard.sandbox.run import Sandbox

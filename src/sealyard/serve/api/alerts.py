@@ -10,7 +10,7 @@ from sealyard.metrics.alerts import RULES
 from sealyard.observe.alert_list import AlertList, AlertView
 from sealyard.serve.api.declare import Call, endpoint
 from sealyard.serve.envelope import Refusal
-from sealyard.store.alerts import Silence
+from sealyard.store import Silence
 
 __all__ = ("ENDPOINTS",)
 

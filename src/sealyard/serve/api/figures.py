@@ -9,7 +9,7 @@ from msgspec import Meta
 from sealyard.metrics.exposition import render
 from sealyard.metrics.report import Point, Report
 from sealyard.serve.api.declare import Call, Text, endpoint
-from sealyard.store.usage import Usage
+from sealyard.store.metrics.usage import Usage
 
 __all__ = ("ENDPOINTS",)
 

@@ -13,7 +13,7 @@ from sealyard.skills.concealment import conceal_skill
 from sealyard.skills.reading import signature_of
 from sealyard.skills.record import combined, effectiveness
 from sealyard.skills.shelf import namespaces_for
-from sealyard.store.skills import SkillRecord
+from sealyard.store import SkillRecord
 from sealyard.values import SHARED, Skill, SkillForm, SkillStatus
 
 __all__ = ("ENDPOINTS",)

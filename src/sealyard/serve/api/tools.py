@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from sealyard.broker.policy import Preset, Rule, ToolLimits
+from sealyard.broker import Preset, Rule, ToolLimits
 from sealyard.catalog.stubs import signature
 from sealyard.errors import InvalidRequest, UnknownTool
 from sealyard.serve.api.declare import Call, Reply, endpoint

@@ -1,0 +1,12 @@
+"""Connections to what offers tools, one package for each kind of source; today MCP servers.
+
+`Upstream` is one server as the broker sees it. The other names are for the relay and for standard input, which speak
+the protocol themselves.
+"""
+
+from sealyard.broker.upstreams.mcp.kept import Kept
+from sealyard.broker.upstreams.mcp.life import Transport, transports
+from sealyard.broker.upstreams.mcp.transport import edge_id, whole_message
+from sealyard.broker.upstreams.mcp.upstream import Upstream
+
+__all__ = ("Kept", "Transport", "Upstream", "edge_id", "transports", "whole_message")

@@ -1,0 +1,410 @@
+"""The life of the connection to one MCP server: when it starts, ends, and may start again.
+
+Nothing runs until somebody asks. One task owns a connection from its first byte to its last, because the SDK's cancel
+scopes have to be left by the task that entered them; everybody else only uses the session that this task publishes.
+"""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+from mcp import ClientSession
+from mcp.server import Server
+from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
+
+from sealyard.broker.answers import short
+from sealyard.broker.upstreams.mcp.http import Exchange, open_events, open_http
+from sealyard.broker.upstreams.mcp.oauth import CONSENT_SECONDS, build_auth, open_in_browser
+from sealyard.broker.upstreams.mcp.session import (
+    Channel,
+    DiedOnProbe,
+    negotiate,
+    open_memory,
+    open_session,
+    wait_for_changes,
+)
+from sealyard.broker.upstreams.mcp.transport import Tail, open_child
+from sealyard.errors import SealyardError, UpstreamUnavailable
+from sealyard.values import UpstreamConfig, UpstreamState
+
+__all__ = ("Connection", "Life", "Transport", "reason", "transports")
+
+Transport = AbstractAsyncContextManager[tuple[Any, Any]]
+"""Yields a stream of incoming and one of outgoing messages, as every client transport of the SDK does."""
+
+_log = logging.getLogger(__name__)
+
+_FIRST_PAUSE_SECONDS = 0.5
+_LONGEST_PAUSE_SECONDS = 60.0
+_MOST_PAUSES = 16
+_PROBE_SECONDS = 10.0
+_LISTEN_SECONDS = 1.0
+_CLOSE_SECONDS = 5.0
+
+
+class Connection:
+    """A session that can be used, and what it is being used for."""
+
+    def __init__(self, session: ClientSession, channel: Channel) -> None:
+        self.session = session
+        self.channel = channel
+        self.over = channel.ended
+        self.unwanted = False
+        self.listing = asyncio.Lock()
+        self.listing_error: str | None = None
+        self.in_flight = 0
+        self.last_used = time.monotonic()
+        self.silent_calls = 0
+        self.suspected = asyncio.Event()
+        """Set when it may be dead without anybody having been told."""
+
+    def __enter__(self) -> None:
+        """While it is entered, the connection is not idle."""
+        self.in_flight += 1
+
+    def __exit__(self, *error: object) -> None:
+        self.in_flight -= 1
+        self.last_used = time.monotonic()
+
+
+class _End:
+    """How a connection went."""
+
+    def __init__(self) -> None:
+        self.began = False
+        self.unwanted = False
+        self.timed_out = False
+        self.died_on_probe = False
+        self.silent_on_probe = False
+        self.why: str | None = None
+        """Why it ended; `None` if that was wanted."""
+
+
+class Life:
+    """Starts a connection when it is asked for, and keeps it until it is idle, unwanted or lost.
+
+    `first` is awaited with every new connection before anybody else gets it; `beside` runs for as long as it lasts.
+    """
+
+    def __init__(
+        self,
+        config: UpstreamConfig,
+        *,
+        server: Server[Any] | None,
+        token_folder: Path | None,
+        open_url: Callable[[str], bool],
+        clock: Callable[[], float],
+        first: Callable[[Connection], Awaitable[None]],
+        beside: Callable[[Connection], Coroutine[Any, Any, None]],
+    ) -> None:
+        self._config = config
+        self._server = server
+        self._token_folder = token_folder
+        self._open_url = open_url
+        self._clock = clock
+        self._first = first
+        self._beside = beside
+        self._owners: set[asyncio.Task[None]] = set()
+        self._started: asyncio.Event | None = None
+        self._closed = False
+        self._legacy = False
+        self._pauses = 0
+        self._retry_at = -math.inf
+        self._consent: str | None = None
+        self._failure: str | None = None
+        self._noise = 0
+        self.connection: Connection | None = None
+        """The one that can be used now."""
+        self.changed = asyncio.Event()
+        """Set when the server says that its tools changed."""
+        self.stderr = Tail()
+        self.fault: str | None = None
+        """What the transport says went wrong, if it does."""
+        self.restarts = 0
+        self.version: str | None = None
+        self.described: str | None = None
+
+    @property
+    def state(self) -> UpstreamState:
+        """Where it is in its life."""
+        if self.connection is not None:
+            return "ready"
+        if self._started is not None:
+            return "starting"
+        if self._failure is None or self._closed:
+            return "stopped"
+        return "backing_off" if self._clock() < self._retry_at else "failed"
+
+    @property
+    def error(self) -> str | None:
+        """What is wrong with it, or what it waits for."""
+        return self._consent or self._failure
+
+    @property
+    def noise(self) -> int:
+        """How much of what it sent was no message."""
+        return self._noise + (self.connection.channel.noise if self.connection is not None else 0)
+
+    @property
+    def last_words(self) -> str:
+        """The end of its standard error as a sentence to be appended, or nothing."""
+        said = self.stderr.last_lines(3)
+        return f" It last said: {said}" if said else ""
+
+    async def connected(self) -> Connection:
+        """The connection, once it is there. Many may wait for one start. Raises `UpstreamUnavailable`."""
+        while self.connection is None:
+            if self._started is not None:
+                await self._started.wait()
+            elif self._owners:
+                await asyncio.wait(self._owners)  # the last one is still being ended
+            elif self._closed or self._clock() < self._retry_at:
+                raise self._unavailable()
+            else:
+                self._started = asyncio.Event()
+                owner = asyncio.create_task(self._own(self._started))
+                self._owners.add(owner)
+                owner.add_done_callback(self._owners.discard)
+        return self.connection
+
+    def retire(self, connection: Connection) -> None:
+        """End a connection that is not wanted any more; there is nothing wrong with it, so no pause follows."""
+        connection.unwanted = True
+        connection.over.set()
+        if self.connection is connection:
+            self.connection = None
+
+    def fail(self, connection: Connection | None, fault: str | None = None) -> None:
+        """End a connection that is of no use any more."""
+        if fault is not None:
+            self._note_fault(fault)
+        if connection is not None:
+            connection.over.set()
+            if self.connection is connection:
+                self.connection = None
+
+    def thrive(self) -> None:
+        """A call was answered: the next pause is a short one again."""
+        self._pauses = 0
+
+    async def close(self) -> None:
+        """End for good."""
+        self._closed = True
+        if self.connection is not None:
+            self.retire(self.connection)
+        owners = set(self._owners)
+        if self._started is not None:
+            for owner in owners:
+                owner.cancel()
+        if owners:
+            await asyncio.wait(owners)
+
+    def _unavailable(self) -> UpstreamUnavailable:
+        name = self._config.name
+        if self._closed:
+            return UpstreamUnavailable(f"{name!r} was closed.")
+        pause = max(0.0, self._retry_at - self._clock())
+        return UpstreamUnavailable(
+            f"{name!r} is not available: {self._failure} It can be started again in {pause:.1f} s.{self.last_words}"
+        )
+
+    async def _own(self, started: asyncio.Event) -> None:
+        """Hold a connection from start to end."""
+        end, probe = _End(), True
+        try:
+            for probe in (False,) if self._legacy else (True, False):
+                end = await self._hold(started, probe)
+                if not end.died_on_probe:
+                    break
+        finally:
+            self.connection = self._consent = None
+            if end.why is not None:
+                self._pause(end.why)
+            if self._started is started:
+                self._started = None
+            started.set()
+        # What dies of the newest protocol's greeting, or never answers it, is greeted in the old way next time.
+        self._legacy = not probe or end.silent_on_probe if end.began else probe and end.timed_out
+
+    async def _hold(self, started: asyncio.Event, probe: bool) -> _End:
+        """Connect, publish the connection, and stay until it is over."""
+        end = _End()
+        self.fault = None
+        self.changed.clear()
+        exchange: Exchange | None = None
+        with anyio.CancelScope(deadline=anyio.current_time() + self._config.start_seconds) as scope:
+            try:
+                exchange = self._build_exchange(scope)
+                async with self._open(exchange) as (session, channel):
+                    await self._live(session, channel, scope, started, probe, end)
+                    scope.deadline = anyio.current_time() + _CLOSE_SECONDS
+            except Exception as error:  # noqa: BLE001 - one dead upstream costs only itself, whatever it dies of
+                if not end.unwanted:
+                    end.why = self._explain(error)
+        if not end.began:
+            if scope.cancelled_caught:
+                end.timed_out = True
+                end.why = f"It did not start within {self._config.start_seconds:g} s."
+            if exchange is not None and exchange.fault is not None:
+                end.why = f"{end.why} The last answer was {exchange.fault}.{_credentials_hint(exchange.fault)}"
+        return end
+
+    async def _live(
+        self,
+        session: ClientSession,
+        channel: Channel,
+        scope: anyio.CancelScope,
+        started: asyncio.Event,
+        probe: bool,
+        end: _End,
+    ) -> None:
+        """What happens within a connection. `end` says how it went: an exception would tear at the scopes around it."""
+        try:
+            seconds = min(_PROBE_SECONDS, self._config.start_seconds / 2)
+            end.silent_on_probe = await negotiate(session, probe=probe, probe_seconds=seconds)
+        except DiedOnProbe as error:
+            end.died_on_probe = True
+            end.why = self._explain(error)
+            return
+        except (MCPError, ValidationError, RuntimeError) as error:
+            end.why = f"It could not be greeted: {self._explain(error)}"
+            return
+        connection = Connection(session, channel)
+        listening = asyncio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait_for_changes, session, self.changed.set, listening)
+            with anyio.move_on_after(_LISTEN_SECONDS):
+                await listening.wait()  # before the list, or a change in between would be missed
+            listening.set()
+            await self._first(connection)
+            end.began = True
+            scope.deadline = math.inf
+            self._publish(connection, started)
+            tasks.start_soon(self._beside, connection)
+            await self._attend(connection)
+            end.unwanted = connection.unwanted
+            tasks.cancel_scope.cancel()
+        if not end.unwanted:
+            end.why = self.fault or "Its connection ended."
+
+    def _publish(self, connection: Connection, started: asyncio.Event) -> None:
+        info = connection.session.server_info
+        self.version = connection.session.protocol_version
+        self.described = short(f"{info.name} {info.version}".strip(), 200) or None if info is not None else None
+        if self._failure is not None:
+            self.restarts += 1
+        self._failure = self._consent = None
+        self.connection = connection
+        self._started = None
+        started.set()
+
+    async def _attend(self, connection: Connection) -> None:
+        """Wait until the connection is over; when nobody used it for long, it is."""
+        idle = self._config.idle_seconds
+        while not connection.over.is_set():
+            spare = math.inf if idle is None else connection.last_used + idle - time.monotonic()
+            with anyio.move_on_after(spare if spare > 0 else idle):
+                await connection.over.wait()
+            if idle is not None and not connection.in_flight and connection.last_used + idle <= time.monotonic():
+                self.retire(connection)
+        if self.connection is connection:
+            self.connection = None
+        self._noise += connection.channel.noise
+
+    def _pause(self, why: str) -> None:
+        """Let no start happen for a while, longer each time until a call is answered."""
+        self._failure = short(why, 1_000)
+        pause = min(_FIRST_PAUSE_SECONDS * 2**self._pauses, _LONGEST_PAUSE_SECONDS)
+        self._pauses = min(self._pauses + 1, _MOST_PAUSES)
+        self._retry_at = self._clock() + pause
+
+    def _explain(self, error: BaseException) -> str:
+        cause = error.__cause__ if isinstance(error, DiedOnProbe) and error.__cause__ else error
+        if isinstance(cause, OSError) and cause.strerror and self._config.transport == "stdio":
+            return f"Its command {self._config.command!r} cannot be started: {cause.strerror}."
+        return self.fault or reason(cause)
+
+    def _build_exchange(self, scope: anyio.CancelScope) -> Exchange | None:
+        if self._server is not None or self._config.transport == "stdio":
+            return None
+
+        def wait_for_consent(url: str) -> None:
+            scope.deadline = max(scope.deadline, anyio.current_time() + CONSENT_SECONDS)
+            self._consent = f"It waits for a person's consent at {url}"
+            _log.warning("%r asks for a person's consent. Open %s", self._config.name, url)
+
+        auth = build_auth(self._config, folder=self._token_folder, open_url=self._open_url, on_consent=wait_for_consent)
+        return Exchange(self._config, auth, on_fault=self._end_for, leaves_large=True)
+
+    def _open(self, exchange: Exchange | None) -> AbstractAsyncContextManager[tuple[ClientSession, Channel]]:
+        if self._server is not None:
+            return open_memory(self._server, on_change=self.changed.set)
+        link = _open_link(self._config, exchange, self.stderr, self._note_fault)
+        return open_session(link, on_change=self.changed.set)
+
+    def _note_fault(self, fault: str) -> None:
+        """A transport says why the connection is about to end."""
+        self.fault = self.fault or fault
+
+    def _end_for(self, fault: str) -> None:
+        """A transport says that the connection is of no use any more."""
+        self.fail(self.connection, fault)
+
+
+def transports(token_folder: Path | None = None) -> Callable[[UpstreamConfig], Transport]:
+    """Connects to upstreams for a caller that speaks the protocol itself, and ends a connection that is of no use.
+
+    Tokens for OAuth are kept in `token_folder`.
+    """
+    return lambda config: _connect(config, token_folder)
+
+
+@asynccontextmanager
+async def _connect(config: UpstreamConfig, token_folder: Path | None) -> AsyncIterator[tuple[Any, Any]]:
+    with anyio.CancelScope() as scope:
+
+        def end(why: str) -> None:
+            _log.warning("The connection to upstream %r is of no use any more: %s", config.name, why)
+            scope.cancel()
+
+        def ask_for_consent(address: str) -> None:
+            _log.warning("The upstream %r asks for consent. Open %s", config.name, address)
+
+        exchange: Exchange | None = None
+        if config.transport != "stdio":
+            auth = build_auth(config, folder=token_folder, open_url=open_in_browser, on_consent=ask_for_consent)
+            exchange = Exchange(config, auth, on_fault=end, leaves_large=True)
+        async with _open_link(config, exchange, Tail(), end) as streams:
+            yield streams
+
+
+def _open_link(
+    config: UpstreamConfig, exchange: Exchange | None, stderr: Tail, on_fault: Callable[[str], None]
+) -> Transport:
+    """A connection to a child process, or over HTTP if there is an `exchange`."""
+    if exchange is None:
+        return open_child(config, stderr, on_fault, leaves_large=True)
+    return (open_events if config.transport == "sse" else open_http)(config, exchange)
+
+
+def reason(error: BaseException) -> str:
+    """What went wrong, in a sentence, without the groups that tasks wrap around it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    text = " ".join((error.message if isinstance(error, MCPError) else str(error)).split())
+    if not isinstance(error, SealyardError | MCPError):
+        text = f"{type(error).__name__}: {text}"
+    return short(text.rstrip(".: "), 400) + "."
+
+
+def _credentials_hint(fault: str) -> str:
+    if fault in {"HTTP 401", "HTTP 403"}:
+        return " Set bearer_token, headers or oauth in its config."
+    return ""

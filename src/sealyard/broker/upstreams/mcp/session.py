@@ -1,0 +1,532 @@
+"""The SDK's client session over a connection that may be broken or hostile.
+
+Above lies `life.py`, which starts and stops connections; below lies `transport.py`. Between the SDK's session
+and its dispatcher sits a `Channel`: it hands the session only what the session can take, and us what really came.
+"""
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from itertools import count
+from typing import Any
+
+import anyio
+import anyio.abc
+import msgspec
+from mcp import ClientSession
+from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost, listen
+from mcp.server import Server
+from mcp.server.runner import modern_on_request
+from mcp.shared.direct_dispatcher import create_direct_dispatcher_pair
+from mcp.shared.dispatcher import CallOptions, Dispatcher, OnNotify, OnNotifyIntercept, OnRequest
+from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    PROTOCOL_VERSION_META_KEY,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    CallToolRequest,
+    CallToolRequestParams,
+    Implementation,
+    PaginatedRequestParams,
+    RequestParamsMeta,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from opentelemetry.propagate import inject
+from opentelemetry.trace import INVALID_SPAN, get_current_span
+from pydantic import TypeAdapter, ValidationError
+
+from sealyard import __version__
+from sealyard.broker.answers import short
+from sealyard.broker.upstreams.mcp.transport import Child, Inbound, whole_message
+from sealyard.offload import turn
+from sealyard.offload.turns import spend
+from sealyard.values import Definition, ToolAnnotations
+
+__all__ = (
+    "CLIENT",
+    "Channel",
+    "DiedOnProbe",
+    "Listing",
+    "Progress",
+    "call_tool",
+    "list_tools",
+    "negotiate",
+    "open_memory",
+    "open_session",
+    "wait_for_changes",
+)
+
+_log = logging.getLogger(__name__)
+
+CLIENT = Implementation(name="sealyard", version=__version__)
+
+_STAMP: dict[str, Any] = {
+    CLIENT_INFO_META_KEY: CLIENT.model_dump(by_alias=True, mode="json", exclude_none=True),
+    CLIENT_CAPABILITIES_META_KEY: {},
+}
+"""Beside the version, all that the SDK's session adds to a request of the newest protocol."""
+_AS_IT_CAME = "as it came"
+_TOOL_BYTES = 256 << 10
+"""Of one definition in a large list; a larger one is left out. Decoding takes 15 ms at worst."""
+_SKIPPED_BYTES = 8 << 20
+"""Of a definition that is read over to find its name: 20 ms at worst."""
+_TOO_LARGE = "the bytes of what is too large"
+"""Stands in a definition that was not decoded, with its size."""
+_LEFT_OUT = "was left out"
+_ANY_OBJECT: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
+_MOST_PAGES = 200
+_MOST_TOOLS = 10_000
+_MOST_WARNINGS = 200
+_NAME_CHARACTERS = 256
+_KEPT_PROGRESS = 64
+_PROGRESS_CHARACTERS = 1_000
+_LAST_PROGRESS_SECONDS = 1.0
+_LISTEN_AGAIN_SECONDS = 5.0
+_MOST_LISTENS = 5
+
+
+class DiedOnProbe(Exception):
+    """The server ended the connection when it was asked for the newest protocol: it may only know the old handshake."""
+
+
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server listed, and what was wrong with it."""
+
+    definitions: list[Definition]
+    warnings: list[str]
+
+    @property
+    def left_out(self) -> list[str]:
+        """Those warnings that say that a tool is missing."""
+        return [warning for warning in self.warnings if _LEFT_OUT in warning]
+
+
+class Channel:
+    """A dispatcher for the SDK's session.
+
+    The session checks a result against the protocol as a whole and a structured answer against its schema; one wrong
+    field of one tool would cost the whole list, and a lie about a schema the answer. So for lists and calls it gets a
+    result that is right, and what came rides along in `_meta`.
+    """
+
+    def __init__(
+        self,
+        inner: Dispatcher[Any],
+        *,
+        on_change: Callable[[], None],
+        inbound: Inbound | None = None,
+        child: Child | None = None,
+    ) -> None:
+        self._inner = inner
+        self._on_change = on_change
+        self._inbound = inbound
+        self.child = child
+        """Takes calls by a short way past the session, if the server is a child process."""
+        self._numbers = count(1)
+        self._progress: dict[str, Progress] = {}
+        self.takes_tokens = inbound is not None
+        """Whether progress comes by token; else the dispatcher hands it over itself."""
+        self.ended = asyncio.Event()
+
+    @property
+    def noise(self) -> int:
+        """How much of what came was no message."""
+        return self._inbound.noise if self._inbound is not None else 0
+
+    def follow(self, progress: "Progress") -> str:
+        """A token whose progress goes to `progress` until `unfollow`."""
+        token = f"progress-{next(self._numbers)}"
+        self._progress[token] = progress
+        return token
+
+    def unfollow(self, token: str) -> None:
+        """Forget a token."""
+        self._progress.pop(token, None)
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Called by the session."""
+        result = await self._inner.send_raw_request(method, params, opts)
+        if method != "tools/call" and (message := whole_message(result)) is not None:
+            result = await _decoded(message)
+        if method == "tools/call":
+            return {"content": [], "resultType": "complete", "_meta": {_AS_IT_CAME: result}}
+        if method == "tools/list":
+            return _presentable(result)
+        if method == "initialize":
+            result.setdefault("capabilities", {})
+            result.setdefault("serverInfo", {"name": "", "version": ""})
+        return result
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
+        """Called by the session."""
+        await self._inner.notify(method, params, opts)
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Called by the session. Every notification is dealt with here and at once: a flood of them starts no task."""
+
+        def intercept(method: str, params: Mapping[str, Any] | None) -> bool:
+            if on_notify_intercept is not None:
+                on_notify_intercept(method, params)
+            if method == "notifications/progress":
+                self._note_progress(params or {})
+            elif method == "notifications/tools/list_changed":
+                self._on_change()
+            return True
+
+        try:
+            await self._inner.run(on_request, on_notify, intercept, task_status=task_status)
+        finally:
+            self.ended.set()
+            if self.child is not None:
+                self.child.desert()
+
+    def _note_progress(self, params: Mapping[str, Any]) -> None:
+        token = params.get("progressToken")
+        progress = self._progress.get(token) if isinstance(token, str) else None
+        if progress is not None:
+            progress.push(params.get("progress"), params.get("total"), params.get("message"))
+
+
+class _Page(msgspec.Struct):
+    tools: list[msgspec.Raw] = []
+    nextCursor: Any = None  # noqa: N815 - the protocol's name
+
+
+class _Listed(msgspec.Struct):
+    result: _Page
+
+
+async def _decoded(message: bytes | bytearray) -> dict[str, Any]:
+    """The result of a large message that answers no call: a list of tools, decoded one by one while others go on."""
+    try:
+        page = msgspec.json.decode(message, type=_Listed).result
+    except (ValueError, RecursionError) as error:
+        raise MCPError(INTERNAL_ERROR, f"A large answer is no list of tools: {short(str(error), 200)}.") from None
+    tools = []
+    for raw in page.tools[:_MOST_TOOLS]:
+        await turn()
+        started = time.perf_counter()
+        size = len(memoryview(raw))
+        tools.append(msgspec.json.decode(raw) if size <= _TOOL_BYTES else {"name": _name_of(raw), _TOO_LARGE: size})
+        spend(started)
+    return {"tools": tools, "nextCursor": page.nextCursor}
+
+
+class _Named(msgspec.Struct):
+    name: Any = None
+
+
+def _name_of(raw: msgspec.Raw) -> Any:
+    """The name in a definition that is not decoded, unless that is too long to be read over."""
+    return msgspec.json.decode(raw, type=_Named).name if len(memoryview(raw)) <= _SKIPPED_BYTES else None
+
+
+class Progress:
+    """Hands a call's progress to a callback, one after the other. If the callback is too slow, the oldest goes."""
+
+    def __init__(self, callback: Callable[[float, float | None, str | None], Awaitable[None] | None]) -> None:
+        self._callback = callback
+        self._waiting: deque[tuple[float, float | None, str | None]] = deque(maxlen=_KEPT_PROGRESS)
+        self._task: asyncio.Task[None] | None = None
+
+    def push(self, progress: Any, total: Any, message: Any) -> None:
+        """Take in a notification; one that is not as the protocol says is dropped."""
+        if not _is_number(progress):
+            return
+        said = message[:_PROGRESS_CHARACTERS] if isinstance(message, str) else None
+        self._waiting.append((float(progress), float(total) if _is_number(total) else None, said))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._hand_over())
+
+    async def receive(self, progress: float, total: float | None, message: str | None) -> None:
+        """`push` in the form the SDK asks for."""
+        self.push(progress, total, message)
+
+    async def finish(self) -> None:
+        """Wait until the callback has had the last of it, but not for long."""
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=_LAST_PROGRESS_SECONDS)
+            self.stop()
+
+    def stop(self) -> None:
+        """Hand over nothing more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _hand_over(self) -> None:
+        while self._waiting:
+            try:
+                given = self._callback(*self._waiting.popleft())
+                if inspect.isawaitable(given):
+                    await given
+            except Exception:  # noqa: BLE001 - the caller's own callback; the call goes on without it
+                _log.exception("A progress callback failed.")
+                return
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+
+
+# Connecting
+
+
+@contextlib.asynccontextmanager
+async def open_session(
+    link: AbstractAsyncContextManager[tuple[Any, Any]], *, on_change: Callable[[], None]
+) -> AsyncIterator[tuple[ClientSession, Channel]]:
+    """A session over a transport's streams, not negotiated yet."""
+    async with link as (read, write):
+        inbound = Inbound(read, write)
+        child = read if isinstance(read, Child) else None
+        channel = Channel(JSONRPCDispatcher(inbound, write), on_change=on_change, inbound=inbound, child=child)
+        async with anyio.create_task_group() as tasks, ClientSession(dispatcher=channel, client_info=CLIENT) as session:
+            tasks.start_soon(inbound.reply)
+            yield session, channel
+            tasks.cancel_scope.cancel()
+
+
+@contextlib.asynccontextmanager
+async def open_memory(
+    server: Server[Any], *, on_change: Callable[[], None]
+) -> AsyncIterator[tuple[ClientSession, Channel]]:
+    """A session with a server in this process, without streams or text between them."""
+    near, far = create_direct_dispatcher_pair(raise_handler_exceptions=False)
+    async with server.lifespan(server) as state, anyio.create_task_group() as tasks:
+        await tasks.start(far.run, modern_on_request(server, state), _ignore)
+        channel = Channel(near, on_change=on_change)
+        async with ClientSession(dispatcher=channel, client_info=CLIENT) as session:
+            yield session, channel
+        far.close()
+
+
+async def _ignore(context: Any, method: str, params: Mapping[str, Any] | None) -> None:
+    """The newest protocol has no notifications from clients."""
+
+
+async def negotiate(session: ClientSession, *, probe: bool, probe_seconds: float) -> bool:
+    """Agree on a protocol version; returns whether a server that says nothing to the probe had to be waited for.
+
+    With `probe`, the newest protocol is asked for first, and anything but a yes leads to the old handshake.
+
+    Raises:
+        DiedOnProbe: The connection ended under the probe.
+        MCPError: There is no version both sides know, or the connection ended.
+        ValidationError, RuntimeError: The server's greeting makes no sense.
+    """
+    waited = False
+    if probe:
+        try:
+            with anyio.fail_after(probe_seconds):
+                await session.discover()
+            return False
+        except TimeoutError:
+            waited = True
+        except MCPError as error:
+            if error.code == CONNECTION_CLOSED:
+                raise DiedOnProbe from error
+        except (ValidationError, RuntimeError):
+            pass  # it answers, but does not speak the newest protocol
+    try:
+        await session.initialize()
+    except MCPError as error:
+        # It was only slow: it has answered the probe by now, and keeps to that.
+        if not probe or error.code != UNSUPPORTED_PROTOCOL_VERSION:
+            raise
+        await session.discover()
+        return False
+    return waited
+
+
+async def wait_for_changes(session: ClientSession, on_change: Callable[[], None], listening: asyncio.Event) -> None:
+    """Keep a stream of changes open, where the protocol has them. The `Channel` sees what comes over it.
+
+    `listening` is set when the first stream is open or there is none. One that opens later may have missed something.
+    """
+    attempts = 0
+    try:
+        while attempts < _MOST_LISTENS:
+            attempts += 1
+            try:
+                async with listen(session, tools_list_changed=True) as stream:
+                    attempts = 0
+                    if listening.is_set():
+                        on_change()
+                    listening.set()
+                    async for _ in stream:
+                        pass
+            except (ListenNotSupportedError, ValidationError):
+                return
+            except MCPError as error:
+                if error.code in {METHOD_NOT_FOUND, CONNECTION_CLOSED}:
+                    return
+            except SubscriptionLost:
+                pass
+            listening.set()
+            await anyio.sleep(_LISTEN_AGAIN_SECONDS)
+    finally:
+        listening.set()
+
+
+# Asking
+
+
+async def call_tool(
+    session: ClientSession,
+    child: Child | None,
+    tool: str,
+    arguments: dict[str, Any],
+    *,
+    token: str | None = None,
+    request_state: str | None = None,
+    on_progress: Any = None,
+) -> dict[str, Any]:
+    """The result of a `tools/call` as it came."""
+    if child is not None:
+        version = session.protocol_version
+        meta = {**_STAMP, PROTOCOL_VERSION_META_KEY: version} if version in MODERN_PROTOCOL_VERSIONS else {}
+        if token is not None:
+            meta["progressToken"] = token
+        if get_current_span() is not INVALID_SPAN:
+            inject(meta)
+        asked = {"name": tool, "arguments": arguments}
+        if request_state is not None:
+            asked["requestState"] = request_state
+        if meta:
+            asked["_meta"] = meta
+        return await child.ask("tools/call", asked)
+    params = CallToolRequestParams(
+        name=tool,
+        arguments=arguments,
+        request_state=request_state,
+        _meta=None if token is None else RequestParamsMeta(progress_token=token),
+    )
+    result = await session.send_request(CallToolRequest(params=params), _ANY_OBJECT, progress_callback=on_progress)
+    came: dict[str, Any] = result["_meta"][_AS_IT_CAME]
+    return came
+
+
+async def list_tools(session: ClientSession, allows: Callable[[str], bool]) -> Listing:
+    """Every tool on every page that `allows` lets through. A tool that makes no sense is left out with a warning."""
+    definitions: dict[str, Definition] = {}
+    warnings: list[str] = []
+    cursor: str | None = None
+    seen: set[str] = set()
+    for _ in range(_MOST_PAGES):
+        page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+        listed = {tool.name for tool in page.tools}
+        for tool in (page.meta or {})[_AS_IT_CAME]:
+            definition = _definition(tool, warnings)
+            if definition is None or not allows(definition.name):
+                continue
+            if definition.name in definitions:
+                warnings.append(f"Tool {definition.name!r} is listed twice; the first definition is used.")
+            elif definition.name not in listed:
+                warnings.append(f"Tool {definition.name!r} asks for impossible HTTP headers and {_LEFT_OUT}.")
+            else:
+                definitions[definition.name] = definition
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+        if cursor in seen or len(definitions) > _MOST_TOOLS:
+            warnings.append(f"The list of tools does not end; it was cut after {len(definitions)}.")
+            break
+        seen.add(cursor)
+    else:
+        warnings.append(f"The list of tools has more than {_MOST_PAGES} pages; the rest was left out.")
+    return Listing(definitions=list(definitions.values())[:_MOST_TOOLS], warnings=warnings[:_MOST_WARNINGS])
+
+
+def _presentable(result: dict[str, Any]) -> dict[str, Any]:
+    """A page of tools the session cannot object to, with the page as it came beside it."""
+    tools = result.get("tools")
+    tools = tools if isinstance(tools, list) else []
+    cursor = result.get("nextCursor")
+    plain = [
+        {"name": name, "inputSchema": _bare(tool.get("inputSchema"))}
+        for tool in tools
+        if isinstance(tool, dict) and isinstance(name := tool.get("name"), str)
+    ]
+    page = {"tools": plain, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    if isinstance(cursor, str):
+        page["nextCursor"] = cursor
+    return {**page, "_meta": {_AS_IT_CAME: tools}}
+
+
+def _bare(schema: Any) -> dict[str, Any]:
+    """All that the session needs of an input schema: which arguments go into HTTP headers too."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict) or "x-mcp-header" not in repr(properties):
+        return {"type": "object"}
+    return {
+        "type": "object",
+        "properties": {key: value for key, value in properties.items() if isinstance(value, dict)},
+    }
+
+
+def _definition(tool: Any, warnings: list[str]) -> Definition | None:
+    """A tool as its upstream means it, or `None` if that cannot be told."""
+    name = tool.get("name") if isinstance(tool, dict) else None
+    if isinstance(tool, dict) and isinstance(size := tool.get(_TOO_LARGE), int):
+        called = short(repr(name), 80) if isinstance(name, str) else "whose name was not sought"
+        warnings.append(
+            f"Tool {called} {_LEFT_OUT}: "
+            f"its definition has {size:,} bytes, more than the {_TOOL_BYTES:,} that are read."
+        )
+        return None
+    if not isinstance(name, str) or not name.strip() or len(name) > _NAME_CHARACTERS:
+        warnings.append(f"A tool without a usable name {_LEFT_OUT}: {short(repr(name), 80)}.")
+        return None
+    schema = tool.get("inputSchema", {})
+    if not isinstance(schema, dict):
+        warnings.append(f"Tool {name!r} {_LEFT_OUT}: its inputSchema is {short(repr(schema), 80)}, not an object.")
+        return None
+    if schema.get("type") != "object":
+        warnings.append(f"Tool {name!r} has an inputSchema without type 'object'; it was taken as one.")
+        schema = {**schema, "type": "object"}
+    output = tool.get("outputSchema")
+    if output is not None and not isinstance(output, dict):
+        warnings.append(f"Tool {name!r} has an outputSchema that is not an object; it was ignored.")
+        output = None
+    hints = tool.get("annotations")
+    hints = hints if isinstance(hints, dict) else {}
+    return Definition(
+        name=name,
+        title=_first_text(tool.get("title"), hints.get("title")),
+        description=_first_text(tool.get("description")),
+        input_schema=schema,
+        output_schema=output,
+        annotations=ToolAnnotations(
+            read_only=_flag(hints.get("readOnlyHint")),
+            destructive=_flag(hints.get("destructiveHint")),
+            idempotent=_flag(hints.get("idempotentHint")),
+            open_world=_flag(hints.get("openWorldHint")),
+        ),
+    )
+
+
+def _first_text(*values: Any) -> str:
+    return next((value for value in values if isinstance(value, str) and value), "")
+
+
+def _flag(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None

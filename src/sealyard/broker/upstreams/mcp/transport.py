@@ -1,0 +1,699 @@
+"""Carries messages to and from an MCP server that is a child process. `http.py` does the same over HTTP.
+
+Marked for security review. The invariants: a child gets the environment its config names and the few variables without
+which no program starts; it ends with its whole process group; and no server makes the gateway hold more than
+`answer_bytes` of one message.
+
+The SDK's own stdio transport joins a line of any length in memory, copies it again for every chunk, and fails on the
+first byte that is not UTF-8, so children are started here (`loop.subprocess_exec`), and nowhere else but by the SDK.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import signal
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from itertools import count
+from types import TracebackType
+from typing import Any, Self, cast
+
+import anyio
+import msgspec
+from mcp.client.stdio import get_default_environment
+from mcp.shared.dispatcher import coerce_request_id
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
+
+from sealyard.broker.answers import read_leniently
+from sealyard.broker.upstreams.mcp.kept import Kept
+from sealyard.values import UpstreamConfig
+
+__all__ = (
+    "CLOSED",
+    "WHOLE",
+    "Child",
+    "Inbound",
+    "Tail",
+    "edge_id",
+    "open_child",
+    "read_line",
+    "stand_in",
+    "too_large",
+    "whole_message",
+)
+
+_STDERR_BYTES = 64 << 10
+"""Of standard error: the last messages of a program that fails, whatever it wrote before."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+# The SDK logs what a server does wrong; without a handler Python would print that to our standard error.
+for _name in ("mcp", "client"):
+    logging.getLogger(_name).addHandler(logging.NullHandler())
+
+_GRACE_SECONDS = 1.0
+"""How long a child may take to end by itself once its input is closed, and again once it is asked to."""
+_LAST_OUTPUT_SECONDS = 0.2
+_UNREAD_BYTES = 1 << 20
+"""When so many bytes wait to be read as messages, the child waits too."""
+_TURN = 100
+"""So many messages in a row, then everybody else on the loop has a turn."""
+WHOLE = "the whole message"
+"""Stands in a result that is too large to be decoded on the event loop, with a key to its message."""
+_LARGE_BYTES = 64 << 10
+"""A message of this size takes 4 ms to decode at worst."""
+_ENVELOPE_BYTES = 8 << 20
+"""Of a message whose id is sought by reading over all of it: 20 ms at worst. In a longer one it stands at an edge."""
+_EDGE_BYTES = 1 << 10
+_MOST_REPLIES = 32
+_FIRST_NUMBER = 1 << 30
+"""Ids of requests that do not come from the SDK count from here: its own count from 1, and 32 bits hold both."""
+CLOSED = "Connection closed"
+"""The SDK's message for a connection that is gone, as opposed to one of the streams over it."""
+
+_ID = rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,200}")'
+_ID_AT_START = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
+_ANSWER_AT_START = re.compile(_ID_AT_START.pattern + rb'\s*,\s*"(?:result|error)"\s*:')
+_METHOD_AT_START = re.compile(rb'\s*\{\s*(?:"(?:jsonrpc|id)"\s*:\s*(?:\d{1,18}|"[^"\\]{1,200}")\s*,\s*){0,2}"method"')
+_ID_AT_END = re.compile(_ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+
+
+class Tail:
+    """The end of what a child writes to standard error, and no more than that."""
+
+    def __init__(self, kept_bytes: int = _STDERR_BYTES) -> None:
+        self._kept_bytes = kept_bytes
+        self._data = bytearray()
+
+    def write(self, data: bytes) -> None:
+        """Take in more; what no longer fits is forgotten from the front."""
+        self._data += data[-self._kept_bytes :]
+        if len(self._data) > self._kept_bytes:
+            del self._data[: -self._kept_bytes]
+
+    def text(self) -> str:
+        """All that is kept. Without control characters: it is shown on terminals, and its writer is not trusted."""
+        return _CONTROL.sub("", self._data.decode("utf-8", "replace"))
+
+    def last_lines(self, count: int, characters: int = 400) -> str:
+        """The last lines that say anything, as one short line."""
+        lines = [line.strip() for line in self.text().splitlines() if line.strip()]
+        return " | ".join(lines[-count:])[-characters:]
+
+
+class _Streamed:
+    """What the SDK asks of a message stream beside `receive` and `send`; who opened it closes it."""
+
+    async def aclose(self) -> None:
+        """Does nothing."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def receive(self) -> SessionMessage:
+        raise NotImplementedError
+
+
+class Inbound(_Streamed):
+    """What a server sends, without the requests it makes of us: those are declined here.
+
+    Its replies wait in a short queue for one task, so a server that asks without end and reads no answer costs nothing.
+    """
+
+    def __init__(self, read: Any, write: Any) -> None:
+        self._read = read
+        self._write = write
+        self._replies: deque[JSONRPCMessage] = deque()
+        self._waiting = asyncio.Event()
+        self.noise = 0
+        """How much of what came was no message."""
+
+    async def receive(self) -> SessionMessage:
+        """The next response or notification."""
+        while True:
+            item = await self._read.receive()
+            if isinstance(item, Exception):
+                self.noise += 1
+            elif isinstance(item.message, JSONRPCRequest):
+                self._decline(item.message)
+            else:
+                return item  # type: ignore[no-any-return]
+
+    def _decline(self, request: JSONRPCRequest) -> None:
+        if len(self._replies) >= _MOST_REPLIES:
+            return
+        if request.method == "ping":
+            self._replies.append(JSONRPCResponse(jsonrpc="2.0", id=request.id, result={}))
+        else:
+            error = ErrorData(code=METHOD_NOT_FOUND, message="This client offers no such method.")
+            self._replies.append(JSONRPCError(jsonrpc="2.0", id=request.id, error=error))
+        self._waiting.set()
+
+    async def reply(self) -> None:
+        """Send the replies until cancelled or until the connection is over."""
+        with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            while True:
+                await self._waiting.wait()
+                self._waiting.clear()
+                while self._replies:
+                    await self._write.send(SessionMessage(self._replies.popleft()))
+
+
+# Children
+
+
+@contextlib.asynccontextmanager
+async def open_child(
+    config: UpstreamConfig, stderr: Tail, on_fault: Callable[[str], None], *, leaves_large: bool = False
+) -> "AsyncIterator[tuple[Child, Child]]":
+    """Start the config's command and talk to it line by line. Leaving ends it with all its descendants in its group.
+
+    `on_fault` gets the reason if the connection ends otherwise than by leaving. With `leaves_large`, large results are
+    not decoded: see `WHOLE`.
+
+    Raises:
+        OSError: The command cannot be started.
+        ValueError: It, an argument or a variable holds a null byte.
+    """
+    assert config.command is not None
+    transport, child = await asyncio.get_running_loop().subprocess_exec(
+        lambda: Child(config.answer_bytes, stderr, on_fault, leaves_large=leaves_large),
+        config.command,
+        *config.args,
+        env=get_default_environment() | config.env,
+        cwd=config.cwd,
+        start_new_session=True,
+    )
+    try:
+        yield child, child
+    finally:
+        with anyio.CancelScope(shield=True):
+            await _end(transport, child)
+
+
+async def _end(transport: asyncio.SubprocessTransport, child: "Child") -> None:
+    """Close its input, wait; ask its group to end, wait; kill its group. Every wait is bounded."""
+    pid = transport.get_pid()
+    child.end()
+    stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
+    if stdin.get_write_buffer_size():
+        stdin.abort()  # it does not read: `close` would wait for it
+    else:
+        stdin.close()
+    await _within(_GRACE_SECONDS, child.exited)
+    # Also when it has ended by itself: what it started may still be there.
+    if _signal(pid, signal.SIGTERM):
+        await _gone(pid)
+        _signal(pid, signal.SIGKILL)
+        await _gone(pid)
+    await _within(_GRACE_SECONDS, child.exited)
+    transport.close()
+    await _within(_GRACE_SECONDS, child.closed)
+
+
+async def _within(seconds: float, event: asyncio.Event) -> None:
+    with anyio.move_on_after(seconds):
+        await event.wait()
+
+
+async def _gone(group: int) -> None:
+    """Wait, but not for long, until a process group is no more."""
+    with anyio.move_on_after(_GRACE_SECONDS):
+        while _signal(group, 0):  # noqa: ASYNC110 - the kernel tells nobody
+            await anyio.sleep(0.01)
+
+
+def _signal(group: int, number: int) -> bool:
+    """Signal a process group; whether there is such a group."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # a member of it is not ours to signal
+    return True
+
+
+class Child(_Streamed, asyncio.SubprocessProtocol):
+    """A child's pipes as the two message streams the SDK asks for, and a short way past the SDK for calls.
+
+    `ask` writes a request to the pipe and waits for a future. An answer that arrives alone and whole settles it where
+    it is read; whatever else arrives waits in order for `receive`, which hands it out in turns with everybody else.
+    """
+
+    def __init__(
+        self, answer_bytes: int, stderr: Tail, on_fault: Callable[[str], None], *, leaves_large: bool = False
+    ) -> None:
+        self._leaves_large = leaves_large
+        self._answer_bytes = answer_bytes
+        self._stderr = stderr
+        self._on_fault = on_fault
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._input: asyncio.WriteTransport | None = None
+        self._output: asyncio.ReadTransport | None = None
+        self._lines: deque[bytes | bytearray | SessionMessage] = deque()
+        self._unread_bytes = 0
+        self._paused = False
+        self._line = bytearray()
+        self._edges: tuple[bytes, bytes] | None = None
+        self._messages: deque[SessionMessage | Exception] = deque()
+        self._small_bytes = min(answer_bytes, _LARGE_BYTES)
+        self._numbers = count(_FIRST_NUMBER)
+        self._asked: dict[int | str, asyncio.Future[dict[str, Any]]] = {}
+        self._deserted = False
+        self._arrived = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._output_over = False
+        self._ended = False
+        self._turn = 0
+        self.exited = asyncio.Event()
+        self.closed = asyncio.Event()
+
+    # What the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take over standard output, so that it is read without a detour."""
+        # By what they do: those of another loop than asyncio's are of no class that is known here.
+        self._transport = cast("asyncio.SubprocessTransport", transport)
+        self._input = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
+        self._output = cast("asyncio.ReadTransport", self._transport.get_pipe_transport(1))
+        self._output.set_protocol(_Output(self, self._output.get_protocol()))
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Take what the child wrote to standard output or error."""
+        if fd == 2:
+            self._stderr.write(data)
+        elif self._line or self._lines or self._messages or self._edges is not None or not self._settle_alone(data):
+            self._receive(data)
+
+    def _settle_alone(self, data: bytes) -> bool:
+        """Settle the one call that `data` answers, if it is one small answer with a result and nothing else."""
+        if not self._asked or len(data) > self._small_bytes or data.find(b"\n") != len(data) - 1:
+            return False
+        try:
+            message = msgspec.json.decode(data)
+        except (ValueError, RecursionError):
+            return False
+        if type(message) is not dict or "method" in message:
+            return False
+        number, result = message.get("id"), message.get("result")
+        # `1.0` and `true` are equal to 1, but they are no ids.
+        if type(number) is not int or type(result) is not dict or number not in self._asked:
+            return False
+        self._settle(number, result)
+        return True
+
+    def _receive(self, data: bytes) -> None:
+        first, *others = data.split(b"\n")
+        self._extend(first)
+        for piece in others:
+            self._finish()
+            self._extend(piece)
+        if self._lines:
+            self._arrived.set()
+            if self._unread_bytes > _UNREAD_BYTES and not self._paused:
+                self._pause(True)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """Note that the child closed a pipe."""
+        if fd == 1:
+            self._output_over = True
+        if fd != 2:
+            self._near_its_end()
+
+    def process_exited(self) -> None:
+        """Say how the child ended."""
+        self.exited.set()
+        code = self._transport.get_returncode() if self._transport is not None else None
+        if not self._ended and code is not None:
+            how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+            self._on_fault(f"It {how}.")
+        self._near_its_end()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End: the child is gone and every pipe is closed."""
+        self.end()
+        self.closed.set()
+
+    def _near_its_end(self) -> None:
+        """The child or one of its pipes is gone: the others follow at once, or are held open by a descendant."""
+        if self._output_over and self.exited.is_set():
+            self.end()
+        else:
+            asyncio.get_running_loop().call_later(_LAST_OUTPUT_SECONDS, self.end)
+
+    def pause_writing(self) -> None:
+        """Let writers wait: the child does not read."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """Let writers go on."""
+        self._writable.set()
+
+    # What the SDK calls
+
+    async def receive(self) -> Any:
+        """The next message that answers no `ask`, or an exception for a line that is none."""
+        while True:
+            item = await self._next()
+            message = item.message if isinstance(item, SessionMessage) else None
+            if isinstance(message, JSONRPCResponse) and coerce_request_id(message.id) in self._asked:
+                self._settle(coerce_request_id(message.id), message.result)
+            elif isinstance(message, JSONRPCError) and coerce_request_id(message.id or "") in self._asked:
+                self._settle(coerce_request_id(message.id or ""), message.error)
+            else:
+                return item
+
+    async def _next(self) -> SessionMessage | Exception:
+        while not self._messages:
+            if self._lines:
+                line = self._lines.popleft()
+                if isinstance(line, SessionMessage):
+                    return line
+                self._unread_bytes -= len(line)
+                if self._paused and self._unread_bytes < _UNREAD_BYTES // 2:
+                    self._pause(False)
+                self._messages.extend(read_line(line, leaves_large=self._leaves_large))
+            elif self._ended:
+                raise anyio.EndOfStream
+            else:
+                self._turn = 0
+                self._arrived.clear()
+                await self._arrived.wait()
+        self._turn += 1
+        if self._turn % _TURN == 0:
+            await asyncio.sleep(0)
+        return self._messages.popleft()
+
+    async def send(self, item: SessionMessage) -> None:
+        """Write a message; waits while the child does not read."""
+        line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        stdin = self._stdin()
+        stdin.write(line)
+        if not self._writable.is_set():
+            await self._writable.wait()
+            self._stdin()
+
+    # The short way for calls
+
+    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """The result of a request, as it came. Cancelling tells the child so.
+
+        Raises:
+            MCPError: The child answered with an error, or is gone.
+        """
+        if not self._writable.is_set():
+            await self._writable.wait()
+        if self._deserted:
+            raise MCPError(CONNECTION_CLOSED, CLOSED)
+        number = next(self._numbers)
+        self._write({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if self._asked.pop(number, None) is not None:
+                about = {"requestId": number, "reason": "caller cancelled"}
+                with contextlib.suppress(MCPError):  # then nothing is left to be told
+                    self._write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": about})
+            raise
+
+    def desert(self) -> None:
+        """Nobody reads what the child says any more: fail whoever waits for it, and whoever asks from now on."""
+        self._deserted = True
+        for number in list(self._asked):
+            self._settle(number, ErrorData(code=CONNECTION_CLOSED, message=CLOSED))
+
+    def _write(self, message: dict[str, Any]) -> None:
+        try:
+            self._stdin().write(msgspec.json.encode(message) + b"\n")
+        except anyio.BrokenResourceError:
+            raise MCPError(CONNECTION_CLOSED, CLOSED) from None
+
+    def _settle(self, number: int | str, outcome: dict[str, Any] | ErrorData) -> None:
+        answer = self._asked.pop(number)
+        if answer.done():
+            return  # cancelled, in this very turn
+        if isinstance(outcome, ErrorData):
+            answer.set_exception(MCPError(code=outcome.code, message=outcome.message, data=outcome.data))
+        else:
+            answer.set_result(outcome)
+
+    def end(self) -> None:
+        """No more messages: wake whoever waits for one, or for room to write one."""
+        self._ended = True
+        self._arrived.set()
+        self._writable.set()
+
+    def _stdin(self) -> asyncio.WriteTransport:
+        if self._input is None or self._ended or self._input.is_closing():
+            raise anyio.BrokenResourceError
+        return self._input
+
+    def _pause(self, pause: bool) -> None:
+        self._paused = pause
+        if self._output is not None and not self._output.is_closing():
+            if pause:
+                self._output.pause_reading()
+            else:
+                self._output.resume_reading()
+
+    def _extend(self, piece: bytes) -> None:
+        """Add to the line that is being received; of one that is too long only both its edges are kept."""
+        if self._edges is None:
+            self._line += piece
+            if len(self._line) <= self._answer_bytes:
+                return
+            self._edges = (bytes(self._line[:_EDGE_BYTES]), bytes(self._line[-_EDGE_BYTES:]))
+            self._line = bytearray()
+            if found := _ID_AT_START.match(self._edges[0]):
+                self._lines.append(self._refusal(found))
+                self._arrived.set()
+        else:
+            self._edges = (self._edges[0], (self._edges[1] + piece)[-_EDGE_BYTES:])
+
+    def _finish(self) -> None:
+        """The line that is being received is complete."""
+        if self._edges is not None:
+            start, end = self._edges
+            if not _ID_AT_START.match(start):
+                if found := _ID_AT_END.search(end):
+                    self._lines.append(self._refusal(found))
+                else:
+                    self._on_fault(f"It sent a message of more than {self._answer_bytes} bytes that names no call.")
+                    self.end()
+        elif self._line:
+            # A large one is handed over as it is: a copy of 30 MB takes 20 ms.
+            line = self._line if len(self._line) > _LARGE_BYTES else bytes(self._line)
+            self._lines.append(line)
+            self._unread_bytes += len(line)
+            self._line = bytearray()
+        self._edges = None
+
+    def _refusal(self, found: re.Match[bytes]) -> SessionMessage:
+        error = ErrorData(code=INTERNAL_ERROR, message=too_large(self._answer_bytes))
+        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=msgspec.json.decode(found[1]), error=error))
+
+
+class _Output(asyncio.Protocol):
+    """Hands on what a child writes in the turn in which it is read: a subprocess transport takes another for it."""
+
+    def __init__(self, child: Child, before: asyncio.BaseProtocol) -> None:
+        self._child = child
+        self._before = before
+
+    def data_received(self, data: bytes) -> None:
+        self._child.pipe_data_received(1, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._before.connection_lost(exc)
+
+
+def too_large(answer_bytes: int) -> str:
+    """What is said of a message that is not read to its end."""
+    return f"The answer is larger than {answer_bytes} bytes. Ask for less, or raise answer_bytes in the config."
+
+
+def read_line(line: bytes | bytearray, *, leaves_large: bool = False) -> "list[SessionMessage | Exception]":
+    """The messages in one line, as leniently as they can be told apart; an exception for what is none.
+
+    With `leaves_large`, the result of a long line is not decoded.
+    """
+    if leaves_large and len(line) > _LARGE_BYTES:
+        return [_large_message(line)]
+    if not line.strip():
+        return []
+    try:
+        data = msgspec.json.decode(line)
+    except (ValueError, RecursionError):
+        try:
+            # Not UTF-8, NaN or half a character in it: still the answer to somebody's call.
+            data = read_leniently(line) if line.lstrip().startswith((b"{", b"[")) else None
+        except (ValueError, RecursionError) as error:
+            return [_unreadable(line, error)]
+    items = data if isinstance(data, list) else [data]
+    return [_message(item) for item in items]
+
+
+def whole_message(result: Mapping[str, Any]) -> bytes | bytearray | None:
+    """The message of a result, or of parameters, that were not decoded."""
+    return _kept.take(result.get(WHOLE))
+
+
+def _keep(message: bytes | bytearray) -> dict[str, Any]:
+    """A small result in the place of a large one: the SDK copies what it is given, and looks through it."""
+    lost = {"type": "text", "text": "The answer was lost on its way."}
+    return {WHOLE: _kept.put(message, len(message)), "content": [lost], "isError": True}
+
+
+def stand_in(message: bytes, number: Any = None) -> bytes | None:
+    """A small message in the place of a large one, for what decodes messages itself; the large one is kept for it.
+
+    `number` is the id of the request that it answers, if that is known. None for a message that is not large, and for
+    one that cannot be told what it is.
+    """
+    if len(message) <= _LARGE_BYTES:
+        return None
+    try:
+        found, method = _envelope(message)
+    except ValueError:
+        return None if number is None else _encoded_error(number)
+    if method is not None:
+        named = {} if found is None else {"id": found}
+        params = {WHOLE: _kept.put(message, len(message))}
+        return msgspec.json.encode({"jsonrpc": "2.0", **named, "method": method, "params": params})
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": found if number is None else number, "result": _keep(message)})
+
+
+def _encoded_error(number: Any) -> bytes:
+    error = {"code": INTERNAL_ERROR, "message": "The answer cannot be read. Ask for less, or for something simpler."}
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": number, "error": error})
+
+
+_kept: Kept[bytes | bytearray] = Kept(seconds=5.0, most_bytes=256 << 20)
+"""Messages between the moment when they came and the one when they are asked for, which is the next."""
+
+
+class _Envelope(msgspec.Struct):
+    id: int | str | None = None
+    method: str | None = None
+    result: msgspec.Raw | None = None
+
+
+def _envelope(message: bytes | bytearray) -> tuple[int | str | None, str | None]:
+    """The id and the method of a large message; an answer has no method, a notification no id.
+
+    Raises `ValueError` if it is none of these, or cannot be read.
+    """
+    found = _ANSWER_AT_START.match(message[:_EDGE_BYTES])
+    if found is None and len(message) > _ENVELOPE_BYTES:
+        if _METHOD_AT_START.match(message[:_EDGE_BYTES]) is not None:
+            raise ValueError("a message of the server's own that is too large")
+        found = _ID_AT_END.search(message[-_EDGE_BYTES:])
+        if found is None:
+            raise ValueError("a large message that names no call")
+    if found is not None:
+        return msgspec.json.decode(found[1], type=int | str), None
+    try:
+        envelope = msgspec.json.decode(message, type=_Envelope)
+    except RecursionError as error:
+        raise ValueError("a message that is nested too deeply") from error
+    if envelope.id is None and envelope.method is None:
+        raise ValueError("a large message that answers no call")
+    return envelope.id, envelope.method
+
+
+def _large_message(line: bytes | bytearray) -> SessionMessage | Exception:
+    """A message whose result or parameters are not decoded; it is kept as it came."""
+    try:
+        number, method = _envelope(line)
+    except ValueError as error:
+        return _unreadable(line, error)
+    if method is None:
+        result = _keep(line)
+        return SessionMessage(JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=result))
+    params = {WHOLE: _kept.put(line, len(line))}
+    if number is None:
+        return SessionMessage(JSONRPCNotification.model_construct(jsonrpc="2.0", method=method, params=params))
+    return SessionMessage(JSONRPCRequest.model_construct(jsonrpc="2.0", id=number, method=method, params=params))
+
+
+def _unreadable(line: bytes | bytearray, error: Exception) -> SessionMessage | Exception:
+    """The answer to whoever waits for this message, if it says who that is: else they would wait for their timeout."""
+    number = edge_id(line)
+    if number is None:
+        return ValueError(str(error))
+    is_deep = isinstance(error, RecursionError) or isinstance(error.__cause__, RecursionError)
+    what = "is nested too deeply to be read" if is_deep else "is no JSON"
+    data = ErrorData(code=INTERNAL_ERROR, message=f"The answer {what}. Ask for less, or for something simpler.")
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=number, error=data))
+
+
+def edge_id(line: bytes | bytearray) -> int | str | None:
+    """The id of a message that is not decoded, if it stands at its beginning or at its end."""
+    found = _ID_AT_START.match(line[:_EDGE_BYTES]) or _ID_AT_END.search(line[-_EDGE_BYTES:])
+    return None if found is None else msgspec.json.decode(found[1], type=int | str)
+
+
+def _message(data: Any) -> SessionMessage | Exception:
+    if not isinstance(data, dict):
+        return ValueError("no JSON-RPC message")
+    number, method = data.get("id"), data.get("method")
+    if isinstance(number, bool) or not isinstance(number, (int, str, type(None))):
+        return ValueError("no usable id")
+    message: JSONRPCMessage
+    if isinstance(method, str):
+        params = data.get("params")
+        params = params if isinstance(params, dict) else {}
+        if number is None:
+            message = JSONRPCNotification.model_construct(jsonrpc="2.0", method=method, params=params)
+        else:
+            message = JSONRPCRequest.model_construct(jsonrpc="2.0", id=number, method=method, params=params)
+    elif number is None:
+        return ValueError("no JSON-RPC message")
+    elif isinstance(result := data.get("result"), dict):
+        message = JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=result)
+    elif "error" in data or "result" in data:
+        message = JSONRPCError.model_construct(jsonrpc="2.0", id=number, error=_error(data.get("error")))
+    else:
+        return ValueError("no JSON-RPC message")
+    return SessionMessage(message)
+
+
+def _error(error: Any) -> ErrorData:
+    fields = error if isinstance(error, dict) else {"message": error}
+    code, text = fields.get("code"), fields.get("message")
+    return ErrorData(
+        code=code if isinstance(code, int) and not isinstance(code, bool) else INTERNAL_ERROR,
+        message=text if isinstance(text, str) else "The server's answer is neither a result nor an error.",
+        data=fields.get("data"),
+    )

@@ -1,0 +1,462 @@
+"""One MCP server: its tools and the calls to them.
+
+`life.py` starts and stops it. A call is never sent twice, except when the server provably did not look at it:
+the first may have happened.
+"""
+
+import asyncio
+import json
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Self
+
+import anyio
+import msgspec
+from mcp.server import Server
+from mcp.shared.exceptions import MCPError
+from mcp_types import CONNECTION_CLOSED, HEADER_MISMATCH, REQUEST_TIMEOUT
+from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from sealyard.broker.answers import COMPLAINT_CHARACTERS, Answer, Declared, short, to_answer
+from sealyard.broker.upstreams.mcp.http import DELIVERY, Delivery
+from sealyard.broker.upstreams.mcp.life import Connection, Life, reason
+from sealyard.broker.upstreams.mcp.oauth import open_in_browser
+from sealyard.broker.upstreams.mcp.session import Progress, call_tool, list_tools
+from sealyard.broker.upstreams.mcp.transport import CLOSED, too_large, whole_message
+from sealyard.errors import (
+    InvalidArguments,
+    ToolFailed,
+    UnknownTool,
+    UpstreamError,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from sealyard.values import Definition, UpstreamConfig, UpstreamStatus
+from sealyard.values.naming import glob
+
+__all__ = ("OnTools", "Upstream")
+
+_log = logging.getLogger(__name__)
+
+OnTools = Callable[[str, list[Definition]], Awaitable[None]]
+"""Gets the upstream's name and all its tools."""
+_OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
+
+_PING_SECONDS = 10.0
+_CHANGES_SETTLE_SECONDS = 0.1
+_LIST_AGAIN_SECONDS = 1.0
+_MOST_SILENT_CALLS = 3
+"""After so many calls in a row without an answer to any of them, the server is asked for a sign of life."""
+_MOST_ROUNDS = 10
+_ROUND_SECONDS = 0.1
+_MOST_WARNINGS = 50
+
+
+class Upstream:
+    """One MCP server, by its config."""
+
+    def __init__(
+        self,
+        config: UpstreamConfig,
+        *,
+        on_tools: OnTools | None = None,
+        token_folder: Path | None = None,
+        open_url: Callable[[str], bool] = open_in_browser,
+        clock: Callable[[], float] = time.monotonic,
+        server: Server[Any] | None = None,
+    ) -> None:
+        """Starts nothing.
+
+        Args:
+            config: How to reach it.
+            on_tools: Called whenever its tools are not what they were.
+            token_folder: Where OAuth tokens are kept; without one they are forgotten with the process.
+            open_url: Opens an address in a person's browser, for OAuth consent.
+            clock: Seconds that only go forward; the pauses between starts are counted in them.
+            server: A server object in this process, used instead of what the config says about the transport.
+        """
+        self.config = config
+        self.on_tools = on_tools
+        self._in_process = server is not None
+        self._slots = asyncio.Semaphore(config.concurrent_calls)
+        self._life = Life(
+            config,
+            server=server,
+            token_folder=token_folder,
+            open_url=open_url,
+            clock=clock,
+            first=self._list_first,
+            beside=self._look_after,
+        )
+        self._definitions: list[Definition] | None = None
+        self._delivered: list[Definition] | None = None
+        self._delivering = asyncio.Lock()
+        self._declared: dict[str, Declared] = {}
+        self._listing_warnings: list[str] = []
+        self._logged: set[str] = set()
+        self._idle: tuple[str, ...] = ()
+        self._misfits: dict[str, str] = {}
+        self._calls = self._failures = 0
+
+    @classmethod
+    def from_server(cls, config: UpstreamConfig, server: Server[Any], *, on_tools: OnTools | None = None) -> Self:
+        """An upstream in this process, without a transport."""
+        return cls(config, on_tools=on_tools, server=server)
+
+    async def call(
+        self,
+        tool: str,
+        arguments: dict[str, Any],
+        *,
+        timeout_seconds: float | None = None,
+        on_progress: _OnProgress | None = None,
+        unwrap: bool = False,
+    ) -> Answer:
+        """Call a tool and return its answer. Starts the server if it does not run.
+
+        Cancelling the call, or letting it time out, tells the server so; the connection stays usable.
+
+        Raises:
+            UnknownTool: The config leaves this tool out.
+            InvalidArguments: The arguments cannot be written as JSON.
+            UpstreamUnavailable: The server does not run and cannot be started now; the call did not happen.
+            UpstreamTimeout: It did not answer in time; the call may have happened.
+            ToolFailed: It answered with an error.
+            UpstreamError: The connection failed; the call may have happened.
+        """
+        if not self._allows(tool, set()):
+            raise UnknownTool(f"The config of {self.config.name!r} leaves {tool!r} out.")
+        _check_sendable(tool, arguments)
+        seconds = self.config.call_seconds if timeout_seconds is None else timeout_seconds
+        self._calls += 1
+        try:
+            result = await self._ask_once(tool, arguments, seconds, on_progress)
+        except ToolFailed:
+            self._life.thrive()
+            raise
+        except UpstreamError:
+            self._failures += 1
+            raise
+        self._life.thrive()
+        if (message := whole_message(result)) is not None:
+            return Answer(value=None, message=message)
+        if (declared := self._declared.get(tool)) is not None and tool not in self._misfits:
+            self._compare(tool, declared, result)
+        return to_answer(result, unwrap=unwrap)
+
+    async def refresh(self) -> None:
+        """List the tools anew, starting the server if need be; returns when `on_tools` has had them.
+
+        Raises:
+            UpstreamError: The server does not run, or does not list its tools.
+        """
+        fresh = self._life.connection is None
+        connection = await self._life.connected()
+        with connection:
+            if not fresh:
+                await self._list(connection)
+            elif connection.listing_error is not None:
+                raise UpstreamError(connection.listing_error)
+            await self._deliver()
+
+    async def list_tools(self) -> list[Definition]:
+        """All its tools that the config lets through, asked for now. Raises as `refresh` does."""
+        await self.refresh()
+        return list(self._definitions or ())
+
+    async def ping(self) -> None:
+        """Ask for a sign of life, starting the server if need be. Raises `UpstreamError` if there is none."""
+        connection = await self._life.connected()
+        with connection:
+            if not await self._is_alive(connection):
+                raise UpstreamError(f"{self.config.name!r} shows no sign of life.")
+
+    def status(self) -> UpstreamStatus:
+        """How it is."""
+        life = self._life
+        warnings = [*self._listing_warnings, *self._misfits.values()]
+        if life.noise:
+            warnings.append(f"It sent {life.noise} lines or events that are no JSON-RPC; they were ignored.")
+        if len(warnings) > _MOST_WARNINGS:
+            warnings[_MOST_WARNINGS:] = [f"There are {len(warnings) - _MOST_WARNINGS} warnings more."]
+        return UpstreamStatus(
+            name=self.config.name,
+            transport="memory" if self._in_process else self.config.transport,
+            state=life.state,
+            tools=len(self._definitions or ()),
+            protocol_version=life.version,
+            server=life.described,
+            restarts=life.restarts,
+            calls=self._calls,
+            failures=self._failures,
+            error=life.error,
+            warnings=tuple(warnings),
+            stderr=life.stderr.text(),
+            idle_patterns=self._idle,
+        )
+
+    async def close(self) -> None:
+        """Stop it for good and leave no process, task or descriptor behind."""
+        await self._life.close()
+
+    # One call
+
+    async def _ask_once(
+        self, tool: str, arguments: dict[str, Any], seconds: float, on_progress: _OnProgress | None
+    ) -> dict[str, Any]:
+        delivery = Delivery()
+        connection = self._life.connection or await self._life.connected()
+        try:
+            return await self._ask(connection, tool, arguments, seconds, on_progress, delivery)
+        except UpstreamError:
+            if not delivery.stale:
+                raise
+        # The server forgot the session, so it did not look at the call: sending it again is safe, once.
+        self._life.retire(connection)
+        connection = await self._life.connected()
+        return await self._ask(connection, tool, arguments, seconds, on_progress, Delivery())
+
+    async def _ask(
+        self,
+        connection: Connection,
+        tool: str,
+        arguments: dict[str, Any],
+        seconds: float,
+        on_progress: _OnProgress | None,
+        delivery: Delivery,
+    ) -> dict[str, Any]:
+        """The result as it came, or the error that says what became of the call."""
+        progress = Progress(on_progress) if on_progress is not None else None
+        sent = False
+        before = DELIVERY.set(delivery)
+        try:
+            with connection:
+                async with asyncio.timeout(seconds), self._slots:
+                    sent = True
+                    result = await self._converse(connection, tool, arguments, progress)
+            connection.silent_calls = 0
+            if progress is not None:
+                await progress.finish()
+            return result
+        except TimeoutError:
+            raise self._timed_out(connection, tool, seconds, sent) from None
+        except MCPError as error:
+            raise self._failed(connection, tool, error, delivery) from error
+        except (ValidationError, anyio.ClosedResourceError, anyio.BrokenResourceError, RuntimeError) as error:
+            raise UpstreamError(
+                f"{self.config.name!r} failed in {tool!r}, which may have happened: {reason(error)}"
+            ) from error
+        finally:
+            DELIVERY.reset(before)
+            if progress is not None:
+                progress.stop()
+
+    async def _converse(
+        self, connection: Connection, tool: str, arguments: dict[str, Any], progress: Progress | None
+    ) -> dict[str, Any]:
+        """Send the call; again with the state the server hands out, for as long as it only asks us to come back."""
+        channel = connection.channel
+        token = channel.follow(progress) if progress is not None and channel.takes_tokens else None
+        on_progress = progress.receive if progress is not None and token is None else None
+        state: str | None = None
+        relisted = False
+        try:
+            for _ in range(_MOST_ROUNDS):
+                try:
+                    result = await call_tool(
+                        connection.session,
+                        channel.child,
+                        tool,
+                        arguments,
+                        token=token,
+                        request_state=state,
+                        on_progress=on_progress,
+                    )
+                except MCPError as error:
+                    if error.code != HEADER_MISMATCH or relisted:
+                        raise
+                    # The server did not look at the call: it wants headers that only a newer list names.
+                    relisted = True
+                    await self._list(connection)
+                    continue
+                if result.get("resultType") != "input_required":
+                    return result
+                state = self._state_to_return(tool, result)
+                await asyncio.sleep(_ROUND_SECONDS)
+        finally:
+            if token is not None:
+                channel.unfollow(token)
+        raise UpstreamError(f"{tool!r} of {self.config.name!r} put us off {_MOST_ROUNDS} times without an answer.")
+
+    def _state_to_return(self, tool: str, result: dict[str, Any]) -> str:
+        state = result.get("requestState")
+        if result.get("inputRequests") or not isinstance(state, str):
+            raise UpstreamError(
+                f"{tool!r} of {self.config.name!r} asks a person or a model for input, which code cannot give. Call it "
+                "with arguments that leave nothing open, or through a client in proxy mode."
+            )
+        return state
+
+    def _timed_out(self, connection: Connection, tool: str, seconds: float, sent: bool) -> UpstreamTimeout:
+        name = self.config.name
+        if not sent:
+            return UpstreamTimeout(
+                f"{name!r} was busy for {seconds:g} s with {self.config.concurrent_calls} other calls; {tool!r} was "
+                "not called. Make fewer calls at once."
+            )
+        connection.silent_calls += 1
+        if connection.silent_calls >= _MOST_SILENT_CALLS:
+            connection.suspected.set()
+        return UpstreamTimeout(
+            f"{name!r} did not answer {tool!r} within {seconds:g} s. The call may have happened: check before calling "
+            "again, or give it more time."
+        )
+
+    def _failed(self, connection: Connection, tool: str, error: MCPError, delivery: Delivery) -> UpstreamError:
+        name = self.config.name
+        if delivery.stale:
+            return UpstreamError(f"{name!r} no longer knows our session; {tool!r} was not called.")
+        if delivery.undelivered:
+            self._life.fail(connection, f"It cannot be reached: {delivery.fault}.")
+            return UpstreamUnavailable(f"{name!r} cannot be reached; {tool!r} was not called: {delivery.fault}.")
+        if error.code == CONNECTION_CLOSED:
+            why = self._life.fault or reason(error)
+            if error.message == CLOSED:
+                self._life.fail(connection)
+            return UpstreamError(
+                f"{name!r} ended the connection during {tool!r}, which may have happened: {why}{self._life.last_words}"
+            )
+        if error.message == too_large(self.config.answer_bytes):
+            return UpstreamError(f"{tool!r} of {name!r} was called, but its answer was not taken: {error.message}")
+        if delivery.fault is not None and not delivery.answered:
+            why = short(delivery.fault, COMPLAINT_CHARACTERS)
+            return UpstreamError(f"{name!r} failed in {tool!r}, which may have happened: {why}.")
+        return ToolFailed(short(error.message, COMPLAINT_CHARACTERS) or f"{tool!r} failed without saying why.")
+
+    def _compare(self, tool: str, declared: Declared, result: dict[str, Any]) -> None:
+        """Note, once for each tool, that its answer is not what it declares. The answer is given all the same."""
+        if result.get("isError") is True or len(self._misfits) >= _MOST_WARNINGS:
+            return
+        structured = result.get("structuredContent")
+        complaint = "there is no structured content" if structured is None else declared.misfit(structured)
+        if complaint is not None:
+            self._misfits[tool] = f"Tool {tool!r} does not answer as its output schema says: {complaint}."
+
+    # Tools
+
+    def _allows(self, tool: str, left_out: set[str]) -> bool:
+        """Whether the config lets the tool in. The patterns that keep it out are added to `left_out`."""
+        against = [pattern for pattern in self.config.without_tools if glob(pattern)(tool)]
+        left_out.update(against)
+        wanted = self.config.tools
+        return not against and (wanted is None or any(glob(pattern)(tool) for pattern in wanted))
+
+    async def _list_first(self, connection: Connection) -> None:
+        """List the tools of a new connection. Without a list it can still be called."""
+        try:
+            await self._list(connection)
+        except UpstreamError as error:
+            connection.listing_error = str(error)
+            self._listing_warnings = [str(error)]
+
+    async def _list(self, connection: Connection) -> None:
+        """Ask for the tools and remember them. Raises `UpstreamError`."""
+        name = self.config.name
+        try:
+            async with connection.listing, asyncio.timeout(self.config.call_seconds):
+                left_out: set[str] = set()
+                listing = await list_tools(connection.session, lambda tool: self._allows(tool, left_out))
+        except TimeoutError:
+            raise UpstreamTimeout(f"{name!r} did not list its tools within {self.config.call_seconds:g} s.") from None
+        except (MCPError, ValidationError, RuntimeError) as error:
+            raise UpstreamError(f"{name!r} does not list its tools: {reason(error)}") from error
+        self._idle = tuple(pattern for pattern in self.config.without_tools if pattern not in left_out)
+        said = [
+            f"without_tools names {pattern!r}, which fits none of its tools. Correct it, or take it out."
+            for pattern in self._idle
+        ]
+        self._listing_warnings = [*listing.warnings, *said]
+        self._log_left_out(listing.left_out)
+        if listing.definitions != self._definitions:
+            self._definitions = listing.definitions
+            self._declared = {one.name: Declared(one.output_schema) for one in listing.definitions if one.output_schema}
+            self._misfits.clear()
+
+    def _log_left_out(self, warnings: list[str]) -> None:
+        """Say in the log, once, which tools are missing."""
+        for warning in warnings:
+            if warning not in self._logged and len(self._logged) < _MOST_WARNINGS:
+                self._logged.add(warning)
+                _log.warning("%s: %s", self.config.name, warning)
+
+    async def _deliver(self) -> None:
+        """Hand the tools to `on_tools`, unless it has had just these."""
+        async with self._delivering:
+            definitions = self._definitions
+            if self.on_tools is None or definitions is None or definitions is self._delivered:
+                return
+            await self.on_tools(self.config.name, list(definitions))
+            self._delivered = definitions
+
+    async def _look_after(self, connection: Connection) -> None:
+        """What is done beside the calls for as long as a connection lasts."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._follow_changes, connection)
+            tasks.start_soon(self._watch, connection)
+
+    async def _watch(self, connection: Connection) -> None:
+        """End a server that answers no calls and gives no sign of life, so that the next call finds another."""
+        while True:
+            await connection.suspected.wait()
+            connection.suspected.clear()
+            if not await self._is_alive(connection):
+                self._life.fail(connection, "It left calls without an answer and shows no sign of life.")
+            connection.silent_calls = 0
+
+    async def _is_alive(self, connection: Connection) -> bool:
+        """Whether the server answers what every server of its era answers. An error is an answer too."""
+        session = connection.session
+        try:
+            async with asyncio.timeout(min(_PING_SECONDS, self.config.call_seconds)):
+                if session.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                    await session.send_discover(LATEST_MODERN_VERSION)
+                else:
+                    await session.send_ping()
+        except TimeoutError:
+            return False
+        except MCPError as error:
+            return error.code not in {CONNECTION_CLOSED, REQUEST_TIMEOUT}
+        except ValidationError:
+            return True
+        return True
+
+    async def _follow_changes(self, connection: Connection) -> None:
+        """List again when the server says that its tools changed: soon, once for many such words, and not too often."""
+        listed_at = -math.inf
+        while True:
+            try:
+                await self._deliver()
+            except Exception:  # noqa: BLE001 - the gateway's own callback; the connection goes on without it
+                _log.exception("The tools of %r could not be taken over.", self.config.name)
+            await self._life.changed.wait()
+            await anyio.sleep(max(_CHANGES_SETTLE_SECONDS, listed_at + _LIST_AGAIN_SECONDS - time.monotonic()))
+            self._life.changed.clear()
+            listed_at = time.monotonic()
+            try:
+                await self._list(connection)
+            except UpstreamError as error:
+                self._listing_warnings = [str(error)]
+
+
+def _check_sendable(tool: str, arguments: dict[str, Any]) -> None:
+    """Refuse what is no JSON before it reaches the SDK, where it would end the connection."""
+    try:
+        # `null` may have been a NaN, about which msgspec says nothing.
+        if b"null" in msgspec.json.encode(arguments):
+            json.dumps(arguments, allow_nan=False)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InvalidArguments(f"The arguments of {tool!r} cannot be written as JSON: {error}.") from error

@@ -1,0 +1,349 @@
+"""The tests that a name, a text or a number must pass before it is shown to anyone.
+
+Every test errs on the side of silence. A key that could be a person's name or an order to a model, a text that could be
+a value of one record, a number that could be an id: its type may still be shown, and nothing else of it.
+"""
+
+import hashlib
+import keyword
+import math
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any
+
+from sealyard.catalog.shapes import resolve, unwrapped
+from sealyard.privacy.reading import GIVEN_NAMES, read_name, split_name
+from sealyard.values import ToolSpec
+from sealyard.versioning.shapes import is_named
+
+__all__ = (
+    "IDENTIFIER",
+    "NAME_CHARACTERS",
+    "UNPLACED",
+    "agree",
+    "coarser",
+    "is_callable",
+    "is_choice",
+    "is_data",
+    "is_declared",
+    "is_field",
+    "is_measure",
+    "is_name",
+    "is_nameable",
+    "is_trait",
+    "joined",
+    "kind_of",
+    "last_key",
+    "mark_of",
+    "outward",
+    "place_of",
+    "plain",
+    "shown",
+    "steps",
+    "tells_choices",
+    "tells_span",
+)
+
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
+
+NAME_CHARACTERS = 40  # longer identifiers are not shown: nobody needs them, and they could be sentences
+_NAME_WORDS = 6  # words of a name; more could be a sentence
+_FIELD_WORDS = 6  # words of a field's name; more could be a sentence
+_CHOICE_WORDS = 4  # words of a choice; more could be a sentence
+_PERSON_WORDS = 3  # words of a key up to which its last one is checked against given names
+_REMEMBERED = 4_096  # verdicts cached by each test: a bound
+_LARGEST = 1e9  # larger numbers may be telephone numbers, accounts or times
+_ID_FLOOR = 100_000  # whole numbers that are all larger may be ids
+_YEARS = (1900, 2100)  # whole numbers within may be years of birth
+_VALUE_CHARACTERS = 80  # characters of a value that are compared: a bound
+_LARGEST_WRITTEN = 10**18  # larger numbers are not written out: one can have thousands of digits
+_BRANCHES = 8  # alternatives of a declared schema that are read: a bound
+_DEPTH = 4  # levels of a declared schema that are searched for a field: a bound
+_PLACES = 400  # places of one level that are searched: a bound
+
+# Names, texts and numbers
+
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+"""The form of a name in a hint."""
+_PIECES = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_CHOICE = re.compile(r"(?=.{2,24}$)[A-Za-z]+[0-9]{0,2}(?:[_-][A-Za-z]+[0-9]{0,2})*")
+_NOT_ONLY_NAMES = frozenset("bill dean gene iris jack mark max may miles penny roman will".split())
+"""Given names that fields are called by more often than people are keys."""
+_ORDERS = frozenset("ignore disregard forget bypass override obey pretend reveal print send run call delete".split())
+_ORDERED = frozenset(
+    """instruction instructions prompt prompts rule rules guideline guidelines previous prior above earlier
+    everything system secret secrets password passwords credentials tool tools""".split()
+)
+"""A name with a word of either says what a model is to do."""
+_UNTOLD = frozenset(
+    """id ids uid uuid guid key keys code codes token hash digest ref reference slug name names title label labels
+    handle login nick alias user users owner author assignee reviewer creator member members contact person
+    people by from to cc bcc mailbox inbox domain sender recipient host hostname server path file filename
+    folder directory url uri link branch tag tags topic project projects repo repository team teams group groups
+    customer client account tenant city town place location address street note notes text comment message
+    description summary subject body value values data content query word words answer secret password hint
+    gender sex religion diagnosis disease medication""".split()
+)
+"""Last words of a field's name that keep its texts from being shown."""
+_UNMEASURED = frozenset(
+    """id ids uid pid gid no nr num number numbers code key pin zip zipcode postal postcode phone mobile fax tel
+    year years born birth birthday dob age serial account version timestamp time at date epoch port lat lon lng
+    latitude longitude hash seed salary wage wages income pay balance debt weight height ssn ref reference
+    cursor offset""".split()
+)
+"""The same for its numbers."""
+_TRAITS = frozenset("hair eye eyes skin blood body health medical marital ethnic ethnicity religious".split())
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def is_field(key: object) -> bool:
+    """True if a key may be named: it looks like a field's name, is short, and gives no order."""
+    if not isinstance(key, str) or IDENTIFIER.fullmatch(key) is None or not is_named(key):
+        return False
+    words = split_name(key)
+    return 0 < len(words) <= _FIELD_WORDS and not _is_order(words) and not _is_person(words)
+
+
+def is_name(name: object) -> bool:
+    """True for an identifier that is short and of few words."""
+    return (
+        isinstance(name, str)
+        and len(name) <= NAME_CHARACTERS
+        and IDENTIFIER.fullmatch(name) is not None
+        and len(_PIECES.findall(name)) <= _NAME_WORDS
+    )
+
+
+def is_nameable(*names: str) -> bool:
+    """True if all names may be shown: identifiers that are neither keywords, nor a person's name, nor an order."""
+    return all(map(_is_plain, names))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _is_plain(name: str) -> bool:
+    return is_field(name) and not keyword.iskeyword(name)
+
+
+def mark_of(text: str, size: int = 6) -> str:
+    """A digest of `size` bytes that stands for a text which must not be kept or shown."""
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=size).hexdigest()
+
+
+def is_callable(spec: ToolSpec) -> bool:
+    """True if a tool may be named. The name of its module comes from the configuration."""
+    return is_nameable(spec.function) and IDENTIFIER.fullmatch(spec.module) is not None
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def is_data(key: object) -> bool:
+    """True if a key is a value: an id, a date, an address, a token, a person's name."""
+    return not isinstance(key, str) or not is_named(key) or _is_person(split_name(key))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def tells_choices(name: str) -> bool:
+    """True if the texts of a field with this name may be shown at all, judged by the name."""
+    words, meaning = split_name(name), read_name(name)
+    is_place = meaning.kind in ("", "region?", "org?")
+    return bool(words) and is_place and not meaning.is_role and words[-1] not in _UNTOLD
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def is_trait(name: str) -> bool:
+    """True if a field describes a person: then nothing inside it may be shown, however deep."""
+    return read_name(name).kind == "trait" or not _TRAITS.isdisjoint(split_name(name))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def is_choice(text: str) -> bool:
+    """True if a text could be one of few: a few words, without many digits, a person's name or an order."""
+    if _CHOICE.fullmatch(text) is None or not is_named(text.replace("-", "_")):
+        return False
+    words = split_name(text)
+    return 0 < len(words) <= _CHOICE_WORDS and not _is_order(words) and not _is_person(words)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def tells_span(name: str) -> bool:
+    """True if the bounds of a field's numbers may be shown at all."""
+    words, meaning = split_name(name), read_name(name)
+    return bool(words) and not meaning.kind and not meaning.is_role and words[-1] not in _UNMEASURED
+
+
+def is_measure(low: float, high: float, *, is_whole: bool) -> bool:
+    """True if numbers between these bounds are neither ids, nor years, nor telephone numbers."""
+    if max(-low, high) >= _LARGEST or (is_whole and low >= _ID_FLOOR):
+        return False
+    return not (is_whole and _YEARS[0] <= low and high <= _YEARS[1])
+
+
+def outward(low: float, high: float) -> tuple[float, float]:
+    """Bounds around these with one significant digit."""
+    return _rounded(low, math.floor), _rounded(high, math.ceil)
+
+
+def coarser(low: float, high: float) -> tuple[float, float]:
+    """Bounds around these that tell no more than how long the numbers are."""
+    bottom = 0.0 if low >= 0 else -(10.0 ** math.ceil(math.log10(-low)))
+    return bottom, 0.0 if high <= 0 else 10.0 ** math.ceil(math.log10(high))
+
+
+def _rounded(value: float, to_whole: Callable[[float], int]) -> float:
+    if not value:
+        return 0.0
+    step = 10.0 ** math.floor(math.log10(abs(value)))
+    return float(f"{to_whole(value / step) * step:.1g}")
+
+
+def _is_order(words: list[str]) -> bool:
+    return len(words) > 2 and not _ORDERS.isdisjoint(words) and not _ORDERED.isdisjoint(words)
+
+
+def _is_person(words: list[str]) -> bool:
+    """True if it begins with a given name that is not mostly another word, or is short and ends with one."""
+    ends = (*words[:1], *(words[-1:] if len(words) <= _PERSON_WORDS else ()))
+    return any(word in GIVEN_NAMES and word not in _NOT_ONLY_NAMES for word in ends)
+
+
+# Kinds of values
+
+_WRITTEN = re.compile(r"[^\W_]+")
+_TEXT_KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("empty", re.compile(r"\s*")),
+    ("private", re.compile(r"(?i:.*__PII_.*)", re.DOTALL)),
+    ("date", re.compile(r"\d{4}-\d{2}-\d{2}")),
+    ("time", re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}.*")),
+    ("other_date", re.compile(r"\d{1,4}[./ -](?:\d{1,2}|[A-Za-z]{3,9})[./ -]\d{1,4}|[A-Za-z]{3,9} \d{1,2},? \d{4}")),
+    ("digits", re.compile(r"[-+]?\d+(?:\.\d+)?")),
+    ("url", re.compile(r"[a-z]+://.*", re.DOTALL)),
+    ("address", re.compile(r"[^\s@]+@[^\s@]+")),
+    ("absolute", re.compile(r"/\S.*|[A-Za-z]:\\.*", re.DOTALL)),
+    ("relative", re.compile(r"\.{0,2}[\w.-]*/[^\s].*|[\w-]+\.[a-z]{2,4}")),
+    ("json", re.compile(r"\s*[\[{].*", re.DOTALL)),
+    ("upper", re.compile(r"[A-Z][A-Z0-9_-]*")),
+    ("lower", re.compile(r"[a-z][a-z0-9_-]*")),
+    ("title", re.compile(r"[A-Z][a-z0-9]+")),
+)
+
+
+def kind_of(value: Any) -> str:
+    """The kind of a value, without the value."""
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return "bool"
+        case int():
+            return "int"
+        case float():
+            return "float"
+        case list() | tuple():
+            return "list"
+        case dict():
+            return "dict"
+        case str():
+            return next((kind for kind, form in _TEXT_KINDS if form.fullmatch(value[:200])), "text")
+    return "other"
+
+
+def plain(value: object) -> str:
+    """The same for `'10/01/2024'` and `'2024-10-01'`, and for `12` and `'12'`; empty unless it is a text or number."""
+    if not isinstance(value, str | float) and not (isinstance(value, int) and abs(value) < _LARGEST_WRITTEN):
+        return ""
+    pieces = (piece.lstrip("0") for piece in _WRITTEN.findall(str(value)[:_VALUE_CHARACTERS].lower()))
+    return " ".join(sorted(pieces))
+
+
+# Fields of answers
+
+UNPLACED = "?."
+"""Before the name of a field of which only the name is known: the answer was too large for the journal."""
+
+_STEP = re.compile(r"\[\]|[A-Za-z0-9_]+")
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_NOTHING: tuple[str, ...] = ()
+
+
+def joined(field: str, key: str) -> str:
+    """The field `key` of what is at `field`."""
+    return f"{field}.{key}" if field else key
+
+
+def steps(field: str) -> list[str]:
+    """The keys on the way to a field, and `[]` for each item of a list."""
+    return _STEP.findall(field)
+
+
+def last_key(field: str) -> str:
+    """The name of a field; nothing for the answer itself."""
+    return next((step for step in reversed(steps(field)) if step != "[]"), "")
+
+
+def shown(field: str) -> str:
+    """A field as a sentence has it: its name alone if the whole way to it could be a sentence itself."""
+    keys = [step for step in steps(field) if step != "[]"]
+    return ".".join(keys) if is_field("_".join(keys)) else last_key(field)
+
+
+def agree(field: str, parameter: str) -> bool:
+    """True if a field has the name of a parameter, or the end of it: `id` and `park_id`, but not `id` and `paid`."""
+    one, other = _words(last_key(field)), _words(parameter)
+    shorter = min(len(one), len(other))
+    return shorter > 0 and one[-shorter:] == other[-shorter:]
+
+
+def _words(name: str) -> tuple[str, ...]:
+    found = tuple(word.lower() for word in _WORDS.findall(name))
+    return (*found[:-1], found[-1].removesuffix("s")) if found else _NOTHING
+
+
+def is_declared(spec: ToolSpec, field: str) -> bool:
+    """True if the tool itself declares this field in its answers."""
+    found = [unwrapped(spec.output_schema)]
+    root = spec.output_schema or {}
+    for step in steps(field):
+        found = [inner for schema in found for inner in _inside(schema, root, step)][:_BRANCHES]
+    return bool(found) and spec.output_schema is not None
+
+
+def place_of(spec: ToolSpec, key: str) -> str | None:
+    """The place of the field `key` in a tool's declared answer; None if it has none, or two that are equally near."""
+    root = spec.output_schema or {}
+    level: list[tuple[object, str]] = [(unwrapped(spec.output_schema), "")]
+    for _ in range(_DEPTH):
+        level = [place for schema, field in level for place in _below(schema, root, field)][:_PLACES]
+        found = list(dict.fromkeys(field for _, field in level if not field.endswith("[]") and last_key(field) == key))
+        if found:
+            return found[0] if len(found) == 1 else None
+    return None
+
+
+def _below(schema: object, root: dict[str, Any], field: str) -> Iterator[tuple[object, str]]:
+    """The parts of one place, by their fields."""
+    for branch in _branches(schema, root):
+        if isinstance(branch.get("items"), dict):
+            yield branch["items"], f"{field}[]"
+        properties = branch.get("properties")
+        if isinstance(properties, dict):
+            yield from ((inner, joined(field, key)) for key, inner in properties.items() if is_field(key))
+
+
+def _inside(schema: object, root: dict[str, Any], step: str) -> Iterator[object]:
+    for branch in _branches(schema, root):
+        if step == "[]":
+            if isinstance(branch.get("items"), dict):
+                yield branch["items"]
+        elif isinstance(branch.get("properties"), dict) and step in branch["properties"]:
+            yield branch["properties"][step]
+
+
+def _branches(schema: object, root: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A schema without its reference, and its alternatives: what may be null has two."""
+    whole = resolve(schema, root)
+    yield whole
+    for key in ("anyOf", "oneOf", "allOf"):
+        branches = whole.get(key)
+        if isinstance(branches, list):
+            yield from (resolve(branch, root) for branch in branches[:_BRANCHES])

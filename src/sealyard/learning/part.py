@@ -1,0 +1,297 @@
+"""The skeleton that every part of learning stands on: a lesson in, evidence that fades, insights out.
+
+Evidence for and against a statement fades with time, and no principal can give more than a share of it.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from sealyard.learning.answers import AnswerSeen
+from sealyard.learning.causes import Cause
+from sealyard.learning.code import CodePrint
+from sealyard.learning.flows import Flow
+from sealyard.values import LearningEvent, RunEvidence
+
+__all__ = (
+    "CAP",
+    "MAX_ITEMS",
+    "Evidence",
+    "Insight",
+    "Known",
+    "Lesson",
+    "Part",
+    "PartInsights",
+    "Tally",
+    "Viewer",
+    "faded",
+    "merged",
+    "part_insights",
+    "principal_of",
+    "put_last",
+    "shrunk",
+    "trim",
+)
+
+# Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
+# measured.
+
+CAP = 5.0  # most that one principal adds to anything: a thousand repetitions weigh as much as five
+OWN_CAP = 60.0  # the cap where a principal's own runs count in full for itself
+_LONE = 2.0  # runs that one other principal counts for at most where nobody else confirms it
+PRINCIPALS = 16  # principals in one piece of evidence, the last heard: a bound
+_HEARD = 0.05  # remaining weight that still counts as a voice: one observation for about four half-lives
+MAX_ITEMS = 50  # insights listed of one part
+
+_Value = TypeVar("_Value")
+
+
+# Evidence
+
+
+class Viewer(msgspec.Struct, frozen=True, gc=False):
+    """A principal at a time, and the rate at which evidence fades for it: it gives evidence, or it asks for it."""
+
+    principal: str
+    """Empty for an operator, who has no experience of its own."""
+    now: float
+    half_life: float
+    """In seconds."""
+
+    def faded(self, at: float) -> float:
+        """The weight of an observation made at `at`, at most 1: a clock that was set back makes nothing count more."""
+        age = self.now - at  # as `faded`, without the cost of a second call: a search asks this hundreds of times
+        return 1.0 if age <= 0 else float(2.0 ** (-age / self.half_life))
+
+
+def faded(age: float, half_life: float) -> float:
+    """The weight of an observation that is `age` seconds old."""
+    return 1.0 if age <= 0 else float(2.0 ** (-age / half_life))
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """The sum of some evidence at one time."""
+
+    yes: float = 0.0
+    no: float = 0.0
+    principals: int = 0
+    """Principals with more for than against, and recent enough to be heard."""
+
+    @property
+    def total(self) -> float:
+        """For and against together."""
+        return self.yes + self.no
+
+    @property
+    def share(self) -> float:
+        """The share in favour, drawn towards one half while there is little evidence; one half for none."""
+        return (self.yes + 1) / (self.total + 2)
+
+
+class Known(msgspec.Struct, frozen=True):
+    """The evidence about failing runs as it counts for one principal."""
+
+    failed: float = 0.0
+    total: float = 0.0
+    own_failed: float = 0.0
+    """The principal's own part of `failed`."""
+    accusers: int = 0
+    """Other principals more than half of whose runs failed."""
+
+    @property
+    def share(self) -> float:
+        """The share of runs that failed; 0 without any run."""
+        return self.failed / self.total if self.total else 0.0
+
+
+class Evidence(msgspec.Struct, array_like=True, gc=False):
+    """Observations of one statement by principal. Excluded from garbage collection: there are too many to visit."""
+
+    by: dict[str, tuple[float, float, float]] = {}
+    """For, against, and the time to which both are faded. The principal that was heard last is at the end."""
+
+    def add(
+        self, viewer: Viewer, *, yes: float = 0.0, no: float = 0.0, cap: float = CAP, most: int = PRINCIPALS
+    ) -> None:
+        """Add an observation that the viewer makes. One that arrives late is faded before it is added."""
+        at = viewer.now
+        had_yes, had_no, had_at = self.by.pop(viewer.principal, (0.0, 0.0, at))
+        if had_at > at:
+            late = faded(had_at - at, viewer.half_life)
+            yes, no = yes * late, no * late
+        share = viewer.faded(had_at)
+        new_yes, new_no = had_yes * share + yes, had_no * share + no
+        scale = min(1.0, cap / max(new_yes + new_no, cap))
+        put_last(self.by, viewer.principal, (new_yes * scale, new_no * scale, max(at, had_at)), most)
+
+    def add_run(self, viewer: Viewer, *, failed: bool) -> None:
+        """Add a run of the viewer to the evidence that such runs fail."""
+        self.add(viewer, yes=float(failed), no=float(not failed), cap=OWN_CAP)
+
+    def tally(self, viewer: Viewer, *, is_own: bool = False) -> Tally:
+        """The sum over all principals, or over the viewer alone."""
+        yes = no = 0.0
+        principals = 0
+        for principal, (one, other, at) in self.by.items():
+            if not is_own or principal == viewer.principal:
+                share = viewer.faded(at)
+                yes, no = yes + one * share, no + other * share
+                principals += one > other and one * share >= _HEARD
+        return Tally(yes, no, principals)
+
+    def known(self, viewer: Viewer, *, lone: float = _LONE) -> Known:
+        """Failed runs as they count for a viewer.
+
+        Its own runs count in full, those of each other principal at most like `CAP` runs, and like `lone` runs if there
+        is only one other.
+        """
+        cap = CAP if len(self.by) - (viewer.principal in self.by) > 1 else lone
+        failed = total = own_failed = 0.0
+        accusers = 0
+        for who, (bad, good, at) in self.by.items():
+            weight = viewer.faded(at)
+            if who == viewer.principal:
+                own_failed = bad * weight
+            else:
+                weight *= min(1.0, cap / (bad + good))
+                accusers += bad > good
+            failed, total = failed + bad * weight, total + (bad + good) * weight
+        return Known(failed, total, own_failed, accusers)
+
+    @property
+    def last_at(self) -> float:
+        """The time of the last observation; 0 without any."""
+        return max((at for _, _, at in self.by.values()), default=0.0)
+
+
+def shrunk(prior: float, weight: float, known: Known) -> float:
+    """The share of failed runs, drawn towards `prior` as if that were `weight` runs."""
+    return (prior * weight + known.failed) / (weight + known.total)
+
+
+def put_last(table: dict[str, _Value], key: str, value: _Value, most: int) -> _Value:
+    """Set an entry, move it to the end, and drop the entries set longest ago down to `most`.
+
+    Tables stay plain dictionaries, so that a model is encoded and compared as it is.
+    """
+    table.pop(key, None)
+    table[key] = value
+    trim(table, most)
+    return value
+
+
+def trim(table: dict[str, Any], most: int) -> None:
+    """Drop the entries that were set longest ago down to `most`."""
+    while len(table) > most:
+        del table[next(iter(table))]
+
+
+# Insights
+
+
+class Insight(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing learned. `subject` is a validated name and `text` a sentence of ours: neither holds foreign text."""
+
+    kind: str
+    subject: str
+    text: str
+    evidence: float
+    principals: int
+    told: int = 0
+    right: int = 0
+    last_at: float
+
+
+class PartInsights(msgspec.Struct, frozen=True, kw_only=True):
+    """The record of one part. `accuracy` is None while none of its statements was seen to be right or wrong."""
+
+    part: str
+    learned: int
+    evidence: int
+    told: int
+    right: int
+    accuracy: float | None
+    items: tuple[Insight, ...]
+
+
+def part_insights(
+    part: str, items: Iterable[Insight], *, learned: int, evidence: int, score: tuple[int, int]
+) -> PartInsights:
+    """The record of one part: its strongest items first, at most MAX_ITEMS, in one order for equal evidence."""
+    told, right = score
+    ordered = sorted(items, key=lambda item: (-item.evidence, -item.last_at, item.kind, item.subject, item.text))
+    return PartInsights(
+        part=part,
+        learned=learned,
+        evidence=evidence,
+        told=told,
+        right=right,
+        accuracy=right / told if told else None,
+        items=tuple(ordered[:MAX_ITEMS]),
+    )
+
+
+def merged(part: str, found: Sequence[PartInsights]) -> PartInsights:
+    """The record of one part in several models."""
+    return part_insights(
+        part,
+        [item for each in found for item in each.items],
+        learned=sum(each.learned for each in found),
+        evidence=sum(each.evidence for each in found),
+        score=(sum(each.told for each in found), sum(each.right for each in found)),
+    )
+
+
+# Lessons and parts
+
+
+class Lesson(msgspec.Struct, frozen=True, kw_only=True):
+    """An event, and all that the parts read in it."""
+
+    number: int
+    """The number of its fact in the journal."""
+    event: LearningEvent
+    code: CodePrint | None = None
+    flows: tuple[Flow, ...] = ()
+    answers: tuple[AnswerSeen, ...] = ()
+    cause: Cause | None = None
+    domain: str = ""
+    """The domain of its principal as configured, or else that of its tools; empty if neither is known."""
+    faults: tuple[str, ...] = ()
+    """The parts that failed to read it."""
+
+    @property
+    def principal(self) -> str:
+        """The principal that made the experience."""
+        return principal_of(self.event)
+
+    @property
+    def at(self) -> float:
+        """The time of the event."""
+        return self.event.fact.at if isinstance(self.event, RunEvidence) else self.event.at
+
+    def viewer(self, half_life: float) -> Viewer:
+        """The principal of the event at its time."""
+        return Viewer(self.principal, self.at, half_life)
+
+
+def principal_of(event: LearningEvent) -> str:
+    """The principal that made an event."""
+    return event.fact.principal if isinstance(event, RunEvidence) else event.principal
+
+
+class Part(Protocol):
+    """A part of the model: it learns, tells and rates itself on its own. Only the event loop's thread touches it."""
+
+    def learn(self, lesson: Lesson, half_life: float) -> None:
+        """Take in one lesson; one that does not concern the part changes nothing."""
+
+    def tell(self, *question: Any, **context: Any) -> Any:
+        """Answer the part's own question for a viewer, in our words and checked names. It changes nothing."""
+
+    def score(self) -> tuple[int, int]:
+        """The number of statements that were seen to be right or wrong, and of those that were right."""
+
+    def insights(self, viewer: Viewer) -> PartInsights:
+        """The record of the part for an operator."""

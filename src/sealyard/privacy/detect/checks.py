@@ -1,0 +1,391 @@
+"""Checks that separate real numbers and wallet addresses from look-alikes: check digits, lengths, dates, prefixes.
+
+All are pure functions over text. Each takes a value as it was found, ignores its separators and never raises.
+"""
+
+import base64
+import binascii
+import datetime
+import hashlib
+import ipaddress
+import re
+from collections.abc import Callable, Sequence
+from operator import mul
+
+__all__ = (
+    "WALLET",
+    "WALLET_FORM",
+    "digits_of",
+    "iban_length",
+    "is_base58_checked",
+    "is_bech32",
+    "is_card",
+    "is_date",
+    "is_iban",
+    "is_ipv4",
+    "is_ipv6",
+    "is_plausible",
+    "is_ssn",
+    "is_wallet",
+    "iso7064_11_10",
+    "luhn",
+    "verhoeff",
+    "weighted",
+)
+
+_NO_DIGIT = re.compile(r"[^0-9]")
+_SEPARATORS = re.compile(r"[ .\-/]")
+
+
+def digits_of(value: str) -> str:
+    """Only the ASCII digits of the value."""
+    return _NO_DIGIT.sub("", value)
+
+
+_DOUBLED = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
+
+
+def luhn(digits: str) -> bool:
+    """True if the digits pass the Luhn check. All zeros do not count."""
+    numbers = [ord(digit) - 48 for digit in reversed(digits)]
+    total = sum(numbers[::2]) + sum(_DOUBLED[number] for number in numbers[1::2])
+    return total % 10 == 0 and any(numbers)
+
+
+def weighted(digits: str, weights: Sequence[int], modulus: int) -> int:
+    """The remainder of the sum of each digit times its weight."""
+    return sum((ord(digit) - 48) * weight for digit, weight in zip(digits, weights, strict=False)) % modulus
+
+
+def iso7064_11_10(digits: str) -> bool:
+    """True if the last digit is the ISO 7064 mod 11,10 check digit of those before it."""
+    product = 10
+    for digit in digits[:-1]:
+        product = ((ord(digit) - 48 + product) % 10 or 10) * 2 % 11
+    return (11 - product) % 10 == ord(digits[-1]) - 48
+
+
+def _verhoeff_tables() -> tuple[list[list[int]], list[list[int]]]:
+    """The multiplication of the dihedral group of ten elements, and the powers of the permutation."""
+    product = [
+        [(a + b) % 5 + 5 * (b > 4) if a < 5 else (a - b) % 5 + 5 * (b < 5) for b in range(10)] for a in range(10)
+    ]
+    permutations = [list(range(10)), [1, 5, 7, 6, 2, 8, 3, 0, 9, 4]]
+    while len(permutations) < 8:
+        permutations.append([permutations[-1][step] for step in permutations[1]])
+    return product, permutations
+
+
+_PRODUCT, _PERMUTATIONS = _verhoeff_tables()
+
+
+def verhoeff(digits: str) -> bool:
+    """True if the digits pass the Verhoeff check."""
+    state = 0
+    for place, digit in enumerate(reversed(digits)):
+        state = _PRODUCT[state][_PERMUTATIONS[place % 8][ord(digit) - 48]]
+    return state == 0
+
+
+def is_date(year: int, month: int, day: int) -> bool:
+    """True if there is such a day."""
+    try:
+        datetime.date(year, month, day)
+    except ValueError:
+        return False
+    return True
+
+
+_ISSUERS: tuple[tuple[int, int, int, frozenset[int]], ...] = tuple(
+    (digits, low, high, frozenset(lengths))
+    for digits, low, high, lengths in (
+        (1, 4, 4, (13, 16, 19)),  # Visa
+        (2, 51, 55, (16,)),  # Mastercard
+        (4, 2221, 2720, (16,)),
+        (2, 34, 34, (15,)),  # American Express
+        (2, 37, 37, (15,)),
+        (3, 300, 305, range(14, 20)),  # Diners Club
+        (4, 3095, 3095, range(14, 20)),
+        (2, 36, 36, range(14, 20)),
+        (2, 38, 39, range(14, 20)),
+        (4, 3528, 3589, range(16, 20)),  # JCB
+        (4, 1800, 1800, (15,)),
+        (4, 2131, 2131, (15,)),
+        (4, 6011, 6011, range(16, 20)),  # Discover
+        (3, 644, 649, range(16, 20)),
+        (2, 65, 65, range(16, 20)),
+        (2, 62, 62, range(16, 20)),  # UnionPay
+        (2, 81, 81, range(16, 20)),
+        (2, 82, 82, (16,)),  # RuPay
+        (2, 60, 60, (16,)),
+        (3, 508, 508, (16,)),
+        (4, 2200, 2204, range(16, 20)),  # Mir
+        (4, 5018, 5020, range(13, 20)),  # Maestro, Dankort
+        (4, 5038, 5038, range(13, 20)),
+        (4, 5060, 5061, range(16, 20)),  # Verve
+        (2, 56, 58, range(13, 20)),  # Maestro
+        (2, 63, 63, range(16, 20)),
+        (2, 67, 67, range(13, 20)),
+        (4, 9792, 9792, (16,)),  # Troy
+    )
+)
+
+
+def is_card(value: str) -> bool:
+    """True if the digits are a card number: a known issuer, one of its lengths, the Luhn check."""
+    digits = digits_of(value)
+    if not 13 <= len(digits) <= 19 or not luhn(digits):
+        return False
+    return any(low <= int(digits[:count]) <= high and len(digits) in lengths for count, low, high, lengths in _ISSUERS)
+
+
+_IBAN_LENGTHS = {
+    country: length
+    for length, countries in {
+        15: "NO",
+        16: "BE",
+        18: "DK FI FO GL NL SD",
+        19: "MK SI",
+        20: "AT BA EE KZ LT LU MN XK",
+        21: "CH CR HR LI LV",
+        22: "BG BH DE GB GE IE ME RS VA",
+        23: "AE GI IL IQ OM SO TL",
+        24: "AD CZ ES MD PK RO SA SE SK TN VG",
+        25: "LY PT ST",
+        26: "IS TR",
+        27: "BI DJ FR GR IT MC MR SM",
+        28: "AL AZ BY CY DO GT HU LB NI PL SV",
+        29: "BR EG PS QA UA",
+        30: "JO KW MU YE",
+        31: "MT SC",
+        32: "LC",
+        33: "RU",
+    }.items()
+    for country in countries.split()
+}
+"""The length of an account number by its country, as the registry has it."""
+
+
+def iban_length(country: str) -> int:
+    """The length of an account number of the country; 0 for a country without them."""
+    return _IBAN_LENGTHS.get(country.upper(), 0)
+
+
+def is_iban(value: str) -> bool:
+    """True if the value is an account number: a country of the registry, its length, the mod 97 check."""
+    compact = _SEPARATORS.sub("", value).upper()
+    if not (compact.isascii() and compact.isalnum()) or len(compact) != iban_length(compact[:2]):
+        return False
+    return int("".join(str(int(character, 36)) for character in compact[4:] + compact[:4])) % 97 == 1
+
+
+def is_ssn(value: str) -> bool:
+    """True if the nine digits can be a social security number: area, group and serial are in use."""
+    digits = digits_of(value)
+    if len(digits) != 9 or digits[0] == "9" or digits[:3] in {"000", "666"}:
+        return False
+    return digits[3:5] != "00" and digits[5:] != "0000" and len(set(digits)) > 1
+
+
+def is_ipv4(value: str) -> bool:
+    """True if the value is an address, and not a netmask such as 255.255.240.0."""
+    parts = value.split(".")
+    if len(parts) != 4 or not all(part.isascii() and part.isdigit() and str(int(part)) == part for part in parts):
+        return False
+    if any(int(part) > 255 for part in parts):
+        return False
+    hosts = 0xFFFFFFFF - int.from_bytes(map(int, parts), "big")
+    return not (hosts and parts[0] == "255" and hosts & (hosts + 1) == 0)
+
+
+def is_ipv6(value: str) -> bool:
+    """True if the value is an address other than `::`."""
+    try:
+        return int(ipaddress.IPv6Address(value)) > 0
+    except ValueError:
+        return False
+
+
+_BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+_RIPPLE58 = "rpshnaf39wBUDNEGHJKLM4PQRST7VWXYZ2bcdeCg65jkm8oFqi1tuvAxyz"
+_NO_PLACE = 255
+_PLACES = tuple(bytes(each.find(chr(code)) % (_NO_PLACE + 1) for code in range(256)) for each in (_BASE58, _RIPPLE58))
+_MOST_BASE58 = 120
+_POWERS = tuple(58**place for place in range(_MOST_BASE58))
+
+
+def is_base58_checked(value: str, *, ripple: bool = False) -> bool:
+    """True if the last four bytes of the base 58 value are the double SHA-256 of those before them."""
+    places = value.encode("ascii", "replace").translate(_PLACES[ripple])
+    if len(places) > _MOST_BASE58 or _NO_PLACE in places:
+        return False
+    number = sum(map(mul, reversed(places), _POWERS))
+    zero = _RIPPLE58[0] if ripple else _BASE58[0]
+    raw = b"\0" * (len(value) - len(value.lstrip(zero))) + number.to_bytes((number.bit_length() + 7) // 8, "big")
+    body, check = raw[:-4], raw[-4:]
+    return len(body) >= 20 and hashlib.sha256(hashlib.sha256(body).digest()).digest()[:4] == check
+
+
+_BECH32 = {character: place for place, character in enumerate("qpzry9x8gf2tvdw0s3jn54khce6mua7l")}
+_BECH32_STEPS = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)
+_BECH32_SUMS = (1, 0x2BC830A3)
+"""The remainders of a bech32 and of a bech32m address."""
+
+
+def is_bech32(value: str) -> bool:
+    """True if the value passes the check of bech32 or bech32m."""
+    lower = value.lower()
+    prefix, _, body = lower.rpartition("1")
+    if value not in {lower, value.upper()} or not prefix or len(body) < 6 or len(value) > 128:
+        return False
+    letters = [_BECH32.get(character) for character in body]
+    state = 1
+    head = [ord(character) >> 5 for character in prefix] + [0] + [ord(character) & 31 for character in prefix]
+    for number in [*head, *letters]:
+        if number is None:
+            return False
+        top = state >> 25
+        state = (state & 0x1FFFFFF) << 5 ^ number
+        for bit, step in enumerate(_BECH32_STEPS):
+            if top >> bit & 1:
+                state ^= step
+    return state in _BECH32_SUMS
+
+
+_SHAPES: dict[str, re.Pattern[str]] = {
+    name: re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    for name, pattern in {
+        "person": r"(?=.*[^\W\d_]).{1,120}",
+        "address": r"(?=.*\w).{1,300}",
+        "location": r"(?=.*[^\W\d_]).{1,120}",
+        "organization": r"(?=.*\w).{1,200}",
+        "email": r"[^\s@]{1,64}@[^\s@]{1,255}",
+        "phone": r"(?:tel:)?\+?(?:[ ().\-/]{0,3}[0-9]){5,17}(?:\s?(?:x|ext\.?|#)\s?[0-9]{1,6})?",
+        "date_of_birth": r"(?=.*[0-9]).{4,40}",
+        "username": r"@?[^\s@]{1,64}",
+        "ssn": r"(?:[0-9][ \-]?){9}",
+        "national_id": r"(?=(?:[^0-9]*[0-9]){4})[A-Z0-9][A-Z0-9 .\-/()]{3,29}",
+        "tax_id": r"(?=(?:[^0-9]*[0-9]){4})[A-Z0-9][A-Z0-9 .\-/&]{3,29}",
+        "passport": r"(?=(?:[^0-9]*[0-9]){3})[A-Z0-9][A-Z0-9 <\-]{4,19}",
+        "driver_license": r"(?=(?:[^0-9]*[0-9]){3})[A-Z0-9*][A-Z0-9 *\-/]{3,24}",
+        "medical_id": r"(?=(?:[^0-9]*[0-9]){3})[A-Z0-9][A-Z0-9 .\-/]{3,29}",
+        "credit_card": r"(?:[0-9][ \-]?){12,19}|[0-9]{3,4}",
+        "iban": r"[A-Z]{2}[0-9]{2}(?:[ \-]?[A-Z0-9]){10,30}",
+        "bank_account": r"(?=(?:[^0-9]*[0-9]){4})[A-Z0-9][A-Z0-9 .\-/]{3,33}",
+        "wallet": r"[A-Z0-9:]{20,120}",
+        "mac": r"(?:[0-9A-F]{2}[:\-.]?){5,7}[0-9A-F]{2}|(?:[0-9A-F]{4}\.){2}[0-9A-F]{4}",
+        "url": r"(?:[A-Z][A-Z0-9+.\-]*:)?//\S+|www\.\S+|[^\s@]+\.[A-Z]{2,24}(?:[/?#]\S*)?",
+        "api_key": r"\S{6,4096}",
+        "auth_token": r"(?:(?:bearer|basic|token)\s+)?\S{6,8192}",
+        "private_key": r".{20,}",
+        "password": r"(?=.*\S).{1,256}",
+        "text": r".*\S.*",
+        "literal": r".*\S.*",
+    }.items()
+}
+"""The form of a cell of each type. Field and form together decide, so the form is generous: no check digits."""
+
+_EMPTY = frozenset(
+    "null none nil nan undefined n/a na tbd unknown anonymous yes no true false y n - -- --- . ? * keine nein ja aucun"
+    " ninguno desconocido unbekannt inconnu nessuno geen redacted [redacted] <redacted> string text".split()
+)
+
+
+def is_plausible(type: str, value: str) -> bool:  # noqa: A002
+    """True if a whole cell can be a value of the type, given that its field says so.
+
+    Check digits are not asked for: people mistype, and a wrong number is as private. An empty cell, a placeholder and
+    a type without a form of its own that is unknown here are kept apart: only the last is plausible whatever it holds.
+    """
+    stripped = value.strip()
+    if not stripped or stripped.lower() in _EMPTY:
+        return False
+    if type == "ip":
+        return _is_address(stripped)
+    shape = _SHAPES.get(type)
+    return shape is None or shape.fullmatch(stripped) is not None
+
+
+def _is_address(value: str) -> bool:
+    """True if the value is an IP address, with or without port, zone or prefix length."""
+    host = value.partition("/")[0].partition("%")[0]
+    if host.count(":") == 1:
+        host = host.partition(":")[0]
+    try:
+        ipaddress.ip_address(host.removeprefix("[").partition("]")[0])
+    except ValueError:
+        return False
+    return True
+
+
+_BASE58_LETTER = "[1-9A-HJ-NP-Za-km-z]"
+_BECH32_LETTER = "[02-9ac-hj-np-z]"
+
+WALLET = re.compile(
+    rf"""
+    (?<![A-Za-z0-9])(?:
+      (?P<ethereum>0x[0-9a-fA-F]{{40}})
+    | (?P<bech32>(?:bc|tb|ltc|vtc|dgb|addr|stake|cosmos|osmo|juno|terra|inj|band|kava|celestia|erd|zs|bnb|one|sei|thor
+        |axelar)1{_BECH32_LETTER}{{20,110}}+|(?:BC|TB|LTC|ADDR)1[02-9AC-HJ-NP-Z]{{20,110}}+)
+    | (?P<cash>(?:bitcoincash:)?[qp]{_BECH32_LETTER}{{41}})
+    | (?P<stellar>[GM][A-Z2-7]{{55}}(?:[A-Z2-7]{{13}})?)
+    | (?P<monero>[48]{_BASE58_LETTER}{{94}}(?:{_BASE58_LETTER}{{11}})?)
+    | (?P<ripple>[rX]{_BASE58_LETTER}{{24,46}}+)
+    | (?P<base58>(?:[13LMmn2DAX79TQztkKSV]|tz[1-4]|KT1){_BASE58_LETTER}{{24,35}}+)
+    )(?![A-Za-z0-9])
+    """,
+    re.VERBOSE,
+)
+"""Bitcoin, Ethereum, Litecoin, Dogecoin, Dash, Zcash, Tron, Tezos, XRP, Stellar, Monero, Cardano, Cosmos and kin."""
+WALLET_FORM = rf"(?x:{re.sub(r'[?]P<[a-z0-9]+>', '?:', WALLET.pattern)})"
+"""The same as a part of other patterns. Without names the engine passes over most branches by their first character."""
+
+
+def is_wallet(text: str) -> bool:
+    """True if the text begins with an address that passes the check that its currency has."""
+    wallet = WALLET.match(text)
+    return wallet is not None and _CHECKS[wallet.lastgroup or ""](wallet[0])
+
+
+def _is_ethereum(value: str) -> bool:
+    """No check digit in most of them: any but the empty address and a run of one digit."""
+    return len(set(value[2:].lower())) > 4
+
+
+def _is_stellar(value: str) -> bool:
+    """The last two bytes are the CRC-16 of those before them."""
+    raw = base64.b32decode(value + "=" * (-len(value) % 8))
+    return binascii.crc_hqx(raw[:-2], 0).to_bytes(2, "little") == raw[-2:]
+
+
+_CASH_STEPS = (0x98F2BC8E61, 0x79B76D99E2, 0xF33E5FB3C4, 0xAE2EABE2A8, 0x1E4F43E470)
+_CASH_LETTERS = {letter: place for place, letter in enumerate("qpzry9x8gf2tvdw0s3jn54khce6mua7l")}
+
+
+def _is_cash(value: str) -> bool:
+    """The forty bits of check at the end of a Bitcoin Cash address."""
+    body = value.rpartition(":")[2]
+    state = 1
+    for number in [*(ord(letter) & 31 for letter in "bitcoincash"), 0, *(_CASH_LETTERS[letter] for letter in body)]:
+        top = state >> 35
+        state = (state & 0x07FFFFFFFF) << 5 ^ number
+        for bit, step in enumerate(_CASH_STEPS):
+            if top >> bit & 1:
+                state ^= step
+    return state == 1
+
+
+def _is_monero(value: str) -> bool:
+    """Its check needs a hash that Python lacks; the length of 95 or 106 and the alphabet are telling."""
+    return len(set(value)) > 20
+
+
+_CHECKS: dict[str, Callable[[str], bool]] = {
+    "ethereum": _is_ethereum,
+    "bech32": is_bech32,
+    "cash": _is_cash,
+    "stellar": _is_stellar,
+    "monero": _is_monero,
+    "ripple": lambda value: is_base58_checked(value, ripple=True),
+    "base58": is_base58_checked,
+}

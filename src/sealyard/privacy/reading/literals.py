@@ -1,0 +1,375 @@
+"""JSON, and the data that Python and JavaScript print, with the place of every value in the text.
+
+`read_literal` reads data from inside any text, each character once, and never fails: it reads broken or truncated data
+as far as it goes, so that a value in it still stands under its name. `read_json` reads a text that is JSON from end to
+end, or a document a line, at the speed of the standard library; its offsets are computed on first use, for the whole
+text at once.
+"""
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+__all__ = (
+    "OPENING",
+    "JsonIndex",
+    "Pieces",
+    "PlacedFloat",
+    "PlacedInt",
+    "PlacedText",
+    "place",
+    "read_json",
+    "read_literal",
+    "undouble",
+    "unescape",
+)
+
+Pieces: TypeAlias = tuple[list[int], list[int]]
+"""Where each stretch of the decoded text begins, and where it begins in the text as written."""
+
+
+class PlacedText(str):
+    """A text with the offsets of what it was read from."""
+
+    __slots__ = ("end", "escape", "pieces", "start")
+    start: int
+    end: int
+    pieces: Pieces | None
+    escape: str
+    """The escape before a quotation mark in it: a backslash, a second mark, or nothing."""
+
+    def raw(self, offset: int) -> int:
+        """The offset in the text it was read from."""
+        if self.pieces is None:
+            return self.start + offset
+        decoded, written = self.pieces
+        index = bisect_right(decoded, offset) - 1
+        return self.start + written[index] + (offset - decoded[index])
+
+
+class PlacedInt(int):
+    """A whole number with its offsets."""
+
+    start: int
+    end: int
+
+
+class PlacedFloat(float):
+    """A number with its offsets."""
+
+    start: int
+    end: int
+
+
+def place(value: str, start: int, end: int, pieces: Pieces | None = None, escape: str = "") -> PlacedText:
+    """The value with its offsets."""
+    placed = PlacedText(value)
+    placed.start = start
+    placed.end = end
+    placed.pieces = pieces
+    placed.escape = escape
+    return placed
+
+
+_INTEGER = re.compile(r"-?\d{1,40}")
+_NUMBER = re.compile(r"-?\d{1,40}(?:\.\d{1,40})?(?:[eE][+-]?\d{1,4})?")
+
+
+def _place_number(written: str, start: int) -> PlacedInt | PlacedFloat | PlacedText:
+    """The number that is written there, or the text if it is none of a common size."""
+    placed: PlacedInt | PlacedFloat
+    if _INTEGER.fullmatch(written):
+        placed = PlacedInt(written)
+    elif _NUMBER.fullmatch(written):
+        placed = PlacedFloat(written)
+    else:
+        return place(written, start, start + len(written))
+    placed.start = start
+    placed.end = start + len(written)
+    return placed
+
+
+_ESCAPE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\U[0-9a-fA-F]{8}|\\x[0-9a-fA-F]{2}|\\.",
+    re.DOTALL,
+)
+_LETTERS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "\n": ""}
+
+
+def unescape(written: str) -> tuple[str, Pieces]:
+    """A string literal's text without its backslashes, as JSON and Python write them."""
+    return _decode(written, _ESCAPE, _unescape)
+
+
+def undouble(written: str) -> tuple[str, Pieces]:
+    """A quoted CSV cell's text: a quotation mark is written twice in it."""
+    return _decode(written, _DOUBLED, lambda _: '"')
+
+
+_DOUBLED = re.compile('""')
+
+
+def _unescape(escape: str) -> str:
+    kind = escape[1]
+    if len(escape) == 12:
+        high, low = int(escape[2:6], base=16), int(escape[8:], base=16)
+        return chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
+    if len(escape) > 2:
+        code = int("0x" + escape[2:], base=0)
+        return chr(code) if code <= 0x10FFFF else "\ufffd"
+    return _LETTERS.get(kind, kind)
+
+
+def _decode(written: str, pattern: re.Pattern[str], replace: Callable[[str], str]) -> tuple[str, Pieces]:
+    parts: list[str] = []
+    decoded: list[int] = []
+    starts: list[int] = []
+    length = last = 0
+    for match in pattern.finditer(written):
+        begin = match.start()
+        if begin > last:
+            parts.append(written[last:begin])
+            decoded.append(length)
+            starts.append(last)
+            length += begin - last
+        new = replace(match.group())
+        if new:
+            parts.append(new)
+            decoded.append(length)
+            starts.append(begin)
+            length += 1
+        last = match.end()
+    parts.append(written[last:])
+    decoded += [length, length + len(written) - last]
+    starts += [last, len(written)]
+    return "".join(parts), (decoded, starts)
+
+
+OPENING = re.compile(
+    r"""[{\[(](?:(?<=\{)\s*(?!""\w)(?:["'}]|[A-Za-z_$][\w$]*\s*:\s*["'\[{\d])"""
+    r"""|(?<=\[)(?:\s*(?!""\w)(?:["'{\[(\]]|-?\d[\d.]*\s*[,\]])|(?=[A-Z]\w*\())"""
+    r"""|(?<=\w\()(?=[A-Za-z_]\w*=[^=]))"""
+)
+"""Where data may begin. Not in a quoted cell of a table, where every mark is written twice. It starts with a set of
+characters, which the engine passes over all others to find."""
+
+_SCALAR = re.compile(
+    r"""\s*(?:"([^"\\]*(?:\\.[^"\\]*)*)"|'([^'\\]*(?:\\.[^'\\]*)*)'|([{\[(])|([}\])])|,|([^\s,:{}\[\]()"'=<>]+))""",
+    re.DOTALL,
+)
+_COLON = re.compile(r"\s*(?::|=>|=(?!=))")
+_CALL = re.compile(r"\([\d\s,.+-]*\)")
+_DEEPEST = 10_000
+_REST = re.compile(r"\s*[\"']?")
+_WORDS = frozenset("true false null none nan undefined True False None NaN".split())
+
+
+class _Frame:
+    """An open bracket: the pairs and the items read in it so far."""
+
+    __slots__ = ("items", "key", "pairs")
+
+    def __init__(self) -> None:
+        self.pairs: list[dict[str, Any]] = []
+        self.items: list[Any] = []
+        self.key: PlacedText | None = None
+
+    def add(self, value: Any) -> None:
+        key = self.key
+        if key is None:
+            self.items.append(value)
+            return
+        self.key = None
+        # A key that comes twice begins a second object: the first value is in the text all the same.
+        if not self.pairs or key in self.pairs[-1]:
+            self.pairs.append({})
+        self.pairs[-1][key] = value
+
+    def node(self) -> Any:
+        if not self.items and len(self.pairs) == 1:
+            return self.pairs[0]
+        return [*self.pairs, *self.items]
+
+
+def read_literal(text: str, start: int) -> tuple[Any, int]:
+    """The data that begins with the bracket at `start`, its values and keys placed, and where it ends."""
+    frames: list[_Frame] = []
+    position = start
+    scan = _SCALAR.match
+    while True:
+        match = scan(text, position)
+        if match is None:
+            return _close(frames, text, position)
+        position = match.end()
+        kind = match.lastindex
+        if kind is None:  # a comma
+            continue
+        if kind == 3:
+            if len(frames) > _DEEPEST:
+                return _close(frames, text, position)
+            frames.append(_Frame())
+            continue
+        if kind == 4:
+            node = frames.pop().node()
+            if not frames:
+                return node, position
+            frames[-1].add(node)
+            continue
+        begin, end = match.span(kind)
+        frame = frames[-1]
+        if kind == 5:
+            opened = _bare(text, begin, end, frame)
+            if opened is None:
+                return _close(frames, text, begin)
+            position = opened
+            continue
+        value = _place_quoted(match.group(kind), begin, end)
+        if frame.key is None:
+            colon = _COLON.match(text, position)
+            if colon is not None:
+                frame.key = value
+                position = colon.end()
+                continue
+        frame.add(value)
+
+
+def _place_quoted(written: str, begin: int, end: int) -> PlacedText:
+    """The text of a string literal, without its marks, with its offsets."""
+    if "\\" not in written:
+        return place(written, begin, end, None, "\\")
+    decoded, pieces = unescape(written)
+    return place(decoded, begin, end, pieces, "\\")
+
+
+def _bare(text: str, begin: int, end: int, frame: _Frame) -> int | None:
+    """Takes a number, a word of the language, a bare key or a call; returns where it ends, or None if it is prose."""
+    written = text[begin:end]
+    if frame.key is None:
+        colon = _COLON.match(text, end)
+        if colon is not None:
+            frame.key = place(written, begin, end)
+            return colon.end()
+    if written in _WORDS:
+        frame.add(None)
+        return end
+    call = _CALL.match(text, end)
+    if call is not None:  # datetime.date(1990, 5, 3): one value
+        frame.add(place(text[begin : call.end()], begin, call.end()))
+        return call.end()
+    if text.startswith("(", end):  # Decimal('9.90'): what is in the brackets
+        return end
+    if written[0] in "-0123456789.":
+        frame.add(_place_number(written, begin))
+        return end
+    if frame.key is not None:
+        frame.add(place(written, begin, end))
+        return end
+    return None
+
+
+def _close(frames: list[_Frame], text: str, position: int) -> tuple[Any, int]:
+    """The data read before it broke off; a string that is not closed goes to the end of its line."""
+    rest = _REST.match(text, position)
+    assert rest is not None
+    begin = rest.end()
+    if begin < len(text) and frames[-1].key is not None and begin > position:
+        stop = text.find("\n", begin)
+        stop = len(text) if stop < 0 else stop
+        frames[-1].add(_place_quoted(text[begin:stop], begin, stop))
+        position = stop
+    while len(frames) > 1:
+        node = frames.pop().node()
+        frames[-1].add(node)
+    return frames[0].node(), position
+
+
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[^\s,:\[\]{}"]+', re.DOTALL)
+
+
+class _RepeatedKey(ValueError):
+    """A dictionary would lose one of the values."""
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _RepeatedKey
+    return found
+
+
+_decode_json = json.JSONDecoder(object_pairs_hook=_pairs).decode
+
+
+def read_json(text: str) -> list[Any] | None:
+    """The documents of a text that is nothing but JSON, none of them a bare value; otherwise nothing."""
+    if not text.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        return [_decode_json(text)]
+    except (ValueError, RecursionError):
+        pass  # many documents, one a line, or no JSON
+    lines = text.splitlines()
+    documents = []
+    try:
+        for line in lines:
+            if line and not line.isspace():
+                document = _decode_json(line)
+                if not isinstance(document, (dict, list)):
+                    return None
+                documents.append(document)
+    except (ValueError, RecursionError):
+        return None
+    return documents
+
+
+class JsonIndex:
+    """Where each value and each key of some documents stands in their text."""
+
+    def __init__(self, text: str, documents: list[Any]) -> None:
+        self._text = text
+        self._tokens = [match.span() for match in _TOKEN.finditer(text)]
+        self._places: dict[tuple[int, Any], int] = {}
+        self._count(documents)
+
+    def value(self, container: Any, key: Any) -> PlacedText | PlacedInt | PlacedFloat:
+        """The value under a key of a dictionary, or at an index of a list."""
+        return self._token(self._places[id(container), key] + isinstance(container, dict))
+
+    def stretch(self, container: Any, key: Any, length: int) -> tuple[int, int] | None:
+        """Where a text of that length stands, if it is written as it is, without escapes."""
+        start, end = self._tokens[self._places[id(container), key] + isinstance(container, dict)]
+        return (start + 1, end - 1) if end - start == length + 2 else None
+
+    def name(self, container: dict[str, Any], key: str) -> PlacedText:
+        """A key of a dictionary."""
+        found = self._token(self._places[id(container), key])
+        assert isinstance(found, PlacedText)
+        return found
+
+    def _token(self, number: int) -> PlacedText | PlacedInt | PlacedFloat:
+        start, end = self._tokens[number]
+        if self._text[start] == '"':
+            return _place_quoted(self._text[start + 1 : end - 1], start + 1, end - 1)
+        return _place_number(self._text[start:end], start)
+
+    def _count(self, documents: list[Any]) -> None:
+        """Numbers keys and values in the order of the text, which is the order of dictionaries too."""
+        number = 0
+        waiting: list[tuple[Any, Iterator[tuple[Any, Any]]]] = [(documents, enumerate(documents))]
+        while waiting:
+            holder, entries = waiting[-1]
+            keyed = isinstance(holder, dict)
+            for key, value in entries:
+                self._places[id(holder), key] = number
+                number += keyed
+                if isinstance(value, dict):
+                    waiting.append((value, iter(value.items())))
+                    break
+                if isinstance(value, list):
+                    waiting.append((value, enumerate(value)))
+                    break
+                number += 1
+            else:
+                waiting.pop()

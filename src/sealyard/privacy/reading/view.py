@@ -1,0 +1,165 @@
+"""A text read another way, with the way back: findings in a view map to offsets of the text itself.
+
+`KnownValues` reads texts without case and accents, `find_encoded` reads them decoded; both return spans of it.
+"""
+
+import re
+import unicodedata
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
+from itertools import accumulate
+
+from sealyard.privacy.span import TOKEN, Span
+
+_FEW = 48
+
+__all__ = ("View", "folded", "plain", "rewritten", "united", "without_tokens")
+
+
+_NO_PIECES = (array("q"), array("q"), array("q"), array("q"))
+
+
+class View:
+    """A text after pieces of it were replaced, with the way back."""
+
+    def __init__(self, text: str, pieces: "Callable[[], _Columns] | None" = None) -> None:
+        """`pieces` is called when something is first looked up, since most readings hold nothing."""
+        self.text = text
+        self._pieces = pieces
+
+    def source(self, start: int, end: int) -> tuple[int, int]:
+        """Where the original holds what is read between these offsets. A piece counts whole."""
+        starts, ends, source_starts, source_ends = self._columns
+        if not starts:
+            return start, end
+        last = bisect_right(starts, end - 1) - 1
+        source_end = end if last < 0 else source_ends[last] + max(0, end - ends[last])
+        first = bisect_right(starts, start) - 1
+        if first < 0:
+            return start, source_end
+        if start < ends[first]:
+            return source_starts[first], source_end
+        return source_ends[first] + start - ends[first], source_end
+
+    @cached_property
+    def _columns(self) -> "_Columns":
+        return _NO_PIECES if self._pieces is None else self._pieces()
+
+
+_Columns = tuple["array[int]", "array[int]", "array[int]", "array[int]"]
+"""Pieces in order: start and end in the text read, start and end in the original.
+
+Flat arrays: a hostile text may be all pieces, and a tuple each would cost ten times its size."""
+
+
+def rewritten(text: str, pattern: re.Pattern[str], replacement: Callable[[str], str]) -> View | None:
+    """The text with each match replaced; `None` if there is none. The pattern has no groups.
+
+    It takes the text apart and puts it together in C. Each match is replaced once, however often it is there.
+    """
+    between = _as_group(pattern)
+    parts = between.split(text)
+    if len(parts) == 1:
+        return None
+    matches = parts[1::2]
+    new = {match: replacement(match) for match in set(matches)}
+    parts[1::2] = map(new.__getitem__, matches)
+    return View("".join(parts), lambda: _columns(between.split(text), new))
+
+
+@lru_cache(maxsize=64)
+def _as_group(pattern: re.Pattern[str]) -> re.Pattern[str]:
+    """The pattern as one group: a text that is split by it keeps what matches, as every second part."""
+    assert not pattern.groups
+    return re.compile(f"({pattern.pattern})", pattern.flags)
+
+
+def _columns(parts: Sequence[str], new: Mapping[str, str]) -> _Columns:
+    """Where the replaced parts are: every second one, from the second on."""
+    ends = array("q", accumulate(map(len, parts)))
+    read = array("q", accumulate(len(new[part]) if place % 2 else len(part) for place, part in enumerate(parts)))
+    return read[:-1:2], read[1::2], ends[:-1:2], ends[1::2]
+
+
+def folded(text: str) -> View:
+    """The text without case, accents, width and invisible characters."""
+    view = View(text) if text.isascii() else _translated(text, _fold)
+    view.text = view.text.lower()
+    return view
+
+
+def plain(text: str) -> View | None:
+    """The text in its compatibility form without invisible characters; `None` if it is that already."""
+    if text.isascii():
+        return None
+    view = _translated(text, _simplify)
+    return None if view.text == text else view
+
+
+def without_tokens(text: str) -> str:
+    """The text with every token blanked out, so that nothing is found in one. Offsets stay."""
+    return TOKEN.sub(lambda match: "\0" * len(match.group()), text) if "__" in text else text
+
+
+def united(spans: Iterable[Span]) -> list[Span]:
+    """The spans in order, those that overlap as one, of the longest one's type: no rest of any is left uncovered."""
+    kept: list[Span] = []
+    longest = 0
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        length = span.end - span.start
+        if kept and span.start < kept[-1].end:
+            of_type = span.type if length > longest else kept[-1].type
+            kept[-1] = Span(kept[-1].start, max(kept[-1].end, span.end), of_type)
+            longest = max(longest, length)
+        else:
+            kept.append(span)
+            longest = length
+    return kept
+
+
+def _translated(text: str, replacement: Callable[[str], str]) -> View:
+    table = {character: replacement(character) for character in set(text) if character > "\x7f"}
+    uneven = "".join(character for character, new in table.items() if len(new) != 1)
+    view = rewritten(text, re.compile(f"[{re.escape(uneven)}]"), table.__getitem__) if uneven else None
+    view = view or View(text)
+    even = {character: new for character, new in table.items() if len(new) == 1 and new != character}
+    # A few characters are replaced faster one by one than by looking up each character of the text.
+    if len(even) > _FEW:
+        view.text = view.text.translate({ord(character): new for character, new in even.items()})
+    elif even:
+        for character, new in even.items():
+            view.text = view.text.replace(character, new)
+    return view
+
+
+@lru_cache(maxsize=8192)
+def _fold(character: str) -> str:
+    """A letter in its plainest form; nothing for what is not seen; a space for any other sign, which only separates."""
+    if character.isdecimal():
+        return str(unicodedata.decimal(character))
+    base = unicodedata.normalize("NFKD", character.casefold()).casefold().translate(_STROKED)
+    read = unicodedata.normalize("NFKC", "".join(part for part in base if not _is_silent(part)))
+    return read if not read or any(map(str.isalnum, read)) else " "
+
+
+_STROKED = str.maketrans("łøđħŧıȷ", "lodhtij")
+"""Letters with a stroke or without their dot, which are one character: capitals and plain spellings lose it."""
+
+
+@lru_cache(maxsize=8192)
+def _simplify(character: str) -> str:
+    return "" if _is_invisible(character) else unicodedata.normalize("NFKC", character)
+
+
+def _is_silent(character: str) -> bool:
+    return unicodedata.category(character) == "Mn" or _is_invisible(character)
+
+
+def _is_invisible(character: str) -> bool:
+    # Format characters are zero-width spaces, joiners, soft hyphens and marks of direction; the others draw nothing.
+    return unicodedata.category(character) == "Cf" or character in _BLANK or "\ufe00" <= character <= "\ufe0f"
+
+
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0")

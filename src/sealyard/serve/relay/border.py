@@ -1,0 +1,374 @@
+"""The border of the relay: no real value passes it towards a client, no token towards an upstream.
+
+What an upstream says is concealed where it enters, in `links.Link`, before anything else sees it; what a client
+says is revealed before it is routed. Both happen once: what was revealed is never read for tokens again.
+"""
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import msgspec
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
+
+from sealyard.access.guards import Guards
+from sealyard.errors import CallRefused, HelperFailed, SealyardError, UpstreamError
+from sealyard.offload import is_large, signs_of, turn
+from sealyard.offload.turns import spend
+from sealyard.privacy import TOKEN, Guard, Reveal, Sent
+from sealyard.serve.messages import Made, conceal, relay_here, shape_of
+from sealyard.serve.relay.bulk import read_fields
+from sealyard.values import ToolSpec
+
+__all__ = ("Json", "Places", "Screen", "Screens")
+
+logger = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+
+_OPAQUE = frozenset({"_meta", "name", "cursor", "requestState", "level", "ref"})
+"""Parameters of a client that are the protocol's own. What an upstream gave out comes back by `Screen.handles`."""
+_HANDLES = frozenset({"name", "cursor", "requestState"})
+_CONCEALED_ADDRESS = re.compile(rf"([a-z][a-z0-9+.-]*:(?://)?)?({TOKEN.pattern})/?", re.IGNORECASE | re.ASCII)
+"""As `Screen` makes them. Some clients put a slash behind what they take for a host."""
+
+_ADDRESS_PARTS = re.compile(r"[/?#&=:]")
+"""What separates the parts of an address."""
+
+
+LISTED = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
+_ITEM_BYTES = 256 << 10
+"""Of one item of a large list; a larger one is left out. Decoding takes 15 ms at worst."""
+_PARAMS_BYTES = 4 << 20
+_PARAMS_SIGNS = 20_000
+"""Of what an upstream asks a client, or tells it: decoding and writing that takes 20 ms at worst."""
+
+
+class Places(Protocol):
+    """Knows by which rules an answer is handled: `routes.Routes`."""
+
+    def find_spec(self, upstream: str, tool: str) -> ToolSpec | None:
+        """A tool as its upstream listed it."""
+        ...
+
+    def place(self, upstream: str) -> ToolSpec:
+        """What stands for everything of an upstream that is no tool it listed."""
+        ...
+
+
+class Screens:
+    """One screen for each principal."""
+
+    def __init__(self, guards: Guards, places: Places) -> None:
+        self._guards = guards
+        self._places = places
+        self._screens: dict[str, Screen] = {}
+
+    def of(self, principal: str) -> "Screen":
+        """The principal's screen, always the same."""
+        if principal not in self._screens:
+            self._screens[principal] = Screen(self._guards, self._places, principal)
+        return self._screens[principal]
+
+
+class Screen:
+    """Stands between one principal's clients and the upstreams. `refresh` it before each request of a client."""
+
+    def __init__(self, guards: Guards, places: Places, principal: str) -> None:
+        self.principal = principal
+        self.session = f"{principal}:proxy"
+        self._guard: Guard | None = None
+        self._guards = guards
+        self._places = places
+        self._under_way = 0
+        self._sent = Sent()
+        """What requests under way have handed over, to be found in whatever an upstream says to them."""
+
+    @property
+    def guard(self) -> Guard:
+        """The principal's guard as it was at the last `refresh`."""
+        assert self._guard is not None, "no request of a client came before this"
+        return self._guard
+
+    @property
+    def is_private(self) -> bool:
+        """Whether a request under way has handed over something private."""
+        return bool(self._sent)
+
+    async def refresh(self) -> None:
+        """Take note of what was erased meanwhile.
+
+        Raises:
+            MCPError: The vault cannot be read: then nothing may pass.
+        """
+        if self._guard is not None and self._guard.is_off:
+            return
+        try:
+            self._guard = await self._guards.of(self.session)
+        except SealyardError as error:
+            raise MCPError(INTERNAL_ERROR, f"{type(error).__name__}: {error}") from error
+
+    # Towards an upstream
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """While a request is under way, no upstream's word shows what was handed over with it, however little it is."""
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._sent = Sent()
+
+    async def error_of(self, error: SealyardError) -> SealyardError:
+        """An error of a call as a client may see it."""
+        return await self.guard.door.admit_error(error, sent=self._sent)
+
+    async def arguments(self, spec: ToolSpec, arguments: Json) -> Json:
+        """A tool's arguments as it gets them. Raises `CallRefused`, such as for a token that is none."""
+        return await self.guard.reveal_latest(spec, arguments, self._sent)
+
+    async def params(self, method: str, params: Mapping[str, Any]) -> Json:
+        """A client's parameters as an upstream gets them; not a tool's arguments, which go by its schema.
+
+        Raises:
+            MCPError: A token in them is none of this principal.
+        """
+        own = _OPAQUE | {"arguments"} if method == "tools/call" else _OPAQUE
+        return {name: value if name in own else await self._revealed(name, value) for name, value in params.items()}
+
+    async def answer(self, answer: Json) -> Json:
+        """A client's answer to an upstream's question. Raises `MCPError` as `params` does."""
+        answer = await self._with_keys(answer)
+        return {name: value if name == "_meta" else await self._revealed(name, value) for name, value in answer.items()}
+
+    async def handles(self, params: Json) -> Json:
+        """Parameters with what the upstream gave out to have it back, where `messages.structure` made a token of that.
+
+        Raises:
+            MCPError: A token in them is none of this principal.
+        """
+        if self._guard is None or self.guard.is_off:
+            return params
+        made = dict(params)
+        for name in _HANDLES & made.keys():
+            made[name] = await self._handle(made[name])
+        if isinstance(given := made.get("inputResponses"), dict):
+            made["inputResponses"] = {await self._handle(key): value for key, value in given.items()}
+        if isinstance(ref := made.get("ref"), dict):
+            own = {name: await self._handle(value) for name, value in ref.items()}
+            made["ref"] = {**own, "uri": await self._address(own["uri"])} if isinstance(own.get("uri"), str) else own
+        return made
+
+    async def _handle(self, value: Any) -> Any:
+        if not isinstance(value, str) or TOKEN.fullmatch(value) is None:
+            return value
+        return (await self._reveal({"handle": value}))["handle"]
+
+    async def _with_keys(self, answer: Json) -> Json:
+        """An answer to a form with the names of its fields as the upstream gave them."""
+        content = answer.get("content")
+        if not isinstance(content, dict):
+            return answer
+        return {**answer, "content": {await self._handle(key): value for key, value in content.items()}}
+
+    async def _revealed(self, name: str, value: Any) -> Any:
+        if name == "uri" and isinstance(value, str):
+            return await self._address(value)
+        if name == "inputResponses" and isinstance(value, dict):
+            return {key: await self.answer(each) if isinstance(each, dict) else each for key, each in value.items()}
+        if name == "notifications" and isinstance(value, dict) and value.get("resourceSubscriptions"):
+            followed = [await self._address(uri) for uri in value["resourceSubscriptions"]]
+            return {**value, "resourceSubscriptions": followed}
+        return (await self._reveal({name: value}))[name]
+
+    async def _address(self, uri: str) -> str:
+        found = _CONCEALED_ADDRESS.fullmatch(uri)
+        if found is None:
+            # An address is a text that a token is inside of. As a whole part of it nothing of code's own touches it.
+            is_apart = not any(TOKEN.sub("", part) and TOKEN.search(part) for part in _ADDRESS_PARTS.split(uri))
+            return str((await self._reveal({"uri": uri}, how="inside" if is_apart else None))["uri"])
+        return (found[1] or "") + str((await self._reveal({"rest": found[2]}))["rest"])
+
+    async def _reveal(self, values: Json, *, how: Reveal | None = None) -> Json:
+        try:
+            return await self.guard.reveal_latest(self._places.place(""), values, self._sent, how=how)
+        except CallRefused as error:
+            raise MCPError(INVALID_PARAMS, f"{type(error).__name__}: {error}") from None
+
+    # From an upstream
+
+    async def result(self, upstream: str, method: str, params: Json, result: Json) -> Json:
+        """A result as a client may see it."""
+        spec = self._places.find_spec(upstream, str(params.get("name"))) if method == "tools/call" else None
+        return _own(result, await self._conceal("result", method, result, spec or self._places.place(upstream)))
+
+    async def resources(self, upstream: str, page: Json) -> Json:
+        """A page of resources as a client may see it."""
+        return _own(page, await self._conceal("resources", "", page, self._places.place(upstream)))
+
+    async def request(self, upstream: str, method: str, params: Json) -> Json:
+        """The parameters of a request to the client."""
+        found: Json = await self._conceal("request", method, params, self._places.place(upstream))
+        return found
+
+    async def notification(self, upstream: str, method: str, params: Json) -> Json:
+        """The parameters of a notification."""
+        found: Json = await self._conceal("notification", method, params, self._places.place(upstream))
+        said = {name: params[name] for name in ("data", "message") if isinstance(params.get(name), str)}
+        told = {name: self.guard.admit_said(found[name], said=each, sent=self._sent) for name, each in said.items()}
+        return {**found, **told} if told else found
+
+    async def error(self, upstream: str, error: MCPError) -> MCPError:
+        """The same error, of the same class, with nothing private in it."""
+        said = [error.code, error.message, error.data]
+        code, message, data = await self._conceal("error", "", said, self._places.place(upstream))
+        if [code, message, data] == said:
+            return error
+        return type(error)(code if isinstance(code, int) else INTERNAL_ERROR, message, data)
+
+    async def words(self, upstream: str, text: str) -> str:
+        """A text: a progress report, or a reason why something failed."""
+        found = str(await self._conceal("text", "", text, self._places.place(upstream)))
+        return self.guard.admit_said(found, said=text, sent=self._sent)
+
+    async def may_tell(self, upstream: str, *numbers: float | None) -> bool:
+        """Whether a progress report may be passed on: none of its numbers is one that was handed over."""
+        said = [int(each) if each is not None and each.is_integer() else each for each in numbers]
+        shown: list[Any] = await self._conceal("echo", "", said, self._places.place(upstream))
+        return shown == said
+
+    async def address(self, uri: str) -> str:
+        """An address that was revealed, as the client knows it."""
+        return str(await self._conceal("uri", "", uri, self._places.place("")))
+
+    async def leaving(self, value: Any) -> Any:
+        """What a client said, as a record may hold it."""
+        return await self.guard.door.conceal(value)
+
+    # From an upstream, in a message that was not decoded
+
+    async def large_result(
+        self, upstream: str, method: str, params: Json, message: bytes | bytearray, version: str
+    ) -> Json:
+        """The result in a message, as a client of that version may see it; see `bulk`.
+
+        Raises:
+            MCPError: The message is an error, or cannot be looked through.
+        """
+        spec = self._places.find_spec(upstream, str(params.get("name"))) if method == "tools/call" else None
+        spec = spec or self._places.place(upstream)
+        key = LISTED.get(method, "")
+        version = "" if key else version
+        made, document = await self._beside("result", method, spec, message, version=version, items=key)
+        if made.kind == "error":
+            if signs_of(document) > _PARAMS_SIGNS:
+                raise MCPError(
+                    INTERNAL_ERROR, f"The error that {upstream!r} answered with is too large to be passed on."
+                )
+            code, said, data = msgspec.json.decode(document)
+            raise MCPError(code if isinstance(code, int) else INTERNAL_ERROR, said, data)
+        result = read_fields(made.fields, document)
+        if key:
+            result[key] = await self._items(upstream, made, document)
+        return result
+
+    async def large_params(self, upstream: str, kind: str, method: str, message: bytes | bytearray) -> Json:
+        """The parameters of an upstream's request or notification in a message, as a client may see them.
+
+        Raises:
+            MCPError: They are too large for a client, or cannot be looked through.
+        """
+        _, document = await self._beside(kind, method, self._places.place(upstream), message)
+        if len(document) > _PARAMS_BYTES or signs_of(document) > _PARAMS_SIGNS:
+            raise MCPError(INTERNAL_ERROR, f"What {upstream!r} asks or says is too large to be passed on.")
+        found: Json = msgspec.json.decode(document)
+        return found
+
+    async def _items(self, upstream: str, made: Made, document: bytes | bytearray) -> list[Any]:
+        """The items of a list, decoded one by one while others go on."""
+        found: list[Any] = []
+        start = sum(length for _, length in made.fields)
+        for length in made.items:
+            await turn()
+            started = time.perf_counter()
+            if length <= _ITEM_BYTES:
+                found.append(msgspec.json.decode(document[start : start + length]))
+            else:
+                logger.warning("Upstream %r lists something of %d bytes, which is left out.", upstream, length)
+            start += length
+            spend(started)
+        return found
+
+    async def _beside(
+        self, kind: str, method: str, spec: ToolSpec, message: bytes | bytearray, *, version: str = "", items: str = ""
+    ) -> tuple[Made, bytes | bytearray]:
+        guard, offload = self.guard, self._guards.offload
+        params = {"kind": kind, "method": method, "spec": guard.door.bare(spec), "sent": self._sent.to_data()}
+        params |= {"is_message": True, "version": version, "items": items}
+        try:
+            if guard.is_off and offload is not None:
+                answered = await offload.run("relay", params, message, who=self.principal)
+            elif guard.door.has_helpers:
+                answered = await guard.door.run("relay", params, message)
+            else:
+                return await asyncio.to_thread(relay_here, guard, params, bytes(message))
+        except HelperFailed as error:
+            guard.count_failure()
+            raise MCPError(INTERNAL_ERROR, f"What {spec.upstream!r} sent is withheld: {error}") from None
+        except SealyardError as error:
+            raise MCPError(INTERNAL_ERROR, f"{type(error).__name__}: {error}") from None
+        return msgspec.convert(answered.result, Made), answered.document
+
+    async def _conceal(self, kind: str, method: str, value: Any, spec: ToolSpec) -> Any:
+        if self.guard.is_off:
+            return value
+        try:
+            if not is_large(value):
+                await turn()
+                started = time.perf_counter()
+                try:
+                    return self._concealed(kind, method, value, spec)
+                finally:
+                    spend(started)
+            if not self.guard.door.has_helpers:
+                return await asyncio.to_thread(self._concealed, kind, method, value, spec)
+            return await self._conceal_beside(kind, method, value, spec)
+        except RecursionError:
+            raise MCPError(INTERNAL_ERROR, f"The upstream {spec.upstream!r} sent data nested too deeply.") from None
+        except SealyardError as error:  # a scope that is full, a store that is closed
+            raise MCPError(INTERNAL_ERROR, f"{type(error).__name__}: {error}") from None
+
+    def _concealed(self, kind: str, method: str, value: Any, spec: ToolSpec) -> Any:
+        return conceal(self.guard, shape_of(kind, method), value, spec, self._sent)
+
+    async def _conceal_beside(self, kind: str, method: str, value: Any, spec: ToolSpec) -> Any:
+        """The same in a helper process."""
+        door = self.guard.door
+        params = {"kind": kind, "method": method, "spec": door.bare(spec), "sent": self._sent.to_data()}
+        try:
+            answered = await door.run("relay", params, msgspec.json.encode(value))
+        except (TypeError, ValueError) as error:
+            raise UpstreamError(f"{spec.upstream!r} sent something that is no JSON: {error}.") from None
+        except HelperFailed as error:
+            self.guard.count_failure()
+            raise UpstreamError(f"What {spec.upstream!r} sent is withheld: {error}") from None
+        return msgspec.json.decode(answered.document) if answered.result["changed"] else value
+
+
+def _own(result: Json, concealed: Json) -> Json:
+    """Tokens are one principal's: nobody may keep them for others."""
+    if concealed is not result and "cacheScope" in concealed:
+        return {**concealed, "cacheScope": "private"}
+    return concealed

@@ -1,0 +1,164 @@
+"""Large results on their way to a client: bytes that neither the gateway nor the SDK decodes.
+
+A helper process looks through the message and cuts the result into its fields. Small fields are data, large ones stay
+JSON as `msgspec.Raw`. The SDK gets the result with empty fields in their place, and a key in its `_meta`; where the
+message is written, `written` puts the large ones back.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from mcp_types import INTERNAL_ERROR
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sealyard.broker.upstreams import Kept
+from sealyard.offload import signs_of
+
+__all__ = ("LargeAnswers", "read_fields", "size_of", "small", "written")
+
+Json = dict[str, Any]
+Part = bytes | memoryview
+
+_KEY = "sealyard/large"
+_MARK = f'"{_KEY}"'.encode()
+_DECODED_BYTES = 256 << 10
+_DECODED_SIGNS = 20_000
+"""Of structure in a field that is decoded: 4 ms at worst."""
+_PIECE_BYTES = 1 << 20
+"""Of what is written before others have a turn."""
+_EMPTY: Json = {
+    **dict.fromkeys(("content", "contents", "messages", "tools", "prompts", "resources", "resourceTemplates"), ()),
+    "completion": {"values": []},
+}
+"""What the protocol demands of a result."""
+_LOST = {"code": INTERNAL_ERROR, "message": "The answer was lost on its way: the client took too long to read it."}
+
+_kept: Kept[Json] = Kept(seconds=600.0, most_bytes=256 << 20)
+"""For clients that read slowly. One that takes longer, or whose answer had to make room, is told so."""
+
+
+def read_fields(fields: list[tuple[str, int]], document: bytes | bytearray) -> Json:
+    """The fields of a result, one after the other in the document: decoded if they are small."""
+    found: Json = {}
+    start = 0
+    view = memoryview(document)
+    for name, length in fields:
+        part = view[start : start + length]  # a copy of 30 MB takes 20 ms
+        is_small = length <= _DECODED_BYTES and signs_of(bytes(part)) <= _DECODED_SIGNS
+        found[name] = msgspec.json.decode(part) if is_small else msgspec.Raw(part)
+        start += length
+    return found
+
+
+def size_of(result: Json) -> int:
+    """Its bytes as JSON. Raises what `msgspec.json.encode` does."""
+    large = sum(len(memoryview(value)) for value in result.values() if isinstance(value, msgspec.Raw))
+    rest = {name: value for name, value in result.items() if not isinstance(value, msgspec.Raw)}
+    return len(msgspec.json.encode(rest)) + large
+
+
+def small(result: Json) -> Json:
+    """A result that the SDK can take, in the place of one with large fields, which are kept."""
+    large = {name: value for name, value in result.items() if isinstance(value, msgspec.Raw)}
+    if not large:
+        return result
+    key = _kept.put(large, sum(len(memoryview(value)) for value in large.values()))
+    meta = result.get("_meta")
+    meta = meta if isinstance(meta, dict) else {}
+    kept = {name: value for name, value in result.items() if name not in large}
+    empty = {name: list(_EMPTY[name]) if _EMPTY[name] == () else _EMPTY[name] for name in large if name in _EMPTY}
+    return {**kept, **empty, "_meta": {**meta, _KEY: key}}
+
+
+def written(message: bytes) -> list[Part]:
+    """A message as it is sent, in pieces: with the large fields of its result, if it has such."""
+    if _MARK not in message:
+        return [message]
+    try:
+        data = msgspec.json.decode(message)
+        result = data.pop("result")
+        key = result["_meta"].pop(_KEY)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return [message]  # a text that only speaks of it
+    large = _kept.take(key)
+    if large is None:
+        return [msgspec.json.encode({**data, "error": _LOST})]
+    meta = result.pop("_meta")
+    fields: dict[str, list[Part]] = {
+        name: [msgspec.json.encode(value)] for name, value in result.items() if name not in large
+    }
+    fields |= {name: _pieces(value) for name, value in large.items()}
+    if "_meta" in large and meta:  # the large one is not empty, and has none of the keys of the other
+        fields["_meta"] = [msgspec.json.encode(meta)[:-1], b",", *_pieces(large["_meta"], start=1)]
+    elif meta:
+        fields["_meta"] = [msgspec.json.encode(meta)]
+    parts: list[Part] = [msgspec.json.encode(data)[:-1], b',"result":{']
+    for number, (name, pieces) in enumerate(fields.items()):
+        parts += (b"," if number else b"", msgspec.json.encode(name), b":", *pieces)
+    return [*parts, b"}}"]
+
+
+def _pieces(value: msgspec.Raw, *, start: int = 0) -> list[Part]:
+    """Some JSON, cut without a copy."""
+    view = memoryview(value)
+    return [view[at : at + _PIECE_BYTES] for at in range(start, len(view), _PIECE_BYTES)]
+
+
+class LargeAnswers:
+    """Stands before an application that speaks MCP over HTTP, and writes large fields into what it sends."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        await self._app(scope, receive, _Writing(send).send if scope["type"] == "http" else send)
+
+
+class _Writing:
+    """One response. A JSON body is sent when all of it is there, since its length stands before it."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._start: Message | None = None
+        self._parts: list[bytes] = []
+
+    async def send(self, message: Message) -> None:
+        """Called by the application."""
+        if message["type"] == "http.response.start":
+            headers = dict(message["headers"])
+            if headers.get(b"content-type", b"").startswith(b"application/json"):
+                self._start = message
+                return
+        elif message["type"] == "http.response.body" and self._start is not None:
+            self._parts.append(message.get("body", b""))
+            if not message.get("more_body", False):
+                await self._send_json(self._start, b"".join(self._parts))
+            return
+        elif message["type"] == "http.response.body" and _MARK in message.get("body", b""):
+            for part in _events(message["body"]):
+                await self._send({"type": "http.response.body", "body": part, "more_body": True})
+            message = {**message, "body": b""}
+        await self._send(message)
+
+    async def _send_json(self, start: Message, body: bytes) -> None:
+        parts = written(body)
+        headers = [(name, value) for name, value in start["headers"] if name != b"content-length"]
+        length = str(sum(map(len, parts))).encode()
+        await self._send({**start, "headers": [*headers, (b"content-length", length)]})
+        for part in parts:
+            await self._send({"type": "http.response.body", "body": bytes(part), "more_body": True})
+        await self._send({"type": "http.response.body", "body": b""})
+
+
+def _events(body: bytes) -> Iterator[bytes]:
+    """A stretch of a stream of events, in pieces: each event is one line of data."""
+    for line in body.splitlines(keepends=True):
+        if not line.startswith(b"data:"):
+            yield line
+            continue
+        data = line[5:].strip()
+        yield b"data: "
+        yield from map(bytes, written(data))
+        yield line[len(line.rstrip(b"\r\n")) :]

@@ -1,0 +1,393 @@
+"""One connection to an upstream, in either era of the protocol, with everything on it as the JSON it came as.
+
+A `Link` knows how to greet an upstream on behalf of a client and how to carry requests both ways. Who owns it, and so
+hears what the upstream says, is its `front`: nobody, one client's session, or one request.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+from mcp.shared.dispatcher import CallOptions, DispatchContext, ProgressFnT
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import (
+    MCP_METHOD_HEADER,
+    MCP_NAME_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    NAME_BEARING_METHODS,
+    encode_header_value,
+)
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher, progress_token_from_params
+from mcp.shared.transport_context import TransportContext
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    LOG_LEVEL_META_KEY,
+    METHOD_NOT_FOUND,
+    PROTOCOL_VERSION_META_KEY,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    ServerCapabilities,
+)
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
+from pydantic import ValidationError
+
+from sealyard.broker.upstreams import Transport, whole_message
+from sealyard.errors import UpstreamError, UpstreamUnavailable
+from sealyard.serve.relay.border import Json, Screen, Screens
+from sealyard.values import UpstreamConfig
+
+__all__ = ("Front", "Gone", "Hello", "Json", "Link", "Links")
+
+logger = logging.getLogger(__name__)
+
+ENVELOPE_KEYS = frozenset(
+    {PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY}
+)
+_FIRST_PAUSE_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 60.0
+_PROBE_SECONDS = 10.0
+_CLOSE_SECONDS = 5.0
+
+
+class Gone(MCPError, UpstreamError):
+    """The upstream cannot be reached, or went away: for a client an error, for limits a failure of the server."""
+
+
+class Front(Protocol):
+    """The way back from an upstream: a client's session (`clients.Session`) or one request (`Exchange`)."""
+
+    async def ask(self, method: str, params: Json, on_progress: ProgressFnT | None) -> Json:
+        """Have the client answer a request of the upstream."""
+        ...
+
+    async def tell(self, method: str, params: Json) -> None:
+        """Pass a notification of the upstream on to the client."""
+        ...
+
+
+class Hello:
+    """How a client introduced itself, and so how it is introduced to an upstream."""
+
+    def __init__(self, params: Json, *, modern: bool, initialized: anyio.Event | None = None) -> None:
+        self.modern = modern
+        self.version: str = params.get("protocolVersion", LATEST_HANDSHAKE_VERSION)
+        self.capabilities: Json = params.get("capabilities") or {}
+        self.info: Json = params.get("clientInfo") or {"name": "unknown", "version": ""}
+        self.initialized = initialized
+        """Set once the client has said `initialized`: the upstream hears it no sooner."""
+
+    def envelope(self) -> Json:
+        """The `_meta` of a modern request made for this client."""
+        return {
+            PROTOCOL_VERSION_META_KEY: LATEST_MODERN_VERSION,
+            CLIENT_INFO_META_KEY: self.info,
+            CLIENT_CAPABILITIES_META_KEY: self.capabilities,
+        }
+
+    def initialize_params(self) -> Json:
+        """The handshake's parameters, as the client itself would send them."""
+        version = self.version if self.version in HANDSHAKE_PROTOCOL_VERSIONS else LATEST_HANDSHAKE_VERSION
+        return {"protocolVersion": version, "capabilities": self.capabilities, "clientInfo": self.info}
+
+
+class Link:
+    """A connection that has been greeted. `Links.open` makes one."""
+
+    def __init__(self, config: UpstreamConfig, front: Front | None, screen: Screen) -> None:
+        self.config = config
+        self.front = front
+        self.screen = screen
+        """Whatever the upstream says passes it before anybody hears it."""
+        self.modern = False
+        self.version = LATEST_HANDSHAKE_VERSION
+        self.greeting: Json = {}
+        """What the upstream said of itself: the result of `initialize` or of `server/discover`."""
+        self.listeners: list[Callable[[str, Json], bool]] = []
+        """Each sees every notification in the order of arrival; `True` keeps it from the front."""
+        self.log_level: str | None = None
+        self.watched: Counter[str] = Counter()
+        """How many streams follow each resource of a handshake-era upstream."""
+        self.users = 0
+        self.sharers = 0
+        self.uses = 0
+        self.used_at = 0.0
+        self.over = anyio.Event()
+        """Set as soon as it carries nothing any more."""
+        self._closed = anyio.Event()
+        self._turn = anyio.Lock(fast_acquire=True)
+        """Held while something that nobody waits for is concealed, in the order of arrival: what came first is told
+        first, and no result overtakes its own log."""
+        self._scope: anyio.CancelScope | None = None
+        self._dispatcher: JSONRPCDispatcher[TransportContext]
+
+    @property
+    def capabilities(self) -> Json:
+        """What the upstream offers; nothing, if what it says of that is no sense."""
+        capabilities = self.greeting.get("capabilities")
+        try:
+            ServerCapabilities.model_validate(capabilities)
+        except ValidationError:
+            return {}
+        return dict(capabilities or {})
+
+    @property
+    def instructions(self) -> str | None:
+        """What the upstream has to say about its use."""
+        instructions = self.greeting.get("instructions")
+        return instructions if isinstance(instructions, str) else None
+
+    async def request(
+        self,
+        method: str,
+        params: Json,
+        *,
+        on_progress: ProgressFnT | None = None,
+        request_id: str | None = None,
+        seconds: float | None = None,
+        headers: dict[str, str] | None = None,
+        client_version: str = "",
+    ) -> Json:
+        """The result of a request, as the client may see it. Large fields of it are `msgspec.Raw`.
+
+        Raises:
+            MCPError: The upstream answered with an error, or went away.
+        """
+        self.uses += 1
+        self.used_at = anyio.current_time()
+        sent = await self.screen.handles(params)
+        options: CallOptions = {"headers": {MCP_PROTOCOL_VERSION_HEADER: self.version, **(headers or {})}}
+        if self.modern:
+            options["headers"][MCP_METHOD_HEADER] = method
+            name = sent.get(NAME_BEARING_METHODS.get(method, ""))
+            if isinstance(name, str):
+                options["headers"][MCP_NAME_HEADER] = encode_header_value(name)
+        if on_progress is not None:
+            options["on_progress"] = self._concealed(on_progress)
+        if request_id is not None:
+            options["request_id"] = request_id
+        if seconds is not None:
+            options["timeout"] = seconds
+        try:
+            result = await self._dispatcher.send_raw_request(method, sent, options)
+        except MCPError as error:
+            # Its own errors may have the same number, but not the SDK's words.
+            if error.code == CONNECTION_CLOSED and error.message == "Connection closed":
+                self.over.set()
+                raise _gone(self.config.name) from error
+            safe = await self.screen.error(self.config.name, error)
+            async with self._turn:
+                raise safe from None
+        try:
+            if (message := whole_message(result)) is None:
+                shown = await self.screen.result(self.config.name, method, params, result)
+            else:
+                shown = await self.screen.large_result(self.config.name, method, params, message, client_version)
+        except MCPError:
+            async with self._turn:
+                raise
+        async with self._turn:
+            return shown
+
+    async def notify(self, method: str, params: Json | None) -> None:
+        """Send a notification; one to an upstream that is gone is dropped."""
+        await self._dispatcher.notify(method, params, {"headers": {MCP_PROTOCOL_VERSION_HEADER: self.version}})
+
+    async def close(self) -> None:
+        """End the connection; returns when nothing of it is left."""
+        self.over.set()
+        if self._scope is not None:
+            self._scope.cancel()
+        await self._closed.wait()
+
+    async def run(self, transport: Transport, hello: Hello, *, probe: bool, task_status: TaskStatus[None]) -> None:
+        """Connect, greet and serve until either side ends it. Never raises once it has started."""
+        started = False
+        try:
+            async with transport as (read, write), anyio.create_task_group() as tasks:
+                self._scope = tasks.cancel_scope
+                self._dispatcher = JSONRPCDispatcher[TransportContext](read, write)
+                await tasks.start(self._serve)
+                await self._greet(hello, probe=probe)
+                started = True
+                task_status.started()
+                if not self.modern:
+                    await self._initialized(hello)
+        except Exception as error:
+            if not started:
+                raise
+            logger.warning("The connection to upstream %r ended: %s", self.config.name, _first(error))
+        finally:
+            self.over.set()
+            self._closed.set()
+        if not started:
+            raise UpstreamUnavailable(f"The upstream {self.config.name!r} ended the connection before it answered.")
+
+    async def _serve(self, *, task_status: TaskStatus[None]) -> None:
+        await self._dispatcher.run(self._on_request, self._on_notify, self._intercept, task_status=task_status)
+        assert self._scope is not None
+        self.over.set()
+        self._scope.cancel()  # the upstream is gone: let the transport go too
+
+    async def _greet(self, hello: Hello, *, probe: bool) -> None:
+        """Introduce the client in its own era if the upstream speaks it, else in the other one."""
+        if probe:
+            try:
+                return await self._discover(hello)
+            except MCPError as error:
+                logger.debug("Upstream %r does not know server/discover: %s", self.config.name, error)
+        try:
+            self.greeting = await self.request("initialize", hello.initialize_params())
+        except MCPError as error:
+            if error.code != UNSUPPORTED_PROTOCOL_VERSION:
+                raise
+            return await self._discover(hello)
+        self.version = self.greeting.get("protocolVersion", LATEST_HANDSHAKE_VERSION)
+        if self.version not in HANDSHAKE_PROTOCOL_VERSIONS:
+            raise UpstreamUnavailable(
+                f"The upstream {self.config.name!r} speaks protocol version {self.version!r}, which is unknown."
+            )
+        return None
+
+    async def _discover(self, hello: Hello) -> None:
+        self.modern, self.version = True, LATEST_MODERN_VERSION
+        try:
+            greeting = await self.request("server/discover", {"_meta": hello.envelope()}, seconds=_PROBE_SECONDS)
+            if self.version not in greeting.get("supportedVersions", []):
+                raise MCPError(UNSUPPORTED_PROTOCOL_VERSION, "The upstream speaks no version of this era.")
+        except MCPError:
+            self.modern, self.version = False, LATEST_HANDSHAKE_VERSION
+            raise
+        self.greeting = greeting
+
+    async def _initialized(self, hello: Hello) -> None:
+        if hello.initialized is not None:
+            await hello.initialized.wait()
+        await self.notify("notifications/initialized", None)
+
+    async def _on_request(self, context: DispatchContext[TransportContext], method: str, params: Any) -> Json:
+        if method == "ping":
+            return {}
+        front = self.front  # whose it is now: it may be another's before the question may be shown
+        if front is None:
+            raise MCPError(METHOD_NOT_FOUND, "No client can answer this request.", method)
+        if (message := whole_message(params or {})) is not None:
+            params = await self.screen.large_params(self.config.name, "request", method, message)
+            shown = untracked(params)
+        else:
+            shown = await self.screen.request(self.config.name, method, untracked(params))
+        wants_progress = progress_token_from_params(params) is not None
+        return await front.ask(method, shown, context.progress if wants_progress else None)
+
+    async def _on_notify(self, _: DispatchContext[TransportContext], method: str, params: Any) -> None:
+        # Progress reaches the callback of its request, and a cancelled request is cancelled, in the dispatcher.
+        front = self.front
+        if front is not None and method not in {"notifications/progress", "notifications/cancelled"}:
+            async with self._turn:
+                if (message := whole_message(params or {})) is not None:
+                    shown = await self.screen.large_params(self.config.name, "notification", method, message)
+                else:
+                    shown = await self.screen.notification(self.config.name, method, dict(params or {}))
+            await front.tell(method, shown)
+
+    def _concealed(self, on_progress: ProgressFnT) -> ProgressFnT:
+        async def report(progress: float, total: float | None, message: str | None) -> None:
+            async with self._turn:
+                words = None if message is None else await self.screen.words(self.config.name, message)
+                is_told = await self.screen.may_tell(self.config.name, progress, total)
+            if is_told:
+                await on_progress(progress, total, words)
+
+        return report
+
+    def _intercept(self, method: str, params: Any) -> bool:
+        return any(listener(method, dict(params or {})) for listener in tuple(self.listeners))
+
+
+class Links:
+    """Opens links, each in a task of its own, and remembers of each upstream its era and whether it is down."""
+
+    def __init__(self, connect: Callable[[UpstreamConfig], Transport], tasks: TaskGroup, screens: Screens) -> None:
+        self._connect = connect
+        self._tasks = tasks
+        self.screens = screens
+        self._opened: set[Link] = set()
+        self._down: dict[str, tuple[float, float, str]] = {}
+        self.modern: dict[str, bool] = {}
+        """Whether an upstream answered a modern client in its own era; absent until one came."""
+
+    async def open(self, config: UpstreamConfig, hello: Hello, principal: str, front: Front | None) -> Link:
+        """A new link to the upstream, greeted for the client, which is the principal's.
+
+        Raises:
+            UpstreamUnavailable: It cannot be reached now, or failed so recently that it is not tried again yet.
+        """
+        until, pause, reason = self._down.get(config.name, (0.0, 0.0, ""))
+        if anyio.current_time() < until:
+            raise UpstreamUnavailable(reason)
+        try:
+            with anyio.fail_after(config.start_seconds):
+                link = await self._start(config, hello, lambda: Link(config, front, self.screens.of(principal)))
+        except Exception as error:
+            pause = min(max(pause * 2, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
+            reason = f"The upstream {config.name!r} could not be started: {_first(error)}."
+            self._down[config.name] = (anyio.current_time() + pause, pause, reason)
+            raise UpstreamUnavailable(reason) from error
+        self._down.pop(config.name, None)
+        if hello.modern:
+            self.modern[config.name] = link.modern
+        return link
+
+    def start_soon(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
+        """Run work that outlives the request that wants it. It must not raise."""
+        self._tasks.start_soon(work, *arguments)
+
+    async def close(self) -> None:
+        """End every link; returns when nothing of them is left, or when they were given long enough."""
+        with anyio.move_on_after(_CLOSE_SECONDS):
+            async with anyio.create_task_group() as closing:
+                for link in tuple(self._opened):
+                    closing.start_soon(link.close)
+
+    async def _start(self, config: UpstreamConfig, hello: Hello, make: Callable[[], Link]) -> Link:
+        probe = hello.modern and self.modern.get(config.name, True)
+        try:
+            await self._tasks.start(self._run, link := make(), hello, probe)
+        except UpstreamUnavailable:
+            if not probe:
+                raise
+            # Some servers of the handshake's era end when they are asked anything else first.
+            await self._tasks.start(self._run, link := make(), hello, False)
+        return link
+
+    async def _run(self, link: Link, hello: Hello, probe: bool, *, task_status: TaskStatus[None]) -> None:
+        self._opened.add(link)
+        try:
+            await link.run(self._connect(link.config), hello, probe=probe, task_status=task_status)
+        finally:
+            self._opened.discard(link)
+
+
+def untracked(params: Any) -> Json:
+    """The parameters without the sender's progress token, which means nothing on another connection."""
+    kept: Json = dict(params or {})
+    meta = kept.get("_meta")
+    if isinstance(meta, dict) and "progressToken" in meta:
+        kept["_meta"] = {key: value for key, value in meta.items() if key != "progressToken"}
+    return kept
+
+
+def _gone(name: str) -> Gone:
+    return Gone(INTERNAL_ERROR, f"The upstream {name!r} went away during the call; whether it happened is unknown.")
+
+
+def _first(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, TimeoutError):
+        return "it did not answer in time"
+    return str(error).rstrip(".") or type(error).__name__

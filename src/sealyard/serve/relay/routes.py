@@ -1,0 +1,259 @@
+"""Names and addresses of several upstreams in one list, and the way back from each to the upstream it belongs to."""
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+from mcp.shared.exceptions import MCPError
+from mcp.shared.uri_template import InvalidUriTemplate, UriTemplate
+from mcp_types import INVALID_PARAMS
+from mcp_types import methods as wire
+from pydantic import ValidationError
+
+from sealyard.catalog import Snapshot
+from sealyard.catalog.names import assign, full_name, tool_part, upstream_part
+from sealyard.offload import turn
+from sealyard.offload.turns import spend
+from sealyard.serve.relay.links import Json
+from sealyard.values import Definition, ToolAnnotations, ToolSpec, UpstreamConfig
+from sealyard.values.naming import glob
+
+__all__ = ("LISTS", "Routes", "hints", "merged_capabilities", "opened_cursor", "sealed_cursor")
+
+logger = logging.getLogger(__name__)
+
+LISTS = {
+    "tools/list": ("tools", "tools", "name"),
+    "prompts/list": ("prompts", "prompts", "name"),
+    "resources/list": ("resources", "resources", "uri"),
+    "resources/templates/list": ("resources", "resourceTemplates", "uriTemplate"),
+}
+"""Of each list: the capability it needs, the key its items stand under, and the field that identifies one."""
+
+
+class Routes:
+    """What the upstreams listed. With one upstream there is nothing to route and every name is its own."""
+
+    def __init__(self, upstreams: Mapping[str, UpstreamConfig]) -> None:
+        self._upstreams = upstreams
+        self._is_single = len(upstreams) == 1
+        self._prefixes = assign(upstreams, upstream_part)
+        self._parts: dict[tuple[str, str], dict[str, str]] = {}
+        self._owners: dict[str, dict[str, tuple[str, str]]] = {method: {} for method in LISTS}
+        self._specs: dict[tuple[str, str], ToolSpec] = {}
+        self._places: dict[str, ToolSpec] = {}
+        self._unlisted = set(upstreams)
+        self._is_complete = False
+
+    def complete(self) -> Snapshot | None:
+        """All tools, the first time that every upstream has listed its own; None before and after that."""
+        if self._unlisted or self._is_complete:
+            return None
+        self._is_complete = True
+        by_upstream: dict[str, list[ToolSpec]] = {name: [] for name in self._upstreams}
+        for (upstream, _), spec in self._specs.items():
+            by_upstream[upstream].append(spec)
+        return Snapshot(by_upstream)
+
+    async def admit(self, method: str, version: str, upstream: str, page: Json, *, is_first: bool) -> None:
+        """Leave in a page what may be shown: well-formed, configured, and under a name that leads back."""
+        _, key, field = LISTS[method]
+        items = await _well_formed(method, version, key, page.get(key), upstream)
+        if key == "tools":
+            items = [item for item in items if self.is_configured(upstream, item["name"])]
+        names = {item[field]: item[field] for item in items}
+        if field == "name":
+            make = partial(self._full_names, method, upstream, names, is_first=is_first)
+            names = await asyncio.to_thread(make) if len(names) > _NAMES_HERE else make()
+        if key == "tools":
+            for item in items:
+                await turn()
+                started = time.perf_counter()
+                self._specs[upstream, item["name"]] = _spec(upstream, names[item["name"]], item)
+                spend(started)
+            if page.get("nextCursor") is None:
+                self._unlisted.discard(upstream)
+        page[key] = items if self._is_single else self._renamed(method, upstream, items, names, is_first=is_first)
+
+    def _renamed(
+        self, method: str, upstream: str, items: list[Json], names: Mapping[str, str], *, is_first: bool
+    ) -> list[Json]:
+        owners, field = self._owners[method], LISTS[method][2]
+        if is_first:
+            for name in [name for name, (owner, _) in owners.items() if owner == upstream]:
+                del owners[name]
+        shown = []
+        for item in items:
+            own, name = item[field], names[item[field]]
+            if owners.setdefault(name, (upstream, own)) == (upstream, own):
+                shown.append({**item, field: name})
+            else:
+                logger.warning("Upstream %r lists %r, which another one has already; it is left out.", upstream, name)
+        return shown
+
+    def _full_names(self, method: str, upstream: str, own: Iterable[str], *, is_first: bool) -> dict[str, str]:
+        prefix = self._prefixes[upstream]
+        kept = self._parts.get((method, upstream), {})
+        parts = assign(own, lambda name: tool_part(name, upstream=prefix), kept=kept)
+        self._parts[method, upstream] = parts if is_first else kept | parts
+        return {name: full_name(prefix, part) for name, part in parts.items()}
+
+    def find(self, method: str, name: str) -> tuple[str, str] | None:
+        """The upstream that listed it and its name there; an address may also fit a template."""
+        if self._is_single:
+            return next(iter(self._upstreams)), name
+        if (found := self._owners[method].get(name)) is not None or method != "resources/list":
+            return found
+        for template, (upstream, _) in self._owners["resources/templates/list"].items():
+            if _fits(template, name):
+                return upstream, name
+        return None
+
+    def find_spec(self, upstream: str, tool: str) -> ToolSpec | None:
+        """A tool as the upstream listed it last, by its own name."""
+        return self._specs.get((upstream, tool))
+
+    def bare_spec(self, upstream: str, tool: str) -> ToolSpec:
+        """A tool that the upstream does not list: nothing is known of it but its name."""
+        prefix = self._prefixes[upstream]
+        name = full_name(prefix, tool_part(tool, upstream=prefix))
+        return _spec(upstream, name, {"name": tool, "inputSchema": {}})
+
+    def place(self, upstream: str) -> ToolSpec:
+        """What stands for everything of an upstream that is no tool: rules for all of its tools are for this too."""
+        if upstream not in self._places:
+            name = full_name(self._prefixes.get(upstream, upstream), "")
+            self._places[upstream] = _spec(upstream, name, {"name": "", "inputSchema": {}})
+        return self._places[upstream]
+
+    def is_configured(self, upstream: str, tool: str) -> bool:
+        """Whether the configuration lets this tool be seen and called."""
+        config = self._upstreams[upstream]
+        wanted = config.tools is None or any(glob(pattern)(tool) for pattern in config.tools)
+        return wanted and not any(glob(pattern)(tool) for pattern in config.without_tools)
+
+
+def _spec(upstream: str, name: str, item: Json) -> ToolSpec:
+    """A tool by its definition, which is well-formed."""
+    said = item.get("annotations") or {}
+    definition = Definition(
+        name=item["name"],
+        title=item.get("title") or "",
+        description=item.get("description") or "",
+        input_schema=item["inputSchema"],
+        output_schema=item.get("outputSchema"),
+        annotations=ToolAnnotations(
+            read_only=said.get("readOnlyHint"),
+            destructive=said.get("destructiveHint"),
+            idempotent=said.get("idempotentHint"),
+            open_world=said.get("openWorldHint"),
+        ),
+    )
+    try:
+        digest = hashlib.sha256(msgspec.json.encode(definition, order="sorted")).hexdigest()
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        digest = ""  # it cannot be written as JSON, so no client can be sent it either
+    return ToolSpec(
+        upstream=upstream,
+        full_name=name,
+        module="",
+        function="",
+        digest=digest,
+        **{field: getattr(definition, field) for field in definition.__struct_fields__},
+    )
+
+
+async def _well_formed(method: str, version: str, key: str, items: Any, upstream: str) -> list[Json]:
+    """The items that the protocol allows. One bad one costs only itself."""
+    kept: list[Json] = []
+    for start in range(0, len(items) if isinstance(items, list) else 0, _ITEMS_AT_ONCE):
+        await turn()
+        started = time.perf_counter()
+        kept += _well_formed_some(method, version, key, items[start : start + _ITEMS_AT_ONCE], upstream)
+        spend(started)
+    return kept
+
+
+def _well_formed_some(method: str, version: str, key: str, items: list[Any], upstream: str) -> list[Json]:
+
+    def check(some: Any) -> None:
+        wire.validate_server_result(method, version, {key: some, **_COMPLETE})
+
+    try:
+        check(items)
+    except ValidationError:
+        kept = []
+        for item in items:
+            try:
+                check([item])
+            except ValidationError:
+                logger.warning("Upstream %r lists something malformed in %s; it is left out.", upstream, method)
+            else:
+                kept.append(item)
+        return kept
+    return list(items)
+
+
+_NAMES_HERE = 1_000
+"""That are made on the event loop: about 4 ms."""
+_ITEMS_AT_ONCE = 20
+"""That are checked before others have a turn: about 5 ms."""
+_COMPLETE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+
+
+def _fits(template: str, uri: str) -> bool:
+    try:
+        return UriTemplate.parse(template).match(uri) is not None
+    except InvalidUriTemplate:
+        return False
+
+
+def sealed_cursor(upstream: str, cursor: str) -> str:
+    """A cursor of one upstream that says whose it is."""
+    return base64.urlsafe_b64encode(json.dumps([upstream, cursor]).encode()).decode()
+
+
+def opened_cursor(sealed: str | None, upstreams: list[str]) -> tuple[str, str | None]:
+    """Where a list goes on: the upstream and its own cursor.
+
+    Raises:
+        MCPError: No such cursor was given out.
+    """
+    if sealed is None:
+        return upstreams[0], None
+    try:
+        match json.loads(base64.urlsafe_b64decode(sealed)):
+            case [str(upstream), str(cursor)] if upstream in upstreams:
+                return upstream, cursor
+    except (ValueError, binascii.Error, RecursionError):
+        pass  # answered below, as any other wrong cursor
+    raise MCPError(INVALID_PARAMS, f"The cursor {sealed!r} is not one of this list. Begin again without one.")
+
+
+def merged_capabilities(offers: Iterable[Json]) -> Json:
+    """What several upstreams offer together; extensions are not among it, for their methods name no upstream."""
+    merged: Json = {}
+    for offer in offers:
+        for kind in ("tools", "resources", "prompts", "completions", "logging"):
+            if isinstance(offer.get(kind), dict):
+                flags = merged.setdefault(kind, {})
+                flags.update({flag: True for flag, value in offer[kind].items() if value is True})
+    return merged
+
+
+def hints(results: Iterable[Json]) -> Json:
+    """How long and for whom results may be kept once they are one: the shortest time, the narrowest circle."""
+    results = list(results)
+    times = [time for result in results if isinstance(time := result.get("ttlMs"), int) and time >= 0]
+    if len(times) < len(results):
+        return {}
+    is_public = all(result.get("cacheScope") == "public" for result in results)
+    return {"ttlMs": min(times, default=0), "cacheScope": "public" if is_public and results else "private"}

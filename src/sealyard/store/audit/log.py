@@ -1,0 +1,448 @@
+"""The audit log: numbered entries in which the hash of each covers the one before, and a signed head.
+
+The hash of an entry is the SHA-256 of a JSON array in the form of RFC 8785, which is UTF-8 without spaces: "sealyard
+audit entry", the previous hash, number, segment, at_microseconds, kind, principal, session, execution_id and body, the
+last as a string, the JSON text that is stored. Before the first entry the hash is `NO_HASH`. A segment is closed when
+it is long or old, with a signed row that carries the chain on if its entries are removed. Every commit signs the head.
+"""
+
+import os
+import sqlite3
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from sealyard.errors import StoreError
+from sealyard.former import spell
+from sealyard.store.audit.body import encode_body
+from sealyard.store.audit.key import AuditKey, is_signed, key_path, load_key, make_key, message
+from sealyard.store.database import connect_reader, explain
+from sealyard.store.rows import insert, storable
+from sealyard.values import AuditEntry
+
+__all__ = (
+    "AUDIT_KINDS",
+    "ENTRY",
+    "NO_HASH",
+    "NO_SEGMENT",
+    "AuditHead",
+    "AuditLog",
+    "AuditRow",
+    "AuditSegment",
+    "entry_hash",
+    "is_entry_hash",
+    "open_log",
+    "read_entries",
+    "read_head",
+    "read_segments",
+)
+
+AUDIT_KINDS = {
+    "gateway.start": "A gateway began to use the store.",
+    "gateway.stop": "It ended in order.",
+    "execution.start": "Code was accepted to be run; `code_sha256` names its text.",
+    "execution.end": "It is over.",
+    "call": "A tool was called.",
+    "decision": "The policy decided about a call.",
+    "approval.ask": "A person was asked about a call.",
+    "approval.answer": "What came of it.",
+    "approval.forget": "A call is not approved always any more.",
+    "privacy.reveal": "An operator was shown a private value.",
+    "privacy.forget": "Private values were erased.",
+    "privacy.rotate": "The vault's key was changed.",
+    "skill.save": "A skill, or a new version of one, was put on the shelf.",
+    "skill.status": "A version of a skill was approved, set back or deleted.",
+    "skill.export": "Skills were written to a folder or an archive.",
+    "skill.import": "Skills came from a folder or an archive.",
+    "policy.change": "The rules are other ones than before.",
+    "store.backup": "All that the store holds was written to a file.",
+    "store.restore": "The store was put in its place from a backup; what came between is not in this log.",
+    "alert.silence": "Nobody is told about a rule of the alerts for some time.",
+    "alert.unsilence": "That was ended.",
+    "alert.resolve": "An alert was said to be over.",
+    "learning.forget": "What was learned of a tool, of a principal or of everything is not told any more.",
+    "audit.prune": "Entries of a closed segment were removed from the store.",
+    "audit.rekey": "The log is signed by a new key from here on.",
+}
+"""Every kind of entry, and what it says."""
+
+NO_HASH = "0" * 64
+
+SEGMENT_ENTRIES = 100_000
+SEGMENT_SECONDS = 30 * 24 * 3600.0
+"""A segment is closed by the entry that comes after so many, or after so long."""
+
+ENTRY = "SELECT number, segment, at_microseconds, kind, principal, session, execution_id, body, hash FROM audit"
+_ENTRY_LABEL, _SEGMENT_LABEL, _HEAD_LABEL = "sealyard audit entry", "sealyard audit segment", "sealyard audit head"
+_SEGMENT = (
+    "SELECT segment, first_number, last_number, previous_hash, last_hash, closed_at_microseconds, exported_sha256,"
+    " removed_at_microseconds, signature FROM audit_segments"
+)
+_HEAD = "number, hash, at_microseconds, public_key, signature"
+_LAST_AND_HEAD = f"SELECT (SELECT max(number) FROM audit), {_HEAD} FROM (SELECT 1) LEFT JOIN audit_head ON one = 1"  # noqa: S608
+_S = TypeVar("_S", bound=msgspec.Struct)
+
+
+class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry as it is in the log."""
+
+    number: int
+    """1 for the first; there are no gaps."""
+    segment: int
+    at: float
+    """Seconds since the epoch: when it was recorded, which is before it was written."""
+    kind: str
+    principal: str
+    session: str
+    execution_id: str
+    body: dict[str, Any]
+    hash: str
+
+
+class AuditSegment(msgspec.Struct, frozen=True, kw_only=True):
+    """One closed segment: what ties the entries before it to those after it, be they there or not."""
+
+    segment: int
+    first_number: int
+    last_number: int
+    previous_hash: str
+    last_hash: str
+    closed_at_microseconds: int
+    exported_sha256: str = ""
+    """The digest of the file it was exported to last."""
+    removed_at_microseconds: int = 0
+    """When its entries were removed; 0 if they are there."""
+    signature: str = ""
+
+    def signed(self, label: str = _SEGMENT_LABEL) -> bytes:
+        """What the signature is of: all fields but itself, in their order."""
+        return message(label, msgspec.structs.astuple(self)[:-1])
+
+    def is_signed(self, public_key: str) -> bool:
+        """Whether the signature is of that key, under the product's present name or the former one."""
+        texts = (self.signed(), self.signed(spell(_SEGMENT_LABEL)))
+        return any(is_signed(text, self.signature, public_key=public_key) for text in texts)
+
+
+NO_SEGMENT = AuditSegment(
+    segment=0, first_number=0, last_number=0, previous_hash=NO_HASH, last_hash=NO_HASH, closed_at_microseconds=0
+)
+"""Before the first."""
+
+
+class AuditHead(msgspec.Struct, frozen=True, kw_only=True):
+    """The last entry at some time, signed: whoever keeps it elsewhere can prove that the log was not cut since."""
+
+    number: int
+    hash: str
+    at_microseconds: int
+    """When it was signed."""
+    public_key: str
+    signature: str = ""
+
+    def signed(self, label: str = _HEAD_LABEL) -> bytes:
+        """What the signature is of: all fields but itself, in their order."""
+        return message(label, msgspec.structs.astuple(self)[:-1])
+
+    def is_signed(self) -> bool:
+        """Whether the signature is of the public key that it names, under the product's present or former name."""
+        texts = (self.signed(), self.signed(spell(_HEAD_LABEL)))
+        return any(is_signed(text, self.signature, public_key=self.public_key) for text in texts)
+
+
+def entry_hash(previous_hash: str, fields: Sequence[str | int]) -> str:
+    """The hash of the entry with these fields, from `number` to `body`, after the one with the previous hash."""
+    return sha256(message(_ENTRY_LABEL, (previous_hash, *fields))).hexdigest()
+
+
+def is_entry_hash(found: object, previous_hash: str, fields: Sequence[str | int]) -> bool:
+    """Whether that is the hash of the entry, be it written under the product's present name or the former one."""
+    if found == entry_hash(previous_hash, fields):
+        return True
+    return found == sha256(message(spell(_ENTRY_LABEL), (previous_hash, *fields))).hexdigest()
+
+
+class AuditLog:
+    """Writes the log of one store, in the thread that writes it.
+
+    What was recorded in a transaction is written at its end: numbers, hashes and one signature.
+    """
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self._key_path = key_path(store)
+        self._key_name = str(self._key_path)
+        self._key: tuple[tuple[int, ...], AuditKey] | None = None
+        self._entries: list[tuple[int, AuditEntry]] = []
+        self._known: tuple[AuditHead | None, ...] = (None,)
+        """Heads of which this process knows that they are right: the one it found last, and the one it wrote."""
+        self._segment: tuple[AuditHead, AuditSegment, int | None] | None = None
+        """The head it wrote last, the last segment closed before it, and when the open one began."""
+
+    def add(self, connection: sqlite3.Connection, entries: list[tuple[int, AuditEntry]]) -> None:
+        """Write these entries, with the times of their recording, when the transaction ends."""
+        self._entries += entries
+
+    @contextmanager
+    def transaction(self, connection: sqlite3.Connection) -> Iterator[None]:
+        """Write what is added inside at the end; nothing of it stays if something fails.
+
+        Raises:
+            StoreError: The key or the head is not as it was left. It is tried again with the whole transaction.
+        """
+        self._entries = []
+        yield
+        if self._entries:
+            key, head = self._open(connection)
+            self._write(connection, key, head)
+
+    def mark_exported(self, connection: sqlite3.Connection, *, segments: Collection[int], sha256: str) -> None:
+        """Remember the digest of the file to which these closed segments were exported."""
+        key, _ = self._open(connection)
+        for segment in self._signed_segments(connection, key):
+            if segment.segment in segments:
+                _write_segment(connection, msgspec.structs.replace(segment, exported_sha256=sha256), key)
+
+    def remove(self, connection: sqlite3.Connection, *, segments: Collection[int], principal: str) -> None:
+        """Remove the entries of closed segments, and say so in an entry each. Their rows stay."""
+        key, _ = self._open(connection)
+        for segment in self._signed_segments(connection, key):
+            if segment.segment in segments and not segment.removed_at_microseconds:
+                connection.execute(
+                    "DELETE FROM audit WHERE number BETWEEN ? AND ?", (segment.first_number, segment.last_number)
+                )
+                segment = msgspec.structs.replace(segment, removed_at_microseconds=_now())
+                _write_segment(connection, segment, key)
+                body = msgspec.structs.asdict(segment)
+                del body["signature"]
+                self._entries.append((_now(), AuditEntry(kind="audit.prune", principal=principal, body=body)))
+
+    def rekey(self, connection: sqlite3.Connection, *, principal: str) -> None:
+        """Sign the log as it is with a new key, and say so in an entry. A kill before the commit makes it due again."""
+        head = read_head(connection)
+        key = make_key(self._key_path)
+        for segment in read_segments(connection):
+            _write_segment(connection, segment, key)
+        last = connection.execute("SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1").fetchone()
+        if last is not None:
+            self._known = (_write_head(connection, last[0], last[1], key),)
+        body = {"before": head.public_key if head else "", "after": key.public}
+        self._entries.append((_now(), AuditEntry(kind="audit.rekey", principal=principal, body=body)))
+
+    def _open(self, connection: sqlite3.Connection) -> tuple[AuditKey, AuditHead | None]:
+        """The key and the head that it signed: a log that somebody changed is not carried on as if it were right."""
+        row = connection.execute(_LAST_AND_HEAD).fetchone()
+        head = self._to_head(row[1:])
+        key = self._load_key(may_make=head is None and row[0] is None)
+        before = self._known[0]
+        if (
+            row[0] != (None if head is None else head.number)
+            or (head not in self._known and not (head and head.public_key == key.public and head.is_signed()))
+            or (before is not None and (head is None or head.number < before.number))
+        ):
+            raise self._changed()
+        return key, head
+
+    def _to_head(self, row: tuple[Any, ...]) -> AuditHead | None:
+        """The head in these columns: mostly the one that this process wrote last, which need not be checked again."""
+        known = self._known[-1]
+        if known is not None and row == msgspec.structs.astuple(known):
+            return known
+        return None if row[0] is None else _to_struct(AuditHead, row)
+
+    def _signed_segments(self, connection: sqlite3.Connection, key: AuditKey) -> list[AuditSegment]:
+        segments = read_segments(connection)
+        if not all(each.is_signed(key.public) for each in segments):
+            raise self._changed()
+        return segments
+
+    def _changed(self) -> StoreError:
+        return StoreError(
+            f"The audit log of the store {str(self._store)!r} was changed by somebody else, or its key was: nothing is"
+            " recorded any more. Run `sealyard audit verify`, and keep a copy of the store as evidence."
+        )
+
+    def _load_key(self, *, may_make: bool) -> AuditKey:
+        identity = _identify(self._key_name)
+        if identity is not None and self._key is not None and self._key[0] == identity:
+            return self._key[1]
+        key = load_key(self._key_path)
+        if key is None and may_make:
+            key = make_key(self._key_path)
+        if key is None:
+            raise StoreError(
+                f"The audit key {str(self._key_path)!r} is gone. Restore it from a copy; if there is none, run"
+                " `sealyard audit rekey`."
+            )
+        self._key = (_identify(self._key_name) or (), key)
+        return key
+
+    def _write(self, connection: sqlite3.Connection, key: AuditKey, head: AuditHead | None) -> None:
+        number, previous = (head.number, head.hash) if head else (0, NO_HASH)
+        now = _now()
+        closed, opened_at = self._last_segment(connection, head)
+        rows = []
+        is_old = opened_at is not None and now - opened_at > SEGMENT_SECONDS * 1e6
+        for at, entry in self._entries:
+            if is_old or number - closed.last_number >= SEGMENT_ENTRIES:
+                closed = _close_segment(connection, closed, number, previous, key)
+                opened_at, is_old = None, False
+            if opened_at is None:
+                opened_at = at
+            number += 1
+            fields = (
+                number,
+                closed.segment + 1,
+                at,
+                entry.kind,
+                storable(entry.principal),
+                storable(entry.session),
+                storable(entry.execution_id),
+                encode_body(entry.body),
+            )
+            previous = entry_hash(previous, fields)
+            rows.append((*fields, previous))
+        insert(connection, "audit", rows)
+        written = _write_head(connection, number, previous, key)
+        self._known = (head, written)
+        self._segment = (written, closed, opened_at)
+
+    def _last_segment(self, connection: sqlite3.Connection, head: AuditHead | None) -> tuple[AuditSegment, int | None]:
+        """The segment that was closed last, and when the first entry after it was recorded."""
+        if self._segment is not None and self._segment[0] is head:
+            return self._segment[1:]
+        closed = _last_segment(connection)
+        return closed, _first_at(connection, closed.last_number + 1)
+
+
+def _close_segment(
+    connection: sqlite3.Connection, before: AuditSegment, last_number: int, last_hash: str, key: AuditKey
+) -> AuditSegment:
+    """Close the segment after `before` with this entry as its last."""
+    segment = AuditSegment(
+        segment=before.segment + 1,
+        first_number=before.last_number + 1,
+        last_number=last_number,
+        previous_hash=before.last_hash,
+        last_hash=last_hash,
+        closed_at_microseconds=_now(),
+    )
+    _write_segment(connection, segment, key)
+    return segment
+
+
+def _write_head(connection: sqlite3.Connection, number: int, last_hash: str, key: AuditKey) -> AuditHead:
+    head = AuditHead(number=number, hash=last_hash, at_microseconds=_now(), public_key=key.public)
+    head = msgspec.structs.replace(head, signature=key.sign(head.signed()))
+    connection.execute("INSERT OR REPLACE INTO audit_head VALUES (1, ?, ?, ?, ?, ?)", msgspec.structs.astuple(head))
+    return head
+
+
+def _write_segment(connection: sqlite3.Connection, segment: AuditSegment, key: AuditKey) -> None:
+    segment = msgspec.structs.replace(segment, signature=key.sign(segment.signed()))
+    connection.execute(
+        "INSERT OR REPLACE INTO audit_segments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", msgspec.structs.astuple(segment)
+    )
+
+
+# Reading
+
+
+@contextmanager
+def open_log(store: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that reads the log of a store as it is at this moment. Nothing is locked or changed.
+
+    Raises:
+        StoreError: It cannot be read.
+    """
+    try:
+        with closing(connect_reader(store)) as connection:
+            connection.execute("BEGIN")  # all that is read is of the same moment
+            yield connection
+    except sqlite3.Error as error:
+        raise explain(store, "read", error) from error
+
+
+def read_head(connection: sqlite3.Connection) -> AuditHead | None:
+    """The signed head as it is stored, be it right or not; None if there is none."""
+    row = connection.execute(f"SELECT {_HEAD} FROM audit_head WHERE one = 1").fetchone()  # noqa: S608
+    return None if row is None else _to_struct(AuditHead, row)
+
+
+def read_segments(connection: sqlite3.Connection) -> list[AuditSegment]:
+    """All closed segments in their order."""
+    return [_to_struct(AuditSegment, row) for row in connection.execute(f"{_SEGMENT} ORDER BY segment")]
+
+
+def read_entries(
+    connection: sqlite3.Connection,
+    limit: int,
+    before: int | None = None,
+    principal: str | None = None,
+    kind: str | None = None,
+    execution_id: str | None = None,
+    after: int | None = None,
+) -> list[AuditRow]:
+    """Entries, the newest first, or the oldest first of those `after` a number."""
+    conditions: list[str] = []
+    values: list[object] = []
+    for condition, value in (
+        ("number < ?", before),
+        ("number > ?", after),
+        ("principal = ?", None if principal is None else storable(principal)),
+        ("kind = ?", kind),
+        ("execution_id = ? AND execution_id <> ''", None if execution_id is None else storable(execution_id)),
+    ):
+        if value is not None:
+            conditions.append(condition)
+            values.append(value)
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    order = f" ORDER BY number {'DESC' if after is None else 'ASC'} LIMIT ?"
+    return [_to_row(row) for row in connection.execute(f"{ENTRY}{where}{order}", (*values, limit))]
+
+
+def _to_row(row: tuple[Any, ...]) -> AuditRow:
+    number, segment, at_microseconds, kind, principal, session, execution_id, body, entry_hash = row
+    try:
+        at, said = at_microseconds / 1e6, msgspec.json.decode(body)
+    except (TypeError, msgspec.DecodeError):
+        at, said = None, None
+    return _to_struct(AuditRow, (number, segment, at, kind, principal, session, execution_id, said, entry_hash))
+
+
+def _to_struct(kind: type[_S], row: tuple[Any, ...]) -> _S:
+    """A row that was checked: who can write the database can put anything there, such as text for a number."""
+    try:
+        return msgspec.convert(dict(zip(kind.__struct_fields__, row, strict=True)), kind)
+    except msgspec.ValidationError as error:
+        raise StoreError(
+            f"The audit log holds something that sealyard never writes: {error}. Run `sealyard audit verify`."
+        ) from None
+
+
+def _last_segment(connection: sqlite3.Connection) -> AuditSegment:
+    """The segment that was closed last; one without entries before the first is."""
+    row = connection.execute(f"{_SEGMENT} ORDER BY segment DESC LIMIT 1").fetchone()
+    return NO_SEGMENT if row is None else _to_struct(AuditSegment, row)
+
+
+def _first_at(connection: sqlite3.Connection, number: int) -> int | None:
+    row = connection.execute("SELECT at_microseconds FROM audit WHERE number = ?", (number,)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _identify(path: str) -> tuple[int, ...] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_mode
+
+
+def _now() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,241 @@
+"""The file of a backup: a plain tar whose first member describes the others, read as if an enemy had written it."""
+
+import hashlib
+import os
+import shutil
+import stat
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from sealyard.errors import StoreError
+from sealyard.former import decode
+from sealyard.privacy.vault import KEY_FILE
+from sealyard.store.audit.key import key_path
+from sealyard.store.backup.inspection import Damaged
+
+__all__ = (
+    "AUDIT_KEY",
+    "DATABASE",
+    "BackupFile",
+    "Manifest",
+    "OnProgress",
+    "describe",
+    "open_archive",
+    "read_archive",
+    "write_archive",
+)
+
+OnProgress = Callable[[str, int, int], None]
+"""Is told what is being done, how much of it is done, and how much there is; both 0 if that is not known."""
+
+DATABASE = "store.db"
+AUDIT_KEY = key_path(Path(DATABASE)).name
+_MANIFEST = "manifest.json"
+_MOST_BYTES = {_MANIFEST: 64 << 10, AUDIT_KEY: 64 << 10, KEY_FILE: 64 << 10}
+_BLOCK = tarfile.BLOCKSIZE
+_PIECE = 1 << 20
+_SPARE_BYTES = 1 << 20
+
+
+class BackupFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One member of a backup."""
+
+    bytes: int
+    sha256: str
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a backup says about itself."""
+
+    sealyard_backup: int = 1
+    """The version of this format."""
+    sealyard: str
+    """The version that made it."""
+    created_at: float
+    """Seconds since the epoch."""
+    schema: int
+    rows: dict[str, int]
+    """How many there are of what people ask about."""
+    files: dict[str, BackupFile]
+
+
+# Writing
+
+
+def describe(folder: Path) -> dict[str, BackupFile]:
+    """The members that a folder holds."""
+    files = {}
+    for name in (DATABASE, AUDIT_KEY, KEY_FILE):
+        if (folder / name).exists():
+            with (folder / name).open("rb") as file:
+                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            files[name] = BackupFile(bytes=(folder / name).stat().st_size, sha256=sha256)
+    return files
+
+
+def write_archive(path: Path, work: Path, manifest: Manifest, tell: OnProgress) -> None:
+    """Write a new file, for this user alone, with the members that are in the folder `work`."""
+    text = msgspec.json.format(msgspec.json.encode(manifest))
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as archive:
+        _write_member(archive, _MANIFEST, BytesIO(text), len(text), manifest.created_at, tell)
+        for name, entry in manifest.files.items():
+            with (work / name).open("rb") as file:
+                _write_member(archive, name, file, entry.bytes, manifest.created_at, tell)
+        archive.write(bytes(2 * _BLOCK))
+        archive.flush()
+        os.fsync(archive.fileno())
+
+
+def _write_member(
+    archive: BinaryIO, name: str, content: BinaryIO, size_bytes: int, at: float, tell: OnProgress
+) -> None:
+    header = tarfile.TarInfo(name)
+    header.size, header.mode, header.mtime = size_bytes, 0o600, int(at)
+    archive.write(header.tobuf(tarfile.GNU_FORMAT))
+    for done in _copy(content, archive, size_bytes):
+        tell("writing", done, size_bytes)
+    archive.write(bytes(-size_bytes % _BLOCK))
+
+
+# Reading
+
+
+@contextmanager
+def open_archive(path: Path) -> Iterator[BinaryIO]:
+    """The file of a backup. Raises `Damaged` if it is none, or cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe does not hold us up
+    except OSError as error:
+        raise Damaged(f"it cannot be read ({error.strerror})") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Damaged("it is no regular file")
+    with open(descriptor, "rb") as file:
+        yield file
+
+
+def read_archive(archive: BinaryIO, folder: Path | None, tell: OnProgress) -> tuple[Manifest, str]:
+    """The manifest of an archive and its SHA-256, after all of it was read, and unpacked into a folder if there is one.
+
+    Raises:
+        Damaged: It is not as it was written.
+        StoreError: The folder has not enough room for it.
+    """
+    whole = _Hashing(archive)
+    name, size_bytes = _read_header(whole)
+    if name != _MANIFEST:
+        raise Damaged(f"its first member is {name!r}, not {_MANIFEST!r}")
+    manifest = _read_manifest(_read_exactly(whole, size_bytes))
+    _skip_padding(whole, size_bytes)
+    if folder is not None:
+        _check_room(folder, sum(entry.bytes for entry in manifest.files.values()))
+    for expected, entry in manifest.files.items():
+        name, size_bytes = _read_header(whole)
+        if (name, size_bytes) != (expected, entry.bytes):
+            raise Damaged(f"it has {name!r} of {size_bytes} bytes where {expected!r} of {entry.bytes} should be")
+        if _unpack(whole, None if folder is None else folder / expected, size_bytes, tell) != entry.sha256:
+            raise Damaged(f"the content of {expected!r} is not what the manifest says")
+        _skip_padding(whole, size_bytes)
+    while piece := whole.read(_PIECE):
+        if piece.strip(b"\0"):
+            raise Damaged("something follows its last member")
+    return manifest, whole.sha256.hexdigest()
+
+
+def _read_header(archive: "_Hashing") -> tuple[str, int]:
+    """The name and the size of the next member. A link, a folder or an extended header is refused, whatever it says."""
+    try:
+        header = tarfile.TarInfo.frombuf(_read_exactly(archive, _BLOCK), "utf-8", "surrogateescape")
+    except tarfile.HeaderError:
+        raise Damaged("it has no member where one should be") from None
+    if header.type != tarfile.REGTYPE:
+        raise Damaged(f"its member {header.name!r} is no regular file")
+    if header.name not in (DATABASE, *_MOST_BYTES):
+        raise Damaged(f"it has a member {header.name!r}, which no backup has")
+    if not 0 <= header.size <= _MOST_BYTES.get(header.name, header.size):
+        raise Damaged(f"its member {header.name!r} has {header.size} bytes")
+    return header.name, header.size
+
+
+def _read_manifest(text: bytes) -> Manifest:
+    try:
+        manifest = decode(text, Manifest)
+    except msgspec.DecodeError as error:
+        raise Damaged(f"its manifest cannot be read: {error}") from None
+    if manifest.sealyard_backup != 1:
+        raise Damaged(f"it is of version {manifest.sealyard_backup}, which this sealyard does not know")
+    if DATABASE not in manifest.files or not set(manifest.files) <= {DATABASE, AUDIT_KEY, KEY_FILE}:
+        raise Damaged(f"its manifest names {', '.join(map(repr, manifest.files)) or 'nothing'}")
+    return manifest
+
+
+def _check_room(folder: Path, size_bytes: int) -> None:
+    free_bytes = shutil.disk_usage(folder).free
+    if size_bytes + _SPARE_BYTES > free_bytes:
+        raise StoreError(
+            f"The backup takes {size_bytes:,} bytes, and {free_bytes:,} are free at {str(folder.parent)!r}. Make room."
+        )
+
+
+def _unpack(archive: "_Hashing", path: Path | None, size_bytes: int, tell: OnProgress) -> str:
+    """Write a member into a new file, or nowhere; its SHA-256."""
+    sha256 = hashlib.sha256()
+    target = os.devnull if path is None else path
+    flags = os.O_WRONLY | os.O_CLOEXEC | (0 if path is None else os.O_CREAT | os.O_EXCL)
+    with open(os.open(target, flags, 0o600), "wb") as file:
+        for done in _copy(archive, file, size_bytes, sha256.update):
+            tell("reading", done, size_bytes)
+        if path is not None:
+            file.flush()
+            os.fsync(file.fileno())
+    return sha256.hexdigest()
+
+
+def _skip_padding(archive: "_Hashing", size_bytes: int) -> None:
+    if _read_exactly(archive, -size_bytes % _BLOCK).strip(b"\0"):
+        raise Damaged("something is between its members")
+
+
+# Bytes
+
+
+class _Hashing:
+    """Reads, and remembers the digest of all that was read."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.sha256 = hashlib.sha256()
+
+    def read(self, size_bytes: int) -> bytes:
+        piece = self._file.read(size_bytes)
+        self.sha256.update(piece)
+        return piece
+
+
+def _read_exactly(archive: _Hashing, size_bytes: int) -> bytes:
+    piece = archive.read(size_bytes)
+    if len(piece) < size_bytes:
+        raise Damaged("it is cut off")
+    return piece
+
+
+def _copy(
+    source: "BinaryIO | _Hashing", target: BinaryIO, size_bytes: int, also: Callable[[bytes], object] | None = None
+) -> Iterator[int]:
+    """Copy so many bytes, piece by piece; after each, how many it were."""
+    done = 0
+    while done < size_bytes:
+        piece = source.read(min(_PIECE, size_bytes - done))
+        if not piece:
+            raise Damaged("it is cut off")
+        target.write(piece)
+        if also is not None:
+            also(piece)
+        done += len(piece)
+        yield done

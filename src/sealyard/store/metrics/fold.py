@@ -1,0 +1,316 @@
+"""Facts, calls and sums as rows: how rows become sums, and how far they have.
+
+Hours and days are those of UTC. What cannot be read, such as a fact that a newer version wrote, is skipped and counted.
+Numbers of facts and calls only grow, and the highest is never removed: what is above a mark has not been added yet.
+"""
+
+import json
+import math
+import sqlite3
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import msgspec
+
+from sealyard.metrics.names import METRICS
+from sealyard.metrics.sums import AnyFact, CallRow, Key, Sum, Sums
+from sealyard.store.rows import insert, storable, upsert
+from sealyard.values import Fact
+
+__all__ = (
+    "COLUMNS",
+    "DAY",
+    "END",
+    "FOLD_ROWS",
+    "HOUR",
+    "STREAMS",
+    "Marks",
+    "Span",
+    "Stream",
+    "SumsByHour",
+    "add_rows",
+    "add_to_sums",
+    "decode_fact",
+    "fold",
+    "last_number",
+    "read_marks",
+    "read_names",
+    "read_sums",
+    "replace_sums",
+    "snapshot",
+    "write_facts",
+    "write_mark",
+)
+
+HOUR = 3_600
+DAY = 86_400
+END = 253_402_300_800
+"""The end of the year 9999: what is said to have happened later, or before 1970, is not readable."""
+
+FOLD_ROWS = 2_000
+"""Are added in one transaction, in about a twentieth of a second."""
+
+_MOST = (1 << 63) - 1
+
+Span = Literal["total", "day", "hour"]
+Stream = Literal["facts", "calls"]
+STREAMS: tuple[Stream, ...] = ("facts", "calls")
+
+_FACTS: msgspec.json.Decoder[AnyFact] = msgspec.json.Decoder(AnyFact)
+_LABELS = msgspec.json.Decoder(tuple[str, ...])
+_BUCKETS = msgspec.json.Decoder(list[int])
+_ENCODER = msgspec.json.Encoder()
+
+# As bytes: a text that is no UTF-8 must not be an error of the database.
+_ROWS: Mapping[Stream, str] = {
+    "facts": "SELECT number, at, CAST(fact AS BLOB) FROM facts WHERE ",
+    "calls": "SELECT rowid, started_at, CAST(tool AS BLOB), CAST(upstream AS BLOB),"
+    " CAST(substr(error, 1, 100) AS BLOB), seconds, answer_bytes FROM calls WHERE ",  # how it begins says what it is
+}
+COLUMNS: Mapping[Stream, tuple[str, str]] = {"facts": ("number", "at"), "calls": ("rowid", "started_at")}
+"""What each table calls a row's number and its time."""
+
+
+class Marks(msgspec.Struct, frozen=True, kw_only=True):
+    """How far things are done."""
+
+    facts: int = 0
+    """The number of the last fact that has been added."""
+    calls: int = 0
+    days: int = 0
+    """From this time on all rows are there; what was before may be gone."""
+    hours: int = 0
+    """From this time on there are sums for each hour."""
+
+
+@contextmanager
+def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    """Everything that is read meanwhile is of one moment."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.execute("ROLLBACK")
+
+
+class SumsByHour(defaultdict[int, Sums]):
+    """Sums by the start of the hour, which share the names that are told apart."""
+
+    def __init__(self, names: set[str]) -> None:
+        super().__init__(lambda: Sums(names))
+
+    def pick(self, at: float) -> Sums:
+        """The sums of the hour of that time."""
+        return self[int(at) // HOUR * HOUR]
+
+
+# Marks
+
+
+def read_marks(connection: sqlite3.Connection) -> Marks:
+    """How far things are done."""
+    known = Marks.__struct_fields__
+    rows = connection.execute("SELECT stream, number FROM metric_marks")
+    return Marks(**{stream: number for stream, number in rows if stream in known and isinstance(number, int)})
+
+
+def write_mark(connection: sqlite3.Connection, name: str, number: int) -> None:
+    """Set a mark."""
+    connection.execute(upsert("metric_marks", "stream, number", key="stream"), (name, number))
+
+
+# Rows
+
+
+def write_facts(connection: sqlite3.Connection, facts: Iterable[Fact]) -> None:
+    """Insert facts."""
+    rows = [
+        # Not a number would be NULL, which no column takes; nothing is readable that is said to be of then.
+        (
+            -1.0 if math.isnan(fact.at) else fact.at,
+            type(fact).__struct_config__.tag,
+            storable(fact.principal),
+            storable(fact.execution_id),
+            _encode_fact(fact),
+        )
+        for fact in facts
+    ]
+    insert(connection, "facts (at, kind, principal, execution_id, fact)", rows)
+
+
+def decode_fact(text: Any) -> AnyFact | None:
+    """A fact from its text; None if it is none that this version knows."""
+    try:
+        return _FACTS.decode(text)
+    except (msgspec.DecodeError, TypeError, RecursionError):
+        return None
+
+
+def add_rows(
+    connection: sqlite3.Connection,
+    stream: Stream,
+    condition: str,
+    values: Iterable[float],
+    pick: Callable[[float], Sums],
+) -> tuple[int, int, int]:
+    """Add each row of a stream to the sums that `pick` finds for its time.
+
+    How many there were, how many of them could not be read, and the highest number.
+    """
+    count = skipped = last = 0
+    for number, at, *row in connection.execute(_ROWS[stream] + condition, tuple(values)):
+        count += 1
+        last = max(last, number)
+        if not isinstance(at, float) or not 0 <= at < END:
+            skipped += 1
+        elif stream == "calls":
+            call = _read_call(*row)
+            if call is None:
+                skipped += 1
+            else:
+                pick(at).add_call(call)
+        elif (fact := decode_fact(row[0])) is None:
+            skipped += 1
+        else:
+            pick(at).add_fact(fact)
+    return count, skipped, last
+
+
+def last_number(connection: sqlite3.Connection, stream: Stream) -> int:
+    """The number of the newest row of a stream; 0 if there is none."""
+    number, _ = COLUMNS[stream]
+    (found,) = connection.execute(f"SELECT coalesce(max({number}), 0) FROM {stream}").fetchone()  # noqa: S608 - our names
+    return int(found)
+
+
+def fold(connection: sqlite3.Connection) -> int:
+    """Add rows that have not been added yet to the sums, in the order of their numbers; how many."""
+    marks = read_marks(connection)
+    names = read_names(connection)
+    hours = SumsByHour(names)
+    taken = 0
+    for stream in STREAMS:
+        number, _ = COLUMNS[stream]
+        condition = f"{number} > ? ORDER BY {number} LIMIT ?"
+        count, _, last = add_rows(
+            connection, stream, condition, (getattr(marks, stream), FOLD_ROWS - taken), hours.pick
+        )
+        taken += count
+        if count:
+            write_mark(connection, stream, last)
+    total = Sums()
+    days: dict[int, Sums] = {}
+    for start, sums in hours.items():
+        total.merge(sums)
+        days.setdefault(start // DAY * DAY, Sums()).merge(sums)
+        if start >= marks.hours:
+            add_to_sums(connection, "hour", start, sums)
+    for start, sums in days.items():
+        add_to_sums(connection, "day", start, sums)
+    add_to_sums(connection, "total", 0, total)
+    return taken
+
+
+# Sums
+
+
+def read_names(connection: sqlite3.Connection) -> set[str]:
+    """The names of upstreams that are told apart."""
+    names = set()
+    for metric in METRICS.values():
+        if "upstream" in metric.labels:
+            place = list(metric.labels).index("upstream")
+            query = "SELECT labels FROM metric_sums WHERE span = 'total' AND start = 0 AND name = ?"
+            for (text,) in connection.execute(query, (metric.name,)):
+                labels = _decode_labels(metric.name, text)
+                if labels is not None:
+                    names.add(labels[place])
+    return names
+
+
+def read_sums(
+    connection: sqlite3.Connection, span: Span, first: float, end: float, pick: Callable[[int], Sums]
+) -> None:
+    """Add the sums of a span that start in that time to those that `pick` finds for their start."""
+    rows = connection.execute(
+        "SELECT start, name, labels, count, total, buckets FROM metric_sums"
+        " WHERE span = ? AND start >= ? AND start < ?",
+        (span, first, end),
+    )
+    for start, *row in rows:
+        found = _decode_sum(*row)
+        if found is not None:
+            pick(start).add(*found)
+
+
+def add_to_sums(connection: sqlite3.Connection, span: Span, start: int, sums: Sums) -> None:
+    """Add to the sums of one time."""
+    for key, amount in sums.items():
+        labels = _ENCODER.encode(key[1]).decode()
+        row = connection.execute(
+            "SELECT name, labels, count, total, buckets FROM metric_sums"
+            " WHERE span = ? AND start = ? AND name = ? AND labels = ?",
+            (span, start, key[0], labels),
+        ).fetchone()
+        before = None if row is None else _decode_sum(*row)
+        _write_sum(connection, span, start, key[0], labels, amount if before is None else before[1].plus(amount))
+
+
+def replace_sums(connection: sqlite3.Connection, span: Span, start: int, sums: Sums) -> None:
+    """Put sums in the place of those of one time."""
+    connection.execute("DELETE FROM metric_sums WHERE span = ? AND start = ?", (span, start))
+    for (name, labels), amount in sums.items():
+        _write_sum(connection, span, start, name, _ENCODER.encode(labels).decode(), amount)
+
+
+def _write_sum(connection: sqlite3.Connection, span: Span, start: int, name: str, labels: str, amount: Sum) -> None:
+    connection.execute(
+        upsert("metric_sums", "span, start, name, labels, count, total, buckets", key="span, start, name, labels"),
+        (span, start, name, labels, amount.count, min(amount.total, _MOST), _ENCODER.encode(amount.buckets).decode()),
+    )
+
+
+def _decode_sum(name: str, labels: Any, count: Any, total: Any, buckets: Any) -> tuple[Key, Sum] | None:
+    """One sum; None for one of a version whose metrics are others."""
+    values = _decode_labels(name, labels)
+    if values is None:
+        return None
+    borders = METRICS[name].buckets
+    try:
+        counts = _BUCKETS.decode(buckets)
+    except (msgspec.DecodeError, TypeError):
+        return None
+    if len(counts) != (len(borders) + 1 if borders else 0) or type(count) is not int or type(total) is not int:
+        return None
+    return (name, values), Sum(count, total, counts)
+
+
+def _decode_labels(name: str, text: Any) -> tuple[str, ...] | None:
+    metric = METRICS.get(name)
+    try:
+        labels = _LABELS.decode(text)
+    except (msgspec.DecodeError, TypeError):
+        return None
+    return None if metric is None or len(labels) != len(metric.labels) else labels
+
+
+def _read_call(tool: bytes, upstream: bytes, error: bytes | None, seconds: Any, answer_bytes: Any) -> CallRow | None:
+    """What is counted of a call; None if a column holds what it cannot."""
+    if not isinstance(seconds, float) or not isinstance(answer_bytes, int):
+        return None
+    return CallRow(
+        tool=tool.decode("utf-8", "replace"),
+        upstream=upstream.decode("utf-8", "replace"),
+        error=None if error is None else error.decode("utf-8", "replace"),
+        seconds=seconds,
+        answer_bytes=answer_bytes,
+    )
+
+
+def _encode_fact(fact: Fact) -> str:
+    try:
+        return _ENCODER.encode(fact).decode()
+    except UnicodeEncodeError:  # half a character, which JSON may hold and UTF-8 may not
+        return json.dumps(msgspec.to_builtins(fact), ensure_ascii=False).encode("utf-8", "replace").decode()

@@ -1,0 +1,255 @@
+"""What happened, as facts, and what it adds up to: for all time, for each day and for each hour.
+
+Sums are behind the rows they are made of by as much as has not been folded yet; whoever reads gets both together. After
+an upgrade there may be very many such rows: then a reader gets the first of them, and the rest as they are folded.
+"""
+
+import math
+import sqlite3
+from collections.abc import Callable, Iterator
+
+from sealyard.errors import InvalidRequest
+from sealyard.metrics.sums import AnyFact, Sums
+from sealyard.store.metrics.derivation import derive
+from sealyard.store.metrics.fold import (
+    COLUMNS,
+    DAY,
+    END,
+    HOUR,
+    STREAMS,
+    Marks,
+    Span,
+    add_rows,
+    decode_fact,
+    fold,
+    last_number,
+    read_marks,
+    read_names,
+    read_sums,
+    snapshot,
+    write_facts,
+)
+from sealyard.store.metrics.rebuild import Rebuilt, rebuild
+from sealyard.store.metrics.retention import Pruned, prune
+from sealyard.store.reader import Reader
+from sealyard.store.writer import Write, Writer
+from sealyard.values import Fact
+
+__all__ = ("MOST_POINTS", "UNFOLDED_ROWS", "MetricTables")
+
+MOST_POINTS = 1_500
+"""In one series."""
+
+UNFOLDED_ROWS = 5_000
+"""Rows of each stream that a reader adds itself, which takes a tenth of a second. A gateway folds every few seconds, so
+there are more only after an upgrade or a restore."""
+
+_ROW_BYTES = 1024
+_STEPS = {"minute": 60, "hour": HOUR, "day": DAY}
+
+
+class MetricTables:
+    """The facts and sums of one store."""
+
+    def __init__(self, writer: Writer, reader: Reader) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._is_fold_waiting = False
+        self._folded = 0
+
+    def record(self, fact: Fact) -> None:
+        """Record a fact. Only enqueues, as `Store.record_call` does."""
+        self._writer.put_row(write_facts, fact, _ROW_BYTES)
+
+    async def fold(self) -> int:
+        """Add some of what is new to the sums, in one transaction; how many rows. Repeat until it is 0.
+
+        Other gateways may do so at the same time: no row is added twice. Raises `StoreError`.
+        """
+        if not self._is_fold_waiting:
+            self._writer.put(self._fold, _ROW_BYTES)
+        self._is_fold_waiting = True  # until it is done: while nothing can be written, not one more for each try
+        await self._writer.flush()
+        self._is_fold_waiting = False
+        return self._folded
+
+    async def uncounted(self) -> int:
+        """How many rows are in no sum that a reader gets; 0 but for a while after an upgrade. Raises `StoreError`."""
+        return await self._reader.read(_read_uncounted)
+
+    async def sums(self, since: float | None = None, until: float | None = None) -> Sums:
+        """What everything adds up to, or what happened from `since` on and before `until`.
+
+        Exact while the rows are kept; where they are gone, the hours or days count in which the time begins and ends.
+        Raises `StoreError`.
+        """
+        return await self._reader.read(_read_window, since, until)
+
+    async def series(self, since: float, until: float, step: str) -> list[tuple[float, Sums]]:
+        """Sums for each minute, hour or day of that time, with its start, also for those in which nothing happened.
+
+        Minutes are counted from the rows, so there is nothing where they are gone.
+
+        Raises:
+            InvalidRequest: There is no such step, or there would be more than `MOST_POINTS`.
+            StoreError: It cannot be read.
+        """
+        size = _STEPS.get(step)
+        if size is None:
+            raise InvalidRequest(f"There is no step {step!r}. Use one of {', '.join(_STEPS)}.")
+        since, until = _within(since), _within(until)
+        first, end = int(since) // size * size, math.ceil(until / size) * size
+        if (end - first) // size > MOST_POINTS:
+            raise InvalidRequest(
+                f"That would be {(end - first) // size:,} points, and at most {MOST_POINTS:,} are given."
+                " Ask for a shorter time or a longer step."
+            )
+        return await self._reader.read(_read_series, first, end, size)
+
+    async def facts(self, kind: str, *, since: float = 0.0, limit: int = 1_000) -> list[AnyFact]:
+        """Facts of one kind, the newest first, without those that cannot be read. Raises `StoreError`."""
+        return await self._reader.read(_read_facts, kind, since, limit)
+
+    async def derive(self) -> int:
+        """Record the facts of executions that have none, such as those of an older version; how many.
+
+        `rebuild` does this too. It looks at every execution that is kept. Raises `StoreError`.
+        """
+        return await derive(self._reader, self._write)
+
+    async def rebuild(
+        self, on_progress: Callable[[int, int], None] = lambda done, total: None, *, check: bool = False
+    ) -> Rebuilt:
+        """Count everything anew from the rows that are kept, and derive what older versions did not record.
+
+        Sums of days whose rows are gone stay. Others may read and write meanwhile. `on_progress` is given how many rows
+        are done and how many there are, about. With `check` nothing is changed, and `differences` says what would be.
+        Raises `StoreError`.
+        """
+        return await rebuild(self._reader, self._write, self.fold, on_progress, check=check)
+
+    async def prune(self, before: float, hours_before: float) -> Pruned:
+        """Remove executions, calls and facts of the days before `before`, and the sums of single hours likewise.
+
+        Whole UTC days go, a few rows at a time. What is running stays, and so do the sums of days. Raises `StoreError`.
+        """
+        while await self.fold():
+            pass
+        return await prune(self._write, before, hours_before)
+
+    def _fold(self, connection: sqlite3.Connection) -> None:
+        self._folded = fold(connection)
+
+    async def _write(self, write: Write) -> None:
+        self._writer.put(write, _ROW_BYTES)
+        await self._writer.flush()
+
+
+def _read_window(connection: sqlite3.Connection, since: float | None, until: float | None) -> Sums:
+    with snapshot(connection):
+        marks = read_marks(connection)
+        found = Sums(read_names(connection))
+
+        def pick(at: float) -> Sums:
+            return found
+
+        if since is None and until is None:
+            start, end = 0.0, float(END)
+            read_sums(connection, "total", 0, 1, pick)
+        else:
+            start, end = _whole(_within(since or 0.0), _within(END if until is None else until), marks)
+            for span, first, last in _pieces(start, end, marks):
+                if span is None:
+                    _add_folded(connection, marks, first, last, pick)
+                else:
+                    read_sums(connection, span, first, last, pick)
+        _add_unfolded(connection, marks, start, end, pick)
+        return found
+
+
+def _read_series(connection: sqlite3.Connection, first: int, end: int, size: int) -> list[tuple[float, Sums]]:
+    with snapshot(connection):
+        marks = read_marks(connection)
+        names = read_names(connection)
+        found = {start: Sums(names) for start in range(first, end, size)}
+
+        def pick(at: float) -> Sums:
+            return found[int(at) // size * size]
+
+        if size == DAY:
+            read_sums(connection, "day", first, end, pick)
+        elif size == HOUR:
+            _add_folded(connection, marks, first, min(end, marks.hours), pick)
+            read_sums(connection, "hour", max(first, marks.hours), end, pick)
+        else:
+            _add_folded(connection, marks, first, end, pick)
+        _add_unfolded(connection, marks, first, end, pick)
+        return [(float(start), sums) for start, sums in found.items()]
+
+
+def _read_facts(connection: sqlite3.Connection, kind: str, since: float, limit: int) -> list[AnyFact]:
+    rows = connection.execute(
+        "SELECT fact FROM facts WHERE at >= ? AND kind = ? ORDER BY at DESC, number DESC LIMIT ?", (since, kind, limit)
+    )
+    return [fact for (text,) in rows if (fact := decode_fact(text)) is not None]
+
+
+def _add_folded(
+    connection: sqlite3.Connection, marks: Marks, start: float, end: float, pick: Callable[[float], Sums]
+) -> None:
+    for stream in STREAMS:
+        number, at = COLUMNS[stream]
+        add_rows(
+            connection, stream, f"{at} >= ? AND {at} < ? AND +{number} <= ?", (start, end, getattr(marks, stream)), pick
+        )
+
+
+def _add_unfolded(
+    connection: sqlite3.Connection, marks: Marks, start: float, end: float, pick: Callable[[float], Sums]
+) -> None:
+    for stream in STREAMS:
+        number, at = COLUMNS[stream]
+        # The plus keeps SQLite from reading by time what is a few rows at the end.
+        condition = f"{number} > ? AND {number} <= ? AND +{at} >= ? AND +{at} < ?"
+        mark = getattr(marks, stream)
+        add_rows(connection, stream, condition, (mark, mark + UNFOLDED_ROWS, start, end), pick)
+
+
+def _read_uncounted(connection: sqlite3.Connection) -> int:
+    with snapshot(connection):
+        marks = read_marks(connection)
+        last = {stream: last_number(connection, stream) for stream in STREAMS}
+    return sum(max(0, last[stream] - getattr(marks, stream) - UNFOLDED_ROWS) for stream in STREAMS)
+
+
+def _within(at: float) -> float:
+    return min(max(at, 0.0), float(END))
+
+
+def _whole(start: float, end: float, marks: Marks) -> tuple[float, float]:
+    """The time, with the whole of the hours or days in which it begins and ends where there are no rows any more."""
+    if start < marks.days:
+        size = HOUR if start >= marks.hours else DAY
+        start = start // size * size
+    if end < marks.days:
+        size = HOUR if end > marks.hours else DAY
+        end = math.ceil(end / size) * size
+    return start, end
+
+
+def _pieces(start: float, end: float, marks: Marks) -> Iterator[tuple[Span | None, float, float]]:
+    """The time as whole days, whole hours, and what is left to be counted from the rows."""
+    first, last = math.ceil(start / DAY) * DAY, end // DAY * DAY
+    if first < last:
+        yield "day", first, last
+        rest = [(start, first), (last, end)]
+    else:
+        rest = [(start, end)]
+    for a, b in rest:
+        first, last = math.ceil(max(a, marks.hours) / HOUR) * HOUR, b // HOUR * HOUR
+        if first < last:
+            yield "hour", first, last
+            yield None, a, first
+            yield None, last, b
+        elif a < b:
+            yield None, a, b
