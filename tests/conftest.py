@@ -25,16 +25,32 @@ from sealyard.sandbox.cgroup import _candidates, owner_mark
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.values import Outcome
 
+MEMORY = Path("/dev/shm")
+"""A file system in memory. Most tests make a store, and a disk would sync each of its commits."""
+MEMORY_BYTES = 4 << 30
+"""Free there, or the disk is used: the files of all tests of a run are 1 GiB."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Registers the markers and how hypothesis runs."""
+    """Registers the markers, how hypothesis runs, and where temporary folders are."""
+    if _is_roomy(MEMORY):
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     config.addinivalue_line("markers", "soak: thousands of runs in a row; deselect with -m 'not soak'")
+    config.addinivalue_line("markers", "behaviour(id): the test shows that behaviour of tests/behaviours.toml")
     settings.register_profile("sealyard", deadline=None)  # a busy machine is not a failure
     settings.load_profile("sealyard")
     if not sys.dont_write_bytecode:  # a zygote writes none, and hundreds are started
         compileall.compile_dir(Path(walls.__file__).parent / "guest", quiet=1)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job; what tests start would inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _is_roomy(folder: Path) -> bool:
+    """Says whether the files of a test run fit in, and programs among them can be started."""
+    if not folder.is_dir():
+        return False
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize >= MEMORY_BYTES and not found.f_flag & os.ST_NOEXEC
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
+from tests.docs.public_names import modules
 
 import sealyard
 import sealyard.cli
@@ -19,23 +20,18 @@ import sealyard.cli
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "sealyard"
 GUEST = SOURCE / "sandbox" / "guest"
-LOCKS = ("requirements/dev.txt", "requirements/outside.txt", "requirements/peers.txt", "requirements/runtime.txt")
-EXTRAS = ("sealyard.discovery.minilm",)  # needs packages that only an extra brings
+LOCKS = tuple(f"requirements/{name}.txt" for name in ("dev", "outside", "peers", "runtime", "wheel"))
 PRIVACY = ("sealyard.privacy", "sealyard.privacy.detect", "sealyard.privacy.reading", "sealyard.privacy.vault")
-MODULES = sorted(
-    module.name
-    for module in pkgutil.walk_packages(sealyard.__path__, "sealyard.")
-    if module.name not in ("sealyard.__main__", *EXTRAS) and ".guest" not in module.name
-)
 
 
-@pytest.mark.parametrize("name", ["sealyard", *MODULES])
-def test_every_exported_name_exists(name: str) -> None:
-    """A module's `__all__` is a tuple of names that it has."""
-    module = importlib.import_module(name)
+def test_every_exported_name_exists() -> None:
+    """The `__all__` of every module is a tuple of names that it has."""
+    found = {"sealyard": sealyard} | modules()
 
-    assert isinstance(module.__all__, tuple)
-    assert [each for each in module.__all__ if not hasattr(module, each)] == []
+    assert {name for name, module in found.items() if not isinstance(module.__all__, tuple)} == set()
+    assert {
+        f"{name}.{each}" for name, module in found.items() for each in module.__all__ if not hasattr(module, each)
+    } == set()
 
 
 DOORS = (
@@ -83,6 +79,7 @@ def test_vault_and_tokens_are_imported_without_the_detectors() -> None:
     assert {"sealyard.privacy.guard", "sealyard.privacy.detect", "sealyard.privacy.reading"} & loaded == set()
 
 
+@pytest.mark.behaviour("cli.help")
 def test_help_imports_no_part_of_the_product() -> None:
     """`sealyard --help` pays for click alone, however much the commands import."""
     code = """
@@ -157,8 +154,9 @@ def test_every_locked_version_has_hashes(lock: str) -> None:
 
 
 def test_runtime_lock_is_part_of_the_development_lock() -> None:
-    """Tests run with the very versions that users are told to install."""
-    assert set(_read_lock("requirements/runtime.txt")) <= set(_read_lock("requirements/dev.txt"))
+    """Tests run with the very versions that users are told to install, and the wheel is tested by the same pytest."""
+    for lock in ("requirements/runtime.txt", "requirements/wheel.txt"):
+        assert set(_read_lock(lock)) <= set(_read_lock("requirements/dev.txt"))
 
 
 def test_locks_hold_every_direct_dependency() -> None:
@@ -171,6 +169,7 @@ def test_locks_hold_every_direct_dependency() -> None:
     assert (runtime | development) - {_name(each) for each in _read_lock("requirements/dev.txt")} == set()
 
 
+@pytest.mark.behaviour("isolation.guest_stdlib")
 @pytest.mark.parametrize("file", sorted(GUEST.glob("*.py")), ids=lambda file: file.name)
 def test_guest_imports_only_the_standard_library_and_itself(file: Path) -> None:
     """Inside the sandbox there is no site-packages and nothing of ours but this directory."""

@@ -1,21 +1,30 @@
-"""Doubles for tests and measurements that need no process: they pass the same conformance suite as the real parts."""
+"""Doubles for tests and measurements that need no process.
 
+`FakeUpstream` passes the suite that real servers over stdio and HTTP pass: `tests/upstreams/test_conformance.py`.
+"""
+
+import asyncio
 import inspect
+import json
 import types
 import typing
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
-from sealyard.broker import Answer
+import msgspec
+
+from sealyard.broker.answers import COMPLAINT_CHARACTERS, Answer, short
 from sealyard.broker.call import OnProgress, OnTools
-from sealyard.errors import ToolFailed, UpstreamUnavailable
+from sealyard.broker.upstreams.mcp.session import Progress
+from sealyard.errors import InvalidArguments, ToolFailed, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from sealyard.values import (
     Definition,
     UpstreamState,
     UpstreamStatus,
 )
 
-__all__ = ("FakeUpstream",)
+__all__ = ("FakeUpstream", "report_progress")
 
 _TYPES: dict[Any, str] = {
     str: "string",
@@ -27,10 +36,22 @@ _TYPES: dict[Any, str] = {
 }
 
 
+_PROGRESS: ContextVar[Progress | None] = ContextVar("progress", default=None)
+"""Takes the progress of the call that runs in this context."""
+
+
+def report_progress(progress: float, total: float | None = None, message: str | None = None) -> None:
+    """Report how far a function of a `FakeUpstream` is, to whoever follows its call."""
+    if (following := _PROGRESS.get()) is not None:
+        following.push(progress, total, message)
+
+
 class FakeUpstream:
     """An upstream whose tools are Python functions of this process, plain or `async`.
 
-    A tool's definition comes from its function's signature and docstring. An exception it raises is the tool's error.
+    A tool's definition comes from its function's signature and docstring. Its value stands for structured content; for
+    text blocks and files it returns an `Answer`. An exception that it raises is the tool's error. In everything else
+    it behaves as a server behind `broker.upstreams.mcp.Upstream` does.
     """
 
     def __init__(self, name: str, /, **tools: Callable[..., Any]) -> None:
@@ -38,9 +59,25 @@ class FakeUpstream:
         self.tools: dict[str, Callable[..., Any]] = dict(tools)
         self.definitions: dict[str, Definition] = {}
         """Used instead of what the signature says, for those that are here."""
-        self.on_tools: OnTools | None = None
         self.is_dead = False
+        """Every call and every refresh raises `UpstreamUnavailable`."""
         self.calls: list[tuple[str, dict[str, Any]]] = []
+        """Those that reached it."""
+        self._on_tools: OnTools | None = None
+        self._listed: list[Definition] | None = None
+        self._delivered: list[Definition] | None = None
+        self._is_closed = False
+        self._count = self._failures = 0
+        self._running: dict[asyncio.Timeout, asyncio.Future[None]] = {}
+
+    @property
+    def on_tools(self) -> OnTools | None:
+        """Gets its name and its tools whenever they are not what they were. Another one opens it again."""
+        return self._on_tools
+
+    @on_tools.setter
+    def on_tools(self, on_tools: OnTools | None) -> None:
+        self._on_tools, self._listed, self._delivered, self._is_closed = on_tools, None, None, False
 
     async def call(
         self,
@@ -51,32 +88,108 @@ class FakeUpstream:
         on_progress: OnProgress | None = None,
         unwrap: bool = False,
     ) -> Answer:
-        """The function's value. Raises `ToolFailed` with what it raised."""
-        if self.is_dead:
-            raise UpstreamUnavailable(f"Server {self.name!r} is dead.")
-        self.calls.append((tool, arguments))
+        """The function's value. Cancelling the call, or letting it time out, cancels an `async` function.
+
+        Raises:
+            InvalidArguments: The arguments cannot be written as JSON.
+            UpstreamUnavailable: It is dead or closed.
+            UpstreamTimeout: The function did not return in time.
+            ToolFailed: It raised, or there is none of this name.
+            UpstreamError: It was closed meanwhile.
+        """
+        _check_sendable(tool, arguments)
+        self._count += 1
         try:
-            value = self.tools[tool](**arguments)
-            if inspect.isawaitable(value):
-                value = await value
-        except Exception as error:
-            raise ToolFailed(f"{type(error).__name__}: {error}") from error
-        return value if isinstance(value, Answer) else Answer(value=value)
+            self._check_alive()
+            self._listed = self._list() if self._listed is None else self._listed
+            self.calls.append((tool, arguments))
+            if tool not in self.tools:
+                raise ToolFailed(f"Unknown tool: {tool}")
+            value = await self._follow(tool, arguments, timeout_seconds, on_progress)
+        except ToolFailed:
+            raise
+        except UpstreamError:
+            self._failures += 1
+            raise
+        if isinstance(value, Answer):
+            return value
+        return Answer(value=value["result"] if unwrap and isinstance(value, dict) and {*value} == {"result"} else value)
 
     async def refresh(self) -> None:
-        """List the functions."""
-        if self.is_dead:
-            raise UpstreamUnavailable(f"Server {self.name!r} is dead.")
-        if self.on_tools is not None:
-            await self.on_tools(self.name, [self._define(name) for name in self.tools])
+        """List the functions, and hand the list to `on_tools` unless it has had just these."""
+        self._check_alive()
+        self._listed = self._list()
+        if self._on_tools is not None and self._listed != self._delivered:
+            listed = self._listed
+            await self._on_tools(self.name, list(listed))
+            self._delivered = listed
 
     def status(self) -> UpstreamStatus:
-        """Always well, until it is made dead."""
-        state: UpstreamState = "failed" if self.is_dead else "ready"
-        return UpstreamStatus(name=self.name, transport="memory", state=state, calls=len(self.calls))
+        """Stopped until it is first used and after it is closed; else ready, or failed for as long as it is dead."""
+        state: UpstreamState = "stopped" if self._is_closed or self._listed is None else "ready"
+        return UpstreamStatus(
+            name=self.name,
+            transport="memory",
+            state="failed" if self.is_dead else state,
+            tools=len(self._listed or ()),
+            calls=self._count,
+            failures=self._failures,
+            error=self._death if self.is_dead else None,
+        )
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """End every call that is under way, and refuse further ones."""
+        self._is_closed = True
+        for scope in self._running:
+            scope.reschedule(0.0)  # a time that is past
+        if self._running:
+            await asyncio.wait(set(self._running.values()))
+
+    @property
+    def _death(self) -> str:
+        return f"Server {self.name!r} is dead."
+
+    def _check_alive(self) -> None:
+        if self.is_dead:
+            raise UpstreamUnavailable(self._death)
+        if self._is_closed:
+            raise UpstreamUnavailable(f"{self.name!r} was closed.")
+
+    def _list(self) -> list[Definition]:
+        return [self._define(name) for name in self.tools]
+
+    async def _follow(
+        self, tool: str, arguments: dict[str, Any], seconds: float | None, on_progress: OnProgress | None
+    ) -> Any:
+        """The function's value, within its time and with its progress handed over."""
+        progress = None if on_progress is None else Progress(on_progress)
+        before = _PROGRESS.set(progress)
+        scope, ended = asyncio.timeout(seconds), asyncio.get_running_loop().create_future()
+        self._running[scope] = ended
+        try:
+            async with scope:
+                try:
+                    value = self.tools[tool](**arguments)
+                    if inspect.isawaitable(value):
+                        value = await value
+                except Exception as error:
+                    raise ToolFailed(short(f"{type(error).__name__}: {error}", COMPLAINT_CHARACTERS)) from error
+            if progress is not None:
+                await progress.finish()
+            return value
+        except TimeoutError:
+            if self._is_closed:
+                raise UpstreamError(f"{self.name!r} was closed during {tool!r}, which may have happened.") from None
+            raise UpstreamTimeout(
+                f"{self.name!r} did not answer {tool!r} within {seconds:g} s. The call may have happened: check before "
+                "calling again, or give it more time."
+            ) from None
+        finally:
+            _PROGRESS.reset(before)
+            if progress is not None:
+                progress.stop()
+            del self._running[scope]
+            ended.set_result(None)
 
     def _define(self, name: str) -> Definition:
         if name in self.definitions:
@@ -97,6 +210,15 @@ class FakeUpstream:
             description=inspect.getdoc(function) or "",
             input_schema={"type": "object", "properties": properties, "required": required},
         )
+
+
+def _check_sendable(tool: str, arguments: dict[str, Any]) -> None:
+    """Refuse what no transport could carry, as `Upstream.call` does."""
+    try:
+        if b"null" in msgspec.json.encode(arguments):  # which may have been a NaN
+            json.dumps(arguments, allow_nan=False)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InvalidArguments(f"The arguments of {tool!r} cannot be written as JSON: {error}.") from error
 
 
 def _schema(hint: Any) -> dict[str, Any]:

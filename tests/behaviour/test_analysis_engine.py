@@ -14,6 +14,7 @@ from sealyard.sandbox.packages import add_own, find_packages
 from sealyard.sandbox.policy.levels import LEVELS
 from sealyard.values import Limits
 
+PACKAGES = ("duckdb", "scipy")
 OWN = {"sealyard_analysis": GUEST}
 RUN = "from sealyard_analysis import run\nresult = run(request, call_tool)"
 ROWS = [{"id": number, "team": "ab"[number % 2], "note": "x" * 60} for number in range(50_000)]
@@ -36,8 +37,8 @@ ANSWER = {
 @asynccontextmanager
 async def unprivileged() -> AsyncIterator[Sandbox]:
     """The namespace tier as any user builds it."""
-    packages = add_own(find_packages(("duckdb",)), OWN)
-    policy = msgspec.structs.replace(LEVELS[IsolationLevel.PRODUCTION], packages=("duckdb",))
+    packages = add_own(find_packages(PACKAGES), OWN)
+    policy = msgspec.structs.replace(LEVELS[IsolationLevel.PRODUCTION], packages=PACKAGES)
     options = PoolOptions(size=1)
     sandbox = Sandbox(policy, tier="namespace", privileged=False, packages=packages, options=options)
     try:
@@ -48,9 +49,9 @@ async def unprivileged() -> AsyncIterator[Sandbox]:
 
 
 def level(name: str, **options: Any) -> Any:
-    """A sandbox of a level, with DuckDB as its only package where the level has packages."""
+    """A sandbox of a level, with the packages of analyses only, where the level has packages."""
     policy = LEVELS[IsolationLevel(name)]
-    packages = ("duckdb",) if policy.packages else ()
+    packages = PACKAGES if policy.packages else ()
     return open_sandbox(msgspec.structs.replace(policy, packages=packages), own=OWN, **options)
 
 
@@ -63,6 +64,7 @@ WALLS: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.behaviour("analysis.engines")
 @pytest.mark.parametrize("name", WALLS)
 async def test_analysis_gives_the_same_answer_within_every_wall(name: str) -> None:
     """DuckDB ends the process where it may see a file of the kernel and not read it, so landlock is Python's."""
@@ -92,3 +94,27 @@ async def test_parquet_needs_duckdb_and_says_so() -> None:
     assert outcome.failure.message == (
         "Parquet is read by DuckDB, which this sandbox does not offer. Save the rows as CSV or JSON lines."
     )
+
+
+@pytest.mark.parametrize("name", WALLS)
+async def test_hypothesis_tests_are_scipys_within_every_wall(name: str) -> None:
+    """SciPy fits into the memory of every level that shows packages and is loaded by nothing but a test.
+
+    At `hardened` the message says what to install, and statistics that need no SciPy go on.
+    """
+    rows = [{"v": number % 7, "team": "ab"[number % 2]} for number in range(40)]
+    described = {"analysis_type": "statistics", "data": rows, "parameters": {"operation": "describe"}}
+    tested = described | {"parameters": {"operation": "t_test", "field": "v", "group_by": "team"}}
+    async with WALLS[name][0]() as sandbox:
+        plain = await sandbox.run(RUN, context={"request": described})
+        loaded = await sandbox.run("import sys\n'scipy' in sys.modules")
+        outcome = await sandbox.run(RUN, context={"request": tested})
+
+    assert (plain.failure, plain.output) == (None, "")
+    if name == "hardened":
+        assert outcome.failure is not None
+        assert outcome.failure.message.startswith("Hypothesis tests are computed by SciPy, which this sandbox does not")
+        return
+    assert loaded.result is False
+    assert (outcome.failure, outcome.output) == (None, "")
+    assert outcome.result["p_value"] == pytest.approx(0.9378800143398154)

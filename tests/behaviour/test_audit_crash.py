@@ -13,6 +13,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from sealyard.store import open_store
 from sealyard.store.audit.verification import verify_store
 from sealyard.values import AuditEntry
@@ -140,6 +142,7 @@ async def test_kill_at_every_statement_leaves_a_log_that_is_right(tmp_path: Path
     assert seen == LAST_NUMBERS
 
 
+@pytest.mark.behaviour("audit.kill")
 async def test_kill_inside_every_write_leaves_a_log_that_is_right(tmp_path: Path) -> None:
     """A page of the file is written in part: the next gateway finds the transaction whole or not at all."""
     points = await crash(tmp_path, "bytes", first=0, step=2_345)

@@ -373,6 +373,7 @@ def test_run_without_tools_says_so(driver: Any) -> None:
     assert (failure.type, failure.message) == ("ToolError", "No tool named 'mail__send': this run has no tools.")
 
 
+@pytest.mark.behaviour("run.call_budget")
 def test_call_budget_is_an_error_the_code_can_catch(driver: Any) -> None:
     """Calls up to the limit are answered; the next one raises, and the run still ends well."""
     outcome = driver.run(
@@ -436,6 +437,7 @@ def test_run_that_ignores_its_call_budget_is_ended(driver: Any) -> None:
     )
 
 
+@pytest.mark.behaviour("run.concurrent_calls")
 def test_no_more_calls_than_allowed_are_in_flight(driver: Any) -> None:
     """However many the code makes at once, the host answers so many at a time, and all of them in the end."""
 

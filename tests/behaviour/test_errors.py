@@ -11,6 +11,7 @@ NONE = "It is None here: check for None first, or give a default such as `(… o
 AWAIT = "It is a coroutine, not its value: write `await` before the call."
 
 
+@pytest.mark.behaviour("run.error_line")
 def test_exception_has_type_message_line_and_source(driver: Any) -> None:
     """The innermost line of the agent's own code is named; output up to there is kept."""
     outcome = driver.run("print('so far')\nx = 0\n1 / x")

@@ -14,6 +14,7 @@ def test_there_are_at_least_sixty_four_probes() -> None:
     assert len(PROBES) >= 64
 
 
+@pytest.mark.behaviour("isolation.everyday")
 @pytest.mark.parametrize("name", PROBES)
 def test_everyday_code_gives_its_result(driver: Any, name: str) -> None:
     """The result is what the probe says, and nothing went wrong on the way."""

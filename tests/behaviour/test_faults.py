@@ -153,6 +153,7 @@ FORGED = {
 }
 
 
+@pytest.mark.behaviour("isolation.forged_frames")
 @pytest.mark.parametrize("name", FORGED)
 def test_forged_frame_is_a_broken_protocol(driver: Any, name: str) -> None:
     """A frame that no honest worker sends at that point ends the run under that name."""

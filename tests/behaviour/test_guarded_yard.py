@@ -124,6 +124,7 @@ async def test_a_value_that_shares_a_part_with_what_was_handed_over_keeps_a_toke
     assert json.loads(text) == [True, 4]
 
 
+@pytest.mark.behaviour("privacy.joins")
 async def test_equal_values_have_equal_tokens_so_that_joins_work(tmp_path: Path) -> None:
     """Grouping, dictionary keys and equality do with tokens what they do with values."""
     async with opened(tmp_path, office()) as yard:
@@ -183,6 +184,7 @@ async def test_a_token_of_another_gateway_on_the_same_store_works_in_the_same_se
     assert second.calls[-1][1]["to"] == MAIL
 
 
+@pytest.mark.behaviour("vault.erasure")
 async def test_an_erased_value_is_gone_from_a_running_gateway(tmp_path: Path) -> None:
     """Its token is refused, and the gateway has no memory of the value either."""
     upstream = office()
@@ -255,6 +257,7 @@ async def test_a_type_that_does_not_exist_is_named(tmp_path: Path) -> None:
             pass
 
 
+@pytest.mark.behaviour("vault.lost_key")
 async def test_a_lost_key_is_an_error_and_destroys_nothing(tmp_path: Path) -> None:
     """With another key the session cannot be opened; with the right one it can again."""
     async with opened(tmp_path, office()) as yard:
@@ -273,6 +276,7 @@ async def test_a_lost_key_is_an_error_and_destroys_nothing(tmp_path: Path) -> No
 # Policy
 
 
+@pytest.mark.behaviour("policy.denied")
 async def test_a_denied_tool_does_not_exist(tmp_path: Path) -> None:
     """It is in no search, no stub and no grant, and its name is no hint."""
     rules = policy(Rule(decision="deny", tools=("mcp__office__wipe",)))
@@ -295,6 +299,7 @@ async def test_a_denied_tool_does_not_exist(tmp_path: Path) -> None:
     assert upstream.calls == []
 
 
+@pytest.mark.behaviour("policy.real_values")
 async def test_a_rule_on_arguments_sees_the_real_values(tmp_path: Path) -> None:
     """Code hands over a token; the rule is about the address behind it, and the refusal does not say it."""
     rules = policy(
@@ -314,6 +319,7 @@ async def test_a_rule_on_arguments_sees_the_real_values(tmp_path: Path) -> None:
     assert [arguments["to"] for tool, arguments in upstream.calls if tool == "send"] == ["somebody@example.com"]
 
 
+@pytest.mark.behaviour("policy.limits")
 async def test_limits_of_a_tool_hold_for_a_run(tmp_path: Path) -> None:
     """The third call of a run is refused, and the next run may call again."""
     limits = PolicySettings(limits=(ToolLimits(tools=("mcp__office__wipe",), calls_per_run=2),))
@@ -371,6 +377,7 @@ async def answer(yard: Yard, ask: Ask, decision: Any, reason: str = "") -> None:
     await yard.approvals.answer(ask.id, approval)
 
 
+@pytest.mark.behaviour("run.deadline_pause")
 async def test_a_person_lets_the_call_go_on_and_the_deadline_waits(tmp_path: Path) -> None:
     """The run is suspended for longer than its own limit, and then ends as if nothing had been."""
     rules = policy(Rule(decision="ask", tools=("mcp__office__wipe",), reason="It deletes."))
@@ -437,6 +444,7 @@ async def test_an_ask_shows_tokens_and_the_call_gets_values(tmp_path: Path) -> N
 # Audit
 
 
+@pytest.mark.behaviour("audit.decisions")
 async def test_everything_that_happened_is_in_a_log_that_verifies(tmp_path: Path) -> None:
     """Who ran what, which tools were called with what, what was decided and what came of it, in order."""
     rules = policy(Rule(decision="deny", tools=("mcp__office__send",), when={"to": "*@quillhaven.org"}))

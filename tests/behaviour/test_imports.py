@@ -46,6 +46,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.behaviour("isolation.imports")
 @pytest.mark.parametrize(("code", "module"), REFUSED.items())
 def test_import_that_production_refuses_is_named(driver: Any, code: str, module: str) -> None:
     """Modules for processes, network and native code, and what is not installed, are refused by name and line."""
@@ -191,6 +192,7 @@ def test_no_package_of_the_gateway_is_visible(driver: Any) -> None:
     }
 
 
+@pytest.mark.behaviour("isolation.environment")
 def test_environment_tells_nothing_of_the_gateway(driver: Any) -> None:
     """The variables are the sandbox's own, whatever the gateway was started with."""
     outcome = driver.run("import os\nsorted(os.environ)")

@@ -137,6 +137,7 @@ async def test_learning_that_works_changes_what_is_answered(journal: Path, usual
     assert (is_refused(told), is_refused(usual)) == (True, False)
 
 
+@pytest.mark.behaviour("learning.faults")
 @pytest.mark.parametrize("model_for", [lambda *_: Broken(), raising], ids=["every lookup raises", "there is no model"])
 async def test_a_model_that_raises_is_left_out(
     journal: Path, usual: list[Any], model_for: Callable[..., Any], caplog: pytest.LogCaptureFixture
@@ -158,6 +159,7 @@ async def test_a_model_that_raises_is_left_out(
     assert set(faults.values()) == {1}
 
 
+@pytest.mark.behaviour("learning.faults")
 async def test_a_model_that_hangs_is_left_out_at_the_third_time(
     journal: Path, usual: list[Any], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -41,6 +41,7 @@ ENDLESS = {
 }
 
 
+@pytest.mark.behaviour("run.wall_limit")
 @pytest.mark.parametrize("name", ENDLESS)
 def test_code_without_end_stops_at_the_wall_limit(driver: Any, name: str) -> None:
     """Whatever it does instead of ending, it is reported as a timeout with what it had printed."""
@@ -62,6 +63,7 @@ def test_cpu_time_is_a_limit_of_its_own(driver: Any) -> None:
     )
 
 
+@pytest.mark.behaviour("run.memory_limit")
 @pytest.mark.parametrize(
     "code",
     [
@@ -104,6 +106,7 @@ def test_failed_allocation_can_be_caught(driver: Any) -> None:
     assert driver.run(code).result == "went on"
 
 
+@pytest.mark.behaviour("run.output_limit")
 def test_output_past_its_limit_ends_the_run(driver: Any) -> None:
     """Exactly the allowed bytes are kept."""
     outcome = driver.run("while True:\n    print('x' * 99)", limits=Limits(output_bytes=5000))

@@ -4,6 +4,8 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 from sealyard.config import Config
 from sealyard.config.settings import StoreConfig
 from sealyard.values import UpstreamConfig
@@ -34,6 +36,7 @@ result = {"paths": len(paths), "tests": len(tests), "names": [path.rpartition("/
 """
 
 
+@pytest.mark.behaviour("privacy.many_paths")
 async def test_fifty_thousand_paths_become_five_names(tmp_path: Path) -> None:
     """With default settings, `strict` among them: the server repeats each path as a block of its own besides."""
     script = tmp_path / "repository.py"

@@ -90,6 +90,7 @@ def rows(path: Path) -> tuple[list[AnyFact], int]:
         return facts, connection.execute("SELECT count(*) FROM calls").fetchone()[0]
 
 
+@pytest.mark.behaviour("metrics.rebuild")
 async def test_killed_gateways_leave_sums_that_are_those_of_the_rows(tmp_path: Path) -> None:
     """Recording, folding and rebuilding, killed ever later on the same store: every row is in the sums once."""
     path = tmp_path / "store.db"

@@ -135,6 +135,7 @@ async def agent(tmp_path: Path, walk: Walk) -> AsyncIterator[Client]:
         yield client
 
 
+@pytest.mark.behaviour("path.short")
 async def test_code_reaches_a_tool_by_a_short_way(tmp_path: Path, walk: Walk) -> None:
     """`execute_code`, whose code calls a tool."""
     async with agent(tmp_path, walk) as client:
@@ -185,7 +186,7 @@ async def test_relayed_call_reaches_its_upstream_by_a_short_way(walk: Walk, mode
         answer = await client.call_tool("ping", {})
 
     assert text_of(answer) == "pong"
-    assert ("serve/relay/server/links.py", "request") in walk.path
+    assert ("serve/relay/links.py", "request") in walk.path
     walk.check()
 
 

@@ -55,6 +55,7 @@ async def wait_for_the_end_of(*leases: Lease) -> None:
             await asyncio.shield(lease.worker.fork.exited)
 
 
+@pytest.mark.behaviour("isolation.fresh_worker")
 def test_nothing_of_a_run_is_seen_by_the_next(driver: Any) -> None:
     """Variables, modules, environment, working directory and time zone are fresh each time."""
     spoil = """
@@ -340,6 +341,7 @@ async def test_error_inside_the_with_block_closes_the_sandbox(held: Held) -> Non
     assert await held() == before
 
 
+@pytest.mark.behaviour("isolation.neighbours")
 async def test_sixty_four_runs_at_once_do_not_mix() -> None:
     """All are held in mid-flight together; then each gets its own answers, output, context and files."""
     number = 64
@@ -456,6 +458,7 @@ async def test_unknown_tier_is_refused() -> None:
     assert str(caught.value) == "No tier is called 'chroot'. There are: namespace, landlock."
 
 
+@pytest.mark.behaviour("isolation.no_fork")
 def test_gateway_never_forks() -> None:
     """Opening, running, sessions, recycling and the death of a zygote: no fork hook of the process is called."""
     script = """

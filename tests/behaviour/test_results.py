@@ -12,6 +12,7 @@ ROWS = "[{'id': n, 'name': 'x' * 10} for n in range(1000)]"
 ROWS_BYTES = len(json.dumps([{"id": n, "name": "x" * 10} for n in range(1000)], separators=(",", ":")))
 
 
+@pytest.mark.behaviour("run.value")
 @pytest.mark.parametrize(
     ("code", "result"),
     [
@@ -184,6 +185,7 @@ def test_big_result_without_a_session_comes_whole(driver: Any) -> None:
     assert outcome.spill is None
 
 
+@pytest.mark.behaviour("run.spill")
 def test_big_result_of_a_session_is_previewed_and_readable_by_the_next_run(driver: Any) -> None:
     """The preview stays within its budget; the whole lies at the reported path, for the next run and the host."""
     outcome = driver.run(ROWS, session="spill", execution_id="big")

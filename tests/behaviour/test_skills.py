@@ -99,6 +99,7 @@ async def save(
 # Saving
 
 
+@pytest.mark.behaviour("skills.saved")
 async def test_a_skill_that_works_is_saved_found_and_imported(tmp_path: Path) -> None:
     """The next agent writes one import, and what came of it is on record."""
     async with opened(tmp_path, books()) as yard:
@@ -130,6 +131,7 @@ async def test_skills_outlive_the_gateway(tmp_path: Path) -> None:
         assert tested.passed
 
 
+@pytest.mark.behaviour("skills.examples")
 async def test_a_skill_without_a_passing_example_is_a_draft_of_its_author(tmp_path: Path) -> None:
     """It is marked so, its author can use it, and nobody else sees it."""
     async with opened(tmp_path, books(), save_to="shared") as yard:
@@ -299,6 +301,7 @@ async def test_each_principal_has_a_shelf_of_its_own_beside_the_shared_one(tmp_p
         assert await run(yard, code, principal="carol") == TOTALS
 
 
+@pytest.mark.behaviour("skills.quarantine")
 async def test_a_skill_in_quarantine_is_imported_by_nobody_until_a_person_approves_it(tmp_path: Path) -> None:
     """Not even by the principal in whose namespace it lies."""
     async with opened(tmp_path, books()) as yard:
@@ -315,6 +318,7 @@ async def test_a_skill_in_quarantine_is_imported_by_nobody_until_a_person_approv
 # Replay
 
 
+@pytest.mark.behaviour("skills.replay")
 async def test_examples_are_replayed_without_any_upstream(tmp_path: Path) -> None:
     """The server may be dead, and its data may have changed."""
     upstream = books()
@@ -475,6 +479,7 @@ async def test_a_skill_whose_tool_is_gone_says_so(tmp_path: Path) -> None:
         assert (await yard.skills.test("local", "monthly_total", principal="local")).passed
 
 
+@pytest.mark.behaviour("skills.migration")
 async def test_a_migration_rewrites_proves_and_keeps_the_old_version(tmp_path: Path) -> None:
     """Comments and layout stay, the example passes, and one command goes back."""
     upstream = books()
@@ -503,6 +508,7 @@ async def test_a_migration_rewrites_proves_and_keeps_the_old_version(tmp_path: P
         assert (restored.version, restored.code) == ("1.0.2", TOTAL)
 
 
+@pytest.mark.behaviour("skills.unproven")
 async def test_a_migration_that_cannot_be_proven_is_not_kept(tmp_path: Path) -> None:
     """Without an example that passed there is nothing to prove it by."""
     upstream = books()

@@ -31,6 +31,7 @@ def zygote_pid(sandbox: Sandbox) -> int:
     return int(child)
 
 
+@pytest.mark.behaviour("leftovers.soak")
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 async def test_thousands_of_runs_leave_everything_as_it_was(held: Held) -> None:

@@ -118,6 +118,7 @@ async def test_a_deadline_ends_a_run_whose_arguments_are_being_looked_through(tm
     assert upstream.calls == []
 
 
+@pytest.mark.behaviour("run.stalls")
 async def test_others_go_on_while_something_is_looked_through(tmp_path: Path) -> None:
     """One principal's argument that takes for ever costs another's run nothing."""
     async with opened(tmp_path, office()) as yard, held(yard, "mallory"):

@@ -97,6 +97,7 @@ def check_soundness(path: Path) -> None:
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
 
 
+@pytest.mark.behaviour("store.survives_kill")
 async def test_what_was_acknowledged_survives_every_kill(tmp_path: Path) -> None:
     """A gateway is killed after ever more acknowledged executions, on the same store: all of them are there, whole."""
     path = tmp_path / "store.db"
@@ -238,6 +239,7 @@ async def fails(store):
 """
 
 
+@pytest.mark.behaviour("store.full_disk")
 async def test_full_disk_is_told_to_all_who_wait_and_loses_nothing(tmp_path: Path) -> None:
     """While nothing fits, every flush fails and reading works; when there is room, all that was recorded is written."""
     path = tmp_path / "store.db"

@@ -384,6 +384,7 @@ async def test_the_report_is_the_sum_of_the_bills_and_names_the_tokenizer(tmp_pa
     assert {each.tokenizer for each in bills} == {tokens.TOKENIZER}
 
 
+@pytest.mark.behaviour("tokens.savings")
 async def test_ten_thousand_rows_that_stay_inside_save_almost_everything(tmp_path: Path) -> None:
     """The worked example: one row in a hundred is wanted."""
     rows = [{"id": number, "amount": number % 1_000, "note": f"taxi {number}"} for number in range(10_000)]

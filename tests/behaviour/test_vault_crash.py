@@ -171,6 +171,7 @@ keys_module._write_keys = second
 }
 
 
+@pytest.mark.behaviour("vault.rotation")
 @pytest.mark.parametrize("fault", ROTATIONS.values(), ids=ROTATIONS)
 async def test_rotation_killed_at_any_point_loses_nothing(path: Path, fault: str) -> None:
     """Every scope opens with the keys in the file, all with one of them, and the next rotation ends well."""

@@ -91,6 +91,7 @@ async def test_the_journal_has_the_execution_its_code_and_its_calls(tmp_path: Pa
     assert calls[0].digest == yard.tools.catalog.snapshot.tools["mcp__bank__pay"].digest
 
 
+@pytest.mark.behaviour("call.tool_error")
 async def test_a_tool_error_is_an_exception_in_the_code_and_a_row_in_the_journal(tmp_path: Path) -> None:
     """Code can catch it by its kind, with the tool's own message."""
     async with opened(tmp_path, FakeUpstream("bank", pay=pay)) as yard:
@@ -106,6 +107,7 @@ async def test_a_tool_error_is_an_exception_in_the_code_and_a_row_in_the_journal
     assert (call.answer, call.error) == (None, "ToolFailed: ValueError: 1000 is too much")
 
 
+@pytest.mark.behaviour("call.arguments_checked")
 async def test_wrong_arguments_never_reach_the_upstream(tmp_path: Path) -> None:
     """They are refused with the parameter's name, and the refusal is in the journal."""
     bank = FakeUpstream("bank", pay=pay)
@@ -216,6 +218,7 @@ async def test_a_value_that_is_long_but_few_tokens_comes_whole(tmp_path: Path) -
     assert text == f'"{words}"'
 
 
+@pytest.mark.behaviour("upstream.dead")
 async def test_a_dead_upstream_costs_only_itself(tmp_path: Path) -> None:
     """The others are searched and called as if it were not there."""
     dead = FakeUpstream("dead", gone=lambda: None)
@@ -499,6 +502,7 @@ async def test_calls_without_code_are_executions_too(tmp_path: Path) -> None:
     assert [record.status for record in records] == ["failed", "failed", "failed", "ok"]
 
 
+@pytest.mark.behaviour("store.recorded_first")
 async def test_a_call_that_fails_is_on_disk_before_its_error_is_raised(tmp_path: Path) -> None:
     """A second reader finds it at once, with its end, its call and why it failed."""
     async with opened(tmp_path, FakeUpstream("bank", pay=pay)) as yard:
@@ -513,6 +517,7 @@ async def test_a_call_that_fails_is_on_disk_before_its_error_is_raised(tmp_path:
     assert calls == [("ToolFailed: ValueError: 200 is too much",)]
 
 
+@pytest.mark.behaviour("call.grant")
 async def test_a_forged_call_of_a_tool_that_was_not_granted_is_refused(tmp_path: Path) -> None:
     """A frame can name anything; only what is in the grant is called."""
     bank = FakeUpstream("bank", pay=pay)

@@ -9,6 +9,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -17,6 +19,7 @@ def leftovers() -> set[str]:
     return {path.name for path in Path(tempfile.gettempdir()).glob("sealyard-demo-*")}
 
 
+@pytest.mark.behaviour("cli.demo")
 def test_demo_works_saves_tokens_and_stops_every_attack(sealyard: Command) -> None:
     """The agent does its work for a fraction of the tokens, no attack gets through, and nothing is left behind."""
     before = leftovers()

@@ -21,6 +21,7 @@ import click
 import msgspec
 import pytest
 from tests import warm
+from tests.docs.public_names import public
 
 import sealyard.cli
 import sealyard.sandbox
@@ -35,7 +36,6 @@ from sealyard.analysis.guest import sources as analysis_sources
 from sealyard.analysis.guest import stepping as analysis_steps
 from sealyard.analysis.guest import validating as analysis_validation
 from sealyard.broker import conditions
-from sealyard.broker.policy import PolicySettings, Preset, Rule, ToolLimits
 from sealyard.config import (
     AlertsConfig,
     Config,
@@ -51,43 +51,66 @@ from sealyard.config import (
     SurfaceConfig,
     load_config,
 )
-from sealyard.config.clients import CLIENTS, Place, read_servers
-from sealyard.config.settings import PrincipalEntry, PrivacyRule, UpstreamEntry, read_settings
 from sealyard.discovery import documents
 from sealyard.examples import demo_upstreams
 from sealyard.metrics import files, otel
 from sealyard.metrics import report as reports
-from sealyard.metrics.alerts import RULES, AlertState
-from sealyard.metrics.gauges import GAUGES
-from sealyard.metrics.names import METRICS, OPERATOR
-from sealyard.observe.alert_list import AlertView
-from sealyard.observe.live import LiveKind
-from sealyard.privacy import TYPES
 from sealyard.sandbox import IsolationPolicy, PoolOptions, Sandbox, open_sandbox, wire
 from sealyard.sandbox.policy import levels
-from sealyard.sandbox.probe import examine
-from sealyard.sandbox.review import advice, review
+from sealyard.sandbox.review import advice
 from sealyard.serve import api, dashboard
-from sealyard.serve.api.execution_views import ExecutionView
-from sealyard.serve.envelope import CODES
-from sealyard.serve.surface import surface_tools, system_prompt
-from sealyard.skills.compatibility import State
-from sealyard.skills.files import BYTES_MOST, FILES_MOST
-from sealyard.skills.market import FOLDERS_MOST
-from sealyard.skills.requests import SaveExample, SaveSkill
-from sealyard.skills.zip_entries import ARCHIVE_BYTES_MOST, ENTRIES_MOST, UNPACKED_BYTES_MOST
 from sealyard.store import open_store
-from sealyard.store.audit.chain import AuditVerification
-from sealyard.store.audit.export import export_audit
-from sealyard.store.audit.log import AUDIT_KINDS, AuditHead, AuditSegment
-from sealyard.store.audit.verification import AuditFileEntry, AuditFileHeader
-from sealyard.store.backup.tarball import AUDIT_KEY, DATABASE, Manifest
-from sealyard.store.metrics.usage import Usage
-from sealyard.store.releases import ReleaseKind
-from sealyard.store.schema import MIGRATIONS
-from sealyard.store.skills import ShelfLimits
 from sealyard.testing import FakeUpstream
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard, open_yard
+
+AlertState = public("AlertState")
+AlertView = public("AlertView")
+ARCHIVE_BYTES_MOST = public("ARCHIVE_BYTES_MOST")
+AUDIT_KEY = public("AUDIT_KEY")
+AUDIT_KINDS = public("AUDIT_KINDS")
+AuditFileEntry = public("AuditFileEntry")
+AuditFileHeader = public("AuditFileHeader")
+AuditHead = public("AuditHead")
+AuditSegment = public("AuditSegment")
+AuditVerification = public("AuditVerification")
+BYTES_MOST = public("BYTES_MOST")
+CLIENTS = public("CLIENTS")
+CODES = public("CODES")
+DATABASE = public("DATABASE")
+ENTRIES_MOST = public("ENTRIES_MOST")
+examine = public("examine")
+ExecutionView = public("ExecutionView")
+export_audit = public("export_audit")
+FILES_MOST = public("FILES_MOST")
+FOLDERS_MOST = public("FOLDERS_MOST")
+GAUGES = public("GAUGES")
+LiveKind = public("LiveKind")
+Manifest = public("Manifest")
+METRICS = public("METRICS")
+MIGRATIONS = public("MIGRATIONS")
+OPERATOR = public("OPERATOR", "metrics")
+Place = public("Place", "config")
+PolicySettings = public("PolicySettings")
+Preset = public("Preset")
+PrincipalEntry = public("PrincipalEntry")
+PrivacyRule = public("PrivacyRule")
+read_servers = public("read_servers")
+read_settings = public("read_settings")
+ReleaseKind = public("ReleaseKind")
+review = public("review")
+Rule = public("Rule", "broker")
+RULES = public("RULES")
+SaveExample = public("SaveExample")
+SaveSkill = public("SaveSkill")
+ShelfLimits = public("ShelfLimits")
+State = public("State")
+surface_tools = public("surface_tools")
+system_prompt = public("system_prompt")
+ToolLimits = public("ToolLimits")
+TYPES = public("TYPES")
+UNPACKED_BYTES_MOST = public("UNPACKED_BYTES_MOST")
+UpstreamEntry = public("UpstreamEntry")
+Usage = public("Usage", "store")
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

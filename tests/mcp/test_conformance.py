@@ -56,6 +56,7 @@ def test_fixture_passes_every_required_scenario(fixture_url: str, revision: str)
     assert passed(fixture_url, revision) == required(revision)
 
 
+@pytest.mark.behaviour("surface.conformance_proxy")
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_proxy_passes_every_scenario_its_upstream_passes(gateway_url: str, revision: str) -> None:
     """In proxy mode a client cannot tell that the gateway is there."""
@@ -70,6 +71,7 @@ def code_url(fixture_url: str) -> Iterator[str]:
         yield url
 
 
+@pytest.mark.behaviour("surface.conformance_code")
 @pytest.mark.parametrize(("revision", "scenario"), CODE_MODE)
 def test_code_mode_passes_what_applies_to_a_server_with_tools(code_url: str, revision: str, scenario: str) -> None:
     """Every other required scenario asks for a tool, prompt or resource of the suite's own by name."""

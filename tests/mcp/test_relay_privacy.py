@@ -398,6 +398,7 @@ async def test_call_beyond_its_time_is_given_up(tmp_path: Path) -> None:
 # Audit
 
 
+@pytest.mark.behaviour("store.recorded_first")
 @ERAS
 async def test_every_call_is_in_the_journal_and_the_audit_log_before_its_answer(tmp_path: Path, mode: str) -> None:
     """With tokens in the place of what is private, whatever came of it."""

@@ -27,7 +27,7 @@ from tests.surfaces.conftest import config_text
 from tests.surfaces.test_skills import serving as gateway
 
 from sealyard.config.settings import HttpConfig
-from sealyard.serve.asking import principal_of
+from sealyard.serve.dialogue import principal_of
 from sealyard.serve.http import open_http
 from sealyard.serve.skills_extension import EXTENSION, extend
 from sealyard.skills.shelf import Shelf
@@ -201,6 +201,7 @@ async def connected_to(url: str, *, era: str = "modern", token: str = "") -> Asy
         yield Agent(client)
 
 
+@pytest.mark.behaviour("skills.extension")
 @pytest.mark.parametrize("revision", ERAS.values())
 def test_official_suite_has_nothing_to_object_to(url: str, revision: str) -> None:
     """Every check of the three scenarios about skills passes, without a warning, in both eras."""

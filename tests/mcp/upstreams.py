@@ -25,7 +25,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from sealyard.config import Config
 from sealyard.config.settings import StoreConfig
-from sealyard.serve.asking import principal_of
+from sealyard.serve.dialogue import principal_of
 from sealyard.serve.relay import build_relay
 from sealyard.values import UpstreamConfig
 from sealyard.yard.opening import open_border

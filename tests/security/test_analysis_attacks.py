@@ -113,6 +113,7 @@ def test_code_in_an_expression_is_a_mistake_and_nothing_happens(attack: str) -> 
         computed(attack)
 
 
+@pytest.mark.behaviour("analysis.no_code")
 def test_nothing_of_an_expression_reaches_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     """While every attack is tried, Python evaluates, compiles, imports and opens nothing."""
     used: list[str] = []

@@ -82,6 +82,7 @@ def lines(*names: str, count: int) -> bytes:
     return "\n".join(map(json.dumps, rows)).encode()
 
 
+@pytest.mark.behaviour("analysis.no_code")
 @pytest.mark.parametrize(("count", "engine"), [(7_000, "duckdb"), (30, "python")])
 def test_text_is_a_name_and_a_value_and_nothing_else(walls: Any, workspace: Any, count: int, engine: str) -> None:
     """As field, value, alias and sort key, by both engines: the one row that has it is found, and no file appears."""

@@ -93,6 +93,7 @@ async def test_a_cookie_opens_nothing_but_the_api(tmp_path: Path) -> None:
     assert right.json()["principal"] == "operator"
 
 
+@pytest.mark.behaviour("approval.not_the_model")
 async def test_an_agents_token_and_the_address_alone_never_approve(tmp_path: Path) -> None:
     """Neither the operator's key as a bearer token, nor the name of the operator, is a way in."""
     async with gateway(tmp_path, with_sandbox=False) as gate:

@@ -194,6 +194,7 @@ async def test_another_principal_can_use_neither_state_nor_execution(tmp_path: P
     assert text_of(hers) == "Sales"
 
 
+@pytest.mark.behaviour("approval.not_the_model")
 async def test_code_in_the_sandbox_has_no_way_to_answer(tmp_path: Path) -> None:
     """No function, no tool name and no frame leads to an approval; its own ask is still there afterwards."""
     code = """
@@ -309,6 +310,7 @@ told
     assert result.outcome.result == [f"{TOOL} refused by alice (cli): no", again, again]
 
 
+@pytest.mark.behaviour("approval.once")
 async def test_an_approval_holds_for_one_call_and_cannot_be_replayed(tmp_path: Path) -> None:
     """The same call again is a new ask, and the old ask takes no second answer."""
     upstream = ops()

@@ -281,6 +281,7 @@ ATTACKS: dict[str, tuple[Attack, int | None, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.behaviour("audit.tampering")
 @pytest.mark.parametrize("name", ATTACKS)
 async def test_attack_is_found_and_the_first_wrong_number_named(path: Path, name: str) -> None:
     """Before it the log is right; after it verifying names what is wrong, and where."""

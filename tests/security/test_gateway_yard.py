@@ -102,6 +102,7 @@ async def test_a_background_run_cancelled_before_it_is_recorded_does_not_run_for
     assert [record.status for record in records] == ["cancelled"]
 
 
+@pytest.mark.behaviour("store.fails_closed")
 async def test_once_the_journal_fails_nothing_more_is_begun(tmp_path: Path) -> None:
     """An agent that tries again and again neither calls tools unrecorded nor fills the memory with what waits."""
     store, elsewhere = tmp_path / "store", tmp_path / "elsewhere"

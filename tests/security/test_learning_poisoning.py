@@ -272,6 +272,7 @@ async def _attack(folder: Path) -> Seen:
         )
 
 
+@pytest.mark.behaviour("learning.own_words")
 def test_no_word_of_an_attacker_is_in_a_hint(seen: Seen) -> None:
     """Neither of errors, descriptions and answers, nor of names in code, keys, parameters and tools."""
     assert words_in(seen.hints) == []
@@ -287,6 +288,7 @@ def test_the_victim_is_still_told_what_helps(seen: Seen) -> None:
     assert [hint for hint in seen.hints if "'total'" in hint] != []
 
 
+@pytest.mark.behaviour("learning.no_refusal")
 def test_nobody_is_refused_for_what_another_did(seen: Seen) -> None:
     """Except for calls that cannot fit, which the schema itself says, nothing of Ann's is kept from running."""
     refused = [code for code, kind in zip((*HONEST, *HONEST), seen.statuses, strict=True) if kind == "refused"]

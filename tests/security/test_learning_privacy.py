@@ -396,6 +396,7 @@ async def test_with_learning_apart_nothing_of_one_changes_anything_for_another(t
 # Forgetting
 
 
+@pytest.mark.behaviour("learning.forget")
 async def test_what_is_forgotten_of_a_principal_changes_nothing_any_more(tmp_path: Path) -> None:
     """At once, after a restart, and in another gateway on the same store: Bob gets what he got before Ann came."""
     asked = (*ALIKE[:5], ALIKE[9])

@@ -55,6 +55,7 @@ class Gateways:
             assert process.wait(60) == 0
 
 
+@pytest.mark.behaviour("leftovers.gateway_end")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
 @pytest.mark.parametrize("tier", ["namespace", "landlock"])
 def test_nothing_is_left_of_a_gateway_that_ends_in_mid_run(gateways: Gateways, tier: str, number: int) -> None:

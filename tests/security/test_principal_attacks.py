@@ -199,6 +199,7 @@ class Holding:
         return runs
 
 
+@pytest.mark.behaviour("principals.fair")
 async def test_who_asks_for_every_turn_leaves_some_to_whoever_comes() -> None:
     """One principal's runs wait while the last turns are free; another's begin at once and end before them."""
     holding = Holding()

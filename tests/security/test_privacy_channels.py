@@ -188,6 +188,7 @@ TRANSFORMED = {
 }
 
 
+@pytest.mark.behaviour("privacy.channels")
 @pytest.mark.parametrize("mode", ["strict", "output"])
 async def test_no_planted_value_reaches_the_client_in_any_channel(tmp_path: Path, mode: Any) -> None:
     """Result, output, progress, errors, tracebacks, tool errors, links, files, metadata: none shows one."""
@@ -236,6 +237,7 @@ def undone(text: str, value: str) -> bool:
     return any(form in text for form in forms)
 
 
+@pytest.mark.behaviour("privacy.strict")
 async def test_code_in_strict_mode_cannot_get_hold_of_a_value_at_all(tmp_path: Path) -> None:
     """Hashing, measuring and slicing work on tokens: nothing that leaves depends on the real values."""
     code = (
@@ -254,6 +256,7 @@ async def test_code_in_strict_mode_cannot_get_hold_of_a_value_at_all(tmp_path: P
     assert min(seen["lengths"]) >= len("__PII_ip_000000000000__")
 
 
+@pytest.mark.behaviour("privacy.reveal")
 async def test_values_reach_the_tool_that_tokens_are_handed_to(tmp_path: Path) -> None:
     """Whole, inside longer text, in another case, and as dictionary keys."""
     code = (
@@ -291,6 +294,7 @@ async def test_background_runs_conceal_their_output_so_far(tmp_path: Path) -> No
     assert planted_in(looked + stopped) == []
 
 
+@pytest.mark.behaviour("privacy.files")
 @pytest.mark.parametrize("mode", ["strict", "output"])
 async def test_nothing_planted_is_in_any_file_of_the_gateway(
     tmp_path: Path, mode: Any, caplog: pytest.LogCaptureFixture
@@ -356,6 +360,7 @@ async def test_asked_and_refused_calls_show_no_value(tmp_path: Path) -> None:
     assert [tool for tool, _ in upstream.calls] == ["get_person"]
 
 
+@pytest.mark.behaviour("privacy.foreign_token")
 async def test_a_token_that_is_not_of_the_session_is_refused(tmp_path: Path) -> None:
     """Forged, foreign and cut tokens never become a value, and the tool is not called."""
     async with gateway(tmp_path, PrivacyConfig()) as (_, upstream, call):

@@ -378,6 +378,7 @@ def test_a_file_that_never_ends_is_not_read(tmp_path: Path) -> None:
 # Lies about the layout
 
 
+@pytest.mark.behaviour("skills.archives")
 @pytest.mark.parametrize(
     ("content", "reason"),
     [

@@ -32,7 +32,7 @@ from sealyard.broker.policy import PolicySettings, Rule, ToolLimits
 from sealyard.config import Config, SkillsConfig
 from sealyard.config.settings import HttpConfig, PrincipalEntry, StoreConfig
 from sealyard.errors import InvalidSkill, SkillUnusable, StoreError, UnknownSkill
-from sealyard.serve.skills import loaded_text
+from sealyard.serve.texts import loaded_text
 from sealyard.skills.migration import migrate_skills
 from sealyard.skills.requests import SaveExample, SaveSkill, SkillSource
 from sealyard.testing import FakeUpstream

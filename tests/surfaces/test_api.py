@@ -36,6 +36,7 @@ async def error(answer: httpx2.Response) -> tuple[int, str, str]:
     return answer.status_code, told["code"], told["message"]
 
 
+@pytest.mark.behaviour("http.errors")
 async def test_every_refusal_is_the_same_envelope_and_says_what_to_do(tmp_path: Path) -> None:
     """Whoever refuses: the gate, the routes, what reads the request or what carries it out."""
     async with gateway(tmp_path, http=TEAM, with_sandbox=False) as gate:
@@ -275,6 +276,7 @@ async def test_who_waits_and_goes_away_ends_the_run(tmp_path: Path) -> None:
     assert sorted(statuses) == ["cancelled", "ok"]
 
 
+@pytest.mark.behaviour("http.idempotency")
 async def test_the_same_key_means_the_same_execution(tmp_path: Path) -> None:
     """Asked again, asked at the same time, asked after a restart: it was run once."""
     upstream = expenses()

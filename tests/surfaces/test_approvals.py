@@ -86,6 +86,7 @@ def said(decision: Any, reason: str = "") -> Approval:
     return Approval(decision=decision, by="alice", channel="cli", reason=reason, answered_at=time.time())
 
 
+@pytest.mark.behaviour("approval.client")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_the_person_at_the_client_allows_a_call(connect: Connect, mode: str) -> None:
     """The run goes on from where it stood, and the agent was told meanwhile what it waits for."""
@@ -112,6 +113,7 @@ async def test_the_person_at_the_client_allows_a_call(connect: Connect, mode: st
     assert f"waiting for approval of {TOOL} (" in "".join(heard)
 
 
+@pytest.mark.behaviour("approval.no")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_every_way_to_say_no_is_a_refusal_that_says_who_and_why(config: Config, mode: str) -> None:
     """Declining, dismissing and an answer that is none of the choices refuse too."""

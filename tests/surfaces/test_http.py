@@ -28,6 +28,7 @@ ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "appl
 Config = Callable[..., Path]
 
 
+@pytest.mark.behaviour("http.host")
 async def test_a_foreign_host_or_origin_is_refused_everywhere(config: Config) -> None:
     """A page of another site, or a name that was pointed at loopback, reaches nothing."""
     async with serving(config()) as url, httpx2.AsyncClient(headers=ACCEPT) as client:
@@ -99,6 +100,7 @@ async def test_a_request_that_is_too_large_is_refused_before_it_is_read(config: 
     assert (small.status_code, large.status_code) == (200, 413)
 
 
+@pytest.mark.behaviour("http.token")
 async def test_with_a_token_set_every_path_needs_it(config: Config) -> None:
     """A missing, wrong or differently spelled token is refused the same way."""
     more = '[http]\ntokens = { alice = "${ALICE}", bob = "${BOB}" }\n'
@@ -120,6 +122,7 @@ async def test_with_a_token_set_every_path_needs_it(config: Config) -> None:
     assert allowed.status_code == 200
 
 
+@pytest.mark.behaviour("principals.apart")
 async def test_principals_share_neither_workspace_nor_executions(config: Config) -> None:
     """Two tokens are two people, even when both name the same session."""
     more = '[http]\ntokens = { alice = "a-secret", bob = "b-secret" }\n'

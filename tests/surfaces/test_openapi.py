@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx2
 import jsonschema_rs
+import pytest
 from starlette.routing import Route
 from tests.programs import outside
 from tests.surfaces.api_gateway import KEY, TEAM, Gateway, expenses, gateway, until
@@ -130,6 +131,7 @@ def _closed(schema: dict[str, Any]) -> dict[str, Any]:
     return dict(close(schema))
 
 
+@pytest.mark.behaviour("http.openapi")
 async def test_every_answer_of_a_session_is_as_the_document_says(tmp_path: Path) -> None:
     """Every operation is asked at least once with success, and a good part of the refusals too."""
     rules = PolicySettings(rules=(Rule(decision="ask", tools=("mcp__expenses__get_budget",)),))

@@ -96,6 +96,7 @@ async def test_a_search_for_nothing_names_only_the_servers_of_the_client(config:
     assert len(instructions) == 1
 
 
+@pytest.mark.behaviour("principals.scope")
 async def test_what_is_outside_the_scope_is_in_no_search_no_stub_and_no_hint(config: Config) -> None:
     """Neither over MCP nor from inside the code: a hidden tool is as unknown as one that never was."""
     inside = "from tool_discovery import search_tools\n[h['name'] for h in search_tools('expenses parks', limit=50)]"

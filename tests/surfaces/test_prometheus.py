@@ -149,6 +149,7 @@ async def until(find: Callable[[], Any]) -> Any:
         return found
 
 
+@pytest.mark.behaviour("metrics.prometheus")
 async def test_prometheus_scrapes_a_gateway_and_its_rules_fire(config: Callable[..., Path], tmp_path: Path) -> None:
     """One alert fires because somebody changed the audit log; one waits because an upstream cannot be started."""
     path = config(BROKEN)

@@ -31,6 +31,7 @@ reveal = true
 """
 
 
+@pytest.mark.behaviour("http.fuzz")
 @pytest.mark.timeout(600)
 async def test_schemathesis_finds_nothing(config: Callable[..., Path], tmp_path: Path) -> None:
     """No fault, no answer that is not in the document, and nothing wrong that is taken for right."""

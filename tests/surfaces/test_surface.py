@@ -29,6 +29,7 @@ def meta_of(result: types.CallToolResult) -> dict[str, Any]:
     return meta
 
 
+@pytest.mark.behaviour("surface.few_tools")
 async def test_the_advertised_tools_are_few_small_and_annotated(connect: Connect) -> None:
     """Everything an agent loads costs at most 1,000 tokens."""
     async with connect() as agent:
@@ -49,6 +50,7 @@ async def test_the_advertised_tools_are_few_small_and_annotated(connect: Connect
     assert "not the whole catalogue" in (instructions or "")
 
 
+@pytest.mark.behaviour("surface.search")
 async def test_a_search_is_small_and_has_the_keys_of_its_level(connect: Connect) -> None:
     """A default search costs at most 300 tokens; each level adds exactly what it promises."""
     async with connect() as agent:
@@ -73,6 +75,7 @@ async def test_words_that_no_tool_contains_are_named(reach: Reach) -> None:
     assert answer["unmatched"] == ["xylophone"]
 
 
+@pytest.mark.behaviour("surface.code")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_code_calls_tools_and_returns_only_its_value(reach: Reach, mode: str) -> None:
     """More than a thousand rows stay inside; the answer is sent once, with metadata beside it."""
@@ -90,6 +93,7 @@ async def test_code_calls_tools_and_returns_only_its_value(reach: Reach, mode: s
     assert (meta_of(result)["status"], meta_of(result)["usage"]["tool_calls"]) == ("ok", 1)
 
 
+@pytest.mark.behaviour("surface.budget")
 async def test_a_careless_result_costs_at_most_the_budget_and_nothing_is_lost(reach: Reach) -> None:
     """Twenty thousand rows come back as a preview; the next run of the session reads all of them."""
     agent = await reach()
@@ -172,6 +176,7 @@ async def test_an_unknown_tool_is_a_protocol_error(reach: Reach) -> None:
     assert caught.value.error.code == types.INVALID_PARAMS
 
 
+@pytest.mark.behaviour("run.session_files")
 async def test_files_stay_for_the_next_run_of_a_session_and_of_no_other(reach: Reach) -> None:
     """A session names a workspace."""
     agent = await reach()
@@ -182,6 +187,7 @@ async def test_files_stay_for_the_next_run_of_a_session_and_of_no_other(reach: R
     assert (text_of(same), text_of(other)) == ("kept", "[]")
 
 
+@pytest.mark.behaviour("surface.progress")
 async def test_output_streams_while_the_code_runs(connect: Connect) -> None:
     """The client sees a line before the run that printed it has ended."""
     seen: list[str] = []
@@ -207,6 +213,7 @@ async def test_output_streams_while_the_code_runs(connect: Connect) -> None:
     assert "".join(seen).startswith("first")
 
 
+@pytest.mark.behaviour("surface.background")
 async def test_a_background_run_is_looked_at_and_read(reach: Reach) -> None:
     """Its id is answered at once; its result is there when it is over, and it ran once."""
     agent = await reach()
@@ -266,6 +273,7 @@ async def test_search_mode_calls_tools_by_name(connect: Connect) -> None:
     assert "Nearest: 'mcp__expenses__get_budget'" in text_of(unknown)
 
 
+@pytest.mark.behaviour("surface.cancel")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_a_client_that_cancels_kills_its_run(connect: Connect, tmp_path: Path, mode: str) -> None:
     """The journal says that it was cancelled, long before the time it was allowed."""

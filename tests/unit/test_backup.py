@@ -284,6 +284,7 @@ def test_existing_file_is_not_overwritten(tmp_path: Path, store: Path) -> None:
 # Files that were changed
 
 
+@pytest.mark.behaviour("store.backup")
 @pytest.mark.parametrize("name", ["store.db", "store.db.audit.key"])
 @pytest.mark.parametrize("where", [0, -1, 100])
 def test_changed_member_is_refused(file: Path, store: Path, name: str, where: int) -> None:
@@ -402,6 +403,7 @@ def test_compressed_file_is_refused(file: Path, store: Path, kind: str) -> None:
     assert "is no whole backup" in refused(packed, store)
 
 
+@pytest.mark.behaviour("store.backup")
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9])
 def test_cut_file_is_refused(file: Path, store: Path, share: float) -> None:
     """A copy that was interrupted."""

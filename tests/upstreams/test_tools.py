@@ -85,6 +85,7 @@ async def test_list_without_end_is_cut(connect: Connect, child: Child) -> None:
     assert warnings == ("The list of tools has more than 200 pages; the rest was left out.",)
 
 
+@pytest.mark.behaviour("upstream.changed_tools")
 async def test_changed_tools_arrive_while_the_server_runs(connect: Connect, child: Child) -> None:
     """Once for the first list and once for many announcements in a row."""
     seen: list[tuple[str, int]] = []

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sealyard.catalog.prose import literal, plain
-from sealyard.versioning.compare.documents import lookup
+from sealyard.versioning.compare.schemas import lookup
 
 __all__ = ("annotation", "is_vague", "is_wrapped", "learned_text", "optional", "resolve", "shape", "unwrapped")
 

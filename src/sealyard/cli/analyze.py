@@ -195,23 +195,26 @@ async def _analyze(
         surface=msgspec.structs.replace(config.surface, result_tokens=ANALYSIS.result_bytes),
         sandbox=msgspec.structs.replace(config.sandbox, pool_size=1),
     )
-    async with open_yard(settings, policy=_policy(size_bytes)) as yard:
+    policy = _policy(request.analysis_type, size_bytes)
+    async with open_yard(settings, policy=policy) as yard:
         if source.content is not None:
             await _put(yard, source.name, source.content)
         else:
             await yard.snapshot()
         outcome = (await yard.analyze(request)).outcome
-        rows = await _all_rows(yard, outcome, _policy(size_bytes)) if with_rows and outcome.ok else None
+        rows = await _all_rows(yard, outcome, policy) if with_rows and outcome.ok else None
     return outcome, rows
 
 
-def _policy(size_bytes: int) -> IsolationPolicy:
-    """Room for the file and as much again, and DuckDB where it may be of use."""
+def _policy(analysis_type: str, size_bytes: int) -> IsolationPolicy:
+    """Room for the file and as much again, and the packages that may be of use."""
+    packages = ("duckdb",) if size_bytes >= _LARGE_BYTES else ()
+    statistics = ("scipy",) if analysis_type == "statistics" else ()
     room_mib = 2 * (size_bytes // _MIB) + _SPARE_MIB
     return msgspec.structs.replace(
         ANALYSIS,
         workspace_mib=max(ANALYSIS.workspace_mib, room_mib),
-        packages=("duckdb",) if size_bytes >= _LARGE_BYTES else (),
+        packages=(*packages, *statistics),
     )
 
 

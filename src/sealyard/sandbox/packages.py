@@ -17,8 +17,9 @@ from sealyard.sandbox.policy.levels import GUEST_MODULES
 
 __all__ = ("GuestPackages", "add_own", "find_packages")
 
-# Visible, but not imported before the fork: their threads would not come along.
-_STARTS_THREADS = frozenset({"polars", "pyarrow", "duckdb"})
+# Visible, but not imported before the fork. The threads of the first three would not come along; the import of `scipy`
+# alone brings none of its parts, so that a run which imports one of them would gain nothing.
+_NOT_IMPORTED_FIRST = frozenset({"polars", "pyarrow", "duckdb", "scipy"})
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _EXTRA = re.compile(r";.*\bextra\s*==")
 
@@ -61,7 +62,7 @@ def find_packages(names: Iterable[str], *, environment: Path | None = None) -> G
         modules |= offered
         if _key(dist.name) in wanted:
             versions[dist.name] = dist.version
-            imports += sorted(name for name in offered - _STARTS_THREADS if _key(name) == _key(dist.name))
+            imports += sorted(name for name in offered - _NOT_IMPORTED_FIRST if _key(name) == _key(dist.name))
         waiting += [
             match[0] for text in dist.requires or () if not _EXTRA.search(text) and (match := _NAME.match(text))
         ]

@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sealyard.errors import HelperFailed, InvalidRequest
 from sealyard.offload import Offload, check_document, is_dense
-from sealyard.serve.asking import PRINCIPAL
+from sealyard.serve.dialogue import PRINCIPAL
 from sealyard.serve.envelope import Refusal, envelope
 from sealyard.serve.gate import request_id_of
 

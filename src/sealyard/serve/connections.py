@@ -22,7 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from sealyard.config.settings import HttpConfig
-from sealyard.serve.asking import PRINCIPAL
+from sealyard.serve.dialogue import PRINCIPAL
 
 __all__ = ("LEFT", "Entrance", "HttpConnection", "most_connections", "raise_open_files")
 

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sealyard.access.runner import OPERATOR
 from sealyard.config.settings import HttpConfig
-from sealyard.serve.asking import PRINCIPAL
+from sealyard.serve.dialogue import PRINCIPAL
 from sealyard.serve.envelope import Refusal, envelope
 
 __all__ = ("COOKIE", "KNOWN_BY", "LOGIN_SECONDS", "Gate", "KnownBy", "gate_of", "request_id_of")

@@ -18,7 +18,7 @@ from sealyard.store.audit import AUDIT_KINDS, AuditHead, AuditRow
 from sealyard.store.audit.log import AuditLog, read_entries, read_head
 from sealyard.store.idempotency import IdempotencyTable
 from sealyard.store.learning import LearningTables
-from sealyard.store.metrics.tables import MetricTables
+from sealyard.store.metrics.ledger import MetricTables
 from sealyard.store.metrics.usage import UsageTable
 from sealyard.store.reader import Reader
 from sealyard.store.releases import Release, ReleaseTable, encode_release, write_releases

@@ -1,7 +1,7 @@
 """Filter, aggregate, transform, validate and describe rows without code: the engine inside the sandbox.
 
-Standard library only, and DuckDB where it is installed and the input is large. Nothing of a request is ever run as
-code: parameters are read into a plan, the plan is carried out.
+Standard library only, DuckDB where it is installed and the input is large, and SciPy for hypothesis tests. Nothing of
+a request is ever run as code: parameters are read into a plan, the plan is carried out.
 """
 
 import gc

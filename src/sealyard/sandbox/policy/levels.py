@@ -186,7 +186,7 @@ NATIVE_MODULES = (
     "ptrace",
     "resource",
 )
-DATA_PACKAGES = ("duckdb", "numpy", "pandas", "polars")
+DATA_PACKAGES = ("duckdb", "numpy", "pandas", "polars", "scipy")
 
 HARDENED_MODULES = (
     "collections",

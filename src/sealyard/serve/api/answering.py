@@ -16,9 +16,9 @@ from starlette.types import Receive, Scope, Send
 from sealyard.errors import QueueFull, SealyardError
 from sealyard.serve.api.declare import Call, Endpoint, Events, Needs, Reply, Text
 from sealyard.serve.api.decode import read_body, read_query, to_body
-from sealyard.serve.asking import PRINCIPAL
 from sealyard.serve.bodies import check_body
 from sealyard.serve.connections import LEFT
+from sealyard.serve.dialogue import PRINCIPAL
 from sealyard.serve.envelope import Refusal, code_of, envelope
 from sealyard.serve.gate import KNOWN_BY, gate_of, request_id_of
 from sealyard.values import AuditEntry

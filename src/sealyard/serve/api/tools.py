@@ -10,7 +10,7 @@ from sealyard.catalog.stubs import signature
 from sealyard.errors import InvalidRequest, UnknownTool
 from sealyard.serve.api.declare import Call, Reply, endpoint
 from sealyard.serve.api.paging import Cursor, Limit, from_cursor, to_cursor
-from sealyard.serve.search_text import search
+from sealyard.serve.texts import search
 from sealyard.values import Hit, ToolAnnotations, ToolSpec, UpstreamState
 
 __all__ = ("ENDPOINTS",)

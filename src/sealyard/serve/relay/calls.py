@@ -17,7 +17,7 @@ from mcp_types import methods as wire
 from sealyard.broker.call import OpenCall, Passage
 from sealyard.broker.limits import Attempts
 from sealyard.errors import SealyardError, StoreError, ToolFailed, UpstreamError, UpstreamTimeout
-from sealyard.serve.asking import Asking
+from sealyard.serve.dialogue import Asking
 from sealyard.serve.relay.border import Json, Screen
 from sealyard.serve.relay.bulk import size_of
 from sealyard.serve.relay.carrier import Context, is_modern

@@ -30,7 +30,7 @@ from sealyard.broker.upstreams import Transport
 from sealyard.errors import UpstreamUnavailable
 from sealyard.offload import turn
 from sealyard.offload.turns import spend
-from sealyard.serve.asking import principal_of
+from sealyard.serve.dialogue import principal_of
 from sealyard.serve.messages import loosened
 from sealyard.serve.messages.forms import finished, sieved
 from sealyard.serve.relay.border import Screens

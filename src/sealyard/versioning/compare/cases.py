@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
-from sealyard.versioning.compare.documents import Dialect, Document, scalar
+from sealyard.versioning.compare.schemas import Dialect, Document, scalar
 
 __all__ = (
     "KINDS",

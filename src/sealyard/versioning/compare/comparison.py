@@ -26,9 +26,9 @@ from sealyard.versioning.compare.changes import (
     highest,
 )
 from sealyard.versioning.compare.deprecations import newly_deprecated
-from sealyard.versioning.compare.documents import Document, TooLarge
 from sealyard.versioning.compare.renames import Field, find_renamed, guess_replacements
-from sealyard.versioning.compare.schemas import STEPS, Schema
+from sealyard.versioning.compare.schemas import Document, TooLarge
+from sealyard.versioning.compare.verdicts import STEPS, Schema
 from sealyard.versioning.compare.walk import TooMany, Walk, full_path
 
 __all__ = ("SURE", "Field", "compare", "find_renamed", "guess_replacements")

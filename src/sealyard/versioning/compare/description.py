@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from sealyard.versioning.compare.cases import NULLABLE, Budget, Case, cases_of
-from sealyard.versioning.compare.documents import Document
+from sealyard.versioning.compare.schemas import Document
 
 __all__ = ("kinds_in", "shown", "text_under", "type_in_words")
 

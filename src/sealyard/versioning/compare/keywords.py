@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sealyard.versioning.compare.cases import Bound, Case, kinds_of
-from sealyard.versioning.compare.documents import scalar
+from sealyard.versioning.compare.schemas import scalar
 
 __all__ = ("LIMITS", "OBJECT", "Limit", "at_least", "at_most")
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 from sealyard.versioning.compare.cases import NULLABLE, Budget, Case, cases_of, kind_of, kinds_of, part, positions
-from sealyard.versioning.compare.documents import Document, Numbers, place_of, scalar
 from sealyard.versioning.compare.keywords import LIMITS, OBJECT
+from sealyard.versioning.compare.schemas import Document, Numbers, place_of, scalar
 
 __all__ = ("Keep", "Prover")
 

@@ -22,8 +22,8 @@ import msgspec
 from sealyard.values import ToolSpec
 from sealyard.versioning.compare.cases import Budget, Exhausted, part
 from sealyard.versioning.compare.changes import SURE, Replacement
-from sealyard.versioning.compare.documents import Document, Numbers, TooLarge
 from sealyard.versioning.compare.proof import Prover
+from sealyard.versioning.compare.schemas import Document, Numbers, TooLarge
 from sealyard.versioning.compare.similarity import (
     are_contrasted,
     are_opposed,

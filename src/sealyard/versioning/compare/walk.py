@@ -12,9 +12,9 @@ from sealyard.versioning.compare.cases import NULLABLE, Budget, Case, cases_of, 
 from sealyard.versioning.compare.changes import Change, ChangeKind, Deprecation, Replacement, Severity, Side
 from sealyard.versioning.compare.deprecations import newly_deprecated
 from sealyard.versioning.compare.description import kinds_in, shown, text_under, type_in_words
-from sealyard.versioning.compare.documents import Document, Numbers
 from sealyard.versioning.compare.proof import Prover
 from sealyard.versioning.compare.renames import Alike, Field, guess_replacements
+from sealyard.versioning.compare.schemas import Document, Numbers
 from sealyard.versioning.compare.similarity import folded, have_other_units, is_telling
 
 __all__ = ("TooMany", "Walk", "full_path")
