@@ -55,7 +55,7 @@ OnTools = Callable[[str, list[Definition]], Awaitable[None]]
 
 
 class ToolServer(Protocol):
-    """Something that answers calls: `broker.upstream.Upstream`, and `testing.FakeUpstream` without any process."""
+    """Something that answers calls: `broker.upstreams.Upstream`, and `testing.FakeUpstream` without any process."""
 
     on_tools: OnTools | None
     """Told its name and its tools whenever they were listed."""
