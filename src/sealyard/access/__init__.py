@@ -1,3 +1,3 @@
-"""What a principal may see and use: its tools, its isolation, its guard."""
+"""A principal's access: the tools it sees, the isolation its code gets, and the guards of its sessions."""
 
 __all__ = ()

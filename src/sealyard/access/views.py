@@ -1,4 +1,4 @@
-"""What each principal sees of the catalog: the tools of its upstreams, without those that the policy always denies."""
+"""Views of the catalog by principal: the tools of its upstreams, without those that the policy always denies."""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,4 +1,4 @@
-"""What experience adds to a run: a look at its code before it begins, limits that fit it, advice when it fails.
+"""Adds experience to a run: an assessment before it begins, limits that fit it, advice when it fails.
 
 Every lookup passes the barrier: what was learned may be missing, broken or slow, and the run goes on without it. What
 was told is recorded, so that it can be scored against what then happened.

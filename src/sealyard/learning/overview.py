@@ -1,4 +1,4 @@
-"""What people see of what was learned, and how they have it forgotten: from a gateway or from the command line."""
+"""Shows people what was learned and forgets it on request, from a gateway or from the command line."""
 
 import asyncio
 import difflib

@@ -1,4 +1,4 @@
-"""What experience adds to one search: another order, hints at the tools it found, and skills that may do the job."""
+"""Adds experience to one search: another order, hints at the tools it found, and skills that may do the job."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What people see of alerts and do about them, from a gateway or from the command line: both only need the store."""
+"""Lists, resolves and silences alerts, for a gateway or the command line: both need only the store."""
 
 import time
 

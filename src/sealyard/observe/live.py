@@ -1,4 +1,4 @@
-"""What happens right now, for who watches: runs as they begin, call, print, wait for people and end.
+"""Live events for those who watch: runs as they begin, call, print, wait for people and end.
 
 Everything here is concealed before it comes in. The last events are kept, so that a watcher who lost its connection
 goes on where it was; a watcher that is too slow misses some and is told so. Nobody who runs code waits for a watcher.

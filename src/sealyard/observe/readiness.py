@@ -1,4 +1,4 @@
-"""Whether the gateway can do its work: each part it needs is tried out, now and then and whenever somebody asks.
+"""Tries out each part that the gateway needs to do its work, now and then and whenever somebody asks.
 
 A part that fails is logged once, and once more when it works again.
 """

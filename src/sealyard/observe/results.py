@@ -1,4 +1,4 @@
-"""What the agent is sent of an outcome: never more than a budget of tokens, and never less than a way to the rest."""
+"""Renders the result that an agent gets: never more than a budget of tokens, and never without a way to the rest."""
 
 import asyncio
 import re

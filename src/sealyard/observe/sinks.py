@@ -1,4 +1,4 @@
-"""What is told of every run, search and decision: facts for the journal, tokens for the bill, events for who watches.
+"""Observers of runs, searches and decisions: facts for the journal, tokens for the bill, spans, live events.
 
 The request path calls this and goes on; nothing here waits, and nothing here decides.
 """

@@ -1,4 +1,4 @@
-"""What a gateway does beside answering: it adds facts up, notices what became of upstreams, and lets old rows go."""
+"""Background work of a gateway: adds facts up, notices changes of upstreams, and removes old rows."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Whether the tools that a skill was written for are still those that are there, and how to bridge what is not."""
+"""Compares the tools that a skill was written for with those there are, and bridges the difference where it can."""
 
 import asyncio
 import time

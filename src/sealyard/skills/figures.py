@@ -1,4 +1,4 @@
-"""How well skills work: from what executions made of them, and from how their migrations ended."""
+"""Figures of skills: their uses, their effectiveness, and how their migrations ended."""
 
 import time
 from collections.abc import Sequence

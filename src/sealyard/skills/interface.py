@@ -1,4 +1,4 @@
-"""What a change to a skill means for those who call it."""
+"""Tells which part of its version a change to a skill raises for its callers."""
 
 from sealyard.values import Skill, ToolSpec
 from sealyard.versioning.compare import Severity, compare

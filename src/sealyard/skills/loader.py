@@ -1,4 +1,4 @@
-"""Which version of a skill an import gets: one that the principal may know of, and whose tools and skills still fit."""
+"""Finds the version of a skill that an import gets: one that the principal may know of and whose needs still fit."""
 
 from collections.abc import Sequence
 from functools import partial

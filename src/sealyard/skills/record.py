@@ -1,4 +1,4 @@
-"""How well a skill serves, from what was made of it."""
+"""Rates a skill by its uses: effectiveness, and whether it is exemplary or could be removed."""
 
 import re
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What is asked of skills, and what is answered, as values."""
+"""Requests about skills and the answers to them, as values."""
 
 from typing import Any
 

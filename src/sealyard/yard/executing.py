@@ -1,4 +1,4 @@
-"""What an execution of code needs around the run itself: limits, tools, the review, the outcome, and the text of it."""
+"""One execution of code around the run itself: limits, tools, the review, the outcome, and the text of it."""
 
 import asyncio
 import contextlib

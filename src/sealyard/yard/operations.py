@@ -1,4 +1,4 @@
-"""What operators look at: readiness, reports over any time, the figures of this moment, alerts."""
+"""The operator's view of a gateway: readiness, reports over any time, current figures, alerts."""
 
 import time
 from dataclasses import dataclass
