@@ -390,10 +390,12 @@ class Pool:
     def refill(self) -> None:
         """See to it that enough workers wait: at once if none does, else when the run that ends is answered."""
         threshold = self.size if self.options.refill_below is None else self.options.refill_below
-        if not self._waiting:
-            self._begin_refill()
-        elif len(self._waiting) < threshold:
+        if len(self._waiting) >= threshold:
+            return
+        if self._waiting:
             self.postpone(self._begin_refill)
+        else:
+            self._begin_refill()
 
     def _begin_refill(self) -> None:
         if self.is_closed or len(self._waiting) >= self.size:
