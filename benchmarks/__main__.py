@@ -17,8 +17,6 @@ from benchmarks.tables import show_figures
 from sealyard.cli import exit_after
 from sealyard.cli.loop import run_to_end
 
-__all__ = ("BENCHMARKS",)
-
 _SETS = "A folder of sets: folders with tools.jsonl and queries.jsonl, or tools.jsonl alone for distractors."
 _LABELLED = "A folder of labelled rows and texts: csv_*, json_*, text_*, neg_* and secrets_*, each .jsonl or .jsonl.gz."
 

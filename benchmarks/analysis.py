@@ -26,8 +26,6 @@ from sealyard.testing import FakeUpstream
 from sealyard.yard import Yard, open_yard
 from sealyard.yard.analyzing import AnalyzeRequest
 
-__all__ = ("PROMISES", "measure")
-
 PROMISES = {
     "ratio_10k_to_python": "shown",
     "ratio_10k_to_pandas": "shown",

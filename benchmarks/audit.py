@@ -21,8 +21,6 @@ from sealyard.store.audit.verification import verify_store
 from sealyard.store.database import connect
 from sealyard.values import AuditEntry
 
-__all__ = ("PROMISES", "measure")
-
 GROUPS = (8, 512)
 """Entries in one commit: those of a small run, and of many runs at once."""
 _SAMPLE = 1024

@@ -22,8 +22,6 @@ from sealyard.testing import FakeUpstream
 from sealyard.values import UpstreamConfig
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
-__all__ = ("PROMISES", "fake_tools", "measure", "trivial_run")
-
 BUDGET = {"opening": 0.02, "reading": 0.06, "sandbox": 0.08, "commit": 0.09}
 """The parts of a trivial run, and what each may take of the time of a bare Python: together no more than a quarter."""
 

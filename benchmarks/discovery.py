@@ -22,8 +22,6 @@ from sealyard.errors import InvalidRequest
 from sealyard.store import open_store
 from sealyard.values import ToolSpec
 
-__all__ = ("LabelledQuery", "Sets", "load_sets", "marks", "measure", "show")
-
 _T = TypeVar("_T")
 _DEPTH = 10
 _MARKS = ("hit@1", "hit@5", "ndcg@10")

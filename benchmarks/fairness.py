@@ -19,8 +19,6 @@ from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
-__all__ = ("PROMISES", "measure")
-
 PROMISES = {"fairness_ratio": "at most 2"}
 
 _HEAVY_RUNS = 60

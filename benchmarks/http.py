@@ -31,8 +31,6 @@ from sealyard.store import Store, TraceBudget, open_store
 from sealyard.testing import FakeUpstream
 from sealyard.yard import ExecuteRequest, Yard, open_yard, opening
 
-__all__ = ("PROMISES", "measure")
-
 PROMISES = {
     "journal_overhead_ratio": "at most 1.1",
     "journal_overhead_ratio_privacy_off": "shown",

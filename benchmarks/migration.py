@@ -23,9 +23,8 @@ from sealyard.cli.terminal import columns, errors, plain, screen
 from sealyard.errors import InvalidRequest
 from sealyard.values import ToolSpec, Trace, TraceCall
 from sealyard.versioning.migrate.migration import migrate, predict
-from sealyard.versioning.plan import Plan, adapt_answer, make_plan, translate_answer, translate_arguments
-
-__all__ = ("Migrator", "attempt_migration", "build_cases", "measure_migration", "show_migration")
+from sealyard.versioning.plan import adapt_answer, make_plan, translate_answer, translate_arguments
+from sealyard.versioning.steps import Plan
 
 _SEED = 5
 _OUTCOMES: tuple[Outcome, ...] = ("migrated_correctly", "migrated_wrongly", "refused_rightly", "refused_wrongly")

@@ -27,8 +27,6 @@ from sealyard.errors import SealyardError
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
-__all__ = ("PROMISES", "measure")
-
 PROMISES = {"trivial_ratio_to_fastmcp": "at most 0.5", "calls_ratio_to_fastmcp": "at most 0.25"}
 
 _TOOLS = 50

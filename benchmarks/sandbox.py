@@ -22,8 +22,6 @@ from benchmarks.yardsticks import (
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.policy.levels import DEFAULT
 
-__all__ = ("PROMISES", "measure")
-
 _TRIVIAL = "1 + 1"
 _PANDAS = """
 import pandas as pd

@@ -36,8 +36,6 @@ from sealyard.store.database import connect, connect_reader
 from sealyard.values import Definition, ToolSpec
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
-__all__ = ("PROMISES", "measure", "read_specs", "show")
-
 PROMISES = {
     "save_ratio": "shown",
     "find_ratio": "shown",

@@ -41,8 +41,6 @@ from sealyard.values import Definition, UpstreamConfig
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 from sealyard.yard.opening import open_border
 
-__all__ = ("PROMISES", "measure", "show")
-
 PROMISES = {
     "longest_stall_ms": "at most 50",
     "longest_held_ms": "shown",

@@ -7,8 +7,6 @@ from rich.table import Table
 
 from sealyard.cli.terminal import columns, plain, screen
 
-__all__ = ("promised_table", "samples_table", "show_figures")
-
 
 def show_figures(figures: dict[str, Any]) -> None:
     """Print samples, then each figure beside what is promised of it, then what was measured on."""

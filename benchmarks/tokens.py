@@ -27,14 +27,6 @@ from sealyard.testing import FakeUpstream
 from sealyard.values import Definition, ToolAnnotations, ToolSpec
 from sealyard.yard import Yard, open_yard
 
-__all__ = (
-    "PROMISES",
-    "fake_servers",
-    "measure",
-    "read_tools",
-    "show",
-)
-
 PROMISES = {
     "surface_tokens": "at most 850",
     "search_tokens_default": "at most 300",

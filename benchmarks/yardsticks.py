@@ -16,17 +16,6 @@ from typing import Any
 
 from sealyard.sandbox.spawn import interpreter
 
-__all__ = (
-    "CALLS",
-    "QUIET_SECONDS",
-    "bare",
-    "interleaved",
-    "load_since",
-    "socket_floor",
-    "summary",
-    "system_python",
-)
-
 CALLS = 1_000
 """Round trips in one sample: enough that its start and end do not count."""
 QUIET_SECONDS = 0.02

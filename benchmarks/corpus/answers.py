@@ -6,8 +6,6 @@ from benchmarks.corpus.changes import ANSWER, Mutation, Truth, changed, fields_o
 from benchmarks.corpus.names import other_case, shuffled, unlike
 from sealyard.values import ToolSpec
 
-__all__ = ("remove_field", "rename_field", "wrap_answer")
-
 
 def _answering(spec: ToolSpec) -> ToolSpec:
     """The tool with an answer that has fields."""

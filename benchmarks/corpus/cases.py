@@ -29,8 +29,6 @@ from sealyard.catalog.names import full_name, upstream_part
 from sealyard.catalog.parameters import Parameter, parameters
 from sealyard.values import SkillForm, ToolSpec
 
-__all__ = ("SKILL", "Case", "build_case")
-
 SKILL = "find_things"
 """The name of every generated function."""
 _OTHER = "peek_nearby"

@@ -11,8 +11,6 @@ from benchmarks.corpus.values import fits
 from sealyard.catalog.shapes import is_wrapped, resolve, unwrapped
 from sealyard.values import ToolSpec
 
-__all__ = ("ANSWER", "Mutation", "Truth", "changed", "edited", "fields_of", "properties_of", "with_field")
-
 Steps = tuple[str, ...]
 """A place in an answer, such as `("items", "[]", "name")`."""
 

@@ -28,8 +28,6 @@ from sealyard.errors import SealyardError, ToolFailed
 from sealyard.skills.replay import Replay, equal
 from sealyard.values import ToolSpec, Trace, TraceCall
 
-__all__ = ("Attempt", "Judged", "Outcome", "Ran", "Stage", "old_answer")
-
 _GUEST = Path(sandbox.__file__).with_name("guest")
 
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from sealyard.catalog.names import identifier
 
-__all__ = ("longer", "other_case", "python_name", "reworded", "shuffled", "synonym", "unlike", "words_of")
-
 Renamed = tuple[str, dict[str, Any], bool]
 """The new name, the schema under it, and whether the definitions tell."""
 

@@ -21,8 +21,6 @@ from benchmarks.corpus.values import Unmakeable, fits, make_many
 from sealyard.catalog.names import full_name, function_name, identifier, tool_part, upstream_part
 from sealyard.values import ToolSpec
 
-__all__ = ("OPERATIONS",)
-
 Operation = Callable[[ToolSpec, random.Random], Mutation | None]
 
 # None of them means what a parameter of a real tool means.

@@ -11,8 +11,6 @@ from benchmarks.corpus.changes import Mutation, Truth, edited, properties_of
 from benchmarks.corpus.names import python_name, shuffled
 from sealyard.values import ToolSpec
 
-__all__ = ("PITFALLS",)
-
 # Two things each that one text can describe.
 _COUNTERPARTS = (
     ("billing_place", "shipping_place", "Street, number and city on one line."),

@@ -7,21 +7,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-__all__ = (
-    "ARGUMENTS",
-    "CALLEES",
-    "DICTS",
-    "DISTRACTORS",
-    "FILES",
-    "LAYOUTS",
-    "PLACES",
-    "Arguments",
-    "Callee",
-    "Place",
-    "dict_text",
-    "lay_out",
-)
-
 
 class Callee(msgspec.Struct, frozen=True):
     """The way to the tool: `{module}`, `{function}`, `{full}` and `{other}`, a tool that stays, are put in."""

@@ -11,8 +11,6 @@ from benchmarks.corpus.cases import Case
 from benchmarks.corpus.changes import Mutation, Truth, changed, edited, with_field
 from sealyard.values import ToolSpec
 
-__all__ = ("TRAPS", "trap_cases")
-
 _PROPERTIES: dict[str, Any] = {
     "repo_path": {"type": "string", "description": "Where the repository lies on disk."},
     "limit": {"type": "integer", "description": "At most so many of the newest.", "default": 10},

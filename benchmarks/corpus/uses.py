@@ -2,8 +2,6 @@
 
 import msgspec
 
-__all__ = ("Use", "uses_of")
-
 
 class Use(msgspec.Struct, frozen=True):
     """Statements, and the expression of the value that they lead to."""

@@ -9,8 +9,6 @@ import jsonschema_rs
 
 from sealyard.catalog.shapes import resolve
 
-__all__ = ("Unmakeable", "fits", "make", "make_many")
-
 _TRIES = 12
 _DEPTH = 8
 _WORDS = "amber birch cedar delta ember fjord grove harbor iris juniper kelp lagoon maple north olive pine".split()

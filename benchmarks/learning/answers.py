@@ -5,8 +5,6 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-__all__ = ("KINDS", "answer", "declare")
-
 _Schema = dict[str, Any]
 
 _TEXTS = """title description summary slug path filename url content_type etag sha message body note label headline

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from sealyard.testing import FakeUpstream
 
-__all__ = ("KINDS", "UNKNOWN", "Kind", "broken_server", "servers")
-
 
 class Kind(NamedTuple):
     """One kind of failure."""

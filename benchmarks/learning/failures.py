@@ -17,8 +17,6 @@ from sealyard.examples import demo_upstreams
 from sealyard.values import Failure
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
-__all__ = ("measure",)
-
 _SOURCES = ("failure", "fix", "advice", "missed")
 """Who named the fix: the failure as it is told without learning; a fix that helped before; advice from the catalog, the
 answers and the code; nobody."""

@@ -12,8 +12,6 @@ from sealyard.learning.learner import Model
 from sealyard.learning.part import Viewer
 from sealyard.values import ToolSpec
 
-__all__ = ("measure_lookups",)
-
 _TOOLS = 1_500
 _QUERIES = 200
 _ROUNDS = 5

@@ -24,8 +24,6 @@ from sealyard.learning.part import Viewer
 from sealyard.store import Store, open_store
 from sealyard.values import CallRecord, Executed, ExecutionRecord, Searched, ToolSpec, Used
 
-__all__ = ("HALF_LIFE", "PRINCIPAL", "learned_from", "measure_ranking", "past_of", "seeded")
-
 HALF_LIFE = 30 * 86_400.0
 PRINCIPAL = "local"
 

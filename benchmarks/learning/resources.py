@@ -21,8 +21,6 @@ from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.values import Assessed, Executed, Limits, Outcome, RunEvidence
 
-__all__ = ("measure",)
-
 _POLICY = msgspec.structs.replace(DEFAULT, packages=())
 _MAX_SECONDS = 120.0
 _HALF_LIFE = 30 * 86_400.0

@@ -25,8 +25,6 @@ from sealyard.learning.shapes import Shapes
 from sealyard.values import CallEvidence, Executed, RunEvidence, ToolSpec
 from sealyard.yard import Yard, open_yard
 
-__all__ = ("fields_of", "measure")
-
 _SEED = 7
 _TOOLS_OF_A_KIND = 8
 _ANSWERS = 40

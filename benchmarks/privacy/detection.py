@@ -24,8 +24,6 @@ from sealyard.privacy.detect.checks import is_card, is_iban, is_plausible, is_ss
 from sealyard.privacy.reading.literals import PlacedText, read_literal
 from sealyard.privacy.span import Span
 
-__all__ = ("measure", "show")
-
 _ROUNDS = 3
 _OURS = {
     "email": "EMAIL",

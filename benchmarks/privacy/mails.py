@@ -25,8 +25,6 @@ from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.serve.mcp import build_server
 from sealyard.yard import open_yard
 
-__all__ = ("measure", "show")
-
 _JOB = """
 from servers.customers import list_customers
 from servers.mail import send_mail

@@ -24,8 +24,6 @@ from sealyard.privacy.vault import Keys, Scope
 from sealyard.privacy.vault.seal import VaultStorage, make_scope, open_scope
 from sealyard.values import ToolSpec
 
-__all__ = ("KINDS", "generate", "measure", "show")
-
 _CHARACTERS = 1_000_000
 _ROUNDS = 3
 _EXPIRES_SECONDS = 3600.0

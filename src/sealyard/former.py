@@ -22,26 +22,6 @@ import msgspec
 
 from sealyard.errors import StoreError
 
-__all__ = (
-    "ANALYSIS",
-    "ARGUMENT_DIGESTS",
-    "FORMER",
-    "FORMER_ERROR",
-    "PRESENT",
-    "RENAME_ROWS",
-    "SCHEMA",
-    "VAULT_KEY_ID",
-    "VAULT_SERVICE",
-    "copy_beside",
-    "decode",
-    "find_former",
-    "locked",
-    "rename_variables",
-    "spell",
-    "starts",
-    "take_over_store",
-)
-
 _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")

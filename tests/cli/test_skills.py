@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 from tests import warm
 
-from sealyard.skills.archive import SigningKey, write_archive
+from sealyard.skills.archive import write_archive
 from sealyard.skills.folder import to_folder
+from sealyard.skills.signing import SigningKey
 from sealyard.values import Skill
 
 Done = subprocess.CompletedProcess[str]

@@ -1,7 +1,9 @@
 """Public names of the product, wherever they are defined: a module can move without the tests that need its names."""
 
+import ast
 import functools
 import importlib
+import inspect
 import pkgutil
 from types import ModuleType
 from typing import Any
@@ -13,17 +15,26 @@ EXTRAS = ("sealyard.discovery.minilm",)
 
 
 def public(name: str, package: str = "") -> Any:
-    """The one object that modules, or those of one package, have under this name in `__all__`."""
+    """The one object of this name that modules, or those of one package, define."""
     prefix = f"sealyard.{package}"
-    holders = {path: module for path, module in modules().items() if path.startswith(prefix) and name in _all(module)}
+    holders = {path: module for path, module in modules().items() if path.startswith(prefix) and name in _own(module)}
     found = {id(getattr(module, name)): getattr(module, name) for module in holders.values()}
     assert len(found) == 1, f"{name!r} is {len(found)} things, in {sorted(holders)}. Name a package of just one."
     return found.popitem()[1]
 
 
-def _all(module: ModuleType) -> tuple[str, ...]:
-    exported: tuple[str, ...] = module.__all__
-    return exported
+@functools.cache
+def _own(module: ModuleType) -> frozenset[str]:
+    """The names that the module binds at its top level, other than by importing them."""
+    names: set[str] = set()
+    for node in ast.parse(inspect.getsource(module)).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            names |= {
+                each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+            }
+    return frozenset(names)
 
 
 @functools.cache

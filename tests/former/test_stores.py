@@ -18,7 +18,8 @@ from tests.former import CARD, SIGNER, TOKEN, digests, unpack
 from sealyard.errors import InvalidSkill, StoreError
 from sealyard.privacy.vault import KeyPlace, Vault
 from sealyard.skills.archive import read_archive
-from sealyard.skills.folder import load_folder, read_folder
+from sealyard.skills.files import load_folder
+from sealyard.skills.folder import read_folder
 from sealyard.skills.replay import replayed_error
 from sealyard.store import open_store
 from sealyard.store.audit.log import AuditHead

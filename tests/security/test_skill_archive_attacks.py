@@ -21,9 +21,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sealyard.errors import InvalidSkill
-from sealyard.skills.archive import SigningKey, read_archive, write_archive
-from sealyard.skills.files import BYTES_MOST
-from sealyard.skills.folder import SkillFolder, load_folder
+from sealyard.skills.archive import read_archive, write_archive
+from sealyard.skills.files import BYTES_MOST, SkillFolder, load_folder
+from sealyard.skills.signing import SigningKey
 from sealyard.skills.zip_entries import ENTRIES_MOST, UNPACKED_BYTES_MOST, read_zip
 
 ADVICE = (

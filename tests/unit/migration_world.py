@@ -15,7 +15,8 @@ from typing import Any
 
 from sealyard.values import ToolSpec
 from sealyard.versioning.migrate.migration import migrate
-from sealyard.versioning.plan import (
+from sealyard.versioning.plan import adapt_answer, translate_arguments
+from sealyard.versioning.steps import (
     AddParameter,
     Plan,
     RemoveParameter,
@@ -24,10 +25,8 @@ from sealyard.versioning.plan import (
     RenameTool,
     RetypeParameter,
     Step,
-    adapt_answer,
-    translate_arguments,
+    signature_names,
 )
-from sealyard.versioning.steps import signature_names
 
 GUEST = Path(__file__).parents[2] / "src/sealyard/sandbox/guest"
 TEXT, NUMBER, FLAG = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from sealyard.errors import InvalidSkill
-from sealyard.skills.archive import Archive, SigningKey, read_archive, write_archive
-from sealyard.skills.files import BYTES_MOST
-from sealyard.skills.folder import SkillFolder, load_folder, read_folder, to_folder, write_folder
+from sealyard.skills.archive import Archive, read_archive, write_archive
+from sealyard.skills.files import BYTES_MOST, SkillFolder, load_folder, write_folder
+from sealyard.skills.folder import read_folder, to_folder
+from sealyard.skills.signing import SigningKey
 from sealyard.values import Skill, SkillExample
 
 

@@ -17,17 +17,8 @@ from skills_ref import read_properties, validate
 
 from sealyard.errors import InvalidSkill
 from sealyard.skills import files as files_module
-from sealyard.skills.files import FILES_MOST, files_digest
-from sealyard.skills.folder import (
-    ImportedSkill,
-    SkillFolder,
-    folder_name,
-    load_folder,
-    manifest,
-    read_folder,
-    to_folder,
-    write_folder,
-)
+from sealyard.skills.files import FILES_MOST, SkillFolder, files_digest, load_folder, manifest, write_folder
+from sealyard.skills.folder import ImportedSkill, folder_name, read_folder, to_folder
 from sealyard.skills.skill_md import FRONTMATTER_BYTES, read_frontmatter, read_skill_md
 from sealyard.values import Skill, SkillExample, SkillNeed, ToolNeed, Trace, TraceCall
 

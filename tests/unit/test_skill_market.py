@@ -8,7 +8,8 @@ import pytest
 
 from sealyard.errors import InvalidSkill, UnknownSkill
 from sealyard.skills import market as market_module
-from sealyard.skills.folder import SkillFolder, to_folder, write_folder
+from sealyard.skills.files import SkillFolder, write_folder
+from sealyard.skills.folder import to_folder
 from sealyard.skills.market import Market, MarketEntry
 from sealyard.values import Skill, ToolNeed
 

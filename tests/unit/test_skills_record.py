@@ -13,7 +13,7 @@ from sealyard.store import open_store
 from sealyard.store import skills as store_skills
 from sealyard.store.skills import MigrationRecord, SkillRecord, UseShare
 from sealyard.values import SHARED, ExecutionRecord, Skill, SkillExample, SkillUse, ToolSpec, Trace
-from sealyard.versioning.plan import Obstacle, Plan, RenameField, RenameParameter
+from sealyard.versioning.steps import Obstacle, Plan, RenameField, RenameParameter
 
 DAY = 86_400.0
 NOW = 1_000 * DAY

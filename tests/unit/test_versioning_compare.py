@@ -13,7 +13,8 @@ from tests.unit.schema_cases import HOSTILE, TEXT, WHOLE, Drawn, an_object
 
 from sealyard.values import ToolAnnotations, ToolSpec
 from sealyard.versioning.compare.changes import SURE, BreakingChange, Change, ChangeKind, Deprecation, Severity
-from sealyard.versioning.compare.comparison import compare, find_renamed
+from sealyard.versioning.compare.comparison import compare
+from sealyard.versioning.compare.renames import find_renamed
 
 NUMBERS = itertools.count()
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.unit.migration_world import ANSWER, BEFORE, CHANGES, NUMBER, TEXT, make_change, make_spec, outcome, run
 
 from sealyard.versioning.migrate.migration import Edit, Migration, Refusal, diff, migrate, predict
-from sealyard.versioning.plan import (
+from sealyard.versioning.plan import make_plan
+from sealyard.versioning.steps import (
     AddParameter,
     Obstacle,
     Plan,
@@ -19,9 +20,8 @@ from sealyard.versioning.plan import (
     RenameParameter,
     RenameTool,
     RetypeParameter,
-    make_plan,
+    signature_names,
 )
-from sealyard.versioning.steps import signature_names
 
 IMPORT = "from servers.expenses import list_expenses\n"
 

@@ -9,7 +9,8 @@ from tests.unit.migration_world import BEFORE, CHANGES, FLAG, NUMBER, PARAMETERS
 
 from sealyard.errors import InvalidRequest
 from sealyard.values import ToolSpec
-from sealyard.versioning.plan import (
+from sealyard.versioning.plan import adapt_answer, make_plan, translate_answer, translate_arguments
+from sealyard.versioning.steps import (
     AddParameter,
     Obstacle,
     Plan,
@@ -20,12 +21,11 @@ from sealyard.versioning.plan import (
     RetypeParameter,
     Step,
     Untranslatable,
-    adapt_answer,
-    make_plan,
-    translate_answer,
-    translate_arguments,
+    fits,
+    join_path,
+    signature_names,
+    split_path,
 )
-from sealyard.versioning.steps import fits, join_path, signature_names, split_path
 
 
 def _described(schema: dict[str, Any], text: str) -> dict[str, Any]:

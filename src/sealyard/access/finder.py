@@ -17,8 +17,6 @@ from sealyard.errors import InvalidRequest, UpstreamError
 from sealyard.sandbox.library import Library
 from sealyard.values import DetailLevel, Hit, SearchAnswer, ToolSpec
 
-__all__ = ("Experience", "Finder")
-
 _log = logging.getLogger(__name__)
 
 _SHORT_CHARACTERS = 110

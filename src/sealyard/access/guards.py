@@ -14,8 +14,6 @@ from sealyard.privacy import Guard, Privacy
 from sealyard.privacy.detect import Scanner
 from sealyard.privacy.vault import RevealedValue, Scope, Vault
 
-__all__ = ("Guards",)
-
 _log = logging.getLogger(__name__)
 
 _EXPIRE_SECONDS = 3600.0

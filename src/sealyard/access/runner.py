@@ -12,8 +12,6 @@ from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.turns import Turns
 from sealyard.values import PrincipalScope
 
-__all__ = ("OPERATOR", "Runner")
-
 OPERATOR = "operator"
 """The principal of whoever has the key that `sealyard serve --http` shows when it starts."""
 

@@ -14,8 +14,6 @@ from sealyard.catalog.observed import Observed
 from sealyard.sandbox.review import ToolNames
 from sealyard.values import UpstreamStatus
 
-__all__ = ("FIRST_LIST_SECONDS", "Tools")
-
 FIRST_LIST_SECONDS = 15.0  # for upstreams whose tools nobody knows yet, before a first search or run goes on without
 _VIEWS_KEPT = 8  # whose names are kept: as many as have an index
 

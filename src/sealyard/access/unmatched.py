@@ -13,8 +13,6 @@ from sealyard.config import Config
 from sealyard.values import ToolSpec
 from sealyard.values.naming import glob, spellings
 
-__all__ = ("NameCheck", "Unmatched", "find_unmatched")
-
 _log = logging.getLogger(__name__)
 
 _ANYWHERE = ("local", "http", "operator")

@@ -7,8 +7,6 @@ from sealyard.catalog import Snapshot
 from sealyard.values import PrincipalScope
 from sealyard.values.naming import glob
 
-__all__ = ("Views",)
-
 
 class Views:
     """Cuts the catalog down to what a principal may know of. A tool that is not in its view does not exist for it."""

@@ -23,8 +23,6 @@ from sealyard.privacy import Guard, Sent
 from sealyard.store.rows import CALL_VALUE_BYTES
 from sealyard.values import ToolSpec
 
-__all__ = ("Admitted", "admit", "admit_answer", "check_answer", "parts_of", "plain_names")
-
 _ANSWER_BYTES = 32 << 20  # the worker's connection holds at most twice as much unread
 _DECODED_BYTES = 256 << 10
 """Larger values stay JSON: what is kept of an answer to explain a failure is no larger."""

@@ -15,19 +15,6 @@ import msgspec
 
 from sealyard.errors import ToolFailed, UpstreamError
 
-__all__ = (
-    "COMPLAINT_CHARACTERS",
-    "Answer",
-    "AnswerFile",
-    "Declared",
-    "read_answer",
-    "read_leniently",
-    "read_message",
-    "renamed",
-    "short",
-    "to_answer",
-)
-
 _ERROR_CHARACTERS = 4_000
 COMPLAINT_CHARACTERS = 64_000
 """Of an error before it is looked through: what is shown is cut from its middle, far from where this cuts."""

@@ -19,8 +19,6 @@ from sealyard.errors import ApprovalRefused, InvalidRequest, StoreError, Unknown
 from sealyard.store import Store
 from sealyard.values import Answered, Approval, Ask, AuditEntry, Grant
 
-__all__ = ("Approvals", "AskChannel")
-
 AskChannel = Callable[[Ask], Awaitable[Approval | None]]
 """Asks one person. None: this channel has no answer, such as when its client is gone."""
 

@@ -4,18 +4,6 @@ import msgspec
 
 from sealyard.values import Approval, Ask
 
-__all__ = (
-    "RUN",
-    "ask_lines",
-    "heading",
-    "is_about_run",
-    "options",
-    "refusal",
-    "subject",
-    "waiting_line",
-    "whole_lines",
-)
-
 RUN = "execute_code"
 """In the place of a tool in an ask that is about the code of a run. No tool of an upstream can be called so here."""
 

@@ -28,21 +28,6 @@ from sealyard.store import Store
 from sealyard.values import Approval, Ask, AuditEntry, Definition, Grant, Reply, ToolSpec, UpstreamStatus
 from sealyard.versioning import Plan, translate_answer, translate_arguments
 
-__all__ = (
-    "Broker",
-    "FinishedCall",
-    "OnFinish",
-    "OnProgress",
-    "OnStart",
-    "OnTools",
-    "OpenCall",
-    "Passage",
-    "ToolServer",
-    "approved_call",
-    "audit_entry",
-    "without_empty",
-)
-
 _UNANSWERED = Answer(value=None)
 _LONG_NAME = 1_000
 """Characters of a name that no tool has, in the audit log: code may write any."""

@@ -19,8 +19,6 @@ import msgspec
 from sealyard.errors import InvalidConfig
 from sealyard.values.naming import glob
 
-__all__ = ("Condition", "Doubt", "Holds", "all_of")
-
 _MOST_CHARACTERS = 1 << 18  # of one text
 _MOST_VALUES = 20_000  # of one condition
 _MOST_KEYS = 10_000  # of one object

@@ -20,8 +20,6 @@ from sealyard.broker.policy import UNLIMITED, ToolLimits
 from sealyard.errors import LimitReached, ToolFailed, UpstreamError
 from sealyard.values import ToolSpec
 
-__all__ = ("Attempts", "Circuit", "Throttle")
-
 _WINDOW_SECONDS = 60.0
 _FIRST_PAUSE_SECONDS = 0.25
 _LONGEST_PAUSE_SECONDS = 8.0

@@ -13,8 +13,6 @@ from sealyard.privacy import Mirror, Sent
 from sealyard.store.rows import CALL_VALUE_BYTES
 from sealyard.values import ToolSpec
 
-__all__ = ("answer", "remember")
-
 remember = Mirror.remember
 
 

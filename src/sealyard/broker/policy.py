@@ -14,20 +14,6 @@ from sealyard.broker.conditions import Condition, Doubt, Holds, all_of
 from sealyard.values import ToolSpec
 from sealyard.values.naming import checked_glob, tool_names
 
-__all__ = (
-    "UNLIMITED",
-    "Decision",
-    "Effect",
-    "Policy",
-    "PolicySettings",
-    "Preset",
-    "Rule",
-    "Step",
-    "ToolLimits",
-    "Verdict",
-    "default_preset",
-)
-
 Verdict = Literal["allow", "ask", "deny"]
 Preset = Literal["open", "guarded", "readonly"]
 Effect = Literal["any", "read_only", "write", "destructive"]

@@ -9,8 +9,6 @@ from typing import Any
 
 from sealyard.store.rows import encode_within
 
-__all__ = ("SAMPLE_BYTES", "sample_of")
-
 SAMPLE_BYTES = 16 << 10
 """Of a sample as JSON: agent code makes thousands of calls and must not fill the disk."""
 

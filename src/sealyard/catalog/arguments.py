@@ -16,7 +16,7 @@ from typing import Any
 import jsonschema_rs
 from jsonschema_rs import ValidationErrorKind as Kind
 
-from sealyard.catalog.parameters import Parameter, parameter_names, parameters
+from sealyard.catalog.parameters import Parameter, parameters
 from sealyard.catalog.prose import plain
 from sealyard.catalog.shapes import shape
 from sealyard.catalog.stubs import signature
@@ -24,8 +24,6 @@ from sealyard.catalog.validation import Check, check_of
 from sealyard.errors import InvalidArguments
 from sealyard.privacy import TOKEN
 from sealyard.values import ToolSpec
-
-__all__ = ("check_arguments", "parameter_names")
 
 _ERRORS = 5
 _ALL_ERRORS = 50

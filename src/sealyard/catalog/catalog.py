@@ -24,8 +24,6 @@ from sealyard.store.releases import LastRelease
 from sealyard.values import Definition, ToolSpec
 from sealyard.versioning.compare import Comparison
 
-__all__ = ("Catalog", "Change", "Subscriber")
-
 _DEFINITION_BYTES = 256 << 10
 _DEFINITION_LEVELS = 200  # how deep JSON may be to be written depends on who writes it; this is safe for all
 _WARNINGS = 100

@@ -11,8 +11,6 @@ from urllib.parse import unquote
 
 import msgspec
 
-__all__ = ("Survey", "TooHazardous", "loosened", "survey")
-
 _BYTES = 256 << 10
 _VISITS = 20_000
 _DEPTH = 100

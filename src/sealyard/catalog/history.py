@@ -15,9 +15,7 @@ from sealyard.store.rows import SeenDefinition
 from sealyard.values import ToolSpec
 from sealyard.versioning.compare import Change, Comparison, Version, compare, highest
 from sealyard.versioning.compare.changes import BreakingChange, Replacement
-from sealyard.versioning.compare.comparison import find_renamed
-
-__all__ = ("last_of", "observe", "read_listing", "rebuild")
+from sealyard.versioning.compare.renames import find_renamed
 
 _FIRST_VERSION = "1.0.0"
 _MOST_CHANGES = 200

@@ -4,8 +4,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ("LearnedShape",)
-
 
 class LearnedShape(msgspec.Struct, frozen=True, kw_only=True):
     """The answers of one major version of a tool, as whoever may see this has a right to know them."""

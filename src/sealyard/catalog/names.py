@@ -12,8 +12,6 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ("assign", "full_name", "function_name", "identifier", "tool_part", "upstream_part")
-
 _FULL_CHARACTERS = 128
 _SUFFIX_CHARACTERS = 7  # `_` and the six of a mark
 _UPSTREAM_CHARACTERS = 48

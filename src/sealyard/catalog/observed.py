@@ -21,8 +21,6 @@ from sealyard.store.shapes import SeenShape
 from sealyard.values import ToolSpec
 from sealyard.versioning.compare import Comparison, Version, compare, highest
 
-__all__ = ("Observed",)
-
 _log = logging.getLogger(__name__)
 
 _FIRST = 20

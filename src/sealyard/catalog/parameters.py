@@ -9,8 +9,6 @@ from sealyard.catalog.prose import literal, plain
 from sealyard.catalog.shapes import annotation, optional, resolve, shape
 from sealyard.values import ToolSpec
 
-__all__ = ("Parameter", "note", "parameter_names", "parameters", "rest")
-
 _BRANCHES = 16
 _NOTE_CHARACTERS = 300
 _CHOICES = 20

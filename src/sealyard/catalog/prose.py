@@ -2,8 +2,6 @@
 
 import re
 
-__all__ = ("docstring_text", "literal", "one_line", "plain", "wrap")
-
 _KEPT = "\n\u200c\u200d"  # some scripts are not readable without the joiners
 _LITERAL_CHARACTERS = 200
 _LITERAL_ITEMS = 20

@@ -4,8 +4,6 @@ import threading
 from collections import OrderedDict
 from typing import Generic, TypeVar
 
-__all__ = ("Recent",)
-
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 

@@ -10,8 +10,6 @@ from typing import Any
 from sealyard.catalog.prose import literal, plain
 from sealyard.versioning.compare.schemas import lookup
 
-__all__ = ("annotation", "is_vague", "is_wrapped", "learned_text", "optional", "resolve", "shape", "unwrapped")
-
 _HOPS = 16
 _STEPS = 400
 _DEPTH = 5

@@ -15,8 +15,6 @@ from sealyard.catalog.learned import LearnedShape
 from sealyard.values import ToolSpec
 from sealyard.versioning.compare import Version
 
-__all__ = ("Snapshot",)
-
 _NEAREST_CHARACTERS = 100
 _NEAREST_COMPARED = 40
 _NEAREST_RATIO = 0.55

@@ -17,17 +17,6 @@ from sealyard.catalog.shapes import annotation, is_vague, learned_text, shape, u
 from sealyard.catalog.snapshot import Snapshot
 from sealyard.values import ToolSpec
 
-__all__ = (
-    "parameter_notes",
-    "returns",
-    "returns_text",
-    "signature",
-    "stub_file",
-    "stub_files",
-    "stub_packages",
-    "tool_stubs",
-)
-
 _WIDTH = 100
 _SUMMARY_CHARACTERS = 120
 _DESCRIPTION_CHARACTERS = 2000

@@ -12,8 +12,6 @@ from sealyard.catalog.hazards import Survey, TooHazardous, loosened, survey
 from sealyard.catalog.recent import Recent
 from sealyard.values import ToolSpec
 
-__all__ = ("Check", "check_of")
-
 _STEPS = 2_000_000
 _EXPLAINED_STEPS = 10_000  # each may become an error, and an error costs a thousand times what a step does
 _PATTERN_STEPS = 20_000  # characters that patterns may see: a hostile one takes microseconds for each

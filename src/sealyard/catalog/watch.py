@@ -11,8 +11,6 @@ import msgspec
 
 from sealyard.versioning.shapes import Shape, add
 
-__all__ = ("Drift", "Watch", "outline")
-
 STEADY = 10
 """So many answers make a habit, and so many others end it."""
 _OCCASIONS = 2

@@ -20,8 +20,6 @@ from sealyard.observe.webhook import post
 from sealyard.skills.record import parse_duration
 from sealyard.store import Store, open_store
 
-__all__ = ("alerts",)
-
 _T = TypeVar("_T")
 _PRINCIPAL = "local"
 _STYLES = {"firing": "bold red", "pending": "yellow", "resolved": "green"}

@@ -22,8 +22,6 @@ from sealyard.yard import open_yard
 from sealyard.yard.analyzing import AnalyzeRequest
 from sealyard.yard.yard import Yard
 
-__all__ = ("analyze",)
-
 _TYPES = ("filter", "aggregate", "transform", "validate", "statistics")
 _SESSION = "analysis"
 _WORKSPACE = f"local:{_SESSION}"

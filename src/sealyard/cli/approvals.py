@@ -21,8 +21,6 @@ from sealyard.store import Store, open_store
 from sealyard.store.approvals import Remembered
 from sealyard.values import Answered, Approval, Ask, AuditEntry
 
-__all__ = ("approvals",)
-
 _WATCH_SECONDS = 0.5
 _T = TypeVar("_T")
 

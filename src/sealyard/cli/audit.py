@@ -27,8 +27,6 @@ from sealyard.store.audit.key import key_path, load_key, sync_folder
 from sealyard.store.audit.log import AuditSegment, open_log, read_entries, read_head, read_segments
 from sealyard.store.database import take_over
 
-__all__ = ("audit",)
-
 _PRINCIPAL = "local"
 _POLL_SECONDS = 0.5
 _PAGE = 1000

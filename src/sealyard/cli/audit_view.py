@@ -11,8 +11,6 @@ from rich.text import Text
 from sealyard.cli.terminal import columns, plain, screen, visible
 from sealyard.store.audit import AuditRow
 
-__all__ = ("find_code", "show_entry", "show_execution", "show_line")
-
 _LINE_CHARACTERS = 160
 _BIDI = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
 _ESCAPES = {code: f"\\u{code:04x}" for code in _BIDI} | {ord("\t"): "\\t", ord("\n"): "\\n", ord("\r"): "\\r"}

@@ -15,8 +15,6 @@ from sealyard.store import open_store
 from sealyard.store.backup import Backup, write_backup
 from sealyard.values import AuditEntry
 
-__all__ = ("backup",)
-
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path))

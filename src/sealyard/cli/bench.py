@@ -6,8 +6,6 @@ import click
 
 from sealyard.errors import InvalidRequest
 
-__all__ = ("bench",)
-
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("arguments", nargs=-1, metavar="[NAME]", type=click.UNPROCESSED)

@@ -33,8 +33,6 @@ from sealyard.serve.mcp import build_server, text_of
 from sealyard.values import UpstreamConfig
 from sealyard.yard import Yard, open_yard
 
-__all__ = ("demo",)
-
 _SHOWN_LINES = 14
 _SHOWN_CHARACTERS = 700
 

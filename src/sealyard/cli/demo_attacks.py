@@ -21,8 +21,6 @@ from sealyard.sandbox import IsolationLevel, open_sandbox
 from sealyard.sandbox.policy.levels import LEVELS
 from sealyard.values import Outcome
 
-__all__ = ("show_attacks",)
-
 _READ_FILE = "result = open(path).read()"
 
 _CONNECT = """\

@@ -10,8 +10,6 @@ from sealyard.errors import SandboxBroken
 from sealyard.examples import demo_upstreams
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
-__all__ = ("show_learning",)
-
 _FAILING = """\
 from servers.expenses import list_expenses
 len(list_expenses(since="December 2024"))"""

@@ -18,8 +18,6 @@ from sealyard.skills.migration import migrate_skills
 from sealyard.values import UpstreamConfig
 from sealyard.yard import open_yard
 
-__all__ = ("show_skills",)
-
 _TOOL = "mcp__expenses__list_expenses"
 
 _CODE = '''\

@@ -12,8 +12,6 @@ from sealyard.sandbox.policy.levels import DEFAULT, PRESETS
 from sealyard.sandbox.probe import examine
 from sealyard.sandbox.report import Report, TierReport
 
-__all__ = ("doctor",)
-
 
 @click.command()
 @click.option("--policy", metavar="NAME", help=f"Print this policy instead: {', '.join(PRESETS)}.")

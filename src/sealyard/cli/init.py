@@ -18,8 +18,6 @@ from sealyard.config.rewrite import Change, plan_apply, plan_undo
 from sealyard.config.settings import UpstreamEntry
 from sealyard.errors import InvalidConfig, InvalidRequest
 
-__all__ = ("init",)
-
 
 @click.command()
 @click.option(

@@ -19,8 +19,6 @@ from sealyard.learning.part import Insight, PartInsights
 from sealyard.store import Store, open_store
 from sealyard.values import Forgotten
 
-__all__ = ("insights",)
-
 _FEW = 5
 """Lines of a list; `--part` and `--json` have all."""
 _TITLES = {

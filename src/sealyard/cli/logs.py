@@ -3,9 +3,6 @@
 import logging
 from collections.abc import Callable
 
-__all__ = ("ConcealingFilter",)
-
-
 _MOST_CHARACTERS = 2_000
 _RAGGED_CHARACTERS = 200
 

@@ -6,8 +6,6 @@ import sys
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-__all__ = ("run_to_end",)
-
 _T = TypeVar("_T")
 
 

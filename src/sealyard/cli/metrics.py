@@ -18,8 +18,6 @@ from sealyard.metrics.exposition import render
 from sealyard.metrics.report import Prices
 from sealyard.store import open_store
 
-__all__ = ("metrics",)
-
 
 @click.command()
 @click.argument("config", required=False, type=click.Path(path_type=Path))

@@ -20,8 +20,6 @@ from sealyard.metrics.report import Point, Prices
 from sealyard.store import Store
 from sealyard.values import ExecutionRecord
 
-__all__ = ("draw", "follow")
-
 _EVERY_SECONDS = 2.0
 _TILE = 16
 """Columns."""

@@ -12,8 +12,6 @@ from sealyard.observe.alert_list import AlertView, list_alerts
 from sealyard.store import Store
 from sealyard.values import Ask, ExecutionRecord
 
-__all__ = ("WINDOWS", "Frame", "Window", "read_frame", "read_gauges", "read_report")
-
 
 class Window(msgspec.Struct, frozen=True):
     """A time up to now, and how it is cut into the bars of a chart."""

@@ -9,8 +9,6 @@ from sealyard.cli.terminal import columns, plain, screen
 from sealyard.metrics.report import Report
 from sealyard.store.metrics.usage import Usage
 
-__all__ = ("dollars", "named", "seconds", "share", "show", "size")
-
 _FEW = 10
 """Lines of a list; `--format json` has all."""
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")

@@ -15,8 +15,6 @@ from sealyard.skills.migration import migrate_skills as migrate
 from sealyard.versioning.compare import matches
 from sealyard.yard import open_yard
 
-__all__ = ("migrate_skills",)
-
 _STYLES = {"migrated": "green", "refused": "red", "failed": "red"}
 
 

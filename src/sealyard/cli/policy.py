@@ -18,8 +18,6 @@ from sealyard.values import ToolSpec
 from sealyard.yard import open_yard
 from sealyard.yard.opening import build_privacy
 
-__all__ = ("policy",)
-
 _STYLES = {"allow": "green", "ask": "yellow", "deny": "red"}
 _REVEALS: dict[Reveal, str] = {
     "whole": "a token becomes the value where it is a whole string, and is refused elsewhere",

@@ -15,8 +15,6 @@ from sealyard.errors import InvalidRequest
 from sealyard.privacy import TYPES
 from sealyard.yard.opening import build_privacy
 
-__all__ = ("privacy",)
-
 _SAMPLES = 3
 """Masked samples shown of each type."""
 _LONGEST_SAMPLE = 60

@@ -21,8 +21,6 @@ from sealyard.store import Store, open_store
 from sealyard.store.vault import ScopeCount
 from sealyard.values import AuditEntry
 
-__all__ = ("forget", "reveal", "rotate", "status")
-
 _PRINCIPAL = "local"
 _CONFIG = click.option(
     "--config", type=click.Path(path_type=Path), help="A sealyard.toml or a client's file such as .mcp.json."

@@ -7,8 +7,6 @@ from rich.progress import Progress
 
 from sealyard.cli.terminal import errors
 
-__all__ = ("progress",)
-
 
 @contextmanager
 def progress() -> Iterator[Callable[[str, int, int], None]]:

@@ -8,8 +8,6 @@ from sealyard.cli.terminal import errors, plain, write
 from sealyard.config import load_config
 from sealyard.serve.surface import system_prompt
 
-__all__ = ("prompt",)
-
 
 @click.command()
 @click.option("--config", type=click.Path(path_type=Path), help="A sealyard.toml or a client's file such as .mcp.json.")

@@ -13,8 +13,6 @@ from sealyard.config import load_config
 from sealyard.store import open_store
 from sealyard.store.metrics.rebuild import Rebuilt
 
-__all__ = ("rebuild_metrics",)
-
 
 @click.command()
 @click.argument("config", required=False, type=click.Path(path_type=Path))

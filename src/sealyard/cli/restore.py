@@ -16,8 +16,6 @@ from sealyard.store import open_store
 from sealyard.store.backup import Backup, Restored, check_backup, restore_backup
 from sealyard.values import AuditEntry
 
-__all__ = ("restore",)
-
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))

@@ -23,8 +23,6 @@ from sealyard.values import Failure, Limits, Outcome, Usage
 from sealyard.yard import ExecuteRequest, open_yard
 from sealyard.yard.opening import build_policy
 
-__all__ = ("run",)
-
 
 class _Timing(msgspec.Struct, frozen=True, kw_only=True):
     start_seconds: float = 0.0

@@ -11,8 +11,6 @@ from sealyard.config import Config, load_config
 from sealyard.values import SearchAnswer
 from sealyard.yard import open_yard
 
-__all__ = ("search",)
-
 
 @click.command()
 @click.argument("query", nargs=-1, required=True)

@@ -24,8 +24,6 @@ from sealyard.serve.stdio import serve_stdio
 from sealyard.yard import open_yard
 from sealyard.yard.opening import open_border
 
-__all__ = ("serve",)
-
 
 @click.command()
 @click.argument("config", required=False, type=click.Path(path_type=Path))

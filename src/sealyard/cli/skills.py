@@ -44,8 +44,6 @@ from sealyard.skills.shelf import principal_of
 from sealyard.values import SHARED
 from sealyard.yard import ExecuteRequest, Yard
 
-__all__ = ("skills",)
-
 
 @click.group(invoke_without_command=True)
 @click.option("--analyze", is_flag=True, help="Show how well each skill works, and code worth saving.")

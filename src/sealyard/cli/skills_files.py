@@ -24,8 +24,6 @@ from sealyard.skills.signing import SigningKey
 from sealyard.values import AuditEntry, Skill, ToolSpec
 from sealyard.yard import Yard
 
-__all__ = ("export", "import_", "market")
-
 _CHARACTERS = 300
 
 

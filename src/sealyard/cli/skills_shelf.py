@@ -28,8 +28,6 @@ from sealyard.values import Skill
 from sealyard.versioning.compare import matches
 from sealyard.yard import Yard
 
-__all__ = ("approve", "delete", "restore", "save", "share")
-
 
 @click.command()
 @click.argument("name")

@@ -11,8 +11,6 @@ from sealyard.skills.requests import FoundSkill, TestedSkill
 from sealyard.store import SkillRecord
 from sealyard.values import Skill
 
-__all__ = ("count", "show_analysis", "show_found", "show_history", "show_list", "show_skill", "show_tests")
-
 _STYLES = {"active": "green", "draft": "yellow", "quarantined": "red"}
 _VERDICTS = {**_STYLES, "exemplary": "green", "removable": "red"}
 _STATES = {"fits": "green", "newer": "yellow", "translated": "yellow", "broken": "red", "missing": "red"}

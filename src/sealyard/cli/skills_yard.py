@@ -15,22 +15,6 @@ from sealyard.errors import InvalidRequest, UnknownSkill
 from sealyard.values import Skill
 from sealyard.yard import Yard, open_yard
 
-__all__ = (
-    "CONFIG",
-    "JSON",
-    "NAMESPACE",
-    "YES",
-    "all_skills",
-    "find_owner",
-    "find_skill",
-    "load",
-    "print_json",
-    "read_object",
-    "read_value",
-    "skill_data",
-    "with_yard",
-)
-
 CONFIG = click.option(
     "--config", type=click.Path(path_type=Path), help="A sealyard.toml or a client's file such as .mcp.json."
 )

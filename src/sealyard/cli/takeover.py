@@ -6,8 +6,6 @@ from pathlib import Path
 from sealyard.config.machine import read_machine
 from sealyard.config.takeover import take_over_files
 
-__all__ = ("own_command", "take_over")
-
 
 def take_over() -> list[str]:
     """Take over configurations and clients' entries; what was done, in sentences."""

@@ -7,8 +7,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ("columns", "errors", "plain", "screen", "visible", "write")
-
 screen = Console(highlight=False, markup=False, emoji=False)
 errors = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 

@@ -9,8 +9,6 @@ from sealyard.cli.terminal import errors, plain, write
 from sealyard.config.settings import HttpConfig, PrincipalEntry, hash_token
 from sealyard.config.toml import dump_toml
 
-__all__ = ("token",)
-
 
 @click.command()
 @click.argument("name")

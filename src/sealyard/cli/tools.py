@@ -23,8 +23,6 @@ from sealyard.store import Release
 from sealyard.values import ToolSpec, UpstreamStatus
 from sealyard.yard import open_yard
 
-__all__ = ("tools",)
-
 _STDERR_LINES = 10
 
 

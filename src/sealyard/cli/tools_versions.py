@@ -16,15 +16,6 @@ from sealyard.store import Release
 from sealyard.versioning.compare import Change, Severity
 from sealyard.yard import Yard
 
-__all__ = (
-    "ask_changelog",
-    "ask_versions",
-    "show_changelog",
-    "show_compatibility",
-    "show_versions",
-    "versions_data",
-)
-
 _GONE_SECONDS = 30 * 86_400
 _GONE = 1_000
 _CHARACTERS = 300

@@ -5,8 +5,6 @@ These are half of all nodes. Which fields a kind of node has is looked up once f
 
 import ast
 
-__all__ = ("children", "fields_of")
-
 _LEAVES = frozenset(
     "arg asname attr conversion ctx id is_async kind level module names op ops rest simple type_comment"
     " type_ignores".split()

@@ -15,8 +15,6 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-__all__ = ("MAX_CODE_BYTES", "Fault", "Source", "is_larger", "read")
-
 MAX_CODE_BYTES = 256 << 10
 """Parsing this much holds the interpreter for up to a second. Larger data belongs into `context` or a file."""
 

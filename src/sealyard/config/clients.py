@@ -21,8 +21,6 @@ from sealyard.config.machine import Machine
 from sealyard.config.settings import UpstreamEntry, read_entry
 from sealyard.errors import InvalidConfig
 
-__all__ = ("CLIENTS", "Found", "Place", "find_places", "find_servers", "is_sealyard", "read_document", "read_servers")
-
 CLIENTS = {
     "claude-code": "Claude Code",
     "claude-desktop": "Claude Desktop",

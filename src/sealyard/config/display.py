@@ -12,8 +12,6 @@ from sealyard.config.expand import Hidden, has_reference
 from sealyard.config.settings import UpstreamEntry
 from sealyard.values import UpstreamConfig
 
-__all__ = ("describe_upstream", "diff", "find_literals", "hide_arguments", "looks_secret")
-
 _DOTS = "…"
 _SECRET_NAME = re.compile(
     r"token|secret|passw|passphrase|credential|authoriz|cookie|api[-_]?key|[-_]key$|^key$|(^|[-_])(auth|pat|pwd)$",

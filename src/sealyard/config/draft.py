@@ -15,8 +15,6 @@ from sealyard.config.settings import UpstreamEntry
 from sealyard.config.toml import dump_toml
 from sealyard.errors import InvalidConfig
 
-__all__ = ("Upstream", "merge", "render")
-
 _HEADER = """\
 # Written by `sealyard init`. References such as ${GITHUB_TOKEN} are expanded when sealyard starts.
 """

@@ -13,8 +13,6 @@ from typing import Self
 
 import msgspec
 
-__all__ = ("Hidden", "Scope", "Unresolved", "expand", "has_reference", "name_of_input")
-
 _VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 _INPUT = re.compile(r"input:([^:]+)")
 _SPECIAL = re.compile(r"([A-Za-z_]\w*):", re.ASCII)

@@ -14,8 +14,6 @@ import msgspec
 from sealyard.errors import InvalidRequest
 from sealyard.former import FORMER, PRESENT
 
-__all__ = ("Backup", "change_file", "digest", "find_backups", "read_bytes", "replace_file", "restore_file")
-
 _NAME = re.compile(rf"\.({PRESENT}|{FORMER})-backup-([0-9]{{8}}T[0-9]{{12}}Z)-([0-9a-f]{{16}})(-new)?")
 
 

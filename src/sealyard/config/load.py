@@ -28,8 +28,6 @@ from sealyard.former import rename_variables
 from sealyard.values import OAuthConfig, Transport, UpstreamConfig
 from sealyard.values.naming import glob
 
-__all__ = ("load_config", "read_file")
-
 
 def load_config(
     path: Path | None, *, environ: Mapping[str, str] | None = None, directory: Path | None = None

@@ -9,8 +9,6 @@ import msgspec
 
 from sealyard.former import FORMER
 
-__all__ = ("Machine", "read_machine")
-
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """The outside world that a configuration depends on. Tests give another one."""

@@ -18,8 +18,6 @@ from sealyard.config.toml import dump_toml, replace_table
 from sealyard.errors import InvalidConfig, InvalidRequest, SealyardError
 from sealyard.former import FORMER, PRESENT
 
-__all__ = ("Change", "Restoration", "plan_apply", "plan_undo", "put_servers", "walk")
-
 _SERVERS_HEADER = re.compile(r"\s*\[\[?\s*([\"']?)mcp_servers\1\s*[.\]]")
 _HEADER = re.compile(r"\s*\[\[?[^\[\]]+\]\]?\s*(#.*)?$")
 _REMARK = re.compile(r"\s*(#.*)?$")

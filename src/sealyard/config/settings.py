@@ -15,30 +15,6 @@ from sealyard.config.machine import read_machine
 from sealyard.errors import InvalidConfig
 from sealyard.values import OAuthConfig, PrincipalScope, UpstreamConfig
 
-__all__ = (
-    "AlertsConfig",
-    "Config",
-    "DiscoveryConfig",
-    "HttpConfig",
-    "LearningConfig",
-    "Level",
-    "MetricsConfig",
-    "OtelConfig",
-    "PrincipalEntry",
-    "PrivacyConfig",
-    "PrivacyMode",
-    "PrivacyRule",
-    "SandboxConfig",
-    "Settings",
-    "SkillsConfig",
-    "StoreConfig",
-    "SurfaceConfig",
-    "UpstreamEntry",
-    "hash_token",
-    "read_entry",
-    "read_settings",
-)
-
 _T = TypeVar("_T", bound=msgspec.Struct)
 _Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Level = Literal["development", "production", "hardened"]

@@ -19,8 +19,6 @@ from sealyard.config.rewrite import put_servers, walk
 from sealyard.errors import InvalidRequest, SealyardError
 from sealyard.former import FORMER, PRESENT, locked, starts
 
-__all__ = ("take_over_files",)
-
 _OLD, _NEW = f"{FORMER}.toml", f"{PRESENT}.toml"
 _EXAMPLES = f"{FORMER}.examples.".encode()
 """The servers to try the product with, which a configuration may start."""

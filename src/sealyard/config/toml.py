@@ -7,8 +7,6 @@ from typing import Any
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-__all__ = ("dump_toml", "replace_table")
-
 
 def dump_toml(table: Mapping[str, Any]) -> str:
     """The document that `tomllib.loads` reads as `table`: plain values first, then a section for each table in it.

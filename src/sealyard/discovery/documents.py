@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 from sealyard.discovery.words import words
 from sealyard.values import ToolSpec
 
-__all__ = ("Document", "analysed", "with_gain")
-
 
 class Document(NamedTuple):
     """One tool, analysed."""

@@ -14,8 +14,6 @@ from sealyard.discovery.learned import Learned, Lift, fused, with_text_kept
 from sealyard.discovery.words import SYNONYMS, WEAK, spelled, squashed, stem, terms
 from sealyard.values import ToolSpec
 
-__all__ = ("Index", "Ranking", "Request")
-
 # Tuned like the weights in `documents`.
 _QUERY_SATURATION = 1.2
 """A word that the query repeats counts more, but not as often as it is there."""

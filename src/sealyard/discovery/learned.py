@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 import msgspec
 
-__all__ = ("Learned", "LearnedWord", "Lift", "fused", "with_text_kept")
-
 _KEEPS_FIRST = 3
 """Of fewer places, none is given away."""
 _BELOW = 1 - 1e-9

@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ("MiniLM",)
-
 # By name, so that types are checked without the extra.
 _onnxruntime: Any = importlib.import_module("onnxruntime")
 _tokenizers: Any = importlib.import_module("tokenizers")

@@ -15,8 +15,6 @@ from sealyard.discovery.learned import Learned
 from sealyard.discovery.words import parts, spelled
 from sealyard.values import ToolSpec
 
-__all__ = ("Encoder", "Semantic", "VectorStore", "load_encoder")
-
 _MEANING = 0.5
 """The share of nearness in a fused score; the rest is the share of words."""
 _BATCH = 64

@@ -8,8 +8,6 @@ import re
 from functools import lru_cache
 from itertools import chain
 
-__all__ = ("STOP_WORDS", "SYNONYMS", "WEAK", "parts", "spelled", "squashed", "stem", "terms", "words")
-
 STOP_WORDS = frozenset(
     """
     a about actually again against all also am an and another any anything are as ask asked at be because been bit both

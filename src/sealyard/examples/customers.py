@@ -10,8 +10,6 @@ from msgspec import Meta
 
 from sealyard.examples.toolbox import Refused, Toolbox
 
-__all__ = ("toolbox",)
-
 _CUSTOMERS = 10_000
 
 Plan = Literal["free", "basic", "pro"]

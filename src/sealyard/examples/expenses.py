@@ -14,8 +14,6 @@ from msgspec import Meta
 
 from sealyard.examples.toolbox import Refused, Toolbox
 
-__all__ = ("toolbox",)
-
 _EMPLOYEES = 40
 _EXPENSES = 5_000
 _YEAR = 2024

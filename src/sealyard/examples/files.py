@@ -13,8 +13,6 @@ from msgspec import Meta
 from sealyard.examples.folder import Folder
 from sealyard.examples.toolbox import Media, Refused, Toolbox
 
-__all__ = ("build_toolbox", "write_samples")
-
 _HITS = 200
 _HIT_CHARACTERS = 400
 _ARCHIVED = 50_000

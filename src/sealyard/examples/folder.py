@@ -16,8 +16,6 @@ from typing import IO, NamedTuple
 
 from sealyard.examples.toolbox import Refused
 
-__all__ = ("Entry", "Folder")
-
 _LARGEST_BYTES = 4 << 20
 _DEEPEST = 16
 _ENTRIES = 10_000

@@ -10,8 +10,6 @@ from msgspec import Meta
 
 from sealyard.examples.toolbox import Refused, Toolbox
 
-__all__ = ("toolbox",)
-
 
 class Mail(msgspec.Struct, frozen=True, kw_only=True):
     """One mail."""

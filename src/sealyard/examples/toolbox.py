@@ -21,8 +21,6 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from sealyard import __version__
 
-__all__ = ("Media", "Refused", "Toolbox")
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Json = dict[str, Any]
 

@@ -13,8 +13,6 @@ from msgspec import Meta
 
 from sealyard.examples.toolbox import Refused, Toolbox
 
-__all__ = ("toolbox",)
-
 _ROUTE_SECONDS = 0.6
 _FIRST_DAY = date(2025, 5, 1)
 

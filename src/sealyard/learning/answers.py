@@ -28,16 +28,6 @@ from sealyard.privacy.detect import Scanner, ScanRules
 from sealyard.values import CallEvidence, RunEvidence
 from sealyard.versioning.compare.semver import Version
 
-__all__ = (
-    "CHOICES",
-    "PLACES",
-    "AnswerSeen",
-    "PlaceSeen",
-    "major_of",
-    "parent_of",
-    "prepare_answers",
-)
-
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
 

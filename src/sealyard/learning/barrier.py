@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ("Barrier", "Watch")
-
 _log = logging.getLogger(__name__)
 
 _OFF_SECONDS = 300.0

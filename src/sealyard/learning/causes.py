@@ -21,12 +21,6 @@ from sealyard.learning.disclosure import NAME_CHARACTERS, is_field, is_name, mar
 from sealyard.learning.flows import major_of, prepare_flows
 from sealyard.values import CallEvidence, RunEvidence
 
-__all__ = (
-    "Cause",
-    "is_again",
-    "prepare_cause",
-)
-
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
 

@@ -30,18 +30,6 @@ from sealyard.learning.flows import Flow, fragment, major_of
 from sealyard.learning.part import Evidence, Insight, Lesson, PartInsights, Viewer, part_insights, trim
 from sealyard.values import Hinted, HintKind, RunEvidence, ToolSpec
 
-__all__ = (
-    "FOLLOWERS",
-    "PARAMETERS",
-    "SOURCES",
-    "TIPS",
-    "TOOLS",
-    "VISITS",
-    "Chains",
-    "Tip",
-    "tip_mark",
-)
-
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
 

@@ -21,17 +21,6 @@ from sealyard.code import Source, is_larger, read
 from sealyard.learning.disclosure import IDENTIFIER, NAME_CHARACTERS, is_field, is_name, kind_of, plain
 from sealyard.values import CallEvidence
 
-__all__ = (
-    "CodePrint",
-    "Reading",
-    "code_print",
-    "read_sketch",
-    "sent",
-    "similarity",
-    "syntax_tree",
-    "tool_name",
-)
-
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
 

@@ -17,34 +17,6 @@ from sealyard.privacy.reading import GIVEN_NAMES, read_name, split_name
 from sealyard.values import ToolSpec
 from sealyard.versioning.shapes import is_named
 
-__all__ = (
-    "IDENTIFIER",
-    "NAME_CHARACTERS",
-    "UNPLACED",
-    "agree",
-    "coarser",
-    "is_callable",
-    "is_choice",
-    "is_data",
-    "is_declared",
-    "is_field",
-    "is_measure",
-    "is_name",
-    "is_nameable",
-    "is_trait",
-    "joined",
-    "kind_of",
-    "last_key",
-    "mark_of",
-    "outward",
-    "place_of",
-    "plain",
-    "shown",
-    "steps",
-    "tells_choices",
-    "tells_span",
-)
-
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
 

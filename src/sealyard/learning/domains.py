@@ -13,13 +13,6 @@ import msgspec
 from sealyard.learning.part import CAP, Insight, Lesson, PartInsights, Viewer, part_insights, put_last
 from sealyard.values import RunEvidence, ToolSpec
 
-__all__ = (
-    "DOMAINS",
-    "PRINCIPALS",
-    "Domains",
-    "infer",
-)
-
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
 

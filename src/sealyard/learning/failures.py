@@ -24,16 +24,6 @@ from sealyard.learning.part import Evidence, Insight, Lesson, PartInsights, Tall
 from sealyard.learning.repairs import FUNCTIONS, METHODS, Edit, Shapes, Wording, answered_names, edits, is_portable
 from sealyard.values import Executed, Hinted, RunEvidence, ToolSpec
 
-__all__ = (
-    "FIXES",
-    "GROUPS",
-    "VISITS",
-    "WAITING",
-    "Failures",
-    "Fix",
-    "advice",
-)
-
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
 

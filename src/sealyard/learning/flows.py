@@ -20,13 +20,6 @@ from sealyard.learning.disclosure import UNPLACED, agree, is_callable, is_field,
 from sealyard.values import CallEvidence, RunEvidence, ToolSpec
 from sealyard.versioning.scopes import parse
 
-__all__ = (
-    "Flow",
-    "fragment",
-    "major_of",
-    "prepare_flows",
-)
-
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
 

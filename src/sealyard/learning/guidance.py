@@ -59,8 +59,6 @@ from sealyard.values import (
     ToolSpec,
 )
 
-__all__ = ("Guidance", "Look")
-
 _LONG_CODE = 1_000
 """Longer code is read in a thread: what is made to be hard to read takes a millisecond for every hundred characters."""
 _SHORT_CODE = 300

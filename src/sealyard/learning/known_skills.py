@@ -17,8 +17,6 @@ from sealyard.store import Store
 from sealyard.store.skills import SkillRecord
 from sealyard.values import Skill
 
-__all__ = ("KnownSkills", "SkillIndexing")
-
 _log = logging.getLogger(__name__)
 
 _PRINCIPALS = 64  # that asked lately, whose indexes are kept

@@ -35,18 +35,6 @@ from sealyard.learning.skills import SkillMemory
 from sealyard.store import Store
 from sealyard.values import Executed, Forgotten, Hinted, LearningEvent, RunEvidence, Searched, Used
 
-__all__ = (
-    "PARTS",
-    "Learner",
-    "Model",
-    "Scope",
-    "pack",
-    "prepare",
-    "prepare_all",
-    "unpack",
-    "without_forgotten",
-)
-
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
 

@@ -20,19 +20,6 @@ from sealyard.store import Store
 from sealyard.store.skills import MigrationRecord, SkillRecord
 from sealyard.values import AuditEntry, Forgotten, PrincipalScope, Risk, Skill, ToolSpec
 
-__all__ = (
-    "DAY",
-    "Insights",
-    "Migrations",
-    "RiskRecord",
-    "census_of",
-    "domain_of",
-    "forget",
-    "insights",
-    "learner_of",
-    "with_conflicts",
-)
-
 DAY = 86_400.0
 _UNUSED_SECONDS = 30 * DAY
 _SHOWN = MAX_ITEMS

@@ -14,26 +14,6 @@ from sealyard.learning.code import CodePrint
 from sealyard.learning.flows import Flow
 from sealyard.values import LearningEvent, RunEvidence
 
-__all__ = (
-    "CAP",
-    "MAX_ITEMS",
-    "Evidence",
-    "Insight",
-    "Known",
-    "Lesson",
-    "Part",
-    "PartInsights",
-    "Tally",
-    "Viewer",
-    "faded",
-    "merged",
-    "part_insights",
-    "principal_of",
-    "put_last",
-    "shrunk",
-    "trim",
-)
-
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
 

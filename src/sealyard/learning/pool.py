@@ -8,8 +8,6 @@ from sealyard.learning.learner import Model
 from sealyard.learning.resources import wanted
 from sealyard.sandbox.run import Sandbox
 
-__all__ = ("PoolFollowing",)
-
 
 class PoolFollowing:
     """Tells the sandbox, once it is there, what `models` say; by partition, as `Learner.models` holds them."""

@@ -22,21 +22,6 @@ from sealyard.learning.part import Evidence, Viewer, put_last, shrunk, trim
 from sealyard.values import Risk, RunEvidence, ToolSpec
 from sealyard.versioning.scopes import Names
 
-__all__ = (
-    "AGAIN_SECONDS",
-    "LEVELS",
-    "Calibration",
-    "Curve",
-    "Patterns",
-    "Repeat",
-    "Repeats",
-    "WrongCall",
-    "is_known_error",
-    "is_own_failure",
-    "isotonic",
-    "wrong_calls",
-)
-
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
 

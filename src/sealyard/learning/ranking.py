@@ -33,16 +33,6 @@ from sealyard.learning.part import (
 )
 from sealyard.values import RunEvidence, Searched, Used
 
-__all__ = (
-    "PAIRS",
-    "TERMS",
-    "TOOLS",
-    "VISITS",
-    "Ranking",
-    "learnable",
-    "term_mark",
-)
-
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
 

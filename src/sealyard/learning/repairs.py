@@ -20,17 +20,6 @@ from sealyard.learning.causes import Cause
 from sealyard.learning.disclosure import is_field, is_name
 from sealyard.values import ToolSpec
 
-__all__ = (
-    "FUNCTIONS",
-    "METHODS",
-    "Edit",
-    "Shapes",
-    "Wording",
-    "answered_names",
-    "edits",
-    "is_portable",
-)
-
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
 

@@ -18,16 +18,6 @@ from sealyard.learning.part import Insight, Lesson, PartInsights, Viewer, part_i
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.values import Assessed, Executed, RunEvidence
 
-__all__ = (
-    "Demand",
-    "Fitted",
-    "Prediction",
-    "Resources",
-    "Wanted",
-    "fit",
-    "wanted",
-)
-
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
 

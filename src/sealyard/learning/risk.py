@@ -32,13 +32,6 @@ from sealyard.learning.resources import Prediction
 from sealyard.sandbox.review import Finding, Review
 from sealyard.values import Risk, RiskReason, RunEvidence, ToolSpec
 
-__all__ = (
-    "HIGH",
-    "MEDIUM",
-    "Assessment",
-    "Dangers",
-)
-
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
 

@@ -14,8 +14,6 @@ from sealyard.learning.skills import Suggestion, suggest_for_query
 from sealyard.observe.visits import Visit
 from sealyard.values import DetailLevel, Hit, SearchAnswer, ToolSpec
 
-__all__ = ("SearchGuide",)
-
 _HINTED = 3
 """The best hits get hints; more would cost more than they tell."""
 _CONFLICTS = 2

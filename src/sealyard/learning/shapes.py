@@ -21,13 +21,6 @@ from sealyard.learning.disclosure import coarser, is_field, is_measure
 from sealyard.learning.part import Evidence, Insight, Lesson, PartInsights, Viewer, faded, part_insights
 from sealyard.values import Hinted, RunEvidence, ToolSpec
 
-__all__ = (
-    "ALL_PLACES",
-    "TOOLS",
-    "Shapes",
-    "SteadyShapes",
-)
-
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
 

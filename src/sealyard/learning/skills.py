@@ -23,26 +23,6 @@ from sealyard.skills.record import counted, effectiveness, judge
 from sealyard.store.skills import SkillRecord
 from sealyard.values import SHARED, Hinted, RunEvidence, Skill
 
-__all__ = (
-    "HINTS",
-    "JOBS",
-    "PRINCIPALS",
-    "SUBJECTS",
-    "SURE",
-    "VERY_SURE",
-    "Candidate",
-    "JobPrint",
-    "SkillIndex",
-    "SkillMemory",
-    "Suggestion",
-    "job_print",
-    "known_skill",
-    "likeness",
-    "suggest_for_code",
-    "suggest_for_query",
-    "telling_words",
-)
-
 # Tuned values. A bound limits memory or the cost of hostile input. Without a source named, a value was chosen, not
 # measured.
 

@@ -12,23 +12,6 @@ import msgspec
 
 from sealyard.metrics.report import Report
 
-__all__ = (
-    "FAILED",
-    "RULES",
-    "SILENCED",
-    "Alert",
-    "AlertState",
-    "Finding",
-    "Key",
-    "Now",
-    "Rule",
-    "Thresholds",
-    "advance",
-    "is_due",
-    "judge",
-    "resolve",
-)
-
 AlertState = Literal["pending", "firing", "resolved"]
 Key = tuple[str, str]
 """Rule and subject."""

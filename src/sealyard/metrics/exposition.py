@@ -13,8 +13,6 @@ from sealyard.metrics.gauges import GAUGES, Gauge
 from sealyard.metrics.names import METRICS, OPERATOR, Metric
 from sealyard.metrics.sums import Sum, Sums
 
-__all__ = ("render",)
-
 _FEW_VALUES = 40
 """A label with more than these is not written out with zeros."""
 

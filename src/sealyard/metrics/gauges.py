@@ -2,8 +2,6 @@
 
 import msgspec
 
-__all__ = ("GAUGES", "Gauge", "GaugeInfo", "gauge")
-
 
 class Gauge(msgspec.Struct, frozen=True, kw_only=True):
     """One figure."""

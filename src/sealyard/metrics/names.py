@@ -15,8 +15,6 @@ import msgspec
 from sealyard import errors
 from sealyard.values import DetailLevel, FailureKind, HintKind, RecordStatus, Risk, UseCase
 
-__all__ = ("METRICS", "OPERATOR", "OPERATOR_NAMES", "OTHER", "Metric")
-
 OTHER = "other"
 """What a label becomes that is not in its set."""
 

@@ -16,8 +16,6 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 
 from sealyard.errors import InvalidConfig
 
-__all__ = ("CALL", "EXECUTION", "NoTracing", "SpanHandle", "Tracing", "open_tracing")
-
 _log = logging.getLogger(__name__)
 
 _SCOPE = "sealyard"

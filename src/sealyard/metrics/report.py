@@ -7,8 +7,6 @@ import msgspec
 from sealyard.metrics.names import METRICS
 from sealyard.metrics.sums import OUTCOMES_FAILED, OUTCOMES_OUTSIDE, Sum, Sums, percentile
 
-__all__ = ("Point", "Prices", "Report", "points", "report")
-
 
 class Prices(msgspec.Struct, frozen=True, kw_only=True):
     """Dollars for a million tokens: an assumption, to be shown beside every sum of money."""

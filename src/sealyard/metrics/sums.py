@@ -23,18 +23,6 @@ from sealyard.values import (
     Used,
 )
 
-__all__ = (
-    "OUTCOMES_FAILED",
-    "OUTCOMES_OUTSIDE",
-    "AnyFact",
-    "CallRow",
-    "Key",
-    "Sum",
-    "Sums",
-    "outcome_of",
-    "percentile",
-)
-
 AnyFact = (
     Saw | Searched | Used | Executed | Hinted | Tokens | Hidden | SecurityEvent | SkillEvent | Published | UpstreamEvent
 )

@@ -25,19 +25,6 @@ from sealyard.errors import SealyardError
 if TYPE_CHECKING:
     import tiktoken
 
-__all__ = (
-    "DOLLARS_PER_MILLION",
-    "TOKENIZER",
-    "count",
-    "count_definition",
-    "count_json",
-    "count_slowly",
-    "cut",
-    "dollars",
-    "fits",
-    "load",
-)
-
 TOKENIZER = "o200k_base"
 
 DOLLARS_PER_MILLION = 3.0

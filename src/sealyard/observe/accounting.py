@@ -20,8 +20,6 @@ import msgspec
 from sealyard.metrics import tokens
 from sealyard.values import Fact, Tokens, ToolSpec, UseCase
 
-__all__ = ("Accounting", "Bill")
-
 _log = logging.getLogger(__name__)
 
 _WAITING_BYTES = 32 << 20

@@ -9,8 +9,6 @@ from sealyard.metrics.alerts import FAILED, RULES, Alert, AlertState
 from sealyard.store import Silence, Store
 from sealyard.values import AuditEntry
 
-__all__ = ("AlertList", "AlertView", "list_alerts", "resolve", "silence", "to_view", "unsilence")
-
 _LONGEST_SECONDS = 30 * 86_400.0
 _REASON_CHARACTERS = 500
 

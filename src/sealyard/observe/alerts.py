@@ -25,8 +25,6 @@ from sealyard.store import Silence, Store
 from sealyard.store.audit import AuditWatch
 from sealyard.values import UpstreamStatus
 
-__all__ = ("Alerting", "find_down")
-
 _log = logging.getLogger("sealyard.alerts")
 
 _FIRST_SECONDS = 3.0

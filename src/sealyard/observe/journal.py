@@ -10,8 +10,6 @@ from sealyard.store import Store
 from sealyard.store.rows import CALL_VALUE_BYTES
 from sealyard.values import CallRecord
 
-__all__ = ("AuditSink", "JournalSink", "TraceSink")
-
 
 class JournalSink(RunObserver):
     """Writes the calls and the end of an execution into the journal, where its beginning is already."""

@@ -13,8 +13,6 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = ("Live", "LiveEvent", "LiveKind", "LiveRun", "Watched")
-
 LiveKind = Literal["started", "queued", "begun", "output", "call", "called", "asked", "answered", "ended", "lagged"]
 
 _EVENTS_KEPT = 2_000

@@ -11,8 +11,6 @@ from sealyard.errors import HelperFailed
 from sealyard.privacy import Guard
 from sealyard.sandbox.worker import OnOutput
 
-__all__ = ("OutputStream",)
-
 _QUIET_SECONDS = 0.2  # after which a line that may still go on is taken for complete
 _TOLD_CHARACTERS = 256 << 10
 """At once: of what was printed before anybody listened, the end."""

@@ -22,8 +22,6 @@ from sealyard.store import Store
 if TYPE_CHECKING:
     from sealyard.sandbox.run import Sandbox
 
-__all__ = ("Part", "PartName", "Readiness")
-
 _log = logging.getLogger(__name__)
 
 PartName = Literal["sandbox", "store", "disk", "temporary", "descriptors"]

@@ -27,8 +27,6 @@ from sealyard.store import Store
 from sealyard.values import Assessed, CallEvidence, ExecutionRecord, Grant, Outcome, RecordStatus, ToolSpec, UseCase
 from sealyard.versioning import Plan
 
-__all__ = ("Form", "Recorder", "Run", "RunEnd", "RunObserver", "Sink")
-
 Form = Literal["code", "analysis", "call", "rehearsal", "proxy"]
 
 _SHORT_CODE = 1_000

@@ -12,8 +12,6 @@ from sealyard.privacy import Guard
 from sealyard.sandbox.workspace import Workspace
 from sealyard.values import Failure, Outcome, Result, Spill
 
-__all__ = ("answer_text", "conceal_outcome", "failure_text", "preview_bytes", "render", "without_cut_values")
-
 _FRAME_TOKENS = 160  # for the sentences around a preview
 _NOTE_TOKENS = 40
 _MESSAGE_CHARACTERS = 2_000

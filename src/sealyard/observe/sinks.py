@@ -40,8 +40,6 @@ from sealyard.values import (
     Used,
 )
 
-__all__ = ("LIKELY_TO_FAIL", "FactSink", "LiveSink", "Observer", "ShapeSink", "SpanSink", "TokenSink")
-
 LIKELY_TO_FAIL = "LikelyToFail"
 """The type of the failure of code that was not run because it is as good as certain to fail."""
 

@@ -12,8 +12,6 @@ from sealyard.errors import StoreError
 from sealyard.store import Store
 from sealyard.values import Fact, UpstreamEvent, UpstreamStatus
 
-__all__ = ("Upkeep",)
-
 _log = logging.getLogger(__name__)
 
 _EVERY_SECONDS = 2.0

@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 
 from sealyard.catalog import Snapshot
 
-__all__ = ("Visit", "Visits")
-
 _IDLE_SECONDS = 1_800.0
 _VISITS_KEPT = 10_000
 _SEARCHES_KEPT = 20

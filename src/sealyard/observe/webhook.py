@@ -19,8 +19,6 @@ import msgspec
 from sealyard.config import AlertsConfig
 from sealyard.metrics.alerts import RULES, Alert
 
-__all__ = ("Teller", "post")
-
 _log = logging.getLogger("sealyard.alerts")
 
 _PAUSES_SECONDS = (0.0, 5.0, 45.0)

@@ -22,8 +22,6 @@ import msgspec
 from sealyard.errors import SealyardError
 from sealyard.offload.frames import LENGTHS, Order, Report, pack, unpack_lengths
 
-__all__ = ("TASKS", "Ask", "Task", "main", "warm")
-
 Ask = Callable[[Any], Any]
 """Asks the gateway for something in the middle of a task."""
 Task = Callable[[Any, bytes, Any, Ask], tuple[Any, bytes]]

@@ -14,20 +14,6 @@ if TYPE_CHECKING:
     from sealyard.offload.child import Ask
     from sealyard.offload.pool import Offload
 
-__all__ = (
-    "LARGE",
-    "MOST_DEPTH",
-    "MOST_NODES",
-    "check_document",
-    "check_values",
-    "decode",
-    "depth_exceeds",
-    "is_dense",
-    "is_large",
-    "judge",
-    "signs_of",
-)
-
 MOST_DEPTH = 200
 """Of lists and objects in each other, as deep as code can write them. Recursion here bears nine hundred."""
 MOST_NODES = 100_000

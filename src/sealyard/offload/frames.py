@@ -5,8 +5,6 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = ("LENGTHS", "MOST_BODY", "MOST_HEAD", "Order", "Report", "pack", "unpack_lengths")
-
 LENGTHS = struct.Struct("<II")
 MOST_HEAD = 64 << 20
 """What a request holds beside its document: the names of ten thousand tools are half a megabyte."""

@@ -14,8 +14,6 @@ from sealyard.errors import HelperFailed, SealyardError
 from sealyard.offload.frames import LENGTHS, Order, Report, pack, unpack_lengths
 from sealyard.offload.process import Process, start
 
-__all__ = ("Answered", "Memory", "Offload")
-
 _HELPERS = max(4, min(8, os.cpu_count() or 1))
 """At most; each is started when it is first needed and takes about 40 MB."""
 _SHARE = 4

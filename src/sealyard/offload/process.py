@@ -13,8 +13,6 @@ import msgspec
 
 from sealyard.errors import HelperFailed
 
-__all__ = ("Process", "start")
-
 _CHILD = Path(__file__).with_name("child.py")
 
 

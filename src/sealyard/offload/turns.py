@@ -8,8 +8,6 @@ import asyncio
 import time
 from weakref import WeakKeyDictionary
 
-__all__ = ("spend", "turn")
-
 _TURN_SECONDS = 0.005
 """In one pass of the event loop: a tenth of the longest time that anybody may hold it."""
 

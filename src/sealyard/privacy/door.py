@@ -25,8 +25,6 @@ from sealyard.values import ToolSpec
 if TYPE_CHECKING:
     from sealyard.privacy.guard import Guard
 
-__all__ = ("Door",)
-
 _T = TypeVar("_T")
 _E = TypeVar("_E", bound=SealyardError)
 

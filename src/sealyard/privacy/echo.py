@@ -25,8 +25,6 @@ from sealyard.errors import LimitReached
 from sealyard.privacy.known import KnownValues
 from sealyard.privacy.reading.view import View, folded, rewritten, without_tokens
 
-__all__ = ("Echo", "Echoes", "Leaves", "OwnWords", "Piece", "Sent", "find_echoes")
-
 Piece = tuple[str, str | None]
 """A part of a string that a tool is handed, and its type if it is private."""
 

@@ -31,8 +31,6 @@ from sealyard.privacy.stream import ConcealedStream
 from sealyard.privacy.vault.scope import Scope, count_tokens
 from sealyard.values import ToolSpec
 
-__all__ = ("Guard",)
-
 _E = TypeVar("_E", bound=SealyardError)
 
 _MANY_TOKENS = 50

@@ -28,8 +28,6 @@ from sealyard.errors import LimitReached
 from sealyard.privacy.reading.view import folded, united, without_tokens
 from sealyard.privacy.span import Span
 
-__all__ = ("NOTHING_SEEN", "KnownValues", "Memory", "Position", "Seen")
-
 _PIECE = 8
 _GAP = 16
 _SPACE = 256

@@ -20,8 +20,6 @@ from sealyard.privacy.rules import Described, Privacy
 from sealyard.privacy.vault.seal import Origin, PrivateValue
 from sealyard.values import ToolSpec
 
-__all__ = ("Mirror", "admit", "conceal", "echoes", "find", "remember", "words")
-
 _AT_ONCE = 1_000
 """Values that the gateway is asked about in one message: some milliseconds of its time."""
 _CHARACTERS = 1 << 16

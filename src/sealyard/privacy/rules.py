@@ -22,18 +22,6 @@ from sealyard.privacy.reading.records import NAMING, WRAPPING
 from sealyard.values import ToolSpec
 from sealyard.values.naming import tool_names
 
-__all__ = (
-    "Described",
-    "Handling",
-    "Mode",
-    "PlainValues",
-    "Privacy",
-    "Reveal",
-    "describes_private",
-    "is_quick",
-    "texts_of_plain",
-)
-
 Mode = Literal["strict", "output", "off"]
 Reveal = Literal["whole", "inside", "never"]
 

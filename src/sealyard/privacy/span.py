@@ -7,8 +7,6 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ("TOKEN", "TYPES", "Detector", "Span", "TypeInfo", "merge")
-
 TOKEN = re.compile(r"__PII_([a-z][a-z0-9_]{0,39}?)_([0-9a-f]{12})__", re.IGNORECASE)
 """A token anywhere in a text. Code may have changed its case."""
 

@@ -12,8 +12,6 @@ from collections.abc import Callable, Generator, Sequence
 from sealyard.privacy.reading.view import united
 from sealyard.privacy.span import Span
 
-__all__ = ("ConcealedStream", "Search")
-
 Search = Generator[str, list[Span], str]
 """Yields a text to be searched, is sent what is private in it, and returns what may be sent on."""
 

@@ -9,8 +9,6 @@ import itertools
 import os
 from pathlib import Path
 
-__all__ = ("ControlGroup", "Leaf", "open_control_group", "owner_is_alive", "owner_mark")
-
 _ROOT = Path("/sys/fs/cgroup")
 _PREFIX = "sealyard-"
 _GATEWAY = f"{_PREFIX}gateway"

@@ -5,8 +5,6 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator
 
-__all__ = ("RunClock",)
-
 
 class RunClock:
     """The wall clock of one run. Its other limits, such as CPU time, do not stand still with it."""

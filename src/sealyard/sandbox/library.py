@@ -20,8 +20,6 @@ from pathlib import Path, PurePosixPath
 from sealyard.errors import InvalidRequest, SandboxBroken
 from sealyard.sandbox.pool import close_directory, make_place, open_directory
 
-__all__ = ("Library", "open_library")
-
 _log = logging.getLogger(__name__)
 
 

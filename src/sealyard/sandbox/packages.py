@@ -15,8 +15,6 @@ import msgspec
 from sealyard.errors import InvalidRequest
 from sealyard.sandbox.policy.levels import GUEST_MODULES
 
-__all__ = ("GuestPackages", "add_own", "find_packages")
-
 # Visible, but not imported before the fork. The threads of the first three would not come along; the import of `scipy`
 # alone brings none of its parts, so that a run which imports one of them would gain nothing.
 _NOT_IMPORTED_FIRST = frozenset({"polars", "pyarrow", "duckdb", "scipy"})

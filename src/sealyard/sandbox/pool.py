@@ -25,8 +25,6 @@ from sealyard.sandbox.worker import Worker
 from sealyard.sandbox.workspace import remove_directory
 from sealyard.sandbox.zygote import Zygote
 
-__all__ = ("Lease", "Pool", "PoolOptions", "close_directory", "make_place", "open_directory")
-
 _log = logging.getLogger(__name__)
 
 _REMOVE_ATTEMPTS = 500

@@ -25,8 +25,6 @@ from sealyard.sandbox.run import Sandbox
 from sealyard.sandbox.turns import Turns
 from sealyard.values import Limits
 
-__all__ = ("examine", "open_sandbox")
-
 _OWN_FILE = os.path.abspath(__file__)
 _HOST_SETTING = "/etc/hosts"  # beside files that a worker may read
 _PROBED_MIB = 64  # of memory: enough for any interpreter, and filled in some 20 ms

@@ -6,8 +6,6 @@ import msgspec
 
 from sealyard.sandbox.policy.levels import IsolationPolicy
 
-__all__ = ("Attack", "Layer", "LevelReport", "LimitReport", "Report", "TierReport", "shortfall")
-
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
     """One wall: whether it is there, what it is for, and what to do if it is not."""

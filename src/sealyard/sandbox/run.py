@@ -31,8 +31,6 @@ from sealyard.sandbox.workspace import Workspace, directory_usage
 from sealyard.sandbox.zygote import Zygote
 from sealyard.values import Failure, Limits, Outcome, Spill, Status, Usage
 
-__all__ = ("ReplayClock", "Sandbox")
-
 _WATCH_SECONDS = 0.1
 _PROBED_THREADS = 8
 _WORDS_CHARACTERS = 16_384

@@ -21,8 +21,6 @@ from sealyard.sandbox.shelf import Parcel, Shelf
 from sealyard.sandbox.workspace import Workspace, check_session_name
 from sealyard.sandbox.zygote import Zygote
 
-__all__ = ("Sessions", "owner_of")
-
 _log = logging.getLogger(__name__)
 
 

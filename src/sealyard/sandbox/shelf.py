@@ -18,8 +18,6 @@ from sealyard.sandbox.packing import pack, unpack
 from sealyard.sandbox.pool import open_directory
 from sealyard.sandbox.workspace import acting_as, remove_directory
 
-__all__ = ("Parcel", "Shelf")
-
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LEAST_BYTES = 64 << 10
 """What every parcel counts at least: a file of the host has its price, however small it is."""

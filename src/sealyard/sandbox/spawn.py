@@ -21,19 +21,6 @@ from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.policy.seccomp import build_filters
 from sealyard.sandbox.policy.syscalls import numbers
 
-__all__ = (
-    "FIRST_USER",
-    "USERS",
-    "Process",
-    "Tier",
-    "can_change_user",
-    "filter_of",
-    "interpreter",
-    "is_privileged",
-    "map_users",
-    "start",
-)
-
 Tier = Literal["namespace", "landlock"]
 
 FIRST_USER = 2_000_000_000

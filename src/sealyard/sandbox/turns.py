@@ -16,8 +16,6 @@ from sealyard.errors import OwnQueueFull, QueueFull
 from sealyard.sandbox.clock import RunClock
 from sealyard.sandbox.pool import PoolOptions
 
-__all__ = ("Place", "Turns")
-
 _RESERVED_SHARE = 8  # one turn in eight stays free: 4 of 32, and of fewer than 16 one
 _NICE_STEP = 1.25  # what one step of niceness means to the kernel: a share of the processor smaller by this factor
 _LONGEST_RETRY_SECONDS = 60.0

@@ -11,8 +11,6 @@ from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.worker import Worker
 from sealyard.values import FailureKind
 
-__all__ = ("Watch",)
-
 
 class Watch:
     """One worker's use of memory, threads and processor time."""

@@ -12,23 +12,6 @@ import msgspec
 
 from sealyard.values import FailureKind
 
-__all__ = (
-    "Attacked",
-    "Broken",
-    "Call",
-    "Done",
-    "Frame",
-    "FrameReader",
-    "LargeCall",
-    "LargeDone",
-    "ProtocolError",
-    "Sealed",
-    "pack",
-    "pack_length",
-    "parse",
-    "result_bytes",
-)
-
 _LENGTH = struct.Struct("<I")
 
 

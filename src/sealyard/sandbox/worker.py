@@ -24,8 +24,6 @@ from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.zygote import Exit, Fork
 from sealyard.values import Failure, FailureKind, Reply
 
-__all__ = ("OWN_CALLS", "End", "OnCall", "OnOutput", "Worker", "limit_failure")
-
 OWN_CALLS = frozenset(("load_skill", "load_stub", "skill_began", "skill_ended"))
 """What the guest itself asks for or tells: no tools, and not counted as calls of them."""
 

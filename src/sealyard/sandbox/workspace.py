@@ -20,15 +20,6 @@ import msgspec
 
 from sealyard.errors import InvalidRequest
 
-__all__ = (
-    "Workspace",
-    "WorkspaceFile",
-    "acting_as",
-    "check_session_name",
-    "directory_usage",
-    "remove_directory",
-)
-
 _log = logging.getLogger(__name__)
 
 _SESSION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,99}")

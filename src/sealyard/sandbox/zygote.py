@@ -19,8 +19,6 @@ from sealyard.sandbox import spawn
 from sealyard.sandbox.packages import GuestPackages
 from sealyard.sandbox.policy.levels import IsolationPolicy
 
-__all__ = ("Exit", "Fork", "Zygote")
-
 _START_SECONDS = 120.0
 _ORDER_SECONDS = 30.0
 _END_SECONDS = 5.0

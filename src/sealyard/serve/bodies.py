@@ -11,8 +11,6 @@ from sealyard.serve.dialogue import PRINCIPAL
 from sealyard.serve.envelope import Refusal, envelope
 from sealyard.serve.gate import request_id_of
 
-__all__ = ("BoundedBodies", "check_body")
-
 
 async def check_body(body: bytes, offload: Offload | None, *, who: str) -> None:
     """Raise `Refusal` for a body with too many values or levels. A helper counts those of one that may have them."""

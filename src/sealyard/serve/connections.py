@@ -24,8 +24,6 @@ from uvicorn.server import ServerState
 from sealyard.config.settings import HttpConfig
 from sealyard.serve.dialogue import PRINCIPAL
 
-__all__ = ("LEFT", "Entrance", "HttpConnection", "most_connections", "raise_open_files")
-
 _log = logging.getLogger(__name__)
 
 _USUAL_CONNECTIONS = 2_048  # several times what a team's clients open; idle, they take some 50 MB together

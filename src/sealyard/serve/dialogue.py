@@ -24,8 +24,6 @@ from sealyard.broker.ask_text import ask_lines, heading, options, waiting_line
 from sealyard.serve.progress import Context, Stream
 from sealyard.values import Answered, Approval, Ask
 
-__all__ = ("PRINCIPAL", "Asking", "Call", "Work", "open_asking", "principal_of", "seal_states")
-
 PRINCIPAL = "sealyard.principal"
 """Where `serve.http` notes in a request's scope who it is from."""
 

@@ -27,8 +27,6 @@ from sealyard.errors import (
     VaultError,
 )
 
-__all__ = ("CODES", "Code", "ErrorBody", "ErrorEnvelope", "Refusal", "code_of", "envelope")
-
 Code = Literal[
     "invalid_request",
     "unauthorized",

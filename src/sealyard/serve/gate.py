@@ -27,8 +27,6 @@ from sealyard.config.settings import HttpConfig
 from sealyard.serve.dialogue import PRINCIPAL
 from sealyard.serve.envelope import Refusal, envelope
 
-__all__ = ("COOKIE", "KNOWN_BY", "LOGIN_SECONDS", "Gate", "KnownBy", "gate_of", "request_id_of")
-
 COOKIE = "sealyard_session"
 LOGIN_SECONDS = 12 * 3600
 KNOWN_BY = "sealyard.known_by"

@@ -32,8 +32,6 @@ from sealyard.serve.bodies import BoundedBodies
 from sealyard.serve.connections import Entrance, HttpConnection, most_connections
 from sealyard.serve.gate import Gate
 
-__all__ = ("build_app", "default_preset", "open_http", "parse_address")
-
 _BACKLOG = 2_048  # a spike of new clients waits for its turn; beyond it the kernel lets them try again
 _ANY = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened at
 

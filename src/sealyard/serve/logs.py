@@ -4,8 +4,6 @@ import logging
 import time
 from collections.abc import Callable
 
-__all__ = ("RepeatFilter",)
-
 _LINES = 20  # from one place in one interval: more than an operator reads, and than different events need
 _SECONDS = 60.0
 

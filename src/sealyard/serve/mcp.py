@@ -16,7 +16,7 @@ from sealyard import __version__
 from sealyard.config import SurfaceConfig
 from sealyard.errors import InvalidArguments, InvalidRequest, QueueFull, SealyardError
 from sealyard.observe.results import answer_text
-from sealyard.serve.dialogue import PRINCIPAL, Asking, Call, open_asking, principal_of, seal_states
+from sealyard.serve.dialogue import Asking, Call, open_asking, principal_of, seal_states
 from sealyard.serve.progress import Context
 from sealyard.serve.skills_extension import extend
 from sealyard.serve.surface import instructions, surface_tools
@@ -26,8 +26,6 @@ from sealyard.values import Result, ToolSpec
 from sealyard.values.naming import glob, spellings
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard
 from sealyard.yard.executions import ExecutionState
-
-__all__ = ("PRINCIPAL", "build_server", "text_of")
 
 _META = "sealyard/execution"
 _LIST_TTL_MS = 300_000

@@ -5,8 +5,6 @@ from typing import Any
 
 from mcp.server.context import ServerRequestContext
 
-__all__ = ("Context", "Stream")
-
 Context = ServerRequestContext[Any, Any]
 
 _KEPT_CHARACTERS = 4_000

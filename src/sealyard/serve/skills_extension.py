@@ -18,8 +18,6 @@ from mcp.shared.exceptions import MCPError
 
 from sealyard.serve.progress import Context
 
-__all__ = ("EXTENSION", "ServedSkill", "SkillSource", "extend")
-
 EXTENSION = "io.modelcontextprotocol/skills"
 
 Json = dict[str, Any]

@@ -20,8 +20,6 @@ from sealyard.errors import HelperFailed, InvalidRequest
 from sealyard.offload import Offload, check_document, is_dense
 from sealyard.serve.relay import written
 
-__all__ = ("serve_stdio",)
-
 _log = logging.getLogger(__name__)
 
 _LINE_BYTES = 64 << 20  # a client is trusted more than an upstream, but not with all the memory

@@ -6,8 +6,6 @@ Plain data, so that counting it needs no MCP SDK.
 from collections.abc import Collection
 from typing import Any
 
-__all__ = ("instructions", "surface_tools", "system_prompt")
-
 _SEARCH: dict[str, Any] = {
     "name": "search_tools",
     "description": "Find tools of the connected servers by what you want to do. The advertised tools are not all.",

@@ -12,8 +12,6 @@ from sealyard.skills.session import LoadedSkill
 from sealyard.values import SHARED, Hit, SearchAnswer
 from sealyard.yard import Yard
 
-__all__ = ("found_text", "loaded_text", "saved_text", "search", "search_text")
-
 _HIT_TOKENS = 60
 """For each hit that is asked for, unless in full: five hits, the default, cost at most 300 tokens on any catalog."""
 _DESCRIPTIONS = (80, 60, 40, 20)

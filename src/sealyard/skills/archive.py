@@ -29,8 +29,6 @@ from sealyard.skills.zip_entries import (
 )
 from sealyard.store.audit.key import is_signed, message
 
-__all__ = ("Archive", "SigningKey", "read_archive", "write_archive")
-
 _MANIFEST = "sealyard-manifest.json"
 _SIGNATURE = "sealyard-manifest.sig"
 _FORMAT = 1

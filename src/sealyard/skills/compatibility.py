@@ -17,8 +17,6 @@ from sealyard.values import Skill, ToolNeed, ToolSpec
 from sealyard.versioning import Difficulty, Plan, make_plan
 from sealyard.versioning.compare import Version, fit
 
-__all__ = ("Compatibility", "NeedCheck", "State", "worst")
-
 State = Literal["fits", "newer", "translated", "broken", "missing"]
 """`newer`: usable, with a warning. `translated`: calls are translated until the skill is migrated. `broken`: it has to
 be migrated by hand. `missing`: the tool is gone, or not for this principal."""

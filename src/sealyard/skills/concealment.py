@@ -10,8 +10,6 @@ from sealyard.privacy import TOKEN, Guard
 from sealyard.skills.requests import SaveSkill
 from sealyard.values import Skill, SkillExample, TraceCall
 
-__all__ = ("conceal_examples", "conceal_request", "conceal_skill", "conceal_texts")
-
 
 async def conceal_request(request: SaveSkill, guard: Guard) -> tuple[SaveSkill, list[str]]:
     """The request with nothing private in it, and a word about each line that has changed by that."""

@@ -12,8 +12,6 @@ from sealyard.store import MigrationRecord
 from sealyard.values import Skill
 from sealyard.versioning import Difficulty, Plan
 
-__all__ = ("KindRecord", "by_kind", "change_of", "foreseen", "is_right")
-
 _MOST_OF_ONE = 5
 """Of the migrations of one namespace, and kind, those that count: the newest."""
 _ENOUGH = 3

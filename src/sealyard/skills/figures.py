@@ -13,8 +13,6 @@ from sealyard.store import MigrationRecord, SkillRecord
 from sealyard.values import Skill, SkillStatus
 from sealyard.versioning import Difficulty
 
-__all__ = ("SkillAnalysis", "SkillCandidate", "SkillFigures", "SkillSummary", "analyze_skills")
-
 _REMOVABLE_SECONDS = 30 * 86_400.0
 _CANDIDATES = 20
 _HARDER: tuple[Difficulty | None, ...] = (None, "mechanical", "needs a look", "impossible")

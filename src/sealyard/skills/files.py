@@ -18,25 +18,6 @@ import msgspec
 from sealyard.errors import InvalidSkill
 from sealyard.store.audit.key import sync_folder
 
-__all__ = (
-    "BYTES_MOST",
-    "FILES_MOST",
-    "NAME_MOST",
-    "FileEntry",
-    "SkillFolder",
-    "check_files",
-    "check_paths",
-    "files_digest",
-    "files_manifest",
-    "is_folder_name",
-    "load_folder",
-    "manifest",
-    "read_file",
-    "replace_file",
-    "shown",
-    "write_folder",
-)
-
 FILES_MOST = 512
 BYTES_MOST = 16 * 2**20
 NAME_MOST = 64

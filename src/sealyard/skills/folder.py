@@ -20,25 +20,11 @@ from sealyard.skills.files import (
     check_files,
     files_digest,
     is_folder_name,
-    load_folder,
-    manifest,
     shown,
-    write_folder,
 )
 from sealyard.skills.folder_text import FORM, description_text, frontmatter, skill_md_text, tags_text
 from sealyard.skills.skill_md import SkillText, read_skill_md
 from sealyard.values import Skill, SkillExample, SkillForm, SkillNeed, SkillStatus, ToolNeed
-
-__all__ = (
-    "ImportedSkill",
-    "SkillFolder",
-    "folder_name",
-    "load_folder",
-    "manifest",
-    "read_folder",
-    "to_folder",
-    "write_folder",
-)
 
 _RECORD = "assets/skill.json"
 _FORMAT = 1

@@ -11,8 +11,6 @@ from sealyard.catalog.shapes import annotation, resolve, shape
 from sealyard.skills.skill_md import frontmatter_text
 from sealyard.values import Skill, SkillExample
 
-__all__ = ("FORM", "description_text", "frontmatter", "skill_md_text", "tags_text")
-
 FORM = "sealyard-form"
 """The key of the frontmatter that marks a folder as our own export."""
 _DESCRIPTION = 1024

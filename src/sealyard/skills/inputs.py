@@ -9,18 +9,6 @@ from sealyard.catalog.validation import Check
 from sealyard.errors import InvalidSkill
 from sealyard.skills.types import Unreadable, nullable, read_type, types_in
 
-__all__ = (
-    "Declared",
-    "Inputs",
-    "agree",
-    "check_json",
-    "check_schema",
-    "object_schema",
-    "read_inputs",
-    "read_output",
-    "script_inputs",
-)
-
 _SCHEMA_BYTES = 32 << 10
 _SCHEMA_KEYS = frozenset(
     "$defs $id $schema additionalProperties definitions description properties required title type".split()

@@ -3,8 +3,6 @@
 from sealyard.values import Skill, ToolSpec
 from sealyard.versioning.compare import Severity, compare
 
-__all__ = ("bump",)
-
 
 def bump(after: Skill, before: Skill | None) -> Severity:
     """Which part of the version the step from `before` to `after` raises, by the rules that hold for tools.

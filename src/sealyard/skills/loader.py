@@ -13,8 +13,6 @@ from sealyard.values import Skill, SkillStatus, ToolNeed, ToolSpec
 from sealyard.versioning import Plan
 from sealyard.versioning.compare import fit
 
-__all__ = ("SkillLoading",)
-
 _Known = dict[str, Skill | str | None]
 """Skills by the names that others import them by, or why they cannot be had; None while that is looked up."""
 

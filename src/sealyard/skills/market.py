@@ -15,8 +15,6 @@ from sealyard.errors import InvalidSkill, UnknownSkill
 from sealyard.skills.files import files_digest, load_folder, read_file, replace_file, shown
 from sealyard.skills.folder import read_folder
 
-__all__ = ("FOLDERS_MOST", "Market", "MarketEntry")
-
 FOLDERS_MOST = 10_000
 _DEPTH = 3
 _INDEX = "index.json"

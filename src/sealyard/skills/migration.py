@@ -21,8 +21,6 @@ from sealyard.versioning import Difficulty, Plan, Untranslatable, adapt_answer, 
 from sealyard.versioning.compare import Version, matches
 from sealyard.versioning.migrate import rewrite_beside
 
-__all__ = ("MigratedSkill", "Outcome", "migrate_skills")
-
 Outcome = Literal["migrated", "refused", "failed"]
 """`refused`: the code cannot be rewritten safely. `failed`: it was, and its examples do not pass, or there is none."""
 

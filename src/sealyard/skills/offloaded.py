@@ -9,8 +9,6 @@ from sealyard.skills.reading import read_skill
 from sealyard.values import ToolSpec
 from sealyard.versioning.uses import ToolRef
 
-__all__ = ("read",)
-
 
 def read(params: Any, body: bytes, memory: Any, ask: Ask) -> tuple[Any, bytes]:
     """`read_skill`. The gateway is asked which tool a name means."""

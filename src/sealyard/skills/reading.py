@@ -29,8 +29,6 @@ from sealyard.values import Skill, SkillForm, ToolNeed, ToolSpec
 from sealyard.versioning.scopes import Names, Scope, parse
 from sealyard.versioning.uses import SkillRef, ToolRef, uses_of
 
-__all__ = ("Reading", "read_skill", "signature_of")
-
 _WARNINGS = 50
 _GIVEN = frozenset((*dir(builtins), "ToolError", "__class__", "__module__", "__qualname__", "call_tool"))
 """Names that nothing in the code binds and that it has all the same."""

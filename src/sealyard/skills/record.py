@@ -11,8 +11,6 @@ from sealyard.store import SkillRecord
 from sealyard.store.skills import UseShare
 from sealyard.values import SHARED
 
-__all__ = ("EXEMPLARY", "WEAK", "Judgement", "combined", "counted", "effectiveness", "judge", "parse_duration")
-
 EXEMPLARY = 0.8
 WEAK = 0.3
 

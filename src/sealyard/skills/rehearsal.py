@@ -35,8 +35,6 @@ from sealyard.store import Store
 from sealyard.values import Grant, Limits, Outcome, Skill, SkillExample, ToolSpec, Trace, TraceCall, Usage
 from sealyard.versioning import Plan, translate_answer, translate_arguments
 
-__all__ = ("Recording", "Rehearsal", "Rehearsals")
-
 _INLINE_BYTES = 1 << 20
 _TRACE_BYTES = 32 << 20
 _SEED = 1

@@ -16,8 +16,6 @@ from sealyard.errors import NotRecorded, SealyardError, ToolFailed
 from sealyard.former import FORMER_ERROR
 from sealyard.values import CallRecord, Trace, TraceCall
 
-__all__ = ("Recordings", "Replay", "equal", "replayed_error")
-
 _SHOWN_CHARACTERS = 300
 _TOLERANCE = 1e-9
 _CUT = "its answer of {:,} bytes was too large to be recorded"

@@ -9,17 +9,6 @@ from sealyard.skills.rehearsal import Rehearsal
 from sealyard.values import Skill, SkillStatus
 from sealyard.versioning import Difficulty
 
-__all__ = (
-    "FoundSkill",
-    "SaveExample",
-    "SaveSkill",
-    "SavedSkill",
-    "ServedFolder",
-    "SkillCheck",
-    "SkillSource",
-    "TestedSkill",
-)
-
 
 class SaveSkill(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What an agent asks to be kept."""

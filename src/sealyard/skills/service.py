@@ -57,8 +57,6 @@ from sealyard.versioning.compare import matches
 from sealyard.versioning.migrate import rewrite_beside
 from sealyard.versioning.uses import ToolRef
 
-__all__ = ("Skills",)
-
 _log = logging.getLogger(__name__)
 
 _MOST_FOUND = 50

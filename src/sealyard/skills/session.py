@@ -18,8 +18,6 @@ from sealyard.skills.compatibility import NeedCheck
 from sealyard.values import RecordStatus, Skill, SkillUse, ToolSpec
 from sealyard.versioning import Plan
 
-__all__ = ("Load", "LoadedSkill", "SkillSession")
-
 _MOST_SKILLS = 100
 _MOST_ASKED = 2 * _MOST_SKILLS
 _MOST_REPORTS = 10_000

@@ -23,18 +23,6 @@ from sealyard.store.skills import SkillTable
 from sealyard.values import SHARED, Skill, SkillExample, SkillNeed, SkillStatus
 from sealyard.versioning.compare import matches
 
-__all__ = (
-    "CLOSURE",
-    "Shelf",
-    "check_name",
-    "closure",
-    "digest_of",
-    "namespace_of",
-    "namespaces_for",
-    "principal_of",
-    "split_pin",
-)
-
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _RESERVED = frozenset(("load", "servers", "shared", "skills"))
 _DECEPTIVE = re.compile(r"\r(?!\n)|[\x01-\x08\x0b\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

@@ -12,8 +12,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from sealyard.errors import InvalidSkill
 from sealyard.store.audit.key import AuditKey, sync_folder
 
-__all__ = ("SigningKey",)
-
 _KEY_BYTES_MOST = 4096
 
 

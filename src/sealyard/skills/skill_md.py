@@ -14,8 +14,6 @@ from sealyard.catalog.prose import one_line
 from sealyard.errors import InvalidSkill
 from sealyard.skills.files import is_folder_name, shown
 
-__all__ = ("FRONTMATTER_BYTES", "SkillText", "frontmatter_text", "read_frontmatter", "read_skill_md")
-
 FRONTMATTER_BYTES = 64 * 2**10
 _DEPTH = 16
 _NODES = 2000

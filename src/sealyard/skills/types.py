@@ -6,8 +6,6 @@ from typing import Any
 from sealyard.errors import InvalidSkill
 from sealyard.versioning.scopes import parse
 
-__all__ = ("Unreadable", "literal_of", "nullable", "read_type", "schema_of", "types_in")
-
 _PLAIN: dict[str, str] = {
     **dict.fromkeys(("Any", "any", "object"), ""),
     **dict.fromkeys(("str", "string", "text"), "string"),

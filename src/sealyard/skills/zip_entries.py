@@ -13,8 +13,6 @@ from typing import NamedTuple
 from sealyard.errors import InvalidSkill
 from sealyard.skills.files import check_paths, shown
 
-__all__ = ("ARCHIVE_BYTES_MOST", "ENTRIES_MOST", "RATIO_MOST", "SMALL", "UNPACKED_BYTES_MOST", "read_zip")
-
 ARCHIVE_BYTES_MOST = 72 * 2**20
 UNPACKED_BYTES_MOST = 64 * 2**20
 ENTRIES_MOST = 4096

@@ -18,8 +18,6 @@ from sealyard.store.gateways import is_alive
 from sealyard.store.reader import Reader
 from sealyard.store.writer import Writer
 
-__all__ = ("AlertTable", "Looked", "Silence")
-
 _ROW_BYTES = 1024
 _KEPT_SECONDS = 30 * 86_400.0
 """How long an alert that is over is still listed."""

@@ -19,8 +19,6 @@ from sealyard.store.reader import Reader
 from sealyard.store.writer import Writer
 from sealyard.values import Approval, Ask
 
-__all__ = ("ApprovalTable", "Remembered")
-
 _ASK_BYTES = 64 << 10
 """What a list of asks reads of each: a hundred of them fit into a page of the dashboard."""
 _WHOLE_BYTES = 8 << 20

@@ -10,8 +10,6 @@ from sealyard import former
 from sealyard.errors import StoreError
 from sealyard.store.schema import APPLICATION_ID, MIGRATIONS
 
-__all__ = ("BUSY_SECONDS", "connect", "connect_reader", "explain", "take_over")
-
 BUSY_SECONDS = 30
 """How long to wait for a lock that another program holds."""
 

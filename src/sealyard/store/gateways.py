@@ -20,8 +20,6 @@ from sealyard.former import copy_beside
 from sealyard.store.database import BUSY_SECONDS, connect, explain, take_over
 from sealyard.store.replacement import roll_back
 
-__all__ = ("is_alive", "keep_closed", "open_as_gateway")
-
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.01

@@ -12,8 +12,6 @@ import msgspec
 
 from sealyard.store.writer import Writer
 
-__all__ = ("Claim", "IdempotencyTable")
-
 _KEPT_SECONDS = 86_400.0
 _ROW_BYTES = 1024
 

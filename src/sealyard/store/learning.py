@@ -28,8 +28,6 @@ from sealyard.values import (
     Used,
 )
 
-__all__ = ("EventPage", "LearningTables", "SavedModel", "context_digest", "remove_learned")
-
 CALLS = 100
 """Of one run; the first."""
 MODEL_BYTES = 64 << 20

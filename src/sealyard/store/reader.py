@@ -12,8 +12,6 @@ import msgspec
 from sealyard.errors import StoreError
 from sealyard.store.database import connect_reader, explain
 
-__all__ = ("Reader",)
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 

@@ -19,8 +19,6 @@ from sealyard.store.writer import Writer
 from sealyard.values import ToolSpec
 from sealyard.versioning.compare import Change, Comparison, Version
 
-__all__ = ("RELEASES_KEPT", "LastRelease", "Release", "ReleaseKind", "ReleaseTable", "encode_release", "write_releases")
-
 ReleaseKind = Literal["added", "changed", "removed", "returned", "renamed", "observed"]
 """`returned`: it was gone, or its upstream is reached otherwise since. `observed`: its answers changed, and its
 definition does not say so."""

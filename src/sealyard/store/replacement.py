@@ -14,8 +14,6 @@ import msgspec
 
 from sealyard.store.audit.key import key_path, sync_folder
 
-__all__ = ("replace", "roll_back")
-
 
 class _Note(msgspec.Struct, frozen=True):
     """What was where before."""

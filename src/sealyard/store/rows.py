@@ -17,41 +17,6 @@ import msgspec
 from sealyard.errors import StoreError
 from sealyard.values import CallRecord, ExecutionRecord, Outcome, ToolSpec
 
-__all__ = (
-    "CALL_COLUMNS",
-    "CALL_VALUE_BYTES",
-    "DEFINITIONS_KEPT",
-    "ChangedDefinition",
-    "SeenDefinition",
-    "ToolRow",
-    "delete_tools",
-    "encode_bounded",
-    "encode_context",
-    "encode_json",
-    "encode_tool",
-    "encode_within",
-    "insert",
-    "is_longer",
-    "read_calls",
-    "read_changes",
-    "read_definitions",
-    "read_execution",
-    "read_executions",
-    "read_fingerprints",
-    "read_tools",
-    "read_vectors",
-    "shape_executions",
-    "storable",
-    "to_call",
-    "touch",
-    "upsert",
-    "write_calls",
-    "write_executions",
-    "write_fingerprint",
-    "write_tools",
-    "write_vectors",
-)
-
 CALL_VALUE_BYTES = 64 << 10
 """Longer arguments and answers are left out: agent code makes thousands of calls and must not fill the disk."""
 

@@ -5,8 +5,6 @@ A released migration is never changed. Types and statements are kept to what Pos
 
 from sealyard.former import RENAME_ROWS
 
-__all__ = ("APPLICATION_ID", "MIGRATIONS")
-
 APPLICATION_ID = 0x79617264
 """Marks a database file as ours: `yard`."""
 

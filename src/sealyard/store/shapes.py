@@ -13,8 +13,6 @@ from sealyard.store.reader import Reader
 from sealyard.store.rows import storable, upsert
 from sealyard.store.writer import Writer
 
-__all__ = ("SeenShape", "ShapeTable", "read_shape")
-
 _KEPT = 500
 """Per upstream; those seen last."""
 _SHAPE_BYTES = 128 << 10

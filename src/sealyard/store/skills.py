@@ -25,8 +25,6 @@ from sealyard.store.writer import Writer
 from sealyard.values import Skill, SkillExample, SkillStatus, SkillUse
 from sealyard.versioning.compare import Severity, Version
 
-__all__ = ("MigrationRecord", "ShelfLimits", "SkillRecord", "SkillTable", "UseShare")
-
 _T = TypeVar("_T")
 _USES_KEPT = 50_000
 """Single uses, of all skills together; older ones are kept as sums."""

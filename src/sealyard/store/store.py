@@ -29,8 +29,6 @@ from sealyard.store.vault import VaultTables
 from sealyard.store.writer import Write, Writer
 from sealyard.values import AuditEntry, CallRecord, ExecutionRecord, RecordStatus, ToolSpec
 
-__all__ = ("Census", "Store", "open_store")
-
 _T = TypeVar("_T")
 _ROW_BYTES = 1024
 """What a row takes in memory beside its large values, roughly."""

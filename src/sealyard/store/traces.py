@@ -17,8 +17,6 @@ from sealyard.store.rows import CALL_COLUMNS, CALL_VALUE_BYTES, to_call, upsert
 from sealyard.store.writer import Writer
 from sealyard.values import CallRecord
 
-__all__ = ("TraceBudget", "TraceTable")
-
 _PACKER = ThreadPoolExecutor(1, "sealyard-traces")
 """Packs an answer while the code works on it: whoever waits for the write at the end need not wait for that too."""
 _SUMMED_AGAIN = 64

@@ -20,8 +20,6 @@ from sealyard.store.database import BUSY_SECONDS, explain
 from sealyard.store.reader import Reader
 from sealyard.store.writer import Writer
 
-__all__ = ("ScopeCount", "VaultTables")
-
 _T = TypeVar("_T")
 
 _ROW_BYTES = 512

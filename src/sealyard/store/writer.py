@@ -19,8 +19,6 @@ from sealyard.errors import StoreError
 from sealyard.store.database import explain
 from sealyard.store.gateways import open_as_gateway
 
-__all__ = ("Around", "Write", "WriteRows", "Writer")
-
 _T = TypeVar("_T")
 
 WriteRows = Callable[[sqlite3.Connection, list[_T]], None]

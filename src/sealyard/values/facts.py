@@ -8,26 +8,6 @@ from typing import Literal
 
 import msgspec
 
-__all__ = (
-    "Assessed",
-    "Executed",
-    "Fact",
-    "Hidden",
-    "HintKind",
-    "Hinted",
-    "Published",
-    "Risk",
-    "RiskReason",
-    "Saw",
-    "Searched",
-    "SecurityEvent",
-    "SkillEvent",
-    "Tokens",
-    "UpstreamEvent",
-    "UseCase",
-    "Used",
-)
-
 UseCase = Literal["discovery", "filtering", "workflow", "polling", "skill_reuse", "analysis", "compute", "direct"]
 """What a run was for, told from what it did.
 

@@ -6,8 +6,6 @@ import msgspec
 
 from sealyard.values.facts import Executed, Hinted, Searched, Used
 
-__all__ = ("CallEvidence", "Forgotten", "LearningEvent", "RunEvidence")
-
 
 class CallEvidence(msgspec.Struct, frozen=True, kw_only=True):
     """A call of a run."""

@@ -7,8 +7,6 @@ from functools import lru_cache
 from sealyard.errors import InvalidConfig
 from sealyard.values import ToolSpec
 
-__all__ = ("Names", "checked_glob", "glob", "spellings", "tool_names")
-
 Names = Callable[[ToolSpec], bool]
 """Tells whether a tool is named."""
 

@@ -4,19 +4,6 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = (
-    "SHARED",
-    "Skill",
-    "SkillExample",
-    "SkillForm",
-    "SkillNeed",
-    "SkillStatus",
-    "SkillUse",
-    "ToolNeed",
-    "Trace",
-    "TraceCall",
-)
-
 SHARED = "shared"
 """The namespace that every principal sees; all others belong to the principal of the same name."""
 

@@ -3,15 +3,8 @@
 `compare/` says how two definitions differ, `plan` how to get from one to the other, and `migrate/` rewrites code.
 """
 
-from sealyard.versioning.plan import (
-    Difficulty,
-    Plan,
-    Untranslatable,
-    adapt_answer,
-    make_plan,
-    translate_answer,
-    translate_arguments,
-)
+from sealyard.versioning.plan import adapt_answer, make_plan, translate_answer, translate_arguments
+from sealyard.versioning.steps import Difficulty, Plan, Untranslatable
 
 __all__ = (
     "Difficulty",

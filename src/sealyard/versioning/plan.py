@@ -26,7 +26,6 @@ from sealyard.versioning.compare.deprecations import newly_deprecated
 from sealyard.versioning.compare.similarity import are_opposed, are_same_text, is_telling
 from sealyard.versioning.steps import (
     AddParameter,
-    Difficulty,
     Obstacle,
     Plan,
     RemoveParameter,
@@ -45,25 +44,6 @@ from sealyard.versioning.steps import (
     signature_names,
     split_path,
     takes,
-)
-
-__all__ = (
-    "AddParameter",
-    "Difficulty",
-    "Obstacle",
-    "Plan",
-    "RemoveParameter",
-    "RenameField",
-    "RenameParameter",
-    "RenameTool",
-    "RetypeParameter",
-    "Scalar",
-    "Step",
-    "Untranslatable",
-    "adapt_answer",
-    "make_plan",
-    "translate_answer",
-    "translate_arguments",
 )
 
 NamesOf = Callable[[ToolSpec], Mapping[str, str]]

@@ -11,8 +11,6 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from sealyard.code import MAX_CODE_BYTES, Fault, children, is_larger, read
 from sealyard.errors import InvalidSkill
 
-__all__ = ("Names", "Noted", "Scope", "parse")
-
 _STEPS = 50
 """How many rebindings and attributes are followed; honest code has fewer, and it bounds the recursion."""
 _MEANINGS = 8

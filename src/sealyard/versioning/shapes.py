@@ -11,8 +11,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ("Shape", "add", "is_named", "merge")
-
 _DEPTH = 8
 _KEYS = 64
 _ITEMS = 50

@@ -11,30 +11,6 @@ from sealyard.errors import InvalidRequest
 from sealyard.values import ToolSpec
 from sealyard.versioning.compare.verdicts import input_verdict
 
-__all__ = (
-    "AddParameter",
-    "Difficulty",
-    "Obstacle",
-    "Plan",
-    "RemoveParameter",
-    "RenameField",
-    "RenameParameter",
-    "RenameTool",
-    "RetypeParameter",
-    "Scalar",
-    "Step",
-    "Untranslatable",
-    "convert",
-    "find_scalar",
-    "fits",
-    "join_path",
-    "look_up",
-    "plain_schema",
-    "signature_names",
-    "split_path",
-    "takes",
-)
-
 Scalar = Literal["string", "integer", "number", "boolean"]
 Difficulty = Literal["mechanical", "needs a look", "impossible"]
 """`mechanical`: every change has an answer that a program can give. `needs a look`: some code may be hit by a change

@@ -11,8 +11,6 @@ import msgspec
 
 from sealyard.versioning.scopes import Names, Scope, parse
 
-__all__ = ("SkillRef", "ToolRef", "Unknown", "Uses", "find_uses", "uses_of")
-
 _UNKNOWN_KEPT = 50
 _CALLERS = frozenset(("builtins.call_tool", "servers.call_tool", "tool_discovery.call_tool"))
 _LOADERS = frozenset(("skills.load",))

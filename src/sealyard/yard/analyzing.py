@@ -13,8 +13,6 @@ from sealyard.errors import InvalidRequest
 from sealyard.values import Failure, Outcome
 from sealyard.yard.executions import ExecuteRequest
 
-__all__ = ("AnalyzeRequest", "analysis_run", "as_json", "told", "written")
-
 _TYPES = ("filter", "aggregate", "transform", "validate", "statistics")
 _ROWS = 100
 _BYTES_PER_TOKEN = 2.5

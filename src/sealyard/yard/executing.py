@@ -31,8 +31,6 @@ from sealyard.yard.analyzing import told, written
 from sealyard.yard.executions import ExecuteRequest, Execution
 from sealyard.yard.parts import Parts
 
-__all__ = ("CodeRun", "find_tool", "find_tools", "limits_of", "open_code", "session_of")
-
 _SESSION_CHARACTERS = 50
 _TELL_SECONDS = 0.05
 """For looking through what a run printed that has used up its time; see `conceal_outcome` for what is left out then."""

@@ -12,8 +12,6 @@ import msgspec
 from sealyard.errors import SealyardError, UnknownExecution
 from sealyard.values import ExecutionRecord, Result
 
-__all__ = ("ExecuteRequest", "Execution", "ExecutionState", "Executions")
-
 """The longest that a run may be given."""
 
 _KEPT = 256  # finished ones of one principal whose result can still be asked for; the journal has them all

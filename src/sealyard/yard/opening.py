@@ -59,8 +59,6 @@ from sealyard.values import AuditEntry, Definition, UpstreamConfig
 from sealyard.yard.operations import Figures, Operations
 from sealyard.yard.yard import Yard
 
-__all__ = ("Border", "open_border", "open_yard")
-
 _log = logging.getLogger(__name__)
 
 _CHANGES_NAMED = 5

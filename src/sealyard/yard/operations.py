@@ -19,8 +19,6 @@ from sealyard.observe.readiness import Readiness
 from sealyard.observe.upkeep import Upkeep
 from sealyard.store import Store
 
-__all__ = ("Figures", "Operations")
-
 _DOWN = ("failed", "backing_off")
 _LEARNED_SECONDS = 60.0
 """What was learned is counted no more often: it takes the event loop some milliseconds."""

@@ -12,8 +12,6 @@ from sealyard.skills.service import Skills
 from sealyard.store import Store
 from sealyard.yard.operations import Operations
 
-__all__ = ("Parts",)
-
 
 @dataclass(kw_only=True, eq=False)
 class Parts:

@@ -26,8 +26,6 @@ from sealyard.yard.executing import find_tool, find_tools, limits_of, open_code,
 from sealyard.yard.executions import ExecuteRequest, Execution, Executions
 from sealyard.yard.parts import Parts
 
-__all__ = ("Yard",)
-
 _LONG_NAME = 1_000
 
 

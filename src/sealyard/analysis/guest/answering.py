@@ -9,8 +9,6 @@ from typing import Any, Literal
 
 from .plan import Limits, Row
 
-__all__ = ("bounded_answer",)
-
 _FOLDER = "results"
 _MOST_FILES = 10_000
 

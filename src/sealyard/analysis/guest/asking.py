@@ -10,8 +10,6 @@ from .parameters import as_flag, as_names, as_object, as_text, as_word, below
 from .plan import Field
 from .values import NUMBERS
 
-__all__ = ("Asked", "as_float", "number_fields", "numbers_of")
-
 # It says which rows there are, and has been followed by the time that anybody reads the other parameters.
 _EVERYWHERE = "data_field"
 

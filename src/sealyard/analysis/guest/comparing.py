@@ -13,8 +13,6 @@ from .fields import Table
 from .moments import mean, quantile, spread
 from .values import NUMBERS, keys_of, text_of
 
-__all__ = ("chi_square", "kolmogorov_smirnov", "mann_whitney", "t_test")
-
 MAX_CELLS = 100_000
 """Most cells of a table of counts."""
 _SHOWN_CELLS = 100

@@ -20,8 +20,6 @@ from .plan import (
     Not,
 )
 
-__all__ = ("OPERATORS", "parse_conditions")
-
 MAX_OPTIONS = 100_000
 """Most values after `in`."""
 

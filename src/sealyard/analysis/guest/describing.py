@@ -26,8 +26,6 @@ from .plan import Field, Limits, Row
 from .series import resample, rolling
 from .values import NUMBERS, Unfit, keys_of
 
-__all__ = ("MAX_FIELDS", "MAX_MATRIX", "OPERATIONS", "run_statistics")
-
 MAX_FIELDS = 50
 """Most fields that one answer describes."""
 MAX_MATRIX = 25

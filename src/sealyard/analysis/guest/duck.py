@@ -47,8 +47,6 @@ from .plan import (
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ("LEAST_BYTES", "Begun", "begin", "is_usable", "read_parquet")
-
 LEAST_BYTES = 4 << 20
 """Python has done smaller files before DuckDB has started; of Parquet, which only DuckDB reads, it begins any."""
 

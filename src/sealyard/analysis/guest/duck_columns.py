@@ -21,8 +21,6 @@ from .plan import Field, Row
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ("CsvFile", "ParquetFile")
-
 _CHUNK = 1 << 20
 _DELIMITERS = ",;\t|"
 _LONGEST_HEADER = 1 << 20

@@ -16,8 +16,6 @@ from .plan import Field, Row
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ("JsonFile", "RowFile", "bound_of", "finite", "named")
-
 _TEXT, _BOOLEAN, _WHOLE, _OTHER, _NESTED, _ODD = 1, 2, 4, 8, 16, 32
 # Of the JSON text of a value. Odd are whole numbers of many digits, NaN and infinity, which DuckDB has as floats, and
 # values in objects that have a key twice.

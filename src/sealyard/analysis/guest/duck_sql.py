@@ -28,8 +28,6 @@ from .plan import (
     Scalar,
 )
 
-__all__ = ("EXACT", "LARGEST", "TYPES", "Beyond", "Column", "Kind", "Query", "fields_of")
-
 Kind: TypeAlias = Literal["bool", "int", "float", "text"]
 
 TYPES: Mapping[Kind, str] = {"bool": "BOOLEAN", "int": "BIGINT", "float": "DOUBLE", "text": "VARCHAR"}

@@ -5,8 +5,6 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ("AnalysisError", "kind_of", "listed", "nearest", "shown")
-
 _LISTED = 30
 _SHOWN_CHARACTERS = 60
 _KINDS = {

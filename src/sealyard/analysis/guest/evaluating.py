@@ -31,8 +31,6 @@ from .plan import (
 )
 from .values import NUMBERS, Unfit, keys_of
 
-__all__ = ("compiled", "evaluate", "mapped", "tested")
-
 _FAST_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 _FAST_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,

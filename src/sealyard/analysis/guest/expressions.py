@@ -31,8 +31,6 @@ from .plan import (
     Scalar,
 )
 
-__all__ = ("MAX_CHARACTERS", "check_pattern", "parse_expression")
-
 MAX_CHARACTERS = 4_000
 """Longest text of an expression."""
 MAX_PATTERN = 1_000

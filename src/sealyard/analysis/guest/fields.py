@@ -8,8 +8,6 @@ from typing import Any, TypeAlias
 from .errors import AnalysisError, listed, nearest
 from .plan import Field, Row
 
-__all__ = ("Column", "Table", "field_names", "rows_of", "unknown_field")
-
 Column: TypeAlias = Callable[[Sequence[Row]], list[Any]]
 """Gives a value for each row of a list of them."""
 

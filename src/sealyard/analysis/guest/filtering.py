@@ -10,8 +10,6 @@ from .fields import Table, field_names
 from .plan import AllOf, AnyOf, Comparison, Distinct, Expression, Field, Literally, Not, Slice, Sort, Where
 from .values import Unfit, keys_of, sorted_by
 
-__all__ = ("distinct", "never_compared", "sliced", "sort", "where")
-
 
 def where(step: Where, table: Table) -> Table:
     """The rows for which the condition holds."""

@@ -11,8 +11,6 @@ from .errors import kind_of, shown
 from .plan import MAX_INTEGER, MAX_TEXT, ComparisonOperator, Operator
 from .values import NUMBERS, Unfit, cast_to, same, text_of, to_date, to_datetime
 
-__all__ = ("ARITHMETIC", "COMPARISONS", "FUNCTIONS", "matcher", "negative", "truth")
-
 _ORDERED = frozenset((str, bool))
 _MOST_DIGITS = 308
 _EXACT_DIGITS = 22  # up to here a power of ten is exact as a float

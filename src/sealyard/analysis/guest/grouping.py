@@ -13,8 +13,6 @@ from .parameters import repeated
 from .plan import MAX_INTEGER, Aggregate, Field, Function, Group, Output, Pivot, Row
 from .values import NUMBERS, keys_of, order_keys, sorted_by, text_of
 
-__all__ = ("group", "percentile", "pivot")
-
 MAX_COLUMNS = 1_000
 """Most columns of a pivot."""
 

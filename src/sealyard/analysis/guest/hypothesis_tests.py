@@ -17,19 +17,6 @@ from typing import Any, Literal, TypeAlias
 from .errors import AnalysisError
 from .moments import mean, rescaled
 
-__all__ = (
-    "Alternative",
-    "Outcome",
-    "chi_square_fit",
-    "chi_square_independence",
-    "kolmogorov_smirnov_normal",
-    "kolmogorov_smirnov_two",
-    "mann_whitney",
-    "t_test_one",
-    "t_test_paired",
-    "t_test_two",
-)
-
 Alternative: TypeAlias = Literal["two_sided", "less", "greater"]
 
 # Up to this size of the smaller sample, the law of U is counted instead of approximated: SciPy's own choice ...

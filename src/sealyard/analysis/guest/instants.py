@@ -12,8 +12,6 @@ from typing import Any
 from .errors import AnalysisError, nearest, shown
 from .values import NUMBERS, Unfit, to_datetime
 
-__all__ = ("UNITS", "bucket_start", "bucket_text", "moment_of", "next_bucket", "read_duration", "read_moments")
-
 UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
 """The lengths of a calendar bucket."""
 

@@ -11,8 +11,6 @@ from .plan import Field, Join, Row
 from .shaping import check_rows
 from .values import keys_of
 
-__all__ = ("join",)
-
 
 def join(step: Join, left: Table, right: Table) -> Table:
     """Each left row with the right rows of the same keys.

@@ -8,8 +8,6 @@ from typing import Literal, TypeAlias
 
 from .moments import centred, ranks, rescaled
 
-__all__ = ("Column", "Matrix", "correlation", "covariance")
-
 Column: TypeAlias = Sequence[float | None]
 
 

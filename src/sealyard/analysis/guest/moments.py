@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter
 
-__all__ = ("centred", "mean", "quantile", "ranks", "rescaled", "spread")
-
 # Squares of numbers within these, and sums of millions of them, are ordinary floats.
 _LARGE, _SMALL = 1e140, 1e-140
 

@@ -13,8 +13,6 @@ from .fields import Table
 from .moments import mean, quantile, spread
 from .values import NUMBERS
 
-__all__ = ("histogram", "outliers")
-
 _MOST_FIELDS = 20
 _ROW_NUMBERS = 100
 _MOST_SAMPLES = 100

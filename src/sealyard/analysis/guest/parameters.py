@@ -6,19 +6,6 @@ from typing import Any, TypeVar
 
 from .errors import AnalysisError, listed, nearest, shown
 
-__all__ = (
-    "as_count",
-    "as_flag",
-    "as_list",
-    "as_names",
-    "as_object",
-    "as_scalar",
-    "as_text",
-    "as_word",
-    "below",
-    "only",
-)
-
 Word = TypeVar("Word")
 
 MAX_ITEMS = 1_000

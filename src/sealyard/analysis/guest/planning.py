@@ -9,8 +9,6 @@ from .plan import Limits, Plan, Source, Step, Where
 from .reductions import parse_group
 from .stepping import STEPS, parse_slice, parse_step, parse_steps
 
-__all__ = ("Planned", "parse_limits", "parse_plan")
-
 Planned: TypeAlias = Literal["filter", "aggregate", "transform"]
 
 _FIRST = ("join", "compute")

@@ -12,8 +12,6 @@ from .fields import rows_of
 from .plan import FileFormat, Inline, Row, Source, ToolAnswer, WorkspaceFile
 from .tables import rows_of_csv, rows_of_lines, value_of_json
 
-__all__ = ("MAX_BYTES", "CallTool", "find_file", "read_rows", "rows_within")
-
 CallTool = Callable[[str, dict[str, Any]], Any]
 
 MAX_BYTES = 128 * 1024 * 1024

@@ -8,8 +8,6 @@ from .expressions import parse_expression
 from .parameters import as_list, as_names, as_object, as_text, as_word, below, only, repeated
 from .plan import Aggregate, Expression, Field, Function, Group, Output, Pivot
 
-__all__ = ("outputs", "parse_group", "parse_pivot")
-
 _ALIASES: dict[Function, str] = {
     "count": "size",
     "sum": "total",

@@ -11,8 +11,6 @@ from .instants import moment_of
 from .parameters import as_scalar
 from .values import NUMBERS, Unfit, keys_of, to_date, to_datetime
 
-__all__ = ("MAX_OPTIONS", "TYPES", "ValueTest", "value_tests")
-
 MAX_OPTIONS = 10_000
 """Most values of an enum."""
 

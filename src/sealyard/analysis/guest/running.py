@@ -37,8 +37,6 @@ from .plan import (
 from .reading import CallTool, find_file, read_rows
 from .shaping import cast, compute, drop, explode, flatten, rename, select, unpivot
 
-__all__ = ("run_plan", "run_steps")
-
 
 def run_plan(plan: Plan, call_tool: CallTool, name: str) -> dict[str, Any]:
     """The answer of a plan; DuckDB does the first steps if the source is a large file and it can.

@@ -14,8 +14,6 @@ from .reductions import parse_group
 from .values import NUMBERS, keys_of
 from .windows import Window, open_window, reducer
 
-__all__ = ("MAX_BUCKETS", "resample", "rolling")
-
 MAX_BUCKETS = 100_000
 """Most rows of a series with its gaps filled, unless the input has more."""
 _WIDEST = 1_000_000_000

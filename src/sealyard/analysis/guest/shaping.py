@@ -9,8 +9,6 @@ from .fields import Table, field_names, rows_of
 from .plan import MAX_ROWS, Cast, CastTo, Compute, Drop, Explode, Field, Flatten, Rename, Row, Select, Unpivot
 from .values import Unfit, cast_to
 
-__all__ = ("cast", "compute", "drop", "explode", "flatten", "rename", "select", "unpivot")
-
 
 def select(step: Select, table: Table) -> Table:
     """Rows of exactly these fields."""

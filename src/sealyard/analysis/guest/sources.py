@@ -7,8 +7,6 @@ from .errors import AnalysisError, listed, shown
 from .parameters import as_object, as_text, as_word, below
 from .plan import FileFormat, Inline, Source, ToolAnswer, WorkspaceFile
 
-__all__ = ("FORMATS", "parse_source")
-
 FORMATS: tuple[FileFormat, ...] = ("json", "jsonl", "csv", "parquet")
 """The formats of files."""
 _WORDS: dict[str, FileFormat] = {

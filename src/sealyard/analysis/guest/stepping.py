@@ -43,8 +43,6 @@ from .plan import (
 from .reductions import outputs, parse_group, parse_pivot
 from .sources import parse_source
 
-__all__ = ("STEPS", "parse_slice", "parse_step", "parse_steps")
-
 _CASTS: dict[str, CastType] = {
     "int": "int",
     "integer": "int",

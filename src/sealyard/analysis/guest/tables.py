@@ -13,8 +13,6 @@ from .fields import rows_of
 from .parameters import repeated
 from .plan import Row
 
-__all__ = ("rows_of_csv", "rows_of_lines", "value_of_json")
-
 _DELIMITERS = ",;\t|"
 # A number of three digits in an exponent may be beyond what a float holds; others need no second look.
 _LARGE_EXPONENT = re.compile(r"[0-9][eE]\+?[0-9]{3}")

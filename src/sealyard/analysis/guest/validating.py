@@ -20,8 +20,6 @@ from .plan import Field, Row
 from .rules import value_tests
 from .values import Unfit, keys_of
 
-__all__ = ("run_validation",)
-
 MAX_RULES = 200
 """Most rules of one validation."""
 _ROW_NUMBERS = 20

@@ -9,20 +9,6 @@ from typing import Any, TypeVar
 from .errors import AnalysisError, kind_of, shown
 from .plan import MAX_TEXT, CastType
 
-__all__ = (
-    "NUMBERS",
-    "Unfit",
-    "cast_to",
-    "json_text",
-    "keys_of",
-    "order_keys",
-    "same",
-    "sorted_by",
-    "text_of",
-    "to_date",
-    "to_datetime",
-)
-
 NUMBERS = frozenset((int, float))
 """The types of a number; a boolean's is neither."""
 

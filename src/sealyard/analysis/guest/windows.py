@@ -15,8 +15,6 @@ from .moments import quantile
 from .plan import MAX_INTEGER
 from .values import keys_of, order_keys
 
-__all__ = ("SORTED_WINDOW", "Window", "open_window", "reducer")
-
 SORTED_WINDOW = 50_000
 """Most values in a window of which the median or a percentile is taken."""
 

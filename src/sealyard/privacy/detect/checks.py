@@ -12,27 +12,6 @@ import re
 from collections.abc import Callable, Sequence
 from operator import mul
 
-__all__ = (
-    "WALLET",
-    "WALLET_FORM",
-    "digits_of",
-    "iban_length",
-    "is_base58_checked",
-    "is_bech32",
-    "is_card",
-    "is_date",
-    "is_iban",
-    "is_ipv4",
-    "is_ipv6",
-    "is_plausible",
-    "is_ssn",
-    "is_wallet",
-    "iso7064_11_10",
-    "luhn",
-    "verhoeff",
-    "weighted",
-)
-
 _NO_DIGIT = re.compile(r"[^0-9]")
 _SEPARATORS = re.compile(r"[ .\-/]")
 

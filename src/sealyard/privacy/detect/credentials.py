@@ -17,16 +17,6 @@ from typing import NamedTuple
 
 from sealyard.privacy.span import Span
 
-__all__ = (
-    "KEY",
-    "KEY_FORMATS",
-    "MARKED_FORMATS",
-    "find_assigned",
-    "find_keys",
-    "is_random",
-    "kinds_of_characters",
-)
-
 _CLASSES = {
     "<W>": "[A-Za-z0-9_-]",
     "<A>": "[A-Za-z0-9]",

@@ -28,8 +28,6 @@ from sealyard.privacy.detect.screens import WORD, Runs, encoded_runs, find_candi
 from sealyard.privacy.reading.view import plain, rewritten, united, without_tokens
 from sealyard.privacy.span import TOKEN, Span
 
-__all__ = ("EncodedValues", "find_encoded", "find_encoded_words")
-
 _DEPTH = 2
 _UNPACKED_BYTES = 1 << 20
 """What compressed data may unpack to in one call, besides eight times the text. More than that is concealed unread."""

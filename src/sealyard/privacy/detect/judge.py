@@ -17,8 +17,6 @@ from sealyard.privacy.reading.fields import Cells, Field, Leaf, Value, texts_of
 from sealyard.privacy.reading.names import read_name, split_name
 from sealyard.privacy.span import TOKEN, TYPES, Detector, Span, merge
 
-__all__ = ("LEAST_SEARCHED", "Criteria", "Finding", "Judge", "Verdict")
-
 
 class Finding(msgspec.Struct, gc=False):
     """A private value in a text."""

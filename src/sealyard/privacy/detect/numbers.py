@@ -21,13 +21,6 @@ from sealyard.privacy.detect.checks import digits_of, iban_length, is_card, is_i
 from sealyard.privacy.detect.registers import FORMATS, is_ean13, shape_of
 from sealyard.privacy.span import Span
 
-__all__ = (
-    "find_iban",
-    "find_numbers",
-    "find_registered",
-    "without",
-)
-
 
 class _Label(NamedTuple):
     """The kind that a word in front of a number gives it."""

@@ -13,8 +13,6 @@ from typing import Any
 from sealyard.errors import InvalidConfig
 from sealyard.privacy.span import Span
 
-__all__ = ("ENTITIES", "PresidioDetector")
-
 ENTITIES: Mapping[str, str] = {
     "PERSON": "person",
     "LOCATION": "location",

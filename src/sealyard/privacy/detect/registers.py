@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from sealyard.privacy.detect.checks import digits_of, is_date, iso7064_11_10, luhn, verhoeff, weighted
 
-__all__ = ("FORMATS", "REGISTERED_WORD", "Format", "is_ean13", "shape_of")
-
 
 class Format(NamedTuple):
     """One kind of number."""

@@ -20,8 +20,6 @@ from sealyard.privacy.reading.records import Container, Treatments, collect, col
 from sealyard.privacy.reading.text import read_text
 from sealyard.privacy.span import TYPES, Detector, Span
 
-__all__ = ("Replace", "ScanRules", "Scanner")
-
 Replace: TypeAlias = Callable[[str, Value], str]
 """Turns a type and a value into the text that takes its place."""
 

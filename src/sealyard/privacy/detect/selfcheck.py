@@ -15,8 +15,6 @@ import msgspec
 
 from sealyard.privacy.detect.scanner import Scanner
 
-__all__ = ("Detection", "check_detection")
-
 _VALUES = 5
 """Of each type; each stands in every place that the type is told by."""
 

@@ -21,11 +21,6 @@ from sealyard.privacy.detect.registers import REGISTERED_WORD
 from sealyard.privacy.detect.screens import WORD, Runs
 from sealyard.privacy.span import Span, merge
 
-__all__ = (
-    "find_in_prose",
-    "find_values",
-)
-
 _ANYTHING = re.compile(r"[0-9@:=]|pass|pwd|bearer|token|key|secret|[A-Za-z0-9_\-]{16}", re.IGNORECASE)
 """Most cells of a table are words. Without one of these there is nothing to find."""
 _CELL = 400

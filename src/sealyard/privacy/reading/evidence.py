@@ -5,21 +5,6 @@ from importlib.resources import files
 
 from sealyard.privacy.reading.names import fold, read_name
 
-__all__ = (
-    "GIVEN_NAMES",
-    "count_digits",
-    "has_given_name",
-    "is_blank",
-    "is_full_name",
-    "is_login",
-    "is_name",
-    "is_organization",
-    "is_random",
-    "is_street",
-    "may_be_private",
-    "may_show",
-)
-
 GIVEN_NAMES = frozenset(
     files("sealyard.privacy.reading").joinpath("given_names.txt").read_text(encoding="utf-8").partition("\n")[2].split()
 )

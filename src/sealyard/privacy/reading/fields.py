@@ -12,8 +12,6 @@ from typing import Any, TypeAlias, overload
 from sealyard.privacy.reading.names import NOTHING, Meaning, read_name, split_name
 from sealyard.privacy.span import TYPES
 
-__all__ = ("Cells", "Field", "Leaf", "Value", "gather", "is_described", "texts_of")
-
 Value: TypeAlias = str | int | float
 
 Leaf: TypeAlias = tuple[Value, int, Any]

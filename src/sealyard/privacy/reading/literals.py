@@ -12,20 +12,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
-__all__ = (
-    "OPENING",
-    "JsonIndex",
-    "Pieces",
-    "PlacedFloat",
-    "PlacedInt",
-    "PlacedText",
-    "place",
-    "read_json",
-    "read_literal",
-    "undouble",
-    "unescape",
-)
-
 Pieces: TypeAlias = tuple[list[int], list[int]]
 """Where each stretch of the decoded text begins, and where it begins in the text as written."""
 

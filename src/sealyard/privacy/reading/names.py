@@ -15,8 +15,6 @@ import msgspec
 
 from sealyard.privacy.span import TOKEN
 
-__all__ = ("Meaning", "fold", "read_name", "split_name")
-
 _LEXICON = tomllib.loads(files("sealyard.privacy.reading").joinpath("names.toml").read_text(encoding="utf-8"))
 _ALIASES: dict[str, str] = _LEXICON["aliases"]
 _FILLERS = frozenset(_LEXICON["fillers"].split())

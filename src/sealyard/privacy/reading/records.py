@@ -11,8 +11,6 @@ from sealyard.privacy.reading.names import read_name
 from sealyard.privacy.reading.tables import is_header
 from sealyard.privacy.span import TOKEN
 
-__all__ = ("NAMING", "WRAPPING", "Container", "Treatments", "collect", "collect_all")
-
 Container: TypeAlias = tuple[Any, int, Any]
 """A dict or list of the data, the index of the one that holds it, and its key in there."""
 

@@ -15,8 +15,6 @@ from sealyard.privacy.reading.literals import PlacedText, place, undouble
 from sealyard.privacy.reading.names import read_name
 from sealyard.privacy.span import TOKEN
 
-__all__ = ("Lines", "read_table")
-
 _BARS = re.compile(r"[|│┃]")
 _BORDER = re.compile(r"[\s|+:=\-─━┄│┃┌┬┐├┼┤└┴┘╞╪╡┏┳┓┗┻┛┠╂┨╒╤╕╘╧╛]+")
 _CELL = re.compile(r"[^\s](?:[^\s]|[ ](?![ ]))*")

@@ -25,11 +25,6 @@ from sealyard.privacy.reading.names import read_name
 from sealyard.privacy.reading.records import Container
 from sealyard.privacy.reading.tables import Lines, read_table
 
-__all__ = (
-    "Reading",
-    "read_text",
-)
-
 _INK = re.compile(r"\S")
 _TABULAR_SIGNS = ("\t", ",", ";", "|", "  ", "│", "┃")
 _INSERT = re.compile(r"\binsert\s+into\b", re.IGNORECASE)

@@ -15,9 +15,6 @@ from sealyard.privacy.span import TOKEN, Span
 
 _FEW = 48
 
-__all__ = ("View", "folded", "plain", "rewritten", "united", "without_tokens")
-
-
 _NO_PIECES = (array("q"), array("q"), array("q"), array("q"))
 
 

@@ -21,8 +21,6 @@ from typing import Any, Literal, NoReturn
 from sealyard.errors import VaultError
 from sealyard.former import FORMER, PRESENT, VAULT_KEY_ID, VAULT_SERVICE
 
-__all__ = ("KEY_FILE", "KeyPlace", "KeySource", "Keys")
-
 KeySource = Literal["auto", "environment", "file", "keyring"]
 """`auto`: the environment's value if there is one, else the file."""
 

@@ -32,8 +32,6 @@ from sealyard.privacy.vault.seal import (
     spell,
 )
 
-__all__ = ("VALUES_MOST", "Find", "OnText", "OpenedValue", "Scope", "count_tokens", "reveal_tokens")
-
 VALUES_MOST = 1_000_000
 """In one scope: a server that sends private values without end must not fill the memory."""
 

@@ -18,19 +18,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from sealyard.errors import VaultError
 from sealyard.privacy.vault.keys import Keys
 
-__all__ = (
-    "Origin",
-    "PrivateValue",
-    "ScopeSecrets",
-    "SealedScope",
-    "SealedValue",
-    "VaultStorage",
-    "make_scope",
-    "open_scope",
-    "seal_scope",
-    "spell",
-)
-
 Origin = Literal["tool", "code"]
 """Who a value came from. A value that code made has another token than the same value of a tool: see `Scope.token`."""
 

@@ -31,8 +31,6 @@ from sealyard.privacy.vault.seal import (
     spell,
 )
 
-__all__ = ("RevealedValue", "Vault")
-
 _T = TypeVar("_T")
 
 _SCOPES_KEPT = 64

@@ -29,8 +29,6 @@ if TYPE_CHECKING:  # The real `typing` takes longer to import than all of the ab
     # Called with the value and the known class it inherits from, whose methods are called in place of overriding ones.
     _Handler = Callable[["_Conversion", Any, Any], Any]
 
-__all__ = ("TooLarge", "Unrepresentable", "encode")
-
 MAX_DEPTH = 200
 """Deepest nesting of containers that is encoded."""
 MAX_DIGITS = 4_300

@@ -14,8 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ("describe", "preview")
-
 
 def describe(value: Any) -> str:
     """Return the shape of plain JSON data in at most 200 characters, such as `list of 3 objects with keys id, name`.

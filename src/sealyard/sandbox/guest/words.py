@@ -11,8 +11,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("SCALARS", "count", "cut", "dumps", "name_of", "quoted", "shown")
-
 SCALARS = frozenset({str, int, float, bool, type(None)})
 
 dumps: Callable[[object], str] = json.JSONEncoder(

@@ -12,19 +12,6 @@ from sealyard import former
 from sealyard.errors import InvalidRequest
 from sealyard.values import Limits
 
-__all__ = (
-    "ANALYSIS",
-    "DATABASE_READONLY",
-    "DEFAULT",
-    "FILTERING",
-    "GUEST_MODULES",
-    "LEVELS",
-    "MAX_SECONDS",
-    "PRESETS",
-    "IsolationLevel",
-    "IsolationPolicy",
-)
-
 MAX_SECONDS = 120
 """The longest that a run may take: an agent waits for it."""
 

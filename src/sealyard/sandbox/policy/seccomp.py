@@ -24,8 +24,6 @@ import msgspec
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.policy.syscalls import AUDIT_ARCH, numbers
 
-__all__ = ("Filters", "build_filters")
-
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
     """Two programs of 8-byte BPF instructions, ready for `struct sock_fprog`. Both need `no_new_privs`."""

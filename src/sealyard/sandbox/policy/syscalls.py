@@ -13,8 +13,6 @@ from types import MappingProxyType
 
 from sealyard.errors import SandboxUnavailable
 
-__all__ = ("AUDIT_ARCH", "numbers")
-
 AUDIT_ARCH: Mapping[str, int] = MappingProxyType({"x86_64": 0xC000003E, "aarch64": 0xC00000B7})
 """What the kernel puts into `seccomp_data.arch` for a native 64-bit call on each machine."""
 

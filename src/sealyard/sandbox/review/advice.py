@@ -7,21 +7,6 @@ from typing import Literal
 
 from sealyard.sandbox.policy.levels import NATIVE_MODULES, NETWORK_MODULES, PROCESS_MODULES
 
-__all__ = (
-    "ALTERNATIVES",
-    "CALLS",
-    "IMPORT_HINTS",
-    "MODULE_CALLS",
-    "PARENTS",
-    "REFERENCES",
-    "SEVERITIES",
-    "TEXTS",
-    "WALKS",
-    "WALK_ENDS",
-    "WALK_STEPS",
-    "Severity",
-)
-
 Severity = Literal["refuse", "warn"]
 
 SEVERITIES: dict[str, tuple[Severity | None, Severity | None, Severity | None]] = {

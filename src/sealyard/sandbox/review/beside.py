@@ -15,8 +15,6 @@ from sealyard.offload.turns import spend
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.review import Finding, Review, ToolNames, review
 
-__all__ = ("review_beside",)
-
 _LONG_CHARACTERS = 2_000
 """Longer code is read by a helper: it takes 6 ms here at worst."""
 _memories: "WeakKeyDictionary[ToolNames, _Names]" = WeakKeyDictionary()

@@ -8,8 +8,6 @@ from sealyard.offload.child import Ask
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.review import ToolNames, review
 
-__all__ = ("remember", "review_code")
-
 
 def remember(memory: Any, params: Any, body: bytes) -> ToolNames:
     """The names of tools that code may call."""

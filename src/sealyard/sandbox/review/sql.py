@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 
 from sealyard.sandbox.review.survey import DEPTH
 
-__all__ = ("HINT", "MESSAGE", "assembled_sql")
-
 MESSAGE = "This SQL is put together from values, and a value can change what it does."
 HINT = "Keep the text constant and pass values in the tool's own parameters, if it has them; else check each value."
 

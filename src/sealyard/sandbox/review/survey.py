@@ -10,8 +10,6 @@ from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 from sealyard.code import fields_of
 
-__all__ = ("DEPTH", "Arithmetic", "Misplaced", "Noted", "Place", "Survey", "text_of")
-
 DEPTH = 12
 """How far an expression is followed: honest ones are shorter, and the bound keeps the whole linear."""
 

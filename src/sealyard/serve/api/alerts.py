@@ -12,8 +12,6 @@ from sealyard.serve.api.declare import Call, endpoint
 from sealyard.serve.envelope import Refusal
 from sealyard.store import Silence
 
-__all__ = ("ENDPOINTS",)
-
 _ADVICE = (
     "may not silence or resolve alerts. Use `sealyard alerts`, log in with the key that the gateway printed, or use "
     "the token of a client that has `approve = true`."

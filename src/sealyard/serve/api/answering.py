@@ -24,8 +24,6 @@ from sealyard.serve.gate import KNOWN_BY, gate_of, request_id_of
 from sealyard.values import AuditEntry
 from sealyard.yard import Yard
 
-__all__ = ("refuse_unknown", "route", "while_connected")
-
 _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")

@@ -12,8 +12,6 @@ from msgspec import Meta
 from sealyard.serve.api.declare import Call, endpoint
 from sealyard.values import Answered, Approval, Ask
 
-__all__ = ("ENDPOINTS",)
-
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     """The calls that wait, the oldest first. Arguments are concealed; `cut` names those of which a part is shown."""

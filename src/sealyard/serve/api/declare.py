@@ -16,8 +16,6 @@ from sealyard.serve.gate import KnownBy
 from sealyard.values import PrincipalScope
 from sealyard.yard import Yard
 
-__all__ = ("ROOT", "Call", "Carried", "Endpoint", "Events", "Needs", "Reply", "Text", "endpoint")
-
 ROOT = "/api/v1"
 
 Needs = Literal["observe", "approve", "reveal"]

@@ -11,8 +11,6 @@ from starlette.requests import Request
 
 from sealyard.serve.envelope import Refusal
 
-__all__ = ("read_body", "read_query", "to_body")
-
 _MOST_PARAMETERS = 50
 _SHOWN_CHARACTERS = 100
 

@@ -11,22 +11,6 @@ from sealyard.values import CallRecord, ExecutionRecord, Failure, RecordStatus, 
 from sealyard.yard import AnalyzeRequest, Yard
 from sealyard.yard.analyzing import analysis_run
 
-__all__ = (
-    "CallPage",
-    "CallView",
-    "ExecutionPage",
-    "ExecutionSummary",
-    "ExecutionView",
-    "FailureSummary",
-    "RunUsage",
-    "WaitingCall",
-    "as_it_stands",
-    "replayed",
-    "summary_of",
-    "to_call_view",
-    "view_of",
-)
-
 _ANALYSIS_CODE = analysis_run(AnalyzeRequest(analysis_type="filter", data=[]), result_tokens=1).code
 _REPLAYED_CHARACTERS = 64 << 10
 

@@ -33,8 +33,6 @@ from sealyard.values import ExecutionRecord, RecordStatus
 from sealyard.yard import AnalyzeRequest, ExecuteRequest
 from sealyard.yard.executions import Execution
 
-__all__ = ("ENDPOINTS", "NUMBERING")
-
 NUMBERING = Numbering()
 
 _Seconds = Annotated[float, Meta(ge=1, le=MAX_SECONDS)]

@@ -9,8 +9,6 @@ from sealyard.serve.api.executions import NUMBERING
 from sealyard.serve.api.streams import block, told
 from sealyard.serve.gate import gate_of
 
-__all__ = ("ENDPOINTS",)
-
 
 @endpoint(
     "GET",

@@ -11,8 +11,6 @@ from sealyard.learning.risk import Assessment
 from sealyard.serve.api.declare import Call, endpoint
 from sealyard.values import Forgotten
 
-__all__ = ("ENDPOINTS",)
-
 _ADVICE = (
     "may not have anything forgotten. Use `sealyard insights --forget`, log in with the key that the gateway printed, "
     "or use the token of a client that has `approve = true`."

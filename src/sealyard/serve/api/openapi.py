@@ -11,8 +11,6 @@ from sealyard.serve.api.declare import Endpoint, Events, Text
 from sealyard.serve.envelope import CODES, Code, ErrorEnvelope
 from sealyard.serve.gate import COOKIE
 
-__all__ = ("EVERYWHERE", "build_document", "errors_of")
-
 EVERYWHERE: tuple[Code, ...] = ("invalid_request", "forbidden", "rate_limited", "unavailable")
 """Errors that every endpoint may have: an unknown parameter, a foreign page, too many requests, a broken store."""
 

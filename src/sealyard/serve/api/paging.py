@@ -13,8 +13,6 @@ from msgspec import Meta
 
 from sealyard.serve.envelope import Refusal
 
-__all__ = ("Cursor", "Limit", "from_cursor", "to_cursor")
-
 _T = TypeVar("_T", int, str)
 
 Limit = Annotated[int, Meta(ge=1, le=200, description="How many at most.")]

@@ -16,8 +16,6 @@ from sealyard.skills.shelf import namespaces_for
 from sealyard.store import SkillRecord
 from sealyard.values import SHARED, Skill, SkillForm, SkillStatus
 
-__all__ = ("ENDPOINTS",)
-
 _MOST_FOUND = 50
 
 

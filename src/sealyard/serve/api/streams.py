@@ -14,8 +14,6 @@ import msgspec
 
 from sealyard.observe.live import LiveEvent
 
-__all__ = ("KEEP_ALIVE_SECONDS", "Numbering", "block", "told")
-
 KEEP_ALIVE_SECONDS = 15.0
 _RETRY_MS = 2_000
 

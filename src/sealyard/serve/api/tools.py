@@ -13,8 +13,6 @@ from sealyard.serve.api.paging import Cursor, Limit, from_cursor, to_cursor
 from sealyard.serve.texts import search
 from sealyard.values import Hit, ToolAnnotations, ToolSpec, UpstreamState
 
-__all__ = ("ENDPOINTS",)
-
 _RELEASES = 20
 
 

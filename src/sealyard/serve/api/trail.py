@@ -11,8 +11,6 @@ from sealyard.serve.api.paging import Cursor, from_cursor, to_cursor
 from sealyard.serve.envelope import Refusal
 from sealyard.store.audit import AuditRow
 
-__all__ = ("ENDPOINTS",)
-
 _LAST = 1 << 53
 _Number = Annotated[int, Meta(ge=0, le=_LAST, description="Older than the entry of this number.")]
 

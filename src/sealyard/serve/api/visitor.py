@@ -10,8 +10,6 @@ from sealyard.serve.api.declare import Call, Reply, endpoint
 from sealyard.serve.envelope import Refusal
 from sealyard.serve.gate import COOKIE, LOGIN_SECONDS, KnownBy, gate_of
 
-__all__ = ("ENDPOINTS",)
-
 
 class Me(msgspec.Struct, frozen=True, kw_only=True):
     """Who asks."""

@@ -9,8 +9,6 @@ from pydantic import ValidationError
 
 from sealyard.errors import UpstreamError
 
-__all__ = ("finished", "sieved")
-
 _CORE = ("complete", "input_required")
 
 

@@ -14,8 +14,6 @@ from sealyard.serve.messages.scribe import Scribe, conceal
 from sealyard.serve.messages.structure import shape_of
 from sealyard.values import ToolSpec
 
-__all__ = ("Made", "relay", "relay_here", "remember")
-
 remember = Mirror.remember
 
 _INTERNAL_ERROR = -32603

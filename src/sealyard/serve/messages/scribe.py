@@ -9,8 +9,6 @@ from sealyard.privacy import TOKEN, Guard, Sent
 from sealyard.serve.messages.structure import Shape
 from sealyard.values import ToolSpec
 
-__all__ = ("Scribe", "conceal")
-
 _ORDER = {"structured": 0, "data": 1}
 """Fields say what is private; then the texts beside them are searched for the same values."""
 _WORDS = frozenset({"structured", "data", "text"})

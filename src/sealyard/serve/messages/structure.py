@@ -18,8 +18,6 @@ This module imports nothing of the SDK: helper processes use it too.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ("Leaf", "Shape", "loosened", "shape_of")
-
 Leaf = Callable[[str, Any], Any]
 Shape = Callable[[Any, Leaf], Any]
 

@@ -25,8 +25,6 @@ from sealyard.serve.messages import Made, conceal, relay_here, shape_of
 from sealyard.serve.relay.bulk import read_fields
 from sealyard.values import ToolSpec
 
-__all__ = ("Json", "Places", "Screen", "Screens")
-
 logger = logging.getLogger(__name__)
 
 Json = dict[str, Any]

@@ -15,8 +15,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sealyard.broker.upstreams import Kept
 from sealyard.offload import signs_of
 
-__all__ = ("LargeAnswers", "read_fields", "size_of", "small", "written")
-
 Json = dict[str, Any]
 Part = bytes | memoryview
 

@@ -24,8 +24,6 @@ from sealyard.serve.relay.carrier import Context, is_modern
 from sealyard.values import Grant, ToolSpec
 from sealyard.yard.opening import Border
 
-__all__ = ("Calls", "RelayedCall", "attempting")
-
 _ROUNDS_KEPT = 1_000
 
 _Round = tuple[str, str, str, str | None]

@@ -17,13 +17,11 @@ from mcp_types import methods as wire
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from sealyard.errors import UpstreamUnavailable
-from sealyard.serve.relay.border import Screen
-from sealyard.serve.relay.links import ENVELOPE_KEYS, Gone, Hello, Json, Link, Links, untracked
+from sealyard.serve.relay.border import Json, Screen
+from sealyard.serve.relay.links import ENVELOPE_KEYS, Gone, Hello, Link, Links, untracked
 from sealyard.serve.relay.owners import BACK_CHANNELS, Exchange, HeldCalls, Pool, Reply, Session, client_key
 from sealyard.serve.relay.routes import LISTS
 from sealyard.values import UpstreamConfig
-
-__all__ = ("Carrier", "Context", "connection_of", "is_modern", "reply_to")
 
 Context = ServerRequestContext[Any, Any]
 

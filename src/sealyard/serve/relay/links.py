@@ -41,8 +41,6 @@ from sealyard.errors import UpstreamError, UpstreamUnavailable
 from sealyard.serve.relay.border import Json, Screen, Screens
 from sealyard.values import UpstreamConfig
 
-__all__ = ("Front", "Gone", "Hello", "Json", "Link", "Links")
-
 logger = logging.getLogger(__name__)
 
 ENVELOPE_KEYS = frozenset(

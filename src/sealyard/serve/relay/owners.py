@@ -23,11 +23,10 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import ValidationError
 
 from sealyard.errors import UpstreamUnavailable
-from sealyard.serve.relay.links import Front, Hello, Json, Link, Links
+from sealyard.serve.relay.border import Json
+from sealyard.serve.relay.links import Front, Hello, Link, Links
 from sealyard.serve.relay.subscriptions import FLAGS, follow
 from sealyard.values import UpstreamConfig
-
-__all__ = ("BACK_CHANNELS", "Exchange", "HeldCall", "HeldCalls", "Pool", "Reply", "Session", "client_key")
 
 BACK_CHANNELS = {"sampling": "sampling/createMessage", "elicitation": "elicitation/create", "roots": "roots/list"}
 """What a client can be asked for, and by which request."""

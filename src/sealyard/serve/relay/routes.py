@@ -22,11 +22,9 @@ from sealyard.catalog import Snapshot
 from sealyard.catalog.names import assign, full_name, tool_part, upstream_part
 from sealyard.offload import turn
 from sealyard.offload.turns import spend
-from sealyard.serve.relay.links import Json
+from sealyard.serve.relay.border import Json
 from sealyard.values import Definition, ToolAnnotations, ToolSpec, UpstreamConfig
 from sealyard.values.naming import glob
-
-__all__ = ("LISTS", "Routes", "hints", "merged_capabilities", "opened_cursor", "sealed_cursor")
 
 logger = logging.getLogger(__name__)
 

@@ -33,17 +33,15 @@ from sealyard.offload.turns import spend
 from sealyard.serve.dialogue import principal_of
 from sealyard.serve.messages import loosened
 from sealyard.serve.messages.forms import finished, sieved
-from sealyard.serve.relay.border import Screens
+from sealyard.serve.relay.border import Json, Screens
 from sealyard.serve.relay.bulk import LargeAnswers, small
 from sealyard.serve.relay.calls import Calls, RelayedCall, attempting
 from sealyard.serve.relay.carrier import Carrier, Context, connection_of, is_modern, reply_to
-from sealyard.serve.relay.links import Json, Link, Links, untracked
+from sealyard.serve.relay.links import Link, Links, untracked
 from sealyard.serve.relay.routes import LISTS, Routes, hints, merged_capabilities, opened_cursor, sealed_cursor
 from sealyard.serve.relay.subscriptions import FLAGS, follow_all
 from sealyard.values import ToolSpec, UpstreamConfig
 from sealyard.yard.opening import Border
-
-__all__ = ("build_relay",)
 
 logger = logging.getLogger(__name__)
 

@@ -10,9 +10,8 @@ from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY, event_from_wire, 
 from mcp_types import INTERNAL_ERROR, SubscriptionFilter
 
 from sealyard.errors import UpstreamUnavailable
-from sealyard.serve.relay.links import Json, Link
-
-__all__ = ("FLAGS", "follow", "follow_all")
+from sealyard.serve.relay.border import Json
+from sealyard.serve.relay.links import Link
 
 FLAGS = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
 """The parts of a filter that are a yes or no, and the capability each belongs to."""

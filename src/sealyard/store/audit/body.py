@@ -10,8 +10,6 @@ from typing import Any
 
 from sealyard.store.rows import encode_bounded, encode_json, is_longer, storable
 
-__all__ = ("BODY_BYTES", "encode_body")
-
 BODY_BYTES = 16 << 10
 
 _ATTEMPTS = ((4096, 8), (512, 8), (96, 1), (0, 0))

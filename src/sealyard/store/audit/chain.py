@@ -8,8 +8,6 @@ import msgspec
 from sealyard.errors import InvalidRequest
 from sealyard.store.audit.log import NO_SEGMENT, AuditHead, AuditSegment, is_entry_hash
 
-__all__ = ("AuditVerification", "ChainCheck", "Wrong")
-
 
 class AuditVerification(msgspec.Struct, frozen=True, kw_only=True):
     """What was checked, up to the first thing that is wrong."""

@@ -11,8 +11,6 @@ from sealyard.store.audit.key import key_path, load_key
 from sealyard.store.audit.log import ENTRY, NO_SEGMENT, AuditHead, AuditSegment, open_log, read_head, read_segments
 from sealyard.store.audit.verification import AuditFileEntry, AuditFileHeader, Progress
 
-__all__ = ("AuditExport", "export_audit")
-
 _PROGRESS_EVERY = 10_000
 _NUMBER_MOST = (1 << 63) - 1
 

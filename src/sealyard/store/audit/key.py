@@ -18,8 +18,6 @@ from cryptography.hazmat.primitives.serialization import (
 
 from sealyard.errors import StoreError
 
-__all__ = ("AuditKey", "is_signed", "key_path", "load_key", "make_key", "message", "sync_folder")
-
 _KEY_BYTES_MOST = 4096
 _ENCODER = msgspec.json.Encoder()
 

@@ -25,23 +25,6 @@ from sealyard.store.database import connect_reader, explain
 from sealyard.store.rows import insert, storable
 from sealyard.values import AuditEntry
 
-__all__ = (
-    "AUDIT_KINDS",
-    "ENTRY",
-    "NO_HASH",
-    "NO_SEGMENT",
-    "AuditHead",
-    "AuditLog",
-    "AuditRow",
-    "AuditSegment",
-    "entry_hash",
-    "is_entry_hash",
-    "open_log",
-    "read_entries",
-    "read_head",
-    "read_segments",
-)
-
 AUDIT_KINDS = {
     "gateway.start": "A gateway began to use the store.",
     "gateway.stop": "It ended in order.",

@@ -18,8 +18,6 @@ from sealyard.store.audit.key import key_path, load_key
 from sealyard.store.audit.log import ENTRY, NO_SEGMENT, open_log, read_head, read_segments
 from sealyard.store.audit.verification import CodeCheck, check_schema, verify_store
 
-__all__ = ("AuditWatch", "AuditWatched")
-
 
 class AuditWatched(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the log."""

@@ -22,16 +22,6 @@ from sealyard.store.audit.key import key_path, load_key
 from sealyard.store.audit.log import ENTRY, AuditHead, AuditSegment, open_log, read_head, read_segments
 from sealyard.store.schema import MIGRATIONS
 
-__all__ = (
-    "AuditFileEntry",
-    "AuditFileHeader",
-    "CodeCheck",
-    "Progress",
-    "check_schema",
-    "verify_file",
-    "verify_store",
-)
-
 Progress = Callable[[int, int], None]
 """Is told the number of the entry that was checked and that of the last."""
 

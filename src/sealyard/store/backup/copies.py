@@ -35,8 +35,6 @@ from sealyard.store.database import connect_reader, explain, take_over
 from sealyard.store.gateways import keep_closed
 from sealyard.store.replacement import replace
 
-__all__ = ("Backup", "Restored", "check_backup", "restore_backup", "write_backup")
-
 _PAGES = 2_000
 """Of the database, between two signs of progress."""
 _STAGING = "restoring-"

@@ -9,8 +9,6 @@ from urllib.parse import quote
 
 from sealyard.store.schema import APPLICATION_ID, MIGRATIONS
 
-__all__ = ("Damaged", "count_rows", "inspect")
-
 _COUNTED = ("executions", "calls", "skills", "audit", "facts")
 _TOLD = 3
 """Of what is wrong with it."""

@@ -19,18 +19,6 @@ from sealyard.privacy.vault import KEY_FILE
 from sealyard.store.audit.key import key_path
 from sealyard.store.backup.inspection import Damaged
 
-__all__ = (
-    "AUDIT_KEY",
-    "DATABASE",
-    "BackupFile",
-    "Manifest",
-    "OnProgress",
-    "describe",
-    "open_archive",
-    "read_archive",
-    "write_archive",
-)
-
 OnProgress = Callable[[str, int, int], None]
 """Is told what is being done, how much of it is done, and how much there is; both 0 if that is not known."""
 

@@ -18,8 +18,6 @@ from sealyard.store.reader import Reader
 from sealyard.store.writer import Write
 from sealyard.values import Executed, Outcome, UseCase
 
-__all__ = ("derive",)
-
 _SETTLED_SECONDS = 600.0
 """After its end the gateway itself writes the fact, as soon as it can."""
 _PAGE = 200

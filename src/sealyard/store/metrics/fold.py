@@ -19,31 +19,6 @@ from sealyard.metrics.sums import AnyFact, CallRow, Key, Sum, Sums
 from sealyard.store.rows import insert, storable, upsert
 from sealyard.values import Fact
 
-__all__ = (
-    "COLUMNS",
-    "DAY",
-    "END",
-    "FOLD_ROWS",
-    "HOUR",
-    "STREAMS",
-    "Marks",
-    "Span",
-    "Stream",
-    "SumsByHour",
-    "add_rows",
-    "add_to_sums",
-    "decode_fact",
-    "fold",
-    "last_number",
-    "read_marks",
-    "read_names",
-    "read_sums",
-    "replace_sums",
-    "snapshot",
-    "write_facts",
-    "write_mark",
-)
-
 HOUR = 3_600
 DAY = 86_400
 END = 253_402_300_800

@@ -35,8 +35,6 @@ from sealyard.store.reader import Reader
 from sealyard.store.writer import Write, Writer
 from sealyard.values import Fact
 
-__all__ = ("MOST_POINTS", "UNFOLDED_ROWS", "MetricTables")
-
 MOST_POINTS = 1_500
 """In one series."""
 

@@ -29,8 +29,6 @@ from sealyard.store.metrics.fold import (
 from sealyard.store.reader import Reader
 from sealyard.store.writer import Write
 
-__all__ = ("Rebuilt", "rebuild")
-
 
 class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
     """What was counted, and how it differed from what was there."""

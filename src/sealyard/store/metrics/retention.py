@@ -9,8 +9,6 @@ from sealyard.store.learning import remove_learned
 from sealyard.store.metrics.fold import COLUMNS, DAY, Stream, read_marks, write_mark
 from sealyard.store.writer import Write
 
-__all__ = ("Pruned", "prune")
-
 _ROWS = 500
 """Are removed in one transaction: others write in between."""
 

@@ -18,17 +18,6 @@ from sealyard.metrics.sums import OUTCOMES_FAILED, OUTCOMES_OUTSIDE, outcome_of
 from sealyard.store.reader import Reader
 from sealyard.values import Executed, Saw, Searched
 
-__all__ = (
-    "MOST_ROWS",
-    "CodeUsage",
-    "CombinationUsage",
-    "PrincipalUsage",
-    "SkillUsage",
-    "ToolUsage",
-    "Usage",
-    "UsageTable",
-)
-
 _N = TypeVar("_N", int, float)
 
 MOST_ROWS = 100_000

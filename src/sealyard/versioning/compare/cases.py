@@ -9,20 +9,6 @@ from typing import Any
 
 from sealyard.versioning.compare.schemas import Dialect, Document, scalar
 
-__all__ = (
-    "KINDS",
-    "NULLABLE",
-    "Bound",
-    "Budget",
-    "Case",
-    "Exhausted",
-    "cases_of",
-    "kind_of",
-    "kinds_of",
-    "part",
-    "positions",
-)
-
 KINDS = frozenset({"null", "boolean", "integer", "fraction", "string", "array", "object"})
 """Of values; a number is an integer or a fraction."""
 NULLABLE = "nullable"

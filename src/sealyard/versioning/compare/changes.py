@@ -5,19 +5,6 @@ from typing import Literal
 
 import msgspec
 
-__all__ = (
-    "SURE",
-    "BreakingChange",
-    "Change",
-    "ChangeKind",
-    "Comparison",
-    "Deprecation",
-    "Replacement",
-    "Severity",
-    "Side",
-    "highest",
-)
-
 Severity = Literal["none", "patch", "minor", "major"]
 """Which part of the version a change raises. `major`: code that was right may fail now."""
 

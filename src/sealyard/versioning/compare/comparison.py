@@ -17,7 +17,6 @@ from typing import Any, Literal
 from sealyard.values import ToolSpec
 from sealyard.versioning.compare.cases import Budget, Exhausted
 from sealyard.versioning.compare.changes import (
-    SURE,
     BreakingChange,
     Change,
     Comparison,
@@ -26,12 +25,9 @@ from sealyard.versioning.compare.changes import (
     highest,
 )
 from sealyard.versioning.compare.deprecations import newly_deprecated
-from sealyard.versioning.compare.renames import Field, find_renamed, guess_replacements
 from sealyard.versioning.compare.schemas import Document, TooLarge
 from sealyard.versioning.compare.verdicts import STEPS, Schema
 from sealyard.versioning.compare.walk import TooMany, Walk, full_path
-
-__all__ = ("SURE", "Field", "compare", "find_renamed", "guess_replacements")
 
 _TEXT = 300
 _HINTS = ("read_only", "destructive", "idempotent", "open_world")

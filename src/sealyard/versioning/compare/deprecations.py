@@ -4,8 +4,6 @@ import re
 
 from sealyard.versioning.compare.changes import Deprecation
 
-__all__ = ("newly_deprecated",)
-
 _CHARACTERS = 4_000
 _GUIDANCE = 300
 _SAID = re.compile(r"\bdeprecat(?:ed|ion|es)\b|\bobsolete\b|\bno longer supported\b|\bwill be removed\b", re.IGNORECASE)

@@ -6,8 +6,6 @@ from typing import Any
 from sealyard.versioning.compare.cases import NULLABLE, Budget, Case, cases_of
 from sealyard.versioning.compare.schemas import Document
 
-__all__ = ("kinds_in", "shown", "text_under", "type_in_words")
-
 _CHARACTERS = 160
 _VALUES = 8
 _HOPS = 8

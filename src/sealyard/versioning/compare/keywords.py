@@ -6,8 +6,6 @@ from typing import Any
 from sealyard.versioning.compare.cases import Bound, Case, kinds_of
 from sealyard.versioning.compare.schemas import scalar
 
-__all__ = ("LIMITS", "OBJECT", "Limit", "at_least", "at_most")
-
 Limit = Callable[[Case, str, dict[str, Any]], bool]
 """Whether every value of a case and kind meets a keyword of a goal; false also if that is not known."""
 

@@ -12,8 +12,6 @@ from sealyard.versioning.compare.cases import NULLABLE, Budget, Case, cases_of, 
 from sealyard.versioning.compare.keywords import LIMITS, OBJECT
 from sealyard.versioning.compare.schemas import Document, Numbers, place_of, scalar
 
-__all__ = ("Keep", "Prover")
-
 Keep = Literal["left", "right"]
 
 _LEVELS = 100  # each takes about five frames of Python's stack

@@ -38,8 +38,6 @@ from sealyard.versioning.compare.similarity import (
     words,
 )
 
-__all__ = ("Alike", "Field", "find_renamed", "guess_replacements")
-
 Alike = Literal["same", "similar", "other"]
 """How far the schemas of two fields agree: equal but for texts, of the same types, or neither."""
 

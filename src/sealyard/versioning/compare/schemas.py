@@ -10,8 +10,6 @@ from urllib.parse import unquote
 
 import msgspec
 
-__all__ = ("ANNOTATIONS", "Document", "Numbers", "TooLarge", "lookup", "place_of", "scalar")
-
 ANNOTATIONS = frozenset(
     "title description $comment examples example default deprecated readOnly writeOnly $schema $defs definitions "
     "contentEncoding contentMediaType contentSchema".split()

@@ -8,8 +8,6 @@ import msgspec
 from sealyard.errors import InvalidRequest
 from sealyard.versioning.compare.changes import Severity
 
-__all__ = ("Fit", "Version", "fit", "matches")
-
 Fit = Literal["fits", "newer_minor", "older", "other_major"]
 """`fits`: nothing to say. `newer_minor`: usable, with a warning. `older`: it may lack what the code needs.
 `other_major`: the code needs migration."""

@@ -4,22 +4,6 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-__all__ = (
-    "are_contrasted",
-    "are_opposed",
-    "are_same_text",
-    "are_spelled_alike",
-    "folded",
-    "have_other_units",
-    "is_telling",
-    "likeness",
-    "share",
-    "stems",
-    "text_words",
-    "units",
-    "words",
-)
-
 _CHARACTERS = 500
 _KEPT = 512
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")

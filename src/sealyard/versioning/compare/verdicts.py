@@ -14,8 +14,6 @@ from sealyard.versioning.compare.cases import Budget, Exhausted
 from sealyard.versioning.compare.proof import Prover
 from sealyard.versioning.compare.schemas import Document, Numbers, TooLarge
 
-__all__ = ("STEPS", "Schema", "Verdict", "input_verdict", "output_verdict")
-
 Schema = dict[str, Any] | bool
 Verdict = Literal["compatible", "breaking"]
 

@@ -17,8 +17,6 @@ from sealyard.versioning.compare.renames import Alike, Field, guess_replacements
 from sealyard.versioning.compare.schemas import Document, Numbers
 from sealyard.versioning.compare.similarity import folded, have_other_units, is_telling
 
-__all__ = ("TooMany", "Walk", "full_path")
-
 _DEPTH = 16
 _CHANGES = 1_000
 _TEXT = 300

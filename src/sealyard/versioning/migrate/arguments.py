@@ -11,8 +11,6 @@ from sealyard.versioning.migrate.scopes import spelled
 from sealyard.versioning.migrate.signature import Rules, Signature
 from sealyard.versioning.migrate.values import NOTHING, Site
 
-__all__ = ("Arguments",)
-
 
 class Arguments(Mappings):
     """The calls of one piece of code."""

@@ -7,12 +7,10 @@ import msgspec
 
 from sealyard.offload import Offload
 from sealyard.values import SkillForm
-from sealyard.versioning.plan import Difficulty, Plan
+from sealyard.versioning.steps import Difficulty, Plan
 
 if TYPE_CHECKING:
     from sealyard.versioning.migrate.migration import Migration
-
-__all__ = ("rewrite_beside",)
 
 
 async def rewrite_beside(

@@ -26,8 +26,6 @@ from sealyard.versioning.migrate.values import (
     Value,
 )
 
-__all__ = ("LOOKS", "Calls", "Given", "find_given")
-
 LOOKS = frozenset(
     """builtins.len builtins.bool builtins.isinstance builtins.id builtins.type builtins.any builtins.all
     builtins.callable builtins.hash builtins.range""".split()

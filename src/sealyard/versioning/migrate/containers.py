@@ -14,8 +14,6 @@ from sealyard.versioning.migrate.values import (
     Value,
 )
 
-__all__ = ("Containers",)
-
 _OTHER: Value = frozenset((OTHER,))
 _NONE: Value = frozenset((NONE,))
 

@@ -14,8 +14,6 @@ from sealyard.versioning.migrate.text import Sources
 from sealyard.versioning.migrate.values import NOTHING, PLAIN, SCALAR, Text, Value
 from sealyard.versioning.steps import Untranslatable, convert
 
-__all__ = ("Conversion", "literal_text")
-
 _NEVER_NONE = frozenset("str int float bool len round abs repr format sum".split())
 _WHOLE = frozenset("int len ord id hash".split())
 _HARMLESS = _NEVER_NONE | frozenset("list tuple dict set sorted min max range".split())

@@ -25,8 +25,6 @@ from sealyard.versioning.migrate.values import (
 )
 from sealyard.versioning.steps import Plan
 
-__all__ = ("Expressions",)
-
 _OTHER: Value = frozenset((OTHER,))
 _SCALAR: Value = frozenset((SCALAR,))
 _NONE: Value = frozenset((NONE,))

@@ -34,8 +34,6 @@ from sealyard.versioning.migrate.values import (
 )
 from sealyard.versioning.steps import Plan, RenameField, RenameTool, split_path
 
-__all__ = ("REFLECTING", "UNKNOWN", "Facts", "TooMuch", "Touch", "Use")
-
 UNKNOWN = "passed to a function that is not followed"
 """Where most values go that cannot be followed."""
 REFLECTING = frozenset(f"builtins.{n}" for n in "eval exec compile globals locals vars __import__ __builtins__".split())

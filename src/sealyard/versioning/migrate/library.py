@@ -25,8 +25,6 @@ from sealyard.versioning.migrate.values import (
     Value,
 )
 
-__all__ = ("LibraryCalls",)
-
 _OTHER: Value = frozenset((OTHER,))
 _SCALAR: Value = frozenset((SCALAR,))
 _SAME = frozenset(

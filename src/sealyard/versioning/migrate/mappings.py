@@ -13,8 +13,6 @@ from sealyard.versioning.migrate.signature import Rules, Signature
 from sealyard.versioning.migrate.text import Sources
 from sealyard.versioning.migrate.values import NONE, NOTHING, Site, Text
 
-__all__ = ("Mappings",)
-
 _BLOCKS = (
     *(cst.BaseCompoundStatement, cst.BaseSuite, cst.Else, cst.Finally, cst.MatchCase),
     *(cst.ExceptHandler, cst.ExceptStarHandler),

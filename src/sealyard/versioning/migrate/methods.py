@@ -13,8 +13,6 @@ from sealyard.versioning.migrate.values import (
     Value,
 )
 
-__all__ = ("POOLS", "Methods")
-
 _OTHER: Value = frozenset((OTHER,))
 _NONE: Value = frozenset((NONE,))
 POOLS = frozenset(

@@ -24,8 +24,6 @@ from sealyard.versioning.migrate.text import Overlap, Sources
 from sealyard.versioning.scopes import parse
 from sealyard.versioning.steps import Difficulty, Plan
 
-__all__ = ("Edit", "Migration", "Refusal", "diff", "migrate", "predict")
-
 _DEPTH = 100
 _CHAIN = 300
 _NODES = 40_000

@@ -11,8 +11,6 @@ from sealyard.versioning.migrate.text import Sources
 from sealyard.versioning.migrate.values import OTHER, Tool
 from sealyard.versioning.steps import RenameTool
 
-__all__ = ("Names",)
-
 
 class Names:
     """The names in one piece of code, rewritten into `sources`."""

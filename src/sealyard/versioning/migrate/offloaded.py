@@ -7,9 +7,7 @@ import msgspec
 from sealyard.offload.child import Ask
 from sealyard.values import SkillForm
 from sealyard.versioning.migrate.migration import migrate, predict
-from sealyard.versioning.plan import Plan
-
-__all__ = ("rewrite",)
+from sealyard.versioning.steps import Plan
 
 
 class _Given(msgspec.Struct):

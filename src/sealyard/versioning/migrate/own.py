@@ -11,8 +11,6 @@ import libcst as cst
 from sealyard.versioning.migrate.flow import Flow
 from sealyard.versioning.migrate.values import Site, Text
 
-__all__ = ("OwnKeys",)
-
 
 class OwnKeys:
     """The keys of own mappings that have to follow a renamed field."""

@@ -11,8 +11,6 @@ from typing import Literal
 
 import libcst as cst
 
-__all__ = ("Scope", "Scopes", "Variable", "bound_name", "parts_of", "spelled")
-
 _SPACE = (
     *("whitespace", "leading_lines", "lines_after", "header", "footer", "trailing_whitespace", "indent"),
     *("lpar", "rpar", "lbracket", "rbracket", "lbrace", "rbrace", "comma", "equal", "colon", "semicolon", "operator"),

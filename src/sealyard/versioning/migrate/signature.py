@@ -7,8 +7,6 @@ import msgspec
 
 from sealyard.versioning.steps import AddParameter, Plan, RetypeParameter, Scalar, find_scalar, fits
 
-__all__ = ("Retype", "Rules", "Signature")
-
 
 class Retype(msgspec.Struct, frozen=True):
     """A parameter that takes another type."""

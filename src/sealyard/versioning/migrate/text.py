@@ -12,8 +12,6 @@ from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper
 
 from sealyard.versioning.migrate.scopes import parts_of
 
-__all__ = ("Overlap", "Sources")
-
 _SHOWN_CHARACTERS = 400
 _NESTED = 50
 """So many formatted texts before a place are looked at: one around it is among them."""

@@ -9,30 +9,6 @@ import msgspec
 
 from sealyard.versioning.steps import Plan, RenameField, split_path
 
-__all__ = (
-    "ITEM",
-    "NONE",
-    "NOTHING",
-    "OTHER",
-    "PLAIN",
-    "SCALAR",
-    "Answer",
-    "Atom",
-    "Getter",
-    "Instance",
-    "Library",
-    "Local",
-    "Package",
-    "Partial",
-    "Plain",
-    "Shape",
-    "Site",
-    "Text",
-    "Tool",
-    "Value",
-    "shapes_of",
-)
-
 ITEM = "[]"
 """In a path: an item of a list."""
 _ANY_KEY = "{}"

@@ -21,8 +21,6 @@ from sealyard.versioning.migrate.values import (
 )
 from sealyard.versioning.steps import Plan
 
-__all__ = ("Env", "Variables", "joined")
-
 _OTHER: Value = frozenset((OTHER,))
 _SCALAR: Value = frozenset((SCALAR,))
 _NONE: Value = frozenset((NONE,))

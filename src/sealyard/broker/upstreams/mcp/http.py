@@ -17,8 +17,6 @@ from mcp.client.streamable_http import streamable_http_client
 from sealyard.broker.upstreams.mcp.transport import stand_in, too_large
 from sealyard.values import UpstreamConfig
 
-__all__ = ("DELIVERY", "Delivery", "Exchange", "open_events", "open_http")
-
 _SMALL_EVENT_BYTES = 64 << 10
 _IDLE_STREAM_SECONDS = 24 * 3600.0
 

@@ -5,8 +5,6 @@ import secrets
 from collections import OrderedDict
 from typing import Generic, TypeVar
 
-__all__ = ("Kept",)
-
 _T = TypeVar("_T")
 
 

@@ -34,8 +34,6 @@ from sealyard.broker.upstreams.mcp.transport import Tail, open_child
 from sealyard.errors import SealyardError, UpstreamUnavailable
 from sealyard.values import UpstreamConfig, UpstreamState
 
-__all__ = ("Connection", "Life", "Transport", "reason", "transports")
-
 Transport = AbstractAsyncContextManager[tuple[Any, Any]]
 """Yields a stream of incoming and one of outgoing messages, as every client transport of the SDK does."""
 

@@ -33,8 +33,6 @@ from pydantic import AnyUrl, ValidationError
 from sealyard.errors import UpstreamUnavailable
 from sealyard.values import OAuthConfig, UpstreamConfig
 
-__all__ = ("CONSENT_SECONDS", "TokenFile", "build_auth", "open_in_browser")
-
 CONSENT_SECONDS = 300.0
 """How long a person may take to consent."""
 _LINE_BYTES = 16 << 10

@@ -52,20 +52,6 @@ from sealyard.offload import turn
 from sealyard.offload.turns import spend
 from sealyard.values import Definition, ToolAnnotations
 
-__all__ = (
-    "CLIENT",
-    "Channel",
-    "DiedOnProbe",
-    "Listing",
-    "Progress",
-    "call_tool",
-    "list_tools",
-    "negotiate",
-    "open_memory",
-    "open_session",
-    "wait_for_changes",
-)
-
 _log = logging.getLogger(__name__)
 
 CLIENT = Implementation(name="sealyard", version=__version__)

@@ -42,20 +42,6 @@ from sealyard.broker.answers import read_leniently
 from sealyard.broker.upstreams.mcp.kept import Kept
 from sealyard.values import UpstreamConfig
 
-__all__ = (
-    "CLOSED",
-    "WHOLE",
-    "Child",
-    "Inbound",
-    "Tail",
-    "edge_id",
-    "open_child",
-    "read_line",
-    "stand_in",
-    "too_large",
-    "whole_message",
-)
-
 _STDERR_BYTES = 64 << 10
 """Of standard error: the last messages of a program that fails, whatever it wrote before."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")

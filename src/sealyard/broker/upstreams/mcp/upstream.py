@@ -38,8 +38,6 @@ from sealyard.errors import (
 from sealyard.values import Definition, UpstreamConfig, UpstreamStatus
 from sealyard.values.naming import glob
 
-__all__ = ("OnTools", "Upstream")
-
 _log = logging.getLogger(__name__)
 
 OnTools = Callable[[str, list[Definition]], Awaitable[None]]
