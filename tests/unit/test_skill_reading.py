@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sealyard.code import SkillRef, ToolRef
 from sealyard.errors import InvalidRequest, InvalidSkill
 from sealyard.skills.reading import Reading, read_skill, signature_of
 from sealyard.skills.record import combined, effectiveness, judge, parse_duration
 from sealyard.store.skills import SkillRecord
 from sealyard.values import Skill, ToolNeed, ToolSpec
-from sealyard.versioning.uses import SkillRef, ToolRef
 
 STRING, INTEGER, NUMBER, ARRAY, OBJECT = ({"type": kind} for kind in ("string", "integer", "number", "array", "object"))
 

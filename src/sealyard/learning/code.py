@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from sealyard.code import Source, is_larger, read
+from sealyard.code import Names, Source, read
 from sealyard.learning.disclosure import IDENTIFIER, NAME_CHARACTERS, is_field, is_name, kind_of, plain
 from sealyard.values import CallEvidence
 
@@ -66,12 +66,20 @@ class CodePrint(msgspec.Struct, frozen=True, kw_only=True):
 
 def syntax_tree(code: str) -> ast.Module | None:
     """The tree of `code`; None if it is not Python, or too long to be read."""
-    return None if is_larger(code, _CODE_BYTES) else read(code).tree
+    source = read(code)
+    return None if source.is_larger(_CODE_BYTES) else source.tree
+
+
+def names_of(code: str) -> Names | None:
+    """The names of `code`; None if it has no `syntax_tree`."""
+    source = read(code)
+    return None if source.is_larger(_CODE_BYTES) else source.names
 
 
 def code_print(code: str) -> CodePrint | None:
     """The print of `code`; None if it has no `syntax_tree`, or an empty one. It is made once for each text."""
-    return None if is_larger(code, _CODE_BYTES) else read(code).of(_print)
+    source = read(code)
+    return None if source.is_larger(_CODE_BYTES) else source.of(_print)
 
 
 def _print(source: Source) -> CodePrint | None:

@@ -37,7 +37,7 @@ TASKS = {
     "words": "sealyard.privacy.mirror:words",
     "answer": "sealyard.broker.offloaded:answer",
     "relay": "sealyard.serve.messages.offloaded:relay",
-    "review": "sealyard.sandbox.review.offloaded:review_code",
+    "review": "sealyard.sandbox.review.beside:review_code",
     "read_skill": "sealyard.skills.offloaded:read",
     "rewrite": "sealyard.versioning.migrate.offloaded:rewrite",
 }

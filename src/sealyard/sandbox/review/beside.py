@@ -11,6 +11,7 @@ import msgspec
 from sealyard.code import Source, read
 from sealyard.errors import HelperFailed
 from sealyard.offload import Offload, turn
+from sealyard.offload.child import Ask
 from sealyard.offload.turns import spend
 from sealyard.sandbox.policy.levels import IsolationPolicy
 from sealyard.sandbox.review import Finding, Review, ToolNames, review
@@ -117,3 +118,24 @@ class _Names:
     def since(self, position: Any) -> tuple[Any, bytes, Any]:
         """All of them, once."""
         return None, self._document if position is None else b"", "all"
+
+
+# In the helper
+
+
+def remember(memory: Any, params: Any, body: bytes) -> ToolNames:
+    """The names of tools that code may call."""
+    return ToolNames.from_json(body)
+
+
+class _Given(msgspec.Struct):
+    policy: IsolationPolicy
+    packages: list[str]
+
+
+def review_code(params: Any, body: bytes, memory: ToolNames, ask: Ask) -> tuple[Any, bytes]:
+    """`review`. The gateway is asked about names that are spelled in another way."""
+    given = msgspec.convert(params, _Given)
+    memory.is_known = ask
+    found = review(body.decode(), given.policy, tools=memory, packages=frozenset(given.packages))
+    return msgspec.to_builtins(found), b""

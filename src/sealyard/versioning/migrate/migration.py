@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import libcst as cst
 import msgspec
 
+from sealyard.code import parse
 from sealyard.errors import InvalidSkill
 from sealyard.values import SkillForm
 from sealyard.versioning.migrate.arguments import Arguments
@@ -21,7 +22,6 @@ from sealyard.versioning.migrate.flow import Flow
 from sealyard.versioning.migrate.names import Names
 from sealyard.versioning.migrate.scopes import Scopes
 from sealyard.versioning.migrate.text import Overlap, Sources
-from sealyard.versioning.scopes import parse
 from sealyard.versioning.steps import Difficulty, Plan
 
 _DEPTH = 100
@@ -88,7 +88,7 @@ def _attempt(code: str, plans: Sequence[Plan], form: SkillForm, name: str | None
     if not any(_may_use(code, plan) for plan in plans):
         return Migration(code=code), set()
     try:
-        tree = parse(code)
+        tree = parse(code).tree
         _check_depth(tree)
         module = cst.parse_module(code)
         if module.code != code:
@@ -135,7 +135,7 @@ def _rewrite(
 def _compile(code: str) -> None:
     """Check what only the compiler sees, such as an argument that is given twice."""
     try:
-        compile(parse(code), "<skill>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        compile(parse(code).tree, "<skill>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise InvalidSkill(f"{type(error).__name__}: {error}") from None
 
