@@ -967,7 +967,6 @@ def test_dependencies_page_has_every_locked_version() -> None:
         "colorama",
         "httpx2-jsfetch",
         "pywin32",
-        "pyyaml-ft",
     }  # not on every machine; named below
     missing = [name for name, version in locked if version not in versions.get(name, "")]
     assert sorted(missing) == sorted(elsewhere)

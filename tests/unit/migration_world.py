@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sealyard.values import ToolSpec
-from sealyard.versioning.migrate.migration import migrate
+from sealyard.versioning.migrate import migrate
 from sealyard.versioning.plan import adapt_answer, translate_arguments
 from sealyard.versioning.steps import (
     AddParameter,

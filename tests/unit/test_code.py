@@ -21,7 +21,7 @@ from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.sandbox.review import review
 from sealyard.skills.reading import read_skill
 from sealyard.values import CallEvidence, Executed, RunEvidence, ToolSpec
-from sealyard.versioning.migrate.migration import migrate
+from sealyard.versioning.migrate import migrate
 
 JOB = """\
 from servers.bank import list_bills, pay

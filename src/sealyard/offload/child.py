@@ -39,7 +39,7 @@ TASKS = {
     "relay": "sealyard.serve.messages.offloaded:relay",
     "review": "sealyard.sandbox.review.beside:review_code",
     "read_skill": "sealyard.skills.offloaded:read",
-    "rewrite": "sealyard.versioning.migrate.offloaded:rewrite",
+    "rewrite": "sealyard.versioning.migrate.migration:rewrite",
 }
 """Where each task is. Its module's `remember` takes in what the gateway tells of a memory, if it has any."""
 
