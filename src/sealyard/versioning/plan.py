@@ -22,8 +22,7 @@ from sealyard.errors import InvalidRequest
 from sealyard.values import ToolSpec
 from sealyard.versioning.compare import Change, compare
 from sealyard.versioning.compare.changes import SURE
-from sealyard.versioning.compare.deprecations import newly_deprecated
-from sealyard.versioning.compare.similarity import are_opposed, are_same_text, is_telling
+from sealyard.versioning.compare.texts import are_opposed, are_same_text, is_telling, newly_deprecated
 from sealyard.versioning.steps import (
     AddParameter,
     Obstacle,

@@ -9,7 +9,7 @@ import msgspec
 
 from sealyard.errors import InvalidRequest
 from sealyard.values import ToolSpec
-from sealyard.versioning.compare.verdicts import input_verdict
+from sealyard.versioning.compare.proof import input_verdict
 
 Scalar = Literal["string", "integer", "number", "boolean"]
 Difficulty = Literal["mechanical", "needs a look", "impossible"]

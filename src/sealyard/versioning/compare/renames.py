@@ -20,11 +20,11 @@ from typing import Literal, TypeVar
 import msgspec
 
 from sealyard.values import ToolSpec
-from sealyard.versioning.compare.cases import Budget, Exhausted, part
 from sealyard.versioning.compare.changes import SURE, Replacement
 from sealyard.versioning.compare.proof import Prover
-from sealyard.versioning.compare.schemas import Document, Numbers, TooLarge
-from sealyard.versioning.compare.similarity import (
+from sealyard.versioning.compare.schemas import Budget, Document, Exhausted, Numbers, TooLarge, part
+from sealyard.versioning.compare.texts import (
+    WORDS,
     are_contrasted,
     are_opposed,
     are_same_text,
@@ -51,19 +51,7 @@ _UNSURE = SURE - 0.05
 _PROVEN = 0.95
 """So far above `_UNSURE` that no guess comes near it."""
 _STEPS = 5_000
-_VERBS = {
-    word: group.split()[0]
-    for group in (
-        "get fetch read retrieve load show view describe",
-        "list enumerate",
-        "search find lookup query",
-        "create add make new insert",
-        "update edit modify change patch",
-        "delete remove destroy",
-        "run execute exec invoke",
-    )
-    for word in group.split()
-}
+_VERBS = {word: group.split()[0] for group in WORDS["verbs"] for word in group.split()}
 _READING = {"get", "list", "search"}
 
 

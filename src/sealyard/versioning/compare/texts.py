@@ -1,8 +1,12 @@
-"""Names and texts as words: how near two names are, how near two descriptions are, and what must not be confused."""
+"""Names and texts as words: how near two of them are, what must not be confused, and announcements in texts."""
 
 import re
+import tomllib
 from collections.abc import Iterable
 from functools import lru_cache
+from importlib.resources import files
+
+from sealyard.versioning.compare.changes import Deprecation
 
 _CHARACTERS = 500
 _KEPT = 512
@@ -10,130 +14,14 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
 _SEPARATORS = re.compile(r"[\W_]+")
 _COVERED = 4
 """Letters from which on a word counts as said by a longer or shorter form of it: `sort` by `sorting`."""
-# Only what has one meaning: `desc`, `curr`, `prev`, `dir`, `req`, `col`, `ver` and the like are short for two words.
-_ABBREVIATIONS = {
-    short: full
-    for full, shorts in {
-        "account": "acct",
-        "address": "addr",
-        "amount": "amt",
-        "application": "app",
-        "argument": "arg",
-        "attribute": "attr",
-        "average": "avg",
-        "calculation": "calc",
-        "command": "cmd",
-        "configuration": "cfg config",
-        "context": "ctx",
-        "database": "db",
-        "department": "dept",
-        "description": "descr",
-        "destination": "dest dst",
-        "document": "doc",
-        "environment": "env",
-        "error": "err",
-        "format": "fmt",
-        "frequency": "freq",
-        "function": "func",
-        "identifier": "id ident",
-        "image": "img",
-        "index": "idx",
-        "information": "info",
-        "language": "lang",
-        "length": "len",
-        "library": "lib",
-        "longitude": "lon lng",
-        "maximum": "max",
-        "message": "msg",
-        "minimum": "min",
-        "number": "num",
-        "object": "obj",
-        "option": "opt",
-        "organization": "organisation",
-        "parameter": "param",
-        "password": "pwd passwd",
-        "project": "proj",
-        "quantity": "qty",
-        "reference": "ref",
-        "repository": "repo",
-        "response": "resp",
-        "sequence": "seq",
-        "source": "src",
-        "specification": "spec",
-        "temporary": "tmp",
-        "text": "txt",
-        "timestamp": "ts",
-        "timezone": "tz",
-        "value": "val",
-        "variable": "var",
-    }.items()
-    for short in shorts.split()
-}
-# Words of which a name and its replacement never have one each.
-_OPPOSED = [
-    tuple(frozenset(side.split("/")) for side in pair.split())
-    for pair in (
-        "start/begin/from/since/after/min/minimum/first/lower end/finish/to/until/before/max/maximum/last/upper/stop",
-        "source/src/input/old/base/head/sender destination/dest/dst/target/output/new/receiver/recipient",
-        "include/included/allow/allowed/enable/enabled/show hide/skip/ignore/deny/denied",
-        "asc/ascending desc/descending",
-        "create/add/insert/open/start/push/upload/write/send delete/remove/drop/close/stop/pull/download/read/get/list",
-        "archive/follow/star/subscribe/install/lock unarchive/unfollow/unstar/unsubscribe/uninstall/unlock",
-        "update/edit/set/patch/modify get/list/read/fetch/delete/remove/create",
-        "width height",
-        "latitude/lat longitude/lon/lng",
-        "key value",
-        "row column/col",
-        "left right",
-        "top bottom",
-        "public private",
-        "true false",
-        "request/req response/resp",
-        "parent child/children",
-        "id/uuid/identifier name/title/email/url/path",
-    )
-]
+WORDS = tomllib.loads(files("sealyard.versioning.compare").joinpath("words.toml").read_text(encoding="utf-8"))
+_ABBREVIATIONS = {short: full for full, shorts in WORDS["abbreviations"].items() for short in shorts.split()}
+_OPPOSED = [tuple(frozenset(side.split("/")) for side in pair.split()) for pair in WORDS["opposed"]]
 _TIMES = frozenset("at date datetime day on time timestamp".split())
 _NEGATIONS = frozenset("no not non without exclude excluded excluding disable disabled dont never".split())
-_UNITS = {
-    word: group.split()[0]
-    for group in (
-        "nanosecond nanoseconds ns",
-        "microsecond microseconds us",
-        "millisecond milliseconds millis ms",
-        "second seconds s sec secs",
-        "minute minutes min mins",
-        "hour hours h hr hrs",
-        "day days",
-        "week weeks",
-        "month months",
-        "year years",
-        "byte bytes b",
-        "kilobyte kilobytes kb",
-        "megabyte megabytes mb",
-        "gigabyte gigabytes gb",
-        "pixel pixels px",
-        "inch inches",
-        "meter meters metre metres",
-        "mile miles",
-        "gram grams g",
-        "pound pounds lb lbs",
-        "cent cents",
-        "dollar dollars usd",
-        "euro euros eur",
-        "percent percentage",
-        "character characters chars",
-        *"m tb kib mib gib bits pt em mm cm km feet kg celsius fahrenheit kelvin gbp ratio degrees radians".split(),
-        *"epoch unix iso tokens".split(),
-    )
-    for word in group.split()
-}
+_UNITS = {word: group.split()[0] for group in WORDS["units"] for word in group.split()}
 """Every way to write a unit of measure, with one name for each unit."""
-_COMMON = frozenset(
-    "a an and are as at be by can for from has have if in into is it its of on or that the these this those to used "
-    "using was when which will with you your optional required default value parameter argument field tool description "
-    "available provided none no not n todo".split()
-)
+_COMMON = frozenset(WORDS["common"].split())
 
 
 @lru_cache(_KEPT)
@@ -252,3 +140,40 @@ def have_other_units(one: str, other: str) -> bool:
 
 def _singular(word: str) -> str:
     return word[:-1] if len(word) > 2 and word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
+
+
+_ANNOUNCED = 4_000
+_GUIDANCE = 300
+_SAID = re.compile(r"\bdeprecat(?:ed|ion|es)\b|\bobsolete\b|\bno longer supported\b|\bwill be removed\b", re.IGNORECASE)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_NAME = r"[`'\"]?([A-Za-z_][\w.\-]{0,63}[\w])[`'\"]?"
+_INSTEAD = (
+    re.compile(rf"\buse\s+(?:the\s+)?{_NAME}(?:\s+(?:tool|parameter|field|argument))?\s+instead\b", re.IGNORECASE),
+    re.compile(rf"\b(?:in favou?r of|replaced by|superseded by|renamed to)\s+(?:the\s+)?{_NAME}", re.IGNORECASE),
+    re.compile(rf"\binstead,?\s+use\s+(?:the\s+)?{_NAME}", re.IGNORECASE),
+    re.compile(r"\b[Uu]se\s+(?:the\s+)?(?:`([A-Za-z_][\w.\-]{0,63})`|([a-z]+_\w{1,60}|[a-z]+[A-Z]\w{1,60})\b)"),
+)
+_REMOVED_IN = re.compile(
+    r"\bremoved\s+(?:in|with|from)\s+(?:version\s+|release\s+)?v?(\d+(?:\.\d+){0,2})", re.IGNORECASE
+)
+
+
+def newly_deprecated(before: tuple[str, bool], after: tuple[str, bool]) -> Deprecation | None:
+    """What a text, or a flag beside it, announces that did not stand there before; its `field` is empty."""
+    text, flagged = after[0][:_ANNOUNCED], after[1]
+    said = _SAID.search(text)
+    if (said is None and not flagged) or _SAID.search(before[0][:_ANNOUNCED]) or before[1]:
+        return None
+    if said is None:
+        return Deprecation(field="", guidance="It is marked as deprecated.")
+    sentences = _SENTENCE.split(text)
+    first = next(number for number, sentence in enumerate(sentences) if _SAID.search(sentence))
+    near = " ".join(sentences[first : first + 2])
+    found = next((match for pattern in _INSTEAD if (match := pattern.search(near))), None)
+    removed = _REMOVED_IN.search(near)
+    return Deprecation(
+        field="",
+        replacement=next(name for name in found.groups() if name) if found else None,
+        removed_in=removed[1] if removed else None,
+        guidance=near.strip()[:_GUIDANCE],
+    )
