@@ -113,7 +113,7 @@ def test_type_that_json_has_not_is_a_warning(annotation: str) -> None:
     found = read(f"def total(x: {annotation}): ...")
 
     assert found.input_schema["properties"] == {"x": {}}
-    assert [text.partition(":")[0] for text in found.warnings if "is no type of JSON" in text] == ["Line 1"]
+    assert [text.partition(":")[0] for text in found.warnings if "is not a JSON type" in text] == ["Line 1"]
 
 
 @pytest.mark.parametrize("default", ["date.today()", "float('nan')", "1e999", "{1}", "b''", "{1: 2}", "[x]", "10**9"])

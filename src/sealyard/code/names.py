@@ -61,7 +61,7 @@ class Binding(NamedTuple):
     dotted: str | None = None
     value: ast.expr | None = None
     scope: Scope | None = None
-    """Where the expression stands."""
+    """The scope of the expression."""
 
 
 _OTHER = Binding()

@@ -172,7 +172,7 @@ class _Signature:
             return schema_of(note)
         except Unreadable as error:
             said = str(error)[:80]
-            self._warnings.append(f"Line {line}: {said!r} is no type of JSON, so that {what} is not checked.")
+            self._warnings.append(f"Line {line}: {said!r} is not a JSON type, so that {what} is not checked.")
             return {}
 
     def _with_default(self, schema: dict[str, Any], default: ast.expr) -> dict[str, Any]:

@@ -1,10 +1,10 @@
-"""Reading agent code before it runs: what could not work, what is plainly hostile, and how much it seems to do.
+"""Reviews agent code before it runs: code that cannot work, code that is plainly hostile, and how much it seems to do.
 
-This is advice and good error messages, never the boundary. Code that fools it meets the kernel, so it refuses only
-what has no chance or no honest purpose at its level, and warns about the rest.
+This is advice and good error messages, never the boundary. Code that fools the review meets the kernel, so only code
+without a chance or an honest purpose at its level is refused, and the rest is warned about.
 
 The code is parsed, never compiled: compiling 700 bytes of nested `finally` takes seconds, and the gateway would stand
-still meanwhile. The few errors that only the compiler finds are reported by the guest. Cost is linear in the code.
+still meanwhile. The guest reports the few errors that only the compiler finds. Cost is linear in the code.
 """
 
 import ast
@@ -43,7 +43,7 @@ Severity = Literal["refuse", "warn"]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing the code should not do, where it does it, and what to do instead."""
+    """One thing that the code should not do, its place, and advice."""
 
     severity: Severity
     rule: str
@@ -58,7 +58,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
-    """How much the code seems to do; all zero when it cannot be parsed."""
+    """The amount of work in the code; all zero when it cannot be parsed."""
 
     loops: int = 0
     """Loops in the text, those of comprehensions included."""
@@ -82,7 +82,7 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
     estimate: Estimate = Estimate()
 
     def refusal(self) -> Failure | None:
-        """Why the code is not to be run, as the failure that it ends with; None when it may run."""
+        """The failure that refused code ends with; None when the code may run."""
         if self.verdict != "refuse":
             return None
         first = next(finding for finding in self.findings if finding.severity == "refuse")
@@ -120,7 +120,7 @@ SEVERITIES: dict[str, tuple[Severity | None, Severity | None, Severity | None]] 
     "endless-loop": ("warn", "warn", "warn"),
     "sql-text": ("warn", "warn", "warn"),
 }
-"""What each rule means at development, production and hardened; `None` keeps silent."""
+"""The severity of each rule at development, production and hardened; `None` keeps silent."""
 
 _ASK_A_TOOL = "Call a tool: search_tools finds one."
 _NO_NETWORK = f"There is no network inside. {_ASK_A_TOOL}"
@@ -173,7 +173,7 @@ _IMPORT_HINTS: dict[str, str] = {
     **dict.fromkeys(NATIVE_MODULES, _NO_NATIVE_CODE),
     "multiprocessing": _USE_THREADS,
 }
-"""What to do instead of an import that is refused."""
+"""Advice for an import that is refused."""
 
 _ALTERNATIVES: dict[str, tuple[str, ...]] = {
     "bs4": ("html.parser", "re"),
@@ -187,7 +187,7 @@ _ALTERNATIVES: dict[str, tuple[str, ...]] = {
     "ujson": ("json",),
     "yaml": ("json",),
 }
-"""What the standard library has for a package that is not there."""
+"""Modules of the standard library for a package that is missing."""
 
 _WALK_ENDS = frozenset(("__subclasses__", "__globals__", "__builtins__"))
 _WALKS = _WALK_ENDS | frozenset(
@@ -212,7 +212,7 @@ _SLEEPS = frozenset(("time.sleep", "asyncio.sleep"))
 _ALL_WALKS = _WALKS | _PARENTS
 _TELLING_BUILTINS = {name.removeprefix("builtins.") for name in _REFERENCES if name.startswith("builtins.")}
 _TELLING_BUILTINS.add("__builtins__")
-"""The built-in names that a rule speaks about wherever they stand."""
+"""Built-in names that a rule is about wherever they stand."""
 _TELLING_MODULES = frozenset(name.partition(".")[0] for name in _MODULE_CALLS)
 """The first parts of the modules whose every function falls under a rule."""
 
@@ -224,7 +224,7 @@ class ToolNames:
     """The names that may be called, as tools and as functions of `servers`.
 
     `functions` gives the module and the function of each full name; without it they are guessed from the name.
-    `is_known` says whether another spelling means one of them too.
+    `is_known` is true for another spelling of one of them.
     """
 
     def __init__(
@@ -237,7 +237,7 @@ class ToolNames:
         self.is_known = is_known
         self._functions = functions
         self.number = next(_numbers)
-        """Another one for each table of names: what a verdict over code is remembered by."""
+        """Identifies the table of names in remembered verdicts."""
 
     def to_json(self) -> bytes:
         """The names alone."""
@@ -245,13 +245,13 @@ class ToolNames:
 
     @classmethod
     def from_json(cls, document: bytes) -> "ToolNames":
-        """What `to_json` gave."""
+        """The reverse of `to_json`."""
         names, functions = msgspec.json.decode(document, type=tuple[list[str], dict[str, tuple[str, str]] | None])
         return cls(frozenset(names), functions)
 
     @functools.cached_property
     def servers(self) -> Mapping[str, Mapping[str, str]]:
-        """Functions by server, both under loose keys: how a name becomes an identifier is the catalog's business."""
+        """Functions by server, both under loose keys: the catalog decides how a name becomes an identifier."""
         found: dict[str, dict[str, str]] = {}
         if self._functions is not None:
             for module, function in self._functions.values():
@@ -266,14 +266,14 @@ class ToolNames:
 
     @functools.cached_property
     def server_names(self) -> frozenset[str]:
-        """How the servers are spelled in `servers`."""
+        """The names of the servers as `servers` spells them."""
         if self._functions is not None:
             return frozenset(module for module, _ in self._functions.values())
         return frozenset(re.sub(r"\W", "_", name.removeprefix("mcp__").partition("__")[0]) for name in self.names)
 
 
 def check_code(code: str) -> None:
-    """Raise `InvalidRequest` for code that is too large for anybody to look at."""
+    """Raise `InvalidRequest` for code that is too large to be read."""
     if read(code).is_larger(MAX_CODE_BYTES):
         raise InvalidRequest(
             f"The code is larger than {MAX_CODE_BYTES:,} bytes. Pass data in through `context` or a file in the "
@@ -291,7 +291,7 @@ def review(
     """Judge `code` under `policy` without running it.
 
     `tools` are the full names that may be called, such as `mcp__expenses__list_expenses`; without them no tool's name
-    is checked. Who reviews often makes them `ToolNames` once. `packages` are the importable names that the guest
+    is checked. Make them `ToolNames` once for many reviews. `packages` are the importable names that the guest
     environment has; without them the policy's own are taken to be there.
     """
     source = read(code)
@@ -398,11 +398,11 @@ class _Notes:
 
 
 class _Modules(NamedTuple):
-    """What a policy lets code import."""
+    """The imports that a policy allows."""
 
     allowed: frozenset[str]
     refused: frozenset[str]
-    """Although they would be allowed."""
+    """Modules that are refused although a rule allows them."""
 
 
 @functools.lru_cache(maxsize=32)  # a gateway has three levels, and a few limits that runs ask for
@@ -413,7 +413,7 @@ def _modules_of(policy: IsolationPolicy, packages: frozenset[str]) -> _Modules |
 
 
 class _Rules:
-    """The second pass: each noted node against the policy and the tools."""
+    """Checks each noted node against the policy and the tools."""
 
     def __init__(
         self,
@@ -433,7 +433,7 @@ class _Rules:
         self._tools = tools if tools is None or isinstance(tools, ToolNames) else ToolNames(tools)
         self._hints_left = 8  # each costs a comparison with every name
         self._covered: set[int] = set()
-        """Nodes that the finding about a larger node speaks for."""
+        """Nodes that the finding about a larger node covers."""
         self.tool_calls: list[ast.Call] = []
         """The calls of tools, as functions or by their names."""
         self._calls = 0
@@ -441,7 +441,7 @@ class _Rules:
         self._tool_calls_in_loops = 0
 
     def check(self, node: Noted, place: Place) -> None:
-        """Apply every rule that speaks about this kind of node."""
+        """Apply every rule about this kind of node."""
         match node:
             case ast.Name():  # the most frequent first
                 self._check_name(node, place)
@@ -458,7 +458,7 @@ class _Rules:
                     self._check_import(alias.name, alias, place)
 
     def estimate(self) -> Estimate:
-        """What was counted on the way."""
+        """The counts of the whole walk."""
         return Estimate(
             loops=self._names.loops,
             deepest_loop=self._names.deepest_loop,
@@ -741,7 +741,7 @@ def _words(name: str) -> set[str]:
 
 
 def _is_plumbing(name: str) -> bool:
-    """Whether the guest may offer this beside tools."""
+    """True if the guest may offer this beside tools."""
     return name.startswith("_") or name in ("*", "call_tool", "search_tools")
 
 

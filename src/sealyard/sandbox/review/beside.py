@@ -1,4 +1,4 @@
-"""A review that does not hold up the event loop: of long code it is made by a helper process."""
+"""Reviews that do not hold up the event loop: a helper process reviews long code."""
 
 import secrets
 import time
@@ -86,11 +86,11 @@ def _encoded(code: str) -> bytes | None:
     try:
         return code.encode()
     except UnicodeEncodeError:
-        return None  # which a review says at once
+        return None  # the review says so at once
 
 
 class _Verdicts:
-    """The last verdicts over one source: two, for those who run the same text under different policies."""
+    """The last two verdicts over one source: the same text may run under two policies."""
 
     def __init__(self, source: Source) -> None:
         self._found: list[tuple[tuple[IsolationPolicy, int, Collection[str]], Review]] = []
@@ -134,7 +134,7 @@ class _Given(msgspec.Struct):
 
 
 def review_code(params: Any, body: bytes, memory: ToolNames, ask: Ask) -> tuple[Any, bytes]:
-    """`review`. The gateway is asked about names that are spelled in another way."""
+    """`review` in the helper. It asks the gateway about other spellings of names."""
     given = msgspec.convert(params, _Given)
     memory.is_known = ask
     found = review(body.decode(), given.policy, tools=memory, packages=frozenset(given.packages))

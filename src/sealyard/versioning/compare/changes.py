@@ -9,7 +9,7 @@ import msgspec
 from sealyard.errors import InvalidRequest
 
 Severity = Literal["none", "patch", "minor", "major"]
-"""Which part of the version a change raises. `major`: code that was right may fail now."""
+"""The part of the version that a change raises. `major`: code that was right may fail now."""
 
 Side = Literal["tool", "input", "output"]
 
@@ -49,13 +49,13 @@ name and type, and described as something else. `output_required`: from now on i
 differ in a way that cannot be judged."""
 
 SURE = 0.8
-"""The confidence of a `Replacement` from which on nobody need be asked."""
+"""The least confidence of a `Replacement` that no person has to confirm."""
 
 _ORDER: tuple[Severity, ...] = ("none", "patch", "minor", "major")
 
 
 class Replacement(msgspec.Struct, frozen=True, kw_only=True):
-    """What probably stands for something that is gone."""
+    """The probable successor of something that is gone."""
 
     name: str
     """Of the field beside the old one, or the full name of the tool."""
@@ -82,7 +82,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BreakingChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A change that code has to follow, and how."""
+    """A change that code has to follow, and a line of code that does."""
 
     field: str
     """As in `Change`, with `output.` in front for a part of the answer."""
@@ -106,7 +106,7 @@ class Deprecation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """How one definition of a tool differs from another."""
+    """All differences between two definitions of a tool."""
 
     bump: Severity
     """The highest severity of all changes."""
@@ -139,7 +139,7 @@ class Version(msgspec.Struct, frozen=True, order=True):
         """The version that `text` writes; `1` and `1.2` mean `1.0.0` and `1.2.0`.
 
         Raises:
-            InvalidRequest: `text` is no version.
+            InvalidRequest: `text` is not a version.
         """
         return cls(*_numbers(text))
 
@@ -160,10 +160,10 @@ class Version(msgspec.Struct, frozen=True, order=True):
 
 
 def fit(need: str, current: str) -> Fit:
-    """Whether code written for version `need` can use version `current`: `1.2` and `1.2.3` take any `1.2.x`.
+    """True if code written for version `need` can use version `current`: `1.2` and `1.2.3` take any `1.2.x`.
 
     Raises:
-        InvalidRequest: One of them is no version.
+        InvalidRequest: One of them is not a version.
     """
     needed, there = _numbers(need)[:2], Version.parse(current)
     if needed[0] != there.major:
@@ -174,10 +174,10 @@ def fit(need: str, current: str) -> Fit:
 
 
 def matches(pin: str, version: str) -> bool:
-    """Whether `version` is one that `pin` names: `1` any `1.x.y`, `1.2` any `1.2.x`, `1.2.3` only itself.
+    """True if `version` is one that `pin` names: `1` any `1.x.y`, `1.2` any `1.2.x`, `1.2.3` only itself.
 
     Raises:
-        InvalidRequest: One of them is no version.
+        InvalidRequest: One of them is not a version.
     """
     pinned, there = _numbers(pin), Version.parse(version)
     return (there.major, there.minor, there.patch)[: len(pinned)] == pinned

@@ -30,7 +30,7 @@ from sealyard.versioning.compare.schemas import (
 )
 
 Limit = Callable[[Case, str, dict[str, Any]], bool]
-"""Whether every value of a case and kind meets a keyword of a goal; false also if that is not known."""
+"""True if every value of a case and kind meets a keyword of a goal; false also if that is not known."""
 
 OBJECT = frozenset({"object"})
 _NUMBER = frozenset({"integer", "fraction"})
@@ -39,12 +39,12 @@ _ARRAY = frozenset({"array"})
 
 
 def at_least(found: float | None, wanted: Any) -> bool:
-    """Whether a known lower limit, if any, is as strict as the wanted one of a length."""
+    """True if a known lower limit, if any, is as strict as the wanted one of a length."""
     return _is_number(wanted) and (wanted <= 0 or (found is not None and found >= wanted))
 
 
 def at_most(found: float | None, wanted: Any) -> bool:
-    """Whether a known upper limit, if any, is as strict as the wanted one."""
+    """True if a known upper limit, if any, is as strict as the wanted one."""
     return _is_number(wanted) and found is not None and found <= wanted
 
 
@@ -80,7 +80,7 @@ def _maximum(case: Case, kind: str, goal: dict[str, Any]) -> bool:
 
 
 def _is_bounded(case: Case, kind: str, wanted: Bound | None, found: Bound | None, direction: int) -> bool:
-    """Whether all values lie within the wanted bound, or a known one is as strict; `direction` is 1 for lower ones."""
+    """True if all values lie within the wanted bound, or a known one is as strict; `direction` is 1 for lower ones."""
     if wanted is None:
         return False
     values = case.of_kind(kind)
@@ -102,7 +102,7 @@ def _whole(bound: Bound, kind: str, step: int) -> Bound:
 
 
 def _wanted(goal: dict[str, Any], keyword: str, exclusive: str) -> Bound | None:
-    """The bound that a goal sets; `None` if what stands there is none."""
+    """The bound that a goal sets; `None` if it sets none."""
     limit, strict = goal.get(keyword), goal.get(exclusive)
     if isinstance(strict, bool) or strict is None:  # as an old draft writes it
         return (limit, strict is True) if isinstance(limit, int | float) and _is_number(limit) else None
@@ -262,7 +262,7 @@ class Prover:
         self._proven: list[object] = []
 
     def proves(self, facts: Iterable[object], goal: object, *, top: bool = False) -> bool:
-        """Whether every value that fits all `facts` fits `goal`; `top` if it is the arguments of a tool.
+        """True if every value that fits all `facts` fits `goal`; `top` if it is the arguments of a tool.
 
         Raises:
             Exhausted: The budget is used up.
@@ -291,7 +291,7 @@ class Prover:
         return result
 
     def same(self, fact: object, goal: object, keyword: str | None = None) -> bool:
-        """Whether two parts are equal, with all that they refer to."""
+        """True if two parts are equal, with all that they refer to."""
         place = "schema" if keyword is None else place_of(keyword, goal)
         if not self._numbers.same(fact, goal, place):
             return False
@@ -303,14 +303,14 @@ class Prover:
         return references is not None and (not references or self._lead_to_same(references))
 
     def satisfies(self, case: Case, kind: str, goal: object, *, without: frozenset[str] = frozenset()) -> bool:
-        """Whether every value of this case and kind fits `goal`, leaving out some of its keywords."""
+        """True if every value of this case and kind fits `goal`, leaving out some of its keywords."""
         self._level += 1
         satisfied = self._level < _LEVELS and self._satisfies(case, kind, goal, without)
         self._level -= 1
         return satisfied
 
     def excludes(self, case: Case, kind: str, goal: object) -> bool:
-        """Whether no value of this case and kind fits `goal`."""
+        """True if no value of this case and kind fits `goal`."""
         self._level += 1
         excluded = self._level < _LEVELS and self._excludes(case, kind, goal)
         self._level -= 1
@@ -373,7 +373,7 @@ class Prover:
         return not cases or self._keeps_names(cases, goal, top=top)
 
     def _keeps_names(self, cases: list[Case], goal: object, *, top: bool) -> bool:
-        """Whether no key that callers may send, or readers may look for, is gone."""
+        """True if no key that callers may send, or readers may look for, is gone."""
         goals = [case for case in cases_of(self.right, [goal], self._budget, top=top) if "object" in case.kinds]
         left = {key for case in cases for key in case.declared}
         right = {key for case in goals for key in case.declared}
@@ -382,7 +382,7 @@ class Prover:
         return right <= left or any(case.others is not None for case in cases)
 
     def _lead_to_same(self, references: frozenset[str]) -> bool:
-        """Whether references lead to equal parts in both documents, which again do."""
+        """True if references lead to equal parts in both documents, which again do."""
         if self.left.rebased or self.right.rebased:
             return False
         todo, seen = list(references), set(references)
@@ -398,7 +398,7 @@ class Prover:
         return True
 
     def _is_held(self, case: Case, goal: dict[str, Any], keyword: str) -> bool:
-        """Whether an atom says the same under `keyword` and all that it goes with."""
+        """True if an atom says the same under `keyword` and all that it goes with."""
         group = _GROUPS.get(keyword, (keyword,))
         return bool(group) and any(
             all(
@@ -409,7 +409,7 @@ class Prover:
         )
 
     def _fits(self, case: Case, kind: str, goal: dict[str, Any], keyword: str) -> bool:
-        """Whether every value of this case and kind fits a keyword that holds schemas."""
+        """True if every value of this case and kind fits a keyword that holds schemas."""
         wanted = goal[keyword]
         match keyword:
             case "$ref":
@@ -452,14 +452,14 @@ class Prover:
         return self._each(case, kind, lambda single: self._fits_one(single, kind, branches))
 
     def _each(self, case: Case, kind: str, check: Callable[[Case], bool]) -> bool:
-        """Whether a check holds for each single value of a case that has few."""
+        """True if a check holds for each single value of a case that has few."""
         values = case.of_kind(kind)
         if values is None or not 1 < len(values) <= _SPLIT or any(isinstance(value, dict | list) for value in values):
             return False
         return all(check(Case((*case.atoms, {"const": value}), top=case.top, dialect=case.dialect)) for value in values)
 
     def _fits_others(self, case: Case, wanted: object, named: dict[str, Any]) -> bool:
-        """Whether the values of all keys that are not `named` fit."""
+        """True if the values of all keys that are not `named` fit."""
         if wanted is False and self._growing:
             return True
         keys = [key for key in {**case.declared, **dict.fromkeys(case.required)} if key not in named]
@@ -492,7 +492,7 @@ class Prover:
         )
 
     def _has_other_values(self, case: Case, kind: str, goal: dict[str, Any]) -> bool:
-        """Whether the goal lists values and none is of this case."""
+        """True if the goal lists values and none is of this case."""
         allowed = goal["enum"] if "enum" in goal else [goal["const"]] if "const" in goal else None
         if not isinstance(allowed, list):
             return False
@@ -505,7 +505,7 @@ class Prover:
         return {scalar(value) for value in values}.isdisjoint(scalar(value) for value in allowed)
 
     def _has_other_fields(self, case: Case, kind: str, goal: dict[str, Any]) -> bool:
-        """Whether every object of this case has a key whose value the goal does not take."""
+        """True if every object of this case has a key whose value the goal does not take."""
         if kind != "object":
             return False
         wanted = part(goal, "properties", dict)
@@ -520,16 +520,16 @@ Schema = dict[str, Any] | bool
 Verdict = Literal["compatible", "breaking"]
 
 STEPS = 10_000
-"""What one comparison may cost, in steps of a proof."""
+"""The cost that one comparison may have, in steps of a proof."""
 
 
 def input_verdict(before: Schema, after: Schema, *, top: bool = True) -> Verdict:
-    """Whether every value that fits `before` fits `after`. `top`: they are schemas of a tool's arguments."""
+    """True if every value that fits `before` fits `after`. `top`: they are schemas of a tool's arguments."""
     return _verdict(before, after, keep="left", top=top)
 
 
 def output_verdict(before: Schema, after: Schema) -> Verdict:
-    """Whether every value that fits `after` fits `before`."""
+    """True if every value that fits `after` fits `before`."""
     return _verdict(after, before, keep="right", top=False)
 
 

@@ -22,11 +22,11 @@ ANNOTATIONS = frozenset(
 """Keywords that say nothing about which values fit. Definitions count where something refers to them."""
 
 _DEFINITIONS = ("$defs", "definitions")
-_PARTS = 30_000
-_REFERENCES = 256
+_PARTS = 30_000  # a bound on the size of a document
+_REFERENCES = 256  # a bound on the references of one part
 
 Place = Literal["schema", "named", "listed", "choice", "value", "set"]
-"""What a part is: a schema, a mapping from names to schemas, a list of schemas, one whose order does not matter, a
+"""The kind of a part: a schema, a mapping from names to schemas, a list of schemas, one whose order does not matter, a
 value, or a list of values whose order does not matter."""
 
 _PLACES: dict[str, Place] = {
@@ -78,11 +78,11 @@ class Document:
         said = said if isinstance(said, str) else ""
         self.dialect: Dialect = next((name for name in _DIALECTS if name in said), "2020")
         self.rebased = False
-        """Whether a part has an address of its own, so that references in it lead elsewhere."""
+        """True if a part has an address of its own, so that references in it lead elsewhere."""
         self._targets: dict[str, object] = {}
 
     def target(self, reference: object) -> object:
-        """What a `$ref` leads to; `None` if that is not in this document."""
+        """The target of a `$ref`; `None` if it is not in this document."""
         if not isinstance(reference, str) or self.rebased:
             return None
         if reference not in self._targets:
@@ -91,7 +91,7 @@ class Document:
 
 
 def lookup(reference: str, root: object) -> object:
-    """What a pointer such as `#/$defs/Row` leads to; `None` if nowhere. Nothing is ever fetched."""
+    """The target of a pointer such as `#/$defs/Row`; `None` if there is none. Nothing is ever fetched."""
     if reference != "#" and not reference.startswith("#/"):
         return None
     place = root
@@ -116,10 +116,10 @@ def scalar(value: object) -> tuple[str, object]:
 
 
 class _Traits(msgspec.Struct, frozen=True):
-    """What matters about a part beside what it is."""
+    """Properties of a part beside its content."""
 
     references: frozenset[str] | None = frozenset()
-    """All that it refers to; `None`: too much."""
+    """All references in it; `None`: too many."""
     disputed: bool = False
 
 
@@ -159,19 +159,19 @@ class Numbers:
                 document.rebased = True
 
     def same(self, one: object, other: object, place: Place = "schema") -> bool:
-        """Whether two parts are equal as they stand; what they refer to may differ."""
+        """True if two parts are equal as they stand; what they refer to may differ."""
         if not _is_part(one) or not _is_part(other):
             return not _is_part(one) and not _is_part(other) and scalar(one) == scalar(other)
         number = self._by_place.get((id(one), place))
         return number is not None and number == self._by_place.get((id(other), place))
 
     def references(self, part: object, place: Place) -> frozenset[str] | None:
-        """All that a part refers to; `None` if that is too much."""
+        """All references in a part; `None` if there are too many."""
         number = self._by_place.get((id(part), place))
         return frozenset() if number is None else self._traits[number].references
 
     def is_disputed(self, part: object, place: Place) -> bool:
-        """Whether drafts of JSON Schema disagree about something in it."""
+        """True if drafts of JSON Schema disagree about something in it."""
         number = self._by_place.get((id(part), place))
         return number is not None and self._traits[number].disputed
 
@@ -228,7 +228,7 @@ def _is_part(value: object) -> bool:
 
 
 def place_of(keyword: object, part: object) -> Place:
-    """What stands under a keyword of a schema."""
+    """The kind of the part under a keyword of a schema."""
     place = _PLACES.get(keyword, "schema") if isinstance(keyword, str) else "value"
     expected = dict if place == "named" else list
     return place if place in ("schema", "value") or isinstance(part, expected) else "value"
@@ -237,9 +237,9 @@ def place_of(keyword: object, part: object) -> Place:
 KINDS = frozenset({"null", "boolean", "integer", "fraction", "string", "array", "object"})
 """Of values; a number is an integer or a fraction."""
 NULLABLE = "nullable"
-"""The null that a schema allows by OpenAPI's `nullable: true`, which is no JSON Schema."""
+"""The null that a schema allows by OpenAPI's `nullable: true`, which JSON Schema does not have."""
 
-_CASES = 64
+_CASES = 64  # alternatives that are kept apart: a bound on the cost
 _NAMES = {
     "null": {"null"},
     "boolean": {"boolean"},
@@ -264,7 +264,7 @@ class Exhausted(Exception):
 
 
 class Budget:
-    """How many steps a comparison may still take."""
+    """The steps that a comparison may still take."""
 
     def __init__(self, steps: int) -> None:
         self._steps = steps
@@ -286,10 +286,10 @@ class Case:
     def __init__(self, atoms: tuple[dict[str, Any], ...], *, top: bool = False, dialect: Dialect = "2020") -> None:
         self.atoms = atoms
         self.top = top
-        """Whether the value is the arguments of a tool."""
+        """True if the value is the arguments of a tool."""
         self.dialect: Dialect = dialect
         self.values = _values(atoms)
-        """All that the value can be, if it is one of a few."""
+        """The values that it can be, if they are few."""
         kinds = KINDS | {NULLABLE}
         for atom in atoms:
             kinds &= kinds_of(atom) or kinds
@@ -324,7 +324,7 @@ class Case:
         return min(found, key=lambda bound: (bound[0], not bound[1]), default=None)
 
     def has(self, keyword: str, value: object) -> bool:
-        """Whether an atom has this scalar under `keyword`."""
+        """True if an atom has this scalar under `keyword`."""
         return any(keyword in atom and scalar(atom[keyword]) == scalar(value) for atom in self.atoms)
 
     @cached_property
@@ -355,7 +355,7 @@ class Case:
         """The schemas that hold for values of undeclared keys; `None` if such keys are no part of the interface.
 
         They are none where a schema forbids them, and where it declares keys and says nothing about others: code that
-        sends or reads what nobody declared does so at its own risk.
+        sends or reads undeclared keys does so at its own risk.
         """
         values = [
             atom["additionalProperties"]
@@ -371,11 +371,11 @@ class Case:
 
     @cached_property
     def patterned(self) -> bool:
-        """Whether patterns say which schema holds for which key."""
+        """True if patterns say which schema holds for which key."""
         return any(part(atom, "patternProperties", dict) for atom in self.atoms)
 
     def lacks(self, key: str) -> bool:
-        """Whether no value has `key`, as far as the interface goes: it is undeclared beside keys that are declared."""
+        """True if no value has `key`, as far as the interface goes: it is undeclared beside keys that are declared."""
         if key in self.declared or key in self.required:
             return False
         return self.others is None or (self.others == () and bool(self.declared) and not self.patterned)
@@ -392,7 +392,7 @@ class Case:
         return tuple(found)
 
     def positioned(self) -> int:
-        """How many first items have schemas of their own."""
+        """The number of first items with schemas of their own."""
         return max((len(positions(atom, dialect=self.dialect)[0]) for atom in self.atoms), default=0)
 
     def _numbers(self, keywords: Iterable[str]) -> list[int | float]:
@@ -423,7 +423,7 @@ def cases_of(document: Document, schemas: Iterable[object], budget: Budget, *, t
 
 
 def part(schema: Mapping[str, Any], keyword: str, kind: type) -> Any:
-    """What stands under a keyword, or an empty `kind` if that is something else."""
+    """The value under a keyword, or an empty `kind` if it is something else."""
     found = schema.get(keyword)
     return found if isinstance(found, kind) else kind()
 
@@ -498,7 +498,7 @@ def _collect(
 
 
 def _extent(schema: dict[str, Any]) -> int:
-    """How many things a schema lists: what it costs to read it."""
+    """The number of things that a schema lists: the cost of reading it."""
     return len(part(schema, "enum", list)) + len(part(schema, "required", list)) + len(part(schema, "properties", dict))
 
 

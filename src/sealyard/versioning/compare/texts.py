@@ -8,8 +8,8 @@ from importlib.resources import files
 
 from sealyard.versioning.compare.changes import Deprecation
 
-_CHARACTERS = 500
-_KEPT = 512
+_CHARACTERS = 500  # of a name or text that are read as words
+_KEPT = 512  # names whose words are remembered
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
 _SEPARATORS = re.compile(r"[\W_]+")
 _COVERED = 4
@@ -48,12 +48,12 @@ def folded(text: str) -> str:
 
 
 def are_same_text(one: str, other: str) -> bool:
-    """Whether two texts differ in spaces, case and the last stop at most."""
+    """True if two texts differ in spaces, case and the last stop at most."""
     return one == other or folded(one) == folded(other)
 
 
 def are_spelled_alike(one: str, other: str) -> bool:
-    """Whether two names have the same letters and digits, and differ in case and in what joins their words.
+    """True if two names have the same letters and digits, and differ in case and in what joins their words.
 
     A case is all that tells `t` from `T`, a sign all that tells `a<` from `a>`, and a joint all that tells `x1_1` from
     `x11`: such names are two.
@@ -67,12 +67,12 @@ def are_spelled_alike(one: str, other: str) -> bool:
 
 
 def _ends(name: str) -> int:
-    """How many words of a name may be plurals: `users_id` is not `user_sid`."""
+    """The number of words of a name that may be plurals: `users_id` is not `user_sid`."""
     return sum(word.endswith("s") for word in words(name))
 
 
 def are_contrasted(left: Iterable[str], right: Iterable[str], text: str) -> bool:
-    """Whether the words that one of two names has alone may tell apart what one text says of both.
+    """True if the words that one of two names has alone may tell apart what one text says of both.
 
     A text that says all of the one and not of the other is about that one, whatever the other is called. One that says
     neither leaves it to the names, as does one that says both: `email` and `phone` are both how to reach somebody.
@@ -85,7 +85,7 @@ def are_contrasted(left: Iterable[str], right: Iterable[str], text: str) -> bool
 
 
 def _are_on(side: frozenset[str], *some: frozenset[str]) -> bool:
-    """Whether each name has a word of one side, and else none but such as only say that it is a time."""
+    """True if each name has a word of one side, and else none but such as only say that it is a time."""
     return all(words & side and words <= side | _TIMES for words in some)
 
 
@@ -101,23 +101,23 @@ def _is_said(some: frozenset[str], said: frozenset[str]) -> bool:
 
 
 def is_telling(text: str, *, least: int = 2) -> bool:
-    """Whether a text says enough to know what it describes by: `The id` does not."""
+    """True if a text says enough to know what it describes by: `The id` does not."""
     return len(text_words(text)) >= least and len(words(text)) > least
 
 
 def likeness(one: str, other: str) -> float:
-    """How near two texts are, from 0 to 1; 0 if one says nothing."""
+    """The likeness of two texts, from 0 to 1; 0 if one says nothing."""
     return share(text_words(one), text_words(other))
 
 
 def share(one: Iterable[str], other: Iterable[str]) -> float:
-    """How many of all words are in both, from 0 to 1."""
+    """The share of all words that are in both, from 0 to 1."""
     first, second = set(one), set(other)
     return len(first & second) / len(first | second) if first and second else 0.0
 
 
 def are_opposed(one: str, other: str) -> bool:
-    """Whether two names differ by words that exclude each other, such as `min` and `max`, or by a number."""
+    """True if two names differ by words that exclude each other, such as `min` and `max`, or by a number."""
     first, second = set(words(one)), set(words(other))
     left, right = first - second, second - first
     if any(word.isdigit() for word in left) and any(word.isdigit() for word in right):
@@ -133,7 +133,7 @@ def units(text: str) -> frozenset[str]:
 
 
 def have_other_units(one: str, other: str) -> bool:
-    """Whether two texts both speak of units, and of none in common."""
+    """True if two texts both speak of units, and of none in common."""
     mine, theirs = (units(text.replace("'s", "")) for text in (one, other))  # whose, not a second
     return bool(mine) and bool(theirs) and not mine & theirs
 
@@ -142,8 +142,8 @@ def _singular(word: str) -> str:
     return word[:-1] if len(word) > 2 and word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
 
 
-_ANNOUNCED = 4_000
-_GUIDANCE = 300
+_ANNOUNCED = 4_000  # characters of a text that are searched for an announcement
+_GUIDANCE = 300  # characters of an announcement that are kept
 _SAID = re.compile(r"\bdeprecat(?:ed|ion|es)\b|\bobsolete\b|\bno longer supported\b|\bwill be removed\b", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _NAME = r"[`'\"]?([A-Za-z_][\w.\-]{0,63}[\w])[`'\"]?"
@@ -159,7 +159,7 @@ _REMOVED_IN = re.compile(
 
 
 def newly_deprecated(before: tuple[str, bool], after: tuple[str, bool]) -> Deprecation | None:
-    """What a text, or a flag beside it, announces that did not stand there before; its `field` is empty."""
+    """The announcement of a text, or a flag beside it, that was not there before; its `field` is empty."""
     text, flagged = after[0][:_ANNOUNCED], after[1]
     said = _SAID.search(text)
     if (said is None and not flagged) or _SAID.search(before[0][:_ANNOUNCED]) or before[1]:

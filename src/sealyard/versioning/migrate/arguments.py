@@ -34,7 +34,7 @@ _Key = ast.expr | ast.keyword
 
 
 class _Context(NamedTuple):
-    """What every rewriter of arguments needs."""
+    """The parts that every rewriter of arguments needs."""
 
     state: State
     sources: Sources

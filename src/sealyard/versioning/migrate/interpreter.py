@@ -59,17 +59,17 @@ class Interpreter:
         self._exported = exported
         self._functions: dict[_Function, None] = {}
         self._back: dict[ast.AST, Env] = {}
-        """What holds where each loop begins again."""
+        """The variables where each loop begins again."""
         self._result = None if exported is not None else self._names.module.variables.get("result")
         self._bound: dict[Variable, ast.AST] = {}
         """The last place that binds each variable."""
         # The function or module that is being followed
         self._env: Env | None = {}
-        """What its variables hold here; None: this place is never reached."""
+        """The values of its variables here; None: this place is never reached."""
         self._raising: list[Env] = []
-        """What may hold where each `try` around catches an error."""
+        """The variables where each `try` around catches an error."""
         self._loops: list[tuple[list[Env], list[Env]]] = []
-        """What holds at each `break` and `continue` of the loops around."""
+        """The variables at each `break` and `continue` of the loops around."""
 
     def run(self) -> None:
         """Follow the code."""
@@ -811,7 +811,7 @@ class Interpreter:
 
 
 def _joined(one: Env | None, other: Env | None) -> Env | None:
-    """What holds after either of two ways; None: a way that never gets there."""
+    """The variables after either of two ways; None: a way that never gets there."""
     if one is None or other is None:
         return other if one is None else one
     joined = dict(one)

@@ -83,7 +83,7 @@ class Touch(msgspec.Struct, frozen=True):
 
 
 class State:
-    """All that is known while one piece of code is followed."""
+    """The knowledge about one piece of code that is being followed."""
 
     def __init__(self, names: Names, plans: Sequence[Plan]) -> None:
         self.names = names
@@ -244,7 +244,7 @@ class State:
         return frozenset(found)
 
     def everything(self, site: Site) -> Value:
-        """All that a container may hold."""
+        """Everything that a container may hold."""
         return NOTHING.union(*self.contents.get(site, {}).values())
 
     def sequence_slots(self, atom: Atom) -> dict[Slot, Value]:
