@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.migration_world import BEFORE, CHANGES, FLAG, NUMBER, PARAMETERS, TEXT, make_spec
+from tests.unit.versioning.migration_world import BEFORE, CHANGES, FLAG, NUMBER, PARAMETERS, TEXT, make_spec
 
 from sealyard.errors import InvalidRequest
 from sealyard.values import ToolSpec

@@ -6,7 +6,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.migration_world import ANSWER, BEFORE, CHANGES, NUMBER, TEXT, make_change, make_spec, outcome, run
+from tests.unit.versioning.migration_world import (
+    ANSWER,
+    BEFORE,
+    CHANGES,
+    NUMBER,
+    TEXT,
+    make_change,
+    make_spec,
+    outcome,
+    run,
+)
 
 from sealyard.versioning.migrate import Edit, Migration, Refusal, diff, migrate, predict
 from sealyard.versioning.plan import make_plan
