@@ -1,8 +1,8 @@
 """Sources of agent code, each parsed at most once, and a bounded memory of the latest ones.
 
 The text is hostile: it is parsed, never compiled or run. Compiling 700 bytes of nested `finally` takes seconds. A tree
-takes up to 350 bytes per character, so the memory is bounded by characters. All readers of a text share its tree, in
-every thread, so nobody may change it.
+with its names takes up to 380 bytes per character, so the memory is bounded by characters. All readers of a text share
+its tree, in every thread, so nobody may change it.
 """
 
 import ast
@@ -22,7 +22,7 @@ MAX_CODE_BYTES = 256 << 10
 """Parsing this much holds the interpreter for up to a second. Larger data belongs in `context` or a file."""
 
 _KEPT_CHARACTERS = 64 << 10
-"""The bound of all kept sources: their trees take 3 MiB as people write code, and 22 MiB at worst."""
+"""The bound of all kept sources: their trees and names take 5 MiB as people write code, and 24 MiB at worst."""
 _LONGEST_KEPT = 16 << 10
 """Longer sources are not kept: they would push out all others, and learning reads none of them."""
 _LEAST_CHARACTERS = 256
