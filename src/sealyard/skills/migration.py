@@ -19,7 +19,7 @@ from sealyard.store import MigrationRecord
 from sealyard.values import SHARED, Skill, SkillExample, ToolNeed, ToolSpec, Trace, TraceCall
 from sealyard.versioning import Difficulty, Plan, Untranslatable, adapt_answer, translate_arguments
 from sealyard.versioning.compare import Version, matches
-from sealyard.versioning.migrate import rewrite_beside
+from sealyard.versioning.migrate import diff, rewrite_beside
 
 Outcome = Literal["migrated", "refused", "failed"]
 """`refused`: the code cannot be rewritten safely. `failed`: it was, and its examples do not pass, or there is none."""
@@ -136,8 +136,6 @@ async def _migrate(
     is_dry: bool,
     principal: str,
 ) -> MigratedSkill:
-    from sealyard.versioning.migrate.migration import diff  # noqa: PLC0415 - it takes a large library
-
     told = MigratedSkill(
         namespace=skill.namespace,
         name=skill.name,

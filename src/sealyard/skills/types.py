@@ -3,8 +3,7 @@
 import ast
 from typing import Any
 
-from sealyard.errors import InvalidSkill
-from sealyard.versioning.scopes import parse
+from sealyard.code import read
 
 _PLAIN: dict[str, str] = {
     **dict.fromkeys(("Any", "any", "object"), ""),
@@ -198,10 +197,7 @@ def _expression(text: str) -> ast.expr:
     """The expression that a text is."""
     if len(text) > _TYPE_CHARACTERS:
         raise Unreadable("a long text")
-    try:
-        body = parse(text.strip()).body
-    except InvalidSkill:
-        raise Unreadable(repr(text)) from None
-    if len(body) != 1 or not isinstance(body[0], ast.Expr):
+    tree = read(text.strip()).tree
+    if tree is None or len(tree.body) != 1 or not isinstance(tree.body[0], ast.Expr):
         raise Unreadable(repr(text))
-    return body[0].value
+    return tree.body[0].value
