@@ -8,15 +8,14 @@ import gc
 from collections.abc import Callable
 from typing import Any
 
-from .describing import run_statistics
 from .errors import AnalysisError
 from .parameters import as_object, as_word
+from .pipeline import Planned, parse_limits, parse_plan
 from .plan import Limits, Row
-from .planning import Planned, parse_limits, parse_plan
-from .reading import CallTool, read_rows
-from .running import run_plan
-from .sources import parse_source
-from .validating import run_validation
+from .sources import CallTool, parse_source, read_rows
+from .steps import run_plan
+from .summaries import run_statistics
+from .validation import run_validation
 
 __all__ = ("AnalysisError", "run")
 

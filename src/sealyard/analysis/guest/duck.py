@@ -19,8 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .duck_columns import CsvFile, ParquetFile
-from .duck_files import JsonFile, RowFile
+from .duck_files import CsvFile, JsonFile, ParquetFile, RowFile
 from .duck_sql import Beyond, Query, fields_of
 from .errors import AnalysisError
 from .plan import (

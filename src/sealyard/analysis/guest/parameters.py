@@ -1,15 +1,19 @@
-"""Reads parts of a request strictly: what is not expected is an error that names its path and the nearest word."""
+"""Reads parts of a request strictly: anything unexpected is an error that names its path and the nearest word."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from .errors import AnalysisError, listed, nearest, shown
+from .plan import Field
+from .values import NUMBERS, as_float
 
 Word = TypeVar("Word")
 
 MAX_ITEMS = 1_000
 """Most fields, conditions, steps or keys that one list of a request may have."""
+# It says which rows there are, and has been followed by the time that anybody reads the other parameters.
+_EVERYWHERE = "data_field"
 
 
 def below(at: str, key: str | int) -> str:
@@ -139,3 +143,81 @@ def as_word(value: Any, at: str, words: Mapping[str, Word], *, shown_as: Sequenc
 def repeated(names: Iterable[str]) -> list[str]:
     """The names that stand there more than once."""
     return sorted(name for name, count in Counter(names).items() if count > 1)
+
+
+class Asked:
+    """Parameters, of which only `known` may be given; `at` is the path to them. Null is as good as absent."""
+
+    def __init__(self, parameters: Any, known: Sequence[str], at: str = "") -> None:
+        if isinstance(parameters, dict):
+            parameters = {name: value for name, value in parameters.items() if name != _EVERYWHERE}
+        self._parameters = as_object(parameters, at, known)
+        self._at = at
+
+    def at(self, name: str) -> str:
+        """The path to a parameter."""
+        return below(self._at, name)
+
+    def has(self, name: str) -> bool:
+        """Whether a parameter is given."""
+        return self._parameters.get(name) is not None
+
+    def value(self, name: str) -> Any:
+        """A parameter as it is, None if it is absent."""
+        return self._parameters.get(name)
+
+    def fail(self, name: str, wanted: str) -> AnalysisError:
+        """The error for a parameter that is not what it should be."""
+        if not self.has(name):
+            return AnalysisError(f"{self._at or 'parameters'} lacks {name!r}. Give {wanted}.")
+        return AnalysisError(f"{self.at(name)} is {shown(self.value(name))}. Give {wanted}.")
+
+    def word(self, name: str, words: Sequence[str], default: str | None = None) -> str:
+        """One word of a closed list."""
+        if not self.has(name) and default is not None:
+            return default
+        if not self.has(name):
+            raise self.fail(name, f"one of {', '.join(words)}")
+        return as_word(self.value(name), self.at(name), {word: word for word in words})
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """True or false."""
+        return as_flag(self.value(name), self.at(name)) if self.has(name) else default
+
+    def whole(self, name: str, default: int, *, least: int, most: int) -> int:
+        """A whole number within bounds."""
+        given = self.value(name)
+        if given is None:
+            return default
+        if type(given) is not int or not least <= given <= most:
+            raise self.fail(name, f"a whole number from {least} to {most}")
+        return given
+
+    def number(self, name: str, default: float | None = None, *, above: float | None = None) -> float:
+        """A finite number, above a bound if there is one."""
+        given = self.value(name)
+        if given is None and default is not None:
+            return default
+        number = as_float(given) if type(given) in NUMBERS else None
+        if number is None or (above is not None and number <= above):
+            raise self.fail(name, "a number" if above is None else f"a number above {above:g}")
+        return number
+
+    def field(self, name: str) -> Field:
+        """The name of one field."""
+        if not self.has(name):
+            raise self.fail(name, "the name of a field")
+        return Field(as_text(self.value(name), self.at(name)), self.at(name))
+
+    def fields(self, name: str = "fields", *, single: str | None = "field", most: int) -> list[Field]:
+        """The names of several fields; also one as text, or in the parameter `single`. Empty if none is given."""
+        if single is not None and self.has(single):
+            if self.has(name):
+                raise AnalysisError(f"{self.at(single)} and {self.at(name)} are both given. Give one of them.")
+            return [self.field(single)]
+        if not self.has(name):
+            return []
+        names = as_names(self.value(name), self.at(name))
+        if len(names) > most:
+            raise AnalysisError(f"{self.at(name)} names {len(names)} fields. Give at most {most}.")
+        return [Field(each, at) for each, at in names]

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sealyard.analysis.guest import AnalysisError, run
-from sealyard.analysis.guest.describing import run_statistics
-from sealyard.analysis.guest.instants import UNITS, bucket_start, bucket_text, moment_of, next_bucket
 from sealyard.analysis.guest.plan import Limits
-from sealyard.analysis.guest.windows import SORTED_WINDOW
+from sealyard.analysis.guest.series import SORTED_WINDOW
+from sealyard.analysis.guest.summaries import run_statistics
+from sealyard.analysis.guest.values import UNITS, bucket_start, bucket_text, moment_of, next_bucket
 
 MOMENTS = st.datetimes(datetime(1, 1, 1), datetime(9998, 12, 31))
 EVERYTHING = Limits(rows=1_000_000, bytes=1_000_000_000)

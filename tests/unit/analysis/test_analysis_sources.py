@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealyard.analysis.guest import AnalysisError, run
-from sealyard.analysis.guest.tables import rows_of_csv
+from sealyard.analysis.guest.sources import rows_of_csv
 
 ROWS = [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
 

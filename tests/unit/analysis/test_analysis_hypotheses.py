@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from sealyard.analysis.guest import AnalysisError
-from sealyard.analysis.guest import hypothesis_tests as tests
-from sealyard.analysis.guest.describing import run_statistics
+from sealyard.analysis.guest import hypotheses as tests
+from sealyard.analysis.guest.summaries import run_statistics
 
 ALTERNATIVES = ("two_sided", "less", "greater")
 NUMBERS = st.integers(-10_000, 10_000).map(lambda whole: whole / 16)
@@ -100,7 +100,7 @@ def test_mann_whitney_of_small_samples_counts_orders(values: list[int], cut: int
     here = reached([*map(int, first)])
     all_of_them = [reached(chosen) for chosen in itertools.combinations(range(9), cut)]
     as_far = [u for u in all_of_them if (u <= here if alternative == "less" else u >= here)]
-    found = tests.mann_whitney(first, second, alternative=alternative, method="auto")
+    found = tests.mann_whitney_u(first, second, alternative=alternative, method="auto")
     assert (found.statistic, found.details) == (here, {"method": "exact"})
     assert found.p_value == pytest.approx(len(as_far) / len(all_of_them), rel=1e-12)
 
@@ -111,13 +111,13 @@ def test_mann_whitney_counts_as_scipy_does(n1: int, n2: int) -> None:
     draw = random.Random(n1)
     first, second = [draw.gauss(0.4, 1) for _ in range(n1)], [draw.gauss(0, 1) for _ in range(n2)]
     expected = stats.mannwhitneyu(first, second, method="exact")
-    outcome = tests.mann_whitney(first, second, alternative="two_sided", method="exact")
+    outcome = tests.mann_whitney_u(first, second, alternative="two_sided", method="exact")
     assert outcome == tests.Outcome(expected.statistic, _near(expected.pvalue), {"method": "exact"})
 
 
 def test_mann_whitney_of_equal_values_has_no_evidence() -> None:
     """All ties: the statistic is in the middle and the chance 1."""
-    outcome = tests.mann_whitney([3.0] * 5, [3.0] * 9, alternative="two_sided", method="auto")
+    outcome = tests.mann_whitney_u([3.0] * 5, [3.0] * 9, alternative="two_sided", method="auto")
     assert outcome == tests.Outcome(22.5, 1.0, {"method": "asymptotic"})
 
 
@@ -163,7 +163,7 @@ FIGURES: dict[str, tuple[tests.Outcome, float, float, dict[str, Any]]] = {
         {"degrees_of_freedom": 29},
     ),
     "Mann-Whitney with ties": (
-        tests.mann_whitney(FIRST, SECOND, alternative="two_sided", method="auto"),
+        tests.mann_whitney_u(FIRST, SECOND, alternative="two_sided", method="auto"),
         538.0,
         0.46544579053997936,
         {"method": "asymptotic"},

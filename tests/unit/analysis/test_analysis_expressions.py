@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from sealyard.analysis.guest import AnalysisError, run
 from sealyard.analysis.guest.errors import AnalysisError as SameError
+from sealyard.analysis.guest.evaluation import FUNCTIONS
 from sealyard.analysis.guest.expressions import parse_expression
-from sealyard.analysis.guest.functions import FUNCTIONS
 from sealyard.analysis.guest.plan import FUNCTIONS as SIGNATURES
 from sealyard.analysis.guest.plan import MAX_INTEGER, Expression
 

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from sealyard.analysis.guest import AnalysisError, run
-from sealyard.analysis.guest.describing import MAX_FIELDS, MAX_MATRIX, OPERATIONS, run_statistics
-from sealyard.analysis.guest.matrices import correlation, covariance
-from sealyard.analysis.guest.moments import mean, quantile, ranks, spread
+from sealyard.analysis.guest.measures import correlation, covariance, mean, quantile, ranks, spread
+from sealyard.analysis.guest.summaries import MAX_FIELDS, MAX_MATRIX, OPERATIONS, run_statistics
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 ORDINARY = st.floats(-1e6, 1e6).map(lambda value: round(value, 4))

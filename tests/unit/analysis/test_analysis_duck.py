@@ -41,8 +41,8 @@ from sealyard.analysis.guest.plan import (
     Where,
     WorkspaceFile,
 )
-from sealyard.analysis.guest.reading import read_rows
-from sealyard.analysis.guest.running import run_steps
+from sealyard.analysis.guest.sources import read_rows
+from sealyard.analysis.guest.steps import run_steps
 
 NAMES = ("n", "whole", "x", "t", "flag", "in.a", "odd")
 TEXTS = ("", "a", "B", "ab", "é", "😀", "Z\x00", "10", "a'b\"; --", "\\", " a", "null", "%")
