@@ -41,20 +41,16 @@ from sealyard.analysis.guest import (
 from sealyard.analysis.guest import series as analysis_series
 from sealyard.analysis.guest import sources as analysis_sources
 from sealyard.broker import conditions
-from sealyard.config import (
+from sealyard.config import Config, HttpConfig, SandboxConfig, StoreConfig, load_config
+from sealyard.config.settings import (
     AlertsConfig,
-    Config,
     DiscoveryConfig,
-    HttpConfig,
     LearningConfig,
     MetricsConfig,
     OtelConfig,
     PrivacyConfig,
-    SandboxConfig,
     SkillsConfig,
-    StoreConfig,
     SurfaceConfig,
-    load_config,
 )
 from sealyard.discovery import documents
 from sealyard.examples import demo_upstreams
@@ -242,7 +238,7 @@ def test_configuration_on_a_page_can_be_read(page: Path) -> None:
         if "mcp_servers" in document:
             _check_servers(document, "mcp_servers", page)
         else:
-            read_settings(document, page)
+            read_settings(document, page, Path("sealyard.db"))
     for block in re.findall(r"^```json\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
         document = json.loads(block)
         for key in document.keys() & {"mcpServers", "servers"}:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_plain
 
-from sealyard.config import AlertsConfig
+from sealyard.config.settings import AlertsConfig
 from sealyard.errors import InvalidRequest
 from sealyard.metrics import files
 from sealyard.metrics.alerts import RULES

@@ -16,8 +16,8 @@ import msgspec
 
 from sealyard import former
 from sealyard.config import jsonc
-from sealyard.config.expand import name_of_input
-from sealyard.config.machine import Machine
+from sealyard.config.files import Machine
+from sealyard.config.references import name_of_input
 from sealyard.config.settings import UpstreamEntry, read_entry
 from sealyard.errors import InvalidConfig
 

@@ -1,4 +1,4 @@
-"""From what clients have to a `sealyard.toml`: one upstream for each server, however many clients have it."""
+"""Turns the servers of clients into a `sealyard.toml`: one upstream for each server, however many clients have it."""
 
 import re
 import tomllib
@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import tomlkit
 
 from sealyard.config.clients import CLIENTS, Found
-from sealyard.config.display import find_literals
-from sealyard.config.expand import has_reference, name_of_input
+from sealyard.config.references import find_literals, has_reference, name_of_input
 from sealyard.config.settings import UpstreamEntry
-from sealyard.config.toml import dump_toml
 from sealyard.errors import InvalidConfig
 
 _HEADER = """\
@@ -129,3 +128,19 @@ def _fix_folder(value: Any, project: Path) -> Any:
         return value
     value = re.sub(r"\$\{workspaceFolder\}", lambda _: str(project), value)
     return re.sub(r"\$\{workspaceFolderBasename\}", lambda _: project.name, value)
+
+
+def dump_toml(table: Mapping[str, Any]) -> str:
+    """The document that `tomllib.loads` reads as `table`: plain values first, then a section for each table in it.
+
+    TOML has no `None`: a key that has it is left out.
+    """
+    return tomlkit.dumps(_without_none(table))
+
+
+def _without_none(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _without_none(value) if isinstance(value, Mapping) else value
+        for key, value in table.items()
+        if value is not None
+    }

@@ -1,4 +1,7 @@
-"""Writes a user's files so that a crash leaves the old one or the new one, and keeps what it replaces for an undo."""
+"""A user's files: where they are on this machine, and how they are written.
+
+A crash leaves the old file or the new one, and the replaced content is kept for an undo.
+"""
 
 import datetime
 import hashlib
@@ -6,7 +9,8 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,6 +19,62 @@ from sealyard.errors import InvalidRequest
 from sealyard.former import FORMER, PRESENT
 
 _NAME = re.compile(rf"\.({PRESENT}|{FORMER})-backup-([0-9]{{8}}T[0-9]{{12}}Z)-([0-9a-f]{{16}})(-new)?")
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """The outside world that a configuration depends on. Tests give another one."""
+
+    environ: Mapping[str, str]
+    home: Path
+    directory: Path
+    """The project: where the command was started."""
+    platform: str
+    """As `sys.platform` says it: `linux`, `darwin`, `win32`."""
+
+    def __repr__(self) -> str:  # the environment holds secrets
+        return f"Machine(home={self.home!r}, directory={self.directory!r}, platform={self.platform!r})"
+
+    @property
+    def data_folder(self) -> Path:
+        """Where sealyard keeps what it writes."""
+        return self._folder("XDG_DATA_HOME", ".local/share", "LOCALAPPDATA", "Local") / "sealyard"
+
+    @property
+    def config_folder(self) -> Path:
+        """Where sealyard looks for a user's `sealyard.toml`."""
+        return self._folder("XDG_CONFIG_HOME", ".config", "LOCALAPPDATA", "Local") / "sealyard"
+
+    def former_config(self, path: Path) -> Path:
+        """Where the configuration was that `path` is now, under the product's former name."""
+        folder = path.parent
+        return (folder.with_name(FORMER) if folder == self.config_folder else folder) / f"{FORMER}.toml"
+
+    @property
+    def applications_folder(self) -> Path:
+        """Where desktop programs keep their settings, each in a folder of its own."""
+        return self._folder("XDG_CONFIG_HOME", ".config", "APPDATA", "Roaming")
+
+    def _folder(self, xdg: str, unix: str, variable: str, windows: str) -> Path:
+        if self.platform == "darwin":
+            return self.home / "Library" / "Application Support"
+        if self.platform == "win32":
+            return Path(self.environ.get(variable) or self.home / "AppData" / windows)
+        given = Path(self.environ.get(xdg, ""))
+        return given if given.is_absolute() else self.home / unix  # a relative one is to be ignored, says XDG
+
+
+def read_machine(
+    *, environ: Mapping[str, str] | None = None, directory: Path | None = None, platform: str = sys.platform
+) -> Machine:
+    """The machine as the environment describes it; by default that of this process."""
+    environ = os.environ if environ is None else environ
+    home = environ.get("USERPROFILE" if platform == "win32" else "HOME")
+    return Machine(
+        environ=dict(environ),
+        home=Path(home) if home else Path.home(),
+        directory=(directory or Path.cwd()).absolute(),
+        platform=platform,
+    )
 
 
 class Backup(msgspec.Struct, frozen=True, kw_only=True):

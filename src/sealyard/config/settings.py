@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta, inspect
 
 from sealyard.broker import PolicySettings
-from sealyard.config.machine import read_machine
+from sealyard.config.files import read_machine
 from sealyard.errors import InvalidConfig
 from sealyard.values import OAuthConfig, PrincipalScope, UpstreamConfig
 
@@ -376,31 +376,27 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     warnings: tuple[str, ...] = ()
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """A file's content, checked and not expanded."""
-
-    upstreams: dict[str, UpstreamEntry] = {}
-    surface: SurfaceConfig = SurfaceConfig()
-    sandbox: SandboxConfig = SandboxConfig()
-    store_path: str | None = None
-    http: HttpConfig = HttpConfig()
-    discovery: DiscoveryConfig = DiscoveryConfig()
-    privacy: PrivacyConfig = PrivacyConfig()
-    policy: PolicySettings = PolicySettings()
-    skills: SkillsConfig = SkillsConfig()
-    metrics: MetricsConfig = MetricsConfig()
-    alerts: AlertsConfig = AlertsConfig()
-    learning: LearningConfig = LearningConfig()
-    otel: OtelConfig = OtelConfig()
-
-
-_TABLES = set(
-    "upstreams surface sandbox store http discovery privacy policy skills metrics alerts learning otel".split()
-)
-
-
 class _StoreTable(msgspec.Struct):
     path: str | None = None
+
+
+_TABLES: Mapping[str, type[msgspec.Struct]] = {
+    "surface": SurfaceConfig,
+    "sandbox": SandboxConfig,
+    "store": _StoreTable,
+    "http": HttpConfig,
+    "discovery": DiscoveryConfig,
+    "privacy": PrivacyConfig,
+    "policy": PolicySettings,
+    "skills": SkillsConfig,
+    "metrics": MetricsConfig,
+    "alerts": AlertsConfig,
+    "learning": LearningConfig,
+    "otel": OtelConfig,
+}
+"""The tables of `sealyard.toml` beside `[upstreams]`."""
+_NOT_IN_FILES = {"http": {"unset", "digests"}, "privacy": {"vault_key"}}
+"""Fields that `load_config` fills in."""
 
 
 def hash_token(token: str) -> str:
@@ -408,36 +404,28 @@ def hash_token(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def read_settings(document: Mapping[str, Any], file: Path) -> Settings:
-    """What `sealyard.toml` holds, checked key by key.
+def read_settings(document: Mapping[str, Any], file: Path, store: Path) -> tuple[Config, dict[str, UpstreamEntry]]:
+    """The content of a `sealyard.toml`, checked key by key and not expanded, and its upstreams beside it.
+
+    `store` is the path of the store if the file names none.
 
     Raises:
         InvalidConfig: A key is unknown or a value is wrong.
     """
     reader = _Reader(file)
-    reader.check_keys(document, (), _TABLES)
-    upstreams = document.get("upstreams", {})
-    if not isinstance(upstreams, dict):
-        reader.fail(("upstreams",), upstreams, "a table for each upstream, such as [upstreams.github]")
-    http = reader.read(HttpConfig, document.get("http", {}), ("http",), without={"unset", "digests"})
-    sandbox = reader.read(SandboxConfig, document.get("sandbox", {}), ("sandbox",))
-    for name in http.principals:
-        _check_principal(name, http, sandbox, reader)
-    return Settings(
-        upstreams={name: read_entry(name, table, file) for name, table in upstreams.items()},
-        surface=reader.read(SurfaceConfig, document.get("surface", {}), ("surface",)),
-        sandbox=sandbox,
-        store_path=reader.read(_StoreTable, document.get("store", {}), ("store",)).path,
-        http=http,
-        discovery=reader.read(DiscoveryConfig, document.get("discovery", {}), ("discovery",)),
-        privacy=reader.read(PrivacyConfig, document.get("privacy", {}), ("privacy",), without={"vault_key"}),
-        policy=reader.read(PolicySettings, document.get("policy", {}), ("policy",)),
-        skills=reader.read(SkillsConfig, document.get("skills", {}), ("skills",)),
-        metrics=reader.read(MetricsConfig, document.get("metrics", {}), ("metrics",)),
-        alerts=reader.read(AlertsConfig, document.get("alerts", {}), ("alerts",)),
-        learning=reader.read(LearningConfig, document.get("learning", {}), ("learning",)),
-        otel=reader.read(OtelConfig, document.get("otel", {}), ("otel",)),
-    )
+    reader.check_keys(document, (), {"upstreams", *_TABLES})
+    entries = document.get("upstreams", {})
+    if not isinstance(entries, dict):
+        reader.fail(("upstreams",), entries, "a table for each upstream, such as [upstreams.github]")
+    tables: dict[str, Any] = {
+        name: reader.read(kind, document.get(name, {}), (name,), without=_NOT_IN_FILES.get(name, ()))
+        for name, kind in _TABLES.items()
+    }
+    tables["store"] = StoreConfig(path=store if tables["store"].path is None else Path(tables["store"].path))
+    config = Config(**tables)
+    for name in config.http.principals:
+        _check_principal(name, config.http, config.sandbox, reader)
+    return config, {name: read_entry(name, table, file) for name, table in entries.items()}
 
 
 def _check_principal(name: str, http: HttpConfig, sandbox: SandboxConfig, reader: "_Reader") -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from sealyard.config import AlertsConfig
+from sealyard.config.settings import AlertsConfig
 from sealyard.errors import StoreError
 from sealyard.metrics.alerts import FAILED, RULES, Alert, Finding, Key, Now, Thresholds, advance, is_due, judge
 from sealyard.metrics.gauges import Gauge, gauge

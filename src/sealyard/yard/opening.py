@@ -27,7 +27,8 @@ from sealyard.broker.call import Broker, ToolServer
 from sealyard.broker.upstreams import Upstream
 from sealyard.catalog import Catalog
 from sealyard.catalog.observed import Observed
-from sealyard.config import Config, PrivacyConfig, SandboxConfig
+from sealyard.config import Config, SandboxConfig
+from sealyard.config.settings import PrivacyConfig
 from sealyard.discovery import Semantic, load_encoder
 from sealyard.errors import InvalidConfig
 from sealyard.former import ARGUMENT_DIGESTS

@@ -11,8 +11,8 @@ import pytest
 
 from sealyard.config import Machine, read_machine
 from sealyard.config.clients import CLIENTS, find_places, find_servers
-from sealyard.config.display import diff, find_literals, looks_secret
 from sealyard.config.draft import merge, render
+from sealyard.config.references import diff, find_literals, looks_secret
 from sealyard.config.rewrite import plan_apply
 from sealyard.config.settings import UpstreamEntry, read_settings
 from sealyard.errors import InvalidConfig
@@ -373,8 +373,8 @@ def test_rendered_file_reads_back_as_what_was_found(machine: Machine) -> None:
     text = render([upstream], existing=old)
 
     assert text.startswith(old + "\n\n# From Cursor.\n[upstreams.")
-    settings = read_settings(tomllib.loads(text), Path("f"))
-    assert (settings.upstreams, settings.sandbox.level) == ({"my server": entry}, "hardened")
+    config, entries = read_settings(tomllib.loads(text), Path("f"), Path("s"))
+    assert (entries, config.sandbox.level) == ({"my server": entry}, "hardened")
     with pytest.raises(InvalidConfig):
         render([upstream], existing="upstreams = {}\n")
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.config.expand import Hidden, Scope, Unresolved, expand, has_reference, name_of_input
+from sealyard.config.references import Hidden, Scope, Unresolved, expand, has_reference, name_of_input
 
 SCOPE = Scope(
     variables={"TOKEN": "s3cret", "EMPTY": "", "TRICKY": "${TOKEN} $TOKEN", "GITHUB_TOKEN": "from-input"},

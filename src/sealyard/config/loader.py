@@ -1,16 +1,16 @@
-"""Finds the configuration, reads it and expands its references: from then on nothing looks at the environment."""
+"""Finds the configuration, reads it and expands its references; nothing else looks at the environment."""
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from sealyard.config.clients import Place, find_places, is_sealyard, read_document, read_servers
-from sealyard.config.expand import Hidden, Scope, Unresolved, expand
-from sealyard.config.machine import Machine, read_machine
+from sealyard.config.files import Machine, read_machine
+from sealyard.config.references import Hidden, Scope, Unresolved, expand
 from sealyard.config.settings import (
     AlertsConfig,
     Config,
@@ -18,7 +18,6 @@ from sealyard.config.settings import (
     HttpConfig,
     OtelConfig,
     PrivacyConfig,
-    Settings,
     SkillsConfig,
     StoreConfig,
     UpstreamEntry,
@@ -46,44 +45,41 @@ def load_config(
     machine = read_machine(environ=variables, directory=directory)
     file = _find_file(path, machine, notes)
     if file is None:
-        nothing = "No configuration was found, so there are no tools. Run `sealyard init` to make one."
-        settings, warnings, folder = Settings(), [*notes, nothing], machine.directory
+        config, entries, folder = Config(store=_default_store(machine)), dict[str, UpstreamEntry](), machine.directory
+        notes.append("No configuration was found, so there are no tools. Run `sealyard init` to make one.")
     else:
-        settings, warnings = read_file(file, machine)
-        warnings = [*notes, *warnings]
+        config, entries = read_file(file, machine)
         folder = _find_folder(file, machine)
     scope = Scope(variables=machine.environ, folder=folder, home=machine.home)
+    warnings = [*notes, *config.warnings]
     upstreams: dict[str, UpstreamConfig] = {}
-    for name, entry in settings.upstreams.items():
+    for name, entry in entries.items():
         if entry.disabled:
             continue
         try:
             upstreams[name] = _expand_upstream(name, entry, scope)
         except Unresolved as reason:
             warnings.append(f"Upstream {name!r} is not used: {reason}.")
-    warnings += _unmatched(settings)
-    return Config(
+    return msgspec.structs.replace(
+        config,
         upstreams=upstreams,
-        surface=settings.surface,
-        sandbox=settings.sandbox,
-        store=_expand_store(settings.store_path, scope, machine),
-        http=_expand_http(settings.http, scope, file),
-        discovery=_expand_discovery(settings.discovery, scope),
-        privacy=_complete_privacy(settings.privacy, machine),
-        policy=settings.policy,
-        skills=_expand_skills(settings.skills, scope),
-        metrics=settings.metrics,
-        alerts=_expand_alerts(settings.alerts, scope),
-        learning=settings.learning,
-        otel=_expand_otel(settings.otel, scope),
-        trusted=frozenset(name for name in upstreams if settings.upstreams[name].trusted),
+        store=StoreConfig(path=_expand_path(str(config.store.path), "store.path", scope)),
+        http=_expand_http(config.http, scope, file),
+        discovery=_expand_discovery(config.discovery, scope),
+        privacy=_complete_privacy(config.privacy, machine),
+        skills=_expand_skills(config.skills, scope),
+        alerts=_expand_alerts(config.alerts, scope),
+        otel=_expand_otel(config.otel, scope),
+        trusted=frozenset(name for name in upstreams if entries[name].trusted),
         source=file,
-        warnings=tuple(warnings),
+        warnings=(*warnings, *_unmatched(config.http, entries)),
     )
 
 
-def read_file(file: Path, machine: Machine) -> tuple[Settings, list[str]]:
-    """What a `sealyard.toml` or a client's file holds, not expanded, and what was left out of it.
+def read_file(file: Path, machine: Machine) -> tuple[Config, dict[str, UpstreamEntry]]:
+    """The content of a `sealyard.toml` or a client's file, not expanded, and its upstreams beside it.
+
+    Warnings name the servers that are left out.
 
     Raises:
         InvalidConfig: The file cannot be read, or something in it is wrong.
@@ -97,7 +93,7 @@ def read_file(file: Path, machine: Machine) -> tuple[Settings, list[str]]:
         client = "gemini" if file.parent.name == ".gemini" else ""
         places = [Place(client=client, path=file, keys=(key,)) for key in keys if key in document]
     if not places and file.suffix == ".toml":
-        return read_settings(document, file), []
+        return read_settings(document, file, _default_store(machine).path)
     if not places:
         raise InvalidConfig(f"{str(file)!r} has neither 'mcpServers' nor 'servers'. Give an MCP client's file.")
     upstreams: dict[str, UpstreamEntry] = {}
@@ -108,7 +104,11 @@ def read_file(file: Path, machine: Machine) -> tuple[Settings, list[str]]:
         for each in found:
             upstreams.setdefault(each.name, each.entry)  # a project's own come first, as in the client
             warnings += [f"{each.name}: {note}." for note in each.notes]
-    return Settings(upstreams=upstreams), warnings
+    return Config(store=_default_store(machine), warnings=tuple(warnings)), upstreams
+
+
+def _default_store(machine: Machine) -> StoreConfig:
+    return StoreConfig(path=machine.data_folder / "sealyard.db")
 
 
 def _find_file(path: Path | None, machine: Machine, notes: list[str]) -> Path | None:
@@ -234,12 +234,6 @@ def _read_env_file(path: Path) -> dict[str, str]:
     return variables
 
 
-def _expand_store(path: str | None, scope: Scope, machine: Machine) -> StoreConfig:
-    if path is None:
-        return StoreConfig(path=machine.data_folder / "sealyard.db")
-    return StoreConfig(path=_expand_path(path, "store.path", scope))
-
-
 def _expand_discovery(discovery: DiscoveryConfig, scope: Scope) -> DiscoveryConfig:
     if discovery.vectors is None:
         return discovery
@@ -314,11 +308,11 @@ def _expand_http(http: HttpConfig, scope: Scope, file: Path | None) -> HttpConfi
         raise InvalidConfig(f"In {str(file)!r}, {error}") from None
 
 
-def _unmatched(settings: Settings) -> list[str]:
-    """Patterns of principals that name no upstream, most likely misspelled: the principal sees less than was meant."""
+def _unmatched(http: HttpConfig, upstreams: Collection[str]) -> list[str]:
+    """Warnings about patterns of principals that match no upstream: most likely they are misspelled."""
     return [
         f"http.principals.{name}.upstreams names {pattern!r}, and no upstream is called so."
-        for name, each in settings.http.principals.items()
+        for name, each in http.principals.items()
         for pattern in each.upstreams or ()
-        if not any(map(glob(pattern), settings.upstreams))
+        if not any(map(glob(pattern), upstreams))
     ]
