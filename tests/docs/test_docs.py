@@ -54,7 +54,7 @@ from sealyard.config.settings import (
 )
 from sealyard.discovery import documents
 from sealyard.examples import demo_upstreams
-from sealyard.metrics import files, otel
+from sealyard.metrics import exposition, otel
 from sealyard.metrics import report as reports
 from sealyard.sandbox import IsolationPolicy, PoolOptions, Sandbox, open_sandbox, wire
 from sealyard.sandbox.policy import levels
@@ -687,7 +687,7 @@ def test_alerts_page_has_every_rule_and_state() -> None:
 
 def test_alerts_page_has_every_rule_of_the_file_for_prometheus(tmp_path: Path) -> None:
     """Each rule of ours has one there, by the name that the page says."""
-    files.write(tmp_path)
+    exposition.write_files(tmp_path)
     text = (tmp_path / "prometheus-rules.yml").read_text(encoding="utf-8")
     alerts = re.findall(r"^ +- alert: (\w+)$", text, re.MULTILINE)
     names = re.findall(r"^ +rule: (\w+)$", text, re.MULTILINE)

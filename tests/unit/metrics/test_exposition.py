@@ -15,16 +15,15 @@ from prometheus_client.parser import text_string_to_metric_families as parse_pla
 
 from sealyard.config.settings import AlertsConfig
 from sealyard.errors import InvalidRequest
-from sealyard.metrics import files
 from sealyard.metrics.alerts import RULES
-from sealyard.metrics.exposition import render
-from sealyard.metrics.gauges import GAUGES, Gauge, gauge
-from sealyard.metrics.names import METRICS, OPERATOR
+from sealyard.metrics.exposition import FILES, render, write_files
+from sealyard.metrics.names import GAUGES, METRICS, OPERATOR, Gauge, gauge
 from sealyard.metrics.sums import CallRow, Sums
 from sealyard.values.facts import Executed, Hidden, UpstreamEvent
 
-FOLDER = Path(files.__file__).parent
-DASHBOARDS = sorted(name for name in files.NAMES if name.endswith(".json"))
+FOLDER = FILES[0].parent
+NAMES = [file.name for file in FILES]
+DASHBOARDS = sorted(file.name for file in FILES if file.suffix == ".json")
 
 
 def some_sums(upstream: str = "mail") -> Sums:
@@ -216,7 +215,7 @@ def labels_of(series: str) -> dict[str, tuple[str, ...] | None]:
     return {**found, "le": None} if series.endswith("_bucket") else found
 
 
-@pytest.mark.parametrize("name", files.NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_files_ask_only_for_what_is_there(name: str) -> None:
     """Every metric, label and value of a label in a file is one that the code knows."""
     outside = {"instance", "job"}
@@ -323,12 +322,12 @@ def test_files_are_written_where_they_are_wanted(tmp_path: Path) -> None:
     """All of them, also over older ones; and a place that is none is refused in words."""
     folder = tmp_path / "new" / "files"
     (tmp_path / "file").write_text("", encoding="utf-8")
-    written = [files.write(folder), files.write(folder)][-1]
+    written = [write_files(folder), write_files(folder)][-1]
 
-    assert written == [folder / name for name in files.NAMES]
-    assert [path.read_bytes() for path in written] == [(FOLDER / name).read_bytes() for name in files.NAMES]
+    assert written == [folder / name for name in NAMES]
+    assert [path.read_bytes() for path in written] == [(FOLDER / name).read_bytes() for name in NAMES]
     with pytest.raises(InvalidRequest) as caught:
-        files.write(tmp_path / "file" / "below")
+        write_files(tmp_path / "file" / "below")
     assert str(caught.value) == (
         f"{str(tmp_path / 'file' / 'below')!r} cannot be written: Not a directory. Name a folder that can, or make"
         " room."
