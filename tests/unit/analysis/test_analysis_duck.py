@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sealyard.analysis.guest import AnalysisError, run
-from sealyard.analysis.guest.duck import LEAST_BYTES, Begun, begin, read_parquet
+from sealyard.analysis.guest.duck import LEAST_BYTES, Started, begin, read_parquet
 from sealyard.analysis.guest.plan import (
     Aggregate,
     AllOf,
@@ -22,12 +22,12 @@ from sealyard.analysis.guest.plan import (
     Choice,
     Comparison,
     ComparisonOperator,
+    Constant,
     Expression,
     Field,
     FileFormat,
     Function,
     Group,
-    Literally,
     Membership,
     Negative,
     Not,
@@ -80,7 +80,7 @@ rows_of_kinds = st.lists(objects, min_size=1, max_size=12)
 def expressions(depth: int) -> st.SearchStrategy[Expression]:
     """Trees of every kind of part, of any sense."""
     fields = st.sampled_from(NAMES).map(Field)
-    leaves: st.SearchStrategy[Any] = fields | fields | literals.map(Literally)
+    leaves: st.SearchStrategy[Any] = fields | fields | literals.map(Constant)
     if not depth:
         return leaves
     inner = expressions(depth - 1)
@@ -99,7 +99,7 @@ def expressions(depth: int) -> st.SearchStrategy[Expression]:
         st.builds(Call, st.sampled_from(("contains", "starts_with", "ends_with")), st.tuples(inner, inner)),
         st.builds(Call, st.sampled_from(("is_null", "abs", "len", "lower", "coalesce")), st.tuples(inner)),
         st.builds(Call, st.just("coalesce"), st.tuples(inner, inner)),
-        st.builds(Call, st.just("matches"), st.tuples(fields, st.sampled_from(("a", "^$")).map(Literally))),
+        st.builds(Call, st.just("matches"), st.tuples(fields, st.sampled_from(("a", "^$")).map(Constant))),
     )
 
 
@@ -122,7 +122,7 @@ sensible = st.sampled_from(sorted(OF_KIND)).flatmap(
             Comparison,
             st.sampled_from(get_args(ComparisonOperator)),
             st.just(Field(name)),
-            (OF_KIND[name] | st.none()).map(Literally),
+            (OF_KIND[name] | st.none()).map(Constant),
         ),
         st.builds(
             lambda options: Membership(Field(name), tuple(options)), st.lists(OF_KIND[name] | st.none(), max_size=4)
@@ -247,7 +247,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 @given(rows=rows_of_kinds, steps=plans, lines=st.booleans())
 @example(
     rows=[{"n": 1}, {"n": None}, {}],
-    steps=(Where(at="", condition=Not(Comparison("==", Field("n"), Literally(1)))),),
+    steps=(Where(at="", condition=Not(Comparison("==", Field("n"), Constant(1)))),),
     lines=True,
 )
 def test_duckdb_gives_the_answers_of_python_for_json(rows: list[Row], steps: tuple[Step, ...], lines: bool) -> None:
@@ -347,15 +347,15 @@ def write_parquet(rows: list[Row]) -> Path:
     return file
 
 
-WHERE = Where(at="conditions", condition=Comparison(">", Field("n"), Literally(1)))
+WHERE = Where(at="conditions", condition=Comparison(">", Field("n"), Constant(1)))
 COUNT = Aggregate(name="count", function="count")
 BY_T = Group(at="group", keys=(Output(name="t", field=Field("t")),), aggregates=(COUNT,))
 SORT = Sort(at="sort", keys=(SortKey(field=Field("n"), descending=True),))
 FIRST = Slice(at="limit", limit=1)
-MATCHES = Where(at="conditions", condition=Call("matches", (Field("t"), Literally("^a"))))
+MATCHES = Where(at="conditions", condition=Call("matches", (Field("t"), Constant("^a"))))
 BOTH = Where(at="conditions", condition=AllOf((MATCHES.condition, WHERE.condition)))
 LEFT = Where(at="conditions", condition=AllOf((MATCHES.condition,)))
-LOWER = Comparison("==", Call("lower", (Field("t"),)), Literally("a"))
+LOWER = Comparison("==", Call("lower", (Field("t"),)), Constant("a"))
 RISKY = Where(at="conditions", condition=AllOf((WHERE.condition, LOWER, WHERE.condition)))
 LATER = Where(at="conditions", condition=AllOf((LOWER, WHERE.condition)))
 SELECT = Select(at="fields", outputs=(Output(name="t", field=Field("t")),))
@@ -371,7 +371,7 @@ TAKEN: dict[str, tuple[tuple[Step, ...], list[Row], tuple[Step, ...]]] = {
     "first in an order": ((SORT, FIRST, SELECT), [ROWS[1]], (SELECT,)),
     "condition and order": ((WHERE, SORT), [ROWS[1], ROWS[2]], (SORT,)),
     "limit": ((FIRST,), [ROWS[0]], ()),
-    "no row that could": ((Where(at="c", condition=Comparison(">", Field("n"), Literally(9))),), [], ()),
+    "no row that could": ((Where(at="c", condition=Comparison(">", Field("n"), Constant(9))),), [], ()),
 }
 
 
@@ -390,7 +390,7 @@ def test_first_steps_are_done_by_duckdb(name: str, kind: FileFormat) -> None:
     if kind == "csv":
         rows = [{"n": None} | row if row == ROWS[3] else row for row in rows]
 
-    assert begin(str(file), kind, steps, least_bytes=0) == Begun(rows, len(ROWS), left)
+    assert begin(str(file), kind, steps, least_bytes=0) == Started(rows, len(ROWS), left)
 
 
 LEFT_ALONE: dict[str, tuple[FileFormat, str, tuple[Step, ...]]] = {
@@ -404,14 +404,14 @@ LEFT_ALONE: dict[str, tuple[FileFormat, str, tuple[Step, ...]]] = {
     "key that stands twice further in": (
         "jsonl",
         '{"a": {"b": 2, "b": 0}}',
-        (Where(at="c", condition=Comparison(">", Field("a.b"), Literally(1))),),
+        (Where(at="c", condition=Comparison(">", Field("a.b"), Constant(1))),),
     ),
     "number of many digits": ("jsonl", '{"n": 123456789012345678901234567890}', (WHERE,)),
     "number that no float holds": ("jsonl", '{"n": 1e999}\n{"n": 2.5}', (WHERE,)),
     "number that no float is": (
         "jsonl",
         '{"n": 9007199254740993}',
-        (Where(at="c", condition=Comparison("==", Field("n"), Literally(2.0**53))),),
+        (Where(at="c", condition=Comparison("==", Field("n"), Constant(2.0**53))),),
     ),
     "no number": ("jsonl", '{"n": NaN}\n{"n": 2.5}', (WHERE,)),
     "row that is no object": ("json", '[{"n": 2}, null]', (WHERE,)),
@@ -421,17 +421,17 @@ LEFT_ALONE: dict[str, tuple[FileFormat, str, tuple[Step, ...]]] = {
     "name with a dot": (
         "jsonl",
         '{"a.b": null}\n{"a": {"b": 2}}',
-        (Where(at="c", condition=Comparison(">", Field("a.b"), Literally(1))),),
+        (Where(at="c", condition=Comparison(">", Field("a.b"), Constant(1))),),
     ),
     "comparison that can never hold": (
         "jsonl",
         '{"n": 2}',
-        (Where(at="c", condition=Comparison("==", Field("n"), Literally("2"))),),
+        (Where(at="c", condition=Comparison("==", Field("n"), Constant("2"))),),
     ),
     "no row, and a later field": (
         "jsonl",
         '{"n": 2}',
-        (Where(at="c", condition=Comparison(">", Field("n"), Literally(9))), SELECT),
+        (Where(at="c", condition=Comparison(">", Field("n"), Constant(9))), SELECT),
     ),
     "sum that runs over": (
         "jsonl",
@@ -467,7 +467,7 @@ def test_small_file_is_left_to_python() -> None:
 
     assert (small, large) == (
         None,
-        Begun([{"t": "a", "count": LEAST_BYTES // len(line) + 1}], LEAST_BYTES // len(line) + 1, ()),
+        Started([{"t": "a", "count": LEAST_BYTES // len(line) + 1}], LEAST_BYTES // len(line) + 1, ()),
     )
 
 
@@ -560,7 +560,7 @@ def test_moments_with_a_zone_are_read_from_parquet() -> None:
         {"n": 2, "moment": None, "inner": None},
     )
     assert datetime.fromisoformat(at) == datetime(2024, 2, 29, 10, 30, tzinfo=UTC)
-    begun = begin(str(file), "parquet", (Where(at="", condition=Comparison("==", Field("n"), Literally(2))),))
+    begun = begin(str(file), "parquet", (Where(at="", condition=Comparison("==", Field("n"), Constant(2))),))
     assert begun is not None
     assert begun.rows == [second]
 
@@ -595,7 +595,7 @@ def masks(conditions: list[Expression]) -> tuple[Step, ...]:
             at="group",
             keys=(),
             aggregates=tuple(
-                Aggregate(name=f"{place}", function="sum", value=Choice(condition, Field("bit"), Literally(0)))
+                Aggregate(name=f"{place}", function="sum", value=Choice(condition, Field("bit"), Constant(0)))
                 for place, condition in enumerate(conditions)
             ),
         ),
@@ -604,7 +604,7 @@ def masks(conditions: list[Expression]) -> tuple[Step, ...]:
 
 def test_every_condition_holds_for_the_same_rows() -> None:
     """Each operator between fields and values of every kind, and its opposite."""
-    operands: list[Expression] = [*(Field(name) for name in PAIRS[1]), *map(Literally, VALUES)]
+    operands: list[Expression] = [*(Field(name) for name in PAIRS[1]), *map(Constant, VALUES)]
     left = [Field(name) for name in PAIRS[0]]
     conditions: list[Expression] = [
         Comparison(operator, one, other)
@@ -643,7 +643,7 @@ def test_every_aggregate_and_every_arithmetic_gives_the_same() -> None:
         Arithmetic(operator, one, other)
         for operator in ("+", "-", "*", "/")
         for one in (Field("n"), Field("y"))
-        for other in (Field("m"), Field("y"), Literally(2), Literally(0), Literally(0.1))
+        for other in (Field("m"), Field("y"), Constant(2), Constant(0), Constant(0.1))
     ]
     of_text = {"count", "min", "max", "distinct", "first", "last"}
     aggregates = [

@@ -1,4 +1,4 @@
-"""Makes the bounded answer: the first rows, how many there are, and a file with all of them if there are more."""
+"""Bounded answers: the first rows, the number of rows, and a file with all of them if there are more."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import Any, Literal
 from .plan import Limits, Row
 
 _FOLDER = "results"
-_MOST_FILES = 10_000
+_MOST_FILES = 10_000  # in one workspace: ends the search for a free name
 
 
 def bounded_answer(
@@ -79,5 +79,5 @@ def _new_file(name: str) -> Path:
 def _line(row: Row) -> bytes:
     try:
         return f"{json.dumps(row, ensure_ascii=False, separators=(',', ':'))}\n".encode()
-    except UnicodeEncodeError:  # half of a surrogate pair has a form in JSON, and none in UTF-8
+    except UnicodeEncodeError:  # half of a surrogate pair can be written in JSON, but not in UTF-8
         return f"{json.dumps(row, separators=(',', ':'))}\n".encode()

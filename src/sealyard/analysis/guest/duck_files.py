@@ -15,15 +15,15 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .duck_sql import EXACT, LARGEST, TYPES, Beyond, Column, Kind, Query
+from .duck_sql import EXACT, LARGEST, TYPES, Column, Kind, Query, Unsupported
 from .plan import Field, Row
 
 if TYPE_CHECKING:
     import duckdb
 
 _TEXT, _BOOLEAN, _WHOLE, _OTHER, _NESTED, _ODD = 1, 2, 4, 8, 16, 32
-# Of the JSON text of a value. Odd are whole numbers of many digits, NaN and infinity, which DuckDB has as floats, and
-# values in objects that have a key twice.
+# The kind of a value by its JSON text. Odd are whole numbers of many digits, NaN and infinity, which DuckDB reads as
+# floats, and values in objects that have a key twice.
 _KIND = f"""CASE
     WHEN d{{0}} THEN {_ODD}
     WHEN x{{0}} IS NULL OR x{{0}} = 'null' THEN 0
@@ -35,14 +35,14 @@ _KIND = f"""CASE
     ELSE {_WHOLE}
 END"""
 _LARGEST = f"max(CASE WHEN k{{0}} IN ({_WHOLE}, {_OTHER}) THEN abs(try_cast(x{{0}} AS DOUBLE)) END)"
-_CHUNK = 1 << 20
+_CHUNK = 1 << 20  # bytes searched at once
 _DELIMITERS = ",;\t|"
-_LONGEST_HEADER = 1 << 20
-_LONGEST_WHOLE = 18  # digits that surely fit
+_LONGEST_HEADER = 1 << 20  # bytes; a longer first line is no header
+_LONGEST_WHOLE = 18  # digits that fit into 64 bits with a sign
 _WHOLE_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 _ZONED = "TIMESTAMP WITH TIME ZONE"
 _PARQUET = "read_parquet($file, hive_partitioning = FALSE)"
-# The forms of numbers and booleans are those of `tables`.
+# The forms of numbers and booleans are those of `sources`.
 _PROFILE = r"""
     count(c{0}),
     count(*) FILTER (regexp_full_match(c{0}, '[ \t]*[+-]?(0|[1-9][0-9]*)[ \t]*')),
@@ -58,17 +58,17 @@ class RowFile(Protocol):
     """A file of rows: `JsonFile` reads objects, `CsvFile` and `ParquetFile` columns."""
 
     rows: int
-    """How many it has; known after `profile`."""
+    """The number of rows; known after `profile`."""
     columns: dict[str, Column]
-    """The fields that have values of one kind, by the name in the request; known after `profile`."""
+    """The fields with values of one kind, by their name in the request; known after `profile`."""
     shown: str
-    """SQL for what `rows_of` makes rows from."""
+    """SQL for the columns that `rows_of` takes."""
 
     def profile(self, fields: Sequence[Field]) -> None:
-        """Look at these fields in all rows."""
+        """Finds the kinds of these fields over all rows."""
 
     def relation(self, query: Query, *, whole: bool) -> str:
-        """SQL for all rows in order, with the columns and, if `whole`, what rows are made from."""
+        """SQL for all rows in order, with `columns` and, if `whole`, with `shown`."""
 
     def rows_of(self, fetched: Iterable[tuple[Any, ...]]) -> list[Row]:
         """The rows that a statement found."""
@@ -130,19 +130,19 @@ class JsonFile:
         return f"(SELECT {', '.join(['json', *named(self.columns, sql)])} FROM {self._objects(query)})"
 
     def rows_of(self, fetched: Iterable[tuple[Any, ...]]) -> list[Row]:
-        """The objects as Python reads them, so that they are what the other engine would have."""
+        """The objects as Python decodes them, as the other engine does."""
         rows = [json.loads(text, parse_float=finite, parse_constant=lambda _: None) for (text,) in fetched]
         if not all(type(row) is dict for row in rows):
-            raise Beyond
+            raise Unsupported
         return rows
 
     def _reading(self, query: Query, kinds: dict[str, str]) -> tuple[str, list[str]]:
-        """SQL that reads the fields by their types, and the SQL of each; a key that stands twice is an error."""
+        """SQL that reads the fields by their types, and the SQL of each; a repeated key is an error."""
         tops: dict[str, str] = {}
         for name, kind in kinds.items():
             top, *inner = self._paths[name]
             if not inner and tops.get(top) == "JSON":
-                raise Beyond
+                raise Unsupported
             tops[top] = "JSON" if inner else kind
         places = {top: f"c{place}" for place, top in enumerate(tops)}
         sql = []
@@ -161,7 +161,7 @@ class JsonFile:
         return f"read_json($file, {options}) AS t({', '.join(places.values())})", sql
 
     def _repeats(self, query: Query, path: tuple[str, ...]) -> str:
-        """SQL for whether an object on the way to a nested field has a key twice; in the row itself it is an error."""
+        """SQL that is true if an object on the path to a nested field repeats a key; in a row itself it is an error."""
         top = f"c{list(dict.fromkeys(each[0] for each in self._paths.values())).index(path[0])}"
         tests = ["FALSE"]
         for depth in range(1, len(path)):
@@ -175,7 +175,7 @@ class JsonFile:
 
     def _check_objects(self) -> None:
         if self._count("json_type(json) <> 'OBJECT'"):
-            raise Beyond
+            raise Unsupported
 
     def _count(self, condition: str) -> int:
         query = Query({})
@@ -200,7 +200,7 @@ def _column(place: int, kinds: int, largest: float | None) -> Column | None:
 
 
 def bound_of(kind: Kind | None, largest: float | None) -> float:
-    """How large the numbers of a column get, if `largest` is the float nearest to the largest."""
+    """The bound on a column's numbers, where `largest` is the float nearest to the largest."""
     if kind != "int":
         return largest or 0
     # The next whole number after `EXACT` rounds to it.
@@ -213,9 +213,9 @@ def named(columns: dict[str, Column], sql: Sequence[str]) -> list[str]:
 
 
 def _json_path(path: Sequence[str]) -> str:
-    """A path of DuckDB's JSON functions, which know a wildcard and escapes that no field here may use."""
+    """A path for DuckDB's JSON functions. Names with its wildcard or escapes are left to Python."""
     if any(not name or set(name) & set('"\\*') for name in path):
-        raise Beyond
+        raise Unsupported
     return "$" + "".join(f'."{name}"' for name in path)
 
 
@@ -234,7 +234,7 @@ class ParquetFile:
         described = connection.execute(f"SELECT * FROM {_PARQUET} LIMIT 0", {"file": file}).description or []
         self._types = {str(name): str(kind) for name, kind, *_ in described}
         if len(self._types) != len(described):
-            raise Beyond
+            raise Unsupported
         self._sql: list[str] = []
         self._cells = ", ".join(_cell(f"c{place}", kind) for place, kind in enumerate(self._types.values()))
         self.shown = ", ".join(f"c{place}" for place in range(len(self._types)))
@@ -266,7 +266,7 @@ class ParquetFile:
         return f"(SELECT {', '.join([*parts, *named(self.columns, self._sql)]) or '1'} FROM {self._table()})"
 
     def rows_of(self, fetched: Iterable[tuple[Any, ...]]) -> list[Row]:
-        """Rows of the values that JSON has: moments as ISO text, decimals as floats, bytes as base64."""
+        """Rows of JSON values: times as ISO text, decimals as floats, bytes as base64."""
         turns = [_turn(kind) for kind in self._types.values()]
         return [
             {name: turn(value) for name, turn, value in zip(self._types, turns, row, strict=True)} for row in fetched
@@ -284,7 +284,7 @@ class ParquetFile:
 
 
 class CsvFile:
-    """Cells between separators. Quotes have rules on which readers differ, so that a file with one is not for here."""
+    """A CSV file without quotes: readers differ on the rules for quotes, so Python reads files that have them."""
 
     def __init__(self, connection: "duckdb.DuckDBPyConnection", file: str) -> None:
         self._connection = connection
@@ -354,12 +354,12 @@ def _header(file: str) -> tuple[str, list[str]]:
         while chunk := stream.read(_CHUNK):
             text = tail + chunk
             if b'"' in chunk or b"\0" in chunk or text.count(b"\r") - text.endswith(b"\r") != text.count(b"\r\n"):
-                raise Beyond
+                raise Unsupported
             tail = chunk[-1:] if chunk.endswith(b"\r") else b""
     delimiter = max(_DELIMITERS, key=first.count)
     names = next(csv.reader([first], delimiter=delimiter), [])
-    if len(names) < 2 or "" in names or len(set(names)) < len(names):  # of one column, an empty line is a cell
-        raise Beyond
+    if len(names) < 2 or "" in names or len(set(names)) < len(names):  # in one column, an empty line is a cell
+        raise Unsupported
     return delimiter, names
 
 
@@ -371,11 +371,11 @@ def _kind_of(
         return None, None
     if wholes == cells:
         if (longest or 0) > _LONGEST_WHOLE:
-            raise Beyond
+            raise Unsupported
         return "int", largest
     if numbers == cells:
         if largest is None or largest == float("inf"):
-            raise Beyond
+            raise Unsupported
         return "float", largest
     return ("bool" if booleans == cells else "text"), None
 
@@ -385,7 +385,7 @@ def _readable(sql: str, type_name: str) -> str:
 
 
 def _cell(sql: str, type_name: str) -> str:
-    """SQL for what a row shows of a column: DuckDB hands out no moments with a zone unless another package is there."""
+    """SQL for the cells of a column. DuckDB needs another package to return times with a zone: they become UTC."""
     if type_name == _ZONED:
         return f"make_timestamp(epoch_us({sql})) AS {sql}"
     return f"to_json({sql}) AS {sql}" if _ZONED in type_name else sql
@@ -418,4 +418,4 @@ def _plain(value: Any) -> Any:
         return value.total_seconds()
     if isinstance(value, uuid.UUID):
         return str(value)
-    raise Beyond
+    raise Unsupported

@@ -24,9 +24,9 @@ from .plan import (
     Choice,
     Comparison,
     ComparisonOperator,
+    Constant,
     Expression,
     Field,
-    Literally,
     Membership,
     Negative,
     Not,
@@ -34,7 +34,7 @@ from .plan import (
     Row,
 )
 from .tables import Column, Table
-from .values import NUMBERS, Unfit, cast_to, keys_of, same, text_of, to_date, to_datetime
+from .values import CASTS, NUMBERS, WrongKind, keys_of, same, text_of, to_date, to_datetime
 
 _FAST_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 _FAST_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -54,24 +54,17 @@ _ALL_DIGITS = Context(prec=2 * _MOST_DIGITS + 2)
 
 
 def evaluate(expression: Expression, table: Table, at: str) -> list[Any]:
-    """The value of an expression for each row of a table.
-
-    Raises:
-        AnalysisError: A field is unknown, or a value is of the wrong kind; the message names `at` and the row.
-    """
+    """The value of an expression for each row of a table."""
     return mapped(compiled(expression, table), table.rows, at)
 
 
 def compiled(expression: Expression, table: Table) -> Column:
-    """The function that gives the value of an expression for each of some rows of the table.
+    """The function from rows of the table to the values of an expression.
 
-    It raises `Unfit` for a value of the wrong kind.
-
-    Raises:
-        AnalysisError: No row has a field that it names.
+    It raises `WrongKind` for a value of the wrong kind.
     """
     match expression:
-        case Literally(value):
+        case Constant(value):
             return lambda rows: [value] * len(rows)
         case Field():
             return table.reader(expression)
@@ -79,7 +72,7 @@ def compiled(expression: Expression, table: Table) -> Column:
             return _each(negative, compiled(operand, table))
         case Arithmetic(sign, left, right):
             return _arithmetic(sign, compiled(left, table), compiled(right, table))
-        case Comparison(sign, left, Literally(value)):
+        case Comparison(sign, left, Constant(value)):
             return _comparison_with(sign, compiled(left, table), value)
         case Comparison(sign, left, right):
             return _comparison(sign, compiled(left, table), compiled(right, table))
@@ -93,7 +86,7 @@ def compiled(expression: Expression, table: Table) -> Column:
             return _each(operator.not_, tested(operand, table))
         case Choice(test, then, otherwise):
             return _choice(tested(test, table), compiled(then, table), compiled(otherwise, table))
-        case Call("matches", (subject, Literally(str() as pattern))):
+        case Call("matches", (subject, Constant(str() as pattern))):
             return _each(matcher(pattern), compiled(subject, table))
         case Call("coalesce", arguments):
             return _first_present([compiled(each, table) for each in arguments])
@@ -102,11 +95,7 @@ def compiled(expression: Expression, table: Table) -> Column:
 
 
 def tested(expression: Expression, table: Table) -> Column:
-    """As `compiled`, for an expression that is a test: its values are true and false.
-
-    Raises:
-        AnalysisError: No row has a field that it names.
-    """
+    """As `compiled`, for a test: its values are true and false."""
     column = compiled(expression, table)
     if isinstance(expression, Comparison | Membership | AllOf | AnyOf | Not):
         return column
@@ -114,18 +103,14 @@ def tested(expression: Expression, table: Table) -> Column:
 
 
 def mapped(column: Column, rows: Sequence[Row], at: str) -> list[Any]:
-    """The column over these rows; a value of the wrong kind is reported with its row.
-
-    Raises:
-        AnalysisError: There is one.
-    """
+    """The column over these rows; a value of the wrong kind is reported with its row."""
     try:
         return column(rows)
-    except Unfit:
+    except WrongKind:
         for number, row in enumerate(rows):
             try:
                 column([row])
-            except Unfit as error:
+            except WrongKind as error:
                 raise AnalysisError(f"{at}: {error}, in row {number}. Cast the field or test for it first.") from None
         raise
 
@@ -146,7 +131,7 @@ def _arithmetic(sign: Any, left: Column, right: Column) -> Column:
         if fast is not None and _are_all(NUMBERS, lefts, rights):
             try:
                 results = list(map(fast, lefts, rights))
-            except OverflowError:  # a whole number larger than any float: the careful way decides
+            except OverflowError:  # a whole number larger than any float: the careful functions decide
                 results = []
             if _are_in_bounds(results):
                 return results
@@ -156,7 +141,7 @@ def _arithmetic(sign: Any, left: Column, right: Column) -> Column:
 
 
 def _are_in_bounds(results: list[Any]) -> bool:
-    """Whether these are all finite floats, or all whole numbers that may be results."""
+    """True if all are finite floats, or all whole numbers within `MAX_INTEGER`."""
     kinds = set(map(type, results))
     if kinds == {float}:
         return all(map(math.isfinite, results))
@@ -242,12 +227,12 @@ def _are_all(kinds: frozenset[type], *columns: Sequence[Any]) -> bool:
 
 
 def truth(value: Any) -> bool:
-    """What a test takes: a boolean, or null as false."""
+    """The boolean of a test; null is false."""
     if value is True or value is False:
         return bool(value)
     if value is None:
         return False
-    raise _unfit("A test", "a boolean", value)
+    raise _wrong_kind("A test", "a boolean", value)
 
 
 def negative(value: Any) -> Any:
@@ -269,7 +254,7 @@ def bounded(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if -MAX_INTEGER <= value <= MAX_INTEGER:
         return value
-    raise Unfit(f"a whole number is beyond {MAX_INTEGER}; compute with float() of its operands")
+    raise WrongKind(f"a whole number is beyond {MAX_INTEGER}; compute with float() of its operands")
 
 
 def _numeric(sign: str, compute: Callable[[Any, Any], Any], wanted: str = "numbers") -> Callable[[Any, Any], Any]:
@@ -279,11 +264,11 @@ def _numeric(sign: str, compute: Callable[[Any, Any], Any], wanted: str = "numbe
         if left is None or right is None:
             return None
         if type(left) not in NUMBERS or type(right) not in NUMBERS:
-            raise _unfit(name, wanted, right if type(left) in NUMBERS else left)
+            raise _wrong_kind(name, wanted, right if type(left) in NUMBERS else left)
         try:
             result = compute(left, right)
         except (ZeroDivisionError, OverflowError, ValueError):
-            return None  # there is no such number
+            return None  # no finite number
         return bounded(result)
 
     return apply
@@ -320,9 +305,9 @@ def _round(value: Any, digits: Any = None) -> Any:
         return value
     _number("round()", value)
     if digits is not None and type(digits) is not int:
-        raise _unfit("round()", "whole numbers of digits", digits)
+        raise _wrong_kind("round()", "whole numbers of digits", digits)
     if abs(digits or 0) > _MOST_DIGITS:
-        raise Unfit(f"round() takes -{_MOST_DIGITS} to {_MOST_DIGITS} digits, not {shown(digits)}")
+        raise WrongKind(f"round() takes -{_MOST_DIGITS} to {_MOST_DIGITS} digits, not {shown(digits)}")
     if digits is None:
         return bounded(int(_half_away(value)))
     if type(value) is int:
@@ -331,7 +316,7 @@ def _round(value: Any, digits: Any = None) -> Any:
     scaled = value * scale
     if 0 <= digits <= _EXACT_DIGITS and abs(scaled) < _CLEAR and abs(abs(scaled) % 1 - 0.5) > 1e-6:
         return _half_away(scaled) / scale
-    # Near a half, its digits as they are written decide: 1.005 times 100 is a float below 100.5.
+    # Near a half, the written digits decide: 1.005 times 100 is a float below 100.5.
     rounded = float(Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _ALL_DIGITS))
     return rounded + 0.0 if math.isfinite(rounded) else None  # a zero has no sign
 
@@ -360,7 +345,7 @@ def _length(value: Any) -> int | None:
         return None
     if type(value) in (str, list, dict):
         return len(value)
-    raise _unfit("len()", "text, a list or an object", value)
+    raise _wrong_kind("len()", "text, a list or an object", value)
 
 
 def _textual(name: str, compute: Callable[[str], str]) -> Callable[[Any], str | None]:
@@ -373,7 +358,7 @@ def _slice(value: Any, start: Any, length: Any = MAX_TEXT) -> str | None:
     text = _text("substr()", value)
     for number in (start, length):
         if type(number) is not int:
-            raise _unfit("substr()", "whole numbers", number)
+            raise _wrong_kind("substr()", "whole numbers", number)
     begin = start if start >= 0 else max(0, len(text) + start)
     return text[begin : begin + max(0, length)]
 
@@ -384,9 +369,9 @@ def _replace(value: Any, old: Any, new: Any) -> str | None:
     text, old, new = _text("replace()", value), _text("replace()", old), _text("replace()", new)
     if not old:
         return text
-    # Counted first: the result itself could be larger than the memory.
+    # Counted first: the result could be larger than the memory.
     if len(text) + text.count(old) * (len(new) - len(old)) > MAX_TEXT:
-        raise Unfit(f"replace() makes a text of over {MAX_TEXT} characters")
+        raise WrongKind(f"replace() makes a text of over {MAX_TEXT} characters")
     return text.replace(old, new)
 
 
@@ -401,7 +386,7 @@ def _extreme(name: str, choose: Callable[[list[Any]], Any]) -> Callable[..., Any
         if kinds <= NUMBERS or kinds == {str}:
             return choose(present) if present else None
         odd = next((value for value in present if type(value) not in NUMBERS and type(value) is not str), present[0])
-        raise _unfit(name, "numbers only or texts only", odd)
+        raise _wrong_kind(name, "numbers only or texts only", odd)
 
     return apply
 
@@ -437,23 +422,23 @@ def _ends_with(value: Any, part: Any) -> bool:
 def _number(name: str, value: Any) -> Any:
     if type(value) in NUMBERS:
         return value
-    raise _unfit(name, "numbers", value)
+    raise _wrong_kind(name, "numbers", value)
 
 
 def _text(name: str, value: Any) -> str:
     if type(value) is str:
         return value
-    raise _unfit(name, "text", value)
+    raise _wrong_kind(name, "text", value)
 
 
 def _short(text: str) -> str:
     if len(text) > MAX_TEXT:
-        raise Unfit(f"a text of {len(text)} characters is over the limit of {MAX_TEXT}")
+        raise WrongKind(f"a text of {len(text)} characters is over the limit of {MAX_TEXT}")
     return text
 
 
-def _unfit(name: str, wanted: str, value: Any) -> Unfit:
-    return Unfit(f"{name} needs {wanted}, not {shown(value)} ({kind_of(value)})")
+def _wrong_kind(name: str, wanted: str, value: Any) -> WrongKind:
+    return WrongKind(f"{name} needs {wanted}, not {shown(value)} ({kind_of(value)})")
 
 
 ARITHMETIC: dict[Operator, Callable[[Any, Any], Any]] = {
@@ -478,14 +463,14 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ceil": _whole("ceil()", math.ceil),
     "concat": _concat,
     "contains": _contains,
-    "date": cast_to("date"),
+    "date": CASTS["date"],
     "day": _of_day(operator.attrgetter("day")),
     "days_between": _days_between,
     "ends_with": _ends_with,
-    "float": cast_to("float"),
+    "float": CASTS["float"],
     "floor": _whole("floor()", math.floor),
     "hour": _hour,
-    "int": cast_to("int"),
+    "int": CASTS["int"],
     "is_null": lambda value: value is None,
     "len": _length,
     "lower": _textual("lower()", str.lower),
@@ -496,11 +481,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "round": _round,
     "sqrt": _root,
     "starts_with": _starts_with,
-    "str": cast_to("str"),
+    "str": CASTS["str"],
     "strip": _textual("strip()", lambda text: text.strip(" \t\r\n")),
     "substr": _slice,
     "upper": _textual("upper()", str.upper),
     "weekday": _of_day(lambda day: day.weekday()),
     "year": _of_day(operator.attrgetter("year")),
 }
-"""By the names of `plan.FUNCTIONS`; `matches` is `matcher`, and `coalesce` evaluates no more than it must."""
+"""By the names of `plan.FUNCTIONS`, except `matches` (see `matcher`) and `coalesce`, which evaluates lazily."""

@@ -25,9 +25,9 @@ from .plan import (
     Choice,
     Comparison,
     ComparisonOperator,
+    Constant,
     Expression,
     Field,
-    Literally,
     Membership,
     Negative,
     Not,
@@ -60,25 +60,6 @@ _COMPARISONS = {"==": "==", "=": "==", "!=": "!=", "<>": "!=", "<": "<", "<=": "
 MAX_OPTIONS = 100_000
 """Most values after `in`."""
 
-OPERATORS = (
-    "==",
-    "!=",
-    ">",
-    "<",
-    ">=",
-    "<=",
-    "in",
-    "not_in",
-    "contains",
-    "not_contains",
-    "starts_with",
-    "ends_with",
-    "matches",
-    "is_null",
-    "is_not_null",
-    "between",
-)
-"""The operators of a condition, each by its own name."""
 _ALIASES = {
     "==": "== = eq equals",
     "!=": "!= <> ne not_equals",
@@ -97,6 +78,8 @@ _ALIASES = {
     "is_not_null": "is_not_null not_null",
     "between": "between",
 }
+OPERATORS = tuple(_ALIASES)
+"""The operators of a condition, each by its own name."""
 _OPERATOR_WORDS = {word: name for name, words in _ALIASES.items() for word in words.split()} | {
     "not in": "not_in",
     "is null": "is_null",
@@ -114,13 +97,9 @@ _HINT = (
 
 
 def parse_expression(text: object, at: str) -> Expression:
-    """The tree of an expression; `at` names the parameter in messages.
-
-    Raises:
-        AnalysisError: It cannot be read, names an unknown function or is too large.
-    """
+    """The tree of an expression; `at` names the parameter in messages."""
     if isinstance(text, bool | int | float) or text is None:
-        return Literally(text)
+        return Constant(text)
     if not isinstance(text, str):
         raise AnalysisError(f"{at} is {shown(text)}. Write an expression as text, for instance 'price * quantity'.")
     if len(text) > MAX_CHARACTERS:
@@ -129,18 +108,14 @@ def parse_expression(text: object, at: str) -> Expression:
 
 
 def check_pattern(pattern: Scalar, at: str) -> str:
-    """A regular expression that Python can compile.
-
-    Raises:
-        AnalysisError: It cannot, or it is too long.
-    """
+    """A regular expression that Python can compile."""
     if not isinstance(pattern, str):
         raise AnalysisError(f"{at} is {shown(pattern)}. Give a regular expression as text.")
     if len(pattern) > MAX_PATTERN:
         raise AnalysisError(f"{at} has {len(pattern)} characters. A regular expression has at most {MAX_PATTERN}.")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what may mean something else one day means what it does today
+            warnings.simplefilter("ignore")  # about syntax that may change in later versions of Python
             re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
         raise AnalysisError(f"{at} is no regular expression: {error}. Change {shown(pattern)}.") from None
@@ -148,7 +123,7 @@ def check_pattern(pattern: Scalar, at: str) -> str:
 
 
 class _Parser:
-    """One pass over the text, one token ahead; each method reads one level of binding, the loosest first."""
+    """A recursive descent parser, one token ahead; each method reads one level of precedence, the loosest first."""
 
     def __init__(self, text: str, at: str) -> None:
         self._text = text
@@ -178,7 +153,7 @@ class _Parser:
             self._kind, self._piece = "word", "and"
 
     def _accept(self, *pieces: str) -> str | None:
-        """The present piece if it is one of these signs or words; the next is then the present one."""
+        """The current token, if it is one of these signs or words; then advances."""
         if self._kind not in ("sign", "word") or self._piece not in pieces:
             return None
         piece = self._piece
@@ -233,7 +208,7 @@ class _Parser:
         return found[0] if len(found) == 1 else self._count(AllOf(tuple(found)))
 
     def _compared(self, left: Expression) -> tuple[Expression, Expression] | None:
-        """A comparison of `left` with what follows, and the operand that a further one starts from."""
+        """A comparison of `left` with the next operand, and the left operand of a further comparison."""
         sign = self._accept(*_COMPARISONS)
         if sign is not None:
             right = self._sum()
@@ -260,9 +235,9 @@ class _Parser:
         while self._accept(closing) is None:
             tree = self._sum()
             match tree:
-                case Literally(value):
+                case Constant(value):
                     options.append(value)
-                case Negative(Literally(int() | float() as value)) if not isinstance(value, bool):
+                case Negative(Constant(int() | float() as value)) if not isinstance(value, bool):
                     options.append(-value)
                 case _:
                     self._fail("the list after 'in' holds literal values only")
@@ -305,7 +280,7 @@ class _Parser:
         kind, piece = self._kind, self._piece
         if kind == "word" and piece in _CONSTANTS:
             self._advance()
-            return self._count(Literally(_CONSTANTS[piece]))
+            return self._count(Constant(_CONSTANTS[piece]))
         if kind == "word" and piece == "if":
             self._advance()
             return self._called("if")
@@ -318,9 +293,9 @@ class _Parser:
             self._fail(f"a value is expected before {piece!r}" if piece else "a value is missing at the end")
         self._advance()
         if kind == "number":
-            return self._count(Literally(self._number(piece)))
+            return self._count(Constant(self._number(piece)))
         if kind == "text":
-            return self._count(Literally(_ESCAPE.sub(self._escaped, piece[1:-1])))
+            return self._count(Constant(_ESCAPE.sub(self._escaped, piece[1:-1])))
         if kind == "quoted":
             return self._count(Field(piece[1:-1].replace("``", "`"), self._at))
         if self._kind == "sign" and self._piece == "(":
@@ -347,7 +322,7 @@ class _Parser:
             return self._count(Choice(*arguments))
         if function == "matches":
             pattern = arguments[1]
-            check_pattern(pattern.value if isinstance(pattern, Literally) else None, f"The pattern in {self._at}")
+            check_pattern(pattern.value if isinstance(pattern, Constant) else None, f"The pattern in {self._at}")
         return self._count(Call(function, tuple(arguments)))
 
     def _number(self, piece: str) -> int | float:
@@ -383,11 +358,7 @@ def _amount(least: int, most: int | None) -> str:
 
 
 def parse_conditions(given: Any, at: str, *, logic: Any = "AND", logic_at: str = "logic") -> Expression:
-    """The tree of a list of conditions, of one condition, or of an expression as text.
-
-    Raises:
-        AnalysisError: It cannot be read; the message names the part.
-    """
+    """The tree of a list of conditions, of one condition, or of an expression as text."""
     join = as_word(logic, logic_at, _LOGIC, shown_as=("AND", "OR"))
     if isinstance(given, dict):
         return _condition(given, at, 1)
@@ -444,7 +415,7 @@ def _test(given: dict[str, Any], at: str) -> Expression:
 def _compared(name: ComparisonOperator, field: Field, value: Any, at: str) -> Expression:
     if isinstance(value, list):
         raise AnalysisError(f"{at} is a list, and {name!r} takes one plain value. Use 'in' for several.")
-    return Comparison(name, field, Literally(as_scalar(value, at)))
+    return Comparison(name, field, Constant(as_scalar(value, at)))
 
 
 def _membership(field: Field, value: Any, at: str) -> Expression:
@@ -465,13 +436,13 @@ def _called(name: str, *, text: bool) -> Callable[[Field, Any, str], Expression]
         part = as_scalar(value, at)
         if text and not isinstance(part, str):
             raise AnalysisError(f"{at} is {shown(value)}. {name!r} takes a text.")
-        return Call(name, (field, Literally(part)))
+        return Call(name, (field, Constant(part)))
 
     return build
 
 
 def _matches(field: Field, value: Any, at: str) -> Expression:
-    return Call("matches", (field, Literally(check_pattern(as_scalar(value, at), at))))
+    return Call("matches", (field, Constant(check_pattern(as_scalar(value, at), at))))
 
 
 def _is_null(field: Field, value: Any, at: str) -> Expression:

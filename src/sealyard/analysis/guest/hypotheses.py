@@ -16,17 +16,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 
-from .errors import AnalysisError, listed, nearest, shown
+from .errors import AnalysisError, clipped, listed, nearest, shown
 from .measures import mean, quantile, rescaled, spread
-from .parameters import Asked
+from .parameters import Parameters
 from .tables import Table, numbers_of
 from .values import NUMBERS, keys_of, text_of
 
 MAX_CELLS = 100_000
 """Most cells of a table of counts."""
-_SHOWN_CELLS = 100
+_SHOWN_CELLS = 100  # a larger table says nothing at a glance
 _ALTERNATIVES = ("two_sided", "less", "greater")
-_NAME_CHARACTERS = 80
+_NAME_CHARACTERS = 80  # of a category in an answer
 # Within this and its reciprocal no expected count vanishes.
 _LEAST_WEIGHT = 1e-12
 Alternative: TypeAlias = Literal["two_sided", "less", "greater"]
@@ -55,16 +55,20 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """Numbers under the name that the answer gives them."""
+    """A named sample of numbers."""
 
     name: str
     values: list[float]
     missing: int
 
-    def told(self, *, median: bool) -> dict[str, Any]:
-        """The sample's figures for an answer."""
+    def figures(self, *, median: bool) -> dict[str, Any]:
+        """Count, mean or median, and spread, for an answer."""
         values = self.values
-        figures: dict[str, Any] = {"name": _short(self.name), "count": len(values), "missing": self.missing}
+        figures: dict[str, Any] = {
+            "name": clipped(self.name, _NAME_CHARACTERS),
+            "count": len(values),
+            "missing": self.missing,
+        }
         if median:
             return figures | {"median": quantile(sorted(values), 0.5) if values else None}
         figures["mean"] = mean(values) if values else None
@@ -72,8 +76,8 @@ class _Sample:
         return figures | {"std": deviation if deviation is None or math.isfinite(deviation) else None}
 
 
-def t_test(asked: Asked, table: Table) -> dict[str, Any]:
-    """Whether means differ: one sample's from a number, two samples', or those of pairs."""
+def t_test(asked: Parameters, table: Table) -> dict[str, Any]:
+    """Student's or Welch's t-test: one sample against a number, two samples, or pairs."""
     alternative = cast(Alternative, asked.word("alternative", _ALTERNATIVES, "two_sided"))
     paired = asked.flag("paired", default=False)
     equal = asked.flag("equal_variances", default=False)
@@ -81,7 +85,7 @@ def t_test(asked: Asked, table: Table) -> dict[str, Any]:
         _refuse(asked, "mean", "fields", "group_by", "groups", "paired", "equal_variances")
         sample, expected = _one_sample(asked, table), asked.number("mean")
         outcome = t_test_one(sample.values, expected, alternative)
-        return _told("one_sample", outcome, [sample], {"expected_mean": expected, "alternative": alternative})
+        return _answer("one_sample", outcome, [sample], {"expected_mean": expected, "alternative": alternative})
     if paired:
         _refuse(asked, "paired", "field", "group_by", "groups", "equal_variances")
         first, second = _pairs(asked, table)
@@ -93,35 +97,35 @@ def t_test(asked: Asked, table: Table) -> dict[str, Any]:
         test = "student" if equal else "welch"
     difference = mean(first.values) - mean(second.values) if first.values and second.values else math.inf
     more = {"difference": difference if math.isfinite(difference) else None, "alternative": alternative}
-    return _told(test, outcome, [first, second], more)
+    return _answer(test, outcome, [first, second], more)
 
 
-def mann_whitney(asked: Asked, table: Table) -> dict[str, Any]:
-    """Whether the values of one sample tend to be larger than those of another."""
+def mann_whitney(asked: Parameters, table: Table) -> dict[str, Any]:
+    """Mann and Whitney's test of two samples."""
     alternative = cast(Alternative, asked.word("alternative", _ALTERNATIVES, "two_sided"))
     method = cast(Literal["auto", "exact", "asymptotic"], asked.word("method", ("auto", "exact", "asymptotic"), "auto"))
     samples = _filled(_two_samples(asked, table))
     outcome = mann_whitney_u(samples[0].values, samples[1].values, alternative=alternative, method=method)
-    return _told("mann_whitney", outcome, samples, {"alternative": alternative}, median=True)
+    return _answer("mann_whitney", outcome, samples, {"alternative": alternative}, median=True)
 
 
-def kolmogorov_smirnov(asked: Asked, table: Table) -> dict[str, Any]:
-    """Whether two samples come from one law, or one sample from a normal law."""
+def kolmogorov_smirnov(asked: Parameters, table: Table) -> dict[str, Any]:
+    """Kolmogorov and Smirnov's test: two samples, or one sample against a normal distribution."""
     asked.word("distribution", ("normal",), "normal")
     if asked.has("fields") or asked.has("group_by"):
         _refuse(asked, "fields" if asked.has("fields") else "group_by", "distribution", "mean", "std")
         samples = _filled(_two_samples(asked, table))
         outcome = kolmogorov_smirnov_two(samples[0].values, samples[1].values)
-        return _told("two_sample", outcome, samples, {}, median=True)
+        return _answer("two_sample", outcome, samples, {}, median=True)
     (sample,) = _filled([_one_sample(asked, table)])
     deviation = spread(sample.values) if len(sample.values) > 1 else 0.0
     middle = asked.number("mean", mean(sample.values))
     if not asked.has("std") and not 0.0 < deviation < math.inf:
         note = "The values have no spread to take the normal law's from. Give 'std'."
-        return _told("one_sample", Outcome(None, None, {}, (note,)), [sample], {"distribution": "normal"})
+        return _answer("one_sample", Outcome(None, None, {}, (note,)), [sample], {"distribution": "normal"})
     scale = asked.number("std", deviation, above=0)
     outcome = kolmogorov_smirnov_normal(sample.values, middle, scale)
-    answer = _told("one_sample", outcome, [sample], {"distribution": "normal", "law": {"mean": middle, "std": scale}})
+    answer = _answer("one_sample", outcome, [sample], {"distribution": "normal", "law": {"mean": middle, "std": scale}})
     if not (asked.has("mean") and asked.has("std")):
         answer["notes"].append(
             "The law's mean and std are not both given but taken from the sample, which makes the p-value too large."
@@ -129,8 +133,8 @@ def kolmogorov_smirnov(asked: Asked, table: Table) -> dict[str, Any]:
     return answer
 
 
-def chi_square(asked: Asked, table: Table) -> dict[str, Any]:
-    """Whether two fields are independent, or whether one field's values fall as expected."""
+def chi_square(asked: Parameters, table: Table) -> dict[str, Any]:
+    """Pearson's chi-square test: two fields for independence, or one field against expected counts."""
     if asked.has("fields"):
         _refuse(asked, "fields", "expected")
         return _independence(asked, table)
@@ -147,18 +151,18 @@ def chi_square(asked: Asked, table: Table) -> dict[str, Any]:
     outcome = chi_square_fit([counts[name] for name in names], [weights[name] for name in names])
     expected = outcome.details.pop("expected", [None] * len(names))
     rows = [
-        {"value": _short(name), "observed": counts[name], "expected": mean_}
+        {"value": clipped(name, _NAME_CHARACTERS), "observed": counts[name], "expected": mean_}
         for name, mean_ in zip(names, expected, strict=True)
     ]
     more = {"count": len(values), "missing": len(table.rows) - len(values), "categories": rows[:_SHOWN_CELLS]}
-    answer = _told("goodness_of_fit", outcome, [], more)
+    answer = _answer("goodness_of_fit", outcome, [], more)
     if len(rows) > _SHOWN_CELLS:
         answer["notes"].append(f"Only {_SHOWN_CELLS} of {len(rows)} categories are shown.")
     return answer
 
 
-def _weights(asked: Asked, counts: Counter[str]) -> dict[str, float]:
-    """How often each category is expected, in any unit: as the parameter says, else all alike."""
+def _weights(asked: Parameters, counts: Counter[str]) -> dict[str, float]:
+    """The expected weight of each category, in any unit; equal weights by default."""
     if not asked.has("expected"):
         return dict.fromkeys(counts, 1.0)
     given = asked.value("expected")
@@ -176,7 +180,7 @@ def _weights(asked: Asked, counts: Counter[str]) -> dict[str, float]:
     return {name: float(weight) for name, weight in given.items()}
 
 
-def _independence(asked: Asked, table: Table) -> dict[str, Any]:
+def _independence(asked: Parameters, table: Table) -> dict[str, Any]:
     fields = asked.fields(single=None, most=2)
     if len(fields) != 2:
         raise asked.fail("fields", "two fields, or one in 'field'")
@@ -197,30 +201,30 @@ def _independence(asked: Asked, table: Table) -> dict[str, Any]:
         )
     grid = [[counts[one, two] for two in down] for one in across]
     outcome = chi_square_independence(grid, correction=asked.flag("correction", default=True))
-    answer = _told("independence", outcome, [], {"count": len(both), "missing": len(table.rows) - len(both)})
+    answer = _answer("independence", outcome, [], {"count": len(both), "missing": len(table.rows) - len(both)})
     if len(across) * len(down) <= _SHOWN_CELLS:
-        answer["table"] = {"rows": [*map(_short, across)], "columns": [*map(_short, down)], "counts": grid}
+        answer["table"] = {"rows": _names(across), "columns": _names(down), "counts": grid}
     else:
         answer["notes"].append(f"The table of {len(across)} by {len(down)} values is too large to show.")
     return answer
 
 
+def _names(categories: Sequence[str]) -> list[str]:
+    return [clipped(each, _NAME_CHARACTERS) for each in categories]
+
+
 def _category(value: Any) -> str:
-    """The text that a value is counted under; 2 and 2.0 are one number."""
+    """The category of a value; 2 and 2.0 are one."""
     return text_of(int(value) if type(value) is float and value.is_integer() else value)
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= _NAME_CHARACTERS else f"{name[: _NAME_CHARACTERS - 1]}…"
-
-
-def _one_sample(asked: Asked, table: Table) -> _Sample:
+def _one_sample(asked: Parameters, table: Table) -> _Sample:
     field = asked.field("field")
     column = numbers_of(table, field, ignore_others=_ignores(asked))
     return _sample(field.name, column)
 
 
-def _pairs(asked: Asked, table: Table) -> tuple[_Sample, _Sample]:
+def _pairs(asked: Parameters, table: Table) -> tuple[_Sample, _Sample]:
     """Two fields, over the rows that have both."""
     fields = asked.fields(single=None, most=2)
     if len(fields) != 2:
@@ -234,7 +238,7 @@ def _pairs(asked: Asked, table: Table) -> tuple[_Sample, _Sample]:
     )
 
 
-def _two_samples(asked: Asked, table: Table) -> list[_Sample]:
+def _two_samples(asked: Parameters, table: Table) -> list[_Sample]:
     if asked.has("group_by"):
         _refuse(asked, "group_by", "fields")
         return _grouped(asked, table)
@@ -247,8 +251,8 @@ def _two_samples(asked: Asked, table: Table) -> list[_Sample]:
     return [_sample(each.name, numbers_of(table, each, ignore_others=_ignores(asked))) for each in fields]
 
 
-def _grouped(asked: Asked, table: Table) -> list[_Sample]:
-    """The values of one field, apart by the two values of another."""
+def _grouped(asked: Parameters, table: Table) -> list[_Sample]:
+    """The values of one field, split by the two values of another."""
     column = numbers_of(table, asked.field("field"), ignore_others=_ignores(asked))
     by = asked.field("group_by")
     groups = table.read(by)
@@ -293,25 +297,25 @@ def _filled(samples: Sequence[_Sample]) -> Sequence[_Sample]:
     return samples
 
 
-def _ignores(asked: Asked) -> bool:
+def _ignores(asked: Parameters) -> bool:
     return asked.word("invalid", ("error", "ignore"), "error") == "ignore"
 
 
-def _refuse(asked: Asked, given: str, *others: str) -> None:
-    """Raises if a parameter that has no meaning beside `given` is there too."""
+def _refuse(asked: Parameters, given: str, *others: str) -> None:
+    """Refuses parameters that have no meaning beside `given`."""
     for other in others:
         if asked.has(other) and asked.value(other) is not False:
             raise AnalysisError(f"{other} has no meaning beside {given}. Leave out one of them.")
 
 
-def _told(
+def _answer(
     test: str, outcome: Outcome, samples: Sequence[_Sample], more: dict[str, Any], *, median: bool = False
 ) -> dict[str, Any]:
     statistic = outcome.statistic
     return {
         "test": test,
         **more,
-        **({"samples": [sample.told(median=median) for sample in samples]} if samples else {}),
+        **({"samples": [sample.figures(median=median) for sample in samples]} if samples else {}),
         "statistic": statistic if statistic is None or math.isfinite(statistic) else None,
         "p_value": outcome.p_value,
         **outcome.details,
@@ -395,7 +399,7 @@ def mann_whitney_u(
 
 
 def _counted_tail(reached: int, n1: int, n2: int) -> float:
-    """The share of all orders of the two samples in which U is `reached` or more, counted in whole numbers.
+    """The share of all orders of the two samples with a U of `reached` or more, counted in whole numbers.
 
     SciPy counts too, in a time that grows with the square of the pairs: 55 seconds for samples of 5 and 20,000 values,
     which take a tenth of a second here.
@@ -427,8 +431,8 @@ def kolmogorov_smirnov_two(first: Sequence[float], second: Sequence[float]) -> O
         try:
             return _by_distance(stats.ks_2samp(first, second, method="exact" if exact else "asymp"), exact=exact)
         except RuntimeWarning:
-            # SciPy refuses its own exact chance where rounding made it more than 1, as with samples of one size whose
-            # distance is small; the other law, wrong in the fifth digit there, says whether that is the reason.
+            # SciPy rejects its exact p-value where rounding makes it more than 1, as with samples of one size and a
+            # small distance; the asymptotic one, wrong in the fifth digit, tells whether that is the reason.
             found = _by_distance(stats.ks_2samp(first, second, method="asymp"), exact=False)
     if found.p_value is not None and found.p_value > 0.9:
         return Outcome(found.statistic, 1.0, found.details | {"method": "exact"})
@@ -459,7 +463,7 @@ def chi_square_independence(table: Sequence[Sequence[int]], *, correction: bool)
 
 
 def chi_square_fit(observed: Sequence[int], weights: Sequence[float]) -> Outcome:
-    """Pearson's test of whether counts fall as `weights` (positive, of any sum) say."""
+    """Pearson's test of counts against `weights`, which are positive and of any sum."""
     if len(observed) < 2:
         return _undefined("There is a single category, so there is nothing to compare.")
     total, whole = sum(observed), math.fsum(weights)
@@ -474,11 +478,7 @@ def chi_square_fit(observed: Sequence[int], weights: Sequence[float]) -> Outcome
 
 @contextmanager
 def _scipy() -> Iterator[Any]:
-    """`scipy.stats`, whose warnings do not become output of the run.
-
-    Raises:
-        AnalysisError: It is not installed, not shown to this sandbox, or there is no room for it.
-    """
+    """`scipy.stats`, whose warnings do not become output of the run."""
     room, _ = resource.getrlimit(resource.RLIMIT_AS)
     if "scipy.stats" not in sys.modules and 0 <= room < _ADDRESS_BYTES:
         raise AnalysisError(

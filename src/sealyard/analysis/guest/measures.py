@@ -19,7 +19,7 @@ def mean(values: Sequence[float]) -> float:
     """The mean of at least one value."""
     scaled, exponent = rescaled(values)
     rough = math.fsum(scaled) / len(scaled)
-    # The sum and the quotient were each rounded: what is left of the values says by how much.
+    # The sum and the quotient were each rounded; the remainders correct for it.
     return math.ldexp(rough + math.fsum(value - rough for value in scaled) / len(scaled), exponent)
 
 
@@ -29,13 +29,13 @@ def spread(values: Sequence[float]) -> float:
         return 0.0
     scaled, exponent = rescaled(values)
     offsets, fine = rescaled(centred(scaled))
-    # The mean was rounded; what that adds to every square is taken out again.
+    # The mean was rounded; its error in every square is taken out again.
     squares = math.fsum(offset * offset for offset in offsets) - math.fsum(offsets) ** 2 / len(offsets)
     return _ldexp(math.sqrt(max(0.0, squares) / (len(offsets) - 1)), exponent + fine)
 
 
 def centred(values: Sequence[float]) -> list[float]:
-    """The values less their mean."""
+    """The values minus their mean."""
     middle = math.fsum(values) / len(values)
     return [value - middle for value in values]
 
@@ -50,7 +50,7 @@ def rescaled(values: Sequence[float]) -> tuple[Sequence[float], int]:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """The value below which `share` (0 to 1) of the sorted values lie, between the two nearest by linear measure."""
+    """The quantile at `share` (0 to 1) of sorted values, interpolated linearly."""
     place = share * (len(ordered) - 1)
     below = min(int(place), len(ordered) - 1)
     rest = place - below
@@ -61,7 +61,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def ranks(values: Sequence[float]) -> list[float]:
-    """The place of each value in their order, from 1; equal values share the mean of their places."""
+    """The rank of each value, from 1; equal values share the mean of their ranks."""
     places = [0.0] * len(values)
     before = 0
     for _, same in groupby(sorted(zip(values, range(len(values)), strict=True)), key=itemgetter(0)):
@@ -81,7 +81,7 @@ def _ldexp(value: float, exponent: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A symmetric matrix, None where it is undefined, and how many rows each of its values rests on."""
+    """A symmetric matrix, None where undefined, and the number of rows behind each value."""
 
     values: list[list[float | None]]
     counts: list[list[int]]

@@ -12,7 +12,7 @@ Word = TypeVar("Word")
 
 MAX_ITEMS = 1_000
 """Most fields, conditions, steps or keys that one list of a request may have."""
-# It says which rows there are, and has been followed by the time that anybody reads the other parameters.
+# Names the rows in the source; the caller has followed it already.
 _EVERYWHERE = "data_field"
 
 
@@ -24,11 +24,7 @@ def below(at: str, key: str | int) -> str:
 
 
 def as_object(value: Any, at: str, known: Sequence[str], *, hint: str = "") -> dict[str, Any]:
-    """An object of no other than the known keys.
-
-    Raises:
-        AnalysisError: It is something else, or has a key that is not known.
-    """
+    """An object with known keys only."""
     if not isinstance(value, dict):
         raise AnalysisError(f"{at or 'parameters'} is {shown(value)}. Give an object with {listed(known)}.{hint}")
     for key in value:
@@ -39,11 +35,7 @@ def as_object(value: Any, at: str, known: Sequence[str], *, hint: str = "") -> d
 
 
 def only(value: dict[str, Any], at: str, *keys: str) -> Any:
-    """The value of the one key of these that is given.
-
-    Raises:
-        AnalysisError: None of them is, or several are.
-    """
+    """The value of the only one of these keys that is given."""
     given = [key for key in keys if key in value]
     if len(given) == 1:
         return value[given[0]]
@@ -54,22 +46,14 @@ def only(value: dict[str, Any], at: str, *keys: str) -> Any:
 
 
 def as_text(value: Any, at: str) -> str:
-    """Text that is not empty.
-
-    Raises:
-        AnalysisError: It is not.
-    """
+    """Text that is not empty."""
     if isinstance(value, str) and value:
         return value
     raise AnalysisError(f"{at} is {shown(value)}. Give a text.")
 
 
 def as_scalar(value: Any, at: str) -> bool | int | float | str | None:
-    """A plain value.
-
-    Raises:
-        AnalysisError: It is a list or an object, or a number that JSON does not have.
-    """
+    """A plain value."""
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         raise AnalysisError(f"{at} is {value!r}. Give a finite number, or use 'is_null'.")
     if value is None or isinstance(value, bool | int | float | str):
@@ -78,11 +62,7 @@ def as_scalar(value: Any, at: str) -> bool | int | float | str | None:
 
 
 def as_list(value: Any, at: str, *, most: int = MAX_ITEMS) -> list[Any]:
-    """A list.
-
-    Raises:
-        AnalysisError: It is something else, or too long.
-    """
+    """A list."""
     if not isinstance(value, list | tuple):
         raise AnalysisError(f"{at} is {shown(value)}. Give a list.")
     if len(value) > most:
@@ -91,11 +71,7 @@ def as_list(value: Any, at: str, *, most: int = MAX_ITEMS) -> list[Any]:
 
 
 def as_names(value: Any, at: str) -> list[tuple[str, str]]:
-    """Names with their paths: a list of them, or one alone.
-
-    Raises:
-        AnalysisError: It is something else, has none, or one twice.
-    """
+    """Names with their paths: a list of them, or one alone."""
     if isinstance(value, str):
         return [(as_text(value, at), at)]
     names = [(as_text(each, below(at, place)), below(at, place)) for place, each in enumerate(as_list(value, at))]
@@ -107,33 +83,21 @@ def as_names(value: Any, at: str) -> list[tuple[str, str]]:
 
 
 def as_count(value: Any, at: str, *, least: int = 0) -> int:
-    """A whole number from `least`.
-
-    Raises:
-        AnalysisError: It is something else.
-    """
+    """A whole number from `least`."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return value
     raise AnalysisError(f"{at} is {shown(value)}. Give a whole number from {least}.")
 
 
 def as_flag(value: Any, at: str) -> bool:
-    """A boolean.
-
-    Raises:
-        AnalysisError: It is something else.
-    """
+    """A boolean."""
     if isinstance(value, bool):
         return value
     raise AnalysisError(f"{at} is {shown(value)}. Give true or false.")
 
 
 def as_word(value: Any, at: str, words: Mapping[str, Word], *, shown_as: Sequence[str] = ()) -> Word:
-    """What one of a fixed list of words stands for, in any case; `shown_as` are those that a message lists.
-
-    Raises:
-        AnalysisError: It is none of them.
-    """
+    """The meaning of one of a fixed list of words, in any case; messages list `shown_as`."""
     if isinstance(value, str) and value.strip().lower() in words:
         return words[value.strip().lower()]
     hint = nearest(value, words) if isinstance(value, str) else ""
@@ -141,12 +105,12 @@ def as_word(value: Any, at: str, words: Mapping[str, Word], *, shown_as: Sequenc
 
 
 def repeated(names: Iterable[str]) -> list[str]:
-    """The names that stand there more than once."""
+    """The names that occur more than once."""
     return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
-class Asked:
-    """Parameters, of which only `known` may be given; `at` is the path to them. Null is as good as absent."""
+class Parameters:
+    """The parameters of one statistic or rule, with `known` keys only; `at` is their path. Null counts as absent."""
 
     def __init__(self, parameters: Any, known: Sequence[str], at: str = "") -> None:
         if isinstance(parameters, dict):
@@ -159,15 +123,15 @@ class Asked:
         return below(self._at, name)
 
     def has(self, name: str) -> bool:
-        """Whether a parameter is given."""
+        """True if a parameter is given."""
         return self._parameters.get(name) is not None
 
     def value(self, name: str) -> Any:
-        """A parameter as it is, None if it is absent."""
+        """The raw parameter; None if absent."""
         return self._parameters.get(name)
 
     def fail(self, name: str, wanted: str) -> AnalysisError:
-        """The error for a parameter that is not what it should be."""
+        """The error for a missing or wrong parameter."""
         if not self.has(name):
             return AnalysisError(f"{self._at or 'parameters'} lacks {name!r}. Give {wanted}.")
         return AnalysisError(f"{self.at(name)} is {shown(self.value(name))}. Give {wanted}.")
@@ -210,7 +174,7 @@ class Asked:
         return Field(as_text(self.value(name), self.at(name)), self.at(name))
 
     def fields(self, name: str = "fields", *, single: str | None = "field", most: int) -> list[Field]:
-        """The names of several fields; also one as text, or in the parameter `single`. Empty if none is given."""
+        """The names of several fields, or of one, as text or in the parameter `single`. Empty if none is given."""
         if single is not None and self.has(single):
             if self.has(name):
                 raise AnalysisError(f"{self.at(single)} and {self.at(name)} are both given. Give one of them.")

@@ -91,21 +91,13 @@ _HINT = " Write [{'function': 'sum', 'field': 'amount', 'as': 'total'}] or {'tot
 
 
 def parse_plan(kind: Planned, parameters: dict[str, Any], source: Source, limits: Limits) -> Plan:
-    """The checked plan of a request.
-
-    Raises:
-        AnalysisError: A parameter is wrong; the message names it and what was expected.
-    """
+    """The checked plan of a request."""
     parse = {"filter": _filter_steps, "aggregate": _aggregate_steps, "transform": _transform_steps}[kind]
     return Plan(source=source, steps=tuple(parse(parameters)), limits=limits)
 
 
 def parse_limits(given: Any) -> Limits:
-    """The bounds of an answer.
-
-    Raises:
-        AnalysisError: One is no whole number.
-    """
+    """The bounds of an answer."""
     entry = as_object({} if given is None else given, "limits", ("rows", "bytes"))
     bounds = {key: as_count(value, below("limits", key)) for key, value in entry.items() if value is not None}
     return Limits(**bounds)
@@ -158,20 +150,16 @@ def _select_steps(parameters: dict[str, Any], *names: str) -> list[Step]:
     given = [name for name in names if parameters.get(name) is not None]
     if len(given) > 1:
         raise AnalysisError(f"{listed(given)} say the same. Give one of them.")
-    return [parse_step("select", parameters[name], name) for name in given]
+    return [STEPS["select"](parameters[name], name) for name in given]
 
 
 def _given_steps(parameters: dict[str, Any], *names: str) -> list[Step]:
     given = [name for name in names if parameters.get(name) is not None and parameters[name] is not False]
-    return [parse_step(name, parameters[name], name) for name in given]
+    return [STEPS[name](parameters[name], name) for name in given]
 
 
 def parse_steps(given: Any, at: str) -> list[Step]:
-    """The steps of a list, in its order.
-
-    Raises:
-        AnalysisError: One cannot be read; the message names its place.
-    """
+    """The steps of a list, in its order."""
     steps: list[Step] = []
     for place, each in enumerate(as_list(given, at)):
         here = below(at, place)
@@ -180,25 +168,12 @@ def parse_steps(given: Any, at: str) -> list[Step]:
         [(name, value)] = each.items()
         if name not in STEPS:
             raise AnalysisError(f"No step {name!r} ({here}).{nearest(str(name), STEPS)} Steps: {listed(STEPS)}.")
-        steps.append(parse_step(name, value, below(here, name)))
+        steps.append(STEPS[name](value, below(here, name)))
     return steps
 
 
-def parse_step(name: str, given: Any, at: str) -> Step:
-    """One step by its name in `STEPS`.
-
-    Raises:
-        AnalysisError: It cannot be read.
-    """
-    return STEPS[name](given, at)
-
-
 def parse_slice(parameters: dict[str, Any], at: str = "") -> list[Step]:
-    """The `offset` and `limit` of parameters, if they have any.
-
-    Raises:
-        AnalysisError: One is no whole number.
-    """
+    """The `offset` and `limit` of parameters, if they have any."""
     offset, limit = parameters.get("offset"), parameters.get("limit")
     if offset is None and limit is None:
         return []
@@ -209,18 +184,6 @@ def parse_slice(parameters: dict[str, Any], at: str = "") -> list[Step]:
             limit=None if limit is None else as_count(limit, below(at, "limit")),
         )
     ]
-
-
-def _where(given: Any, at: str) -> Where:
-    return Where(at=at, condition=parse_conditions(given, at))
-
-
-def _select(given: Any, at: str) -> Select:
-    return Select(at=at, outputs=outputs(given, at))
-
-
-def _drop(given: Any, at: str) -> Drop:
-    return Drop(at=at, fields=_fields(given, at))
 
 
 def _fields(given: Any, at: str) -> tuple[Field, ...]:
@@ -354,10 +317,6 @@ def _limit(given: Any, at: str) -> Slice:
     return Slice(at=at, offset=as_count(entry.get("offset", 0), below(at, "offset")), limit=limit)
 
 
-def _offset(given: Any, at: str) -> Slice:
-    return Slice(at=at, offset=as_count(given, at))
-
-
 def _distinct(given: Any, at: str) -> Distinct:
     return Distinct(at=at, fields=None if given is True or given == [] else _fields(given, at))
 
@@ -374,11 +333,7 @@ def _group(given: Any, at: str) -> Step:
 
 
 def parse_group(keys: Any, aggregations: Any, at: str, *, keys_at: str, aggregations_at: str) -> Group:
-    """A grouping from its parameters.
-
-    Raises:
-        AnalysisError: A part cannot be read, or two results have the same name.
-    """
+    """A grouping from its parameters."""
     key_outputs = outputs(keys, keys_at) if keys else ()
     aggregates = tuple(_aggregates(aggregations, aggregations_at))
     if not aggregates and not key_outputs:
@@ -390,11 +345,7 @@ def parse_group(keys: Any, aggregations: Any, at: str, *, keys_at: str, aggregat
 
 
 def parse_pivot(given: Any, at: str) -> Pivot:
-    """A pivot from its parameters.
-
-    Raises:
-        AnalysisError: A part cannot be read.
-    """
+    """A pivot from its parameters."""
     pivot = as_object(given, at, ("index", "columns", "values", "function", "percentile"))
     columns = as_text(only(pivot, at, "columns"), below(at, "columns"))
     value = pivot.get("values")
@@ -417,11 +368,7 @@ def parse_pivot(given: Any, at: str) -> Pivot:
 
 
 def outputs(given: Any, at: str) -> tuple[Output, ...]:
-    """Fields of an answer: names, `{"field", "as"}` objects, or an object of new names and old ones.
-
-    Raises:
-        AnalysisError: They cannot be read, or two have the same name.
-    """
+    """Fields of an answer: names, `{"field", "as"}` objects, or an object of new names and old ones."""
     if isinstance(given, dict):
         pairs = [(as_text(new, at), as_text(old, below(at, new)), below(at, new)) for new, old in given.items()]
     elif isinstance(given, list) and any(isinstance(each, dict) for each in given):
@@ -455,7 +402,7 @@ def _aggregates(given: Any, at: str) -> list[Aggregate]:
 
 
 def _of_name(name: str, given: Any, at: str) -> list[Aggregate]:
-    """The aggregates under one name of the short form; a list of functions is of the field of that name."""
+    """The aggregates under one name of the short form; a list of functions applies to the field of that name."""
     if isinstance(given, list):
         return [_bare(each, name, below(at, place), None) for place, each in enumerate(as_list(given, at))]
     return [_one(given, at, name)]
@@ -541,7 +488,7 @@ def _label(function: Function, percentile: float | None, text: str) -> str:
 
 
 STEPS: dict[str, Callable[[Any, str], Step]] = {
-    "filter": _where,
+    "filter": lambda given, at: Where(at=at, condition=parse_conditions(given, at)),
     "flatten": _flatten,
     "explode": _explode,
     "join": _join,
@@ -550,15 +497,15 @@ STEPS: dict[str, Callable[[Any, str], Step]] = {
     "aggregate": _group,
     "pivot": parse_pivot,
     "unpivot": _unpivot,
-    "select": _select,
-    "drop": _drop,
+    "select": lambda given, at: Select(at=at, outputs=outputs(given, at)),
+    "drop": lambda given, at: Drop(at=at, fields=_fields(given, at)),
     "rename": _rename,
     "distinct": _distinct,
     "sort": _sort,
-    "offset": _offset,
+    "offset": lambda given, at: Slice(at=at, offset=as_count(given, at)),
     "limit": _limit,
 }
-"""What reads each step, in the order in which they are carried out if they stand beside each other in parameters."""
+"""The parser of each step, in the order in which steps beside each other in parameters are carried out."""
 
 
 _FIRST = ("join", "compute")

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from .errors import AnalysisError, kind_of, shown
 from .evaluation import evaluate
 from .measures import quantile
-from .parameters import Asked
+from .parameters import Parameters
 from .pipeline import parse_group
 from .plan import MAX_INTEGER, Aggregate, Group, Row
 from .tables import Table
@@ -53,7 +53,7 @@ class Window(Protocol):
         """The aggregate of the values inside, of which there is at least one."""
 
 
-def resample(asked: Asked, table: Table) -> dict[str, Any]:
+def resample(asked: Parameters, table: Table) -> dict[str, Any]:
     """A row for each calendar bucket and group that has rows, in the order of time, with aggregates."""
     time = asked.field("time")
     unit = asked.word("every", UNITS)
@@ -83,7 +83,7 @@ def resample(asked: Asked, table: Table) -> dict[str, Any]:
     return {"every": unit, "rows": [row for _, _, row in made], "notes": _untimed(moments)}
 
 
-def rolling(asked: Asked, table: Table) -> dict[str, Any]:
+def rolling(asked: Parameters, table: Table) -> dict[str, Any]:
     """Every row, in the order of time if one is named, with aggregates of the rows up to it."""
     group = _group(asked)
     width = _width(asked)
@@ -159,7 +159,7 @@ def _tail(places: Sequence[int], width: int | timedelta, moments: Sequence[datet
         yield behind
 
 
-def _width(asked: Asked) -> int | timedelta:
+def _width(asked: Parameters) -> int | timedelta:
     given = asked.value("window")
     if isinstance(given, str):
         return read_duration(given, asked.at("window"))
@@ -216,7 +216,7 @@ def _column(aggregate: Aggregate, table: Table) -> list[Any]:
     return [value if value is not None and as_float(value) is not None else None for value in column]
 
 
-def _group(asked: Asked) -> Group:
+def _group(asked: Parameters) -> Group:
     if not asked.has("aggregations"):
         raise asked.fail("aggregations", "what to compute, like {'average': 'mean(price)'}")
     return parse_group(
@@ -315,7 +315,7 @@ class _Sums:
         try:
             return self._value()
         except OverflowError:
-            return None  # beyond what a float holds
+            return None  # too large for a float
 
     def _sum(self) -> int | float:
         if not self._whole:
@@ -391,7 +391,7 @@ class _Extreme:
 
 
 class _Distinct:
-    """How often each value is inside."""
+    """The number of each value inside."""
 
     def __init__(self, column: Sequence[Any]) -> None:
         self._keys = keys_of(column)

@@ -36,7 +36,7 @@ MAX_BYTES = 128 * 1024 * 1024
 _SEARCHED_DEPTH = 4
 _SEARCHED_LISTS = 20
 _DELIMITERS = ",;\t|"
-# A number of three digits in an exponent may be beyond what a float holds; others need no second look.
+# Only numbers with three digits in the exponent may be too large for a float.
 _LARGE_EXPONENT = re.compile(r"[0-9][eE]\+?[0-9]{3}")
 # A zero before other digits marks an identifier, such as a postal code.
 _WHOLE = re.compile(r"[ \t]*[+-]?(?:0|[1-9][0-9]{0,999})[ \t]*")
@@ -46,11 +46,7 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 def parse_source(given: dict[str, Any], at: str, data_field: Any) -> Source:
-    """The source that the keys `data` and `source` of an object name; `data_field` says which part of it is rows.
-
-    Raises:
-        AnalysisError: There is none, there are two, or it cannot be read.
-    """
+    """The source that the keys `data` and `source` of an object name; `data_field` says which part of it is rows."""
     field = None if data_field is None else as_text(data_field, below(at, "data_field"))
     data, source = given.get("data"), given.get("source")
     if (data is None) == (source is None):
@@ -101,11 +97,7 @@ def _file(given: Any, at: str, field: str | None) -> WorkspaceFile:
 
 
 def read_rows(source: Source, call_tool: CallTool) -> list[Row]:
-    """All rows of a source.
-
-    Raises:
-        AnalysisError: There are none to be found, or they are broken.
-    """
+    """All rows of a source."""
     match source:
         case Inline(at=at, data=data, field=field):
             return rows_within(data, at, field)
@@ -124,11 +116,7 @@ def read_rows(source: Source, call_tool: CallTool) -> list[Row]:
 
 
 def find_file(source: WorkspaceFile) -> Path:
-    """The file of a source, within the working directory even after links are followed.
-
-    Raises:
-        AnalysisError: It is outside, there is none, or it is no plain file.
-    """
+    """The file of a source, within the working directory even after links are followed."""
     root = Path.cwd().resolve()
     try:
         path = (root / source.path).resolve()
@@ -151,9 +139,6 @@ def rows_within(value: Any, at: str, field: str | None = None) -> list[Row]:
     """The rows of a value: a list of objects, an object with one such list in it, or an object of columns.
 
     A list of plain values is rows of the one field `value`. Text is read as JSON first.
-
-    Raises:
-        AnalysisError: It holds no rows, or several lists of them.
     """
     if isinstance(value, str):
         value = value_of_json(value, at)
@@ -170,7 +155,7 @@ def rows_within(value: Any, at: str, field: str | None = None) -> list[Row]:
         raise AnalysisError(f"{at} has several lists of rows: {listed(lists)}. Name one as parameters.data_field.")
     columns = [inner for inner in value.values() if type(inner) is list]
     if columns and not any(columns):
-        return []  # what a page without rows looks like
+        return []  # a page without rows
     if columns and len(columns) == len(value):
         return _rows_of_columns(value, at)
     if not value:
@@ -202,7 +187,7 @@ def _rows_of_columns(value: dict[str, list[Any]], at: str) -> list[Row]:
 
 
 def _reached(value: Any, at: str, field: str) -> Any:
-    """What lies at a dotted path; a whole number is a place in a list."""
+    """The value at a dotted path; a whole number is a place in a list."""
     if type(value) is dict and field in value:
         return value[field]
     here = at
@@ -283,11 +268,7 @@ def _absent(source: WorkspaceFile, root: Path) -> str:
 
 
 def value_of_json(text: str, at: str) -> Any:
-    """The value of JSON text; NaN and infinities are null.
-
-    Raises:
-        AnalysisError: It is no JSON.
-    """
+    """The value of JSON text; NaN and infinities are null."""
     try:
         return _decoder(text).decode(text)
     except (ValueError, RecursionError) as error:
@@ -295,11 +276,7 @@ def value_of_json(text: str, at: str) -> Any:
 
 
 def rows_of_lines(text: str, at: str) -> list[Row]:
-    """The objects of JSON lines; empty lines are skipped.
-
-    Raises:
-        AnalysisError: A line is no object.
-    """
+    """The objects of JSON lines; empty lines are skipped."""
     decode = _decoder(text).decode
     rows: list[Row] = []
     for number, line in enumerate(text.split("\n"), start=1):
@@ -320,11 +297,8 @@ def rows_of_csv(text: str, at: str) -> list[Row]:
 
     A column is of whole numbers, of numbers or of booleans if all its cells that are not empty are; otherwise it is
     text. Digits after a leading zero are no number. The header's most frequent of `,;` tab and `|` separates cells.
-
-    Raises:
-        AnalysisError: The header or a line is broken.
     """
-    csv.field_size_limit(max(len(text), csv.field_size_limit()))  # a cell is as long as it is
+    csv.field_size_limit(max(len(text), csv.field_size_limit()))  # the module refuses cells beyond 128 KiB otherwise
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
     try:
         header = next(filter(None, reader), [])
@@ -338,7 +312,7 @@ def rows_of_csv(text: str, at: str) -> list[Row]:
     if twice := repeated(header):
         raise AnalysisError(f"{at}: the header has {listed(twice)} twice. Give each column a name of its own.")
     columns = (_typed(column) for column in zip(*records, strict=True))
-    return rows_of(dict(zip(header, columns, strict=False)))  # there are no columns at all below a header alone
+    return rows_of(dict(zip(header, columns, strict=False)))  # below a header alone there are no columns
 
 
 def _delimiter(text: str) -> str:

@@ -8,7 +8,7 @@ from itertools import compress
 from typing import Any
 
 from .answers import bounded_answer
-from .duck import Begun, begin
+from .duck import begin
 from .errors import AnalysisError, kind_of, listed, shown
 from .evaluation import evaluate, mapped, tested
 from .measures import spread
@@ -23,6 +23,7 @@ from .plan import (
     CastTo,
     Comparison,
     Compute,
+    Constant,
     Distinct,
     Drop,
     Explode,
@@ -32,7 +33,6 @@ from .plan import (
     Function,
     Group,
     Join,
-    Literally,
     Not,
     Output,
     Pivot,
@@ -42,16 +42,14 @@ from .plan import (
     Select,
     Slice,
     Sort,
-    Source,
     Step,
-    ToolAnswer,
     Unpivot,
     Where,
     WorkspaceFile,
 )
 from .sources import CallTool, find_file, read_rows
 from .tables import Table, field_names, rows_of
-from .values import NUMBERS, Unfit, cast_to, keys_of, order_keys, sorted_by, text_of
+from .values import CASTS, NUMBERS, WrongKind, keys_of, order_keys, sorted_by, text_of
 
 MAX_COLUMNS = 1_000
 """Most columns of a pivot."""
@@ -60,15 +58,14 @@ _OF_NUMBERS = frozenset(("sum", "mean", "median", "std", "variance", "percentile
 
 
 def run_plan(plan: Plan, call_tool: CallTool, name: str) -> dict[str, Any]:
-    """The answer of a plan; DuckDB does the first steps if the source is a large file and it can.
-
-    Raises:
-        AnalysisError: The rows cannot be read, or a step cannot be carried out on them.
-    """
-    begun = _begun(plan.source, plan.steps)
+    """The answer of a plan; DuckDB does the first steps if the source is a large file and it can."""
+    source = plan.source
+    begun = None
+    if isinstance(source, WorkspaceFile) and source.field is None:
+        begun = begin(str(find_file(source)), source.format, plan.steps)
     notes: list[str] = []
     if begun is not None:
-        # A mistake is found again, and named rightly, by the engine that has seen all rows.
+        # The Python engine finds a mistake again, and sees all rows to name it.
         with contextlib.suppress(AnalysisError):
             rows = run_steps(begun.steps, begun.rows, call_tool, notes)
             return bounded_answer(
@@ -80,21 +77,8 @@ def run_plan(plan: Plan, call_tool: CallTool, name: str) -> dict[str, Any]:
     return bounded_answer(rows, name=name, rows_in=len(given), limits=plan.limits, engine="python", notes=notes)
 
 
-def _begun(source: Source, steps: Sequence[Step]) -> Begun | None:
-    """What DuckDB made of the first steps; nothing if a tool is joined, which a second attempt would call again."""
-    if not isinstance(source, WorkspaceFile) or source.field is not None:
-        return None
-    if any(isinstance(step, Join) and isinstance(step.source, ToolAnswer) for step in steps):
-        return None
-    return begin(str(find_file(source)), source.format, steps)
-
-
 def run_steps(steps: Sequence[Step], rows: list[Row], call_tool: CallTool, notes: list[str]) -> list[Row]:
-    """The rows after all steps; what an agent should know beside them is added to `notes`. The rows given are kept.
-
-    Raises:
-        AnalysisError: A step cannot be carried out on these rows.
-    """
+    """The rows after all steps; what an agent should know beside them is added to `notes`. The rows given are kept."""
     table = Table(rows)
     for step in steps:
         before, table = table, _done(step, table, call_tool)
@@ -103,38 +87,10 @@ def run_steps(steps: Sequence[Step], rows: list[Row], call_tool: CallTool, notes
     return table.rows
 
 
-def _done(step: Step, table: Table, call_tool: CallTool) -> Table:  # one line for each kind of step
-    match step:
-        case Where():
-            return where(step, table)
-        case Select():
-            return select(step, table)
-        case Drop():
-            return drop(step, table)
-        case Rename():
-            return rename(step, table)
-        case Cast():
-            return cast(step, table)
-        case Compute():
-            return compute(step, table)
-        case Flatten():
-            return flatten(step, table)
-        case Explode():
-            return explode(step, table)
-        case Group():
-            return group(step, table)
-        case Pivot():
-            return pivot(step, table)
-        case Unpivot():
-            return unpivot(step, table)
-        case Join():
-            return join(step, table, Table(read_rows(step.source, call_tool)))
-        case Sort():
-            return sort(step, table)
-        case Slice():
-            return sliced(step, table)
-        case Distinct():
-            return distinct(step, table)
+def _done(step: Step, table: Table, call_tool: CallTool) -> Table:
+    if isinstance(step, Join):
+        return join(step, table, Table(read_rows(step.source, call_tool)))
+    return _STEPS[type(step)](step, table)
 
 
 def where(step: Where, table: Table) -> Table:
@@ -145,8 +101,8 @@ def where(step: Where, table: Table) -> Table:
     try:
         for column in [tested(part, table) for part in parts]:
             rows = list(compress(rows, column(rows)))
-    except Unfit:
-        mapped(tested(condition, table), table.rows, step.at)  # says which of all rows it was
+    except WrongKind:
+        mapped(tested(condition, table), table.rows, step.at)  # reports the row
         raise
     return table.fewer(rows)
 
@@ -156,7 +112,7 @@ def never_compared(condition: Expression, table: Table) -> list[str]:
     notes = []
     for comparison in _comparisons(condition):
         match comparison:
-            case Comparison(operator, Field() as field, Literally(value)) if value is not None:
+            case Comparison(operator, Field() as field, Constant(value)) if value is not None:
                 kinds = {kind_of(each) for each in table.read(field)} - {"null"}
                 if kinds and kind_of(value) not in kinds:
                     found = " or ".join(sorted(kinds))
@@ -215,11 +171,7 @@ def drop(step: Drop, table: Table) -> Table:
 
 
 def rename(step: Rename, table: Table) -> Table:
-    """Rows with some fields under new names.
-
-    Raises:
-        AnalysisError: A new name is that of another field.
-    """
+    """Rows with some fields under new names."""
     table.require(field for field, _ in step.names)
     names = {field.name: new for field, new in step.names}
     for field, new in step.names:
@@ -229,11 +181,7 @@ def rename(step: Rename, table: Table) -> Table:
 
 
 def cast(step: Cast, table: Table) -> Table:
-    """Rows whose fields have the types that were asked for.
-
-    Raises:
-        AnalysisError: A value has no form of that type, and `invalid` does not say `null`.
-    """
+    """Rows whose fields have the types that were asked for."""
     table.require(each.field for each in step.fields)
     rows = [row.copy() for row in table.rows]
     for each in step.fields:
@@ -242,15 +190,15 @@ def cast(step: Cast, table: Table) -> Table:
 
 
 def _cast_field(each: CastTo, rows: list[Row]) -> None:
-    turn, name = cast_to(each.type), each.field.name
-    problem: Unfit | None = None
+    turn, name = CASTS[each.type], each.field.name
+    problem: WrongKind | None = None
     bad: list[int] = []
     for number, row in enumerate(rows):
         if name not in row:
             continue
         try:
             row[name] = turn(row[name])
-        except Unfit as error:
+        except WrongKind as error:
             problem = problem or error
             bad.append(number)
             row[name] = None
@@ -274,11 +222,7 @@ def compute(step: Compute, table: Table) -> Table:
 
 
 def flatten(step: Flatten, table: Table) -> Table:
-    """Rows with the fields of nested objects as fields of their own.
-
-    Raises:
-        AnalysisError: A row then has a field twice.
-    """
+    """Rows with the fields of nested objects as fields of their own."""
     if step.fields is not None:
         table.require(step.fields)
     names = None if step.fields is None else {field.name for field in step.fields}
@@ -310,11 +254,7 @@ def _leaves(name: str, value: Any, separator: str) -> Iterator[tuple[str, Any]]:
 
 
 def explode(step: Explode, table: Table) -> Table:
-    """A row for each element of a list.
-
-    Raises:
-        AnalysisError: They are too many.
-    """
+    """A row for each element of a list."""
     table.require((step.field,))
     name = step.field.name
     values = [row.get(name) for row in table.rows]
@@ -329,11 +269,7 @@ def explode(step: Explode, table: Table) -> Table:
 
 
 def unpivot(step: Unpivot, table: Table) -> Table:
-    """A row for each field of each row.
-
-    Raises:
-        AnalysisError: They are too many, or a field is unknown.
-    """
+    """A row for each field of each row."""
     index = [(output.name, table.read(output.field)) for output in step.index]
     fields = step.fields
     if fields is None:
@@ -349,17 +285,13 @@ def unpivot(step: Unpivot, table: Table) -> Table:
 
 
 def check_rows(count: int, at: str) -> None:
-    """Raises `AnalysisError` for more rows than a step may make."""
+    """Refuses more rows than a step may make."""
     if count > MAX_ROWS:
         raise AnalysisError(f"{at} makes more than {MAX_ROWS} rows. Filter or aggregate before it.")
 
 
 def join(step: Join, left: Table, right: Table) -> Table:
-    """Each left row with the right rows of the same keys.
-
-    Raises:
-        AnalysisError: A field is unknown, names collide, or the rows are too many.
-    """
+    """Each left row with the right rows of the same keys."""
     left_keys = _keys([pair[0] for pair in step.on], left)
     right_keys = _keys([pair[1] for pair in step.on], right)
     shared = {mine.name for mine, other in step.on if mine.name == other.name and _is_top(mine, left, right)}
@@ -392,12 +324,12 @@ def join(step: Join, left: Table, right: Table) -> Table:
 
 
 def _is_top(field: Field, left: Table, right: Table) -> bool:
-    """Whether the field is one of that very name on both sides, not a path."""
+    """True if both sides have a field of this name; false for a path."""
     return left.has(field.name) and right.has(field.name)
 
 
 def _keys(fields: list[Field], table: Table) -> Sequence[Any]:
-    """What the rows match by; null for a row that has a null in any field."""
+    """The keys of a join; null for a row with a null in any field."""
     columns = [table.read(field) for field in fields]
     if len(columns) == 1:
         return keys_of(columns[0])
@@ -436,11 +368,7 @@ def group(step: Group, table: Table) -> Table:
 
 
 def pivot(step: Pivot, table: Table) -> Table:
-    """A row for each combination of the index, a column for each value of a field.
-
-    Raises:
-        AnalysisError: Columns are too many or share a name, or a cell has several values and no function.
-    """
+    """A row for each combination of the index, a column for each value of a field."""
     index = [table.read(output.field) for output in step.index]
     heads = table.read(step.columns)
     names = _column_names(step, heads)
@@ -559,7 +487,7 @@ def _variance(values: list[Any]) -> float | None:
 
 
 def _deviation(values: list[Any]) -> float | None:
-    return None if len(values) < 2 else _finite(spread, values)  # whose squares neither overflow nor vanish
+    return None if len(values) < 2 else _finite(spread, values)  # its squares neither overflow nor vanish
 
 
 def _least(values: list[Any]) -> Any:
@@ -617,3 +545,21 @@ def _require_single(step: Pivot, buckets: list[list[Any]], firsts: list[int], ta
             raise AnalysisError(
                 f"{step.at}: the cell of {cell} has {len(bucket)} values. Give 'function', such as 'sum'."
             )
+
+
+_STEPS: dict[type[Step], Callable[[Any, Table], Table]] = {
+    Where: where,
+    Select: select,
+    Drop: drop,
+    Rename: rename,
+    Cast: cast,
+    Compute: compute,
+    Flatten: flatten,
+    Explode: explode,
+    Group: group,
+    Pivot: pivot,
+    Unpivot: unpivot,
+    Sort: sort,
+    Slice: sliced,
+    Distinct: distinct,
+}

@@ -14,16 +14,16 @@ from itertools import pairwise
 from typing import Any, Literal, cast
 
 from .answers import bounded_answer
-from .errors import AnalysisError, shown
+from .errors import AnalysisError, clipped, shown
 from .evaluation import evaluate, truth
 from .expressions import parse_conditions
 from .hypotheses import chi_square, kolmogorov_smirnov, mann_whitney, t_test
 from .measures import Matrix, correlation, covariance, mean, quantile, spread
-from .parameters import Asked
+from .parameters import Parameters
 from .plan import Field, Limits, Row
 from .series import resample, rolling
 from .tables import Table, field_names, number_fields, numbers_of
-from .values import NUMBERS, Unfit, as_float, keys_of, moment_of
+from .values import NUMBERS, WrongKind, as_float, keys_of, moment_of
 
 MAX_FIELDS = 50
 """Most fields that one answer describes."""
@@ -45,16 +45,12 @@ _NORMAL_MAD = 0.6744897501960817
 
 
 def run_statistics(parameters: dict[str, Any], rows: list[Row], limits: Limits = _LIMITS) -> dict[str, Any]:
-    """One statistic of the rows, or of those that meet `conditions`; a series has at most the rows that `limits` say.
-
-    Raises:
-        AnalysisError: A parameter is wrong, a field unknown, or a value not of the kind that is needed.
-    """
+    """One statistic of the rows, or of those that meet `conditions`; `limits` bound the rows of a series."""
     if not isinstance(parameters, dict):
         raise AnalysisError(f"parameters is {shown(parameters)}. Give an object with 'operation'.")
-    name = Asked({"operation": parameters.get("operation")}, ("operation",)).word("operation", tuple(OPERATIONS))
+    name = Parameters({"operation": parameters.get("operation")}, ("operation",)).word("operation", tuple(OPERATIONS))
     operation, known = OPERATIONS[name]
-    asked = Asked(parameters, ("operation", *known, "conditions", "logic"))
+    asked = Parameters(parameters, ("operation", *known, "conditions", "logic"))
     table = Table(rows)
     if asked.has("conditions"):
         table = _narrowed(table, asked)
@@ -65,25 +61,25 @@ def run_statistics(parameters: dict[str, Any], rows: list[Row], limits: Limits =
             raise
         raise AnalysisError(f"{error} {_NUMBERING}") from None
     notes = answer.pop("notes", [])
-    told: dict[str, Any] = {"rows_in": len(rows)}
+    full: dict[str, Any] = {"rows_in": len(rows)}
     if asked.has("conditions"):
-        told["rows_used"] = len(table.rows)
+        full["rows_used"] = len(table.rows)
         notes = [*notes, _NUMBERING] if name == "outliers" else notes
-    told |= {"operation": name, **answer}
+    full |= {"operation": name, **answer}
     if "rows" in answer:
         made = bounded_answer(answer["rows"], name=name, rows_in=len(rows), limits=limits, engine="python", notes=notes)
-        return told | made
-    return told | ({"notes": notes} if notes else {})
+        return full | made
+    return full | ({"notes": notes} if notes else {})
 
 
-def _narrowed(table: Table, asked: Asked) -> Table:
+def _narrowed(table: Table, asked: Parameters) -> Table:
     condition = parse_conditions(asked.value("conditions"), asked.at("conditions"), logic=asked.value("logic") or "AND")
     met = [truth(value) for value in evaluate(condition, table, asked.at("conditions"))]
     return table.fewer([row for row, is_met in zip(table.rows, met, strict=True) if is_met])
 
 
-def describe(asked: Asked, table: Table) -> dict[str, Any]:
-    """What each field holds: how many values, how many of them different, and figures by their kind."""
+def describe(asked: Parameters, table: Table) -> dict[str, Any]:
+    """The number of values and of distinct values of each field, and figures by their kind."""
     fields = asked.fields(most=MAX_FIELDS)
     names = [] if fields else field_names(table.rows)
     notes = []
@@ -113,7 +109,9 @@ def _described(name: str, column: list[Any]) -> dict[str, Any]:
         described |= _FIGURES[kind](values)
     if kind in ("text", "boolean", "mixed") and counts and counts.most_common(1)[0][1] > 1:
         first = dict(zip(reversed(keys), reversed(values), strict=True))
-        described["top"] = [{"value": _short(first[key]), "count": n} for key, n in counts.most_common(_TOP)]
+        described["top"] = [
+            {"value": clipped(first[key], _TOP_CHARACTERS), "count": n} for key, n in counts.most_common(_TOP)
+        ]
     return described
 
 
@@ -127,7 +125,7 @@ def _moments(values: Sequence[str]) -> list[datetime] | None:
     """The moments of texts if all of them are ISO dates or times."""
     try:
         return [moment_of(value) for value in values]
-    except (Unfit, OverflowError):
+    except (WrongKind, OverflowError):
         return None
 
 
@@ -135,7 +133,7 @@ def _number_figures(values: list[Any]) -> dict[str, Any]:
     ordered = sorted(values)
     numbers = [number for number in map(as_float, ordered) if number is not None]
     if len(numbers) < len(ordered):
-        return {"min": ordered[0], "max": ordered[-1]}  # whole numbers beyond any float: nothing else can be told
+        return {"min": ordered[0], "max": ordered[-1]}  # whole numbers beyond any float have no mean here
     return {
         "mean": mean(numbers),
         "std": _finite(spread(numbers)) if len(numbers) > 1 else None,
@@ -161,19 +159,19 @@ _FIGURES: dict[str, Callable[[list[Any]], dict[str, Any]]] = {
 }
 
 
-def percentiles(asked: Asked, table: Table) -> dict[str, Any]:
-    """Percentiles of fields, between the two nearest values by linear measure."""
+def percentiles(asked: Parameters, table: Table) -> dict[str, Any]:
+    """Percentiles of fields, interpolated linearly."""
     fields, notes = _number_columns(asked, table, MAX_FIELDS)
     wanted = _percentiles_wanted(asked)
-    told = []
+    described = []
     for name, column in fields.items():
         ordered = sorted(value for value in column if value is not None)
         figures = {_percentile_name(share): quantile(ordered, share / 100) if ordered else None for share in wanted}
-        told.append({"field": name, "count": len(ordered), "missing": len(column) - len(ordered), **figures})
-    return {"fields": told, "notes": notes}
+        described.append({"field": name, "count": len(ordered), "missing": len(column) - len(ordered), **figures})
+    return {"fields": described, "notes": notes}
 
 
-def _percentiles_wanted(asked: Asked) -> Sequence[float]:
+def _percentiles_wanted(asked: Parameters) -> Sequence[float]:
     given = asked.value("percentiles")
     if given is None:
         return _PERCENTILES
@@ -190,22 +188,22 @@ def _percentile_name(share: float) -> str:
     return f"p{int(share) if share == int(share) else share}"
 
 
-def correlate(asked: Asked, table: Table) -> dict[str, Any]:
+def correlate(asked: Parameters, table: Table) -> dict[str, Any]:
     """The correlation of every pair of fields, over the rows that have both."""
     method = asked.word("method", ("pearson", "spearman"), "pearson")
     fields, notes = _number_columns(asked, table, MAX_MATRIX)
     matrix = correlation(list(fields.values()), cast(Literal["pearson", "spearman"], method))
-    return {"method": method, **_told_matrix(matrix, list(fields), notes, "its values there are all the same")}
+    return {"method": method, **_matrix_answer(matrix, list(fields), notes, "its values there are all the same")}
 
 
-def covary(asked: Asked, table: Table) -> dict[str, Any]:
+def covary(asked: Parameters, table: Table) -> dict[str, Any]:
     """The covariance of every pair of fields, over the rows that have both."""
     fields, notes = _number_columns(asked, table, MAX_MATRIX)
     matrix = covariance(list(fields.values()))
-    return _told_matrix(matrix, list(fields), notes, "the figure is beyond what a number can hold")
+    return _matrix_answer(matrix, list(fields), notes, "the figure is beyond what a number can hold")
 
 
-def _told_matrix(matrix: Matrix, names: list[str], notes: list[str], otherwise: str) -> dict[str, Any]:
+def _matrix_answer(matrix: Matrix, names: list[str], notes: list[str], otherwise: str) -> dict[str, Any]:
     undefined = [(i, j) for i in range(len(names)) for j in range(i, len(names)) if matrix.values[i][j] is None]
     if undefined:
         i, j = undefined[0]
@@ -214,8 +212,8 @@ def _told_matrix(matrix: Matrix, names: list[str], notes: list[str], otherwise: 
     return {"fields": names, "matrix": matrix.values, "counts": matrix.counts, "notes": notes}
 
 
-def _number_columns(asked: Asked, table: Table, most: int) -> tuple[dict[str, list[float | None]], list[str]]:
-    """The columns that are named, or those of all fields of numbers, and what to say about those left out."""
+def _number_columns(asked: Parameters, table: Table, most: int) -> tuple[dict[str, list[float | None]], list[str]]:
+    """The named columns, or those of all fields of numbers, and notes about the ones left out."""
     ignore = asked.word("invalid", ("error", "ignore"), "error") == "ignore"
     fields = asked.fields(most=most)
     notes = []
@@ -237,12 +235,6 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _short(value: Any) -> Any:
-    if isinstance(value, str) and len(value) > _TOP_CHARACTERS:
-        return f"{value[: _TOP_CHARACTERS - 1]}…"
-    return shown(value) if isinstance(value, list | dict) else value
-
-
 @dataclass(frozen=True, slots=True)
 class _Fence:
     """Outside of these a value is an outlier; its score is its distance from `middle` in units of `scale`."""
@@ -254,14 +246,14 @@ class _Fence:
     note: str | None = None
 
 
-def outliers(asked: Asked, table: Table) -> dict[str, Any]:
-    """Which rows of each field have a value outside the fence that a method draws."""
+def outliers(asked: Parameters, table: Table) -> dict[str, Any]:
+    """The rows of each field with a value outside the fence of a method."""
     method = asked.word("method", tuple(_THRESHOLDS), "iqr")
     threshold = asked.number("threshold", _THRESHOLDS[method], above=0)
     samples = asked.whole("samples", 5, least=0, most=_MOST_SAMPLES)
     ignore = asked.word("invalid", ("error", "ignore"), "error") == "ignore"
     fields = asked.fields(most=_MOST_FIELDS) or number_fields(table, "fields")
-    told, notes = [], []
+    described, notes = [], []
     if len(fields) > _MOST_FIELDS:
         notes.append(
             f"Only the first {_MOST_FIELDS} of {len(fields)} fields of numbers are used. Name others in fields."
@@ -269,9 +261,9 @@ def outliers(asked: Asked, table: Table) -> dict[str, Any]:
     for field in fields[:_MOST_FIELDS]:
         column = numbers_of(table, field, ignore_others=ignore)
         figures, note = _outside(column, method, threshold, samples)
-        told.append({"field": field.name, **figures})
+        described.append({"field": field.name, **figures})
         notes += [f"{field.name}: {note}"] if note else []
-    return {"method": method, "threshold": threshold, "fields": told, "notes": notes}
+    return {"method": method, "threshold": threshold, "fields": described, "notes": notes}
 
 
 def _outside(
@@ -304,7 +296,7 @@ def _quartile_fence(ordered: Sequence[float], threshold: float) -> _Fence:
 def _deviation_fence(ordered: Sequence[float], threshold: float) -> _Fence:
     middle, scale = mean(ordered), spread(ordered)
     if scale == 0.0:
-        middle = ordered[0]  # the mean may be a last digit beside the one value there is
+        middle = ordered[0]  # the mean may differ from the only value in the last digit
     return _Fence(middle - scale * threshold, middle + scale * threshold, middle, scale)
 
 
@@ -324,8 +316,8 @@ def _score(value: float, fence: _Fence) -> float | None:
     return _finite((value - fence.middle) / fence.scale) if fence.scale else None
 
 
-def histogram(asked: Asked, table: Table) -> dict[str, Any]:
-    """How many values lie in each bin; a value on an edge belongs to the bin above, the highest edge to the last."""
+def histogram(asked: Parameters, table: Table) -> dict[str, Any]:
+    """The number of values in each bin; a value on an edge belongs to the bin above, the highest edge to the last."""
     field = asked.field("field")
     ignore = asked.word("invalid", ("error", "ignore"), "error") == "ignore"
     column = numbers_of(table, field, ignore_others=ignore)
@@ -348,7 +340,7 @@ def histogram(asked: Asked, table: Table) -> dict[str, Any]:
     return {"field": field.name, "count": len(values), "missing": missing, **outside, "bins": bins}
 
 
-def _edges_given(asked: Asked) -> list[float]:
+def _edges_given(asked: Parameters) -> list[float]:
     given = asked.value("edges")
     if not isinstance(given, list) or not 2 <= len(given) <= _MOST_BINS + 1:
         raise asked.fail("edges", f"a list of 2 to {_MOST_BINS + 1} ascending numbers")
@@ -358,13 +350,13 @@ def _edges_given(asked: Asked) -> list[float]:
     return given
 
 
-def _edges_made(values: Sequence[float], asked: Asked) -> list[float]:
+def _edges_made(values: Sequence[float], asked: Parameters) -> list[float]:
     bins = asked.whole("bins", 10, least=1, most=_MOST_BINS)
     if not values:
         return []
     low, high = min(values), max(values)
     if low == high:
-        return [low, high]  # one bin for the one value there is
+        return [low, high]  # one bin for the only value
     # Two products, not a difference, which may overflow; and no edge twice where floats are too coarse for the bins.
     made = [low * (1 - place / bins) + high * (place / bins) for place in range(1, bins)]
     return [low, *sorted({edge for edge in made if low < edge < high}), high]
@@ -376,7 +368,7 @@ _COLUMNS = ("field", "fields", "invalid")
 _SAMPLES = ("field", "fields", "group_by", "groups", "invalid", "alternative")
 
 
-OPERATIONS: dict[str, tuple[Callable[[Asked, Table], dict[str, Any]], tuple[str, ...]]] = {
+OPERATIONS: dict[str, tuple[Callable[[Parameters, Table], dict[str, Any]], tuple[str, ...]]] = {
     "describe": (describe, ("field", "fields")),
     "percentiles": (percentiles, (*_COLUMNS, "percentiles")),
     "correlation": (correlate, (*_COLUMNS, "method")),

@@ -9,13 +9,15 @@ from .errors import AnalysisError, kind_of, listed, nearest, shown
 from .plan import Field, Row
 from .values import NUMBERS, as_float
 
+_MISSING = object()
+
 Column: TypeAlias = Callable[[Sequence[Row]], list[Any]]
-"""Gives a value for each row of a list of them."""
+"""A function from rows to a value for each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows, and what they were before rows were left out: a field of those is known, even where no row kept it."""
+    """Rows, and the rows before a filter: a field of those is known, even if no remaining row has it."""
 
     rows: list[Row]
     before: Sequence[Row] = ()
@@ -30,34 +32,26 @@ class Table:
         return Table(rows, self.before, self.added.union(added))
 
     def reader(self, field: Field) -> Column:
-        """How to read a field, decided by all rows; the function may be given some of them.
-
-        Raises:
-            AnalysisError: No row has it.
-        """
+        """The function that reads a field from some of the rows. All rows decide if its name is a path."""
         name, path = field.name, field.path
         if self.has(name):
             return lambda some: _values(name, some)
-        if len(path) > 1 and any(_is_within(row, path) for row in self._all()):
-            return lambda some: [_reach(row, path) for row in some]
+        if len(path) > 1 and any(reach(row, path, _MISSING) is not _MISSING for row in self._all()):
+            return lambda some: [reach(row, path) for row in some]
         raise unknown_field(field, self._names(path))
 
     def read(self, field: Field) -> list[Any]:
-        """The value of a field in each row.
-
-        Raises:
-            AnalysisError: No row has it.
-        """
+        """The value of a field in each row."""
         return self.reader(field)(self.rows)
 
     def has(self, name: str) -> bool:
-        """Whether a row has a field of this very name; true for every name if there never were rows."""
+        """True if a row has a field of exactly this name, or if there never were rows."""
         if name in self.added or any(name in row for row in self._all()):
             return True
         return not self.rows and not self.before
 
     def require(self, fields: Iterable[Field]) -> None:
-        """Raises `AnalysisError` for a field that no row has by its very name."""
+        """Refuses a field that no row has by exactly this name."""
         for field in fields:
             if not self.has(field.name):
                 raise unknown_field(field, self._names(()))
@@ -70,7 +64,7 @@ class Table:
         """The fields of the rows, after those of the object that a dotted path points into."""
         inner: dict[str, Any] = {}
         for row in self._all() if len(path) > 1 else ():
-            below = _reach(row, path[:-1])
+            below = reach(row, path[:-1])
             if type(below) is dict:
                 inner.update(below)
         return [".".join((*path[:-1], name)) for name in inner] + field_names(self._all()) + sorted(self.added)
@@ -86,7 +80,7 @@ def field_names(rows: Iterable[Row]) -> list[str]:
 
 def rows_of(columns: Mapping[str, Sequence[Any]]) -> list[Row]:
     """A row for each place in columns of the same length."""
-    # Copies of one empty row share its keys: faster than any other way to make many small objects.
+    # Copies of one empty row share its keys, which is the fastest way to make many small objects.
     empty: Row = dict.fromkeys(columns)
     rows = [empty.copy() for _ in next(iter(columns.values()), ())]
     for name, column in columns.items():
@@ -111,20 +105,13 @@ def _values(name: str, rows: Sequence[Row]) -> list[Any]:
         return [row.get(name) for row in rows]
 
 
-def _reach(value: Any, path: tuple[str, ...]) -> Any:
-    for name in path:
-        if type(value) is not dict:
-            return None
-        value = value.get(name)
-    return value
-
-
-def _is_within(value: Any, path: tuple[str, ...]) -> bool:
+def reach(value: Any, path: Sequence[str], missing: Any = None) -> Any:
+    """The value at the end of a path into nested objects; `missing` if there is none."""
     for name in path:
         if type(value) is not dict or name not in value:
-            return False
+            return missing
         value = value[name]
-    return True
+    return value
 
 
 def numbers_of(table: Table, field: Field, *, ignore_others: bool = False) -> list[float | None]:
@@ -134,9 +121,6 @@ def numbers_of(table: Table, field: Field, *, ignore_others: bool = False) -> li
         table: The rows.
         field: Which of their fields.
         ignore_others: Whether text, booleans, lists and objects count as null instead of being an error.
-
-    Raises:
-        AnalysisError: No row has the field, or a value in it is no number; names the row.
     """
     numbers: list[float | None] = []
     for row, value in enumerate(table.read(field)):

@@ -7,43 +7,31 @@ from 0 in the order of the rows. A check holds where its expression is true, so 
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from .errors import AnalysisError, listed, nearest, shown
+from .errors import AnalysisError, clipped, listed, nearest, shown
 from .evaluation import compiled, truth
 from .expressions import check_pattern, parse_expression
-from .parameters import Asked, as_scalar, below
-from .plan import Field, Row
-from .tables import Table, field_names
-from .values import NUMBERS, Unfit, keys_of, moment_of, to_date, to_datetime
+from .parameters import Parameters, as_scalar, below
+from .plan import Field, Row, fields_of
+from .tables import Table, field_names, reach
+from .values import NUMBERS, WrongKind, keys_of, moment_of, to_date, to_datetime
 
 MAX_RULES = 200
 """Most rules of one validation."""
+# Bounds on what one violation adds to an answer.
 _ROW_NUMBERS = 20
 _MOST_SAMPLES = 50
 _SAMPLE_CHARACTERS = 200
-_FIELD_KEYS = (
-    "field",
-    "type",
-    "required",
-    "nullable",
-    "min",
-    "max",
-    "min_length",
-    "max_length",
-    "pattern",
-    "enum",
-    "unique",
-    "message",
-)
+_FIELD_KEYS = tuple("field type required nullable min max min_length max_length pattern enum unique message".split())
 _RULE_KEYS = (*_FIELD_KEYS, "fields", "check")
 _MISSING = object()
 MAX_OPTIONS = 10_000
 """Most values of an enum."""
 
 ValueTest: TypeAlias = tuple[str, Any, Callable[[Any], bool]]
-"""The name of a rule, what it expects, and whether a value follows it."""
+"""The name of a rule, the expected value, and the test of a value."""
 
 
 @dataclass(slots=True)
@@ -58,7 +46,7 @@ class _Violation:
     rows: list[int] = field(default_factory=list)
     samples: list[dict[str, Any]] = field(default_factory=list)
 
-    def told(self) -> dict[str, Any]:
+    def answer(self) -> dict[str, Any]:
         """The violation as the answer shows it."""
         answer = {"rule": self.rule, "field": self.of, "expected": self.expected, "message": self.message}
         found = {"count": self.count, "rows": self.rows, "samples": self.samples}
@@ -66,26 +54,22 @@ class _Violation:
 
 
 def run_validation(parameters: dict[str, Any], rows: list[Row]) -> dict[str, Any]:
-    """How many rows follow the rules, and for each rule that is broken how often, in which rows first, and by what.
-
-    Raises:
-        AnalysisError: A rule cannot be read; the message names it by its path.
-    """
-    asked = Asked(parameters, ("rules", "samples"))
+    """The number of valid rows, and for each broken rule its count, its first rows and samples of values."""
+    asked = Parameters(parameters, ("rules", "samples"))
     samples = asked.whole("samples", 5, least=0, most=_MOST_SAMPLES)
     report = _Report(rows, samples)
     for at, rule in _rules(asked):
         if "check" in rule:
-            _check(report, Asked(rule, ("check", "message"), at))
+            _check(report, Parameters(rule, ("check", "message"), at))
         elif "fields" in rule:
-            _check_together(report, Asked(rule, ("fields", "unique", "message"), at))
+            _check_together(report, Parameters(rule, ("fields", "unique", "message"), at))
         else:
-            _check_field(report, Asked(rule, _FIELD_KEYS, at))
+            _check_field(report, Parameters(rule, _FIELD_KEYS, at))
     return report.answer()
 
 
 class _Report:
-    """What the rules have found in the rows."""
+    """The violations found in the rows."""
 
     def __init__(self, rows: list[Row], samples: int) -> None:
         self.table = Table(rows)
@@ -95,7 +79,7 @@ class _Report:
         self._violations: list[_Violation] = []
 
     def add(self, violation: _Violation, found: Iterable[tuple[int, dict[str, Any]]]) -> None:
-        """Counts the rows that break one rule; each comes with what to show of it."""
+        """Counts the rows that break one rule; each comes with its sample."""
         for row, sample in found:
             violation.count += 1
             self._invalid[row] = 1
@@ -113,14 +97,14 @@ class _Report:
             "rows_in": rows,
             "valid_rows": rows - invalid,
             "invalid_rows": invalid,
-            "violations": [violation.told() for violation in self._violations],
+            "violations": [violation.answer() for violation in self._violations],
         }
         if self.notes:
             answer["notes"] = self.notes
         return answer
 
 
-def _rules(asked: Asked) -> list[tuple[str, dict[str, Any]]]:
+def _rules(asked: Parameters) -> list[tuple[str, dict[str, Any]]]:
     """Each rule with its path; rules given by the names of fields become rules with a field."""
     given = asked.value("rules")
     if not isinstance(given, list | dict):
@@ -134,8 +118,8 @@ def _rules(asked: Asked) -> list[tuple[str, dict[str, Any]]]:
             raise AnalysisError(
                 f'rules[{place}] is {shown(rule)}. Give an object like {{"field": "amount", "min": 0}}.'
             )
-        # Before its form is known, so that the nearest of all words is named for a misspelt one.
-        Asked(rule, _RULE_KEYS, below("rules", place))
+        # Before its form is known, so that a misspelt key is compared with all words.
+        Parameters(rule, _RULE_KEYS, below("rules", place))
     return [(below("rules", place), rule) for place, rule in enumerate(given)]
 
 
@@ -143,11 +127,11 @@ def _named_rule(name: str, rule: Any) -> dict[str, Any]:
     """The rule for a field by its name: an object, or the name of a type alone."""
     if isinstance(rule, str):
         return {"field": name, "type": rule}
-    Asked(rule, _FIELD_KEYS[1:], below("rules", name))
+    Parameters(rule, _FIELD_KEYS[1:], below("rules", name))
     return {"field": name, **rule}
 
 
-def _check(report: _Report, asked: Asked) -> None:
+def _check(report: _Report, asked: Parameters) -> None:
     """A check across fields: the rows for which it is not true."""
     at = asked.at("check")
     text = asked.value("check")
@@ -156,9 +140,9 @@ def _check(report: _Report, asked: Asked) -> None:
     expression = parse_expression(text, at)
     rows = report.table.rows
     outcomes = _outcomes(compiled(expression, report.table), rows)
-    if rows and all(isinstance(outcome, Unfit) for outcome in outcomes):
+    if rows and all(isinstance(outcome, WrongKind) for outcome in outcomes):
         raise AnalysisError(f"{at}: {outcomes[0]}, in every row. Change the expression {shown(text)}.")
-    readers = {each.name: report.table.reader(each) for each in _fields_of(expression)}
+    readers = {each.name: report.table.reader(each) for each in fields_of(expression)}
 
     def broken() -> Iterable[tuple[int, dict[str, Any]]]:
         for row, outcome in enumerate(outcomes):
@@ -169,34 +153,22 @@ def _check(report: _Report, asked: Asked) -> None:
     report.add(_Violation("check", None, text, _message(asked)), broken())
 
 
-def _fields_of(expression: Any) -> Iterable[Field]:
-    """The fields that an expression names."""
-    if isinstance(expression, Field):
-        yield expression
-    elif isinstance(expression, tuple):
-        for part in expression:
-            yield from _fields_of(part)
-    elif is_dataclass(expression):
-        for part in fields(expression):
-            yield from _fields_of(getattr(expression, part.name))
-
-
 def _outcomes(holds: Callable[[Sequence[Row]], list[Any]], rows: list[Row]) -> list[Any]:
-    """For each row whether the check holds, or why it cannot be judged."""
+    """For each row the outcome of the check, or the reason why there is none."""
     try:
         return [truth(outcome) for outcome in holds(rows)]
-    except Unfit:
+    except WrongKind:
         return [_outcome(holds, row) for row in rows]
 
 
 def _outcome(holds: Callable[[Sequence[Row]], list[Any]], row: Row) -> Any:
     try:
         return truth(holds([row])[0])
-    except Unfit as problem:
+    except WrongKind as problem:
         return problem
 
 
-def _check_together(report: _Report, asked: Asked) -> None:
+def _check_together(report: _Report, asked: Parameters) -> None:
     """Several fields of which no combination may appear twice."""
     fields = asked.fields(single=None, most=20)
     if not fields or not asked.flag("unique", default=False):
@@ -209,7 +181,7 @@ def _check_together(report: _Report, asked: Asked) -> None:
     report.add(_Violation("unique", name, None, _message(asked)), _repeated(together))
 
 
-def _check_field(report: _Report, asked: Asked) -> None:
+def _check_field(report: _Report, asked: Parameters) -> None:
     """All rules for one field."""
     name = asked.field("field")
     tests = value_tests(asked)
@@ -221,7 +193,7 @@ def _check_field(report: _Report, asked: Asked) -> None:
         raise AnalysisError(f"{asked.at('field')} has no rule. Add one of: {', '.join(_FIELD_KEYS[1:-1])}.")
     column = _column(report, name)
     if required:
-        # What must be there must not be null either, unless `nullable` says what is to become of nulls.
+        # A required value must not be null either, unless `nullable` decides about nulls.
         absent = (_MISSING,) if asked.has("nullable") else (_MISSING, None)
         missing = ((row, {"value": None}) for row, value in enumerate(column) if any(value is each for each in absent))
         report.add(_Violation("required", name.name, True, message), missing)
@@ -249,11 +221,11 @@ def _repeated(column: list[Any]) -> Iterable[tuple[int, dict[str, Any]]]:
 
 
 def _column(report: _Report, name: Field) -> list[Any]:
-    """The values of a field, `_MISSING` where a row has none. That no row has it is said, and may be what is wrong."""
+    """The values of a field, `_MISSING` where a row has none. A note says if no row has it: it may be misspelt."""
     rows, path = report.table.rows, name.path
     if any(name.name in row for row in rows):
         return [row.get(name.name, _MISSING) for row in rows]
-    column = [_reach(row, path) for row in rows]
+    column = [reach(row, path, _MISSING) for row in rows]
     if rows and all(value is _MISSING for value in column):
         names = field_names(rows)
         report.notes.append(
@@ -262,15 +234,7 @@ def _column(report: _Report, name: Field) -> list[Any]:
     return column
 
 
-def _reach(value: Any, path: tuple[str, ...]) -> Any:
-    for name in path:
-        if type(value) is not dict or name not in value:
-            return _MISSING
-        value = value[name]
-    return value
-
-
-def _message(asked: Asked) -> str | None:
+def _message(asked: Parameters) -> str | None:
     message = asked.value("message")
     if message is not None and not isinstance(message, str):
         raise asked.fail("message", "a text")
@@ -286,15 +250,12 @@ def _cut(sample: dict[str, Any]) -> dict[str, Any]:
 
 
 def _short(value: Any) -> Any:
-    if isinstance(value, str) and len(value) > _SAMPLE_CHARACTERS:
-        return f"{value[: _SAMPLE_CHARACTERS - 1]}…"
     # JSON has no NaN and no infinity.
-    is_broken = isinstance(value, float) and not math.isfinite(value)
-    return shown(value) if is_broken or isinstance(value, list | dict) else value
+    return shown(value) if isinstance(value, float) and not math.isfinite(value) else clipped(value, _SAMPLE_CHARACTERS)
 
 
-def value_tests(asked: Asked) -> list[ValueTest]:
-    """The rules that look at one value at a time: name, what is expected, whether a value follows it."""
+def value_tests(asked: Parameters) -> list[ValueTest]:
+    """The rules that look at one value at a time."""
     tests: list[ValueTest] = []
     if asked.has("type"):
         kind = _type_named(asked)
@@ -319,14 +280,14 @@ def value_tests(asked: Asked) -> list[ValueTest]:
     return tests
 
 
-def _type_named(asked: Asked) -> str:
+def _type_named(asked: Parameters) -> str:
     given = asked.value("type")
     if isinstance(given, str) and given.lower() in _OTHER_NAMES:
         return _OTHER_NAMES[given.lower()]
     return asked.word("type", tuple(TYPES))
 
 
-def _bound(asked: Asked, rule: str, sign: int) -> Callable[[Any], bool]:
+def _bound(asked: Parameters, rule: str, sign: int) -> Callable[[Any], bool]:
     """At least (sign 1) or at most (sign -1) a number, a moment or a text; another kind of value breaks the rule."""
     bound = as_scalar(asked.value(rule), asked.at(rule))
     if type(bound) in NUMBERS:
@@ -335,13 +296,13 @@ def _bound(asked: Asked, rule: str, sign: int) -> Callable[[Any], bool]:
         raise asked.fail(rule, "a number, a date or a text")
     try:
         moment = moment_of(bound)
-    except Unfit:
+    except WrongKind:
         return lambda value: isinstance(value, str) and (value >= bound if sign > 0 else value <= bound)
 
     def holds(value: Any) -> bool:
         try:
             at = moment_of(value) if isinstance(value, str) else None
-        except (Unfit, OverflowError):
+        except (WrongKind, OverflowError):
             return False
         return at is not None and (at >= moment if sign > 0 else at <= moment)
 
@@ -352,7 +313,7 @@ def _length(bound: int, sign: int) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, str | list | dict) and (len(value) - bound) * sign >= 0
 
 
-def _member(asked: Asked) -> Callable[[Any], bool]:
+def _member(asked: Parameters) -> Callable[[Any], bool]:
     options = asked.value("enum")
     if not isinstance(options, list) or not options:
         raise asked.fail("enum", "a list of the values that are allowed")
@@ -370,14 +331,14 @@ def _is_whole(value: Any) -> bool:
 def _is_date(value: Any) -> bool:
     try:
         return isinstance(value, str) and len(value) == len("2025-03-31") and to_date(value) is not None
-    except Unfit:
+    except WrongKind:
         return False
 
 
 def _is_datetime(value: Any) -> bool:
     try:
         return to_datetime(value) is not None
-    except Unfit:
+    except WrongKind:
         return False
 
 
@@ -391,7 +352,7 @@ TYPES: dict[str, Callable[[Any], bool]] = {
     "list": lambda value: isinstance(value, list),
     "object": lambda value: isinstance(value, dict),
 }
-"""The types that a rule may ask for: a whole float is an integer, a boolean is no number, a date is a datetime too."""
+"""The types of a rule: a whole float is an integer, a boolean is not a number, a date is a datetime too."""
 
 _OTHER_NAMES = {
     "str": "text",

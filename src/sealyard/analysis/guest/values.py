@@ -28,7 +28,7 @@ _INFINITY = float("inf")
 UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
 """The lengths of a calendar bucket."""
 
-# Like every moment here, in UTC without saying so.
+# Naive, like every time here: UTC is implied.
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_LIMIT = 1e11
 _LENGTHS = {
@@ -42,8 +42,8 @@ _MONTHS = {"month": 1, "quarter": 3, "year": 12}
 _DURATION = re.compile(r"\s*([0-9]{1,9})\s*([A-Za-z]+)\s*")
 
 
-class Unfit(AnalysisError):
-    """A value is not of the kind that is needed; whoever knows the row and the parameter makes a sentence of it."""
+class WrongKind(AnalysisError):
+    """A value of the wrong kind; a caller that knows the row and the parameter completes the message."""
 
 
 def same(left: Any, right: Any) -> bool:
@@ -54,12 +54,12 @@ def same(left: Any, right: Any) -> bool:
 
 
 def keys_of(column: Sequence[Any]) -> Sequence[Any]:
-    """Something hashable for each value, equal for those that count as the same."""
+    """A hashable key for each value, equal for equal values."""
     return column if _PLAIN.issuperset(map(type, column)) else [_key(value) for value in column]
 
 
 def order_keys(column: Sequence[Any]) -> Sequence[Any]:
-    """Something that sorts as the values do; none of them may be null."""
+    """Keys that sort as the values do; none of them may be null."""
     kinds = set(map(type, column))
     if kinds <= NUMBERS or kinds == {str}:
         return column
@@ -98,19 +98,14 @@ def json_text(value: Any, *, sort_keys: bool = True) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=sort_keys)
 
 
-def cast_to(kind: CastType) -> Callable[[Any], Any]:
-    """The function that turns a value into `kind`: null stays null, what has no such form raises `Unfit`."""
-    return _CASTS[kind]
-
-
 def to_date(value: Any) -> date:
     """The day of ISO text, with or without a time."""
     if type(value) is str and _DATE.fullmatch(value):
         try:
             return date.fromisoformat(value[:10])
         except ValueError:
-            pass  # the 31st of a short month: told below
-    raise _unfit(value, "a date like '2025-03-31'")
+            pass  # the 31st of a short month
+    raise _wrong_kind(value, "a date like '2025-03-31'")
 
 
 def to_datetime(value: Any) -> datetime:
@@ -119,8 +114,8 @@ def to_datetime(value: Any) -> datetime:
         try:
             return datetime.fromisoformat(value)
         except ValueError:
-            pass  # told below
-    raise _unfit(value, "a time like '2025-03-31T14:00:00'")
+            pass  # a time of day that does not exist
+    raise _wrong_kind(value, "a time like '2025-03-31T14:00:00'")
 
 
 def _key(value: Any) -> Any:
@@ -145,7 +140,7 @@ def _to_int(value: Any) -> int | None:
         return value
     if type(value) in (bool, float) or (type(value) is str and _WHOLE.fullmatch(value)):
         return int(value)
-    raise _unfit(value, "a whole number")
+    raise _wrong_kind(value, "a whole number")
 
 
 def _to_float(value: Any) -> float | None:
@@ -157,7 +152,7 @@ def _to_float(value: Any) -> float | None:
         except OverflowError:
             return None
         return result if -_INFINITY < result < _INFINITY else None
-    raise _unfit(value, "a number")
+    raise _wrong_kind(value, "a number")
 
 
 def _to_text(value: Any) -> str | None:
@@ -165,7 +160,7 @@ def _to_text(value: Any) -> str | None:
         return None
     text = text_of(value)
     if len(text) > MAX_TEXT:
-        raise Unfit(f"a text of {len(text)} characters is over the limit of {MAX_TEXT}")
+        raise WrongKind(f"a text of {len(text)} characters is over the limit of {MAX_TEXT}")
     return text
 
 
@@ -175,7 +170,7 @@ def _to_bool(value: Any) -> bool | None:
     word = text_of(value).strip().lower() if type(value) in (str, int) else ""
     if word in _TRUE or word in _FALSE:
         return word in _TRUE
-    raise _unfit(value, "a boolean")
+    raise _wrong_kind(value, "a boolean")
 
 
 def _to_date(value: Any) -> str | None:
@@ -186,11 +181,11 @@ def _to_datetime(value: Any) -> str | None:
     return None if value is None else to_datetime(value).isoformat()
 
 
-def _unfit(value: Any, wanted: str) -> Unfit:
-    return Unfit(f"{shown(value)} ({kind_of(value)}) is not {wanted}")
+def _wrong_kind(value: Any, wanted: str) -> WrongKind:
+    return WrongKind(f"{shown(value)} ({kind_of(value)}) is not {wanted}")
 
 
-_CASTS: dict[CastType, Callable[[Any], Any]] = {
+CASTS: dict[CastType, Callable[[Any], Any]] = {
     "int": _to_int,
     "float": _to_float,
     "str": _to_text,
@@ -198,19 +193,16 @@ _CASTS: dict[CastType, Callable[[Any], Any]] = {
     "date": _to_date,
     "datetime": _to_datetime,
 }
+"""The function that casts a value to each type: null stays null, a value without such a form raises `WrongKind`."""
 
 
 def read_moments(column: Sequence[Any], name: str, at: str) -> list[datetime | None]:
-    """The moment of each value, null for null.
-
-    Raises:
-        AnalysisError: A value is neither ISO text nor an epoch number; names its row.
-    """
+    """The moment of each value, null for null."""
     moments: list[datetime | None] = []
     for row, value in enumerate(column):
         try:
             moments.append(None if value is None else moment_of(value))
-        except (Unfit, OverflowError):
+        except (WrongKind, OverflowError):
             raise AnalysisError(
                 f"{at}: row {row} has {shown(value)} in field {name!r}, which is no moment. Expected ISO text like "
                 "'2025-03-31T14:00:00Z' or '2025-03-31', or seconds since 1970."
@@ -219,7 +211,7 @@ def read_moments(column: Sequence[Any], name: str, at: str) -> list[datetime | N
 
 
 def moment_of(value: Any) -> datetime:
-    """One moment in UTC, without a time zone of its own; a time without a zone is taken as UTC."""
+    """A naive time in UTC; a time without a zone is taken as UTC."""
     if type(value) in NUMBERS:
         seconds = value
         for _ in range(3):
@@ -231,7 +223,7 @@ def moment_of(value: Any) -> datetime:
 
 
 def bucket_start(unit: str) -> Callable[[datetime], datetime]:
-    """The function that gives the first moment of the `unit` which a moment lies in; weeks begin on Monday."""
+    """The function from a time to the start of its `unit`; weeks begin on Monday."""
     return _STARTS[unit]
 
 
@@ -254,11 +246,7 @@ def moment_text(moment: datetime) -> str:
 
 
 def read_duration(text: str, at: str) -> timedelta:
-    """A duration such as `7 days` or `90 minutes`.
-
-    Raises:
-        AnalysisError: `text` is none, or its unit has no fixed length.
-    """
+    """A duration such as `7 days` or `90 minutes`."""
     found = _DURATION.fullmatch(text)
     if not found:
         raise AnalysisError(f"{at} is {shown(text)}. Expected a number of rows, or a duration like '7 days'.")
