@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import tomlkit
 
 from sealyard.config.clients import CLIENTS, Found
 from sealyard.config.references import find_literals, has_reference, name_of_input
@@ -135,6 +134,8 @@ def dump_toml(table: Mapping[str, Any]) -> str:
 
     TOML has no `None`: a key that has it is left out.
     """
+    import tomlkit  # noqa: PLC0415 - every command imports this module, and few write TOML
+
     return tomlkit.dumps(_without_none(table))
 
 

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import tomlkit
-from tomlkit.exceptions import TOMLKitError
 
 from sealyard.config import jsonc
 from sealyard.config.clients import Place, find_places, read_document, read_servers
@@ -270,6 +268,9 @@ def _replace(document: Any, keys: tuple[str, ...], value: Any) -> Any:
 
 def replace_table(text: str, key: str, table: Mapping[str, Any]) -> str | None:
     """The text with another table at the top-level key, however that was written; `None` if that cannot be done."""
+    import tomlkit  # noqa: PLC0415 - every command imports this module, and few write TOML
+    from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
+
     plain = text.replace("\r\n", "\n").removeprefix("\ufeff")
     wanted = tomllib.loads(plain) | {key: table}
     for in_place in (True, False):

@@ -115,13 +115,7 @@ def _filter_steps(given: dict[str, Any]) -> list[Step]:
 
 def _aggregate_steps(given: dict[str, Any]) -> list[Step]:
     parameters = as_object(given, "", _AGGREGATE)
-    group = parse_group(
-        parameters.get("group_by"),
-        parameters.get("aggregations", []),
-        "aggregations",
-        keys_at="group_by",
-        aggregations_at="aggregations",
-    )
+    group = parse_group(parameters)
     steps = [*_given_steps(parameters, *_FIRST), *_condition_steps(parameters), group]
     if parameters.get("having"):
         steps.append(Where(at="having", condition=parse_conditions(parameters["having"], "having")))
@@ -322,26 +316,20 @@ def _distinct(given: Any, at: str) -> Distinct:
 
 
 def _group(given: Any, at: str) -> Step:
-    entry = as_object(given, at, ("group_by", "aggregations"))
-    return parse_group(
-        entry.get("group_by"),
-        entry.get("aggregations", []),
-        at,
-        keys_at=below(at, "group_by"),
-        aggregations_at=below(at, "aggregations"),
-    )
+    return parse_group(as_object(given, at, ("group_by", "aggregations")), at)
 
 
-def parse_group(keys: Any, aggregations: Any, at: str, *, keys_at: str, aggregations_at: str) -> Group:
-    """A grouping from its parameters."""
-    key_outputs = outputs(keys, keys_at) if keys else ()
-    aggregates = tuple(_aggregates(aggregations, aggregations_at))
-    if not aggregates and not key_outputs:
+def parse_group(entry: dict[str, Any], at: str = "") -> Group:
+    """A grouping from `group_by` and `aggregations`."""
+    keys_at, aggregations_at = below(at, "group_by"), below(at, "aggregations")
+    keys = outputs(entry["group_by"], keys_at) if entry.get("group_by") else ()
+    aggregates = tuple(_aggregates(entry.get("aggregations", []), aggregations_at))
+    if not aggregates and not keys:
         raise AnalysisError(f"{aggregations_at} is empty. Say what to compute.{_HINT}")
-    names = [output.name for output in key_outputs] + [aggregate.name for aggregate in aggregates]
+    names = [output.name for output in keys] + [aggregate.name for aggregate in aggregates]
     if twice := repeated(names):
         raise AnalysisError(f"{aggregations_at} makes {listed(twice)} twice. Give one of them another name with 'as'.")
-    return Group(at=at, keys=key_outputs, aggregates=aggregates)
+    return Group(at=at or "aggregations", keys=keys, aggregates=aggregates)
 
 
 def parse_pivot(given: Any, at: str) -> Pivot:

@@ -219,13 +219,7 @@ def _column(aggregate: Aggregate, table: Table) -> list[Any]:
 def _group(asked: Parameters) -> Group:
     if not asked.has("aggregations"):
         raise asked.fail("aggregations", "what to compute, like {'average': 'mean(price)'}")
-    return parse_group(
-        asked.value("group_by"),
-        asked.value("aggregations"),
-        "aggregations",
-        keys_at=asked.at("group_by"),
-        aggregations_at=asked.at("aggregations"),
-    )
+    return parse_group({name: asked.value(name) for name in ("group_by", "aggregations")})
 
 
 def _groups(group: Group, table: Table) -> list[tuple[Row, Sequence[int]]]:

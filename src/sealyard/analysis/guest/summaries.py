@@ -46,8 +46,6 @@ _NORMAL_MAD = 0.6744897501960817
 
 def run_statistics(parameters: dict[str, Any], rows: list[Row], limits: Limits = _LIMITS) -> dict[str, Any]:
     """One statistic of the rows, or of those that meet `conditions`; `limits` bound the rows of a series."""
-    if not isinstance(parameters, dict):
-        raise AnalysisError(f"parameters is {shown(parameters)}. Give an object with 'operation'.")
     name = Parameters({"operation": parameters.get("operation")}, ("operation",)).word("operation", tuple(OPERATIONS))
     operation, known = OPERATIONS[name]
     asked = Parameters(parameters, ("operation", *known, "conditions", "logic"))
