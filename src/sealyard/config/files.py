@@ -22,7 +22,7 @@ _NAME = re.compile(rf"\.({PRESENT}|{FORMER})-backup-([0-9]{{8}}T[0-9]{{12}}Z)-([
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """The outside world that a configuration depends on. Tests give another one."""
+    """The environment that a configuration depends on. Tests give another one."""
 
     environ: Mapping[str, str]
     home: Path
@@ -36,22 +36,22 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def data_folder(self) -> Path:
-        """Where sealyard keeps what it writes."""
+        """The folder of sealyard's own data."""
         return self._folder("XDG_DATA_HOME", ".local/share", "LOCALAPPDATA", "Local") / "sealyard"
 
     @property
     def config_folder(self) -> Path:
-        """Where sealyard looks for a user's `sealyard.toml`."""
+        """The folder of a user's `sealyard.toml`."""
         return self._folder("XDG_CONFIG_HOME", ".config", "LOCALAPPDATA", "Local") / "sealyard"
 
     def former_config(self, path: Path) -> Path:
-        """Where the configuration was that `path` is now, under the product's former name."""
+        """The place of the configuration at `path` under the product's former name."""
         folder = path.parent
         return (folder.with_name(FORMER) if folder == self.config_folder else folder) / f"{FORMER}.toml"
 
     @property
     def applications_folder(self) -> Path:
-        """Where desktop programs keep their settings, each in a folder of its own."""
+        """The folder in which each desktop program has a folder of settings."""
         return self._folder("XDG_CONFIG_HOME", ".config", "APPDATA", "Roaming")
 
     def _folder(self, xdg: str, unix: str, variable: str, windows: str) -> Path:
@@ -60,7 +60,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         if self.platform == "win32":
             return Path(self.environ.get(variable) or self.home / "AppData" / windows)
         given = Path(self.environ.get(xdg, ""))
-        return given if given.is_absolute() else self.home / unix  # a relative one is to be ignored, says XDG
+        return given if given.is_absolute() else self.home / unix  # XDG says to ignore a relative one
 
 
 def read_machine(
@@ -78,11 +78,11 @@ def read_machine(
 
 
 class Backup(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file was before sealyard changed it. Its name holds all that an undo must know."""
+    """A file as it was before sealyard changed it. Its name holds everything that an undo must know."""
 
     path: Path
     digest: str
-    """Of what sealyard wrote: another one means that somebody changed the file since."""
+    """The digest of the text that sealyard wrote: another one means that somebody changed the file since."""
     was_absent: bool
     is_former: bool = False
     """The product made it under its former name."""
@@ -112,7 +112,7 @@ def read_bytes(path: Path) -> bytes | None:
 
 
 def change_file(path: Path, *, old: bytes | None, new: bytes) -> Backup:
-    """Write `new` where `old` is, which is on disk beside it before that.
+    """Write `new` in place of `old`, after a backup of `old` is on disk beside it.
 
     Raises:
         InvalidRequest: The file is not `old` any more, or cannot be written.
@@ -131,7 +131,7 @@ def change_file(path: Path, *, old: bytes | None, new: bytes) -> Backup:
 
 
 def restore_file(path: Path, *, new: bytes | None, backups: Sequence[Backup], keep: bytes | None) -> None:
-    """Write `new`, or remove the file if that is `None`; then the backups have served. `keep` is kept beside it.
+    """Write `new`, or remove the file if it is `None`, and remove the backups. `keep` is saved beside the file.
 
     Raises:
         InvalidRequest: The file cannot be written.
@@ -178,7 +178,7 @@ def _replace(target: Path, content: bytes, mode: int) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     old = target.stat() if target.exists() else None
     if old is not None and (not stat.S_ISREG(old.st_mode) or not old.st_mode & 0o222 or not os.access(target, os.W_OK)):
-        # A new file could take its place all the same, but somebody meant it to stay.
+        # A new file could replace it all the same, but its owner meant it to stay.
         raise InvalidRequest(
             f"{str(target)!r} is read-only or no regular file. It is as it was; make it writable first."
         )

@@ -102,7 +102,7 @@ def read_file(file: Path, machine: Machine) -> tuple[Config, dict[str, UpstreamE
         found, problems = read_servers(document, place)
         warnings += problems
         for each in found:
-            upstreams.setdefault(each.name, each.entry)  # a project's own come first, as in the client
+            upstreams.setdefault(each.name, each.entry)  # a project's servers come first, as in the client
             warnings += [f"{each.name}: {note}." for note in each.notes]
     return Config(store=_default_store(machine), warnings=tuple(warnings)), upstreams
 
@@ -130,7 +130,7 @@ def _find_file(path: Path | None, machine: Machine, notes: list[str]) -> Path | 
 
 
 def _find_folder(file: Path, machine: Machine) -> Path:
-    """Where relative paths start: the project that the file lies in, else where we were started."""
+    """The base of relative paths: the project of the file, else the working directory."""
     if file.parent.name in (".vscode", ".cursor", ".gemini") and file.parent.parent != machine.home:
         return file.parent.parent
     users = {place.path for place in find_places(machine) if place.project is None}
@@ -141,7 +141,7 @@ def _find_folder(file: Path, machine: Machine) -> Path:
 
 
 def _expand_upstream(name: str, entry: UpstreamEntry, scope: Scope) -> UpstreamConfig:
-    """The entry with its references replaced. `Unresolved` names all that is wrong with it."""
+    """The entry with its references replaced. Raises `Unresolved` with every reason."""
     reasons: list[str] = []
     table = _expand_tree(msgspec.to_builtins(entry), "", scope, reasons)
     if reasons:
@@ -189,7 +189,7 @@ def _expand_tree(value: Any, path: str, scope: Scope, reasons: list[str]) -> Any
 def _transport(entry: UpstreamEntry) -> Transport:
     if entry.transport in (None, "streamable-http"):
         return "stdio" if entry.command is not None else "http"
-    return entry.transport  # type: ignore[return-value]  # the two others are gone
+    return entry.transport  # type: ignore[return-value]  # the other two returned above
 
 
 def _build_oauth(table: Any) -> OAuthConfig:

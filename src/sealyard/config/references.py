@@ -23,7 +23,7 @@ from sealyard.values import UpstreamConfig
 _VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 _INPUT = re.compile(r"input:([^:]+)")
 _SPECIAL = re.compile(r"([A-Za-z_]\w*):", re.ASCII)
-_NESTING = 20
+_NESTING = 20  # of defaults within defaults: ends hostile recursion
 _DOTS = "…"
 _SECRET_NAME = re.compile(
     r"token|secret|passw|passphrase|credential|authoriz|cookie|api[-_]?key|[-_]key$|^key$|(^|[-_])(auth|pat|pwd)$",
@@ -41,11 +41,11 @@ _WHOLLY_SECRET = frozenset({"env", "headers", "http_headers", "auth"})
 
 
 class Unresolved(Exception):
-    """A reference stands for nothing here; the message says which and why, and holds no value."""
+    """A reference cannot be resolved; the message names it and the reason, and holds no value."""
 
 
 class Hidden(str):
-    """Text for programs, not for people: its `repr` is what the configuration says, or a mere `…`.
+    """A secret text: its `repr` is the reference in the configuration, or `…`.
 
     `msgspec` refuses to encode it, so that it cannot get into a record or an answer by accident.
     """
@@ -63,7 +63,7 @@ class Hidden(str):
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """What references stand for."""
+    """The values of references."""
 
     variables: Mapping[str, str]
     folder: Path
@@ -73,7 +73,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         return f"Scope(folder={self.folder!r}, home={self.home!r})"
 
     def find_place(self, name: str) -> str | None:
-        """What `${workspaceFolder}` and its like stand for."""
+        """The value of `${workspaceFolder}` and the like."""
         return {
             "workspaceFolder": str(self.folder),
             "workspaceFolderBasename": self.folder.name,
@@ -84,18 +84,18 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def has_reference(text: str) -> bool:
-    """Whether the text holds something that `expand` would replace or refuse."""
+    """True if the text holds a reference that `expand` replaces or refuses."""
     return any(_VARIABLE.fullmatch(body) or _SPECIAL.match(body) for body in _parts(text)[1::2])
 
 
 def name_of_input(identifier: str) -> str:
-    """The variable that stands for an input which VS Code would ask for: `github-token` is `GITHUB_TOKEN`."""
+    """The variable in place of an input that VS Code asks for: `github-token` is `GITHUB_TOKEN`."""
     name = re.sub(r"[^A-Z0-9]+", "_", identifier.upper()).strip("_")
     return f"INPUT_{name}" if name[:1].isdigit() or not name else name
 
 
 def expand(text: str, scope: Scope) -> str:
-    """The text with its references replaced; hidden if one of them stood for a variable.
+    """The text with its references replaced; hidden if one of them is a variable.
 
     Raises:
         Unresolved: A variable is not set, or the reference is of a kind that sealyard does not know.
@@ -160,7 +160,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _find_closing(text: str, start: int) -> int | None:
-    """Where the brace that was opened before `start` is closed. A default may hold braces of its own."""
+    """The place of the brace that closes the one before `start`. A default may hold braces of its own."""
     depth = 1
     for brace in re.finditer(r"[{}]", text[start:]):
         depth += 1 if brace[0] == "{" else -1
@@ -170,7 +170,7 @@ def _find_closing(text: str, start: int) -> int | None:
 
 
 def describe_upstream(config: UpstreamConfig | UpstreamEntry) -> str:
-    """How the server starts or where it is, in one line without any value of its environment or headers."""
+    """The command or address of a server in one line, without values of its environment or headers."""
     if config.command is not None:
         arguments = " ".join(shlex.quote(each) if _DOTS not in each else each for each in hide_arguments(config.args))
         how = f"{shlex.quote(_show(config.command))} {arguments}".rstrip()
@@ -182,7 +182,7 @@ def describe_upstream(config: UpstreamConfig | UpstreamEntry) -> str:
 
 
 def looks_secret(name: str, value: str) -> bool:
-    """Whether a value written out under this name is likely one that should not be: by its name or by its form."""
+    """True if a literal value under this name looks like a secret, by its name or its form."""
     if not value or has_reference(value):
         return False
     by_name = _SECRET_NAME.search(name) is not None and value.lower() not in ("true", "false") and not value.isdigit()
@@ -190,7 +190,7 @@ def looks_secret(name: str, value: str) -> bool:
 
 
 def hide_arguments(arguments: Iterable[str]) -> list[str]:
-    """The arguments with dots for what looks like a secret: alone, in `--name=value`, or after a `--name`."""
+    """The arguments with dots for secrets: alone, in `--name=value`, or after a `--name`."""
     hidden, flag = [], ""
     for argument in map(_show, arguments):
         name, equals, value = argument.partition("=")
@@ -205,7 +205,7 @@ def hide_arguments(arguments: Iterable[str]) -> list[str]:
 
 
 def find_literals(entry: UpstreamEntry) -> Iterator[str]:
-    """Where the entry holds a secret that is written out: the key, and never the value."""
+    """The keys of literal secrets in the entry, never their values."""
     yield from (f"env.{name}" for name, value in entry.env.items() if looks_secret(name, value))
     yield from (f"headers.{name}" for name, value in entry.headers.items() if looks_secret(name, value))
     if entry.bearer_token and looks_secret("token", entry.bearer_token):
@@ -259,7 +259,7 @@ def _hide(text: str, secrets: list[str]) -> str:
         for spelled in {json.dumps(secret), json.dumps(secret, ensure_ascii=False)}:
             for quoted in (spelled, spelled.replace("/", "\\/")):
                 text = text.replace(quoted, f'"{_DOTS}"')
-                if len(secret) >= 6:  # a shorter one, such as a port, stands in other words too
+                if len(secret) >= 6:  # a shorter one, such as a port, occurs in other words too
                     text = text.replace(quoted[1:-1], _DOTS)
         text = text.replace(f"'{secret}'", f"'{_DOTS}'")
     return text

@@ -29,8 +29,7 @@ _OLD, _NEW = f"{FORMER}.toml", f"{PRESENT}.toml"
 _EXAMPLES = f"{FORMER}.examples.".encode()
 """The servers to try the product with, which a configuration may start."""
 _STARTED = re.compile(rb"[\"'/\\]" + FORMER.encode() + rb"(\.exe)?[\"'\[@=<>~!]")
-"""What every entry of a client that starts the former program has somewhere in its text. Files without it, which are
-most, are not parsed."""
+"""A mark in the text of every entry that starts the former program. Files without it are not parsed."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,14 +45,14 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         return f"Change(client={self.client!r}, path={self.path!r})"
 
     def diff(self) -> str:
-        """What changes, with dots for secrets."""
+        """The diff, with dots for secrets."""
         old, new = ((content or b"").decode("utf-8-sig", "replace") for content in (self.old, self.new))
         parsed = [_parse(text, self.path) for text in (old, new) if text.strip()]
         return diff(old, new, str(self.path), values=parsed)
 
 
 def plan_apply(client: str, machine: Machine, *, command: str, args: tuple[str, ...]) -> list[Change]:
-    """How every file of the client that holds servers changes so that sealyard is the only one.
+    """The changes of every file of the client that holds servers, after which sealyard is the only one.
 
     A client that has none gets sealyard in its user's file. A server that cannot be read stays.
 
@@ -76,17 +75,17 @@ def plan_apply(client: str, machine: Machine, *, command: str, args: tuple[str, 
 
 
 class Restoration(msgspec.Struct, frozen=True, kw_only=True):
-    """How one file goes back to what it was."""
+    """The undo of one file."""
 
     change: Change
     backups: tuple[Backup, ...]
-    """What was undone step by step, the newest first; the last one is what the file was."""
+    """The backups on the way, the newest first; the last one is the original."""
     is_forced: bool
-    """The file is not what sealyard wrote: what it is now is to be kept beside it."""
+    """True if somebody changed the file since: its present text is saved beside it."""
 
 
 def plan_undo(clients: Iterable[str], machine: Machine, *, force: bool) -> list[Restoration]:
-    """How the files of these clients go back to their newest backups.
+    """The undo of every file of these clients.
 
     Raises:
         InvalidRequest: A file has changed since sealyard wrote it, and `force` is not given.
@@ -117,8 +116,7 @@ def plan_undo(clients: Iterable[str], machine: Machine, *, force: bool) -> list[
 def _find_steps(path: Path) -> tuple[Backup, ...]:
     """The newest backup, and those before it that an undo must not stop at.
 
-    That is where what the newest one holds was written under the product's former name: it starts a program that is
-    gone.
+    Those are the ones written under the product's former name: they start a program that is gone.
     """
     steps: list[Backup] = []
     for backup in find_backups(path):
@@ -156,7 +154,7 @@ def _plan_file(places: list[Place], document: Any, entry: dict[str, Any]) -> Cha
             notes.append(f"{', '.join(map(repr, kept))} stays: sealyard cannot read it")
         wanted = {"sealyard": entry, **kept}
         if servers == wanted:
-            continue  # in whatever layout
+            continue  # it is as wanted, in whatever layout
         try:
             text, lost = (_put_toml if path.suffix == ".toml" else _put_json)(text, place.keys, wanted)
         except jsonc.InvalidJson as error:
@@ -170,7 +168,7 @@ def _plan_file(places: list[Place], document: Any, entry: dict[str, Any]) -> Cha
 def put_servers(
     text: str, path: Path, keys: tuple[str, ...], document: Any, changed: dict[str, Any]
 ) -> tuple[str, Any]:
-    """A client's file, as text and as it is parsed, in which these servers are other ones. The rest stays.
+    """A client's file, as text and parsed, with these servers replaced. The rest stays.
 
     Raises:
         SealyardError: It cannot be changed.
@@ -202,7 +200,7 @@ def _put_json(text: str, keys: tuple[str, ...], servers: dict[str, Any]) -> tupl
 
 
 def _put_toml(text: str, keys: tuple[str, ...], servers: dict[str, Any]) -> tuple[str, list[str]]:
-    """Swap the tables line by line, since a parser takes the remarks above a table for a part of the one before it.
+    """Swap the tables line by line, because a parser takes the comments above a table for a part of the one before it.
 
     Where servers are not written as tables, the parser replaces them, and only if it cannot, the file is written anew.
     """
@@ -245,7 +243,7 @@ def _swap_tables(text: str, block: str, line: str) -> str:
 
 
 def _last_remarks(lines: list[str]) -> list[str]:
-    """Remarks at the end of a table, which are about what comes after it."""
+    """The comments at the end of a table, which belong to the next one."""
     count = len(lines)
     while count and _REMARK.match(lines[count - 1]):
         count -= 1
@@ -253,7 +251,7 @@ def _last_remarks(lines: list[str]) -> list[str]:
 
 
 def walk(document: Any, keys: tuple[str, ...]) -> dict[str, Any] | None:
-    """The object at the end of a way through a parsed file, if there is one."""
+    """The object at the end of a path through a parsed file, if there is one."""
     for key in keys:
         document = document.get(key) if isinstance(document, dict) else None
     return document if isinstance(document, dict) else None
@@ -267,7 +265,7 @@ def _replace(document: Any, keys: tuple[str, ...], value: Any) -> Any:
 
 
 def replace_table(text: str, key: str, table: Mapping[str, Any]) -> str | None:
-    """The text with another table at the top-level key, however that was written; `None` if that cannot be done."""
+    """The text with another table at the top-level key, in whatever layout; `None` if that fails."""
     import tomlkit  # noqa: PLC0415 - every command imports this module, and few write TOML
     from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
 
@@ -298,7 +296,7 @@ def _parse(text: str, path: Path) -> Any:
 
 
 def take_over_files(machine: Machine, own: Sequence[str]) -> list[str]:
-    """Take over what is here and in the user's folders; what was done or could not be, in sentences.
+    """Take over the files here and in the user's folders; returns a sentence for each change and each failure.
 
     `own` is the command that starts this program. Nothing to do costs a look at each file.
     """
@@ -309,8 +307,8 @@ def take_over_files(machine: Machine, own: Sequence[str]) -> list[str]:
     for path in dict.fromkeys(place.path for place in places):
         try:
             content = (read_bytes(path) if _is_readable(path) else None) or b""
-            if FORMER.encode() in content and _STARTED.search(content):  # the first look is ten times as quick
-                with locked(path.parent):  # who comes second finds nothing to change
+            if FORMER.encode() in content and _STARTED.search(content):  # the plain search is ten times as fast
+                with locked(path.parent):  # a second process finds nothing to change
                     taking.change_client([place for place in places if place.path == path])
         except (SealyardError, OSError) as error:
             taking.notes.append(f"{str(path)!r} may still start the former program. {error}")
@@ -318,7 +316,7 @@ def take_over_files(machine: Machine, own: Sequence[str]) -> list[str]:
 
 
 class _Taking:
-    """One start of a command."""
+    """The takeover at one start of a command."""
 
     def __init__(self, machine: Machine, own: Sequence[str]) -> None:
         self.notes: list[str] = []
@@ -326,14 +324,14 @@ class _Taking:
         self._own = own
 
     def take_config(self, old: Path, new: Path) -> None:
-        """Copy a configuration to its present place, unless there is one. What a link leads to may not be ours."""
+        """Copy a configuration to its present place, unless there is one. Links are left alone."""
         if os.path.exists(new) or not os.path.isfile(old) or os.path.islink(old):
             return
         try:
             new.parent.mkdir(parents=True, exist_ok=True)
             with locked(new.parent):
                 if os.path.exists(new):
-                    return  # another process was quicker
+                    return  # another process was faster
                 text = (read_bytes(old) or b"").replace(_EXAMPLES, _EXAMPLES.replace(FORMER.encode(), PRESENT.encode()))
                 replace_file(new, text, mode=stat.S_IMODE(old.stat().st_mode))
         except (InvalidRequest, OSError):
@@ -343,7 +341,7 @@ class _Taking:
         )
 
     def change_client(self, places: list[Place]) -> None:
-        """Let the entries of one file that start the former program start this one. All else in them stays."""
+        """Make the entries of one file that start the former program start this one. The rest of them stays."""
         path = places[0].path
         old, document = read_bytes(path), read_document(path)
         text = (old or b"").decode()
@@ -381,7 +379,7 @@ class _Taking:
         return [renamed] if is_name or os.path.isfile(renamed) else list(self._own)
 
     def _rename_module(self, command: str, before: list[str]) -> list[str]:
-        """An interpreter at a path may be one that has not this program; one that is named is most likely ours."""
+        """An interpreter at a path may lack this program; one given by name most likely has it."""
         is_ours = os.path.dirname(command) in ("", os.path.dirname(self._own[0]))
         return [command, *before[:-1], PRESENT] if is_ours else list(self._own)
 
@@ -399,7 +397,7 @@ class _Taking:
 
 
 def _is_readable(path: Path) -> bool:
-    """Not a pipe, which would be waited for, nor what the client cannot read either."""
+    """True for a regular file that can be read; opening a pipe would wait."""
     return os.path.isfile(path) and os.access(path, os.R_OK)
 
 
