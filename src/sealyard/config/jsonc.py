@@ -12,7 +12,7 @@ import msgspec
 _GAP = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING = re.compile(r'"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*"')
 _SCALAR = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true\b|false\b|null\b")
-_DEPTH = 100  # of nesting: bounds the recursion; real files have less than ten
+_DEPTH = 100  # of nesting: bounds the recursion
 
 
 class InvalidJson(ValueError):

@@ -39,7 +39,7 @@ _CHOICES = _Field(0.5, 7, 0.9)
 _SATURATION = 1.6
 """A word's second mention in a tool adds less than the first; larger means less so."""
 
-# Bounds on hostile definitions; real ones are shorter, or repeat themselves beyond.
+# Bounds on the work for a hostile definition.
 _SUMMARY_CHARACTERS = 300
 _DESCRIPTION_CHARACTERS = 4_000
 _PARAMETER_CHARACTERS = 400

@@ -27,8 +27,8 @@ _SYNONYM = 0.55
 """The weight of a synonym, beside 1 for the word itself."""
 
 _QUERY_CHARACTERS = 8_000  # a longer query is cut: its work is bounded
-_NAME_CHARACTERS = 256  # no tool has a longer name
-_POSTINGS_READ = 2_000  # bounds a query of common words to about a millisecond
+_NAME_CHARACTERS = 256  # bounds the search for the end of a server in a name
+_POSTINGS_READ = 2_000  # bounds the work for a query of common words
 _AHEAD = 60  # tools scored in full: twelve times the default limit
 # One setting for all sets of usage, picked by the worst of them.
 _UNHEARD = 0.1

@@ -25,7 +25,7 @@ _PINNED = {
 }
 _FOLDER = ("model.safetensors", "tokenizer.json")
 """The files of a folder, as Model2Vec and sentence-transformers write them for static embeddings."""
-_TOKENS = 256  # of one text: bounds the work for a hostile description; real ones are shorter
+_TOKENS = 256  # of one text: bounds the work for a hostile description
 
 
 class WordVectors:

@@ -30,7 +30,7 @@ TOKENIZER = "o200k_base"
 DOLLARS_PER_MILLION = 3.0
 """An assumption, to be named as one wherever money is shown: prices differ between models and change."""
 
-_BLOCK_CHARACTERS = 8_192  # takes at most 22 ms, the longest that an event loop should stand
+_BLOCK_CHARACTERS = 8_192  # takes at most 22 ms, see docs/explanation/dependencies.md
 # After a letter or digit and before one of these, the vocabulary's own splitting always makes a cut, and never looks
 # back over it: tokens of both sides are those of the whole. Not the apostrophe: it joins "don" and "'t".
 _BORDER = (

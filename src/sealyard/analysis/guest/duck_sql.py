@@ -34,8 +34,8 @@ TYPES: Mapping[Kind, str] = {"bool": "BOOLEAN", "int": "BIGINT", "float": "DOUBL
 EXACT = 2**53
 """Whole numbers up to here are exact as floats."""
 LARGEST = 2**63 - 1
-_FINITE = 1e300  # results within this bound cannot overflow, with slack for rounding
-_OPTIONS = 1_000  # Python's set is faster for longer lists
+_FINITE = 1e300  # far enough below the largest float that rounding cannot overflow
+_OPTIONS = 1_000  # bounds the list that is bound to a statement
 _LONGEST = 2_000  # characters of an SQL quotient, which is written twice
 _TEXT_TESTS = ("contains", "starts_with", "ends_with")
 
