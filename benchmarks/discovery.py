@@ -16,8 +16,7 @@ import msgspec
 from rich.progress import Progress
 
 from sealyard.cli.terminal import columns, errors, plain, screen
-from sealyard.discovery import Index
-from sealyard.discovery.semantic import Semantic, load_encoder
+from sealyard.discovery import Index, Semantic, load_encoder
 from sealyard.errors import InvalidRequest
 from sealyard.store import open_store
 from sealyard.values import ToolSpec

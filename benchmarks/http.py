@@ -23,8 +23,8 @@ from unittest.mock import patch
 import msgspec
 
 from benchmarks.yardsticks import load_since, summary
-from sealyard.config import Config, PrivacyMode
-from sealyard.config.settings import PrivacyConfig, SandboxConfig, StoreConfig
+from sealyard.config import Config
+from sealyard.config.settings import PrivacyConfig, PrivacyMode, SandboxConfig, StoreConfig
 from sealyard.errors import SandboxBroken
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.store import Store, TraceBudget, open_store

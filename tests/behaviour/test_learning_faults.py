@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 import msgspec
 import pytest
 
-from sealyard.config import Config, LearningConfig
-from sealyard.config.settings import StoreConfig
+from sealyard.config import Config
+from sealyard.config.settings import LearningConfig, StoreConfig
 from sealyard.errors import StoreError
 from sealyard.learning.learner import PARTS, Model
 from sealyard.sandbox.policy.levels import DEFAULT

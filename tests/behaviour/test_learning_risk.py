@@ -10,8 +10,8 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from sealyard.config import Config, LearningConfig
-from sealyard.config.settings import PrivacyConfig, StoreConfig
+from sealyard.config import Config
+from sealyard.config.settings import LearningConfig, PrivacyConfig, StoreConfig
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.testing import FakeUpstream
 from sealyard.values import Approval, Failure

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from sealyard.config import Config, HttpConfig, SkillsConfig
-from sealyard.config.settings import PrincipalEntry, StoreConfig
+from sealyard.config import Config, HttpConfig
+from sealyard.config.settings import PrincipalEntry, SkillsConfig, StoreConfig
 from sealyard.learning import known_skills as skill_suggestions
 from sealyard.learning.known_skills import SkillIndexing
 from sealyard.learning.part import Viewer

@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from sealyard.config import Config, LearningConfig
-from sealyard.config.settings import SandboxConfig, StoreConfig
+from sealyard.config import Config
+from sealyard.config.settings import LearningConfig, SandboxConfig, StoreConfig
 from sealyard.testing import FakeUpstream
 from sealyard.values import Executed
 from sealyard.yard import ExecuteRequest, open_yard

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from sealyard.config import Config, LearningConfig
-from sealyard.config.settings import PrivacyConfig, StoreConfig
+from sealyard.config import Config
+from sealyard.config.settings import LearningConfig, PrivacyConfig, StoreConfig
 from sealyard.learning.guidance import Look
 from sealyard.learning.part import Viewer
 from sealyard.learning.risk import Dangers

@@ -18,8 +18,8 @@ from tests.mcp.upstreams import config, gateway, memory
 
 import sealyard
 from sealyard.broker.call import FinishedCall, OpenCall
-from sealyard.config import Config, SurfaceConfig
-from sealyard.config.settings import StoreConfig
+from sealyard.config import Config
+from sealyard.config.settings import StoreConfig, SurfaceConfig
 from sealyard.errors import ToolFailed
 from sealyard.observe.recorder import Run, RunEnd, RunObserver
 from sealyard.sandbox.policy.levels import DEFAULT

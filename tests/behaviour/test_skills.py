@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from sealyard.config import Config, SkillsConfig
-from sealyard.config.settings import StoreConfig
+from sealyard.config import Config
+from sealyard.config.settings import SkillsConfig, StoreConfig
 from sealyard.errors import InvalidSkill, SkillUnusable, UnknownSkill
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.skills.migration import migrate_skills

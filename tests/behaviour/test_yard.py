@@ -21,7 +21,7 @@ from tests.conftest import Kept
 from sealyard.broker.answers import Answer, AnswerFile
 from sealyard.config import Config
 from sealyard.config.settings import DiscoveryConfig, SandboxConfig, StoreConfig, SurfaceConfig
-from sealyard.discovery.semantic import Semantic
+from sealyard.discovery import Semantic
 from sealyard.errors import (
     InvalidArguments,
     InvalidConfig,
@@ -568,7 +568,7 @@ async def test_ranking_by_meaning_fails_soft_without_its_packages(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Search goes on by words, and a warning says what to install."""
-    if importlib.util.find_spec("onnxruntime") is not None:
+    if importlib.util.find_spec("wordllama") is not None:
         pytest.skip("the extra `semantic` is installed here: test_discovery_semantic.py covers it")
     config = Config(store=StoreConfig(path=tmp_path / "sealyard.db"), discovery=DiscoveryConfig(semantic=True))
     bank = {"bank": FakeUpstream("bank", pay=pay)}

@@ -10,7 +10,7 @@ from typing import Any
 
 import sealyard
 
-EXTRAS = ("sealyard.discovery.minilm",)
+EXTRAS = ("sealyard.discovery.vectors",)
 """Modules that need packages which only an extra brings."""
 
 

@@ -27,33 +27,34 @@ import sealyard.cli
 import sealyard.sandbox
 from sealyard import errors, values
 from sealyard.analysis import guest as analysis
-from sealyard.analysis.guest import comparing, duck, expressions, grouping, parameters, plan, reading, rules, windows
-from sealyard.analysis.guest import conditions as analysis_conditions
-from sealyard.analysis.guest import describing as analysis_statistics
-from sealyard.analysis.guest import reductions as analysis_reductions
+from sealyard.analysis.guest import (
+    duck,
+    expressions,
+    hypotheses,
+    parameters,
+    pipeline,
+    plan,
+    steps,
+    summaries,
+    validation,
+)
 from sealyard.analysis.guest import series as analysis_series
 from sealyard.analysis.guest import sources as analysis_sources
-from sealyard.analysis.guest import stepping as analysis_steps
-from sealyard.analysis.guest import validating as analysis_validation
 from sealyard.broker import conditions
-from sealyard.config import (
+from sealyard.config import Config, HttpConfig, SandboxConfig, StoreConfig, load_config
+from sealyard.config.settings import (
     AlertsConfig,
-    Config,
     DiscoveryConfig,
-    HttpConfig,
     LearningConfig,
     MetricsConfig,
     OtelConfig,
     PrivacyConfig,
-    SandboxConfig,
     SkillsConfig,
-    StoreConfig,
     SurfaceConfig,
-    load_config,
 )
 from sealyard.discovery import documents
 from sealyard.examples import demo_upstreams
-from sealyard.metrics import files, otel
+from sealyard.metrics import exposition, otel
 from sealyard.metrics import report as reports
 from sealyard.sandbox import IsolationPolicy, PoolOptions, Sandbox, open_sandbox, wire
 from sealyard.sandbox.policy import levels
@@ -237,7 +238,7 @@ def test_configuration_on_a_page_can_be_read(page: Path) -> None:
         if "mcp_servers" in document:
             _check_servers(document, "mcp_servers", page)
         else:
-            read_settings(document, page)
+            read_settings(document, page, Path("sealyard.db"))
     for block in re.findall(r"^```json\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
         document = json.loads(block)
         for key in document.keys() & {"mcpServers", "servers"}:
@@ -485,12 +486,12 @@ def test_http_page_has_every_code_and_event() -> None:
 
 def test_analysis_page_has_every_operator_with_its_other_names() -> None:
     """Whatever may be written for an operator is in the table."""
-    expected = {name: words.split() for name, words in analysis_conditions._ALIASES.items()}
+    expected = {name: words.split() for name, words in expressions._ALIASES.items()}
 
     rows = _table(REFERENCE / "analysis.md", "Operators")
 
     assert {row[0].strip("`"): _codes(f"{row[0]} {row[1]}") for row in rows} == expected
-    assert [row[0].strip("`") for row in rows] == list(analysis_conditions.OPERATORS)
+    assert [row[0].strip("`") for row in rows] == list(expressions.OPERATORS)
 
 
 def test_analysis_page_has_every_function_of_a_group_with_its_other_names() -> None:
@@ -498,7 +499,7 @@ def test_analysis_page_has_every_function_of_a_group_with_its_other_names() -> N
     rows = _table(REFERENCE / "analysis.md", "Functions of a group")
 
     documented = {row[0].strip("`"): _codes(row[1]) for row in rows}
-    assert documented == {name: words.split() for name, words in analysis_reductions._ALIASES.items()}
+    assert documented == {name: words.split() for name, words in pipeline._ALIASES.items()}
 
 
 def test_analysis_page_has_every_function_with_its_arguments() -> None:
@@ -515,16 +516,16 @@ def test_analysis_page_has_every_step_in_its_order() -> None:
     """Steps beside each other are carried out in the order of the table."""
     rows = _table(REFERENCE / "analysis.md", "Steps")
 
-    assert [row[0] for row in rows] == [f"`{name}`" for name in analysis_steps.STEPS]
+    assert [row[0] for row in rows] == [f"`{name}`" for name in pipeline.STEPS]
 
 
 def test_analysis_page_has_every_type_of_a_cast_and_of_a_rule() -> None:
     """Each with its other names."""
     casts: dict[str, list[str]] = {}
-    for word, name in analysis_steps._CASTS.items():
+    for word, name in pipeline._CASTS.items():
         casts.setdefault(name, []).append(word)
-    checked: dict[str, list[str]] = {name: [name] for name in rules.TYPES}
-    for word, name in rules._OTHER_NAMES.items():
+    checked: dict[str, list[str]] = {name: [name] for name in validation.TYPES}
+    for word, name in validation._OTHER_NAMES.items():
         checked[name].append(word)
 
     for heading, expected in (("Types", casts), ("Types of rules", checked)):
@@ -547,39 +548,37 @@ def test_analysis_page_has_every_format_and_type_of_analysis() -> None:
 
 def test_analysis_page_has_every_rule_and_operation_with_its_parameters() -> None:
     """What a validation and a statistic take."""
-    operations = {
-        f"`{name}`": [f"`{each}`" for each in known] for name, (_, known) in analysis_statistics.OPERATIONS.items()
-    }
+    operations = {f"`{name}`": [f"`{each}`" for each in known] for name, (_, known) in summaries.OPERATIONS.items()}
 
     rows = _table(REFERENCE / "analysis.md", "Statistics")
     keys = _codes(" ".join(row[0] for row in _table(REFERENCE / "analysis.md", "Rules")))
 
     assert {row[0]: row[1].split(", ") for row in rows} == operations
-    assert set(keys) == set(analysis_validation._RULE_KEYS)
+    assert set(keys) == set(validation._RULE_KEYS)
 
 
 def test_analysis_page_has_the_limits() -> None:
     """The figures are those of the code."""
     expected = {
         "rows in an answer": plan.Limits().rows,
-        "file that is read as a whole": f"{reading.MAX_BYTES:,} bytes",
+        "file that is read as a whole": f"{analysis_sources.MAX_BYTES:,} bytes",
         "rows that a join, an explode or an unpivot makes, or that are read of Parquet at once": plan.MAX_ROWS,
         "items of one list of the request": parameters.MAX_ITEMS,
-        "values after `in`": analysis_conditions.MAX_OPTIONS,
+        "values after `in`": expressions.MAX_OPTIONS,
         "characters of an expression": expressions.MAX_CHARACTERS,
         "parts of an expression": plan.MAX_NODES,
         "nesting of an expression or of conditions": plan.MAX_DEPTH,
         "characters of a regular expression": expressions.MAX_PATTERN,
         "characters of a text that an expression makes": plan.MAX_TEXT,
         "a whole number that an expression makes": f"{plan.MAX_INTEGER.bit_length()} bits",
-        "columns of a pivot": grouping.MAX_COLUMNS,
-        "rules of a validation": analysis_validation.MAX_RULES,
-        "values of an `enum`": rules.MAX_OPTIONS,
-        "fields that `describe` or `percentiles` tell of": analysis_statistics.MAX_FIELDS,
-        "fields of a matrix": analysis_statistics.MAX_MATRIX,
-        "cells of a table of counts": comparing.MAX_CELLS,
+        "columns of a pivot": steps.MAX_COLUMNS,
+        "rules of a validation": validation.MAX_RULES,
+        "values of an `enum`": validation.MAX_OPTIONS,
+        "fields that `describe` or `percentiles` tell of": summaries.MAX_FIELDS,
+        "fields of a matrix": summaries.MAX_MATRIX,
+        "cells of a table of counts": hypotheses.MAX_CELLS,
         "rows of a resampled series with its gaps filled": f"{analysis_series.MAX_BUCKETS:,}, or as many as there were",
-        "values in a window of which a median or percentile is taken": windows.SORTED_WINDOW,
+        "values in a window of which a median or percentile is taken": analysis_series.SORTED_WINDOW,
     }
     spelled = {name: each if isinstance(each, str) else f"{each:,}" for name, each in expected.items()}
 
@@ -688,7 +687,7 @@ def test_alerts_page_has_every_rule_and_state() -> None:
 
 def test_alerts_page_has_every_rule_of_the_file_for_prometheus(tmp_path: Path) -> None:
     """Each rule of ours has one there, by the name that the page says."""
-    files.write(tmp_path)
+    exposition.write_files(tmp_path)
     text = (tmp_path / "prometheus-rules.yml").read_text(encoding="utf-8")
     alerts = re.findall(r"^ +- alert: (\w+)$", text, re.MULTILINE)
     names = re.findall(r"^ +rule: (\w+)$", text, re.MULTILINE)

@@ -147,8 +147,8 @@ def test_of_commands_that_start_at_once_one_takes_over(project: Path) -> None:
     code = """
 import sys
 from pathlib import Path
-from sealyard.config.machine import read_machine
-from sealyard.config.takeover import take_over_files
+from sealyard.config.files import read_machine
+from sealyard.config.rewrite import take_over_files
 print(len(take_over_files(read_machine(environ={"HOME": sys.argv[1]}, directory=Path(sys.argv[1])), ["x"])))
 """
     processes = [

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from sealyard.cli import main as sealyard
-from sealyard.config.toml import dump_toml
+from sealyard.config.draft import dump_toml
 from sealyard.values import UpstreamConfig
 
 _FIELDS = ("command", "args", "env", "cwd", "url")

@@ -22,8 +22,8 @@ from tests.unit.learned_shapes import shape_of
 from tests.unit.learned_shapes import spec as shape_spec
 from tests.unit.test_learning_risk import SPECS
 
-from sealyard.config import Config, HttpConfig, SkillsConfig
-from sealyard.config.settings import LearningConfig, PrincipalEntry, PrivacyConfig, StoreConfig
+from sealyard.config import Config, HttpConfig
+from sealyard.config.settings import LearningConfig, PrincipalEntry, PrivacyConfig, SkillsConfig, StoreConfig
 from sealyard.learning.barrier import Barrier
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.chains import Chains

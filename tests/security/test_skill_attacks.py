@@ -29,8 +29,8 @@ from tests.surfaces.conftest import child, config_text, serving
 
 import sealyard.yard
 from sealyard.broker.policy import PolicySettings, Rule, ToolLimits
-from sealyard.config import Config, SkillsConfig
-from sealyard.config.settings import HttpConfig, PrincipalEntry, StoreConfig
+from sealyard.config import Config
+from sealyard.config.settings import HttpConfig, PrincipalEntry, SkillsConfig, StoreConfig
 from sealyard.errors import InvalidSkill, SkillUnusable, StoreError, UnknownSkill
 from sealyard.serve.texts import loaded_text
 from sealyard.skills.migration import migrate_skills

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import httpx2
 
 from sealyard.broker.policy import PolicySettings
-from sealyard.config import Config, LearningConfig, PrivacyConfig, SandboxConfig, StoreConfig
-from sealyard.config.settings import HttpConfig, PrincipalEntry
+from sealyard.config import Config, SandboxConfig, StoreConfig
+from sealyard.config.settings import HttpConfig, LearningConfig, PrincipalEntry, PrivacyConfig
 from sealyard.serve import api
 from sealyard.serve.http import open_http
 from sealyard.serve.mcp import build_server

@@ -8,8 +8,7 @@ import pytest
 from tests.surfaces.api_gateway import TEAM, Gateway, expenses, gateway
 from tests.surfaces.test_api import error, run
 
-from sealyard.config import LearningConfig
-from sealyard.config.settings import HttpConfig
+from sealyard.config.settings import HttpConfig, LearningConfig
 from sealyard.testing import FakeUpstream
 from sealyard.values import Definition
 

@@ -12,7 +12,7 @@ from mcp import Client
 from starlette.requests import ClientDisconnect, Request
 from tests.surfaces.api_gateway import TEAM, WAIT_SECONDS, Gateway, gateway
 
-from sealyard.config import SurfaceConfig
+from sealyard.config.settings import SurfaceConfig
 from sealyard.serve.api.answering import while_connected
 from sealyard.serve.connections import LEFT
 from sealyard.serve.mcp import build_server

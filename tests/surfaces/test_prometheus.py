@@ -18,13 +18,11 @@ from tests.ports import free_port
 from tests.programs import need
 from tests.surfaces.conftest import serving
 
-from sealyard.metrics import files
-from sealyard.metrics.exposition import render
-from sealyard.metrics.gauges import GAUGES, gauge
-from sealyard.metrics.names import METRICS, OPERATOR
+from sealyard.metrics.exposition import FILES, render
+from sealyard.metrics.names import GAUGES, METRICS, OPERATOR, gauge
 from sealyard.metrics.sums import Sums
 
-FOLDER = Path(files.__file__).parent
+FOLDER = FILES[0].parent
 RULES = FOLDER / "prometheus-rules.yml"
 
 
@@ -74,7 +72,7 @@ def test_promtool_accepts_the_rules_and_what_they_do() -> None:
     }
 
 
-@pytest.mark.parametrize("name", [name for name in files.NAMES if name.endswith(".json")])
+@pytest.mark.parametrize("name", [file.name for file in FILES if file.suffix == ".json"])
 def test_prometheus_understands_every_query_of_a_dashboard(tmp_path: Path, name: str) -> None:
     """With Grafana's variables filled in; as rules, since this is what promtool parses."""
     board = json.loads((FOLDER / name).read_text(encoding="utf-8"))

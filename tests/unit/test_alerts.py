@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealyard.config import AlertsConfig
+from sealyard.config.settings import AlertsConfig
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.metrics.alerts import RULES, Alert, Finding, Now, Thresholds, advance, judge, resolve
 from sealyard.metrics.report import Prices, Report, report

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.learned_journal import LIST, MAIL, PAY, fill, record_run, save_tools, tool
 
-from sealyard.config import LearningConfig
+from sealyard.config.settings import LearningConfig
 from sealyard.errors import InvalidRequest
 from sealyard.learning.overview import (
     DAY,

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from sealyard.access.finder import Finder
 from sealyard.catalog import Catalog
-from sealyard.discovery import Index, Learned, LearnedWord
-from sealyard.discovery.semantic import Semantic
+from sealyard.discovery import Index, Learned, LearnedWord, Semantic
 from sealyard.learning import ranking as part
 from sealyard.learning.part import Lesson, Viewer
 from sealyard.learning.ranking import PAIRS, TERMS, TOOLS, VISITS, Ranking, learnable, term_mark

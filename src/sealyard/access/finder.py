@@ -11,8 +11,7 @@ from sealyard.broker.call import ToolServer
 from sealyard.catalog import Catalog, Snapshot
 from sealyard.catalog.prose import plain
 from sealyard.catalog.stubs import parameter_notes, returns, signature, stub_files, stub_packages, tool_stubs
-from sealyard.discovery import Index, Learned, Ranking
-from sealyard.discovery.semantic import Semantic
+from sealyard.discovery import Index, Learned, Ranking, Semantic
 from sealyard.errors import InvalidRequest, UpstreamError
 from sealyard.sandbox.library import Library
 from sealyard.values import DetailLevel, Hit, SearchAnswer, ToolSpec

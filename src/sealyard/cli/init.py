@@ -13,7 +13,7 @@ from sealyard.config import Machine, describe_upstream, load_config, read_machin
 from sealyard.config.clients import CLIENTS, Found, find_places, find_servers
 from sealyard.config.draft import Upstream, merge, render
 from sealyard.config.files import change_file, read_bytes, replace_file, restore_file
-from sealyard.config.load import read_file
+from sealyard.config.loader import read_file
 from sealyard.config.rewrite import Change, plan_apply, plan_undo
 from sealyard.config.settings import UpstreamEntry
 from sealyard.errors import InvalidConfig, InvalidRequest
@@ -161,7 +161,7 @@ args = ["mcp-server-time"]
 def _read_existing(output: Path, machine: Machine, *, force: bool) -> dict[str, UpstreamEntry] | None:
     """What the file has already; `None` if it is to be replaced because it cannot be read."""
     try:
-        return read_file(output, machine)[0].upstreams
+        return read_file(output, machine)[1]
     except InvalidConfig as error:
         if force:
             return None

@@ -13,8 +13,7 @@ from sealyard.cli.metrics_read import WINDOWS, read_gauges, read_report
 from sealyard.cli.metrics_view import show
 from sealyard.cli.terminal import errors, plain, screen, write
 from sealyard.config import Config, load_config
-from sealyard.metrics import files
-from sealyard.metrics.exposition import render
+from sealyard.metrics import exposition
 from sealyard.metrics.report import Prices
 from sealyard.store import open_store
 
@@ -55,7 +54,7 @@ def metrics(
     CONFIG is a sealyard.toml or a file such as .mcp.json: it names the store, and what tokens cost.
     """
     if write_files is not None:
-        for path in files.write(write_files):
+        for path in exposition.write_files(write_files):
             screen.print(plain(str(path)), soft_wrap=True)
         return 0
     if form == "prometheus" and window not in (None, "all"):
@@ -75,7 +74,7 @@ async def _metrics(path: Path, config: Config, form: str, name: str, *, once: bo
             await follow(store, prices, window, is_live=not once and screen.is_terminal)
             return
         if form == "prometheus":
-            text, _ = render(await store.metrics.sums(), await read_gauges(store, prices))
+            text, _ = exposition.render(await store.metrics.sums(), await read_gauges(store, prices))
             sys.stdout.buffer.write(text)
             return
         found = await read_report(store, prices, window)

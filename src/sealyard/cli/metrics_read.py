@@ -6,7 +6,7 @@ import msgspec
 
 from sealyard import __version__
 from sealyard.metrics import tokens
-from sealyard.metrics.gauges import Gauge, gauge
+from sealyard.metrics.names import Gauge, gauge
 from sealyard.metrics.report import Point, Prices, Report, points, report
 from sealyard.observe.alert_list import AlertView, list_alerts
 from sealyard.store import Store

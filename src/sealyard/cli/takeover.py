@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from sealyard.config.machine import read_machine
-from sealyard.config.takeover import take_over_files
+from sealyard.config.files import read_machine
+from sealyard.config.rewrite import take_over_files
 
 
 def take_over() -> list[str]:

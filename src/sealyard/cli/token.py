@@ -6,8 +6,8 @@ import click
 import msgspec
 
 from sealyard.cli.terminal import errors, plain, write
+from sealyard.config.draft import dump_toml
 from sealyard.config.settings import HttpConfig, PrincipalEntry, hash_token
-from sealyard.config.toml import dump_toml
 
 
 @click.command()

@@ -1,7 +1,7 @@
-"""What MCP clients have configured on this machine: where their files are, and what their entries mean.
+"""The servers that MCP clients have configured on this machine: the places of their files, and the meaning of entries.
 
 An entry is read into the words of `sealyard.toml`; references in it stay references. A file or an entry that cannot be
-read is a problem in a sentence and costs nothing else.
+read is reported in a sentence, and the others are used.
 """
 
 import json
@@ -16,8 +16,8 @@ import msgspec
 
 from sealyard import former
 from sealyard.config import jsonc
-from sealyard.config.expand import name_of_input
-from sealyard.config.machine import Machine
+from sealyard.config.files import Machine
+from sealyard.config.references import name_of_input
 from sealyard.config.settings import UpstreamEntry, read_entry
 from sealyard.errors import InvalidConfig
 
@@ -47,12 +47,12 @@ _UNUSED = frozenset(
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one client keeps servers: an object in a file."""
+    """The object in a file that holds servers of one client."""
 
     client: str
     path: Path
     keys: tuple[str, ...]
-    """The way to the object: `projects`, the folder, `mcpServers`."""
+    """The path to the object: `projects`, the folder, `mcpServers`."""
     project: Path | None = None
     """The folder that its servers belong to; `None` if they are the user's."""
 
@@ -67,7 +67,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_places(machine: Machine) -> list[Place]:
-    """Everywhere a client may keep servers, whether the file exists or not."""
+    """Every place where a client may keep servers, existing or not."""
     home, project, programs = machine.home, machine.directory, machine.applications_folder
     claude = Path(machine.environ.get("CLAUDE_CONFIG_DIR") or home) / ".claude.json"
     codex = Path(machine.environ.get("CODEX_HOME") or home / ".codex") / "config.toml"
@@ -95,7 +95,7 @@ def find_places(machine: Machine) -> list[Place]:
 
 
 def find_servers(machine: Machine) -> tuple[list[Found], list[str]]:
-    """Every server in every file of every client, sealyard itself left out, and what could not be read."""
+    """Every server of every client except sealyard itself, and the problems with files and entries."""
     servers: list[Found] = []
     problems: list[str] = []
     documents: dict[Path, Any] = {}
@@ -118,7 +118,7 @@ def read_document(path: Path) -> Any:
     Raises:
         InvalidConfig: It cannot be read; the message names the file, and the line if it has one.
     """
-    if os.path.exists(path) and not path.is_file():  # to open a pipe would wait for its other end
+    if os.path.exists(path) and not path.is_file():  # opening a pipe would wait for its other end
         raise InvalidConfig(f"{str(path)!r} is not a regular file. Give one.")
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -138,7 +138,7 @@ def read_document(path: Path) -> Any:
 
 
 def read_servers(document: Any, place: Place) -> tuple[list[Found], list[str]]:
-    """The servers at a place of a parsed file, and what could not be read of them."""
+    """The servers at a place of a parsed file, and the problems with entries."""
     servers = document
     for key in place.keys:
         servers = servers.get(key, {}) if isinstance(servers, Mapping) else None
@@ -156,7 +156,7 @@ def read_servers(document: Any, place: Place) -> tuple[list[Found], list[str]]:
 
 
 def is_sealyard(command: str | None, arguments: tuple[str, ...]) -> bool:
-    """Whether this command starts sealyard, which must not become its own upstream, under whatever name."""
+    """True if this command starts sealyard, under its present or former name: it must not become its own upstream."""
     return former.starts(command, arguments)
 
 
@@ -194,7 +194,7 @@ def _read_server(name: str, raw: Any, place: Place) -> tuple[UpstreamEntry, list
             kind = "sse"
     table["transport"] = _read_transport(kind, where) if kind is not None else None
     if table["transport"] == ("http" if table["command"] is None else "stdio"):
-        del table["transport"]  # it is what sealyard takes anyway
+        del table["transport"]  # the default
     notes = [f"{key!r} means nothing to sealyard and is left out" for key in source.rest() if key not in _UNUSED]
     table = {key: value for key, value in table.items() if value not in (None, {}, [], False)}
     return read_entry(name, _translate(table, place.client), place.path, at=place.keys), notes
@@ -208,7 +208,7 @@ def _read_transport(kind: Any, where: str) -> str:
 
 
 class _Keys:
-    """An entry's keys, each taken once, so that what nobody took is known in the end."""
+    """An entry's keys, each taken once, so that the remaining ones are known in the end."""
 
     def __init__(self, raw: Mapping[str, Any], where: str) -> None:
         self._left = dict(raw)
@@ -219,7 +219,7 @@ class _Keys:
         return next((value for value in found if value is not None), None)
 
     def take_texts(self, *names: str) -> dict[str, str]:
-        """Values as a process or a header gets them: clients allow numbers, and `null` for none."""
+        """Values as text: clients allow numbers, and `null` for an absent value."""
         values = self.take(*names)
         if values is None:
             return {}
@@ -271,7 +271,7 @@ def _translate(value: Any, client: str) -> Any:
 
 
 def _input_notes(document: Any, raw: Any) -> list[str]:
-    """What to set in place of the answers that VS Code asks for."""
+    """Notes on the variables to set in place of the inputs that VS Code asks for."""
     inputs = document.get("inputs") if isinstance(document, Mapping) else None
     described = {
         each["id"]: each.get("description")

@@ -1,4 +1,4 @@
-"""From what clients have to a `sealyard.toml`: one upstream for each server, however many clients have it."""
+"""Turns the servers of clients into a `sealyard.toml`: one upstream for each server, however many clients have it."""
 
 import re
 import tomllib
@@ -9,10 +9,8 @@ from typing import Any
 import msgspec
 
 from sealyard.config.clients import CLIENTS, Found
-from sealyard.config.display import find_literals
-from sealyard.config.expand import has_reference, name_of_input
+from sealyard.config.references import find_literals, has_reference, name_of_input
 from sealyard.config.settings import UpstreamEntry
-from sealyard.config.toml import dump_toml
 from sealyard.errors import InvalidConfig
 
 _HEADER = """\
@@ -21,7 +19,7 @@ _HEADER = """\
 
 
 class Upstream(msgspec.Struct, frozen=True, kw_only=True):
-    """A server that is to be written, and the clients it comes from."""
+    """A server to write, and the clients that have it."""
 
     name: str
     entry: UpstreamEntry
@@ -30,7 +28,7 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def merge(servers: Iterable[Found], *, existing: Mapping[str, UpstreamEntry], folder: Path) -> list[Upstream]:
-    """The servers that `existing` lacks, each once; `folder` is where the file will lie.
+    """The servers that `existing` lacks, each once; `folder` is that of the file to write.
 
     The same server under several names is one. Two that share a name and differ are both kept: the later one gets its
     client's name too. An entry in `existing` that has the same name and start is the user's own version of the server.
@@ -50,7 +48,7 @@ def merge(servers: Iterable[Found], *, existing: Mapping[str, UpstreamEntry], fo
 
 
 def render(upstreams: Iterable[Upstream], *, existing: str | None = None) -> str:
-    """The text of `sealyard.toml`: what exists as it is, and a section for each upstream behind it.
+    """The text of `sealyard.toml`: the existing text unchanged, and a section for each upstream after it.
 
     Raises:
         InvalidConfig: No section can be added to what exists.
@@ -69,14 +67,14 @@ def render(upstreams: Iterable[Upstream], *, existing: str | None = None) -> str
 
 
 def _identity(entry: UpstreamEntry) -> str:
-    """What two entries have in common when they mean the same server."""
+    """A text that is equal for two entries of the same server."""
     fields = (entry.command, entry.args, entry.cwd, entry.url, entry.env_file, entry.bearer_token)
     values = repr((fields, sorted(entry.env.items()), sorted(entry.headers.items())))
     return values.replace("${env:", "${")
 
 
 def _is_version(entry: UpstreamEntry, *, of: UpstreamEntry) -> bool:
-    """Whether both start the same program or reach the same address, where a reference may stand for any text."""
+    """True if both start the same program or reach the same address; a reference matches any text."""
     mine = (entry.command or "", entry.url or "", *entry.args)
     other = (of.command or "", of.url or "", *of.args)
     return len(mine) == len(other) and all(a == b or has_reference(a) for a, b in zip(mine, other, strict=True))
@@ -109,7 +107,7 @@ def _combine(name: str, group: list[Found]) -> Upstream:
 
 
 def _settle(entry: UpstreamEntry, project: Path | None, folder: Path) -> UpstreamEntry:
-    """The entry of a project as it must be written elsewhere: what was relative to the project is absolute."""
+    """The entry of a project for a file elsewhere: paths relative to the project become absolute."""
     if project is None or project == folder:
         return entry
     table = _fix_folder(msgspec.to_builtins(entry), project)
@@ -129,3 +127,21 @@ def _fix_folder(value: Any, project: Path) -> Any:
         return value
     value = re.sub(r"\$\{workspaceFolder\}", lambda _: str(project), value)
     return re.sub(r"\$\{workspaceFolderBasename\}", lambda _: project.name, value)
+
+
+def dump_toml(table: Mapping[str, Any]) -> str:
+    """The document that `tomllib.loads` reads as `table`: plain values first, then a section for each table in it.
+
+    TOML has no `None`: a key that has it is left out.
+    """
+    import tomlkit  # noqa: PLC0415 - every command imports this module, and few write TOML
+
+    return tomlkit.dumps(_without_none(table))
+
+
+def _without_none(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _without_none(value) if isinstance(value, Mapping) else value
+        for key, value in table.items()
+        if value is not None
+    }

@@ -1,4 +1,7 @@
-"""Writes a user's files so that a crash leaves the old one or the new one, and keeps what it replaces for an undo."""
+"""A user's files: where they are on this machine, and how they are written.
+
+A crash leaves the old file or the new one, and the replaced content is kept for an undo.
+"""
 
 import datetime
 import hashlib
@@ -6,7 +9,8 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,12 +21,68 @@ from sealyard.former import FORMER, PRESENT
 _NAME = re.compile(rf"\.({PRESENT}|{FORMER})-backup-([0-9]{{8}}T[0-9]{{12}}Z)-([0-9a-f]{{16}})(-new)?")
 
 
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """The environment that a configuration depends on. Tests give another one."""
+
+    environ: Mapping[str, str]
+    home: Path
+    directory: Path
+    """The project: where the command was started."""
+    platform: str
+    """As `sys.platform` says it: `linux`, `darwin`, `win32`."""
+
+    def __repr__(self) -> str:  # the environment holds secrets
+        return f"Machine(home={self.home!r}, directory={self.directory!r}, platform={self.platform!r})"
+
+    @property
+    def data_folder(self) -> Path:
+        """The folder of sealyard's own data."""
+        return self._folder("XDG_DATA_HOME", ".local/share", "LOCALAPPDATA", "Local") / "sealyard"
+
+    @property
+    def config_folder(self) -> Path:
+        """The folder of a user's `sealyard.toml`."""
+        return self._folder("XDG_CONFIG_HOME", ".config", "LOCALAPPDATA", "Local") / "sealyard"
+
+    def former_config(self, path: Path) -> Path:
+        """The place of the configuration at `path` under the product's former name."""
+        folder = path.parent
+        return (folder.with_name(FORMER) if folder == self.config_folder else folder) / f"{FORMER}.toml"
+
+    @property
+    def applications_folder(self) -> Path:
+        """The folder in which each desktop program has a folder of settings."""
+        return self._folder("XDG_CONFIG_HOME", ".config", "APPDATA", "Roaming")
+
+    def _folder(self, xdg: str, unix: str, variable: str, windows: str) -> Path:
+        if self.platform == "darwin":
+            return self.home / "Library" / "Application Support"
+        if self.platform == "win32":
+            return Path(self.environ.get(variable) or self.home / "AppData" / windows)
+        given = Path(self.environ.get(xdg, ""))
+        return given if given.is_absolute() else self.home / unix  # XDG says to ignore a relative one
+
+
+def read_machine(
+    *, environ: Mapping[str, str] | None = None, directory: Path | None = None, platform: str = sys.platform
+) -> Machine:
+    """The machine as the environment describes it; by default that of this process."""
+    environ = os.environ if environ is None else environ
+    home = environ.get("USERPROFILE" if platform == "win32" else "HOME")
+    return Machine(
+        environ=dict(environ),
+        home=Path(home) if home else Path.home(),
+        directory=(directory or Path.cwd()).absolute(),
+        platform=platform,
+    )
+
+
 class Backup(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file was before sealyard changed it. Its name holds all that an undo must know."""
+    """A file as it was before sealyard changed it. Its name holds everything that an undo must know."""
 
     path: Path
     digest: str
-    """Of what sealyard wrote: another one means that somebody changed the file since."""
+    """The digest of the text that sealyard wrote: another one means that somebody changed the file since."""
     was_absent: bool
     is_former: bool = False
     """The product made it under its former name."""
@@ -52,7 +112,7 @@ def read_bytes(path: Path) -> bytes | None:
 
 
 def change_file(path: Path, *, old: bytes | None, new: bytes) -> Backup:
-    """Write `new` where `old` is, which is on disk beside it before that.
+    """Write `new` in place of `old`, after a backup of `old` is on disk beside it.
 
     Raises:
         InvalidRequest: The file is not `old` any more, or cannot be written.
@@ -71,7 +131,7 @@ def change_file(path: Path, *, old: bytes | None, new: bytes) -> Backup:
 
 
 def restore_file(path: Path, *, new: bytes | None, backups: Sequence[Backup], keep: bytes | None) -> None:
-    """Write `new`, or remove the file if that is `None`; then the backups have served. `keep` is kept beside it.
+    """Write `new`, or remove the file if it is `None`, and remove the backups. `keep` is saved beside the file.
 
     Raises:
         InvalidRequest: The file cannot be written.
@@ -118,7 +178,7 @@ def _replace(target: Path, content: bytes, mode: int) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     old = target.stat() if target.exists() else None
     if old is not None and (not stat.S_ISREG(old.st_mode) or not old.st_mode & 0o222 or not os.access(target, os.W_OK)):
-        # A new file could take its place all the same, but somebody meant it to stay.
+        # A new file could replace it all the same, but its owner meant it to stay.
         raise InvalidRequest(
             f"{str(target)!r} is read-only or no regular file. It is as it was; make it writable first."
         )

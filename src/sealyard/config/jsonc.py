@@ -12,7 +12,7 @@ import msgspec
 _GAP = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING = re.compile(r'"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*"')
 _SCALAR = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true\b|false\b|null\b")
-_DEPTH = 100
+_DEPTH = 100  # of nesting: bounds the recursion
 
 
 class InvalidJson(ValueError):
@@ -20,20 +20,20 @@ class InvalidJson(ValueError):
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """A value and where it stands in the text."""
+    """A value and its place in the text."""
 
     value: Any
     start: int
     end: int
     members: dict[str, "Node"] | None = None
-    """Of an object."""
+    """The members of an object."""
     has_comments: bool = False
-    """Inside of it."""
+    """True if a comment is inside."""
     ends_with_comma: bool = False
 
 
 def parse(text: str) -> Node:
-    """The value that the text holds.
+    """The value of the text.
 
     Raises:
         InvalidJson: It holds none, or more than one.
@@ -179,13 +179,13 @@ def _spell(value: Any, **layout: Any) -> str:
     spelled = json.dumps(value, ensure_ascii=False, **layout)
     try:
         spelled.encode()
-    except UnicodeEncodeError:  # half of a character, which only an escape can say
+    except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can express
         return json.dumps(value, **layout)
     return spelled
 
 
 def _layout(text: str) -> tuple[str, str]:
-    """How the text breaks lines, and by what it indents; nothing for both if it is all on one line."""
+    """The line break and the indentation of the text; both empty if it is one line."""
     if "\n" not in text and len(text.strip()) > len("{}"):
         return "", ""
     first = re.search(r"^([ \t]+)\"", text, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The configuration as one frozen value and as `sealyard.toml` spells it. A wrong value is named with the right one."""
+"""The configuration as one frozen value, and its tables in `sealyard.toml`. Errors name the value and the right one."""
 
 import difflib
 import hashlib
@@ -11,14 +11,14 @@ import msgspec
 from msgspec import Meta, inspect
 
 from sealyard.broker import PolicySettings
-from sealyard.config.machine import read_machine
+from sealyard.config.files import read_machine
 from sealyard.errors import InvalidConfig
 from sealyard.values import OAuthConfig, PrincipalScope, UpstreamConfig
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 _Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Level = Literal["development", "production", "hardened"]
-"""Of isolation, the strictest last."""
+"""Levels of isolation, the strictest last."""
 PrivacyMode = Literal["strict", "output", "off"]
 _DOMAIN = r"^[a-z][a-z0-9_-]{0,31}$"
 _PATTERNS = {_DOMAIN: "a word of up to 32 small letters, digits, '-' or '_', such as 'data'"}
@@ -45,7 +45,7 @@ class UpstreamEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     cwd: str | None = None
     """Relative to the folder of the file, and that folder by default."""
     env_file: str | None = None
-    """Lines such as `NAME=value`; what `env` says comes first."""
+    """Lines such as `NAME=value`; `env` takes precedence."""
     url: str | None = None
     transport: Literal["stdio", "http", "streamable-http", "sse"] | None = None
     """By default `stdio` with a command and `http` with a URL."""
@@ -61,7 +61,7 @@ class UpstreamEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     answer_bytes: Annotated[int, Meta(ge=1024, le=1 << 32)] = 64 << 20
     disabled: bool = False
     trusted: bool = False
-    """Whether what its tools say about their effects may relax the policy."""
+    """True if annotations of its tools may relax the policy."""
     env: dict[str, str] = {}
     headers: dict[str, str] = {}
 
@@ -70,7 +70,7 @@ class UpstreamEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class SurfaceConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the agent sees."""
+    """The tools that the agent sees."""
 
     mode: Literal["code", "hybrid", "search", "proxy"] = "code"
     direct: tuple[str, ...] = ()
@@ -78,11 +78,11 @@ class SurfaceConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     result_tokens: Annotated[int, Meta(ge=100, le=50_000)] = 2000
     name: str = "sealyard"
     instructions: str | None = None
-    """In place of those that sealyard gives the model."""
+    """Instructions for the model in place of sealyard's own."""
 
 
 class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where and how agent code runs."""
+    """The sandbox of agent code."""
 
     level: Level = "production"
     tier: Literal["namespace", "landlock"] | None = None
@@ -98,19 +98,19 @@ class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     queue_each: Annotated[int, Meta(ge=0, le=100_000)] = 500
     """Runs of one principal that may wait for their turn; one more is refused with 429."""
     sessions: Annotated[int, Meta(ge=0, le=100_000)] | None = None
-    """Workspaces that stay in memory while nobody runs in them; the files of others are put on disk."""
+    """Idle workspaces kept in memory; the files of others are moved to disk."""
     idle_mib: Annotated[int, Meta(ge=0, le=1 << 24)] = 1_024
-    """For files of idle sessions on disk. Beyond it the oldest of whoever has the most are deleted."""
+    """Space for files of idle sessions on disk. Beyond it the principal with the most loses its oldest."""
 
 
 class StoreConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where executions, calls and tools are kept."""
+    """The database of executions, calls and tools."""
 
     path: Path = msgspec.field(default_factory=lambda: read_machine().data_folder / "sealyard.db")
 
 
 class PrincipalEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One `[http.principals.NAME]`: a client with a token of its own, and what it may do."""
+    """One `[http.principals.NAME]`: a client with a token of its own, and its permissions."""
 
     token: str | None = None
     token_sha256: str | None = None
@@ -120,49 +120,49 @@ class PrincipalEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     level: Level | None = None
     """Not weaker than the sandbox's own."""
     reveal: bool = False
-    """Whether it may turn tokens back into values over HTTP."""
+    """True if it may turn tokens back into values over HTTP."""
     approve: bool = False
-    """Whether it may answer asks over HTTP. Never for the client of an agent."""
+    """True if it may answer approvals over HTTP. Never for the client of an agent."""
     observe: bool = False
-    """Whether it may see what all principals do: their runs, metrics, alerts and the audit log."""
+    """True if it may see the work of all principals: their runs, metrics, alerts and the audit log."""
     domain: Annotated[str, Meta(pattern=_DOMAIN)] | None = None
-    """What it works on, such as `data` or `code`. By default that is told from the tools that it uses."""
+    """Its field of work, such as `data` or `code`. By default derived from the tools that it uses."""
     weight: Annotated[float, Meta(ge=0.1, le=100)] = 1.0
-    """By which it shares the turns to run: with 2 it gets twice as many as others when all want more."""
+    """Its weight in sharing turns to run: with 2 it gets twice as many as others under load."""
 
     def __repr__(self) -> str:  # a file may hold the token in place of a reference
         return f"PrincipalEntry(upstreams={self.upstreams!r}, level={self.level!r})"
 
 
 class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who may come in over HTTP. Take it from `clients`, which does not let a missing token pass."""
+    """Access over HTTP. Read tokens with `clients`, which refuses a missing one."""
 
     token: str | None = None
-    """`$SEALYARD_TOKEN` unless the file says otherwise. Whoever has it is the principal `http`."""
+    """The token of the principal `http`; `$SEALYARD_TOKEN` by default."""
     tokens: dict[str, str] = {}
-    """By principal, of those without a scope."""
+    """Tokens of principals without an entry in `principals`."""
     principals: dict[str, PrincipalEntry] = {}
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     max_request_bytes: Annotated[int, Meta(ge=1024, le=1 << 30)] = 4 << 20
     requests_per_minute: Annotated[int, Meta(ge=0, le=1_000_000)] = 1_200
-    """Of one principal, at `/api/v1`. 0: as many as it likes."""
+    """Requests of one principal at `/api/v1`. 0: no limit."""
     dashboard: bool = True
-    """Whether `/` is a page that shows what the gateway does."""
+    """True if `/` serves the dashboard."""
     connections: Annotated[int, Meta(ge=8, le=100_000)] | None = None
-    """Open at once. By default 2,048, and never more than half of the descriptors of the process."""
+    """Connections open at once. By default 2,048, and never more than half of the descriptors of the process."""
     header_seconds: _Seconds = 10.0
-    """For the headers of a request, from when the connection is open or the first byte of a further request came."""
+    """Time for the headers of a request, from the opening of the connection or the first byte of a further request."""
     body_seconds: _Seconds = 30.0
-    """For the body, and a second more for every 16 KiB that have come."""
+    """Time for the body, and a second more for every 16 KiB received."""
     answer_seconds: _Seconds = 60.0
-    """For reading what was sent, and a second more for every 16 KiB that were read."""
+    """Time for the client to read an answer, and a second more for every 16 KiB read."""
     idle_seconds: _Seconds = 75.0
-    """Between two requests."""
+    """Time between two requests."""
     unset: tuple[str, ...] = ()
-    """Why a token that the file asks for is not here."""
+    """Reasons why tokens of the file are missing."""
     digests: dict[str, str] = {}
-    """SHA-256 of a token, in hex -> its principal. What is loaded has these in place of the tokens."""
+    """SHA-256 of a token, in hex -> its principal. A loaded configuration has these in place of tokens."""
 
     def hashed(self) -> "HttpConfig":
         """The same with digests in place of tokens.
@@ -183,7 +183,7 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return msgspec.structs.replace(self, token=None, tokens={}, principals=bare, digests=digests)
 
     def clients(self) -> dict[bytes, str]:
-        """The principal of every token, by the token's SHA-256. Empty if none is asked for.
+        """The principal of every token, by the token's SHA-256. Empty if there are no tokens.
 
         Raises:
             InvalidConfig: A token refers to a variable that is not set: to serve without it would let in anyone. Or a
@@ -202,7 +202,7 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return {bytes.fromhex(digest): principal for digest, principal in digests.items()}
 
     def scopes(self) -> dict[str, PrincipalScope]:
-        """What each principal may do that has a token."""
+        """The permissions of each principal with a token."""
         found = {name: PrincipalScope(name=name) for name in self.hashed().digests.values()}
         for name, each in self.principals.items():
             found[name] = PrincipalScope(
@@ -219,10 +219,12 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class DiscoveryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How tools are found."""
+    """The search for tools."""
 
     semantic: bool = False
     """Rank by meaning too. Needs the extra `semantic`."""
+    vectors: str | None = None
+    """A folder with `model.safetensors` and `tokenizer.json`, whose vectors replace those of the extra."""
 
 
 class PrivacyRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -232,26 +234,26 @@ class PrivacyRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Patterns over full names, `mcp__crm__*`, or over the servers' own, `crm/*`. One must fit."""
     mode: PrivacyMode | None = None
     whole: tuple[str, ...] = ()
-    """Fields of its answers that are concealed whole, whatever they hold: free text."""
+    """Fields of its answers that are concealed whole, such as free text."""
     visible: tuple[str, ...] = ()
     """Fields of its answers that are left as they are."""
     reveal: Literal["whole", "inside", "never"] | None = None
-    """Where in its arguments a token becomes the value: where it is a whole string, inside longer texts too, nowhere.
+    """The places in its arguments where a token becomes the value: a whole string, inside longer texts too, nowhere.
     By default `whole`, or `inside` where no tool's mode is `strict`."""
 
 
 class PrivacyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is private, and where it is replaced."""
+    """Private values, and the places where they are replaced."""
 
     mode: PrivacyMode = "strict"
     scope: Literal["session", "gateway"] = "session"
-    """Within what the same value has the same token."""
+    """The extent within which the same value has the same token."""
     expires_seconds: Annotated[float, Meta(ge=60, le=31_536_000)] = 604_800.0
-    """A token is forgotten so long after it was given out last."""
+    """A token is forgotten this long after its last use."""
     key: Literal["auto", "environment", "file", "keyring"] = "auto"
-    """Where the vault's key is. `auto`: `$SEALYARD_VAULT_KEY` if set, else the file `vault.key` beside the store."""
+    """The place of the vault's key. `auto`: `$SEALYARD_VAULT_KEY` if set, else `vault.key` beside the store."""
     conceal: tuple[str, ...] = ()
-    """Types beside those that are concealed anyway, such as `location`."""
+    """Further concealed types, such as `location`."""
     reveal: tuple[str, ...] = ()
     """Types that are not concealed."""
     allow: tuple[str, ...] = ()
@@ -262,52 +264,52 @@ class PrivacyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Further detectors, each an extra."""
     rules: tuple[PrivacyRule, ...] = ()
     vault_key: str | None = None
-    """What `$SEALYARD_VAULT_KEY` holds."""
+    """The value of `$SEALYARD_VAULT_KEY`."""
 
 
 class SkillsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[skills]`: where saved skills go, what is recorded to test them, and whose archives are trusted."""
+    """`[skills]`: the place of saved skills, recordings for their tests, and trusted archives."""
 
     save_to: Literal["own", "shared"] = "own"
-    """`own`: what an agent saves is for its own principal until somebody shares it. `shared`: for all of them."""
+    """`own`: a saved skill belongs to its principal until somebody shares it. `shared`: to all principals."""
     trace_mib: Annotated[int, Meta(ge=0, le=1 << 20)] = 256
-    """For recorded answers that are too large for the journal, compressed. 0: none are kept."""
+    """Space for recorded answers that are too large for the journal, compressed. 0: none are kept."""
     trace_days: Annotated[float, Meta(gt=0, le=3650)] = 7.0
     markets: dict[str, str] = {}
     """Folders of skills to import from, such as git checkouts, by a name."""
     trusted_keys: dict[str, str] = {}
-    """Public keys whose archives may be imported, by the name of who holds them."""
+    """Public keys whose archives may be imported, by the name of their holder."""
 
 
 class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[metrics]`: what tokens cost, and how long the journal is kept."""
+    """`[metrics]`: prices of tokens, and the retention of the journal."""
 
     input_price: Annotated[float, Meta(ge=0, le=10_000)] = 3.0
     """Dollars for a million tokens that a model reads."""
     output_price: Annotated[float, Meta(ge=0, le=10_000)] = 15.0
     """Dollars for a million tokens that a model writes, such as code."""
     keep_days: Annotated[int, Meta(ge=1, le=36_500)] = 365
-    """Executions, calls and facts that are older are removed. Their sums stay, and so does the audit log."""
+    """Older executions, calls and facts are removed. Their sums and the audit log stay."""
     keep_hours_days: Annotated[int, Meta(ge=1, le=36_500)] = 90
-    """For how many days sums are kept for each hour. Those of whole days stay."""
+    """Days for which hourly sums are kept. Daily sums stay."""
 
 
 class AlertsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[alerts]`: when somebody is told, and how."""
+    """`[alerts]`: thresholds and delivery of alerts."""
 
     enabled: bool = True
     window_seconds: Annotated[float, Meta(ge=60, le=86_400)] = 900.0
-    """What happened in so long a time is judged."""
+    """The time window of a judgement."""
     for_seconds: Annotated[float, Meta(ge=0, le=86_400)] = 60.0
-    """So long something must be wrong before anybody is told."""
+    """The time for which a threshold must be exceeded before the alert fires."""
     minimum: Annotated[int, Meta(ge=1, le=1_000_000)] = 20
     """Fewer searches or runs than this are not judged."""
     hit_rate: Annotated[float, Meta(ge=0, le=1)] = 0.8
-    """The lowest share of searches of which a found tool was then called."""
+    """The lowest share of searches after which a found tool is called."""
     error_rate: Annotated[float, Meta(ge=0, le=1)] = 0.25
-    """The highest share of runs that do not end well."""
+    """The highest share of failed runs."""
     p95_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 10.0
-    """The longest that the slowest twentieth of runs may begin at."""
+    """The highest 95th percentile of the duration of runs."""
     timeout_rate: Annotated[float, Meta(ge=0, le=1)] = 0.05
     detection_rate: Annotated[float, Meta(ge=0, le=1)] = 0.95
     """The lowest share of the built-in samples that the detectors find."""
@@ -321,26 +323,26 @@ class AlertsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class LearningConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[learning]`: what is made of experience, and who shares it."""
+    """`[learning]`: the use of experience, and its sharing."""
 
     enabled: bool = True
-    """Whether anything is learned and told. The journal is kept either way."""
+    """True to learn and to use it. The journal is kept either way."""
     scope: Literal["shared", "principal", "domain"] = "shared"
-    """`shared`: all learn from all. `principal`: each from itself alone. `domain`: those who work on the same."""
+    """`shared`: principals learn from all. `principal`: each from itself. `domain`: from those of the same domain."""
     domain: Annotated[str, Meta(pattern=_DOMAIN)] | None = None
-    """What principals without one of their own work on. By default that is told from the tools that they use."""
+    """The domain of principals without one. By default derived from the tools that they use."""
     half_life_days: Annotated[float, Meta(ge=1, le=3_650)] = 30.0
-    """What happened so long ago counts half."""
+    """An event this long ago counts half."""
     critical: Literal["warn", "ask", "refuse"] = "refuse"
-    """What happens to code that is as good as certain to fail: it is told so, a person is asked, or it is not run."""
+    """The treatment of code that is almost certain to fail: a warning, a question to a person, or a refusal."""
     limits: bool = True
-    """Whether time and memory limits follow what similar runs needed, unless the agent asks for a time itself."""
+    """True if time and memory limits follow the needs of similar runs, unless the agent asks for a time."""
     pool: bool = True
-    """Whether the number of waiting workers and the packages loaded in them follow what is used."""
+    """True if the number of waiting workers and their loaded packages follow the use."""
 
 
 class OtelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[otel]`: where traces are sent. Needs the extra `otel`."""
+    """`[otel]`: the collector of traces. Needs the extra `otel`."""
 
     endpoint: str | None = None
     """An OTLP collector over HTTP, such as http://127.0.0.1:4318. None: no traces are made."""
@@ -352,7 +354,7 @@ class OtelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything a gateway is told, references expanded."""
+    """The whole configuration of a gateway, references expanded."""
 
     upstreams: dict[str, UpstreamConfig] = {}
     surface: SurfaceConfig = SurfaceConfig()
@@ -368,74 +370,62 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     learning: LearningConfig = LearningConfig()
     otel: OtelConfig = OtelConfig()
     trusted: frozenset[str] = frozenset()
-    """Upstreams whose word about their tools counts."""
+    """Upstreams whose annotations of tools count."""
     source: Path | None = None
     """The file it was read from."""
     warnings: tuple[str, ...] = ()
-
-
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """A file's content, checked and not expanded."""
-
-    upstreams: dict[str, UpstreamEntry] = {}
-    surface: SurfaceConfig = SurfaceConfig()
-    sandbox: SandboxConfig = SandboxConfig()
-    store_path: str | None = None
-    http: HttpConfig = HttpConfig()
-    discovery: DiscoveryConfig = DiscoveryConfig()
-    privacy: PrivacyConfig = PrivacyConfig()
-    policy: PolicySettings = PolicySettings()
-    skills: SkillsConfig = SkillsConfig()
-    metrics: MetricsConfig = MetricsConfig()
-    alerts: AlertsConfig = AlertsConfig()
-    learning: LearningConfig = LearningConfig()
-    otel: OtelConfig = OtelConfig()
-
-
-_TABLES = set(
-    "upstreams surface sandbox store http discovery privacy policy skills metrics alerts learning otel".split()
-)
 
 
 class _StoreTable(msgspec.Struct):
     path: str | None = None
 
 
+_TABLES: Mapping[str, type[msgspec.Struct]] = {
+    "surface": SurfaceConfig,
+    "sandbox": SandboxConfig,
+    "store": _StoreTable,
+    "http": HttpConfig,
+    "discovery": DiscoveryConfig,
+    "privacy": PrivacyConfig,
+    "policy": PolicySettings,
+    "skills": SkillsConfig,
+    "metrics": MetricsConfig,
+    "alerts": AlertsConfig,
+    "learning": LearningConfig,
+    "otel": OtelConfig,
+}
+"""The tables of `sealyard.toml` beside `[upstreams]`."""
+_NOT_IN_FILES = {"http": {"unset", "digests"}, "privacy": {"vault_key"}}
+"""Fields that `load_config` fills in."""
+
+
 def hash_token(token: str) -> str:
-    """What is kept of a token: its SHA-256 in hex."""
+    """The stored form of a token: its SHA-256 in hex."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def read_settings(document: Mapping[str, Any], file: Path) -> Settings:
-    """What `sealyard.toml` holds, checked key by key.
+def read_settings(document: Mapping[str, Any], file: Path, store: Path) -> tuple[Config, dict[str, UpstreamEntry]]:
+    """The content of a `sealyard.toml`, checked key by key and not expanded, and its upstreams beside it.
+
+    `store` is the path of the store if the file names none.
 
     Raises:
         InvalidConfig: A key is unknown or a value is wrong.
     """
     reader = _Reader(file)
-    reader.check_keys(document, (), _TABLES)
-    upstreams = document.get("upstreams", {})
-    if not isinstance(upstreams, dict):
-        reader.fail(("upstreams",), upstreams, "a table for each upstream, such as [upstreams.github]")
-    http = reader.read(HttpConfig, document.get("http", {}), ("http",), without={"unset", "digests"})
-    sandbox = reader.read(SandboxConfig, document.get("sandbox", {}), ("sandbox",))
-    for name in http.principals:
-        _check_principal(name, http, sandbox, reader)
-    return Settings(
-        upstreams={name: read_entry(name, table, file) for name, table in upstreams.items()},
-        surface=reader.read(SurfaceConfig, document.get("surface", {}), ("surface",)),
-        sandbox=sandbox,
-        store_path=reader.read(_StoreTable, document.get("store", {}), ("store",)).path,
-        http=http,
-        discovery=reader.read(DiscoveryConfig, document.get("discovery", {}), ("discovery",)),
-        privacy=reader.read(PrivacyConfig, document.get("privacy", {}), ("privacy",), without={"vault_key"}),
-        policy=reader.read(PolicySettings, document.get("policy", {}), ("policy",)),
-        skills=reader.read(SkillsConfig, document.get("skills", {}), ("skills",)),
-        metrics=reader.read(MetricsConfig, document.get("metrics", {}), ("metrics",)),
-        alerts=reader.read(AlertsConfig, document.get("alerts", {}), ("alerts",)),
-        learning=reader.read(LearningConfig, document.get("learning", {}), ("learning",)),
-        otel=reader.read(OtelConfig, document.get("otel", {}), ("otel",)),
-    )
+    reader.check_keys(document, (), {"upstreams", *_TABLES})
+    entries = document.get("upstreams", {})
+    if not isinstance(entries, dict):
+        reader.fail(("upstreams",), entries, "a table for each upstream, such as [upstreams.github]")
+    tables: dict[str, Any] = {
+        name: reader.read(kind, document.get(name, {}), (name,), without=_NOT_IN_FILES.get(name, ()))
+        for name, kind in _TABLES.items()
+    }
+    tables["store"] = StoreConfig(path=store if tables["store"].path is None else Path(tables["store"].path))
+    config = Config(**tables)
+    for name in config.http.principals:
+        _check_principal(name, config.http, config.sandbox, reader)
+    return config, {name: read_entry(name, table, file) for name, table in entries.items()}
 
 
 def _check_principal(name: str, http: HttpConfig, sandbox: SandboxConfig, reader: "_Reader") -> None:
@@ -452,7 +442,7 @@ def _check_principal(name: str, http: HttpConfig, sandbox: SandboxConfig, reader
 
 
 def read_entry(name: str, table: object, file: Path, *, at: tuple[str, ...] = ("upstreams",)) -> UpstreamEntry:
-    """One `[upstreams.NAME]`, checked. `at` is where the file keeps it.
+    """One `[upstreams.NAME]`, checked. `at` is its path in the file.
 
     Raises:
         InvalidConfig: A key is unknown or a value is wrong.
@@ -479,7 +469,7 @@ def read_entry(name: str, table: object, file: Path, *, at: tuple[str, ...] = ("
 
 
 class _Reader:
-    """Turns tables into structs and says what is wrong in the words of the file."""
+    """Turns tables into structs, and reports errors in the words of the file."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

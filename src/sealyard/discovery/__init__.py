@@ -1,6 +1,7 @@
-"""Finds tools by what is asked for. `Index` ranks by words; `sealyard.discovery.semantic` adds meaning as an extra."""
+"""Finds the tools that fit a query. `Index` ranks by words; `Semantic` adds meaning, with the extra `semantic`."""
 
 from sealyard.discovery.index import Index, Ranking
 from sealyard.discovery.learned import Learned, LearnedWord
+from sealyard.discovery.semantic import Semantic, load_encoder
 
-__all__ = ("Index", "Learned", "LearnedWord", "Ranking")
+__all__ = ("Index", "Learned", "LearnedWord", "Ranking", "Semantic", "load_encoder")

@@ -1,8 +1,8 @@
-"""What a tool weighs in each of the words that describe it.
+"""The weight of each word of a tool.
 
 The weights depend on the tool alone: the length of a field is measured against a fixed typical one, not against the
 catalog's average, so an analysed tool stays valid when the catalog changes. Names, descriptions and schemas are
-untrusted: each is bounded before it is read, and a word that fills a description soon gains nothing.
+untrusted: each is cut to a bounded length first, and repeating a word in a description soon gains nothing.
 """
 
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ class _Field(NamedTuple):
     """0: length does not matter; 1: twice as long, half the weight."""
 
 
-# Tuned on all development sets together, then rounded; docs say how to measure (`benchmarks discovery`).
+# Tuned on all development sets together, then rounded; `benchmarks discovery` measures them.
 _NAME = _Field(1.5, 3, 0.35)
 _TITLE = _Field(1.0, 3, 0.4)
 _SERVER = _Field(1.0, 4, 0.0)
@@ -39,11 +39,13 @@ _CHOICES = _Field(0.5, 7, 0.9)
 _SATURATION = 1.6
 """A word's second mention in a tool adds less than the first; larger means less so."""
 
+# Bounds on the work for a hostile definition.
 _SUMMARY_CHARACTERS = 300
 _DESCRIPTION_CHARACTERS = 4_000
 _PARAMETER_CHARACTERS = 400
 _PARAMETERS_READ = 100
 _CHOICES_READ = 20
+_CHOICE_CHARACTERS = 64
 
 
 def analysed(spec: ToolSpec) -> Document:
@@ -74,7 +76,7 @@ def analysed(spec: ToolSpec) -> Document:
 
 
 def with_gain(weight: float, gain: float) -> float:
-    """What a term weighs in a tool with a further mention of it that counts `gain`."""
+    """The weight of a term in a tool after a further mention that counts `gain`."""
     top = _SATURATION + 1
     if weight >= top:
         return weight
@@ -83,7 +85,7 @@ def with_gain(weight: float, gain: float) -> float:
 
 
 def _parameters(schema: dict[str, Any]) -> tuple[list[str], list[str], list[str]]:
-    """The names of the parameters, their descriptions and the values they are to be chosen from."""
+    """The names of the parameters, their descriptions and their enumerated values."""
     names: list[str] = []
     texts: list[str] = []
     choices: list[str] = []
@@ -96,11 +98,13 @@ def _parameters(schema: dict[str, Any]) -> tuple[list[str], list[str], list[str]
                 if isinstance(text, str):
                     texts.append(text[:_PARAMETER_CHARACTERS])
                 if isinstance(values, list):
-                    choices += [value[:64] for value in values[:_CHOICES_READ] if isinstance(value, str)]
+                    choices += [
+                        value[:_CHOICE_CHARACTERS] for value in values[:_CHOICES_READ] if isinstance(value, str)
+                    ]
     return names, texts, choices
 
 
 def _end_of_summary(description: str) -> int:
-    """Where the first line or sentence ends, if it is neither a stub nor too long to be one."""
+    """The end of the first line or sentence, unless it is too short or too long for a summary."""
     ends = [description.find(mark, 20) for mark in (". ", "! ", "? ", ".\n", "\n")]
     return min([_SUMMARY_CHARACTERS, *(end + 1 for end in ends if end >= 0)])

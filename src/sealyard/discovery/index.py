@@ -18,24 +18,25 @@ from sealyard.values import ToolSpec
 _QUERY_SATURATION = 1.2
 """A word that the query repeats counts more, but not as often as it is there."""
 _RARITY_POWER = 1.3
-"""Above 1: rare words outweigh common ones more than BM25 has it. Long requests hold many words by chance."""
+"""Above 1: rare words outweigh common ones more than in BM25, because long requests hold many words by chance."""
 _NAME_COVERED = 0.4
-"""How much better a tool fits whose whole name is in the query."""
+"""The bonus of a tool whose whole name is in the query."""
 _NAME_SLACK = 1.5
 """Keeps a tool with one common word as its name from being covered by accident."""
 _SYNONYM = 0.55
+"""The weight of a synonym, beside 1 for the word itself."""
 
-_QUERY_CHARACTERS = 8_000
-_NAME_CHARACTERS = 256
-_POSTINGS_READ = 2_000
-_AHEAD = 60
+_QUERY_CHARACTERS = 8_000  # a longer query is cut: its work is bounded
+_NAME_CHARACTERS = 256  # bounds the search for the end of a server in a name
+_POSTINGS_READ = 2_000  # bounds the work for a query of common words
+_AHEAD = 60  # tools scored in full: twelve times the default limit
 # One setting for all sets of usage, picked by the worst of them.
 _UNHEARD = 0.1
-"""What experience adds counts from this share of the best score on: a little of it for many tools is chance."""
+"""Experience counts only beyond this share of the best score: a little of it for many tools is chance."""
 _LEAST_COVERED = 0.15
-"""How much of what the query says a tool's learned words must say: long queries have common words in common."""
+"""The least share of the query that a tool's learned words cover: long queries share common words."""
 _RANKED = 100
-"""Of the order by text, so many places are told."""
+"""Places of the order by text that a ranking reports."""
 
 
 class Ranking(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +47,7 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True):
     unmatched: list[str]
     """Words of the query, as they were written, that are in no tool at all."""
     text_ranks: list[int] = []
-    """Where each would have stood by text alone, 1 for the best and 0 for not at all; empty if nothing has changed."""
+    """The place of each by text alone, 1 for the best and 0 for none; empty if experience changed nothing."""
 
 
 class _Postings(NamedTuple):
@@ -61,18 +62,18 @@ class _Asked(NamedTuple):
 
     factor: float
     present: list[tuple[str, float]]
-    """The term and its synonyms in the index, and how much each counts."""
+    """The term and its synonyms in the index, each with its weight."""
     postings: int
-    """How many there are of all of them."""
+    """The number of postings of all of them."""
 
 
 class Request(NamedTuple):
     """A query, read against one index."""
 
     exact: dict[int, int]
-    """The tools whose name it is, and how well: 0 for the full name itself, 1 with the server, 2 without it."""
+    """The tools of exactly this name, with the quality of the match: 0 full name, 1 with the server, 2 without."""
     counts: dict[str, int]
-    """How often each known term is in it."""
+    """The number of occurrences of each known term."""
     unmatched: list[str]
 
 
@@ -85,7 +86,7 @@ class Index:
     def __init__(self, specs: Iterable[ToolSpec], *, earlier: "Index | None" = None) -> None:
         self.specs: Sequence[ToolSpec] = sorted(specs, key=lambda spec: spec.full_name)
         self.analysed: dict[tuple[str, str], Document] = {}
-        """By server and digest, which pins all the rest of what is read of a tool."""
+        """By server and digest, which pins everything else that is read of a tool."""
         self._documents: list[Document] = []
         self._postings = postings = dict[str, _Postings]()
         self._name_terms: set[str] = set()
@@ -189,7 +190,7 @@ class Index:
         )
 
     def _lifts(self, learned: Learned, among: frozenset[int] | None, scale: float, unheard: float) -> dict[int, Lift]:
-        """What learned words add to the tools of this index beyond `unheard`, if they say enough of the query."""
+        """The additions of learned words beyond `unheard`, for tools whose words cover enough of the query."""
         lifts: dict[int, Lift] = {}
         telling = {term: scale * self._factor(term) for term in learned.telling}
         least = _LEAST_COVERED * sum(telling.values())
@@ -217,7 +218,7 @@ class Index:
         return lifts
 
     def _factor(self, term: str) -> float:
-        """What a term counts that is once in the query, whether a tool's text has it or not."""
+        """The factor of a term that is once in the query, in a tool's text or not."""
         rarity = self._rarity.get(term)
         if rarity is None:
             rarity = math.log(2 * len(self.specs) + 2)
@@ -276,7 +277,7 @@ class Index:
         return {number: 0 if self.specs[number].full_name == query.strip() else way for number, way in found.items()}
 
     def _present(self, term: str) -> list[tuple[str, float]]:
-        """The term and its synonyms as far as the index has them, each with how much it counts.
+        """The term and its synonyms in the index, each with its weight.
 
         A synonym counts no more than its own rarity: asking for `film` must not make every `movie` a rare find.
         """
@@ -302,7 +303,7 @@ class Index:
         return []
 
     def scores(self, request: Request, *, limit: int, among: frozenset[int] | None) -> dict[int, float]:
-        """How well tools fit, by their number in `specs`; those that cannot be among the best `limit` are left out.
+        """The scores of tools by their number in `specs`; those that cannot be among the best `limit` are left out.
 
         Without a server, terms are read from the rarest on. What is left when enough postings have been read is so
         common that it only decides between tools which are ahead already.
@@ -324,7 +325,7 @@ class Index:
             yield _Asked(factor, present, sum(len(self._postings[other].numbers) for other, _ in present))
 
     def _ahead(self, asked: list[_Asked], limit: int) -> tuple[dict[int, float], list[_Asked]]:
-        """What the rarest terms add up to for the tools that are ahead by them, and the terms that were not read."""
+        """The sums of the rarest terms for the leading tools, and the terms that were not read."""
         totals: dict[int, float] = {}
         read = done = 0
         for factor, present, postings in asked:
@@ -367,7 +368,7 @@ class Index:
 
 
 def _shares(asked: Iterable[_Asked]) -> dict[str, float]:
-    """How much each term counts at most in a name."""
+    """The largest weight of each term in a name."""
     shares: dict[str, float] = {}
     for _, present, _ in asked:
         for term, share in present:

@@ -1,4 +1,4 @@
-"""Words that tools were found and used by before, as a field of theirs, and how far they may change an order.
+"""Words by which tools were found before, as one more field of them, and the bounds on what they change.
 
 A word that a tool's own text has already adds little, as a second mention does; a word that it lacks adds much. So
 experience fills the gaps of descriptions and leaves alone what they say well.
@@ -10,39 +10,39 @@ from typing import NamedTuple
 import msgspec
 
 _KEEPS_FIRST = 3
-"""Of fewer places, none is given away."""
-_BELOW = 1 - 1e-9
+"""With fewer places than this, text keeps all of them."""
+_BELOW = 1 - 1e-9  # just under the first tool by text
 
 
 class LearnedWord(NamedTuple):
-    """A word of the query that a tool was used by."""
+    """A word of the query that led to a use of the tool before."""
 
     term: str
     gain: float
-    """What it counts in the tool's text, as if it stood there."""
+    """Its weight, as if it stood in the tool's text."""
     said: float
-    """The same together with what only one other principal says: not less."""
+    """The same with the evidence of a single other principal added: not less."""
 
 
 class Learned(msgspec.Struct, frozen=True, kw_only=True):
-    """What experience says to a query."""
+    """The experience with a query."""
 
     words: Mapping[str, Sequence[LearnedWord]]
     """By the full names of tools. Those that are in no catalog, or not in a view, do not count."""
     telling: Sequence[str] = ()
-    """The words of the query that say what is wanted: those of `words` among them must say enough of it."""
+    """The informative words of the query; those among them that are in `words` must cover enough of it."""
     explores: bool = False
-    """Whether a tool that nobody has tried, and that would be lost from sight, is to be seen this time."""
+    """True if an untried tool that would drop out of sight gets a place this time."""
     is_tried: Callable[[str], bool] = lambda name: True
-    """Whether a tool has been called by anybody."""
+    """True if anybody has called the tool."""
 
 
 class Lift(NamedTuple):
-    """What learned words add to a tool's score."""
+    """The addition of learned words to a tool's score."""
 
     sure: float
     said: float
-    """With what only one other principal says: not less."""
+    """With the evidence of a single other principal: not less."""
 
 
 def fused(
@@ -50,8 +50,8 @@ def fused(
 ) -> dict[int, float]:
     """The scores of tools by text and experience. `text` has those of all in `lifts`; `order` is theirs by text.
 
-    What only one other principal says moves a tool up, but never before the one that text has first, and it brings in
-    one tool at most that text would not have shown.
+    The evidence of a single other principal never moves a tool before the first one by text, and brings in at most one
+    tool that text would not have shown.
     """
     scores = {number: score + lifts[number].sure if number in lifts else score for number, score in text.items()}
     said = {number: text[number] + lift.said for number, lift in lifts.items() if lift.said > lift.sure}
@@ -70,7 +70,7 @@ def fused(
 def with_text_kept(
     numbers: list[int], order: Sequence[int], *, limit: int, explores: bool, is_tried: Callable[[int], bool]
 ) -> list[int]:
-    """The tools to show: what text has first is always there, and now and then one that nobody has tried yet."""
+    """The tools to show: always the first one by text, and now and then one that nobody has tried yet."""
     if len(numbers) < limit or limit < _KEEPS_FIRST or not order:
         return numbers
     first = order[0]

@@ -8,6 +8,7 @@ import asyncio
 import importlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from sealyard.discovery.index import Index, Ranking, Request
@@ -17,14 +18,14 @@ from sealyard.values import ToolSpec
 
 _MEANING = 0.5
 """The share of nearness in a fused score; the rest is the share of words."""
-_BATCH = 64
-_DESCRIPTION_CHARACTERS = 500
+_BATCH = 64  # texts between two reports of progress
+_DESCRIPTION_CHARACTERS = 500  # what a tool does is said first; notes on parameters follow
 
 _log = logging.getLogger(__name__)
 
 
 class Encoder(Protocol):
-    """Turns texts into vectors of one length. The real one is `minilm.MiniLM`; above it is `Semantic`."""
+    """Turns texts into vectors of one length. The real one is `vectors.WordVectors`; `Semantic` uses it."""
 
     model: str
     """Changes whenever the vectors would."""
@@ -38,13 +39,13 @@ class Encoder(Protocol):
 
 
 class VectorStore(Protocol):
-    """Keeps vectors between runs: `sealyard.store.Store`."""
+    """Keeps vectors between runs: `sealyard.store.Store`, or a dictionary in tests."""
 
     async def get_vectors(self, model: str, digests: Iterable[str]) -> dict[str, bytes]:
-        """Those that are kept."""
+        """The stored vectors among these, by digest."""
 
     async def put_vectors(self, model: str, vectors: Mapping[str, bytes]) -> None:
-        """Keep these."""
+        """Stores vectors by digest."""
 
 
 class _Stack(NamedTuple):
@@ -55,13 +56,15 @@ class _Stack(NamedTuple):
     nearness: Callable[[bytes], list[float]]
 
 
-def load_encoder() -> Encoder | None:
-    """The encoder of the `semantic` extra; `None`, with a warning that says what to install, if it cannot be had."""
+def load_encoder(folder: Path | None = None) -> Encoder | None:
+    """The encoder of the `semantic` extra, or with the vectors in `folder`; `None`, with a warning, if it fails."""
     try:
-        module: Any = importlib.import_module("sealyard.discovery.minilm")
-        encoder: Encoder = module.MiniLM()
+        module: Any = importlib.import_module("sealyard.discovery.vectors")
+        encoder: Encoder = module.WordVectors(folder)
     except (ImportError, OSError, ValueError) as error:
-        _log.warning("Tools are ranked by words alone: %s. Install `sealyard[semantic]` to rank by meaning too.", error)
+        ours = folder is None or isinstance(error, ImportError)
+        advice = "Install `sealyard[semantic]` to rank by meaning too" if ours else "Correct `discovery.vectors`"
+        _log.warning("Tools are ranked by words alone: %s. %s.", error, advice)
         return None
     return encoder
 
@@ -76,18 +79,16 @@ class Semantic:
         self._stack: _Stack | None = None
 
     async def embed(self, specs: Iterable[ToolSpec], *, on_progress: Callable[[int, int], None] | None = None) -> None:
-        """Give each of these tools its vector, from the store or from the encoder, which runs in a thread.
+        """Gives each of these tools its vector, from the store or from the encoder, which runs in a thread.
 
-        Takes milliseconds for each definition that is new. Searches meanwhile see the vectors of the last call. A call
-        that is cancelled has stored what it has done.
+        Searches meanwhile see the vectors of the last call. A cancelled call has stored the batches that it finished.
         """
         texts = {spec.digest: _text(spec) for spec in specs}
         vectors = {digest: self._vectors[digest] for digest in texts if digest in self._vectors}
         if self._store is not None:
             stored = await self._store.get_vectors(self._encoder.model, texts.keys() - vectors.keys())
             vectors |= {key: value for key, value in stored.items() if len(value) == self._encoder.vector_bytes}
-        # Texts of one length together: a batch costs as much as its longest text.
-        missing = sorted(texts.keys() - vectors.keys(), key=lambda digest: (len(texts[digest]), digest))
+        missing = sorted(texts.keys() - vectors.keys())
         for start in range(0, len(missing), _BATCH):
             batch = missing[start : start + _BATCH]
             encoded = await asyncio.to_thread(self._encoder.encode, [texts[digest] for digest in batch])
@@ -102,7 +103,7 @@ class Semantic:
     async def search(
         self, index: Index, query: str, *, limit: int = 5, server: str | None = None, learned: Learned | None = None
     ) -> Ranking:
-        """What `Index.search` promises, with tools of the same meaning found as well."""
+        """As `Index.search`; tools of a similar meaning are found too."""
         among = index.among(server)
         request, scores, scale = await asyncio.to_thread(self._scores, index, query, limit, among)
         return index.ranked(request, scores, limit=limit, among=among, learned=learned, scale=scale)
@@ -110,7 +111,7 @@ class Semantic:
     def _scores(
         self, index: Index, query: str, limit: int, among: frozenset[int] | None
     ) -> tuple[Request, dict[int, float], float]:
-        """The query as it is read, the scores of tools, and what a score by words counts in them."""
+        """The parsed query, the scores of tools, and the factor of a score by words in them."""
         stack = self._stacked(index)
         request = index.read(query)
         by_words = index.scores(request, limit=limit, among=among)
@@ -133,18 +134,18 @@ class Semantic:
 
 
 def _fused(by_words: Mapping[int, float], by_meaning: Mapping[int, float]) -> dict[int, float]:
-    """Both scaled to 0..1 and added by their shares; a tool without a vector counts by its words alone."""
+    """Both divided by their largest and added by their shares; a tool without a vector counts by its words alone."""
     most = max(by_words.values(), default=1.0)
-    low, high = min(by_meaning.values()), max(by_meaning.values())
-    span = (high - low) or 1.0
+    nearest = max(by_meaning.values()) if by_meaning else 0.0
     fused = {number: score / most for number, score in by_words.items()}
     for number, nearness in by_meaning.items():
         words = fused.get(number, 0.0)
-        fused[number] = words + _MEANING * ((nearness - low) / span - words)
+        meaning = nearness / nearest if nearness > 0 else 0.0
+        fused[number] = words + _MEANING * (meaning - words)
     return fused
 
 
 def _text(spec: ToolSpec) -> str:
-    """What is embedded: only what the digest pins, so that servers with the same tool share its vector."""
+    """The embedded text: only parts that the digest pins, so that servers with the same tool share its vector."""
     name = " ".join(part for word in spelled(spec.name) for part in parts(word))
     return f"{name}: {spec.description[:_DESCRIPTION_CHARACTERS]}"

@@ -1,42 +1,21 @@
-"""What a word is to the index: text in, stems out, the same way for tools and for queries.
+"""Splits text into the stems that the index holds, in the same way for tools and for queries.
 
-Words are cut at case, digits, underscores and punctuation, then stemmed lightly. The tables below are English and
-general on purpose: what is specific to somebody's tools is in their names and descriptions.
+Words are cut at case, digits, underscores and punctuation, then stemmed lightly. Stop words, weak words and synonyms
+are English and stand in `words.toml`.
 """
 
 import re
+import tomllib
 from functools import lru_cache
 from itertools import chain
+from pathlib import Path
 
-STOP_WORDS = frozenset(
-    """
-    a about actually again against all also am an and another any anything are as ask asked at be because been bit both
-    but by can come could currently d did do does doing don during each even few figure for from further getting going
-    gonna got had has have having he hello help her here hey hi him his how i if im in interested into is it its just
-    kind know let like ll lot m many may maybe me might more most much my need no nor not now of off on once only or
-    other our own perhaps please re really recently s said same say seem seems shall she should so some something still
-    such sure t tell than thank thanks that the their them then there these they thing things think this those through
-    to today too try trying up us ve very want wanted wants was way we well were what when where which while who whom
-    why will with wondering would yet you your
-    """.split()
-)
-"""Words that say nothing about a tool. They are neither indexed nor named as unmatched."""
+_LISTS = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
 
-_WEAK_WORDS = "after before between detail first get give go info information keep look make one out over provide put \
-show take two under use used using"
-_WEAK_FACTOR = 0.3
+STOP_WORDS = frozenset(_LISTS["stop"].split())
+"""Words that say nothing about a tool: neither indexed nor reported as unmatched."""
 
-_GROUPS = """
-    delete remove erase | create add new insert | list get show fetch retrieve view read | find search lookup query
-    update edit modify change | run execute | send post | calculate compute | buy purchase | translate translation
-    mail email | message msg | news article | picture image photo img | song music | movie film | trip travel
-    flight airline | hotel accommodation | restaurant dining | weather forecast | job career | cost price | stock share
-    user member | organization org | repo repository | pr pull | database db | directory folder dir | document doc
-    application app | configuration config setting | environment env | authentication auth login | statistic stat metric
-    info information detail | number num count | identifier id | language lang | address addr | package pkg
-    command cmd | transaction tx | latitude lat | longitude lng lon | javascript js | kubernetes k8s
-"""
-
+_WEAK_FACTOR = 0.3  # chosen on the development sets, like the weights in `documents`
 _RUN = re.compile(r"[^\W_]{1,64}")
 _PART = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+|[^A-Za-z\d]+")
 _LETTERS = re.compile(r"[a-z]{3,}")
@@ -69,7 +48,7 @@ def squashed(text: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def terms(word: str) -> tuple[str, ...]:
-    """The stems that one written word stands for; none if it is a stop word."""
+    """The stems of one written word; empty for a stop word."""
     if not word.isascii() and _UNSPACED.search(word):
         return tuple(word[at : at + 2] for at in range(max(1, len(word) - 1)))
     found: list[str] = []
@@ -82,7 +61,7 @@ def terms(word: str) -> tuple[str, ...]:
 
 
 def stem(word: str) -> str:
-    """The word without its plural, `-ing`, `-ed` and silent ending. Meant to be equal for forms of a word, not read."""
+    """The word without plural, `-ing`, `-ed` and silent ending: equal for the forms of a word, not made to be read."""
     word = _singular(word)
     for ending in ("ing", "ed"):
         kept = word[: -len(ending)]
@@ -110,16 +89,15 @@ def _singular(word: str) -> str:
 
 def _synonyms(groups: str) -> dict[str, tuple[str, ...]]:
     table: dict[str, set[str]] = {}
-    for line in groups.strip().splitlines():
-        for group in line.split("|"):
-            stems = {stem(word) for word in group.split()}
-            for word in stems:
-                table.setdefault(word, set()).update(stems - {word})
+    for group in groups.splitlines():
+        stems = {stem(word) for word in group.split()}
+        for word in stems:
+            table.setdefault(word, set()).update(stems - {word})
     return {word: tuple(sorted(others)) for word, others in table.items()}
 
 
-SYNONYMS = _synonyms(_GROUPS)
+SYNONYMS = _synonyms(_LISTS["synonyms"])
 """By stem: the stems that often mean the same."""
 
-WEAK = {stem(word): _WEAK_FACTOR for word in _WEAK_WORDS.split()}
-"""By stem: how much less a word of the query counts that hardly narrows anything, yet tells `get_x` from `set_x`."""
+WEAK = {stem(word): _WEAK_FACTOR for word in _LISTS["weak"].split()}
+"""By stem: the factor of a query word that hardly narrows a search."""

@@ -17,7 +17,7 @@ MAIL_RULE = PrivacyRule(tools=("mcp__mail__send_mail",), reveal="inside")
 
 
 def demo_upstreams(directory: Path) -> dict[str, UpstreamConfig]:
-    """How to start them, by name. The files server gets `directory` and puts its samples there if it is empty."""
+    """Their commands, by name. The files server gets `directory` and puts its samples there if it is empty."""
     arguments: dict[str, tuple[str, ...]] = {
         "expenses": (),
         "trips": (),
@@ -37,5 +37,5 @@ def demo_upstreams(directory: Path) -> dict[str, UpstreamConfig]:
 
 
 def outbox_of(directory: Path) -> Path:
-    """The file beside the directory to which the mail server adds what it was told to send."""
+    """The file beside the directory to which the mail server appends sent mails."""
     return directory.with_name(f"{directory.name}-outbox.jsonl")

@@ -244,7 +244,7 @@ def _make_expenses(chance: random.Random, employees: list[Employee]) -> Iterator
 
 
 def _odd_claims(employees: list[Employee]) -> Iterator[_Claim]:
-    """What an auditor should find: one hotel bill claimed three times, and one large purchase split into small ones."""
+    """Claims for an auditor: one hotel bill claimed three times, and one large purchase split into small ones."""
     for days in (0, 2, 9):
         yield _Claim(date(_YEAR, 10, 14) + timedelta(days), employees[22], "lodging", "The Copper Inn", 587.4)
     for number in range(8):

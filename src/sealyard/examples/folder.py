@@ -103,7 +103,7 @@ def _names(path: str) -> list[str]:
 
 
 def _is_text(path: str) -> bool:
-    """Whether the path can be sent: a name on the disk is bytes, and some are no text."""
+    """True if the path can be sent: a name on the disk is bytes, and some are not text."""
     return path.encode(errors="replace").decode() == path
 
 

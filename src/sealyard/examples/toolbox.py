@@ -26,7 +26,7 @@ _Json = dict[str, Any]
 
 
 class Refused(Exception):
-    """What was asked for cannot be done. The message is for the caller: what is wrong, and what to do instead."""
+    """The request cannot be done. The message is for the caller: the reason, and what to do instead."""
 
 
 class Media(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ class Toolbox:
 
     def run(self) -> None:
         """Serve on standard input and output until the input ends or Ctrl-C."""
-        with contextlib.suppress(KeyboardInterrupt):  # it reaches the whole group: whoever started us ends us
+        with contextlib.suppress(KeyboardInterrupt):  # it reaches the whole group: the parent process ends us
             anyio.run(self._serve)
 
     async def _serve(self) -> None:

@@ -18,7 +18,7 @@ from sealyard.broker.approvals import Approvals
 from sealyard.catalog import Snapshot
 from sealyard.catalog.learned import LearnedShape
 from sealyard.catalog.recent import Recent
-from sealyard.config import LearningConfig
+from sealyard.config.settings import LearningConfig
 from sealyard.errors import ApprovalRefused
 from sealyard.learning.barrier import Barrier, Watch
 from sealyard.learning.causes import prepare_cause

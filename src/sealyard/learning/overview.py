@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from sealyard.config import LearningConfig
+from sealyard.config.settings import LearningConfig
 from sealyard.errors import InvalidRequest
 from sealyard.learning.learner import PARTS, Learner, Model
 from sealyard.learning.part import MAX_ITEMS, Insight, PartInsights, Viewer, merged

@@ -1,38 +1,63 @@
-"""Sums and gauges as Prometheus reads them, in its own text format or in OpenMetrics.
+"""Sums and gauges as Prometheus reads them, in its own text format or in OpenMetrics, and the files that use them.
 
-Counters with one closed label are there from the beginning with 0, so that `increase()` sees their first event; others
-appear with it.
+Counters with one closed label are written with 0 from the beginning, so that `increase()` sees their first event;
+others appear with it. The files are alert rules for Prometheus and dashboards for Grafana; both load them as they are.
 """
 
 import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
-from sealyard.metrics.gauges import GAUGES, Gauge
-from sealyard.metrics.names import METRICS, OPERATOR, Metric
+from sealyard.errors import InvalidRequest
+from sealyard.metrics.names import GAUGES, METRICS, OPERATOR, Gauge, Metric
 from sealyard.metrics.sums import Sum, Sums
 
+FILES = tuple(
+    Path(__file__).parent / "files" / name
+    for name in ("prometheus-rules.yml", "grafana-overview.json", "grafana-tokens.json", "grafana-upstreams.json")
+)
+"""Alert rules and dashboards."""
+
 _FEW_VALUES = 40
-"""A label with more than these is not written out with zeros."""
+"""A label with more values than this is not written out with zeros."""
+_PLAIN = "prometheus_client.exposition"
+_PLAIN_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""The oldest format that every scraper reads; names and labels need nothing newer."""
 
 
 def render(sums: Sums, gauges: Iterable[Gauge], *, openmetrics: bool = False) -> tuple[bytes, str]:
     """The text, and its content type. Of two gauges with the same name and labels the first is taken."""
-    # Loaded when it is needed: it takes longer than all the rest of a command.
+    # Imported on first use: it takes longer than all the rest of a command.
     module = importlib.import_module("prometheus_client.openmetrics.exposition" if openmetrics else _PLAIN)
     text: bytes = module.generate_latest(_Families(sums, gauges))
     content_type: str = module.CONTENT_TYPE_LATEST if openmetrics else _PLAIN_TYPE
     return text, content_type
 
 
-_PLAIN = "prometheus_client.exposition"
-_PLAIN_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""The oldest that every scraper reads; names and labels need nothing newer."""
+def write_files(folder: Path) -> list[Path]:
+    """Copy all files into a folder, which is made if need be, over older ones of the same name.
+
+    Raises:
+        InvalidRequest: The folder cannot be written.
+    """
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for file in FILES:
+            path = folder / file.name
+            path.write_bytes(file.read_bytes())
+            written.append(path)
+    except OSError as error:
+        raise InvalidRequest(
+            f"{str(folder)!r} cannot be written: {error.strerror}. Name a folder that can, or make room."
+        ) from error
+    return written
 
 
 class _Families:
-    """What `prometheus_client` takes for a registry."""
+    """A registry for `prometheus_client`."""
 
     def __init__(self, sums: Sums, gauges: Iterable[Gauge]) -> None:
         self._sums: dict[str, dict[tuple[str, ...], Sum]] = {}
@@ -45,7 +70,7 @@ class _Families:
         self._core = importlib.import_module("prometheus_client.metrics_core")
 
     def collect(self) -> Iterator[Any]:
-        """Every family that has something to say, in the order in which they are defined."""
+        """Every family with a value, in the order of definition."""
         for name, values in self._gauges.items():
             yield self._gauge(name, values)
         for name, metric in METRICS.items():

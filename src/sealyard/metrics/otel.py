@@ -1,7 +1,7 @@
 """Traces for OpenTelemetry: a span for every run and one for every call that it makes.
 
 Names and attributes follow the conventions for generative AI and for MCP, and stand here and nowhere else. The MCP SDK
-makes spans of its own around requests; those are let out with what is known of them and with none of their words.
+makes spans of its own around requests; those are exported with a few known attributes and without their texts.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 _SCOPE = "sealyard"
 _PATH = "/v1/traces"
-_CLOSE_MILLISECONDS = 3_000
+_CLOSE_MILLISECONDS = 3_000  # a gateway that stops does not wait longer for its collector
 
 EXECUTION = {
     "operation": "gen_ai.operation.name",
@@ -38,7 +38,7 @@ EXECUTION = {
     "bytes_out": "sealyard.execution.bytes_out",
     "error": "error.type",
 }
-"""What is said of a run -> the attribute that says it."""
+"""A fact about a run -> its attribute."""
 
 CALL = {
     "operation": "gen_ai.operation.name",
@@ -65,13 +65,13 @@ _FOREIGN = frozenset(
         "rpc.response.status_code",
     )
 )
-"""Attributes of other scopes that are let out."""
+"""Attributes of other scopes that are exported."""
 
 _TOOLS = {"code": "execute_code", "analysis": "execute_analysis", "call": "call_tool"}
 
 
 class SpanHandle:
-    """A span that is current until it is ended, by whom it was begun."""
+    """A span that is current until the code that began it ends it."""
 
     def __init__(self, span: Span, names: dict[str, str]) -> None:
         self._span = span
@@ -80,7 +80,7 @@ class SpanHandle:
         self._token = otel_context.attach(self.context)
 
     def end(self, *, error: str | None = None, **said: Any) -> None:
-        """It is over, with what is known of it by now."""
+        """Ends the span, with the facts known by now."""
         otel_context.detach(self._token)
         _set(self._span, self._names, said)
         if error is not None:
@@ -90,40 +90,40 @@ class SpanHandle:
 
 
 class NoTracing:
-    """Nobody asked for traces."""
+    """Tracing that is switched off."""
 
     def make_global(self) -> None:
-        """Have the spans of all libraries of this process sent. For a process that is nothing but a gateway."""
+        """Sends the spans of all libraries of this process too. Only for a process that is nothing but a gateway."""
 
     def begin_run(self, form: str, **said: Any) -> SpanHandle | None:
-        """A run begins."""
+        """Begins the span of a run."""
         return None
 
     def begin_call(self, run: SpanHandle | None, tool: str, **said: Any) -> SpanHandle | None:
-        """A call of a run begins."""
+        """Begins the span of a call."""
         return None
 
 
 class Tracing(NoTracing):
-    """Makes spans and sends them. Make one with `open_tracing`."""
+    """Makes spans and sends them; `open_tracing` makes it."""
 
     def __init__(self, provider: Any) -> None:
         self.provider = provider
         self._tracer: Tracer = provider.get_tracer(_SCOPE)
 
     def make_global(self) -> None:
-        """Have the spans of all libraries of this process sent. For a process that is nothing but a gateway."""
+        """Sends the spans of all libraries of this process too. Only for a process that is nothing but a gateway."""
         trace.set_tracer_provider(self.provider)
 
     def begin_run(self, form: str, **said: Any) -> SpanHandle | None:
-        """A run begins, and is the parent of all that is traced until it ends."""
+        """Begins the span of a run, the parent of every span until it ends."""
         tool = _TOOLS[form]
         span = self._tracer.start_span(f"execute_tool {tool}", kind=SpanKind.INTERNAL)
         _set(span, EXECUTION, {"operation": "execute_tool", "tool": tool, "tool_type": "function", **said})
         return SpanHandle(span, EXECUTION)
 
     def begin_call(self, run: SpanHandle | None, tool: str, **said: Any) -> SpanHandle | None:
-        """A call of a run begins. What carries it may know nothing of the run but this."""
+        """Begins the span of a call, below its run even in another task."""
         within = None if run is None else run.context
         span = self._tracer.start_span(f"tools/call {tool}", context=within, kind=SpanKind.INTERNAL)
         _set(span, CALL, {"operation": "execute_tool", "method": "tools/call", "tool": tool, **said})
@@ -134,9 +134,9 @@ class Tracing(NoTracing):
 def open_tracing(
     endpoint: str, *, headers: dict[str, str], service_name: str, version: str, conceal: Callable[[str], str]
 ) -> Iterator[Tracing]:
-    """Sends spans to an OTLP collector until it is closed, which waits a moment for what has not been sent.
+    """Sends spans to an OTLP collector until closed; closing waits a moment for the last ones.
 
-    `conceal` is applied to what others wrote into a span.
+    `conceal` is applied to texts that others wrote into a span.
 
     Raises:
         InvalidConfig: The extra `otel` is not installed, or the endpoint is no URL.
@@ -171,7 +171,7 @@ def _set(span: Span, names: dict[str, str], said: dict[str, Any]) -> None:
 
 
 class _Discreet:
-    """An exporter that lets out ours as they are, and of the spans of others only what is surely no one's secret."""
+    """An exporter that passes our spans as they are, and only harmless attributes of others."""
 
     def __init__(self, exporter: Any, span_type: Any, conceal: Callable[[str], str]) -> None:
         self._exporter = exporter
@@ -179,15 +179,15 @@ class _Discreet:
         self._conceal = conceal
 
     def export(self, spans: Sequence[Any]) -> Any:
-        """Send."""
+        """Exports spans."""
         return self._exporter.export([self._discreet(span) for span in spans])
 
     def shutdown(self) -> None:
-        """Send nothing more."""
+        """Stops exporting."""
         self._exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Send what waits."""
+        """Exports the waiting spans."""
         return bool(self._exporter.force_flush(timeout_millis))
 
     def _discreet(self, span: Any) -> Any:

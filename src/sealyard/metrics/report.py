@@ -1,4 +1,4 @@
-"""Sums as people and programs read them: figures for one time, and a series of points."""
+"""Reports for people and programs: figures of one period, and a series of points."""
 
 from collections.abc import Iterable
 
@@ -72,7 +72,7 @@ class Sdk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Filtering(msgspec.Struct, frozen=True, kw_only=True):
-    """What tools answered, and what agents were sent of it."""
+    """Bytes of tools' answers, and of the results that agents got."""
 
     bytes_in: int
     bytes_out: int
@@ -88,7 +88,7 @@ class TokenCase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens that it took, and that it would have taken. Code is paid for as output, all else as input."""
+    """Tokens used, and tokens that plain MCP would have used. Code is priced as output, everything else as input."""
 
     baseline: int
     actual: int
@@ -105,7 +105,7 @@ class TokenReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Skills(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of skills. `reuse_ratio` is the share of runs of code that imported one."""
+    """Events of skills. `reuse_ratio` is the share of runs of code that imported one."""
 
     saved: int
     drafts: int
@@ -118,7 +118,7 @@ class Skills(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Security(msgspec.Struct, frozen=True, kw_only=True):
-    """What was hidden, refused, asked and shown."""
+    """Values hidden and revealed, calls refused, people asked."""
 
     hidden: dict[str, int]
     hidden_total: int
@@ -135,20 +135,20 @@ class Security(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LearningReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What experience changed."""
+    """Changes made by experience."""
 
     assessed: int
-    """Runs whose risk was told before they began."""
+    """Runs with a risk assessment before they began."""
     by_risk: dict[str, int]
     refused: int
-    """Of them, those that were not run for it."""
+    """Runs refused because of it."""
     asked: int
     hints: dict[str, int]
     hints_total: int
     fitted: dict[str, int]
-    """Limits that were not the usual ones, by what was given instead."""
+    """Limits that differed from the usual ones, by the direction."""
     searches_changed: int
-    """Searches whose order is not that of the text alone."""
+    """Searches whose order differs from that of the text alone."""
     searches_changed_share: float | None
 
 
@@ -169,7 +169,7 @@ class UpstreamReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened from `since` to `until`; None is from the beginning, or until now.
+    """The figures from `since` to `until`; None is from the beginning, or until now.
 
     Shares and rates are null where there is nothing to divide by, and percentiles where nothing was observed.
     """
@@ -191,7 +191,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened in one step of a series."""
+    """The figures of one step of a series."""
 
     start: float
     executions: int
@@ -202,7 +202,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     hits: int
     calls: int
     call_errors: int
-    """Calls that were meant to reach their server and failed."""
+    """Failed calls among those sent to an upstream."""
     baseline_tokens: int
     actual_tokens: int
     bytes_in: int
@@ -211,7 +211,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report(sums: Sums, *, since: float | None, until: float | None, prices: Prices, tokenizer: str) -> Report:
-    """The figures that sums amount to."""
+    """The report of these sums."""
     return Report(
         since=since,
         until=until,

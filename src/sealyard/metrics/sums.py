@@ -26,18 +26,18 @@ from sealyard.values import (
 AnyFact = (
     Saw | Searched | Used | Executed | Hinted | Tokens | Hidden | SecurityEvent | SkillEvent | Published | UpstreamEvent
 )
-"""What the journal's text of a fact is read as."""
+"""Any fact, as decoded from the journal."""
 
 Key = tuple[str, tuple[str, ...]]
 """The name of a metric and the values of its labels, in the order of its definition."""
 
 OUTCOMES_OUTSIDE = frozenset(("ok", "tool_failed", "timeout", "unavailable", OTHER))
-"""Of calls that were meant to reach the upstream. The others ended in the gateway and say nothing about it."""
+"""Outcomes of calls that were sent to the upstream; the others ended in the gateway."""
 OUTCOMES_FAILED = OUTCOMES_OUTSIDE - {"ok"}
-"""What every page and figure calls a failed call."""
+"""Outcomes of failed calls, on every page and in every figure."""
 
 _MOST = 1 << 50
-"""Of one fact: a petabyte, 35 years. More is not meant, and enough of it would not fit the database."""
+"""The most that one fact adds: a petabyte, or 35 years. More is an error, and would overflow the database."""
 _NAME_CHARACTERS = 100
 """The longest that the configuration allows."""
 
@@ -58,7 +58,7 @@ _OUTCOMES = {
 
 
 def outcome_of(error: str | None) -> str:
-    """How a call ended, by the journal's text of its error: a value of the label `outcome`."""
+    """The value of the label `outcome` for a call, by the text of its error in the journal."""
     return "ok" if error is None else _OUTCOMES.get(error.partition(": ")[0], OTHER)
 
 
@@ -70,23 +70,23 @@ _BORDERS = {name: tuple(round(border * each.scale) for border in each.buckets) f
 
 
 class Sum(msgspec.Struct):
-    """What one metric with one set of labels adds up to. What is read from `Sums` is not to be changed."""
+    """The sum of one metric with one set of labels. Readers of `Sums` do not change it."""
 
     count: int
-    """How often something was added."""
+    """The number of additions."""
     total: int
-    """All of it, in `1 / scale` of the metric's unit."""
+    """The total, in `1 / scale` of the metric's unit."""
     buckets: list[int] = []
-    """How many fell into each bucket of a histogram, the last above its highest border; not cumulative."""
+    """The number in each bucket of a histogram, the last above the highest border; not cumulative."""
 
     def plus(self, other: "Sum") -> "Sum":
-        """Both of them."""
+        """The sum of both."""
         buckets = [a + b for a, b in zip(self.buckets, other.buckets, strict=True)]
         return Sum(self.count + other.count, self.total + other.total, buckets)
 
 
 class CallRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What is counted of a call in the journal."""
+    """The counted part of a call in the journal."""
 
     tool: str
     upstream: str = ""
@@ -99,7 +99,7 @@ class CallRow(msgspec.Struct, frozen=True, kw_only=True):
 class Sums(Mapping[Key, Sum]):
     """Sums by metric and labels.
 
-    `operator_names` are the names of upstreams that are told apart so far. It is added to, and may be shared.
+    `operator_names` are the names of upstreams seen so far. The set is added to, and may be shared.
     """
 
     def __init__(self, operator_names: set[str] | None = None) -> None:
@@ -146,7 +146,7 @@ class Sums(Mapping[Key, Sum]):
 
     def observe(self, name: str, amount: float, *labels: str) -> None:
         """Add to a histogram an amount in its unit."""
-        # Not a number is not above zero, and infinity is more than the most.
+        # NaN is not above zero, and infinity is cut to the most.
         whole = round(min(amount * METRICS[name].scale, _MOST)) if amount > 0 else 0
         found = self._find(name, labels)
         found.count += 1
@@ -163,19 +163,19 @@ class Sums(Mapping[Key, Sum]):
         )
 
     def merge(self, other: "Sums") -> None:
-        """Add all that is in `other`."""
+        """Add every sum of `other`."""
         for key, amount in other.items():
             self.add(key, amount)
 
     # Reading
 
     def value(self, name: str, **labels: str) -> int:
-        """The sum of a counter, or how often something was observed, over all that has these labels."""
+        """The sum of a counter, or the number of observations, over every series with these labels."""
         is_counter = METRICS[name].kind == "counter"
         return sum(each.total if is_counter else each.count for each in self._matching(name, labels))
 
     def amount(self, name: str, **labels: str) -> float:
-        """All that was observed together, in the metric's unit."""
+        """The total of the observations, in the metric's unit."""
         return sum(each.total for each in self._matching(name, labels)) / METRICS[name].scale
 
     def by(self, name: str, label: str, **labels: str) -> dict[str, int]:
@@ -198,7 +198,7 @@ class Sums(Mapping[Key, Sum]):
         return dict(sorted(found.items()))
 
     def percentile(self, name: str, q: float, **labels: str) -> float | None:
-        """Where a share `q` of what was observed lies below; None if nothing was. See `percentile`."""
+        """The value below which a share `q` of the observations lies; None without any. See `percentile`."""
         whole: Sum | None = None
         for each in self._matching(name, labels):
             whole = each if whole is None else whole.plus(each)
@@ -216,7 +216,7 @@ class Sums(Mapping[Key, Sum]):
         found = self._sums.setdefault(name, {})
         if labels not in found:  # else they fit
             labels = tuple(
-                (label if label in allowed else OTHER) if allowed is not None else self._told_apart(label)
+                (label if label in allowed else OTHER) if allowed is not None else self._operator_name(label)
                 for label, allowed in zip(labels, _SETS[name], strict=True)
             )
         if labels not in found:
@@ -224,7 +224,7 @@ class Sums(Mapping[Key, Sum]):
             found[labels] = Sum(0, 0, [0] * (len(borders) + 1) if borders else [])
         return found[labels]
 
-    def _told_apart(self, label: str) -> str:
+    def _operator_name(self, label: str) -> str:
         if label not in self._names:
             if len(self._names) >= OPERATOR_NAMES or not 0 < len(label) <= _NAME_CHARACTERS or not label.isprintable():
                 return OTHER
@@ -233,7 +233,7 @@ class Sums(Mapping[Key, Sum]):
 
 
 def percentile(metric: Metric, amount: Sum, q: float) -> float | None:
-    """Where a share `q` of a histogram lies below, in its unit; None if it is empty.
+    """The value below which a share `q` of a histogram lies, in its unit; None if it is empty.
 
     It lies in the same bucket as the true value, as if all of a bucket's were spread evenly over it. So it is off by a
     factor of 5/3 at most between the lowest and the highest border, and above that it is the highest border.
@@ -255,7 +255,7 @@ def _places(name: str, labels: dict[str, str]) -> list[tuple[int, str]]:
     return [(order.index(label), value) for label, value in labels.items()]
 
 
-# What each kind of fact adds
+# The additions of each kind of fact
 
 
 def _add_saw(sums: Sums, fact: Saw) -> None:

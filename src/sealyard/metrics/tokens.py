@@ -30,7 +30,7 @@ TOKENIZER = "o200k_base"
 DOLLARS_PER_MILLION = 3.0
 """An assumption, to be named as one wherever money is shown: prices differ between models and change."""
 
-_BLOCK_CHARACTERS = 8_192
+_BLOCK_CHARACTERS = 8_192  # takes at most 22 ms, see docs/explanation/dependencies.md
 # After a letter or digit and before one of these, the vocabulary's own splitting always makes a cut, and never looks
 # back over it: tokens of both sides are those of the whole. Not the apostrophe: it joins "don" and "'t".
 _BORDER = (
@@ -56,12 +56,12 @@ _DIGEST = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 
 
 def count(text: str) -> int:
-    """How many tokens the text is."""
+    """The number of tokens of a text."""
     return sum(count_slowly(text))
 
 
 def count_slowly(text: str) -> Iterator[int]:
-    """How many tokens each part of the text is: their sum is what `count` says. Parts are some milliseconds long."""
+    """The number of tokens of each part of the text, which sum up to `count`. A part takes some milliseconds."""
     encode = _encoding().encode_ordinary
     return (len(encode(block)) for block in _blocks(text))
 
@@ -77,7 +77,7 @@ def count_definition(name: str, description: str, input_schema: Mapping[str, Any
 
 
 def fits(text: str, budget: int) -> bool:
-    """Whether the text is at most `budget` tokens. Reads no further than that takes to know."""
+    """True if the text has at most `budget` tokens. Reads no further than needed."""
     if len(text.encode("utf-8", "surrogatepass")) <= budget:  # a token is at least one byte
         return True
     spent = 0
@@ -106,7 +106,7 @@ def cut(text: str, budget: int) -> str:
 
 
 def dollars(tokens: int, *, per_million: float = DOLLARS_PER_MILLION) -> float:
-    """What a model would charge to read so many tokens, at an assumed price."""
+    """The price of reading these tokens, at an assumed rate."""
     return tokens * per_million / 1e6
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import msgspec
 
-from sealyard.config import AlertsConfig
+from sealyard.config.settings import AlertsConfig
 from sealyard.errors import StoreError
 from sealyard.metrics.alerts import FAILED, RULES, Alert, Finding, Key, Now, Thresholds, advance, is_due, judge
-from sealyard.metrics.gauges import Gauge, gauge
+from sealyard.metrics.names import Gauge, gauge
 from sealyard.metrics.report import Report
 from sealyard.observe.alert_list import AlertList, AlertView, list_alerts, resolve, silence, to_view, unsilence
 from sealyard.observe.webhook import Teller

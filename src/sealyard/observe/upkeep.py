@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from sealyard.broker.call import ToolServer
 from sealyard.broker.limits import Circuit
-from sealyard.config import MetricsConfig
+from sealyard.config.settings import MetricsConfig
 from sealyard.errors import StoreError
 from sealyard.store import Store
 from sealyard.values import Fact, UpstreamEvent, UpstreamStatus

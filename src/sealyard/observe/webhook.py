@@ -16,7 +16,7 @@ from contextvars import ContextVar
 import httpx2
 import msgspec
 
-from sealyard.config import AlertsConfig
+from sealyard.config.settings import AlertsConfig
 from sealyard.metrics.alerts import RULES, Alert
 
 _log = logging.getLogger("sealyard.alerts")

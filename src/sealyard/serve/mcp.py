@@ -13,7 +13,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from sealyard import __version__
-from sealyard.config import SurfaceConfig
+from sealyard.config.settings import SurfaceConfig
 from sealyard.errors import InvalidArguments, InvalidRequest, QueueFull, SealyardError
 from sealyard.observe.results import answer_text
 from sealyard.serve.dialogue import Asking, Call, open_asking, principal_of, seal_states

@@ -16,7 +16,7 @@ from sealyard.access.tools import Tools
 from sealyard.catalog import Snapshot
 from sealyard.catalog.recent import Recent
 from sealyard.code import ToolRef
-from sealyard.config import SkillsConfig
+from sealyard.config.settings import SkillsConfig
 from sealyard.discovery import Index
 from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill, UnknownSkill
 from sealyard.observe.recorder import Recorder

@@ -27,8 +27,9 @@ from sealyard.broker.call import Broker, ToolServer
 from sealyard.broker.upstreams import Upstream
 from sealyard.catalog import Catalog
 from sealyard.catalog.observed import Observed
-from sealyard.config import Config, PrivacyConfig, SandboxConfig
-from sealyard.discovery.semantic import Semantic, load_encoder
+from sealyard.config import Config, SandboxConfig
+from sealyard.config.settings import PrivacyConfig
+from sealyard.discovery import Semantic, load_encoder
 from sealyard.errors import InvalidConfig
 from sealyard.former import ARGUMENT_DIGESTS
 from sealyard.learning.guidance import Guidance
@@ -157,7 +158,7 @@ async def open_yard(
         if config.learning.enabled:
             stack.push_async_callback(_abandon, asyncio.create_task(yard.guidance.learner.watch()))
         if config.discovery.semantic:
-            meaning = asyncio.create_task(_load_meaning(finder, store))
+            meaning = asyncio.create_task(_load_meaning(finder, store, config.discovery.vectors))
             stack.push_async_callback(_abandon, meaning)
         finder.start_listing()
         yield yard
@@ -481,9 +482,9 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-async def _load_meaning(finder: Finder, store: Store) -> None:
-    """Takes a second; searches meanwhile rank by words."""
-    encoder = await asyncio.to_thread(load_encoder)
+async def _load_meaning(finder: Finder, store: Store, folder: str | None) -> None:
+    """Takes a moment; searches meanwhile rank by words."""
+    encoder = await asyncio.to_thread(load_encoder, Path(folder) if folder else None)
     if encoder is not None:
         finder.use_meaning(Semantic(encoder, store))
 

@@ -11,7 +11,7 @@ from sealyard.broker.approvals import Approvals
 from sealyard.learning.guidance import Guidance
 from sealyard.learning.overview import census_of
 from sealyard.metrics import tokens
-from sealyard.metrics.gauges import Gauge, gauge
+from sealyard.metrics.names import Gauge, gauge
 from sealyard.metrics.report import Point, Prices, Report, points, report
 from sealyard.metrics.sums import Sums
 from sealyard.observe.alerts import Alerting

@@ -1,22 +1,22 @@
 """Filter, aggregate, transform, validate and describe rows without code: the engine inside the sandbox.
 
-Standard library only, DuckDB where it is installed and the input is large, and SciPy for hypothesis tests. Nothing of
-a request is ever run as code: parameters are read into a plan, the plan is carried out.
+Standard library only, DuckDB where it is installed and the input is large, and SciPy for hypothesis tests. No part of a
+request is ever run as code: `pipeline` reads parameters into a `plan`, `steps` carries it out. A request or a row that
+does not fit raises `AnalysisError`, wherever it is noticed.
 """
 
 import gc
 from collections.abc import Callable
 from typing import Any
 
-from .describing import run_statistics
 from .errors import AnalysisError
 from .parameters import as_object, as_word
+from .pipeline import Planned, parse_limits, parse_plan
 from .plan import Limits, Row
-from .planning import Planned, parse_limits, parse_plan
-from .reading import CallTool, read_rows
-from .running import run_plan
-from .sources import parse_source
-from .validating import run_validation
+from .sources import CallTool, parse_source, read_rows
+from .steps import run_plan
+from .summaries import run_statistics
+from .validation import run_validation
 
 __all__ = ("AnalysisError", "run")
 
@@ -35,7 +35,7 @@ def run(request: dict[str, Any], call_tool: CallTool) -> dict[str, Any]:
         AnalysisError: The request is wrong; the message names the parameter, what was expected and the nearest name.
     """
     collects = gc.isenabled()
-    gc.disable()  # rows hold no cycles, and looking for some in all of them takes longer than most analyses
+    gc.disable()  # rows hold no cycles, and searching all of them takes longer than most analyses
     try:
         return _run(request, call_tool)
     except RecursionError:

@@ -1,9 +1,9 @@
-"""The engine for large files: DuckDB does the first steps of a plan, the Python engine what is left of it.
+"""The engine for large files: DuckDB does the first steps of a plan, the Python engine the rest.
 
 The invariant: DuckDB reads one file, which is named before it is locked, and nothing else; it writes nowhere, loads no
 extension, sees no variable of Python, and no text of a request or a file is ever SQL.
 
-Answers are those of the Python engine. Where DuckDB cannot give them, for a pattern in Python's syntax or a field of
+Answers equal those of the Python engine. Where DuckDB cannot give them, for a pattern in Python's syntax or a field of
 mixed kinds, `begin` gives up, or leaves that step to Python.
 """
 
@@ -19,9 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .duck_columns import CsvFile, ParquetFile
-from .duck_files import JsonFile, RowFile
-from .duck_sql import Beyond, Query, fields_of
+from .duck_files import CsvFile, JsonFile, ParquetFile, RowFile
+from .duck_sql import Query, Unsupported
 from .errors import AnalysisError
 from .plan import (
     MAX_ROWS,
@@ -29,12 +28,12 @@ from .plan import (
     AnyOf,
     Call,
     Comparison,
+    Constant,
     Expression,
     Field,
     FileFormat,
     Group,
     Join,
-    Literally,
     Not,
     Row,
     Slice,
@@ -42,18 +41,20 @@ from .plan import (
     Step,
     ToolAnswer,
     Where,
+    fields_of,
 )
 
 if TYPE_CHECKING:
     import duckdb
 
 LEAST_BYTES = 4 << 20
-"""Python has done smaller files before DuckDB has started; of Parquet, which only DuckDB reads, it begins any."""
+"""The smallest file for DuckDB: Python finishes smaller ones before it has started. Parquet of any size is for it."""
 
-_MEMORY_SHARE = 6  # of the address space that the run may use: the rest is Python's, and twice is slack
-_MOST_MEMORY = 4 << 30
-_CHUNK = 1 << 20
-# What DuckDB looks up when it starts. One that is there and cannot be read ends the whole process, so it is not tried.
+_MEMORY_SHARE = 6  # DuckDB's share is a sixth of the address space: it maps about twice that, Python the rest
+_MOST_MEMORY = 4 << 30  # where the run has no limit
+_CHUNK = 1 << 20  # bytes of a file searched at once
+_FETCHED = 10_000  # rows fetched at once
+# DuckDB reads this file when it starts, and ends the whole process if the file exists and cannot be read.
 _LOOKED_UP = "/proc/self/cgroup"
 
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
@@ -69,8 +70,8 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """What DuckDB has done: the rows so far, how many the file has, and the steps that are left."""
+class Started:
+    """The work that DuckDB has done: the rows so far, the number of rows in the file, and the remaining steps."""
 
     rows: list[Row]
     rows_in: int
@@ -78,7 +79,7 @@ class Begun:
 
 
 def is_usable() -> bool:
-    """Whether DuckDB is installed and can run within these walls."""
+    """True if DuckDB is installed and can run in this sandbox."""
     try:
         with open(_LOOKED_UP, "rb"):
             pass
@@ -93,16 +94,18 @@ def is_usable() -> bool:
     return True
 
 
-def begin(file: str, file_format: FileFormat, steps: Sequence[Step], *, least_bytes: int = LEAST_BYTES) -> Begun | None:
-    """Do as many of the first steps as DuckDB can; None if the Python engine had better do all of it.
+def begin(
+    file: str, file_format: FileFormat, steps: Sequence[Step], *, least_bytes: int = LEAST_BYTES
+) -> Started | None:
+    """Do as many of the first steps as DuckDB can; None if the Python engine should do the whole plan.
 
-    A step that is left may name a field which only rows that are gone have: if the Python engine finds a mistake in
-    what is left, it has to do the whole plan.
+    A remaining step may name a field of rows that are filtered out already: if the Python engine finds a mistake in the
+    remaining steps, it has to do the whole plan.
     """
     if file_format != "parquet" and os.path.getsize(file) < least_bytes:
         return None
     if any(isinstance(step, Join) and isinstance(step.source, ToolAnswer) for step in steps):
-        return None  # doing it again would call the tool again
+        return None  # a second attempt by Python would call the tool again
     parts, after = _opening(steps)
     if not parts and not isinstance(after[0] if after else None, Group | Sort | Slice):
         return None
@@ -115,16 +118,17 @@ def begin(file: str, file_format: FileFormat, steps: Sequence[Step], *, least_by
             rows = _ROW_FILES[file_format](connection, link)
             rows.profile(fields_of((parts, tuple(after[:1]))))
             return _carry_out(connection, rows, parts, after)
-    except (Beyond, duckdb.Error, ValueError, RecursionError):  # the Python engine says what is wrong, if anything is
+    except (
+        Unsupported,
+        duckdb.Error,
+        ValueError,
+        RecursionError,
+    ):  # Python reports the mistake, if any
         return None
 
 
 def read_parquet(file: str) -> list[Row]:
-    """Every row of a Parquet file, with the values that JSON has.
-
-    Raises:
-        AnalysisError: It cannot be read here.
-    """
+    """Every row of a Parquet file, as JSON values."""
     if not is_usable():
         raise AnalysisError(
             "Parquet is read by DuckDB, which this sandbox does not offer. Save the rows as CSV or JSON lines."
@@ -143,9 +147,9 @@ def read_parquet(file: str) -> list[Row]:
                 )
             query = Query({})
             return rows.rows_of(_rows(connection, f"SELECT * FROM {rows.relation(query, whole=True)}", query))
-    except Beyond:
+    except Unsupported:
         raise AnalysisError(f"{name!r} has a column of a type that has no form in JSON. Leave it out.") from None
-    except duckdb.Error:  # its words may quote the file
+    except duckdb.Error:  # its message may quote the file
         raise AnalysisError(f"{name!r} is no Parquet file that can be read here. Write it anew.") from None
 
 
@@ -158,7 +162,7 @@ _ROW_FILES: dict[FileFormat, Callable[["duckdb.DuckDBPyConnection", str], RowFil
 
 
 def _opening(steps: Sequence[Step]) -> tuple[tuple[Expression, ...], list[Step]]:
-    """The conditions that a plan begins with, each to be met, and the steps after them."""
+    """The conditions at the beginning of a plan, all of them to be met, and the steps after them."""
     parts: list[Expression] = []
     rest = list(steps)
     while rest and isinstance(rest[0], Where):
@@ -169,20 +173,20 @@ def _opening(steps: Sequence[Step]) -> tuple[tuple[Expression, ...], list[Step]]
 
 def _carry_out(
     connection: "duckdb.DuckDBPyConnection", rows: RowFile, parts: tuple[Expression, ...], after: list[Step]
-) -> Begun | None:
+) -> Started | None:
     ours, theirs = _shared_out(rows, parts)
     if theirs:
         after = [Where(at="conditions", condition=AllOf(theirs)), *after]
     elif after and isinstance(after[0], Group):
-        with contextlib.suppress(Beyond):
+        with contextlib.suppress(Unsupported):
             return _grouped(connection, rows, ours, after[0], after[1:])
     return _kept(connection, rows, ours, after)
 
 
 def _shared_out(rows: RowFile, parts: tuple[Expression, ...]) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:
-    """The conditions that SQL tests, and those that are left for Python.
+    """The conditions that SQL tests, and those that Python tests.
 
-    What comes after one that may be an error is left too, as it may be there to be tested only then.
+    Conditions after one that may be an error are for Python too: they may rely on being tested only then.
     """
     ours: list[Expression] = []
     theirs: list[Expression] = []
@@ -190,21 +194,21 @@ def _shared_out(rows: RowFile, parts: tuple[Expression, ...]) -> tuple[tuple[Exp
     for part in parts:
         try:
             if may_fail:
-                raise Beyond
+                raise Unsupported
             Query(rows.columns).condition(part)
             ours.append(part)
-        except Beyond:
+        except Unsupported:
             theirs.append(part)
             may_fail = may_fail or not _never_fails(part)
     if any(field.name not in rows.columns for part in theirs for field in _compared(part)):
-        raise Beyond  # if no row is left, Python says why by all rows
+        raise Unsupported  # if no row is left, Python explains it from all rows
     return tuple(ours), tuple(theirs)
 
 
 def _compared(part: Expression) -> list[Field]:
     """The fields that a condition compares with a value."""
     match part:
-        case Comparison(_, Field() as field, Literally()):
+        case Comparison(_, Field() as field, Constant()):
             return [field]
         case AllOf(parts) | AnyOf(parts):
             return [field for each in parts for field in _compared(each)]
@@ -214,9 +218,9 @@ def _compared(part: Expression) -> list[Field]:
 
 
 def _never_fails(part: Expression) -> bool:
-    """Whether a condition is a pattern, or several."""
+    """True for a condition of patterns alone."""
     match part:
-        case Call("matches", (Field(), Literally())):
+        case Call("matches", (Field(), Constant())):
             return True
         case AllOf(parts) | AnyOf(parts):
             return all(map(_never_fails, parts))
@@ -231,7 +235,7 @@ def _grouped(
     parts: tuple[Expression, ...],
     group: Group,
     after: list[Step],
-) -> Begun:
+) -> Started:
     """A row for each group, in the order of their first rows."""
     query = Query(rows.columns)
     where = " AND ".join(map(query.condition, parts)) or "TRUE"
@@ -249,14 +253,14 @@ def _grouped(
     names = [*(output.name for output in group.keys), *(aggregate.name for aggregate in group.aggregates)]
     groups = [dict(zip(names, row[1:], strict=True)) for row in found]
     if any(type(value) is float and not math.isfinite(value) for group in groups for value in group.values()):
-        raise Beyond  # a sum ran over
-    return Begun(groups, rows.rows, tuple(after))
+        raise Unsupported  # a sum overflowed
+    return Started(groups, rows.rows, tuple(after))
 
 
 def _kept(
     connection: "duckdb.DuckDBPyConnection", rows: RowFile, parts: tuple[Expression, ...], after: list[Step]
-) -> Begun | None:
-    """The rows that meet the conditions; those that a limit leaves, if one follows."""
+) -> Started | None:
+    """The rows that meet the conditions, cut by a limit if one follows."""
     query = Query(rows.columns)
     where = " AND ".join(map(query.condition, parts)) or "TRUE"
     order, window, after = _first_of(query, after)
@@ -269,7 +273,7 @@ def _kept(
         _rows(connection, f"SELECT {rows.shown} FROM {relation} WHERE {where} {order} {window}", query)
     )
     _check_reason(query, len(found), after)
-    return Begun(found, rows.rows, tuple(after))
+    return Started(found, rows.rows, tuple(after))
 
 
 def _numbered(relation: str) -> str:
@@ -277,13 +281,13 @@ def _numbered(relation: str) -> str:
 
 
 def _check_reason(query: Query, count: int, after: list[Step]) -> None:
-    """Where no row is left, the Python engine says what is wrong with a comparison or a field that comes later."""
+    """Leaves it to Python to explain why no row is left, or that a later field is unknown."""
     if not count and (query.is_odd or any(field.name not in query.columns for field in fields_of(tuple(after)))):
-        raise Beyond
+        raise Unsupported
 
 
 def _first_of(query: Query, after: list[Step]) -> tuple[str, str, list[Step]]:
-    """SQL of an order and a limit, if the steps go on with them, and the steps after that."""
+    """SQL of an order and a limit, if they follow, and the steps after that."""
     order = ""
     rest = after
     if rest and isinstance(rest[0], Sort):
@@ -300,25 +304,25 @@ def _first_of(query: Query, after: list[Step]) -> tuple[str, str, list[Step]]:
 
 def _rows(connection: "duckdb.DuckDBPyConnection", sql: str, query: Query) -> Iterator[tuple[Any, ...]]:
     done = connection.execute(sql, query.used(sql))
-    while some := done.fetchmany(10_000):
+    while some := done.fetchmany(_FETCHED):
         yield from some
 
 
 @contextlib.contextmanager
 def _open(file: str) -> Iterator[tuple["duckdb.DuckDBPyConnection", str]]:
-    """A connection that can read `file`, by the name that is given with it, and nothing else."""
+    """A connection that can read `file` and nothing else, and the name by which it reads it."""
     import duckdb  # noqa: PLC0415 - it takes longer than most analyses
 
     settings = _SETTINGS | {"threads": len(os.sched_getaffinity(0)), "memory_limit": f"{_memory_bytes()}B"}
     if not duckdb.__version__.startswith("1."):
-        settings["async_threads"] = 0  # they are for files that are far away
+        settings["async_threads"] = 0  # for remote files only
     with tempfile.TemporaryDirectory(prefix="duckdb-") as folder:
-        # A name of ours: DuckDB finds patterns, compression, partitions and addresses in the names of files.
+        # A neutral name: DuckDB finds patterns, compression, partitions and addresses in the names of files.
         link = os.path.join(folder, "rows")
         os.symlink(os.path.realpath(file), link)
         with duckdb.connect(":memory:", config=settings) as connection:
             connection.execute("SET allowed_paths = [CAST($1 AS VARCHAR)]", [link])
-            connection.execute("SET enable_progress_bar = FALSE")  # its place is the output of the run
+            connection.execute("SET enable_progress_bar = FALSE")  # it would be output of the run
             connection.execute("SET enable_external_access = FALSE")
             connection.execute("SET lock_configuration = TRUE")
             yield connection, link
@@ -330,7 +334,7 @@ def _memory_bytes() -> int:
 
 
 def _has_dotted_name(file: str, fields: Sequence[Field]) -> bool:
-    """Whether a field whose name has a dot may be one of that very name, and not a path."""
+    """True if a dotted name may be the literal name of a field in the file, not a path."""
     names = {field.name for field in fields if len(field.path) > 1}
     marks = [mark.encode() for name in names for mark in (f'"{name}"', json.dumps(name))]
     if not marks:

@@ -1,24 +1,29 @@
-"""Files as DuckDB reads them: which fields have values of one kind, and those fields as columns `f0`, `f1` and on.
+"""Files as DuckDB reads them: the fields whose values are of one kind, as columns `f0`, `f1` and so on.
 
 The invariant of `duck_sql` holds here too: names of fields and of files are bound.
 """
 
 # ruff: noqa: S608 - see the invariant
 
+import base64
+import csv
+import datetime
+import decimal
 import json
 import math
-from collections.abc import Iterable, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .duck_sql import EXACT, LARGEST, TYPES, Beyond, Column, Kind, Query
+from .duck_sql import EXACT, LARGEST, TYPES, Column, Kind, Query, Unsupported
 from .plan import Field, Row
 
 if TYPE_CHECKING:
     import duckdb
 
 _TEXT, _BOOLEAN, _WHOLE, _OTHER, _NESTED, _ODD = 1, 2, 4, 8, 16, 32
-# Of the JSON text of a value. Odd are whole numbers of many digits, NaN and infinity, which DuckDB has as floats, and
-# values in objects that have a key twice.
+# The kind of a value by its JSON text. Odd are whole numbers of many digits, NaN and infinity, which DuckDB reads as
+# floats, and values in objects that have a key twice.
 _KIND = f"""CASE
     WHEN d{{0}} THEN {_ODD}
     WHEN x{{0}} IS NULL OR x{{0}} = 'null' THEN 0
@@ -30,23 +35,40 @@ _KIND = f"""CASE
     ELSE {_WHOLE}
 END"""
 _LARGEST = f"max(CASE WHEN k{{0}} IN ({_WHOLE}, {_OTHER}) THEN abs(try_cast(x{{0}} AS DOUBLE)) END)"
+_CHUNK = 1 << 20  # bytes searched at once
+_DELIMITERS = ",;\t|"
+_LONGEST_HEADER = 1 << 20  # bytes; a longer first line is no header
+_LONGEST_WHOLE = 18  # digits that fit into 64 bits with a sign
+_WHOLE_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+_ZONED = "TIMESTAMP WITH TIME ZONE"
+_PARQUET = "read_parquet($file, hive_partitioning = FALSE)"
+# The forms of numbers and booleans are those of `sources`.
+_PROFILE = r"""
+    count(c{0}),
+    count(*) FILTER (regexp_full_match(c{0}, '[ \t]*[+-]?(0|[1-9][0-9]*)[ \t]*')),
+    count(*) FILTER (regexp_full_match(
+        c{0}, '[ \t]*[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{{1,3}})?[ \t]*')),
+    count(*) FILTER (lower(c{0}) IN ('true', 'false')),
+    max(abs(try_cast(c{0} AS DOUBLE))),
+    max(length(c{0}))
+"""
 
 
 class RowFile(Protocol):
     """A file of rows: `JsonFile` reads objects, `CsvFile` and `ParquetFile` columns."""
 
     rows: int
-    """How many it has; known after `profile`."""
+    """The number of rows; known after `profile`."""
     columns: dict[str, Column]
-    """The fields that have values of one kind, by the name in the request; known after `profile`."""
+    """The fields with values of one kind, by their name in the request; known after `profile`."""
     shown: str
-    """SQL for what `rows_of` makes rows from."""
+    """SQL for the columns that `rows_of` takes."""
 
     def profile(self, fields: Sequence[Field]) -> None:
-        """Look at these fields in all rows."""
+        """Finds the kinds of these fields over all rows."""
 
     def relation(self, query: Query, *, whole: bool) -> str:
-        """SQL for all rows in order, with the columns and, if `whole`, what rows are made from."""
+        """SQL for all rows in order, with `columns` and, if `whole`, with `shown`."""
 
     def rows_of(self, fetched: Iterable[tuple[Any, ...]]) -> list[Row]:
         """The rows that a statement found."""
@@ -108,19 +130,19 @@ class JsonFile:
         return f"(SELECT {', '.join(['json', *named(self.columns, sql)])} FROM {self._objects(query)})"
 
     def rows_of(self, fetched: Iterable[tuple[Any, ...]]) -> list[Row]:
-        """The objects as Python reads them, so that they are what the other engine would have."""
+        """The objects as Python decodes them, as the other engine does."""
         rows = [json.loads(text, parse_float=finite, parse_constant=lambda _: None) for (text,) in fetched]
         if not all(type(row) is dict for row in rows):
-            raise Beyond
+            raise Unsupported
         return rows
 
     def _reading(self, query: Query, kinds: dict[str, str]) -> tuple[str, list[str]]:
-        """SQL that reads the fields by their types, and the SQL of each; a key that stands twice is an error."""
+        """SQL that reads the fields by their types, and the SQL of each; a repeated key is an error."""
         tops: dict[str, str] = {}
         for name, kind in kinds.items():
             top, *inner = self._paths[name]
             if not inner and tops.get(top) == "JSON":
-                raise Beyond
+                raise Unsupported
             tops[top] = "JSON" if inner else kind
         places = {top: f"c{place}" for place, top in enumerate(tops)}
         sql = []
@@ -139,7 +161,7 @@ class JsonFile:
         return f"read_json($file, {options}) AS t({', '.join(places.values())})", sql
 
     def _repeats(self, query: Query, path: tuple[str, ...]) -> str:
-        """SQL for whether an object on the way to a nested field has a key twice; in the row itself it is an error."""
+        """SQL that is true if an object on the path to a nested field repeats a key; in a row itself it is an error."""
         top = f"c{list(dict.fromkeys(each[0] for each in self._paths.values())).index(path[0])}"
         tests = ["FALSE"]
         for depth in range(1, len(path)):
@@ -153,7 +175,7 @@ class JsonFile:
 
     def _check_objects(self) -> None:
         if self._count("json_type(json) <> 'OBJECT'"):
-            raise Beyond
+            raise Unsupported
 
     def _count(self, condition: str) -> int:
         query = Query({})
@@ -178,7 +200,7 @@ def _column(place: int, kinds: int, largest: float | None) -> Column | None:
 
 
 def bound_of(kind: Kind | None, largest: float | None) -> float:
-    """How large the numbers of a column get, if `largest` is the float nearest to the largest."""
+    """The bound on a column's numbers, where `largest` is the float nearest to the largest."""
     if kind != "int":
         return largest or 0
     # The next whole number after `EXACT` rounds to it.
@@ -191,9 +213,9 @@ def named(columns: dict[str, Column], sql: Sequence[str]) -> list[str]:
 
 
 def _json_path(path: Sequence[str]) -> str:
-    """A path of DuckDB's JSON functions, which know a wildcard and escapes that no field here may use."""
+    """A path for DuckDB's JSON functions. Names with its wildcard or escapes are left to Python."""
     if any(not name or set(name) & set('"\\*') for name in path):
-        raise Beyond
+        raise Unsupported
     return "$" + "".join(f'."{name}"' for name in path)
 
 
@@ -201,3 +223,199 @@ def finite(text: str) -> float | None:
     """The number, or null if it is too large for a float."""
     number = float(text)
     return number if math.isfinite(number) else None
+
+
+class ParquetFile:
+    """A Parquet file, whose columns have types of their own."""
+
+    def __init__(self, connection: "duckdb.DuckDBPyConnection", file: str) -> None:
+        self._connection = connection
+        self._file = file
+        described = connection.execute(f"SELECT * FROM {_PARQUET} LIMIT 0", {"file": file}).description or []
+        self._types = {str(name): str(kind) for name, kind, *_ in described}
+        if len(self._types) != len(described):
+            raise Unsupported
+        self._sql: list[str] = []
+        self._cells = ", ".join(_cell(f"c{place}", kind) for place, kind in enumerate(self._types.values()))
+        self.shown = ", ".join(f"c{place}" for place in range(len(self._types)))
+        self.columns: dict[str, Column] = {}
+        self.rows = 0
+
+    def profile(self, fields: Sequence[Field]) -> None:
+        """Count the rows and find the largest number of each column."""
+        kept = [name for name in dict.fromkeys(each.name for each in fields) if self._kind(name)]
+        names = list(self._types)
+        sql = [_readable(f"c{names.index(name)}", self._types[name]) for name in kept]
+        numbers = [
+            f"max(abs(CAST({each} AS DOUBLE)))" if self._kind(name) in ("int", "float") else "0"
+            for name, each in zip(kept, sql, strict=True)
+        ]
+        found = self._connection.execute(
+            f"SELECT {', '.join(['count(*)', *numbers])} FROM {self._table()}", {"file": self._file}
+        ).fetchone()
+        assert found is not None
+        self.rows = found[0]
+        self._sql = sql
+        for place, (name, bound) in enumerate(zip(kept, found[1:], strict=True)):
+            self.columns[name] = Column(f"f{place}", self._kind(name), bound_of(self._kind(name), bound))
+
+    def relation(self, query: Query, *, whole: bool) -> str:
+        """With `whole`, every column is there too."""
+        query.parameters["file"] = self._file
+        parts = [self._cells] if whole else []
+        return f"(SELECT {', '.join([*parts, *named(self.columns, self._sql)]) or '1'} FROM {self._table()})"
+
+    def rows_of(self, fetched: Iterable[tuple[Any, ...]]) -> list[Row]:
+        """Rows of JSON values: times as ISO text, decimals as floats, bytes as base64."""
+        turns = [_turn(kind) for kind in self._types.values()]
+        return [
+            {name: turn(value) for name, turn, value in zip(self._types, turns, row, strict=True)} for row in fetched
+        ]
+
+    def _table(self) -> str:
+        return f"{_PARQUET} AS t({', '.join(f'c{place}' for place in range(len(self._types)))})"
+
+    def _kind(self, name: str) -> Kind | None:
+        type_name = self._types.get(name, "")
+        if type_name in _WHOLE_TYPES:
+            return "int"
+        kinds: dict[str, Kind] = {"VARCHAR": "text", "BOOLEAN": "bool", "FLOAT": "float", "DOUBLE": "float"}
+        return kinds.get(type_name)
+
+
+class CsvFile:
+    """A CSV file without quotes: readers differ on the rules for quotes, so Python reads files that have them."""
+
+    def __init__(self, connection: "duckdb.DuckDBPyConnection", file: str) -> None:
+        self._connection = connection
+        self._file = file
+        self._delimiter, self._names = _header(file)
+        self._kinds: list[Kind | None] = []
+        self.shown = ", ".join(f"c{place}" for place in range(len(self._names)))
+        self.columns: dict[str, Column] = {}
+        self.rows = 0
+
+    def profile(self, fields: Sequence[Field]) -> None:
+        """Find the kind of every column by the forms of its cells."""
+        query = Query({})
+        counts = [_PROFILE.format(place) for place in range(len(self._names))]
+        sql = f"SELECT {', '.join(['count(*)', *counts])} FROM {self._table(query)}"
+        found = self._connection.execute(sql, query.used(sql)).fetchone()
+        assert found is not None
+        self.rows = found[0]
+        each = 6
+        wanted = {field.name for field in fields}
+        for place, name in enumerate(self._names):
+            kind, largest = _kind_of(*found[1 + place * each :][:each])
+            self._kinds.append(kind)
+            if name in wanted and kind is not None:
+                self.columns[name] = Column(f"f{place}", kind, bound_of(kind, largest))
+
+    def relation(self, query: Query, *, whole: bool) -> str:
+        """With `whole`, every cell is there too, as text."""
+        sql = [
+            f"CAST(c{self._names.index(name)} AS {TYPES[column.kind]})"
+            for name, column in self.columns.items()
+            if column.kind
+        ]
+        parts = [self.shown] if whole else []
+        return f"(SELECT {', '.join([*parts, *named(self.columns, sql)]) or '1'} FROM {self._table(query)})"
+
+    def rows_of(self, fetched: Iterable[tuple[Any, ...]]) -> list[Row]:
+        """The cells as values of their column's kind."""
+        turns = [_TURNS.get(kind or "text", str) for kind in self._kinds]
+        return [
+            {
+                name: None if cell is None else turn(cell)
+                for name, turn, cell in zip(self._names, turns, row, strict=True)
+            }
+            for row in fetched
+        ]
+
+    def _table(self, query: Query) -> str:
+        query.parameters["file"] = self._file
+        query.parameters["columns"] = {f"c{place}": "VARCHAR" for place in range(len(self._names))}
+        query.parameters["delimiter"] = self._delimiter
+        return (
+            "read_csv($file, auto_detect = FALSE, header = FALSE, skip = 1, columns = $columns, delim = $delimiter, "
+            "quote = '', escape = '', nullstr = '', strict_mode = TRUE)"
+        )
+
+
+_TURNS: dict[str, Callable[[str], Any]] = {"int": int, "float": finite, "bool": lambda cell: cell.lower() == "true"}
+
+
+def _header(file: str) -> tuple[str, list[str]]:
+    """The separator and the names of the columns, if the file has no quote and ends its lines in one way."""
+    with open(file, "rb") as stream:
+        first = stream.readline(_LONGEST_HEADER).decode("utf-8-sig").rstrip("\r\n")
+        stream.seek(0)
+        tail = b""
+        while chunk := stream.read(_CHUNK):
+            text = tail + chunk
+            if b'"' in chunk or b"\0" in chunk or text.count(b"\r") - text.endswith(b"\r") != text.count(b"\r\n"):
+                raise Unsupported
+            tail = chunk[-1:] if chunk.endswith(b"\r") else b""
+    delimiter = max(_DELIMITERS, key=first.count)
+    names = next(csv.reader([first], delimiter=delimiter), [])
+    if len(names) < 2 or "" in names or len(set(names)) < len(names):  # in one column, an empty line is a cell
+        raise Unsupported
+    return delimiter, names
+
+
+def _kind_of(
+    cells: int, wholes: int, numbers: int, booleans: int, largest: float | None, longest: int | None
+) -> tuple[Kind | None, float | None]:
+    """The kind of a column; None if it is empty."""
+    if not cells:
+        return None, None
+    if wholes == cells:
+        if (longest or 0) > _LONGEST_WHOLE:
+            raise Unsupported
+        return "int", largest
+    if numbers == cells:
+        if largest is None or largest == float("inf"):
+            raise Unsupported
+        return "float", largest
+    return ("bool" if booleans == cells else "text"), None
+
+
+def _readable(sql: str, type_name: str) -> str:
+    return f"CASE WHEN isfinite({sql}) THEN CAST({sql} AS DOUBLE) END" if type_name in ("FLOAT", "DOUBLE") else sql
+
+
+def _cell(sql: str, type_name: str) -> str:
+    """SQL for the cells of a column. DuckDB needs another package to return times with a zone: they become UTC."""
+    if type_name == _ZONED:
+        return f"make_timestamp(epoch_us({sql})) AS {sql}"
+    return f"to_json({sql}) AS {sql}" if _ZONED in type_name else sql
+
+
+def _turn(type_name: str) -> Callable[[Any], Any]:
+    if type_name == _ZONED:
+        return lambda value: None if value is None else f"{_plain(value)}+00:00"
+    return _of_json if _ZONED in type_name else _plain
+
+
+def _of_json(value: str | None) -> Any:
+    return None if value is None else json.loads(value, parse_float=finite, parse_constant=lambda _: None)
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float | decimal.Decimal):
+        return finite(str(value))
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(value).decode()
+    if isinstance(value, datetime.timedelta):
+        return value.total_seconds()
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    raise Unsupported

@@ -3,12 +3,12 @@
 The invariant: the text of a statement is made of this package's own words, of names that it gives to columns itself,
 and of the names of parameters; every value and every name of the request or of a file is bound.
 
-What SQL cannot answer exactly as `plan` says raises `Beyond`, and the Python engine does it.
+A part that SQL cannot answer exactly as `plan` says raises `Unsupported`, and the Python engine does it.
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from .plan import (
@@ -19,9 +19,9 @@ from .plan import (
     Call,
     Choice,
     Comparison,
+    Constant,
     Expression,
     Field,
-    Literally,
     Membership,
     Negative,
     Not,
@@ -32,21 +32,21 @@ Kind: TypeAlias = Literal["bool", "int", "float", "text"]
 
 TYPES: Mapping[Kind, str] = {"bool": "BOOLEAN", "int": "BIGINT", "float": "DOUBLE", "text": "VARCHAR"}
 EXACT = 2**53
-"""Up to here a whole number is the same as a float."""
+"""Whole numbers up to here are exact as floats."""
 LARGEST = 2**63 - 1
-_FINITE = 1e300
-_OPTIONS = 1_000
-_LONGEST = 2_000
+_FINITE = 1e300  # far enough below the largest float that rounding cannot overflow
+_OPTIONS = 1_000  # bounds the list that is bound to a statement
+_LONGEST = 2_000  # characters of an SQL quotient, which is written twice
 _TEXT_TESTS = ("contains", "starts_with", "ends_with")
 
 
-class Beyond(Exception):
+class Unsupported(Exception):
     """DuckDB cannot give the answer that the plan promises."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """SQL for a value, the one kind it has where it is not null, and how large its numbers get at most."""
+    """SQL for a value, its kind where it is not null, and the bound on its numbers."""
 
     sql: str
     kind: Kind | None
@@ -55,40 +55,40 @@ class Column:
 
     @property
     def is_number(self) -> bool:
-        """Whether arithmetic takes it."""
+        """True for a kind that arithmetic takes."""
         return self.kind in ("int", "float")
 
     def as_float(self) -> str:
         """SQL for the same number as a float."""
         if self.kind == "int" and self.bound > EXACT:
-            raise Beyond
+            raise Unsupported
         return self.sql if self.kind == "float" else f"CAST({self.sql} AS DOUBLE)"
 
 
 @dataclass(slots=True)
 class Query:
-    """Columns by the field they hold, and the parameters of the statement that is being written."""
+    """The columns of fields, and the parameters of the statement in the making."""
 
     columns: Mapping[str, Column]
     parameters: dict[str, Any] = field(default_factory=dict)
     is_odd: bool = False
-    """Whether values of two kinds are compared, of which none is ever the same."""
+    """True if values of two kinds are compared, which are never equal."""
 
     def bind(self, value: Any, type_name: str) -> str:
-        """The place of a value in the statement."""
+        """Binds a value, and gives its place in the statement."""
         name = f"v{len(self.parameters)}"
         self.parameters[name] = value
         return f"CAST(${name} AS {type_name})"
 
     def used(self, statement: str) -> dict[str, Any]:
-        """The parameters that a statement names: a value that nothing can equal is bound for nothing."""
+        """The parameters that a statement names: a value that nothing can equal is bound and not used."""
         return {name: self.parameters[name] for name in re.findall(r"\$(\w+)", statement)}
 
     def condition(self, expression: Expression) -> str:
         """SQL that is true or false, never null."""
         column = self.compile(expression)
         if column.kind not in ("bool", None):
-            raise Beyond  # the plan calls that an error, and the other engine words it
+            raise Unsupported  # an error by the plan, which the other engine reports
         return f"coalesce({column.sql}, FALSE)"
 
     def compile(self, expression: Expression) -> Column:
@@ -96,9 +96,9 @@ class Query:
         match expression:
             case Field(name):
                 if name not in self.columns:
-                    raise Beyond
+                    raise Unsupported
                 return self.columns[name]
-            case Literally(value):
+            case Constant(value):
                 return self._literal(value)
             case Negative(operand):
                 number = self._number(operand)
@@ -127,7 +127,7 @@ class Query:
         value = self.compile(aggregate.value)
         function = aggregate.function
         if value.kind is None:
-            raise Beyond
+            raise Unsupported
         if function == "count":
             return f"count({value.sql})"
         if function == "distinct":
@@ -138,7 +138,7 @@ class Query:
             pick = "arg_min" if function == "first" else "arg_max"
             return f"{pick}({value.sql}, {row}) FILTER ({value.sql} IS NOT NULL)"
         if not value.is_number:
-            raise Beyond
+            raise Unsupported
         if function == "sum" and value.kind == "int":
             return f"coalesce(sum({value.sql}), 0)"
         number = value.as_float()
@@ -151,29 +151,29 @@ class Query:
             return Column("NULL", None)
         kind = _kind_of(value)
         if isinstance(value, int) and abs(value) > LARGEST:
-            raise Beyond
+            raise Unsupported
         return Column(self.bind(value, TYPES[kind]), kind, 0 if isinstance(value, str) else abs(value))
 
     def _arithmetic(self, expression: Arithmetic) -> Column:
         operator = expression.operator
         if operator not in ("+", "-", "*", "/"):
-            raise Beyond
+            raise Unsupported
         left, right = self._number(expression.left), self._number(expression.right)
         if operator == "/":
             return _quotient(left, right)
         bound = left.bound * right.bound if operator == "*" else left.bound + right.bound
         if left.kind == right.kind == "int":
             if bound > LARGEST:
-                raise Beyond
+                raise Unsupported
             return Column(f"({left.sql} {operator} {right.sql})", "int", bound)
         if bound > _FINITE:
-            raise Beyond  # it may overflow, which makes a null
+            raise Unsupported  # it may overflow, which gives null
         return Column(f"({left.as_float()} {operator} {right.as_float()})", "float", bound)
 
     def _number(self, expression: Expression) -> Column:
         column = self.compile(expression)
         if not column.is_number:
-            raise Beyond
+            raise Unsupported
         return column
 
     def _comparison(self, expression: Comparison) -> Column:
@@ -183,7 +183,7 @@ class Query:
         self.is_odd = self.is_odd or (pair is None and None not in (left.kind, right.kind))
         if operator in ("==", "!="):
             word = "IS NOT DISTINCT FROM" if operator == "==" else "IS DISTINCT FROM"
-            if pair is None:  # of two kinds, only null is the same
+            if pair is None:  # of two kinds, only nulls are equal
                 both = f"({left.sql} IS NULL AND {right.sql} IS NULL)"
                 return Column(both if operator == "==" else f"(NOT {both})", "bool")
             return Column(f"({pair[0]} {word} {pair[1]})", "bool")
@@ -194,7 +194,7 @@ class Query:
     def _membership(self, expression: Membership) -> Column:
         value = self.compile(expression.value)
         if value.kind is None or len(expression.options) > _OPTIONS:
-            raise Beyond
+            raise Unsupported
         options = [option for option in expression.options if option is not None]
         alike = [match for option in options if (match := _option_for(value, option)) is not None]
         parts = [f"{value.sql} IS NULL"] if len(options) < len(expression.options) else []
@@ -226,7 +226,7 @@ class Query:
             return Column(f"abs({first.sql})", first.kind, first.bound)
         if name == "len" and first.kind == "text":
             return Column(f"length({first.sql})", "int", EXACT)
-        raise Beyond
+        raise Unsupported
 
 
 _FLOAT_AGGREGATES = {
@@ -236,17 +236,6 @@ _FLOAT_AGGREGATES = {
     "std": "stddev_samp({0})",
     "variance": "var_samp({0})",
 }
-
-
-def fields_of(part: Any) -> list[Field]:
-    """Every field that a step, an expression or a tuple of them names."""
-    if isinstance(part, Field):
-        return [part]
-    if isinstance(part, tuple):
-        return [found for each in part for found in fields_of(each)]
-    if not is_dataclass(part):
-        return []
-    return [found for each in fields(part) for found in fields_of(getattr(part, each.name))]
 
 
 def _kind_of(value: bool | float | str) -> Kind:
@@ -279,7 +268,7 @@ def _option_for(value: Column, option: Scalar) -> Scalar:
     if value.kind == "float" and kind == "int":
         whole = int(option)
         if abs(whole) > EXACT:
-            raise Beyond
+            raise Unsupported
         return float(whole)
     return None
 
@@ -287,12 +276,12 @@ def _option_for(value: Column, option: Scalar) -> Scalar:
 def _merged(sql: str, columns: Sequence[Column]) -> Column:
     kinds = {column.kind for column in columns if column.kind is not None}
     if len(kinds) != 1:
-        raise Beyond
+        raise Unsupported
     return Column(sql, kinds.pop(), max(column.bound for column in columns))
 
 
 def _quotient(left: Column, right: Column) -> Column:
     sql = f"({left.as_float()} / nullif({right.as_float()}, 0))"
     if len(sql) > _LONGEST:
-        raise Beyond  # it is written twice, so that a nest of them would double each time
+        raise Unsupported  # nested quotients would double each time
     return Column(f"(CASE WHEN isfinite({sql}) THEN {sql} END)", "float", float("inf"))

@@ -1,12 +1,12 @@
-"""The one exception of an analysis, and the words its messages share."""
+"""The exception of an analysis, and the phrases that its messages share."""
 
 import difflib
 import json
 from collections.abc import Iterable
 from typing import Any
 
-_LISTED = 30
-_SHOWN_CHARACTERS = 60
+_LISTED = 30  # words of a list in a message
+_SHOWN_CHARACTERS = 60  # of a quoted value: a message stays within a few lines
 _KINDS = {
     type(None): "null",
     bool: "a boolean",
@@ -19,11 +19,11 @@ _KINDS = {
 
 
 class AnalysisError(ValueError):
-    """The request cannot be carried out as it is: the message names the parameter and what was expected."""
+    """The request cannot be carried out: the message names the parameter and the expected value."""
 
 
 def kind_of(value: object) -> str:
-    """What `value` is, in the words of a message: `text`, `a number`, `an object`."""
+    """The kind of `value` in the words of a message: `text`, `a number`, `an object`."""
     return _KINDS.get(type(value), type(value).__name__)
 
 
@@ -33,8 +33,15 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
 
 
+def clipped(value: Any, most: int) -> Any:
+    """`value` as an answer shows it: text of at most `most` characters, lists and objects as short text."""
+    if isinstance(value, str) and len(value) > most:
+        return f"{value[: most - 1]}…"
+    return shown(value) if isinstance(value, list | dict) else value
+
+
 def listed(words: Iterable[str]) -> str:
-    """The words after each other, at most thirty of them."""
+    """The words, separated by commas, at most thirty of them."""
     names = list(words)
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return ", ".join(shown(name) for name in names[:_LISTED]) + more

@@ -1,14 +1,18 @@
-"""Reads the text of an expression, such as `price * quantity if quantity > 0 else null`, into the tree of `plan`.
+"""Reads expressions and conditions into the tree of `plan`.
 
-An own small parser: what it does not know is an error with its place, and nothing in it can reach Python itself.
-Fields are names, dotted paths, or anything between backticks. Words may be written in any case.
+An expression is text, such as `price * quantity if quantity > 0 else null`; a condition is an object of a field, an
+operator and a value, nested by AND, OR and not. The parser is our own: anything it does not know is an error with its
+place, and nothing in it can reach Python itself. Fields are names, dotted paths, or any text between backticks.
+Keywords may be written in any case.
 """
 
 import re
 import warnings
-from typing import NoReturn, cast
+from collections.abc import Callable
+from typing import Any, NoReturn, cast
 
 from .errors import AnalysisError, listed, nearest, shown
+from .parameters import as_list, as_object, as_scalar, as_text, as_word, below
 from .plan import (
     FUNCTIONS,
     MAX_DEPTH,
@@ -21,9 +25,9 @@ from .plan import (
     Choice,
     Comparison,
     ComparisonOperator,
+    Constant,
     Expression,
     Field,
-    Literally,
     Membership,
     Negative,
     Not,
@@ -50,19 +54,52 @@ _TOKEN = re.compile(
 _MOST_DIGITS = len(str(MAX_INTEGER)) + 1
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
-_WORDS = frozenset(("and", "or", "not", "in", "is", "if", "else", "null", "none", "true", "false"))
+_KEYWORDS = frozenset(("and", "or", "not", "in", "is", "if", "else", "null", "none", "true", "false"))
 _CONSTANTS: dict[str, Scalar] = {"null": None, "none": None, "true": True, "false": False}
 _COMPARISONS = {"==": "==", "=": "==", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+MAX_OPTIONS = 100_000
+"""Most values after `in`."""
+
+_ALIASES = {
+    "==": "== = eq equals",
+    "!=": "!= <> ne not_equals",
+    ">": "> gt",
+    "<": "< lt",
+    ">=": ">= => gte ge",
+    "<=": "<= =< lte le",
+    "in": "in",
+    "not_in": "not_in nin",
+    "contains": "contains",
+    "not_contains": "not_contains",
+    "starts_with": "starts_with startswith",
+    "ends_with": "ends_with endswith",
+    "matches": "matches regex",
+    "is_null": "is_null isnull",
+    "is_not_null": "is_not_null not_null",
+    "between": "between",
+}
+OPERATORS = tuple(_ALIASES)
+"""The operators of a condition, each by its own name."""
+_OPERATOR_WORDS = {word: name for name, words in _ALIASES.items() for word in words.split()} | {
+    "not in": "not_in",
+    "is null": "is_null",
+    "is not null": "is_not_null",
+    "starts with": "starts_with",
+    "ends with": "ends_with",
+    "not contains": "not_contains",
+}
+_LOGIC: dict[str, type[AllOf] | type[AnyOf]] = {"and": AllOf, "all": AllOf, "or": AnyOf, "any": AnyOf}
+_KEYS = ("field", "operator", "value", "logic", "conditions", "not", "expression")
+_HINT = (
+    " A condition is {'field', 'operator', 'value'}, {'logic': 'AND' or 'OR', 'conditions': [...]}, {'not': {...}} "
+    "or {'expression': text}."
+)
 
 
 def parse_expression(text: object, at: str) -> Expression:
-    """The tree of an expression; `at` names the parameter in messages.
-
-    Raises:
-        AnalysisError: It cannot be read, names an unknown function or is too large.
-    """
+    """The tree of an expression; `at` names the parameter in messages."""
     if isinstance(text, bool | int | float) or text is None:
-        return Literally(text)
+        return Constant(text)
     if not isinstance(text, str):
         raise AnalysisError(f"{at} is {shown(text)}. Write an expression as text, for instance 'price * quantity'.")
     if len(text) > MAX_CHARACTERS:
@@ -71,18 +108,14 @@ def parse_expression(text: object, at: str) -> Expression:
 
 
 def check_pattern(pattern: Scalar, at: str) -> str:
-    """A regular expression that Python can compile.
-
-    Raises:
-        AnalysisError: It cannot, or it is too long.
-    """
+    """A regular expression that Python can compile."""
     if not isinstance(pattern, str):
         raise AnalysisError(f"{at} is {shown(pattern)}. Give a regular expression as text.")
     if len(pattern) > MAX_PATTERN:
         raise AnalysisError(f"{at} has {len(pattern)} characters. A regular expression has at most {MAX_PATTERN}.")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what may mean something else one day means what it does today
+            warnings.simplefilter("ignore")  # about syntax that may change in later versions of Python
             re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
         raise AnalysisError(f"{at} is no regular expression: {error}. Change {shown(pattern)}.") from None
@@ -90,7 +123,7 @@ def check_pattern(pattern: Scalar, at: str) -> str:
 
 
 class _Parser:
-    """One pass over the text, one token ahead; each method reads one level of binding, the loosest first."""
+    """A recursive descent parser, one token ahead; each method reads one level of precedence, the loosest first."""
 
     def __init__(self, text: str, at: str) -> None:
         self._text = text
@@ -114,13 +147,13 @@ class _Parser:
             self._fail(f"{shown(rest[:20])} cannot be read")
         self._start, self._end = found.span(found.lastgroup)
         self._kind, self._piece = found.lastgroup, found[found.lastgroup]
-        if self._kind == "name" and self._piece.lower() in _WORDS:
+        if self._kind == "name" and self._piece.lower() in _KEYWORDS:
             self._kind, self._piece = "word", self._piece.lower()
         elif self._piece == "&&":
             self._kind, self._piece = "word", "and"
 
     def _accept(self, *pieces: str) -> str | None:
-        """The present piece if it is one of these signs or words; the next is then the present one."""
+        """The current token, if it is one of these signs or words; then advances."""
         if self._kind not in ("sign", "word") or self._piece not in pieces:
             return None
         piece = self._piece
@@ -175,7 +208,7 @@ class _Parser:
         return found[0] if len(found) == 1 else self._count(AllOf(tuple(found)))
 
     def _compared(self, left: Expression) -> tuple[Expression, Expression] | None:
-        """A comparison of `left` with what follows, and the operand that a further one starts from."""
+        """A comparison of `left` with the next operand, and the left operand of a further comparison."""
         sign = self._accept(*_COMPARISONS)
         if sign is not None:
             right = self._sum()
@@ -202,9 +235,9 @@ class _Parser:
         while self._accept(closing) is None:
             tree = self._sum()
             match tree:
-                case Literally(value):
+                case Constant(value):
                     options.append(value)
-                case Negative(Literally(int() | float() as value)) if not isinstance(value, bool):
+                case Negative(Constant(int() | float() as value)) if not isinstance(value, bool):
                     options.append(-value)
                 case _:
                     self._fail("the list after 'in' holds literal values only")
@@ -247,7 +280,7 @@ class _Parser:
         kind, piece = self._kind, self._piece
         if kind == "word" and piece in _CONSTANTS:
             self._advance()
-            return self._count(Literally(_CONSTANTS[piece]))
+            return self._count(Constant(_CONSTANTS[piece]))
         if kind == "word" and piece == "if":
             self._advance()
             return self._called("if")
@@ -260,9 +293,9 @@ class _Parser:
             self._fail(f"a value is expected before {piece!r}" if piece else "a value is missing at the end")
         self._advance()
         if kind == "number":
-            return self._count(Literally(self._number(piece)))
+            return self._count(Constant(self._number(piece)))
         if kind == "text":
-            return self._count(Literally(_ESCAPE.sub(self._escaped, piece[1:-1])))
+            return self._count(Constant(_ESCAPE.sub(self._escaped, piece[1:-1])))
         if kind == "quoted":
             return self._count(Field(piece[1:-1].replace("``", "`"), self._at))
         if self._kind == "sign" and self._piece == "(":
@@ -289,7 +322,7 @@ class _Parser:
             return self._count(Choice(*arguments))
         if function == "matches":
             pattern = arguments[1]
-            check_pattern(pattern.value if isinstance(pattern, Literally) else None, f"The pattern in {self._at}")
+            check_pattern(pattern.value if isinstance(pattern, Constant) else None, f"The pattern in {self._at}")
         return self._count(Call(function, tuple(arguments)))
 
     def _number(self, piece: str) -> int | float:
@@ -322,3 +355,113 @@ def _amount(least: int, most: int | None) -> str:
         return f"at least {least} argument"
     count = str(least) if least == most else f"{least} or {most}"
     return f"{count} argument{'' if most == 1 else 's'}"
+
+
+def parse_conditions(given: Any, at: str, *, logic: Any = "AND", logic_at: str = "logic") -> Expression:
+    """The tree of a list of conditions, of one condition, or of an expression as text."""
+    join = as_word(logic, logic_at, _LOGIC, shown_as=("AND", "OR"))
+    if isinstance(given, dict):
+        return _condition(given, at, 1)
+    if isinstance(given, str):
+        return parse_expression(given, at)
+    return join(tuple(_parts(given, at, 1)))
+
+
+def _parts(given: Any, at: str, depth: int) -> list[Expression]:
+    if depth > MAX_DEPTH:
+        raise AnalysisError(f"{at} is nested deeper than {MAX_DEPTH}. Flatten the conditions.")
+    return [_condition(each, below(at, place), depth) for place, each in enumerate(as_list(given, at))]
+
+
+def _condition(given: Any, at: str, depth: int) -> Expression:
+    if isinstance(given, str):
+        return parse_expression(given, at)
+    condition = as_object(given, at, _KEYS, hint=_HINT)
+    forms = [form for form in ("field", "conditions", "not", "expression") if form in condition]
+    if len(forms) != 1:
+        raise AnalysisError(f"{at} is {shown(given)}, which is no condition.{_HINT}")
+    match forms[0]:
+        case "conditions":
+            as_object(given, at, ("logic", "conditions"))
+            join = as_word(condition.get("logic", "AND"), below(at, "logic"), _LOGIC, shown_as=("AND", "OR"))
+            return join(tuple(_parts(condition["conditions"], below(at, "conditions"), depth + 1)))
+        case "not":
+            as_object(given, at, ("not",))
+            inner, place = condition["not"], below(at, "not")
+            if isinstance(inner, list):
+                return Not(AllOf(tuple(_parts(inner, place, depth + 1))))
+            if depth >= MAX_DEPTH:
+                raise AnalysisError(f"{place} is nested deeper than {MAX_DEPTH}. Flatten the conditions.")
+            return Not(_condition(inner, place, depth + 1))
+        case "expression":
+            as_object(given, at, ("expression",))
+            return parse_expression(condition["expression"], below(at, "expression"))
+        case _:
+            return _test(as_object(given, at, ("field", "operator", "value")), at)
+
+
+def _test(given: dict[str, Any], at: str) -> Expression:
+    field = Field(as_text(given["field"], below(at, "field")), below(at, "field"))
+    name = as_word(given.get("operator", "=="), below(at, "operator"), _OPERATOR_WORDS, shown_as=OPERATORS)
+    place = below(at, "value")
+    if "value" not in given and name not in ("is_null", "is_not_null"):
+        raise AnalysisError(f"{at} lacks 'value', which {name!r} compares with. Give it, or use 'is_null'.")
+    value = given.get("value")
+    if name in _TESTS:
+        return _TESTS[name](field, value, place)
+    return _compared(cast(ComparisonOperator, name), field, value, place)
+
+
+def _compared(name: ComparisonOperator, field: Field, value: Any, at: str) -> Expression:
+    if isinstance(value, list):
+        raise AnalysisError(f"{at} is a list, and {name!r} takes one plain value. Use 'in' for several.")
+    return Comparison(name, field, Constant(as_scalar(value, at)))
+
+
+def _membership(field: Field, value: Any, at: str) -> Expression:
+    options = [as_scalar(each, below(at, place)) for place, each in enumerate(as_list(value, at, most=MAX_OPTIONS))]
+    return Membership(field, tuple(options))
+
+
+def _between(field: Field, value: Any, at: str) -> Expression:
+    bounds = as_list(value, at)
+    if len(bounds) != 2:
+        raise AnalysisError(f"{at} has {len(bounds)} values. 'between' takes two: the least and the greatest.")
+    least, greatest = (_compared(">=", field, bounds[0], below(at, 0)), _compared("<=", field, bounds[1], below(at, 1)))
+    return AllOf((least, greatest))
+
+
+def _called(name: str, *, text: bool) -> Callable[[Field, Any, str], Expression]:
+    def build(field: Field, value: Any, at: str) -> Expression:
+        part = as_scalar(value, at)
+        if text and not isinstance(part, str):
+            raise AnalysisError(f"{at} is {shown(value)}. {name!r} takes a text.")
+        return Call(name, (field, Constant(part)))
+
+    return build
+
+
+def _matches(field: Field, value: Any, at: str) -> Expression:
+    return Call("matches", (field, Constant(check_pattern(as_scalar(value, at), at))))
+
+
+def _is_null(field: Field, value: Any, at: str) -> Expression:
+    if value is not None and not isinstance(value, bool):
+        raise AnalysisError(f"{at} is {shown(value)}. 'is_null' takes no value, or true or false.")
+    test = Call("is_null", (field,))
+    return Not(test) if value is False else test
+
+
+_contains = _called("contains", text=False)
+_TESTS: dict[str, Callable[[Field, Any, str], Expression]] = {
+    "in": _membership,
+    "not_in": lambda field, value, at: Not(_membership(field, value, at)),
+    "between": _between,
+    "contains": _contains,
+    "not_contains": lambda field, value, at: Not(_contains(field, value, at)),
+    "starts_with": _called("starts_with", text=True),
+    "ends_with": _called("ends_with", text=True),
+    "matches": _matches,
+    "is_null": _is_null,
+    "is_not_null": lambda field, value, at: Not(_is_null(field, value, at)),
+}

@@ -1,15 +1,19 @@
-"""Reads parts of a request strictly: what is not expected is an error that names its path and the nearest word."""
+"""Reads parts of a request strictly: anything unexpected is an error that names its path and the nearest word."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from .errors import AnalysisError, listed, nearest, shown
+from .plan import Field
+from .values import NUMBERS, as_float
 
 Word = TypeVar("Word")
 
 MAX_ITEMS = 1_000
 """Most fields, conditions, steps or keys that one list of a request may have."""
+# Names the rows in the source; the caller has followed it already.
+_EVERYWHERE = "data_field"
 
 
 def below(at: str, key: str | int) -> str:
@@ -20,11 +24,7 @@ def below(at: str, key: str | int) -> str:
 
 
 def as_object(value: Any, at: str, known: Sequence[str], *, hint: str = "") -> dict[str, Any]:
-    """An object of no other than the known keys.
-
-    Raises:
-        AnalysisError: It is something else, or has a key that is not known.
-    """
+    """An object with known keys only."""
     if not isinstance(value, dict):
         raise AnalysisError(f"{at or 'parameters'} is {shown(value)}. Give an object with {listed(known)}.{hint}")
     for key in value:
@@ -35,11 +35,7 @@ def as_object(value: Any, at: str, known: Sequence[str], *, hint: str = "") -> d
 
 
 def only(value: dict[str, Any], at: str, *keys: str) -> Any:
-    """The value of the one key of these that is given.
-
-    Raises:
-        AnalysisError: None of them is, or several are.
-    """
+    """The value of the only one of these keys that is given."""
     given = [key for key in keys if key in value]
     if len(given) == 1:
         return value[given[0]]
@@ -50,22 +46,14 @@ def only(value: dict[str, Any], at: str, *keys: str) -> Any:
 
 
 def as_text(value: Any, at: str) -> str:
-    """Text that is not empty.
-
-    Raises:
-        AnalysisError: It is not.
-    """
+    """Text that is not empty."""
     if isinstance(value, str) and value:
         return value
     raise AnalysisError(f"{at} is {shown(value)}. Give a text.")
 
 
 def as_scalar(value: Any, at: str) -> bool | int | float | str | None:
-    """A plain value.
-
-    Raises:
-        AnalysisError: It is a list or an object, or a number that JSON does not have.
-    """
+    """A plain value."""
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         raise AnalysisError(f"{at} is {value!r}. Give a finite number, or use 'is_null'.")
     if value is None or isinstance(value, bool | int | float | str):
@@ -74,11 +62,7 @@ def as_scalar(value: Any, at: str) -> bool | int | float | str | None:
 
 
 def as_list(value: Any, at: str, *, most: int = MAX_ITEMS) -> list[Any]:
-    """A list.
-
-    Raises:
-        AnalysisError: It is something else, or too long.
-    """
+    """A list."""
     if not isinstance(value, list | tuple):
         raise AnalysisError(f"{at} is {shown(value)}. Give a list.")
     if len(value) > most:
@@ -87,11 +71,7 @@ def as_list(value: Any, at: str, *, most: int = MAX_ITEMS) -> list[Any]:
 
 
 def as_names(value: Any, at: str) -> list[tuple[str, str]]:
-    """Names with their paths: a list of them, or one alone.
-
-    Raises:
-        AnalysisError: It is something else, has none, or one twice.
-    """
+    """Names with their paths: a list of them, or one alone."""
     if isinstance(value, str):
         return [(as_text(value, at), at)]
     names = [(as_text(each, below(at, place)), below(at, place)) for place, each in enumerate(as_list(value, at))]
@@ -103,33 +83,21 @@ def as_names(value: Any, at: str) -> list[tuple[str, str]]:
 
 
 def as_count(value: Any, at: str, *, least: int = 0) -> int:
-    """A whole number from `least`.
-
-    Raises:
-        AnalysisError: It is something else.
-    """
+    """A whole number from `least`."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return value
     raise AnalysisError(f"{at} is {shown(value)}. Give a whole number from {least}.")
 
 
 def as_flag(value: Any, at: str) -> bool:
-    """A boolean.
-
-    Raises:
-        AnalysisError: It is something else.
-    """
+    """A boolean."""
     if isinstance(value, bool):
         return value
     raise AnalysisError(f"{at} is {shown(value)}. Give true or false.")
 
 
 def as_word(value: Any, at: str, words: Mapping[str, Word], *, shown_as: Sequence[str] = ()) -> Word:
-    """What one of a fixed list of words stands for, in any case; `shown_as` are those that a message lists.
-
-    Raises:
-        AnalysisError: It is none of them.
-    """
+    """The meaning of one of a fixed list of words, in any case; messages list `shown_as`."""
     if isinstance(value, str) and value.strip().lower() in words:
         return words[value.strip().lower()]
     hint = nearest(value, words) if isinstance(value, str) else ""
@@ -137,5 +105,83 @@ def as_word(value: Any, at: str, words: Mapping[str, Word], *, shown_as: Sequenc
 
 
 def repeated(names: Iterable[str]) -> list[str]:
-    """The names that stand there more than once."""
+    """The names that occur more than once."""
     return sorted(name for name, count in Counter(names).items() if count > 1)
+
+
+class Parameters:
+    """The parameters of one statistic or rule, with `known` keys only; `at` is their path. Null counts as absent."""
+
+    def __init__(self, parameters: Any, known: Sequence[str], at: str = "") -> None:
+        if isinstance(parameters, dict):
+            parameters = {name: value for name, value in parameters.items() if name != _EVERYWHERE}
+        self._parameters = as_object(parameters, at, known)
+        self._at = at
+
+    def at(self, name: str) -> str:
+        """The path to a parameter."""
+        return below(self._at, name)
+
+    def has(self, name: str) -> bool:
+        """True if a parameter is given."""
+        return self._parameters.get(name) is not None
+
+    def value(self, name: str) -> Any:
+        """The raw parameter; None if absent."""
+        return self._parameters.get(name)
+
+    def fail(self, name: str, wanted: str) -> AnalysisError:
+        """The error for a missing or wrong parameter."""
+        if not self.has(name):
+            return AnalysisError(f"{self._at or 'parameters'} lacks {name!r}. Give {wanted}.")
+        return AnalysisError(f"{self.at(name)} is {shown(self.value(name))}. Give {wanted}.")
+
+    def word(self, name: str, words: Sequence[str], default: str | None = None) -> str:
+        """One word of a closed list."""
+        if not self.has(name) and default is not None:
+            return default
+        if not self.has(name):
+            raise self.fail(name, f"one of {', '.join(words)}")
+        return as_word(self.value(name), self.at(name), {word: word for word in words})
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """True or false."""
+        return as_flag(self.value(name), self.at(name)) if self.has(name) else default
+
+    def whole(self, name: str, default: int, *, least: int, most: int) -> int:
+        """A whole number within bounds."""
+        given = self.value(name)
+        if given is None:
+            return default
+        if type(given) is not int or not least <= given <= most:
+            raise self.fail(name, f"a whole number from {least} to {most}")
+        return given
+
+    def number(self, name: str, default: float | None = None, *, above: float | None = None) -> float:
+        """A finite number, above a bound if there is one."""
+        given = self.value(name)
+        if given is None and default is not None:
+            return default
+        number = as_float(given) if type(given) in NUMBERS else None
+        if number is None or (above is not None and number <= above):
+            raise self.fail(name, "a number" if above is None else f"a number above {above:g}")
+        return number
+
+    def field(self, name: str) -> Field:
+        """The name of one field."""
+        if not self.has(name):
+            raise self.fail(name, "the name of a field")
+        return Field(as_text(self.value(name), self.at(name)), self.at(name))
+
+    def fields(self, name: str = "fields", *, single: str | None = "field", most: int) -> list[Field]:
+        """The names of several fields, or of one, as text or in the parameter `single`. Empty if none is given."""
+        if single is not None and self.has(single):
+            if self.has(name):
+                raise AnalysisError(f"{self.at(single)} and {self.at(name)} are both given. Give one of them.")
+            return [self.field(single)]
+        if not self.has(name):
+            return []
+        names = as_names(self.value(name), self.at(name))
+        if len(names) > most:
+            raise AnalysisError(f"{self.at(name)} names {len(names)} fields. Give at most {most}.")
+        return [Field(each, at) for each, at in names]

@@ -1,4 +1,4 @@
-"""The checked request, as both engines carry it out: a source of rows and the steps they go through.
+"""The checked request, as both engines carry it out: a source of rows and a list of steps.
 
 `filter`, `aggregate` and `transform` all become steps. Conditions are expressions too, so one tree says everything.
 
@@ -44,7 +44,7 @@ float, compact JSON for lists and objects.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal, TypeAlias
 
 MAX_INTEGER = 2**127 - 1
@@ -117,7 +117,7 @@ FileFormat: TypeAlias = Literal["json", "jsonl", "csv", "parquet"]
 
 
 @dataclass(frozen=True, slots=True)
-class Literally:
+class Constant:
     """A value that the request holds."""
 
     value: Scalar
@@ -163,7 +163,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Whether `value` equals one of `options`."""
+    """True if `value` equals one of `options`."""
 
     value: "Expression"
     options: tuple[Scalar, ...]
@@ -208,7 +208,7 @@ class Call:
 
 
 Expression: TypeAlias = (
-    Literally | Field | Negative | Arithmetic | Comparison | Membership | AllOf | AnyOf | Not | Choice | Call
+    Constant | Field | Negative | Arithmetic | Comparison | Membership | AllOf | AnyOf | Not | Choice | Call
 )
 
 
@@ -461,8 +461,19 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What one request of `filter`, `aggregate` or `transform` does."""
+    """The work of one `filter`, `aggregate` or `transform`."""
 
     source: Source
     steps: tuple[Step, ...]
     limits: Limits
+
+
+def fields_of(part: Any) -> list[Field]:
+    """Every field that a step, an expression or a tuple of them names."""
+    if isinstance(part, Field):
+        return [part]
+    if isinstance(part, tuple):
+        return [found for each in part for found in fields_of(each)]
+    if not is_dataclass(part):
+        return []
+    return [found for each in fields(part) for found in fields_of(getattr(part, each.name))]

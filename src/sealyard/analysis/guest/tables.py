@@ -1,131 +1,147 @@
-"""Reads rows out of text: JSON, JSON lines and CSV; what is broken is named by its line."""
+"""Rows on their way through the steps, and the columns read from them."""
 
-import csv
-import io
-import json
-import math
-import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, TypeAlias
 
-from .errors import AnalysisError, kind_of, listed, shown
-from .fields import rows_of
-from .parameters import repeated
-from .plan import Row
+from .errors import AnalysisError, kind_of, listed, nearest, shown
+from .plan import Field, Row
+from .values import NUMBERS, as_float
 
-_DELIMITERS = ",;\t|"
-# A number of three digits in an exponent may be beyond what a float holds; others need no second look.
-_LARGE_EXPONENT = re.compile(r"[0-9][eE]\+?[0-9]{3}")
-# A zero before other digits marks an identifier, such as a postal code.
-_WHOLE = re.compile(r"[ \t]*[+-]?(?:0|[1-9][0-9]{0,999})[ \t]*")
-_NUMBER = re.compile(r"[ \t]*[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?[ \t]*")
-_QUOTED = re.compile(r'"[^"]*"')
-_BOOLEANS = {"true": True, "false": False}
+_MISSING = object()
+
+Column: TypeAlias = Callable[[Sequence[Row]], list[Any]]
+"""A function from rows to a value for each."""
 
 
-def value_of_json(text: str, at: str) -> Any:
-    """The value of JSON text; NaN and infinities are null.
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows, and the rows before a filter: a field of those is known, even if no remaining row has it."""
 
-    Raises:
-        AnalysisError: It is no JSON.
-    """
-    try:
-        return _decoder(text).decode(text)
-    except (ValueError, RecursionError) as error:
-        raise AnalysisError(f"{at} is no JSON: {_reason(error)}. Give the format if it is another.") from None
+    rows: list[Row]
+    before: Sequence[Row] = ()
+    added: frozenset[str] = frozenset()
+
+    def fewer(self, rows: list[Row]) -> "Table":
+        """Some of these rows, in any order."""
+        return Table(rows, self.before or self.rows, self.added)
+
+    def changed(self, rows: list[Row], *added: str) -> "Table":
+        """These rows with some fields added or replaced."""
+        return Table(rows, self.before, self.added.union(added))
+
+    def reader(self, field: Field) -> Column:
+        """The function that reads a field from some of the rows. All rows decide if its name is a path."""
+        name, path = field.name, field.path
+        if self.has(name):
+            return lambda some: _values(name, some)
+        if len(path) > 1 and any(reach(row, path, _MISSING) is not _MISSING for row in self._all()):
+            return lambda some: [reach(row, path) for row in some]
+        raise unknown_field(field, self._names(path))
+
+    def read(self, field: Field) -> list[Any]:
+        """The value of a field in each row."""
+        return self.reader(field)(self.rows)
+
+    def has(self, name: str) -> bool:
+        """True if a row has a field of exactly this name, or if there never were rows."""
+        if name in self.added or any(name in row for row in self._all()):
+            return True
+        return not self.rows and not self.before
+
+    def require(self, fields: Iterable[Field]) -> None:
+        """Refuses a field that no row has by exactly this name."""
+        for field in fields:
+            if not self.has(field.name):
+                raise unknown_field(field, self._names(()))
+
+    def _all(self) -> Iterable[Row]:
+        yield from self.rows
+        yield from self.before
+
+    def _names(self, path: tuple[str, ...]) -> list[str]:
+        """The fields of the rows, after those of the object that a dotted path points into."""
+        inner: dict[str, Any] = {}
+        for row in self._all() if len(path) > 1 else ():
+            below = reach(row, path[:-1])
+            if type(below) is dict:
+                inner.update(below)
+        return [".".join((*path[:-1], name)) for name in inner] + field_names(self._all()) + sorted(self.added)
 
 
-def rows_of_lines(text: str, at: str) -> list[Row]:
-    """The objects of JSON lines; empty lines are skipped.
+def field_names(rows: Iterable[Row]) -> list[str]:
+    """Every field of the rows, in the order in which they first appear."""
+    names: dict[str, Any] = {}
+    for row in rows:
+        names.update(row)
+    return list(names)
 
-    Raises:
-        AnalysisError: A line is no object.
-    """
-    decode = _decoder(text).decode
-    rows: list[Row] = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line or line.isspace():
-            continue
-        try:
-            row = decode(line)
-        except (ValueError, RecursionError) as error:
-            raise AnalysisError(f"{at}: line {number} is no JSON: {_reason(error)}. Correct {shown(line)}.") from None
-        if type(row) is not dict:
-            raise AnalysisError(f"{at}: line {number} is {kind_of(row)}, {shown(row)}. Each line must be an object.")
-        rows.append(row)
+
+def rows_of(columns: Mapping[str, Sequence[Any]]) -> list[Row]:
+    """A row for each place in columns of the same length."""
+    # Copies of one empty row share its keys, which is the fastest way to make many small objects.
+    empty: Row = dict.fromkeys(columns)
+    rows = [empty.copy() for _ in next(iter(columns.values()), ())]
+    for name, column in columns.items():
+        for row, value in zip(rows, column, strict=True):
+            row[name] = value
     return rows
 
 
-def rows_of_csv(text: str, at: str) -> list[Row]:
-    """The rows below a header; empty cells are null.
+def unknown_field(field: Field, names: Iterable[str]) -> AnalysisError:
+    """The error for a field that is not among `names`."""
+    known = list(dict.fromkeys(names))
+    where = f" ({field.at})" if field.at else ""
+    return AnalysisError(
+        f"No field {field.name!r} in the rows{where}.{nearest(field.name, known)} Fields: {listed(known)}."
+    )
 
-    A column is of whole numbers, of numbers or of booleans if all its cells that are not empty are; otherwise it is
-    text. Digits after a leading zero are no number. The header's most frequent of `,;` tab and `|` separates cells.
 
-    Raises:
-        AnalysisError: The header or a line is broken.
-    """
-    csv.field_size_limit(max(len(text), csv.field_size_limit()))  # a cell is as long as it is
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
+def _values(name: str, rows: Sequence[Row]) -> list[Any]:
     try:
-        header = next(filter(None, reader), [])
-        records = _records(reader, header, at)
-    except csv.Error as error:
-        raise AnalysisError(f"{at}: line {reader.line_num} is no CSV: {error}. Correct it.") from None
-    if not header:
-        return []
-    if "" in header:
-        raise AnalysisError(f"{at}: column {header.index('') + 1} has no name in the header. Name it.")
-    if twice := repeated(header):
-        raise AnalysisError(f"{at}: the header has {listed(twice)} twice. Give each column a name of its own.")
-    columns = (_typed(column) for column in zip(*records, strict=True))
-    return rows_of(dict(zip(header, columns, strict=False)))  # there are no columns at all below a header alone
+        return list(map(itemgetter(name), rows))
+    except KeyError:
+        return [row.get(name) for row in rows]
 
 
-def _delimiter(text: str) -> str:
-    text = text.lstrip("\r\n")
-    header = _QUOTED.sub("", text[: text.find("\n")] if "\n" in text else text)
-    return max(_DELIMITERS, key=header.count)
+def reach(value: Any, path: Sequence[str], missing: Any = None) -> Any:
+    """The value at the end of a path into nested objects; `missing` if there is none."""
+    for name in path:
+        if type(value) is not dict or name not in value:
+            return missing
+        value = value[name]
+    return value
 
 
-def _records(reader: Any, header: list[str], at: str) -> list[list[str]]:
-    records: list[list[str]] = []
-    for record in reader:
-        if len(record) == len(header):
-            records.append(record)
-        elif record:
+def numbers_of(table: Table, field: Field, *, ignore_others: bool = False) -> list[float | None]:
+    """The numbers of a field, None for null and for what no float can hold.
+
+    Args:
+        table: The rows.
+        field: Which of their fields.
+        ignore_others: Whether text, booleans, lists and objects count as null instead of being an error.
+    """
+    numbers: list[float | None] = []
+    for row, value in enumerate(table.read(field)):
+        if type(value) in NUMBERS:
+            numbers.append(as_float(value))
+        elif value is None or ignore_others:
+            numbers.append(None)
+        else:
             raise AnalysisError(
-                f"{at}: line {reader.line_num} has {len(record)} cells, and the header {len(header)}. Correct it."
+                f"{field.at}: {shown(value)} ({kind_of(value)}) in field {field.name!r} is not a number, in row {row}. "
+                'Cast the field in a transform first, or leave such values out with "invalid": "ignore".'
             )
-    return records
+    return numbers
 
 
-def _typed(cells: tuple[str, ...]) -> list[Any]:
-    present = [cell for cell in cells if cell]
-    if all(map(_WHOLE.fullmatch, present)):
-        turn: Callable[[str], Any] = int
-    elif all(map(_NUMBER.fullmatch, present)):
-        turn = _number
-    elif all(cell.lower() in _BOOLEANS for cell in present):
-        turn = _boolean
-    else:
-        return [cell or None for cell in cells]
-    return [turn(cell) if cell else None for cell in cells]
-
-
-def _number(cell: str) -> float | None:
-    value = float(cell)
-    return value if math.isfinite(value) else None
-
-
-def _boolean(cell: str) -> bool:
-    return _BOOLEANS[cell.lower()]
-
-
-def _decoder(text: str) -> json.JSONDecoder:
-    parse_float = _number if _LARGE_EXPONENT.search(text) else None
-    return json.JSONDecoder(parse_float=parse_float, parse_constant=lambda _: None)
-
-
-def _reason(error: Exception) -> str:
-    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+def number_fields(table: Table, at: str) -> list[Field]:
+    """The fields of the rows that hold numbers and nulls only, and not only nulls."""
+    found = []
+    for name in field_names(table.rows):
+        field = Field(name, at)
+        kinds = set(map(type, table.read(field))) - {type(None)}
+        if kinds and kinds <= NUMBERS:
+            found.append(field)
+    return found

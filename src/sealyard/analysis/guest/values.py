@@ -1,12 +1,17 @@
-"""How values compare, sort, count as the same and turn into text or another type: the rules that `plan` states."""
+"""Values: how they compare, sort, count as equal and turn into text, numbers, dates and times.
+
+Times are in UTC. An epoch number is in seconds, or in milli-, micro- or nanoseconds if it is too large for a time
+before the year 5138 in the coarser unit.
+"""
 
 import json
+import math
 import re
 from collections.abc import Callable, Sequence
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, TypeVar
 
-from .errors import AnalysisError, kind_of, shown
+from .errors import AnalysisError, kind_of, nearest, shown
 from .plan import MAX_TEXT, CastType
 
 NUMBERS = frozenset((int, float))
@@ -20,10 +25,25 @@ _DECIMAL = re.compile(r"[ \t\r\n]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ].*)?", re.DOTALL)
 _TRUE, _FALSE = frozenset(("true", "yes", "1")), frozenset(("false", "no", "0"))
 _INFINITY = float("inf")
+UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
+"""The lengths of a calendar bucket."""
+
+# Naive, like every time here: UTC is implied.
+_EPOCH = datetime(1970, 1, 1)
+_EPOCH_LIMIT = 1e11
+_LENGTHS = {
+    "second": timedelta(seconds=1),
+    "minute": timedelta(minutes=1),
+    "hour": timedelta(hours=1),
+    "day": timedelta(days=1),
+    "week": timedelta(weeks=1),
+}
+_MONTHS = {"month": 1, "quarter": 3, "year": 12}
+_DURATION = re.compile(r"\s*([0-9]{1,9})\s*([A-Za-z]+)\s*")
 
 
-class Unfit(AnalysisError):
-    """A value is not of the kind that is needed; whoever knows the row and the parameter makes a sentence of it."""
+class WrongKind(AnalysisError):
+    """A value of the wrong kind; a caller that knows the row and the parameter completes the message."""
 
 
 def same(left: Any, right: Any) -> bool:
@@ -34,12 +54,12 @@ def same(left: Any, right: Any) -> bool:
 
 
 def keys_of(column: Sequence[Any]) -> Sequence[Any]:
-    """Something hashable for each value, equal for those that count as the same."""
+    """A hashable key for each value, equal for equal values."""
     return column if _PLAIN.issuperset(map(type, column)) else [_key(value) for value in column]
 
 
 def order_keys(column: Sequence[Any]) -> Sequence[Any]:
-    """Something that sorts as the values do; none of them may be null."""
+    """Keys that sort as the values do; none of them may be null."""
     kinds = set(map(type, column))
     if kinds <= NUMBERS or kinds == {str}:
         return column
@@ -64,14 +84,18 @@ def text_of(value: Any) -> str:
     return repr(value) if type(value) in NUMBERS else json_text(value, sort_keys=False)
 
 
+def as_float(value: float) -> float | None:
+    """The number as a finite float, None if there is none."""
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
 def json_text(value: Any, *, sort_keys: bool = True) -> str:
     """A list or an object as compact JSON."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=sort_keys)
-
-
-def cast_to(kind: CastType) -> Callable[[Any], Any]:
-    """The function that turns a value into `kind`: null stays null, what has no such form raises `Unfit`."""
-    return _CASTS[kind]
 
 
 def to_date(value: Any) -> date:
@@ -80,8 +104,8 @@ def to_date(value: Any) -> date:
         try:
             return date.fromisoformat(value[:10])
         except ValueError:
-            pass  # the 31st of a short month: told below
-    raise _unfit(value, "a date like '2025-03-31'")
+            pass  # the 31st of a short month
+    raise _wrong_kind(value, "a date like '2025-03-31'")
 
 
 def to_datetime(value: Any) -> datetime:
@@ -90,8 +114,8 @@ def to_datetime(value: Any) -> datetime:
         try:
             return datetime.fromisoformat(value)
         except ValueError:
-            pass  # told below
-    raise _unfit(value, "a time like '2025-03-31T14:00:00'")
+            pass  # a time of day that does not exist
+    raise _wrong_kind(value, "a time like '2025-03-31T14:00:00'")
 
 
 def _key(value: Any) -> Any:
@@ -116,7 +140,7 @@ def _to_int(value: Any) -> int | None:
         return value
     if type(value) in (bool, float) or (type(value) is str and _WHOLE.fullmatch(value)):
         return int(value)
-    raise _unfit(value, "a whole number")
+    raise _wrong_kind(value, "a whole number")
 
 
 def _to_float(value: Any) -> float | None:
@@ -128,7 +152,7 @@ def _to_float(value: Any) -> float | None:
         except OverflowError:
             return None
         return result if -_INFINITY < result < _INFINITY else None
-    raise _unfit(value, "a number")
+    raise _wrong_kind(value, "a number")
 
 
 def _to_text(value: Any) -> str | None:
@@ -136,7 +160,7 @@ def _to_text(value: Any) -> str | None:
         return None
     text = text_of(value)
     if len(text) > MAX_TEXT:
-        raise Unfit(f"a text of {len(text)} characters is over the limit of {MAX_TEXT}")
+        raise WrongKind(f"a text of {len(text)} characters is over the limit of {MAX_TEXT}")
     return text
 
 
@@ -146,7 +170,7 @@ def _to_bool(value: Any) -> bool | None:
     word = text_of(value).strip().lower() if type(value) in (str, int) else ""
     if word in _TRUE or word in _FALSE:
         return word in _TRUE
-    raise _unfit(value, "a boolean")
+    raise _wrong_kind(value, "a boolean")
 
 
 def _to_date(value: Any) -> str | None:
@@ -157,15 +181,114 @@ def _to_datetime(value: Any) -> str | None:
     return None if value is None else to_datetime(value).isoformat()
 
 
-def _unfit(value: Any, wanted: str) -> Unfit:
-    return Unfit(f"{shown(value)} ({kind_of(value)}) is not {wanted}")
+def _wrong_kind(value: Any, wanted: str) -> WrongKind:
+    return WrongKind(f"{shown(value)} ({kind_of(value)}) is not {wanted}")
 
 
-_CASTS: dict[CastType, Callable[[Any], Any]] = {
+CASTS: dict[CastType, Callable[[Any], Any]] = {
     "int": _to_int,
     "float": _to_float,
     "str": _to_text,
     "bool": _to_bool,
     "date": _to_date,
     "datetime": _to_datetime,
+}
+"""The function that casts a value to each type: null stays null, a value without such a form raises `WrongKind`."""
+
+
+def read_moments(column: Sequence[Any], name: str, at: str) -> list[datetime | None]:
+    """The moment of each value, null for null."""
+    moments: list[datetime | None] = []
+    for row, value in enumerate(column):
+        try:
+            moments.append(None if value is None else moment_of(value))
+        except (WrongKind, OverflowError):
+            raise AnalysisError(
+                f"{at}: row {row} has {shown(value)} in field {name!r}, which is no moment. Expected ISO text like "
+                "'2025-03-31T14:00:00Z' or '2025-03-31', or seconds since 1970."
+            ) from None
+    return moments
+
+
+def moment_of(value: Any) -> datetime:
+    """A naive time in UTC; a time without a zone is taken as UTC."""
+    if type(value) in NUMBERS:
+        seconds = value
+        for _ in range(3):
+            if abs(seconds) >= _EPOCH_LIMIT:
+                seconds = seconds / 1000
+        return _EPOCH + timedelta(seconds=seconds)
+    moment = to_datetime(value)
+    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+
+
+def bucket_start(unit: str) -> Callable[[datetime], datetime]:
+    """The function from a time to the start of its `unit`; weeks begin on Monday."""
+    return _STARTS[unit]
+
+
+def next_bucket(start: datetime, unit: str) -> datetime:
+    """The start of the bucket after the one that begins at `start`."""
+    if unit in _LENGTHS:
+        return start + _LENGTHS[unit]
+    months = start.year * 12 + start.month - 1 + _MONTHS[unit]
+    return start.replace(year=months // 12, month=months % 12 + 1)
+
+
+def bucket_text(start: datetime, unit: str) -> str:
+    """A bucket as the answer names it: a date, or a time for those shorter than a day."""
+    return moment_text(start) if unit in ("second", "minute", "hour") else start.date().isoformat()
+
+
+def moment_text(moment: datetime) -> str:
+    """A moment as ISO text in UTC."""
+    return f"{moment.isoformat()}Z"
+
+
+def read_duration(text: str, at: str) -> timedelta:
+    """A duration such as `7 days` or `90 minutes`."""
+    found = _DURATION.fullmatch(text)
+    if not found:
+        raise AnalysisError(f"{at} is {shown(text)}. Expected a number of rows, or a duration like '7 days'.")
+    unit = found[2].lower()
+    unit = unit if unit in _LENGTHS else unit.removesuffix("s")
+    if unit not in _LENGTHS:
+        raise AnalysisError(
+            f"{at} is {shown(text)}: {found[2]!r} is no unit of a fixed length.{nearest(unit, _LENGTHS)} "
+            f"Units: {', '.join(_LENGTHS)}."
+        )
+    try:
+        duration = int(found[1]) * _LENGTHS[unit]
+    except OverflowError:
+        duration = timedelta(0)
+    if not duration:
+        raise AnalysisError(f"{at} is {shown(text)}. Expected a duration above zero and under 2,700,000 years.")
+    return duration
+
+
+def _month_start(months: int) -> Callable[[datetime], datetime]:
+    def start(moment: datetime) -> datetime:
+        return _day_start(moment).replace(month=(moment.month - 1) // months * months + 1, day=1)
+
+    return start
+
+
+def _day_start(moment: datetime) -> datetime:
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _week_start(moment: datetime) -> datetime:
+    # The year 1 begins on a Monday, so that this never leaves the calendar.
+    return _day_start(moment) - timedelta(days=moment.weekday())
+
+
+_STARTS: dict[str, Callable[[datetime], datetime]] = {
+    "second": lambda moment: moment.replace(microsecond=0),
+    "minute": lambda moment: moment.replace(second=0, microsecond=0),
+    "hour": lambda moment: moment.replace(minute=0, second=0, microsecond=0),
+    "day": _day_start,
+    "week": _week_start,
+    "month": _month_start(1),
+    "quarter": _month_start(3),
+    "year": _month_start(12),
 }

@@ -1,0 +1,318 @@
+"""Finds the configuration, reads it and expands its references; nothing else looks at the environment."""
+
+import os
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from sealyard.config.clients import Place, find_places, is_sealyard, read_document, read_servers
+from sealyard.config.files import Machine, read_machine
+from sealyard.config.references import Hidden, Scope, Unresolved, expand
+from sealyard.config.settings import (
+    AlertsConfig,
+    Config,
+    DiscoveryConfig,
+    HttpConfig,
+    OtelConfig,
+    PrivacyConfig,
+    SkillsConfig,
+    StoreConfig,
+    UpstreamEntry,
+    read_settings,
+)
+from sealyard.errors import InvalidConfig
+from sealyard.former import rename_variables
+from sealyard.values import OAuthConfig, Transport, UpstreamConfig
+from sealyard.values.naming import glob
+
+
+def load_config(
+    path: Path | None, *, environ: Mapping[str, str] | None = None, directory: Path | None = None
+) -> Config:
+    """The configuration in `path`, or in the first place where one is found.
+
+    That is `$SEALYARD_CONFIG`, `sealyard.toml` here, `sealyard/sealyard.toml` in the user's folder for settings, and
+    `.mcp.json` here. `path` may be a client's own file. A server whose references cannot be expanded, and sealyard
+    itself, are left out with a warning.
+
+    Raises:
+        InvalidConfig: The file cannot be read, or something in it is wrong.
+    """
+    variables, notes = rename_variables(os.environ if environ is None else environ)
+    machine = read_machine(environ=variables, directory=directory)
+    file = _find_file(path, machine, notes)
+    if file is None:
+        config, entries, folder = Config(store=_default_store(machine)), dict[str, UpstreamEntry](), machine.directory
+        notes.append("No configuration was found, so there are no tools. Run `sealyard init` to make one.")
+    else:
+        config, entries = read_file(file, machine)
+        folder = _find_folder(file, machine)
+    scope = Scope(variables=machine.environ, folder=folder, home=machine.home)
+    warnings = [*notes, *config.warnings]
+    upstreams: dict[str, UpstreamConfig] = {}
+    for name, entry in entries.items():
+        if entry.disabled:
+            continue
+        try:
+            upstreams[name] = _expand_upstream(name, entry, scope)
+        except Unresolved as reason:
+            warnings.append(f"Upstream {name!r} is not used: {reason}.")
+    return msgspec.structs.replace(
+        config,
+        upstreams=upstreams,
+        store=StoreConfig(path=_expand_path(str(config.store.path), "store.path", scope)),
+        http=_expand_http(config.http, scope, file),
+        discovery=_expand_discovery(config.discovery, scope),
+        privacy=_complete_privacy(config.privacy, machine),
+        skills=_expand_skills(config.skills, scope),
+        alerts=_expand_alerts(config.alerts, scope),
+        otel=_expand_otel(config.otel, scope),
+        trusted=frozenset(name for name in upstreams if entries[name].trusted),
+        source=file,
+        warnings=(*warnings, *_unmatched(config.http, entries)),
+    )
+
+
+def read_file(file: Path, machine: Machine) -> tuple[Config, dict[str, UpstreamEntry]]:
+    """The content of a `sealyard.toml` or a client's file, not expanded, and its upstreams beside it.
+
+    Warnings name the servers that are left out.
+
+    Raises:
+        InvalidConfig: The file cannot be read, or something in it is wrong.
+    """
+    document = read_document(file)
+    if not isinstance(document, dict):
+        raise InvalidConfig(f"{str(file)!r} is not an object. Give a sealyard.toml, or an MCP client's file.")
+    places = [place for place in find_places(machine) if place.path == file and place.keys[0] in document]
+    if not places:
+        keys = ("mcp_servers",) if file.suffix == ".toml" else ("mcpServers", "servers")
+        client = "gemini" if file.parent.name == ".gemini" else ""
+        places = [Place(client=client, path=file, keys=(key,)) for key in keys if key in document]
+    if not places and file.suffix == ".toml":
+        return read_settings(document, file, _default_store(machine).path)
+    if not places:
+        raise InvalidConfig(f"{str(file)!r} has neither 'mcpServers' nor 'servers'. Give an MCP client's file.")
+    upstreams: dict[str, UpstreamEntry] = {}
+    warnings: list[str] = []
+    for place in places:
+        found, problems = read_servers(document, place)
+        warnings += problems
+        for each in found:
+            upstreams.setdefault(each.name, each.entry)  # a project's servers come first, as in the client
+            warnings += [f"{each.name}: {note}." for note in each.notes]
+    return Config(store=_default_store(machine), warnings=tuple(warnings)), upstreams
+
+
+def _default_store(machine: Machine) -> StoreConfig:
+    return StoreConfig(path=machine.data_folder / "sealyard.db")
+
+
+def _find_file(path: Path | None, machine: Machine, notes: list[str]) -> Path | None:
+    if path is None and (named := machine.environ.get("SEALYARD_CONFIG")):
+        path = Path(named)
+    if path is not None:
+        path = machine.directory / path
+        if not os.path.isfile(path):
+            raise InvalidConfig(f"There is no file {str(path)!r}. Give a sealyard.toml or an MCP client's file.")
+        return path
+    for each in (machine.directory / "sealyard.toml", machine.config_folder / "sealyard.toml"):
+        if os.path.isfile(each):
+            return each
+        if os.path.isfile(old := machine.former_config(each)):
+            notes.append(f"{str(old)!r} is read where it is. Move it to {str(each)!r}.")
+            return old
+    clients = machine.directory / ".mcp.json"
+    return clients if os.path.isfile(clients) else None
+
+
+def _find_folder(file: Path, machine: Machine) -> Path:
+    """The base of relative paths: the project of the file, else the working directory."""
+    if file.parent.name in (".vscode", ".cursor", ".gemini") and file.parent.parent != machine.home:
+        return file.parent.parent
+    users = {place.path for place in find_places(machine) if place.project is None}
+    configs = {machine.config_folder, machine.former_config(machine.config_folder / "sealyard.toml").parent}
+    if file in users or file.parent in configs:
+        return machine.directory
+    return file.parent
+
+
+def _expand_upstream(name: str, entry: UpstreamEntry, scope: Scope) -> UpstreamConfig:
+    """The entry with its references replaced. Raises `Unresolved` with every reason."""
+    reasons: list[str] = []
+    table = _expand_tree(msgspec.to_builtins(entry), "", scope, reasons)
+    if reasons:
+        raise Unresolved("; ".join(dict.fromkeys(reasons)))
+    if is_sealyard(table.get("command"), tuple(table.get("args", ()))):
+        raise Unresolved("it is sealyard itself")
+    if entry.url is not None and not re.match(r"https?://[^/\s]", table["url"]):
+        raise Unresolved("its url does not begin with https:// or http://")
+    from_file = _read_env_file(_locate(table["env_file"], scope)) if table.get("env_file") else {}
+    return UpstreamConfig(
+        name=name,
+        transport=_transport(entry),
+        command=table.get("command"),
+        args=tuple(table.get("args", ())),
+        env={key: _hide(value) for key, value in (from_file | table.get("env", {})).items()},
+        cwd=None if entry.command is None else str(_locate(table.get("cwd", ""), scope)),
+        url=table.get("url"),
+        headers={key: _check_header(key, value) for key, value in table.get("headers", {}).items()},
+        bearer_token=_check_header("bearer_token", table["bearer_token"]) if table.get("bearer_token") else None,
+        oauth=_build_oauth(table["oauth"]) if table.get("oauth") else None,
+        tools=entry.tools,
+        without_tools=entry.without_tools,
+        start_seconds=entry.start_seconds,
+        call_seconds=entry.call_seconds,
+        idle_seconds=entry.idle_seconds or None,
+        concurrent_calls=entry.concurrent_calls,
+        answer_bytes=entry.answer_bytes,
+    )
+
+
+def _expand_tree(value: Any, path: str, scope: Scope, reasons: list[str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _expand_tree(each, f"{path}.{key}".lstrip("."), scope, reasons) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_expand_tree(each, path, scope, reasons) for each in value]
+    if not isinstance(value, str):
+        return value
+    try:
+        return expand(value, scope)
+    except Unresolved as reason:
+        reasons.append(f"{reason} (needed by {path})")
+        return ""
+
+
+def _transport(entry: UpstreamEntry) -> Transport:
+    if entry.transport in (None, "streamable-http"):
+        return "stdio" if entry.command is not None else "http"
+    return entry.transport  # type: ignore[return-value]  # the other two returned above
+
+
+def _build_oauth(table: Any) -> OAuthConfig:
+    if table is True:
+        return OAuthConfig()
+    table = table | ({"client_secret": _hide(table["client_secret"])} if table.get("client_secret") else {})
+    return OAuthConfig(**(table | {"scopes": tuple(table.get("scopes", ()))}))
+
+
+def _hide(value: str) -> Hidden:
+    return value if isinstance(value, Hidden) else Hidden(value)
+
+
+def _check_header(key: str, value: str) -> Hidden:
+    """A header's value without the line end that a token read from a file often has."""
+    hidden = Hidden(value.strip(), _hide(value).shown)
+    if not hidden.isprintable() or not key.isprintable():  # the HTTP library's own message would show the value
+        raise Unresolved(f"{key!r} holds a character that a header cannot")
+    return hidden
+
+
+def _locate(path: str, scope: Scope) -> Path:
+    """An absolute path: `~` is the home, anything relative starts at the configuration's folder."""
+    return scope.home / path[2:] if path.startswith("~/") else scope.folder / path
+
+
+def _read_env_file(path: Path) -> dict[str, str]:
+    """Lines such as `NAME=value`, `export NAME='value'` and `# remark`."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise Unresolved(f"its env_file {str(path)!r} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise Unresolved(f"its env_file {str(path)!r} is not UTF-8") from None
+    variables = {}
+    for line in text.splitlines():
+        match = re.fullmatch(r"\s*(?:export\s+)?([A-Za-z_][\w.]*)\s*=\s*(.*?)\s*", line)
+        if match:
+            value = match[2]
+            quoted = re.match(r"(['\"])(.*?)\1\s*(#.*)?$", value)
+            variables[match[1]] = quoted[2] if quoted else re.sub(r"\s+#.*$", "", value)
+    return variables
+
+
+def _expand_discovery(discovery: DiscoveryConfig, scope: Scope) -> DiscoveryConfig:
+    if discovery.vectors is None:
+        return discovery
+    folder = _expand_path(discovery.vectors, "discovery.vectors", scope)
+    return msgspec.structs.replace(discovery, vectors=str(folder))
+
+
+def _expand_skills(skills: SkillsConfig, scope: Scope) -> SkillsConfig:
+    folders = {name: str(_expand_path(path, f"skills.markets.{name}", scope)) for name, path in skills.markets.items()}
+    return msgspec.structs.replace(skills, markets=folders)
+
+
+def _expand_path(path: str, key: str, scope: Scope) -> Path:
+    try:
+        return _locate(expand(path, scope), scope)
+    except Unresolved as reason:
+        raise InvalidConfig(f"{key} cannot be used: {reason}. Set it, or write the path out.") from None
+
+
+def _expand_alerts(alerts: AlertsConfig, scope: Scope) -> AlertsConfig:
+    return msgspec.structs.replace(
+        alerts,
+        webhook=_expand_secret(alerts.webhook, "alerts.webhook", scope),
+        webhook_secret=_expand_secret(alerts.webhook_secret, "alerts.webhook_secret", scope),
+    )
+
+
+def _expand_otel(otel: OtelConfig, scope: Scope) -> OtelConfig:
+    headers = {key: _expand_secret(value, f"otel.headers.{key}", scope) or "" for key, value in otel.headers.items()}
+    return msgspec.structs.replace(otel, headers=headers)
+
+
+def _expand_secret(value: str | None, key: str, scope: Scope) -> str | None:
+    if value is None:
+        return None
+    try:
+        return _hide(expand(value, scope))
+    except Unresolved as reason:
+        raise InvalidConfig(f"{key} cannot be used: {reason}. Set it, or take it out.") from None
+
+
+def _complete_privacy(privacy: PrivacyConfig, machine: Machine) -> PrivacyConfig:
+    key = machine.environ.get("SEALYARD_VAULT_KEY")
+    return msgspec.structs.replace(privacy, vault_key=Hidden(key) if key else None)
+
+
+def _expand_http(http: HttpConfig, scope: Scope, file: Path | None) -> HttpConfig:
+    reasons: list[str] = []
+
+    def token(text: str, key: str) -> str | None:
+        known = len(reasons)
+        value = _expand_tree(text, key, scope, reasons).strip()
+        if not value and len(reasons) == known:
+            reasons.append(f"{key} is empty")
+        return Hidden(value) if value else None
+
+    default = "${SEALYARD_TOKEN}" if scope.variables.get("SEALYARD_TOKEN") else None
+    single = http.token if http.token is not None else default
+    expanded = None if single is None else token(single, "http.token")
+    several = {name: token(text, f"http.tokens.{name}") for name, text in http.tokens.items()}
+    kept = {name: text for name, text in several.items() if text is not None}
+    principals = {
+        name: each
+        if each.token is None
+        else msgspec.structs.replace(each, token=token(each.token, f"http.principals.{name}.token"))
+        for name, each in http.principals.items()
+    }
+    http = msgspec.structs.replace(http, token=expanded, tokens=kept, principals=principals, unset=tuple(reasons))
+    try:
+        return http.hashed()
+    except InvalidConfig as error:
+        raise InvalidConfig(f"In {str(file)!r}, {error}") from None
+
+
+def _unmatched(http: HttpConfig, upstreams: Collection[str]) -> list[str]:
+    """Warnings about patterns of principals that match no upstream: most likely they are misspelled."""
+    return [
+        f"http.principals.{name}.upstreams names {pattern!r}, and no upstream is called so."
+        for name, each in http.principals.items()
+        for pattern in each.upstreams or ()
+        if not any(map(glob(pattern), upstreams))
+    ]

@@ -1,0 +1,571 @@
+"""What is read from the files of MCP clients as those clients write them, and what is written to them and from them."""
+
+import json
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from sealyard.config import Machine, read_machine
+from sealyard.config.clients import CLIENTS, find_places, find_servers
+from sealyard.config.draft import merge, render
+from sealyard.config.references import diff, find_literals, looks_secret
+from sealyard.config.rewrite import plan_apply
+from sealyard.config.settings import UpstreamEntry, read_settings
+from sealyard.errors import InvalidConfig
+from sealyard.values import OAuthConfig
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """A Linux home with a project `shop` in it."""
+    (tmp_path / "shop").mkdir()
+    return read_machine(environ={"HOME": str(tmp_path)}, directory=tmp_path / "shop", platform="linux")
+
+
+def put(machine: Machine, name: str, content: str | dict[str, Any]) -> Path:
+    """Write a file below the home."""
+    file = machine.home / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return file
+
+
+def found(machine: Machine) -> dict[tuple[str, str], UpstreamEntry]:
+    """Every server by client and name; nothing may have gone wrong."""
+    servers, problems = find_servers(machine)
+    assert problems == []
+    return {(each.place.client, each.name): each.entry for each in servers}
+
+
+def test_claude_code_has_three_places(machine: Machine) -> None:
+    """The project's file, the user's servers for this project, and the user's servers; other projects are not ours."""
+    put(
+        machine,
+        "shop/.mcp.json",
+        {
+            "mcpServers": {
+                "shared": {"type": "stdio", "command": "npx", "args": ["-y", "s"], "env": {"K": "${K:-v}"}},
+                "api": {
+                    "type": "http",
+                    "url": "${BASE}/mcp",
+                    "headers": {"Authorization": "Bearer ${TOKEN}"},
+                    "oauth": {"clientId": "me", "callbackPort": 8080},
+                },
+            }
+        },
+    )
+    put(
+        machine,
+        ".claude.json",
+        {
+            "numStartups": 7,
+            "mcpServers": {"mine": {"type": "sse", "url": "https://mine.example/sse"}},
+            "projects": {
+                str(machine.directory): {"mcpServers": {"local": {"command": "local"}}, "history": []},
+                "/elsewhere": {"mcpServers": {"foreign": {"command": "foreign"}}},
+            },
+        },
+    )
+
+    assert found(machine) == {
+        ("claude-code", "shared"): UpstreamEntry(command="npx", args=("-y", "s"), env={"K": "${K:-v}"}),
+        ("claude-code", "api"): UpstreamEntry(
+            url="${BASE}/mcp",
+            headers={"Authorization": "Bearer ${TOKEN}"},
+            oauth=OAuthConfig(client_id="me", redirect_port=8080),
+        ),
+        ("claude-code", "local"): UpstreamEntry(command="local"),
+        ("claude-code", "mine"): UpstreamEntry(url="https://mine.example/sse", transport="sse"),
+    }
+
+
+def test_cursor_and_claude_desktop_are_read_with_comments(machine: Machine) -> None:
+    """As people edit them by hand: remarks, trailing commas, numbers in `env`, files of variables."""
+    put(
+        machine,
+        ".cursor/mcp.json",
+        """{
+          // mine
+          "mcpServers": {
+            "a": {"command": "a", "envFile": "${userHome}/a.env", "env": {"PORT": 3000, "ON": true, "OFF": null,},},
+            "b": {"url": "https://b.example/v1/sse?x=//y", "autoApprove": ["*"]}, /* "c": {} */
+          },
+        }""",
+    )
+    put(
+        machine,
+        ".config/Claude/claude_desktop_config.json",
+        {"mcpServers": {"d": {"command": "d", "args": []}}, "x": 1},
+    )
+
+    assert found(machine) == {
+        ("cursor", "a"): UpstreamEntry(command="a", env_file="${userHome}/a.env", env={"PORT": "3000", "ON": "true"}),
+        ("cursor", "b"): UpstreamEntry(url="https://b.example/v1/sse?x=//y", transport="sse"),
+        ("claude-desktop", "d"): UpstreamEntry(command="d"),
+    }
+
+
+def test_inputs_of_vscode_become_variables(machine: Machine) -> None:
+    """What it would ask for must be set, and a note says so."""
+    put(
+        machine,
+        ".config/Code/User/mcp.json",
+        {
+            "inputs": [{"type": "promptString", "id": "github-token", "description": "GitHub token", "password": True}],
+            "servers": {
+                "gh": {"type": "http", "url": "https://gh.example", "headers": {"X": "t ${input:github-token}"}},
+                "ws": {"command": "${workspaceFolder}/run", "args": ["${env:HOME}", "${input:other}"], "dev": {}},
+            },
+        },
+    )
+    servers, problems = find_servers(machine)
+
+    assert [(each.entry, each.notes) for each in servers] == [
+        (
+            UpstreamEntry(url="https://gh.example", headers={"X": "t ${GITHUB_TOKEN}"}),
+            ("set GITHUB_TOKEN in the environment: VS Code asks for it (GitHub token)",),
+        ),
+        (
+            UpstreamEntry(command="${workspaceFolder}/run", args=("${env:HOME}", "${OTHER}")),
+            ("set OTHER in the environment: VS Code asks for it",),
+        ),
+    ]
+    assert problems == []
+
+
+def test_codex_is_read_in_its_own_words(machine: Machine) -> None:
+    """Timeouts, tool lists, variables by name and disabled servers keep their meaning."""
+    put(
+        machine,
+        ".codex/config.toml",
+        """
+        model = "m"
+        [mcp_servers.a]
+        command = "a"
+        env_vars = ["PASSED"]
+        cwd = "/tmp"
+        startup_timeout_sec = 20
+        tool_timeout_sec = 90.5
+        enabled_tools = ["x", "y"]
+        disabled_tools = ["z"]
+        enabled = false
+        [mcp_servers.a.env]
+        GIVEN = "1"
+        [mcp_servers.b]
+        url = "https://b"
+        bearer_token_env_var = "B_TOKEN"
+        http_headers = { X-A = "1" }
+        env_http_headers = { X-B = "VARIABLE" }
+        startup_timeout_ms = 1500
+        """,
+    )
+
+    assert found(machine) == {
+        ("codex", "a"): UpstreamEntry(
+            command="a",
+            env={"PASSED": "${PASSED}", "GIVEN": "1"},
+            cwd="/tmp",
+            start_seconds=20.0,
+            call_seconds=90.5,
+            tools=("x", "y"),
+            without_tools=("z",),
+            disabled=True,
+        ),
+        ("codex", "b"): UpstreamEntry(
+            url="https://b",
+            bearer_token="${B_TOKEN}",
+            headers={"X-A": "1", "X-B": "${VARIABLE}"},
+            start_seconds=1.5,
+        ),
+    }
+
+
+def test_gemini_and_windsurf_have_their_own_addresses(machine: Machine) -> None:
+    """`httpUrl`, `serverUrl`, SSE behind Gemini's `url`, and its `$NAME`."""
+    put(
+        machine,
+        "shop/.gemini/settings.json",
+        {
+            "theme": "x",
+            "mcpServers": {
+                "sse": {"url": "https://s", "timeout": 5000, "trust": True, "includeTools": ["a"]},
+                "http": {
+                    "httpUrl": "https://h",
+                    "headers": {"A": "Bearer $TOKEN ${OTHER}"},
+                    "oauth": {"enabled": False},
+                },
+            },
+        },
+    )
+    put(
+        machine,
+        ".codeium/windsurf/mcp_config.json",
+        {"mcpServers": {"w": {"serverUrl": "https://w", "disabled": True, "disabledTools": ["b"]}}},
+    )
+
+    assert found(machine) == {
+        ("gemini", "sse"): UpstreamEntry(url="https://s", transport="sse", call_seconds=5.0, tools=("a",)),
+        ("gemini", "http"): UpstreamEntry(url="https://h", headers={"A": "Bearer ${TOKEN} ${OTHER}"}),
+        ("windsurf", "w"): UpstreamEntry(url="https://w", disabled=True, without_tools=("b",)),
+    }
+
+
+@pytest.mark.parametrize("kind", ["http", "streamable-http", "streamableHttp", "STREAMABLE_HTTP"])
+def test_all_spellings_of_http_mean_http(machine: Machine, kind: str) -> None:
+    """Clients do not agree on one."""
+    put(machine, ".cursor/mcp.json", {"mcpServers": {"a": {"type": kind, "url": "https://a/sse"}}})
+
+    assert found(machine) == {("cursor", "a"): UpstreamEntry(url="https://a/sse")}
+
+
+def test_broken_file_costs_only_itself(machine: Machine) -> None:
+    """It is named with its line, and so is every hostile entry; the rest is used."""
+    broken = put(machine, ".cursor/mcp.json", '{\n  "mcpServers": {\n')
+    hostile: dict[str, Any] = {
+        "good": {"command": "g", "surprise": 1},
+        "\x1b[2Jname": {"command": "x"},
+        "list": [],
+        "args": {"command": "x", "args": "y"},
+        "env": {"command": "x", "env": ["A=b"]},
+        "half": {"command": "\ud800"},
+        "numbers": {"command": 1, "startup_timeout_ms": "x", "env_vars": 3, "timeout": []},
+        "type": {"command": "x", "type": {"a": []}},
+    }
+    file = put(machine, "shop/.mcp.json", {"mcpServers": hostile})
+    desktop = put(machine, ".config/Claude/claude_desktop_config.json", '{"mcpServers": []}')
+    servers, problems = find_servers(machine)
+
+    rest = "This server is not used."
+    where = f"In {str(file)!r}, "
+    assert [(each.name, each.notes) for each in servers] == [
+        ("good", ("'surprise' means nothing to sealyard and is left out",))
+    ]
+    assert problems == [
+        f"{where}mcpServers.'\\x1b[2Jname' has a name that cannot be used. "
+        f"Give it 1 to 100 letters, digits, '-' or '_'. {rest}",
+        f"{where}the server 'list' is not an object. {rest}",
+        f"{where}mcpServers.args.args is a string. Give a list of strings. {rest}",
+        f"{where}the server 'env' has 'env' that is not an object. {rest}",
+        f"{where}mcpServers.half holds a character that no process can be given. Take it out. {rest}",
+        f"{where}mcpServers.numbers.command is 1. Give a string. {rest}",
+        f"{where}the server 'type' has the type {{'a': []}}, which sealyard does not know. {rest}",
+        f"In {str(desktop)!r}, mcpServers is not an object. Its servers are not used.",
+        f"{str(broken)!r} is not JSON: line 3, column 1: expected a key in double quotes. Correct it there.",
+    ]
+
+
+def test_pipe_in_place_of_a_file_does_not_hold_us_up(machine: Machine) -> None:
+    """A project that somebody else wrote may hold anything."""
+    os.mkfifo(machine.directory / ".mcp.json")
+
+    assert find_servers(machine) == (
+        [],
+        [f"{str(machine.directory / '.mcp.json')!r} is not a regular file. Give one."],
+    )
+
+
+@pytest.mark.parametrize(
+    ("platform", "folder"), [("darwin", "h/Library/Application Support"), ("win32", "h/AppData/Roaming")]
+)
+def test_places_are_those_of_the_platform(platform: str, folder: str) -> None:
+    """Claude Desktop and VS Code keep their files with the other programs; variables move the rest."""
+    environ = {"HOME": "/h", "USERPROFILE": "/h", "CODEX_HOME": "/codex", "CLAUDE_CONFIG_DIR": "/claude"}
+    places = find_places(read_machine(environ=environ, directory=Path("/p"), platform=platform))
+
+    users = {place.client: place.path for place in places if place.project is None}
+    assert set(users) == set(CLIENTS)
+    assert users["claude-desktop"] == Path("/") / folder / "Claude" / "claude_desktop_config.json"
+    assert users["vscode"] == Path("/") / folder / "Code" / "User" / "mcp.json"
+    assert (users["codex"], users["claude-code"]) == (Path("/codex/config.toml"), Path("/claude/.claude.json"))
+
+
+def test_home_is_nobodys_project(tmp_path: Path) -> None:
+    """Started there, a client's two files are one, which is read once."""
+    places = find_places(read_machine(environ={"HOME": str(tmp_path)}, directory=tmp_path, platform="linux"))
+
+    assert [place.project for place in places if place.client == "cursor"] == [None]
+
+
+def test_same_server_of_several_clients_is_written_once(machine: Machine) -> None:
+    """Two that share a name and differ are both kept; sealyard itself is not taken in."""
+    same = {"command": "npx", "args": ["github"], "env": {"T": "${env:T}"}}
+    put(machine, "shop/.mcp.json", {"mcpServers": {"github": same | {"env": {"T": "${T}"}}}})
+    put(
+        machine,
+        ".cursor/mcp.json",
+        {"mcpServers": {"gh": same, "sealyard": {"command": "/bin/sealyard"}, "db": {"command": "db1"}}},
+    )
+    put(machine, ".codeium/windsurf/mcp_config.json", {"mcpServers": {"db": {"command": "db2"}}})
+    put(machine, ".gemini/settings.json", {"mcpServers": {"db": {"command": "db3"}, "db-windsurf": {"command": "db4"}}})
+    merged = merge(find_servers(machine)[0], existing={}, folder=machine.directory)
+
+    assert [(each.name, each.entry.command, each.clients, each.notes) for each in merged] == [
+        ("github", "npx", ("claude-code", "cursor"), ("is the same server as 'gh'",)),
+        ("db", "db1", ("cursor",), ()),
+        ("db-gemini", "db3", ("gemini",), ("called so because 'db' is another server",)),
+        ("db-windsurf", "db4", ("gemini",), ()),
+        ("db-windsurf-2", "db2", ("windsurf",), ("called so because 'db' is another server",)),
+    ]
+
+
+def test_servers_that_the_file_has_are_not_added_again(machine: Machine) -> None:
+    """Neither under another name, nor where the user has put references in place of secrets."""
+    put(
+        machine,
+        ".cursor/mcp.json",
+        {
+            "mcpServers": {
+                "a": {"command": "a", "args": ["--token", "literal"], "env": {"T": "literal"}},
+                "b": {"command": "b"},
+                "c": {"command": "c2"},
+            }
+        },
+    )
+    existing = {
+        "a": UpstreamEntry(command="a", args=("--token", "${T}"), call_seconds=5),
+        "bee": UpstreamEntry(command="b"),
+        "c": UpstreamEntry(command="c1"),
+    }
+    merged = merge(find_servers(machine)[0], existing=existing, folder=machine.directory)
+
+    assert [(each.name, each.entry.command) for each in merged] == [("c-cursor", "c2")]
+
+
+def test_servers_of_a_project_work_from_another_folder(machine: Machine, tmp_path: Path) -> None:
+    """What was relative to the project is written out."""
+    raw = {"command": "run", "args": ["${workspaceFolder}/${workspaceFolderBasename}"], "envFile": "x.env"}
+    put(machine, "shop/.cursor/mcp.json", {"mcpServers": {"a": raw, "b": {"url": "https://b"}}})
+    merged = merge(find_servers(machine)[0], existing={}, folder=tmp_path)
+    here = merge(find_servers(machine)[0], existing={}, folder=machine.directory)
+
+    shop = machine.directory
+    assert [each.entry for each in merged] == [
+        UpstreamEntry(command="run", args=(f"{shop}/shop",), cwd=str(shop), env_file=f"{shop}/x.env"),
+        UpstreamEntry(url="https://b"),
+    ]
+    assert here[0].entry.args == ("${workspaceFolder}/${workspaceFolderBasename}",)
+
+
+def test_rendered_file_reads_back_as_what_was_found(machine: Machine) -> None:
+    """Every key of every entry survives, and what was in the file stays as it was."""
+    entry = UpstreamEntry(
+        command="c",
+        args=("a", 'quo"te'),
+        cwd="/x",
+        env_file="f",
+        env={"A B": "${X}"},
+        oauth=OAuthConfig(client_id="i", scopes=("s",)),
+        tools=("t",),
+        without_tools=("w",),
+        start_seconds=1.5,
+        idle_seconds=0.0,
+        concurrent_calls=3,
+        disabled=True,
+    )
+    put(machine, ".cursor/mcp.json", {"mcpServers": {"my server": {"command": "x"}}})
+    upstream = merge(find_servers(machine)[0], existing={}, folder=machine.directory)[0]
+    upstream = msgspec.structs.replace(upstream, entry=entry)
+    old = "# mine\n[sandbox]\nlevel = 'hardened'"
+    text = render([upstream], existing=old)
+
+    assert text.startswith(old + "\n\n# From Cursor.\n[upstreams.")
+    config, entries = read_settings(tomllib.loads(text), Path("f"), Path("s"))
+    assert (entries, config.sandbox.level) == ({"my server": entry}, "hardened")
+    with pytest.raises(InvalidConfig):
+        render([upstream], existing="upstreams = {}\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "secret"),
+    [
+        ("GITHUB_TOKEN", "abc", True),
+        ("OPENAI_API_KEY", "abc", True),
+        ("--password", "abc", True),
+        ("X", "ghp_" + "a1" * 20, True),
+        ("X", "Bearer abc", True),
+        ("X", "postgres://u:p@h/d", True),
+        ("X", "https://h/p:q@r", False),
+        ("GITHUB_TOKEN", "${GITHUB_TOKEN}", False),
+        ("Authorization", "Bearer ${env:T}", False),
+        ("MAX_TOKENS", "4096", False),
+        ("GITHUB_TOKEN", "", False),
+        ("NODE_ENV", "production", False),
+        ("KEYBOARD", "de", False),
+    ],
+)
+def test_literal_secrets_are_told_by_name_or_form(name: str, value: str, secret: bool) -> None:
+    """A reference is none, nor is a number of tokens."""
+    assert looks_secret(name, value) is secret
+
+
+def test_every_place_of_a_literal_secret_is_named() -> None:
+    """By key, so that the user can find it."""
+    stdio = UpstreamEntry(command="c", args=("--api-key", "abc"), env={"A_TOKEN": "abc", "B": "${C}"})
+    http = UpstreamEntry(url="https://h/?key=abc", headers={"Authorization": "abc"}, bearer_token="abc")
+
+    assert list(find_literals(stdio)) == ["env.A_TOKEN", "args"]
+    assert list(find_literals(http)) == ["headers.Authorization", "bearer_token", "url"]
+
+
+def test_diff_shows_no_secret_in_any_spelling() -> None:
+    """Neither in the entries nor around them; short and long, escaped and quoted otherwise."""
+    secrets = ["ab", "slash/es+in=it", 'quo"te and é', "sk-ant-" + "x" * 20]
+    document = {
+        "primaryApiKey": secrets[3],
+        "mcpServers": {
+            "a": {"env": {f"V{n}": each for n, each in enumerate(secrets)}, "args": ["--token", secrets[1]]}
+        },
+    }
+    old = "\n".join(
+        [
+            json.dumps(document, indent=1),
+            json.dumps(document, indent=1, ensure_ascii=False).replace("/", "\\/"),
+            f"K = '{secrets[1]}'",
+        ]
+    )
+    shown = diff(old, "", "f", values=[document])
+
+    for secret in secrets[1:]:
+        assert secret not in shown
+        assert json.dumps(secret)[1:-1] not in shown
+    assert '"ab"' not in shown
+    assert "slash" not in shown
+
+
+CODEX = """\
+model = "m" # mine
+
+# a server
+[mcp_servers.a]
+command = "a"
+text = '''
+not a table
+'''
+
+[mcp_servers."b.c".env]
+X = "1"
+
+# about the screen
+[tui]
+theme = "dark"
+
+[[profiles]]
+name = "p"
+
+[mcp_servers.last]
+command = "z"
+# end
+"""
+
+
+def test_codex_keeps_all_but_its_servers(machine: Machine) -> None:
+    """Tables go line by line, so that remarks and order stay."""
+    file = put(machine, ".codex/config.toml", CODEX)
+    changes = plan_apply("codex", machine, command="/bin/sealyard", args=("serve", "/t.toml"))
+
+    assert [(change.path, change.notes) for change in changes] == [(file, ("'b.c' stays: sealyard cannot read it",))]
+    assert (changes[0].new or b"").decode() == (
+        'model = "m" # mine\n\n# a server\n[mcp_servers.sealyard]\ncommand = "/bin/sealyard"\n'
+        'args = ["serve", "/t.toml"]\n\n[mcp_servers."b.c".env]\nX = "1"\n\n# about the screen\n[tui]\n'
+        'theme = "dark"\n\n[[profiles]]\nname = "p"\n\n# end\n'
+    )
+
+
+SERVERS = '[mcp_servers.sealyard]\ncommand = "t"\nargs = []\n'
+
+
+@pytest.mark.parametrize("line", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        (
+            '# top\na  =  1 # why\nmcp_servers = {x = {command = "y"}} # gone\n\n# about b\n"b" = [\n  1, # one\n]\n',
+            f'# top\na  =  1 # why\n\n# about b\n"b" = [\n  1, # one\n]\n\n{SERVERS}',
+        ),
+        (
+            "# top\nmcp_servers.x.command = 'y'\n# about a\na = 0x1F # why\nmcp_servers.x.args = []\n\n[ tui ]\n"
+            "b = '''\n# no remark\n'''\n",
+            f"# top\n# about a\na = 0x1F # why\n\n[ tui ]\nb = '''\n# no remark\n'''\n\n{SERVERS}",
+        ),
+        (
+            'a = 1_000 # why\n[mcp_servers.x]\ncommand = """\n[tui]\n"""\n[tui] # screen\nb.c = +2\n# end\n',
+            f"a = 1_000 # why\n{SERVERS}\n[tui] # screen\nb.c = +2\n# end\n",
+        ),
+    ],
+)
+def test_codex_file_without_tables_keeps_all_but_its_servers(
+    machine: Machine, text: str, changed: str, line: str
+) -> None:
+    """Comments, order and layout of the rest stay byte for byte, where servers are inline, dotted or hard to see."""
+    file = put(machine, ".codex/config.toml", "")
+    file.write_bytes(text.replace("\n", line).encode())
+    change = plan_apply("codex", machine, command="t", args=())[0]
+
+    assert change.notes == ("the comments inside 'mcp_servers' go with its entries",)
+    assert change.new == changed.replace("\n", line).encode()
+
+
+def test_line_ends_and_byte_order_marks_stay(machine: Machine) -> None:
+    """As programs on Windows write them."""
+    put(machine, ".codex/config.toml", "\ufeffa = 1\r\n\r\n[mcp_servers.x]\r\ncommand = 'x'\r\n").write_bytes(
+        b"\xef\xbb\xbfa = 1\r\n\r\n[mcp_servers.x]\r\ncommand = 'x'\r\n"
+    )
+    change = plan_apply("codex", machine, command="t", args=())[0]
+
+    assert change.new == b'\xef\xbb\xbfa = 1\r\n\r\n[mcp_servers.sealyard]\r\ncommand = "t"\r\nargs = []\r\n'
+
+
+def test_apply_to_a_clean_client_adds_sealyard_to_the_users_file(machine: Machine) -> None:
+    """Whether there is a file or not; a second time changes nothing."""
+    claude = put(machine, ".claude.json", '{\n  "numStartups": 3\n}\n')
+    changes = [
+        change
+        for client in ("claude-code", "vscode")
+        for change in plan_apply(client, machine, command="t", args=("serve",))
+    ]
+    for change in changes:
+        change.path.parent.mkdir(parents=True, exist_ok=True)
+        change.path.write_bytes(change.new or b"")
+
+    assert [(change.path, change.old is None, json.loads(change.new or b"")) for change in changes] == [
+        (claude, False, {"numStartups": 3, "mcpServers": {"sealyard": {"command": "t", "args": ["serve"]}}}),
+        (
+            machine.home / ".config" / "Code" / "User" / "mcp.json",
+            True,
+            {"servers": {"sealyard": {"type": "stdio", "command": "t", "args": ["serve"]}}},
+        ),
+    ]
+    assert plan_apply("claude-code", machine, command="t", args=("serve",)) == []
+    assert plan_apply("vscode", machine, command="t", args=("serve",)) == []
+
+
+def test_both_places_of_one_file_change_together(machine: Machine) -> None:
+    """Claude Code keeps the user's servers and those for this project in one file; other projects stay."""
+    document = {
+        "mcpServers": {"a": {"command": "a"}, "odd": {"type": "pigeon"}},
+        "projects": {str(machine.directory): {"mcpServers": {"b": {"command": "b"}}}, "/x": {"mcpServers": {"c": {}}}},
+    }
+    put(machine, ".claude.json", document)
+    changes = plan_apply("claude-code", machine, command="t", args=())
+
+    only = {"sealyard": {"command": "t", "args": []}}
+    assert [json.loads(change.new or b"") for change in changes] == [
+        {
+            "mcpServers": only | {"odd": {"type": "pigeon"}},
+            "projects": {str(machine.directory): {"mcpServers": only}, "/x": {"mcpServers": {"c": {}}}},
+        }
+    ]
+    assert changes[0].notes == ("'odd' stays: sealyard cannot read it",)
+
+
+def test_apply_to_a_broken_file_is_refused(machine: Machine) -> None:
+    """Nobody can tell what would be lost."""
+    file = put(machine, ".cursor/mcp.json", "[]")
+    with pytest.raises(InvalidConfig) as caught:
+        plan_apply("cursor", machine, command="t", args=())
+
+    assert str(caught.value) == f"{str(file)!r} cannot be changed: the whole is not an object. Correct it there."

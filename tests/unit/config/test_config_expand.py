@@ -1,0 +1,110 @@
+"""References in a configuration, and text that hides itself."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sealyard.config.references import Hidden, Scope, Unresolved, expand, has_reference, name_of_input
+
+SCOPE = Scope(
+    variables={"TOKEN": "s3cret", "EMPTY": "", "TRICKY": "${TOKEN} $TOKEN", "GITHUB_TOKEN": "from-input"},
+    folder=Path("/src/shop"),
+    home=Path("/home/ada"),
+)
+NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("plain", "plain"),
+        ("${TOKEN}", "s3cret"),
+        ("Bearer ${env:TOKEN}!", "Bearer s3cret!"),
+        ("${TOKEN}${TOKEN}", "s3crets3cret"),
+        ("${TOKEN:-other}", "s3cret"),
+        ("${NONE:-other}", "other"),
+        ("${NONE:-}", ""),
+        ("${EMPTY:-other}", "other"),
+        ("${EMPTY}", ""),
+        ("${env:NONE:-a:-b}", "a:-b"),
+        ("${NONE:-${TOKEN}}", "s3cret"),
+        ('${NONE:-{"a": {}}}', '{"a": {}}'),
+        ("${TRICKY}", "${TOKEN} $TOKEN"),
+        ("${input:github-token}", "from-input"),
+        ("${workspaceFolder}/x", "/src/shop/x"),
+        ("${workspaceFolderBasename}", "shop"),
+        ("${userHome}${pathSeparator}x", "/home/ada/x"),
+        ("$TOKEN $$ ${} ${1} ${#TOKEN} ${TOKEN", "$TOKEN $$ ${} ${1} ${#TOKEN} ${TOKEN"),
+    ],
+)
+def test_references_become_what_they_stand_for(text: str, value: str) -> None:
+    """Known references are replaced once, defaults stand in, and what is no reference is left alone."""
+    assert expand(text, SCOPE) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a ${NONE} b", "the variable NONE is not set"),
+        ("${env:NONE}", "the variable NONE is not set"),
+        ("${input:my key}", "the variable MY_KEY is not set"),
+        ("${NONE:-${ALSO}}", "the variable ALSO is not set"),
+        ("${command:pick-secret}", "${command:…} is a reference that sealyard does not know"),
+        ("${TOKEN:+set}", "${TOKEN:…} is a reference that sealyard does not know"),
+        ("${A:-" * 30 + "x" + "}" * 30, "the default of ${A} holds references more than 20 deep"),
+    ],
+)
+def test_what_stands_for_nothing_is_named(text: str, reason: str) -> None:
+    """The reason names the variable or the kind of reference, and no text around it."""
+    with pytest.raises(Unresolved) as caught:
+        expand(text, SCOPE)
+
+    assert str(caught.value) == reason
+
+
+@given(name=NAMES, value=st.text(), before=st.text(), after=st.text())
+def test_any_value_of_a_variable_arrives_as_it_is(name: str, value: str, before: str, after: str) -> None:
+    """A value that looks like a reference itself is not read again, so that the environment cannot reach for others."""
+    before, after = before.replace("$", ""), after.replace("$", "")
+    scope = Scope(variables={name: value}, folder=Path("/f"), home=Path("/h"))
+    if scope.find_place(name) is not None:
+        return
+
+    for reference in (f"${{{name}}}", f"${{env:{name}}}"):
+        assert expand(before + reference + after, scope) == before + value + after
+
+
+@given(st.text(alphabet="${}:-env AB1/"))
+def test_any_text_is_expanded_or_refused(text: str) -> None:
+    """No text breaks the reader, and one without a reference stays the same."""
+    try:
+        value = expand(text, SCOPE)
+    except Unresolved:
+        assert has_reference(text)
+    else:
+        assert has_reference(text) or value == text.replace("${/}", "/")
+
+
+def test_expanded_text_does_not_show_its_value() -> None:
+    """Its `repr` is what the file says without defaults, and it cannot be encoded by accident."""
+    text = expand("--token=${TOKEN:-fallback}", SCOPE)
+
+    assert (repr(text), text) == ("'--token=${TOKEN}'", "--token=s3cret")
+    assert (repr({"a": Hidden("s3cret")}), repr(SCOPE)) == (
+        "{'a': '…'}",
+        "Scope(folder=PosixPath('/src/shop'), home=PosixPath('/home/ada'))",
+    )
+    with pytest.raises(TypeError):
+        msgspec.json.encode(text)
+
+
+@pytest.mark.parametrize(
+    ("identifier", "name"),
+    [("github-token", "GITHUB_TOKEN"), ("apiKey", "APIKEY"), ("2fa", "INPUT_2FA"), ("é", "INPUT_")],
+)
+def test_inputs_have_the_names_of_variables(identifier: str, name: str) -> None:
+    """Whatever the identifier, the variable can be set in a shell."""
+    assert name_of_input(identifier) == name
