@@ -831,8 +831,8 @@ def test_limitations_page_has_the_limits_of_skills() -> None:
     [
         ("explanation/skills.md", "States", values.SkillStatus),
         ("explanation/versions.md", "Releases", ReleaseKind),
-        ("explanation/versions.md", "Does a skill still fit?", State),
-        ("howto/migrate-skills.md", "See which skills are hit", State),
+        ("explanation/versions.md", "Compatibility of skills", State),
+        ("howto/migrate-skills.md", "See which skills are affected", State),
     ],
     ids=["statuses", "releases", "states", "states for people"],
 )
@@ -867,7 +867,7 @@ def test_store_page_has_every_status_of_an_execution() -> None:
 
 def test_debug_page_has_every_state_of_an_upstream() -> None:
     """Whatever `sealyard tools --status` shows is explained."""
-    rows = _table(DOCS / "howto" / "debug-an-upstream.md", "Look at it")
+    rows = _table(DOCS / "howto" / "debug-an-upstream.md", "Check its status")
 
     assert [row[0] for row in rows] == [f"`{state}`" for state in typing.get_args(values.UpstreamState)]
 
