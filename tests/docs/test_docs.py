@@ -561,25 +561,25 @@ def test_analysis_page_has_every_rule_and_operation_with_its_parameters() -> Non
 def test_analysis_page_has_the_limits() -> None:
     """The figures are those of the code."""
     expected = {
-        "rows in an answer": plan.Limits().rows,
+        "rows in a response": plan.Limits().rows,
         "file that is read as a whole": f"{reading.MAX_BYTES:,} bytes",
-        "rows that a join, an explode or an unpivot makes, or that are read of Parquet at once": plan.MAX_ROWS,
+        "rows from a join, an explode, an unpivot, or one read of Parquet": plan.MAX_ROWS,
         "items of one list of the request": parameters.MAX_ITEMS,
         "values after `in`": analysis_conditions.MAX_OPTIONS,
         "characters of an expression": expressions.MAX_CHARACTERS,
         "parts of an expression": plan.MAX_NODES,
         "nesting of an expression or of conditions": plan.MAX_DEPTH,
         "characters of a regular expression": expressions.MAX_PATTERN,
-        "characters of a text that an expression makes": plan.MAX_TEXT,
-        "a whole number that an expression makes": f"{plan.MAX_INTEGER.bit_length()} bits",
+        "characters of a text that an expression creates": plan.MAX_TEXT,
+        "a whole number that an expression creates": f"{plan.MAX_INTEGER.bit_length()} bits",
         "columns of a pivot": grouping.MAX_COLUMNS,
         "rules of a validation": analysis_validation.MAX_RULES,
         "values of an `enum`": rules.MAX_OPTIONS,
-        "fields that `describe` or `percentiles` tell of": analysis_statistics.MAX_FIELDS,
+        "fields of `describe` or `percentiles`": analysis_statistics.MAX_FIELDS,
         "fields of a matrix": analysis_statistics.MAX_MATRIX,
         "cells of a table of counts": comparing.MAX_CELLS,
-        "rows of a resampled series with its gaps filled": f"{analysis_series.MAX_BUCKETS:,}, or as many as there were",
-        "values in a window of which a median or percentile is taken": windows.SORTED_WINDOW,
+        "rows of a resampled series with filled gaps": f"{analysis_series.MAX_BUCKETS:,}, or as many as there were",
+        "values in a window for a median or percentile": windows.SORTED_WINDOW,
     }
     spelled = {name: each if isinstance(each, str) else f"{each:,}" for name, each in expected.items()}
 
