@@ -6,10 +6,10 @@ import { empty, from, panel, time, tool } from "./parts.js";
 import { sources } from "./sources.js";
 
 const ANSWERS = [
-  ["once", "Once", "Allow this call once"],
-  ["run", "This run", "Allow this tool until this run ends"],
-  ["session", "This session", "Allow this tool for the rest of this session"],
-  ["always", "Always…", "Always allow this tool with exactly these arguments"],
+  ["once", "Allow once", "Allow this call once"],
+  ["run", "Allow for this run", "Allow this tool until this run ends"],
+  ["session", "Allow for this session", "Allow this tool for the rest of this session"],
+  ["always", "Allow always…", "Always allow this tool with exactly these arguments"],
 ];
 // A card is redrawn every second, so it shows only this much until someone asks for all of it.
 const VALUE_CHARACTERS = 2_000;
@@ -20,7 +20,7 @@ export function approvals(state, act) {
   const body = state.me?.approve
     ? from(sources.approvals, ({ approvals: asks }) => list(asks, state, act), { hurry: () => act.hurry("approvals") })
     : closed(state, act);
-  return panel("Approvals", { id: "approvals", note: "Agents cannot answer these." }, body);
+  return panel("Pending approvals", { id: "approvals", note: "Agents cannot answer these." }, body);
 }
 
 function list(asks, state, act) {

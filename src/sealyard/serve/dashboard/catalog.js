@@ -12,8 +12,8 @@ const TOOL_COLUMNS = [
   { label: "Calls", right: true },
   { label: "Errors", right: true },
   { label: "Refused", right: true },
-  { label: "p50", right: true },
-  { label: "p95", right: true },
+  { label: "Latency (p50)", right: true },
+  { label: "Latency (p95)", right: true },
   { label: "Last call", right: true },
 ];
 const SKILL_COLUMNS = [
@@ -200,9 +200,9 @@ function upstreamCard(each) {
       ["tools", whole(each.tools)],
       ["calls", sums ? figure(path("calls"), sums.calls, count) : count(each.calls)],
       ["error rate", sums ? figure(path("error_rate"), sums.error_rate, percent) : count(each.failures)],
-      sums ? ["p50", figure(path("p50_seconds"), sums.p50_seconds, seconds)] : null,
-      sums ? ["p95", figure(path("p95_seconds"), sums.p95_seconds, seconds)] : null,
-      sums ? ["response size", figure(path("answer_bytes"), sums.answer_bytes, bytes)] : null,
+      sums ? ["latency (p50)", figure(path("p50_seconds"), sums.p50_seconds, seconds)] : null,
+      sums ? ["latency (p95)", figure(path("p95_seconds"), sums.p95_seconds, seconds)] : null,
+      sums ? ["response bytes", figure(path("answer_bytes"), sums.answer_bytes, bytes)] : null,
       ["restarts", sums ? figure(path("restarts"), sums.restarts, count) : count(each.restarts)],
       ["circuit", each.circuit_open ? "open" : "closed"],
       sums ? ["circuit opened", figure(path("circuit_opened"), sums.circuit_opened, count)] : null,

@@ -75,8 +75,8 @@ export const CHARTS = [
     least: 1000,
     format: bytes,
     series: [
-      { label: "in from tools", tone: "base", area: true, value: (point) => point.bytes_in },
-      { label: "out to agents", tone: "accent", area: true, value: (point) => point.bytes_out },
+      { label: "from tools", tone: "base", area: true, value: (point) => point.bytes_in },
+      { label: "to agents", tone: "accent", area: true, value: (point) => point.bytes_out },
     ],
     summary: (points) => `${bytes(sum(points, "bytes_in"))} in, ${bytes(sum(points, "bytes_out"))} out.`,
   },

@@ -108,7 +108,7 @@ function callsOf(run, live, end) {
     });
   }
   const all = [...known.values()].sort((a, b) => a.number - b.number);
-  const waiting = run.asks.filter((ask) => ask.number > 0).length; // not the one about the run itself
+  const waiting = run.asks.filter((ask) => ask.tool !== "execute_code").length; // not an approval of the run itself
   const rest = run.calls - all.length - waiting;
   if (all.length + run.asks.length === 0) return empty("No tool calls.");
   return [

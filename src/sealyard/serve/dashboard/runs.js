@@ -87,7 +87,7 @@ function cells(run, state) {
     status(run.status),
     el("a", { href: `#/runs/${encodeURIComponent(run.execution_id)}`, class: "code" }, run.execution_id),
     summary(run),
-    [el("span", {}, run.principal), run.session ? el("span", { class: "dim" }, ` · ${run.session}`) : null],
+    [el("span", {}, run.principal), run.session && run.session !== "default" ? el("span", { class: "dim" }, ` · ${run.session}`) : null],
     count(run.calls),
     seconds(took),
   ];
