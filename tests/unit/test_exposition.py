@@ -16,11 +16,11 @@ from prometheus_client.parser import text_string_to_metric_families as parse_pla
 from sealyard.config import AlertsConfig
 from sealyard.errors import InvalidRequest
 from sealyard.metrics import files
-from sealyard.metrics.alerts import RULES
 from sealyard.metrics.exposition import render
 from sealyard.metrics.gauges import GAUGES, Gauge, gauge
 from sealyard.metrics.names import METRICS, OPERATOR
 from sealyard.metrics.sums import CallRow, Sums
+from sealyard.observe.alerts import RULES
 from sealyard.values.facts import Executed, Hidden, UpstreamEvent
 
 FOLDER = Path(files.__file__).parent

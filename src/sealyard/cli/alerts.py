@@ -13,12 +13,19 @@ from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, errors, plain, screen, write
 from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest
-from sealyard.metrics.alerts import RULES, Alert
-from sealyard.observe import alert_list
-from sealyard.observe.alert_list import AlertList, AlertView
-from sealyard.observe.webhook import post
+from sealyard.observe.alerts import (
+    RULES,
+    AlertList,
+    AlertView,
+    list_alerts,
+    post_alerts,
+    resolve_alert,
+    silence_rule,
+    unsilence_rule,
+)
 from sealyard.skills.record import parse_duration
 from sealyard.store import Store, open_store
+from sealyard.store.alerts import Alert
 
 _T = TypeVar("_T")
 _PRINCIPAL = "local"
@@ -59,9 +66,7 @@ def list_(*, config: Path | None, as_json: bool) -> int:
 def silence(*, rule: str, length: str, reason: str, config: Path | None) -> int:
     """Tell nobody that RULE fires, for some time. What fires then still is told at its end."""
     seconds = parse_duration(length)
-    _, made = _with_store(
-        config, lambda store: alert_list.silence(store, rule, seconds, principal=_PRINCIPAL, reason=reason)
-    )
+    _, made = _with_store(config, lambda store: silence_rule(store, rule, seconds, principal=_PRINCIPAL, reason=reason))
     screen.print(plain(f"silenced: {rule} until {_time(made.until)}"))
     return 0
 
@@ -71,7 +76,7 @@ def silence(*, rule: str, length: str, reason: str, config: Path | None) -> int:
 @_config
 def unsilence(*, rule: str, config: Path | None) -> int:
     """End the silence of RULE."""
-    _with_store(config, lambda store: alert_list.unsilence(store, rule, principal=_PRINCIPAL))
+    _with_store(config, lambda store: unsilence_rule(store, rule, principal=_PRINCIPAL))
     screen.print(plain(f"no longer silenced: {rule}"))
     return 0
 
@@ -85,7 +90,7 @@ def resolve(*, rule: str, subject: str, config: Path | None) -> int:
 
     If it is still so, it does not fire again before it was right in between.
     """
-    _with_store(config, lambda store: alert_list.resolve(store, rule, subject, principal=_PRINCIPAL))
+    _with_store(config, lambda store: resolve_alert(store, rule, subject, principal=_PRINCIPAL))
     screen.print(plain(f"resolved: {rule} {subject}".rstrip()))
     return 0
 
@@ -108,7 +113,7 @@ def test(*, config: Path | None) -> int:
         since=now,
         changed_at=now,
     )
-    problem = run_to_end(post(webhook, [made_up], secret=loaded.alerts.webhook_secret))
+    problem = run_to_end(post_alerts(webhook, [made_up], secret=loaded.alerts.webhook_secret))
     if problem:
         raise InvalidRequest(f"The webhook did not take it: {problem}. Look at webhook in [alerts].")
     screen.print(plain("The webhook took it."))
@@ -116,7 +121,7 @@ def test(*, config: Path | None) -> int:
 
 
 def _list(config: Path | None, as_json: bool) -> None:
-    loaded, found = _with_store(config, alert_list.list_alerts)
+    loaded, found = _with_store(config, list_alerts)
     if as_json:
         write(msgspec.json.encode(found).decode() + "\n")
         return

@@ -8,7 +8,7 @@ from sealyard import __version__
 from sealyard.metrics import tokens
 from sealyard.metrics.gauges import Gauge, gauge
 from sealyard.metrics.report import Point, Prices, Report, points, report
-from sealyard.observe.alert_list import AlertView, list_alerts
+from sealyard.observe.alerts import AlertView, list_alerts
 from sealyard.store import Store
 from sealyard.values import Ask, ExecutionRecord
 
