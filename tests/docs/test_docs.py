@@ -677,7 +677,7 @@ def test_metrics_page_has_every_attribute_of_a_span() -> None:
 
 def test_alerts_page_has_every_rule_and_state() -> None:
     """Each rule with how bad it is and whether it waits, and each state."""
-    expected = [[f"`{each.name}`", each.severity, "yes" if each.waits else "no"] for each in RULES.values()]
+    expected = [[f"`{name}`", each.severity, "yes" if each.waits else "no"] for name, each in RULES.items()]
     states = [row[0] for row in _table(REFERENCE / "alerts.md", "States")]
     text = _read(REFERENCE / "alerts.md")
 
