@@ -161,9 +161,7 @@ def _help_pages() -> Iterator[tuple[str, str]]:
     root = sealyard.cli._sealyard
     top = click.Context(root, info_name="sealyard", terminal_width=80, **root.context_settings)
     yield "sealyard", root.get_help(top)
-    attributes = {name: name.replace("-", "_") for name in sealyard.cli._COMMANDS}
-    modules = {name: importlib.import_module(f"sealyard.cli.{attributes[name]}") for name in attributes}
-    commands = {name: getattr(modules[name], attributes[name]) for name in modules}
+    commands = {name: sealyard.cli.find_command(name) for name in sealyard.cli._COMMANDS}
     waiting = [click.Context(commands[name], parent=top, info_name=name) for name in commands]
     while waiting:
         context = waiting.pop(0)

@@ -1,6 +1,5 @@
 """`/api/v1/alerts`: clients that may observe read them, clients that may approve silence and resolve them."""
 
-import difflib
 from typing import Annotated, Any
 
 import msgspec
@@ -11,6 +10,7 @@ from sealyard.observe.alerts import RULES, AlertList, AlertView
 from sealyard.serve.api.declare import Call, endpoint
 from sealyard.serve.envelope import Refusal
 from sealyard.store.alerts import Silence
+from sealyard.wording import suggest
 
 _ADVICE = (
     "may not silence or resolve alerts. Use `sealyard alerts`, log in with the key that the gateway printed, or use "
@@ -67,8 +67,7 @@ async def resolve_alert(call: Call[None, Resolution]) -> AlertView:
 def _rule(call: Call[Any, Any]) -> str:
     rule = call.path["rule"]
     if rule not in RULES:
-        near = difflib.get_close_matches(rule[:100], RULES, n=1)
-        advice = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(RULES)}."
+        advice = suggest(rule, RULES, f"There are: {', '.join(RULES)}.")
         raise Refusal("not_found", f"No rule is called {rule[:100]!r}. {advice}")
     return rule
 

@@ -1,6 +1,5 @@
 """What a request asks for, read from its query and its body. What is wrong is named with what would be right."""
 
-import difflib
 import functools
 from collections.abc import Iterable
 from typing import Any, Literal, TypeVar, get_args, get_origin
@@ -10,6 +9,7 @@ import msgspec
 from starlette.requests import Request
 
 from sealyard.serve.envelope import Refusal
+from sealyard.wording import suggest
 
 _MOST_PARAMETERS = 50
 _SHOWN_CHARACTERS = 100
@@ -86,8 +86,7 @@ def _convert(value: dict[str, Any], kind: type[_T], where: str, *, is_text: bool
 def _check_names(names: Iterable[str], known: tuple[str, ...], what: str) -> None:
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name[:_SHOWN_CHARACTERS], known, n=1)
-            advice = f"Did you mean {near[0]!r}?" if near else _listed(known, what)
+            advice = suggest(name, known, _listed(known, what))
             raise Refusal("invalid_request", f"There is no {what} {name[:_SHOWN_CHARACTERS]!r} here. {advice}")
 
 
