@@ -105,8 +105,7 @@ finally:
 @pytest.mark.parametrize("name", sealyard.cli._COMMANDS)
 def test_listed_commands_exist_and_say_the_same(name: str) -> None:
     """The table that `--help` prints names a command that exists and opens its own help with the same sentence."""
-    module = name.replace("-", "_")
-    command = getattr(importlib.import_module(f"sealyard.cli.{module}"), module)
+    command = sealyard.cli.find_command(name)
 
     assert isinstance(command, click.Command)
     assert (command.help or "").split("\n")[0] == sealyard.cli._COMMANDS[name]

@@ -59,7 +59,7 @@ def test_what_was_learned_is_shown_with_how_often_it_was_right(installed: Comman
     assert (done.returncode, done.stderr) == (0, "")
     assert found[0] == ["part", "learned", "from", "told", "right"]
     # Of ten that were told that they would end well or fail, eight low ones and one high one did as they were told.
-    assert ["risk", "10", "10", "90%", "what is likely to fail"] in [[row[0], *row[2:]] for row in found[1:9]]
+    assert ["risk", "10", "10", "90%", "risk of failure"] in [[row[0], *row[2:]] for row in found[1:9]]
     assert "learned from 10 facts, by all; what is 30 days old counts half" in done.stdout
     assert ["low", "8", "0", "0%", "10%"] in found
     assert ["high", "2", "1", "50%", "75%"] in found

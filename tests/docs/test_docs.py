@@ -162,9 +162,7 @@ def _help_pages() -> Iterator[tuple[str, str]]:
     root = sealyard.cli._sealyard
     top = click.Context(root, info_name="sealyard", terminal_width=80, **root.context_settings)
     yield "sealyard", root.get_help(top)
-    attributes = {name: name.replace("-", "_") for name in sealyard.cli._COMMANDS}
-    modules = {name: importlib.import_module(f"sealyard.cli.{attributes[name]}") for name in attributes}
-    commands = {name: getattr(modules[name], attributes[name]) for name in modules}
+    commands = {name: sealyard.cli.find_command(name) for name in sealyard.cli._COMMANDS}
     waiting = [click.Context(commands[name], parent=top, info_name=name) for name in commands]
     while waiting:
         context = waiting.pop(0)
@@ -676,7 +674,7 @@ def test_metrics_page_has_every_attribute_of_a_span() -> None:
 
 def test_alerts_page_has_every_rule_and_state() -> None:
     """Each rule with how bad it is and whether it waits, and each state."""
-    expected = [[f"`{each.name}`", each.severity, "yes" if each.waits else "no"] for each in RULES.values()]
+    expected = [[f"`{name}`", each.severity, "yes" if each.waits else "no"] for name, each in RULES.items()]
     states = [row[0] for row in _table(REFERENCE / "alerts.md", "States")]
     text = _read(REFERENCE / "alerts.md")
 

@@ -1,6 +1,5 @@
 """The configuration as one frozen value, and its tables in `sealyard.toml`. Errors name the value and the right one."""
 
-import difflib
 import hashlib
 import re
 from collections.abc import Collection, Mapping
@@ -14,6 +13,7 @@ from sealyard.broker import PolicySettings
 from sealyard.config.files import read_machine
 from sealyard.errors import InvalidConfig
 from sealyard.values import OAuthConfig, PrincipalScope, UpstreamConfig
+from sealyard.wording import suggest
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 _Seconds = Annotated[float, Meta(gt=0, le=86_400)]
@@ -487,8 +487,7 @@ class _Reader:
     def check_keys(self, table: Mapping[str, Any], path: tuple[str, ...], known: set[str]) -> None:
         for key in table:
             if key not in known:
-                near = difflib.get_close_matches(key, known, n=1)
-                advice = f"Did you mean {near[0]!r}?" if near else f"Its keys are {', '.join(sorted(known))}."
+                advice = suggest(key, known, f"Its keys are {', '.join(sorted(known))}.")
                 raise InvalidConfig(f"In {str(self._file)!r}, {_spell_path(path)} has no key {key!r}. {advice}")
 
     def fail(self, path: tuple[str, ...], value: object, expected: str) -> NoReturn:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import difflib
 import hashlib
 import hmac
 import logging
@@ -57,6 +56,7 @@ from sealyard.sandbox.turns import Turns
 from sealyard.skills.service import Skills
 from sealyard.store import Store, TraceBudget, open_store
 from sealyard.values import AuditEntry, Definition, UpstreamConfig
+from sealyard.wording import suggest
 from sealyard.yard.operations import Figures, Operations
 from sealyard.yard.yard import Yard
 
@@ -355,8 +355,7 @@ def build_privacy(settings: PrivacyConfig) -> Privacy:
     types = frozenset(name for name, info in TYPES.items() if info.default)
     for name in (*settings.conceal, *settings.reveal):
         if name not in TYPES and name not in settings.patterns:
-            near = difflib.get_close_matches(name, TYPES, n=1)
-            advice = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(TYPES)}."
+            advice = suggest(name, TYPES, f"There are: {', '.join(TYPES)}.")
             raise InvalidConfig(f"[privacy] names the type {name!r}, which does not exist. {advice}")
     types = (types | set(settings.conceal) | set(settings.patterns)) - set(settings.reveal)
     scan = ScanRules(types=types, patterns=settings.patterns, allow=settings.allow)

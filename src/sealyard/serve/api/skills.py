@@ -6,8 +6,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from sealyard.serve.api.declare import Call, endpoint
-from sealyard.serve.api.paging import Cursor, Limit, from_cursor, to_cursor
+from sealyard.serve.api.declare import Call, Cursor, Limit, endpoint, from_cursor, to_cursor
 from sealyard.serve.envelope import Refusal
 from sealyard.skills.concealment import conceal_skill
 from sealyard.skills.reading import signature_of

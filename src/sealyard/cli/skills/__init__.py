@@ -1,4 +1,4 @@
-"""`sealyard skills`: what agents have saved, as people look after it."""
+"""`sealyard skills` and `sealyard migrate-skills`: look after the skills that agents have saved."""
 
 import time
 from pathlib import Path
@@ -6,33 +6,31 @@ from typing import Any
 
 import click
 
-from sealyard.cli.skills_files import export, import_, market
-from sealyard.cli.skills_shelf import approve, delete, restore, save, share
-from sealyard.cli.skills_view import (
-    count,
+from sealyard.cli.command import CONFIG, JSON, LOCAL, YES, load, read_object
+from sealyard.cli.gateway import with_yard
+from sealyard.cli.skills.files import export, import_, market
+from sealyard.cli.skills.shelf import (
+    NAMESPACE,
+    approve,
+    delete,
+    find_owner,
+    find_skill,
+    migrate_skills,
+    read_value,
+    restore,
+    save,
+    share,
+)
+from sealyard.cli.skills.view import (
     show_analysis,
     show_found,
     show_history,
     show_list,
     show_skill,
     show_tests,
-)
-from sealyard.cli.skills_yard import (
-    CONFIG,
-    JSON,
-    NAMESPACE,
-    YES,
-    all_skills,
-    find_owner,
-    find_skill,
-    load,
-    print_json,
-    read_object,
-    read_value,
     skill_data,
-    with_yard,
 )
-from sealyard.cli.terminal import plain, screen, write
+from sealyard.cli.terminal import count, plain, screen, write, write_json
 from sealyard.config import Config
 from sealyard.errors import InvalidRequest
 from sealyard.learning.overview import DAY, learner_of
@@ -41,8 +39,10 @@ from sealyard.skills.figures import SkillCandidate, analyze_skills
 from sealyard.skills.record import parse_duration
 from sealyard.skills.requests import TestedSkill
 from sealyard.skills.shelf import principal_of
-from sealyard.values import SHARED
+from sealyard.values import SHARED, Skill
 from sealyard.yard import ExecuteRequest, Yard
+
+__all__ = ("migrate_skills", "skills")
 
 
 @click.group(invoke_without_command=True)
@@ -50,7 +50,7 @@ from sealyard.yard import ExecuteRequest, Yard
 @click.option("--detail", type=click.Choice(["short", "full"]), default="short", help="How much --analyze shows.")
 @click.option("--cleanup", is_flag=True, help="Show the skills that nobody uses, and delete them when you say so.")
 @click.option(
-    "--unused-threshold", default="30days", show_default=True, metavar="TIME", help="Unused for so long: 30days, 12h."
+    "--unused-threshold", default="30days", show_default=True, metavar="TIME", help="Unused for this time: 30days, 12h."
 )
 @YES
 @CONFIG
@@ -91,7 +91,7 @@ for _command in (save, approve, share, restore, delete, export, import_, market)
 
 @skills.command("list")
 @click.argument("query", required=False, default="")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 50), help="At most so many for QUERY.")
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 50), help="The most skills for QUERY.")
 @NAMESPACE
 @CONFIG
 @JSON
@@ -105,7 +105,7 @@ def list_skills(*, query: str, limit: int, namespace: str | None, config: Path |
 
     found = with_yard(config, work)
     if as_json:
-        print_json({"skills": found})
+        write_json({"skills": found})
     elif query:
         show_found(found)
     else:
@@ -127,8 +127,8 @@ def show_one(*, name: str, namespace: str | None, config: Path | None, as_json: 
 
     skill, checks = with_yard(config, work)
     if as_json:
-        told = [{key: getattr(check, key) for key in _CHECK_KEYS} for check in checks]
-        print_json({"skill": skill_data(skill), "needs": told})
+        needs = [{key: getattr(check, key) for key in _CHECK_KEYS} for check in checks]
+        write_json({"skill": skill_data(skill), "needs": needs})
     else:
         show_skill(skill, checks)
     return 0
@@ -157,7 +157,7 @@ def run_skill(
 
     result = with_yard(config, work, doing=f"Running {name}", with_sandbox=True)
     if as_json:
-        print_json(result.outcome)
+        write_json(result.outcome)
     else:
         write(result.text + "\n")
     return 1 if result.is_error else 0
@@ -175,12 +175,12 @@ def test_skills(*, name: str | None, namespace: str | None, config: Path | None,
     """
 
     async def work(yard: Yard) -> Any:
-        chosen = [await find_skill(yard, name, namespace)] if name else await all_skills(yard, namespace)
-        return [await yard.skills.test(each.namespace, each.name, each.version, principal="local") for each in chosen]
+        chosen = [await find_skill(yard, name, namespace)] if name else await _all_skills(yard, namespace)
+        return [await yard.skills.test(each.namespace, each.name, each.version, principal=LOCAL) for each in chosen]
 
     tested = with_yard(config, work, doing="Replaying examples", with_sandbox=True)
     if as_json:
-        print_json({"skills": [_tested(each) for each in tested]})
+        write_json({"skills": [_tested(each) for each in tested]})
     else:
         show_tests(tested)
     return 0 if all(each.passed for each in tested) else 1
@@ -202,7 +202,7 @@ def history(*, name: str, namespace: str | None, config: Path | None, as_json: b
 
     versions, records = with_yard(config, work)
     if as_json:
-        print_json({"versions": versions, "uses": records})
+        write_json({"versions": versions, "uses": records})
     else:
         show_history(versions, records)
     return 0
@@ -214,14 +214,14 @@ def _analyze(config: Config, *, is_full: bool, as_json: bool) -> int:
 
     analysis = with_yard(config, work)
     if as_json:
-        print_json(analysis)
+        write_json(analysis)
     else:
         show_analysis(analysis, is_full=is_full)
     return 0
 
 
 async def _candidates(yard: Yard, config: Config) -> list[SkillCandidate]:
-    """Code that is worth saving, as far as anything is learned."""
+    """Return code that is worth saving, as far as learning has found any."""
     if not config.learning.enabled:
         return []
     learner = learner_of(yard.store, config.learning)
@@ -250,7 +250,7 @@ def _cleanup(config: Config, seconds: float, *, yes: bool, as_json: bool) -> int
 
     unused = with_yard(config, look)
     if as_json and not yes:
-        print_json({"unused": unused})
+        write_json({"unused": unused})
         return 0
     if not as_json:
         if not unused:
@@ -262,12 +262,12 @@ def _cleanup(config: Config, seconds: float, *, yes: bool, as_json: bool) -> int
 
     async def work(yard: Yard) -> None:
         for skill in unused:
-            await yard.skills.delete(skill.namespace, skill.name, None, principal="local")
+            await yard.skills.delete(skill.namespace, skill.name, None, principal=LOCAL)
 
     if unused:
         with_yard(config, work, doing="Deleting")
     if as_json:
-        print_json({"deleted": unused})
+        write_json({"deleted": unused})
     else:
         screen.print(
             plain(f"Deleted {count(len(unused), 'skill')}. Back: sealyard skills restore NAME VERSION --namespace NAME")
@@ -275,8 +275,17 @@ def _cleanup(config: Config, seconds: float, *, yes: bool, as_json: bool) -> int
     return 0
 
 
+async def _all_skills(yard: Yard, namespace: str | None) -> list[Skill]:
+    """Return the newest version of every skill that is not in quarantine."""
+    return [
+        each
+        for each in await yard.skills.shelf.list_all()
+        if namespace in (None, each.namespace) and each.status != "quarantined"
+    ]
+
+
 async def _find_user(yard: Yard, name: str, namespace: str | None) -> str:
-    """The principal whose code gets the skill that is meant. Raises `UnknownSkill` or `InvalidRequest`."""
+    """Return the principal whose code gets the skill. Raises `UnknownSkill` or `InvalidRequest`."""
     bare = name.removeprefix("skills.").partition("@")[0]
     owner = namespace or await find_owner(yard, bare)
     if owner != SHARED:

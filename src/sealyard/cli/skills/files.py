@@ -9,8 +9,11 @@ import click
 import msgspec
 
 from sealyard.catalog.prose import one_line
-from sealyard.cli.skills_yard import CONFIG, JSON, NAMESPACE, find_skill, load, print_json, skill_data, with_yard
-from sealyard.cli.terminal import errors, plain, screen
+from sealyard.cli.command import CONFIG, JSON, LOCAL, load
+from sealyard.cli.gateway import with_yard
+from sealyard.cli.skills.shelf import NAMESPACE, find_skill
+from sealyard.cli.skills.view import skill_data
+from sealyard.cli.terminal import plain, say, screen, warn, write_json
 from sealyard.config import Config
 from sealyard.discovery import Index
 from sealyard.errors import InvalidRequest, InvalidSkill
@@ -25,6 +28,7 @@ from sealyard.values import AuditEntry, Skill, ToolSpec
 from sealyard.yard import Yard
 
 _CHARACTERS = 300
+"""Of a description: about four lines of a terminal."""
 
 
 @click.command()
@@ -55,32 +59,32 @@ def export(
     async def work(yard: Yard) -> dict[str, Any]:
         chosen = await _chosen(yard, names, namespace)
         folders = [to_folder(each, signature=signature_of(each)) for each in chosen]
-        told: dict[str, Any] = {
+        done: dict[str, Any] = {
             "skills": [f"{each.namespace}/{each.name} {each.version}" for each in chosen],
             "public_key": None,
         }
         if target.suffix == ".zip":
             key = None if unsigned else SigningKey.load_or_make(_key_path(loaded))
             digest = write_archive(target, folders, key, replace=replace)
-            told["written"] = [{"path": str(target), "digest": digest}]
-            told["public_key"] = None if key is None else key.public
+            done["written"] = [{"path": str(target), "digest": digest}]
+            done["public_key"] = None if key is None else key.public
         else:
-            told["written"] = _write_folders(folders, target, replace=replace)
-        body = {"skills": told["skills"], "digest": " ".join(each["digest"] for each in told["written"])}
-        yard.store.audit(AuditEntry(kind="skill.export", principal="local", body=body))
+            done["written"] = _write_folders(folders, target, replace=replace)
+        body = {"skills": done["skills"], "digest": " ".join(each["digest"] for each in done["written"])}
+        yard.store.audit(AuditEntry(kind="skill.export", principal=LOCAL, body=body))
         await yard.store.flush()
-        return told
+        return done
 
-    told = with_yard(loaded, work, doing="Exporting")
+    done = with_yard(loaded, work, doing="Exporting")
     if as_json:
-        print_json(told)
+        write_json(done)
         return 0
-    for each in told["written"]:
-        screen.print(plain(each["path"]), soft_wrap=True)
-        screen.print(plain(f"  {each['digest']}", "dim"), soft_wrap=True)
-    if told["public_key"] is not None:
-        screen.print("Who is to import it puts this into sealyard.toml, with your name:")
-        screen.print(plain(f'[skills.trusted_keys]\nNAME = "{told["public_key"]}"'), soft_wrap=True)
+    for each in done["written"]:
+        say(each["path"])
+        say(f"  {each['digest']}", "dim")
+    if done["public_key"] is not None:
+        screen.print("Whoever imports it puts this into sealyard.toml, with your name:")
+        say(f'[skills.trusted_keys]\nNAME = "{done["public_key"]}"')
     return 0
 
 
@@ -109,7 +113,7 @@ def import_(
     async def work(yard: Yard) -> list[SavedSkill]:
         kept = await _add_all(yard, found, origin, namespace)
         body = {"skills": [f"{each.skill.name} {each.skill.version}" for each in kept], "origin": origin}
-        yard.store.audit(AuditEntry(kind="skill.import", principal="local", body=body))
+        yard.store.audit(AuditEntry(kind="skill.import", principal=LOCAL, body=body))
         await yard.store.flush()
         return kept
 
@@ -117,16 +121,16 @@ def import_(
     warnings = [(*each.warnings, *saved.warnings) for each, saved in zip(found, kept, strict=True)]
     if as_json:
         pairs = zip(kept, warnings, strict=True)
-        print_json({"skills": [{"skill": skill_data(each.skill), "warnings": told} for each, told in pairs]})
+        write_json({"skills": [{"skill": skill_data(each.skill), "warnings": notes} for each, notes in pairs]})
         return 0
-    for saved, told in zip(kept, warnings, strict=True):
+    for saved, notes in zip(kept, warnings, strict=True):
         skill = saved.skill
-        for warning in told:
-            errors.print(plain(f"warning: {skill.name}: {warning}", "yellow"))
+        for warning in notes:
+            warn(f"{skill.name}: {warning}")
         screen.print(plain(f"{skill.namespace}/{skill.name} {skill.version} is in quarantine."))
         for step, command in (("Read it:   ", "show"), ("Approve it:", "approve")):
             where = f"{skill.name}@{skill.version} --namespace {skill.namespace}"
-            screen.print(plain(f"  {step} sealyard skills {command} {where}", "dim"), soft_wrap=True)
+            say(f"  {step} sealyard skills {command} {where}", "dim")
     return 0
 
 
@@ -151,7 +155,7 @@ def market(*, query: str, folder: Path | None, config: Path | None, as_json: boo
     }
     chosen = _ranked(entries, query) if query else list(entries.values())
     if as_json:
-        print_json({"skills": [{"market": name, **msgspec.structs.asdict(entry)} for name, entry in chosen]})
+        write_json({"skills": [{"market": name, **msgspec.structs.asdict(entry)} for name, entry in chosen]})
         return 0
     if not chosen:
         screen.print(plain("No skill fits." if query else "The markets have no skills."))
@@ -161,7 +165,7 @@ def market(*, query: str, folder: Path | None, config: Path | None, as_json: boo
             screen.print(plain(f"  {entry.problem}", "red"))
             continue
         screen.print(plain(f"  {one_line(entry.description, limit=_CHARACTERS)}"))
-        screen.print(plain(f"  {entry.digest}", "dim"), soft_wrap=True)
+        say(f"  {entry.digest}", "dim")
     return 0
 
 
@@ -170,16 +174,16 @@ def _write_index(folder: Path, *, as_json: bool) -> int:
     path = market.write_index()
     left_out = {entry.path: entry.problem for entry in market.entries() if entry.problem}
     if as_json:
-        print_json({"index": str(path), "left_out": left_out})
+        write_json({"index": str(path), "left_out": left_out})
         return 0
     for place, problem in left_out.items():
-        errors.print(plain(f"warning: {place} is left out. {problem}", "yellow"))
-    screen.print(plain(str(path)), soft_wrap=True)
+        warn(f"{place} is left out. {problem}")
+    say(str(path))
     return 0
 
 
 def _write_folders(folders: Sequence[SkillFolder], target: Path, *, replace: bool) -> list[dict[str, str]]:
-    """All of them, or none for one that cannot be written; what each is called and its digest."""
+    """Write all folders, or none if one exists; return the path and the digest of each."""
     for each in folders:
         if not replace and os.path.lexists(target / each.name):
             raise InvalidSkill(f"{str(target / each.name)!r} exists. Choose another folder, or give --replace.")
@@ -207,13 +211,13 @@ async def _add_all(yard: Yard, found: Sequence[ImportedSkill], origin: str, name
                 tags=each.tags,
             )
             by = SkillSource(origin=f"{origin} {each.digest}", author=each.author or "elsewhere")
-            saved = await yard.skills.add(request, each.examples, by, namespace=namespace, principal="local")
+            saved = await yard.skills.add(request, each.examples, by, namespace=namespace, principal=LOCAL)
             kept[each.folder] = saved
             if saved.skill.version not in known:
                 fresh.append(saved.skill)
     except BaseException as error:
         for skill in fresh:
-            await yard.skills.delete(namespace, skill.name, skill.version, principal="local")
+            await yard.skills.delete(namespace, skill.name, skill.version, principal=LOCAL)
         if isinstance(error, InvalidRequest):
             raise InvalidSkill(f"{name}: {error} Nothing was imported.") from None
         raise
@@ -221,7 +225,7 @@ async def _add_all(yard: Yard, found: Sequence[ImportedSkill], origin: str, name
 
 
 def _in_order(found: Sequence[ImportedSkill]) -> list[ImportedSkill]:
-    """Each after those of the others that it says it needs; a circle is found when it is read."""
+    """Sort skills so that each comes after those it needs; a circle is found when it is read."""
     names = {each.name: each for each in found}
     order: dict[str, ImportedSkill] = {}
     waiting = list(reversed(found))
@@ -250,7 +254,7 @@ async def _chosen(yard: Yard, names: tuple[str, ...], namespace: str | None) -> 
 def _read_source(
     config: Config, source: str, market_name: str | None, digest: str | None, *, allow_unsigned: bool
 ) -> tuple[list[ImportedSkill], str]:
-    """What SOURCE holds, and in words where it is from."""
+    """Return the skills in SOURCE, and where it is from in words."""
     if market_name is not None:
         path = config.skills.markets.get(market_name)
         if path is None:
@@ -297,6 +301,6 @@ def _ranked(entries: Mapping[str, tuple[str, MarketEntry]], query: str) -> list[
 
 
 def _key_path(config: Config) -> Path:
-    """Beside the store, as its other keys are."""
+    """The signing key, beside the store as its other keys."""
     path = config.store.path.resolve()
     return path.with_name(f"{path.name}.skills.key")

@@ -1,9 +1,11 @@
-"""Skills on a terminal, within the 80 columns that many have."""
+"""Skills as tables within 80 columns, and as JSON data."""
 
-import time
 from collections.abc import Sequence
+from typing import Any
 
-from sealyard.cli.terminal import columns, plain, screen, write
+import msgspec
+
+from sealyard.cli.terminal import columns, count, day, minute, plain, screen, write
 from sealyard.skills.compatibility import NeedCheck
 from sealyard.skills.figures import SkillAnalysis, SkillFigures, SkillSummary
 from sealyard.skills.reading import signature_of
@@ -13,16 +15,11 @@ from sealyard.values import Skill
 
 _STYLES = {"active": "green", "draft": "yellow", "quarantined": "red"}
 _VERDICTS = {**_STYLES, "exemplary": "green", "removable": "red"}
-_STATES = {"fits": "green", "newer": "yellow", "translated": "yellow", "broken": "red", "missing": "red"}
-
-
-def count(number: int, noun: str) -> str:
-    """Such as `1 skill` or `2 skills`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+STATES = {"fits": "green", "newer": "yellow", "translated": "yellow", "broken": "red", "missing": "red"}
 
 
 def show_list(skills: Sequence[Skill]) -> None:
-    """One line for each."""
+    """Show one line per skill."""
     if not skills:
         screen.print(plain("No skills yet. Agents save them with save_skill, people with `sealyard skills save`."))
         return
@@ -32,14 +29,14 @@ def show_list(skills: Sequence[Skill]) -> None:
             plain(f"{skill.namespace}/{skill.name}"),
             plain(skill.version),
             plain(skill.status, _STYLES[skill.status]),
-            _day(skill.modified_at),
+            day(skill.modified_at),
             plain(skill.description.partition("\n")[0][:80], "dim"),
         )
     screen.print(table)
 
 
 def show_found(found: Sequence[FoundSkill]) -> None:
-    """What an agent would be told."""
+    """Show the answer that an agent gets."""
     if not found:
         screen.print(plain("No skill fits."))
     for each in found:
@@ -53,7 +50,7 @@ def show_found(found: Sequence[FoundSkill]) -> None:
 
 
 def show_skill(skill: Skill, checks: Sequence[NeedCheck]) -> None:
-    """All of one skill."""
+    """Show one skill whole."""
     screen.print(plain(f"{skill.namespace}/{skill.name} {skill.version}", "bold"))
     table = columns()
     rows = {
@@ -63,8 +60,8 @@ def show_skill(skill: Skill, checks: Sequence[NeedCheck]) -> None:
         "form": skill.form,
         "tags": ", ".join(skill.tags),
         "author": skill.author,
-        "created": _minute(skill.created_at),
-        "modified": _minute(skill.modified_at),
+        "created": minute(skill.created_at),
+        "modified": minute(skill.modified_at),
         "origin": skill.origin,
         "level": skill.level,
         "skills": ", ".join(f"{need.name} {need.version}" for need in skill.skills),
@@ -77,7 +74,7 @@ def show_skill(skill: Skill, checks: Sequence[NeedCheck]) -> None:
     if checks:
         needs = columns("tool", "written for", "now", "state")
         for check in checks:
-            state = plain(check.state, _STATES[check.state])
+            state = plain(check.state, STATES[check.state])
             needs.add_row(plain(check.tool), plain(check.need), plain(check.current or "-"), state)
         screen.print(needs)
         for check in checks:
@@ -91,7 +88,7 @@ def show_skill(skill: Skill, checks: Sequence[NeedCheck]) -> None:
 
 
 def show_tests(tested: Sequence[TestedSkill]) -> None:
-    """What replaying gave."""
+    """Show the outcome of replays."""
     if not tested:
         screen.print(plain("There is no skill to be tested."))
     for each in tested:
@@ -108,7 +105,7 @@ def show_tests(tested: Sequence[TestedSkill]) -> None:
 
 
 def show_history(versions: Sequence[Skill], records: Sequence[SkillRecord]) -> None:
-    """A line for each version, the newest first."""
+    """Show one line per version, the newest first."""
     used = {record.version: record for record in records}
     table = columns("version", "status", "modified", "author", "uses", "failures", "origin")
     for skill in versions:
@@ -116,7 +113,7 @@ def show_history(versions: Sequence[Skill], records: Sequence[SkillRecord]) -> N
         table.add_row(
             plain(skill.version),
             plain(skill.status, _STYLES[skill.status]),
-            _minute(skill.modified_at),
+            minute(skill.modified_at),
             plain(skill.author),
             str(record.uses if record else 0),
             str(record.failures if record else 0),
@@ -126,14 +123,14 @@ def show_history(versions: Sequence[Skill], records: Sequence[SkillRecord]) -> N
 
 
 def show_analysis(analysis: SkillAnalysis, *, is_full: bool) -> None:
-    """How well skills work."""
+    """Show how well skills work."""
     table = columns("skill", "uses", "failures", "last used", "effect", "verdict")
     for each in analysis.skills:
         table.add_row(
             plain(f"{each.namespace}/{each.name} {each.version}"),
             str(each.uses),
             str(each.failures),
-            "never" if each.last_used_at is None else _day(each.last_used_at),
+            "never" if each.last_used_at is None else day(each.last_used_at),
             f"{each.effectiveness:.2f}",
             plain(_verdict(each), _VERDICTS.get(_verdict(each), "")),
         )
@@ -186,15 +183,16 @@ def _show_details(skills: Sequence[SkillFigures], summary: SkillSummary) -> None
 
 
 def _verdict(figures: SkillFigures) -> str:
-    """What a person should know about it in one word."""
+    """Return the judgement of a skill in one word, or nothing for an ordinary one."""
     if figures.status != "active":
         return figures.status
     return "" if figures.judgement == "kept" else figures.judgement
 
 
-def _day(at: float) -> str:
-    return time.strftime("%Y-%m-%d", time.gmtime(at)) if at else "-"
-
-
-def _minute(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.gmtime(at)) if at else "-"
+def skill_data(skill: Skill) -> dict[str, Any]:
+    """Return a skill as JSON data without the answers in its examples, which may be megabytes."""
+    found: dict[str, Any] = msgspec.to_builtins(skill)
+    for example, shown in zip(skill.examples, found["examples"], strict=True):
+        del shown["trace"]
+        shown["recorded_calls"] = 0 if example.trace is None else len(example.trace.calls)
+    return found

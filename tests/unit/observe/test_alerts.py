@@ -9,6 +9,7 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +20,32 @@ from hypothesis import strategies as st
 
 from sealyard.config.settings import AlertsConfig
 from sealyard.errors import InvalidRequest, StoreError
-from sealyard.metrics.alerts import RULES, Alert, Finding, Now, Thresholds, advance, judge, resolve
 from sealyard.metrics.report import Prices, Report, report
 from sealyard.metrics.sums import Sums
 from sealyard.observe import alerts as alerting
-from sealyard.observe import webhook as telling
-from sealyard.observe.alerts import Alerting, find_down
+from sealyard.observe.alerts import (
+    RULES,
+    Alerting,
+    Finding,
+    Look,
+    Observed,
+    advance,
+    find_down,
+    judge,
+    list_alerts,
+    post_alerts,
+    silence_rule,
+    unsilence_rule,
+)
 from sealyard.privacy.detect import Scanner, ScanRules
 from sealyard.store import Store, open_store
+from sealyard.store.alerts import Alert
 from sealyard.store.audit import log as audit
 from sealyard.store.audit.monitor import AuditWatch, AuditWatched
 from sealyard.values import AuditEntry, UpstreamStatus
 from sealyard.values.facts import Executed, Hidden, Searched, Used
 
-LIMITS = Thresholds(hit_rate=0.8, error_rate=0.25, p95_seconds=10, timeout_rate=0.05, detection_rate=0.95, minimum=20)
+LIMITS = AlertsConfig(hit_rate=0.8, error_rate=0.25, p95_seconds=10, timeout_rate=0.05, detection_rate=0.95, minimum=20)
 
 
 def a_report(
@@ -80,7 +93,7 @@ def test_a_rule_speaks_only_beyond_its_threshold_and_with_enough_to_judge(
     told: dict[str, Any], rules: list[str]
 ) -> None:
     """At the threshold itself nothing is wrong; fewer than the minimum say nothing."""
-    findings, judged = judge(LIMITS, a_report(**told), Now())
+    findings, judged = judge(LIMITS, Observed(report=a_report(**told)))
 
     assert rules_of(findings) == rules
     assert judged == {"discovery_hit_rate", "error_rate", "slow_runs", "timeouts", "privacy_failures"}
@@ -88,19 +101,19 @@ def test_a_rule_speaks_only_beyond_its_threshold_and_with_enough_to_judge(
 
 def test_what_is_not_known_is_neither_wrong_nor_right() -> None:
     """Without a report and before the first check nothing is judged, so nothing is resolved either."""
-    assert judge(LIMITS, None, Now()) == ([], set())
+    assert judge(LIMITS, Observed()) == ([], set())
 
 
 def test_what_is_so_now_is_judged() -> None:
     """Each says what to do, with numbers and configured names and nothing else."""
-    now = Now(
+    seen = Observed(
         upstreams_down={"mail": "unavailable", "crm": "circuit_open"},
         detection_rate=0.9,
         is_audit_intact=False,
         audit_first_wrong=1200,
         is_store_failing=True,
     )
-    findings, judged = judge(LIMITS, None, now)
+    findings, judged = judge(LIMITS, seen)
 
     assert [(each.rule, each.subject, each.value, each.threshold, each.message) for each in findings] == [
         (
@@ -172,26 +185,13 @@ class Gateways:
     def step(self, owner: str, now: float, *findings: Finding, for_seconds: float = 60) -> list[tuple[str, str]]:
         """What is told by `owner` when it sees this: the state and the subject of each."""
         before = dict(self.alerts)
-        changes = advance(
-            before,
-            findings,
-            JUDGED | {"audit_chain"},
-            now=now,
-            for_seconds=for_seconds,
-            owner=owner,
-            is_alive=lambda each: each not in self.gone,
-            silenced=self.silenced,
-        )
+        look = Look(findings=findings, judged=JUDGED | {"audit_chain"}, now=now, for_seconds=for_seconds, owner=owner)
+        self.alerts = advance(look, before, self.silenced, lambda each: each not in self.gone)
         told = []
-        for change in changes:
-            if not isinstance(change, Alert):
-                del self.alerts[change]
-                continue
-            key = change.rule, change.subject
-            self.alerts[key] = change
-            if change.delivery == owner:
-                told.append((change.state, change.subject))
-                self.alerts[key] = msgspec.structs.replace(change, delivery="")
+        for key, alert in self.alerts.items():
+            if alert.delivery == owner:
+                told.append((alert.state, alert.subject))
+                self.alerts[key] = msgspec.structs.replace(alert, delivery="")
         return told
 
     @property
@@ -297,7 +297,7 @@ def test_what_a_person_resolved_does_not_fire_again_before_it_was_right() -> Non
     key = ("upstream_down", "mail")
     yard.step("a", 0, DOWN)
     yard.step("a", 60, DOWN)
-    yard.alerts[key] = msgspec.structs.replace(resolve(yard.alerts[key], now=70, owner="cli"), delivery="")
+    yard.alerts[key] = msgspec.structs.replace(alerting._resolved(yard.alerts[key], 70, "cli"), delivery="")
     held = [yard.step("a", now, DOWN) for now in (75, 200, 400)]
     right = yard.step("a", 500)
     new = [yard.step("a", 510, DOWN), yard.step("a", 570, DOWN)]
@@ -355,7 +355,7 @@ class World:
         await self.alerting.check()
         await self.alerting.settle()
         await self.store.flush()
-        listed = await self.alerting.listed()
+        listed = await list_alerts(self.store)
         return [(alert.rule, alert.subject, alert.state) for alert in listed.alerts]
 
 
@@ -420,7 +420,7 @@ async def receiving() -> AsyncIterator[Receiver]:
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tries follow each other without a pause."""
-    monkeypatch.setattr(telling, "_PAUSES_SECONDS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(alerting, "_PAUSES_SECONDS", (0.0, 0.0, 0.0))
 
 
 async def test_an_alert_goes_through_its_states_and_is_posted_signed(
@@ -528,11 +528,11 @@ async def test_a_webhook_that_fails_is_tried_again_and_then_given_up(
         receiver.statuses = [500, 302, 204]
         gateway.set_down("mail")
         await gateway.check()
-        taken = (await gateway.alerting.listed()).alerts[0].undelivered
+        taken = (await list_alerts(gateway.store)).alerts[0].undelivered
         receiver.statuses = [500, 500, 404]
         gateway.set_down()
         await gateway.check(15)
-        refused = (await gateway.alerting.listed()).alerts[0].undelivered
+        refused = (await list_alerts(gateway.store)).alerts[0].undelivered
         gauges = {each.name: each.value for each in await gateway.alerting.gauges() if not each.labels}
 
     assert (taken, refused, len(receiver.bodies)) == (False, True, 6)
@@ -547,7 +547,7 @@ async def test_a_webhook_that_never_answers_holds_up_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: None
 ) -> None:
     """The next look comes while the message of the first still waits."""
-    monkeypatch.setattr(telling, "_TRY_SECONDS", 0.2)
+    monkeypatch.setattr(alerting, "_TRY_SECONDS", 0.2)
     async with receiving() as receiver, world(tmp_path / "s.db", webhook=receiver.url, for_seconds=0) as gateway:
         receiver.is_silent = True
         gateway.set_down("mail")
@@ -556,7 +556,7 @@ async def test_a_webhook_that_never_answers_holds_up_nothing(
         await gateway.alerting.check()
         await gateway.alerting.settle()
         await gateway.store.flush()
-        (alert,) = (await gateway.alerting.listed()).alerts
+        (alert,) = (await list_alerts(gateway.store)).alerts
 
     assert (alert.state, alert.undelivered) == ("firing", True)
 
@@ -564,7 +564,7 @@ async def test_a_webhook_that_never_answers_holds_up_nothing(
 @pytest.mark.parametrize("webhook", ["http://127.0.0.1:1/x", "ftp://files.example/x", "http://[bad", "nonsense"])
 async def test_a_webhook_that_cannot_be_reached_is_a_sentence_and_no_exception(webhook: str) -> None:
     """Whatever the configuration holds."""
-    problem = await telling.post(webhook, [], secret=None)
+    problem = await post_alerts(webhook, [], secret=None)
 
     assert problem.startswith("it could not be reached (")
     assert "files" not in problem
@@ -591,14 +591,14 @@ async def test_a_gateway_that_ends_while_it_tells_leaves_it_to_the_next(tmp_path
 async def test_a_silence_keeps_quiet_until_its_end(tmp_path: Path) -> None:
     """Who silenced it and why is listed and in the audit log; what fires at the end is told then."""
     async with receiving() as receiver, world(tmp_path / "s.db", webhook=receiver.url, for_seconds=0) as gateway:
-        made = await gateway.alerting.silence("upstream_down", 3600, principal="ada", reason="we know")
+        made = await silence_rule(gateway.store, "upstream_down", 3600, principal="ada", reason="we know")
         gateway.set_down("mail")
         await gateway.check()
-        listed = await gateway.alerting.listed()
+        listed = await list_alerts(gateway.store)
         quiet = list(receiver.told())
         gateway.now = made.until + 1
         await gateway.check()
-        await gateway.alerting.unsilence("upstream_down", principal="bob")
+        await unsilence_rule(gateway.store, "upstream_down", principal="bob")
         await gateway.store.flush()
         entries = await gateway.store.audit_entries()
 
@@ -637,36 +637,39 @@ async def test_a_person_resolves_an_alert(tmp_path: Path) -> None:
     ("ask", "message"),
     [
         (
-            lambda each: each.resolve("upstream_down", "mail"),
+            lambda each: each.alerting.resolve("upstream_down", "mail"),
             "There is no alert 'upstream_down' about 'mail'. `sealyard alerts` lists those that are.",
         ),
-        (lambda each: each.resolve("party"), f"No alert is named 'party'. There are: {', '.join(RULES)}."),
-        (lambda each: each.silence("party", 60), f"No alert is named 'party'. There are: {', '.join(RULES)}."),
+        (lambda each: each.alerting.resolve("party"), f"No alert is named 'party'. There are: {', '.join(RULES)}."),
         (
-            lambda each: each.silence("timeouts", 0),
+            lambda each: silence_rule(each.store, "party", 60, principal="local"),
+            f"No alert is named 'party'. There are: {', '.join(RULES)}.",
+        ),
+        (
+            lambda each: silence_rule(each.store, "timeouts", 0, principal="local"),
             "A silence cannot last 0 s. Give more than 0 and at most 2,592,000.",
         ),
         (
-            lambda each: each.silence("timeouts", float("nan")),
+            lambda each: silence_rule(each.store, "timeouts", float("nan"), principal="local"),
             "A silence cannot last nan s. Give more than 0 and at most 2,592,000.",
         ),
         (
-            lambda each: each.silence("timeouts", 60, reason="x" * 501),
+            lambda each: silence_rule(each.store, "timeouts", 60, principal="local", reason="x" * 501),
             "The reason has 501 characters. Give at most 500.",
         ),
         (
-            lambda each: each.unsilence("timeouts"),
+            lambda each: unsilence_rule(each.store, "timeouts", principal="local"),
             "'timeouts' is not silenced. `sealyard alerts` lists what is.",
         ),
     ],
 )
 async def test_a_wrong_request_is_refused_with_what_is_right(
-    tmp_path: Path, ask: Callable[[Alerting], Any], message: str
+    tmp_path: Path, ask: Callable[[World], Any], message: str
 ) -> None:
     """And nothing is written, not into the audit log either."""
     async with world(tmp_path / "s.db") as gateway:
         with pytest.raises(InvalidRequest) as caught:
-            await ask(gateway.alerting)
+            await ask(gateway)
         await gateway.store.flush()
         entries = await gateway.store.audit_entries()
 
@@ -713,9 +716,10 @@ async def test_what_was_seen_while_the_store_failed_is_not_written_later(tmp_pat
             signature = connection.execute("SELECT signature FROM audit_head").fetchone()[0]
         tamper(path, "UPDATE audit_head SET signature = '00'")
         gateway.store.audit(AuditEntry(kind="gateway.stop", principal="local"))
+        look = Look(findings=(DOWN,), judged=JUDGED, now=gateway.now, for_seconds=0, owner=gateway.store.alerts.owner)
         for _ in range(2):
             with pytest.raises(StoreError):
-                await gateway.store.alerts.apply([DOWN], JUDGED, now=gateway.now, for_seconds=0)
+                await gateway.store.alerts.change(partial(advance, look), now=gateway.now)
         tamper(path, f"UPDATE audit_head SET signature = '{signature}'")
         await gateway.store.flush()
         found = await gateway.store.alerts.alerts()

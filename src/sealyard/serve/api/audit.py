@@ -6,8 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from sealyard.privacy.vault import RevealedValue
-from sealyard.serve.api.declare import Call, endpoint
-from sealyard.serve.api.paging import Cursor, from_cursor, to_cursor
+from sealyard.serve.api.declare import Call, Cursor, endpoint, from_cursor, to_cursor
 from sealyard.serve.envelope import Refusal
 from sealyard.store.audit import AuditRow
 
