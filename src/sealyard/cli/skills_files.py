@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from sealyard.catalog.prose import one_line
+from sealyard.catalog.text import one_line
 from sealyard.cli.skills_yard import CONFIG, JSON, NAMESPACE, find_skill, load, print_json, skill_data, with_yard
 from sealyard.cli.terminal import errors, plain, screen
 from sealyard.config import Config

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from rich.text import Text
 
-from sealyard.catalog.prose import one_line
+from sealyard.catalog.text import one_line
 from sealyard.cli.terminal import columns, plain, screen
 from sealyard.errors import UnknownTool
 from sealyard.skills.requests import SkillCheck

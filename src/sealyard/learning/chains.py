@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from sealyard.catalog import Snapshot
-from sealyard.catalog.parameters import parameters
 from sealyard.catalog.recent import Recent
+from sealyard.catalog.stubs import parameters
 from sealyard.learning.disclosure import (
     UNPLACED,
     is_callable,

@@ -16,7 +16,7 @@ from sealyard.access.runner import Runner
 from sealyard.access.tools import Tools
 from sealyard.broker.approvals import Approvals
 from sealyard.catalog import Snapshot
-from sealyard.catalog.learned import LearnedShape
+from sealyard.catalog.answers import LearnedShape
 from sealyard.catalog.recent import Recent
 from sealyard.config import LearningConfig
 from sealyard.errors import ApprovalRefused

@@ -19,7 +19,6 @@ import msgspec
 
 from sealyard import __version__
 from sealyard.errors import StoreError
-from sealyard.learning.answers import prepare_answers
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.chains import Chains
 from sealyard.learning.code import code_print
@@ -30,7 +29,7 @@ from sealyard.learning.part import Lesson, Part, PartInsights, Viewer, merged, p
 from sealyard.learning.ranking import Ranking
 from sealyard.learning.resources import Resources
 from sealyard.learning.risk import Dangers
-from sealyard.learning.shapes import Shapes
+from sealyard.learning.shapes import Shapes, prepare_answers
 from sealyard.learning.skills import SkillMemory
 from sealyard.store import Store
 from sealyard.values import Executed, Forgotten, Hinted, LearningEvent, RunEvidence, Searched, Used

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from sealyard.learning.answers import AnswerSeen
+from sealyard.catalog.answers import AnswerSeen
 from sealyard.learning.causes import Cause
 from sealyard.learning.code import CodePrint
 from sealyard.learning.flows import Flow

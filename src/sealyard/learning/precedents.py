@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from sealyard import errors
-from sealyard.catalog.parameters import parameters, rest
+from sealyard.catalog.stubs import parameters, rest
 from sealyard.learning.code import CodePrint, similarity, syntax_tree
 from sealyard.learning.disclosure import mark_of
 from sealyard.learning.part import Evidence, Viewer, put_last, shrunk, trim

@@ -26,7 +26,7 @@ from sealyard.broker.approvals import Approvals
 from sealyard.broker.call import Broker, ToolServer
 from sealyard.broker.upstreams import Upstream
 from sealyard.catalog import Catalog
-from sealyard.catalog.observed import Observed
+from sealyard.catalog.drift import DriftWatch
 from sealyard.config import Config, PrivacyConfig, SandboxConfig
 from sealyard.discovery.semantic import Semantic, load_encoder
 from sealyard.errors import InvalidConfig
@@ -127,7 +127,7 @@ async def open_yard(
             loading = asyncio.create_task(asyncio.to_thread(tokens.load))
             stack.push_async_callback(_abandon, loading)
         guards = await _open_guards(config, privacy, store, stack)
-        observed = Observed(catalog, store)
+        observed = DriftWatch(catalog, store)
         await observed.load()
         stack.push_async_callback(observed.close)
         tracing = None
