@@ -1,4 +1,4 @@
-"""`sealyard insights`: what was learned from the journal, and forgetting it. It needs the store, and no gateway."""
+"""`sealyard insights`: shows what was learned from the journal, and forgets it. It needs the store, and no gateway."""
 
 import difflib
 from collections.abc import Sequence
@@ -22,21 +22,20 @@ from sealyard.values import Forgotten
 _FEW = 5
 """Lines of a list; `--part` and `--json` have all."""
 _TITLES = {
-    "ranking": "what was found and used",
-    "chains": "what follows what",
-    "shapes": "what tools answer",
-    "failures": "what helped after a failure",
-    "risk": "what is likely to fail",
-    "skills": "skills to use or to save",
-    "resources": "what runs need",
-    "domains": "who works on what",
+    "ranking": "Ranking",
+    "chains": "Tool chains",
+    "shapes": "Output shapes",
+    "failures": "Failure fixes",
+    "risk": "Risk",
+    "skills": "Skills",
+    "resources": "Limits",
 }
 
 
 @click.command()
 @click.argument("config", required=False, type=click.Path(path_type=Path))
-@click.option("--part", type=click.Choice(list(PARTS)), help="Only this part, with everything that it has to show.")
-@click.option("--principal", metavar="NAME", help="Only what this principal is told from.")
+@click.option("--part", type=click.Choice(list(PARTS)), help="Show this part alone, with all its entries.")
+@click.option("--principal", metavar="NAME", help="Show the evidence that one principal is advised from.")
 @click.option(
     "--forget",
     "subject",
@@ -123,14 +122,14 @@ def _show(found: Insights) -> None:
         table.add_row(each.part, *cells, plain(_TITLES[each.part], "dim"))
     screen.print(table)
     shared = "by all" if found.scope == "shared" else f"by each {found.scope}"
-    learned = f"\nlearned from {found.facts:,} facts, {shared}; what is {found.half_life_days:g} days old counts half"
+    learned = f"\nlearned from {found.facts:,} facts, {shared}; half-life {found.half_life_days:g} days"
     screen.print(plain(learned, "dim"))
     for part in found.parts:
         _show_items(_TITLES[part.part], part.items, _FEW, more=f"sealyard insights --part {part.part}")
     _show_risk(found)
-    _show_items("what skills are worth", found.skills, _FEW, more="sealyard insights --part skills")
+    _show_items("Skill effectiveness", found.skills, _FEW, more="sealyard insights --part skills")
     _show_migrations(found)
-    _show_items("tools that do not answer what they declare", found.conflicts, _FEW, more="sealyard insights --json")
+    _show_items("Outputs that differ from the declared schema", found.conflicts, _FEW, more="sealyard insights --json")
     for gone in found.forgotten[:_FEW]:
         screen.print(plain(f"forgotten on {_day(gone.at)}: {_name(gone)}", "dim"))
     if len(found.forgotten) > _FEW:
@@ -146,10 +145,10 @@ def _show_part(found: Insights, name: str) -> None:
     if name == "risk":
         _show_risk(found)
     if name == "skills":
-        _show_items("what skills are worth", found.skills, len(found.skills))
+        _show_items("Skill effectiveness", found.skills, len(found.skills))
         _show_migrations(found)
     if name == "shapes":
-        _show_items("tools that do not answer what they declare", found.conflicts, len(found.conflicts))
+        _show_items("Outputs that differ from the declared schema", found.conflicts, len(found.conflicts))
 
 
 def _summary(part: PartInsights) -> str:
@@ -181,7 +180,7 @@ def _show_items(title: str, items: Sequence[Insight], shown: int, *, more: str =
 def _show_risk(found: Insights) -> None:
     if not any(each.told for each in found.risk):
         return
-    screen.print(plain("\nwhat became of runs, by the risk that they were told", "bold"))
+    screen.print(plain("\nFailed runs by assessed risk", "bold"))
     table = columns("risk", "runs", "failed", "share", "expected")
     for each in found.risk:
         table.add_row(each.risk, f"{each.told:,}", f"{each.failed:,}", _share(each.share), _share(each.expected))

@@ -328,7 +328,7 @@ class LearningConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     scope: Literal["shared", "principal", "domain"] = "shared"
     """`shared`: all learn from all. `principal`: each from itself alone. `domain`: those who work on the same."""
     domain: Annotated[str, Meta(pattern=_DOMAIN)] | None = None
-    """What principals without one of their own work on. By default that is told from the tools that they use."""
+    """What principals without one of their own work on."""
     half_life_days: Annotated[float, Meta(ge=1, le=3_650)] = 30.0
     """What happened so long ago counts half."""
     critical: Literal["warn", "ask", "refuse"] = "refuse"

@@ -236,8 +236,6 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
     flows: tuple[Flow, ...] = ()
     answers: tuple[AnswerSeen, ...] = ()
     cause: Cause | None = None
-    domain: str = ""
-    """The domain of its principal as configured, or else that of its tools; empty if neither is known."""
     faults: tuple[str, ...] = ()
     """The parts that failed to read it."""
 

@@ -65,16 +65,10 @@ class SearchGuide:
     def _tips(self, spec: ToolSpec, *, is_full: bool) -> tuple[Tip, ...]:
         return self._barrier.ask(
             "chains",
-            lambda: self._model.chains.tell(
-                spec, self._viewer, view=self._view, domain=self._domain(), with_code=is_full
-            ),
+            lambda: self._model.chains.tell(spec, self._viewer, view=self._view, with_code=is_full),
             (),
             who=self._visit.principal,
         )
-
-    def _domain(self) -> str:
-        said = self._guidance.domain_of(self._visit.principal)
-        return said or self._model.domains.tell(self._viewer) or ""
 
     async def told(self, answer: SearchAnswer) -> SearchAnswer:
         """The answer with saved skills that may do the job. What was told is recorded."""
