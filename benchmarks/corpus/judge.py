@@ -20,7 +20,7 @@ from benchmarks.corpus.cases import SKILL, Case
 from benchmarks.corpus.changes import ANSWER
 from benchmarks.corpus.values import make
 from sealyard import sandbox
-from sealyard.catalog.arguments import check_arguments
+from sealyard.catalog import check_arguments
 from sealyard.catalog.snapshot import Snapshot
 from sealyard.catalog.stubs import stub_files
 from sealyard.catalog.text import unwrapped

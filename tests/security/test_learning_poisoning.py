@@ -33,12 +33,12 @@ from tests.unit.learning.test_risk import SPECS
 
 from sealyard.config import Config, HttpConfig, SkillsConfig
 from sealyard.config.settings import LearningConfig, PrincipalEntry, PrivacyConfig, StoreConfig
-from sealyard.learning.barrier import Barrier
 from sealyard.learning.causes import prepare_cause
 from sealyard.learning.chains import Chains
 from sealyard.learning.code import code_print
 from sealyard.learning.failures import advice
 from sealyard.learning.flows import prepare_flows
+from sealyard.learning.guidance import Barrier
 from sealyard.learning.learner import Model, prepare
 from sealyard.learning.part import Lesson, Viewer
 from sealyard.learning.precedents import wrong_calls

@@ -12,10 +12,10 @@ from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, errors, plain, screen, write
 from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest
+from sealyard.learning import Insight, PartInsights
 from sealyard.learning.learner import PARTS
 from sealyard.learning.overview import Insights, forget, learner_of, with_conflicts
 from sealyard.learning.overview import insights as all_insights
-from sealyard.learning.part import Insight, PartInsights
 from sealyard.store import Store, open_store
 from sealyard.values import Forgotten
 

@@ -12,8 +12,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from sealyard.catalog import Snapshot
-from sealyard.catalog.recent import Recent
+from sealyard.catalog import Recent, Snapshot
 from sealyard.catalog.stubs import parameters
 from sealyard.learning.disclosure import (
     UNPLACED,

@@ -10,8 +10,7 @@ from functools import partial
 from typing import Any, Literal, cast
 
 from sealyard.broker.call import FinishedCall, OpenCall
-from sealyard.catalog import Snapshot
-from sealyard.catalog.drift import DriftWatch
+from sealyard.catalog import DriftWatch, Snapshot
 from sealyard.errors import ApprovalRefused, LimitReached, PolicyRefused
 from sealyard.metrics.names import METRICS, OTHER
 from sealyard.metrics.otel import NoTracing, SpanHandle

@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from sealyard.catalog import Catalog, Snapshot
-from sealyard.catalog.recent import Recent
+from sealyard.catalog import Catalog, Recent, Snapshot
 from sealyard.catalog.stubs import parameters
 from sealyard.catalog.text import plain
 from sealyard.store import Store

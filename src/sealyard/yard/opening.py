@@ -25,14 +25,12 @@ from sealyard.broker import Policy, Preset
 from sealyard.broker.approvals import Approvals
 from sealyard.broker.call import Broker, ToolServer
 from sealyard.broker.upstreams import Upstream
-from sealyard.catalog import Catalog
-from sealyard.catalog.drift import DriftWatch
+from sealyard.catalog import Catalog, DriftWatch
 from sealyard.config import Config, PrivacyConfig, SandboxConfig
 from sealyard.discovery.semantic import Semantic, load_encoder
 from sealyard.errors import InvalidConfig
 from sealyard.former import ARGUMENT_DIGESTS
-from sealyard.learning.guidance import Guidance
-from sealyard.learning.known_skills import KnownSkills
+from sealyard.learning import Guidance, KnownSkills
 from sealyard.learning.overview import domain_of
 from sealyard.metrics import tokens
 from sealyard.metrics.otel import Tracing, open_tracing
