@@ -121,7 +121,7 @@ BENCHMARKS: dict[str, tuple[str, list[click.Option]]] = {
             click.Option(
                 ["--part", "parts"],
                 multiple=True,
-                type=click.Choice(["ranking", "lookups", "hints", "shapes", "resources"]),
+                type=click.Choice(["ranking", "lookups", "hints", "shapes", "resources", "chains", "risk"]),
                 help="Measure only this; may be given several times. By default all.",
             ),
         ],

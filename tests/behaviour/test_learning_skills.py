@@ -12,10 +12,9 @@ import pytest
 
 from sealyard.config import Config, HttpConfig
 from sealyard.config.settings import PrincipalEntry, SkillsConfig, StoreConfig
-from sealyard.learning import known_skills as skill_suggestions
-from sealyard.learning.known_skills import SkillIndexing
+from sealyard.learning import skills as skill_suggestions
 from sealyard.learning.part import Viewer
-from sealyard.learning.skills import Candidate, SkillIndex, job_print
+from sealyard.learning.skills import Candidate, SkillIndex, SkillIndexing, job_print
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.skills.figures import analyze_skills
 from sealyard.skills.migration import migrate_skills

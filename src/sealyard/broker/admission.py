@@ -15,7 +15,7 @@ import msgspec
 
 from sealyard.broker.answers import Answer, AnswerFile, read_answer, renamed
 from sealyard.broker.samples import sample_of
-from sealyard.catalog.shapes import is_wrapped
+from sealyard.catalog.text import is_wrapped
 from sealyard.errors import HelperFailed, UpstreamError
 from sealyard.offload import LARGE, MOST_DEPTH, Offload, depth_exceeds, is_large, signs_of, turn
 from sealyard.offload.turns import spend

@@ -7,7 +7,7 @@ import msgspec
 from sealyard.broker.admission import check_answer, parts_of, plain_names
 from sealyard.broker.answers import Answer, AnswerFile, read_message, renamed, to_answer
 from sealyard.broker.samples import sample_of
-from sealyard.catalog.shapes import is_wrapped
+from sealyard.catalog.text import is_wrapped
 from sealyard.offload.child import Ask
 from sealyard.privacy import Mirror, Sent
 from sealyard.store.rows import CALL_VALUE_BYTES

@@ -11,10 +11,10 @@ from sealyard.cli.command import CONFIG_ARGUMENT, JSON, LOCAL, run_to_end
 from sealyard.cli.terminal import columns, errors, plain, say, screen, warn, write_json
 from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest
+from sealyard.learning import Insight, PartInsights
 from sealyard.learning.learner import PARTS
 from sealyard.learning.overview import Insights, forget, learner_of, with_conflicts
 from sealyard.learning.overview import insights as all_insights
-from sealyard.learning.part import Insight, PartInsights
 from sealyard.store import Store, open_store
 from sealyard.values import Forgotten
 from sealyard.wording import suggest
@@ -22,21 +22,20 @@ from sealyard.wording import suggest
 _FEW = 5
 """Lines of a list, so that all parts fit a screen; `--part` and `--json` have all."""
 _TITLES = {
-    "ranking": "search ranking",
-    "chains": "tool chains",
-    "shapes": "output shapes",
-    "failures": "failure fixes",
-    "risk": "risk of failure",
-    "skills": "skills to use or to save",
-    "resources": "limits that runs need",
-    "domains": "fields of work",
+    "ranking": "Ranking",
+    "chains": "Tool chains",
+    "shapes": "Output shapes",
+    "failures": "Failure fixes",
+    "risk": "Risk",
+    "skills": "Skills",
+    "resources": "Limits",
 }
 
 
 @click.command()
 @CONFIG_ARGUMENT
-@click.option("--part", type=click.Choice(list(PARTS)), help="Only this part, whole.")
-@click.option("--principal", metavar="NAME", help="Only what is shown to this principal.")
+@click.option("--part", type=click.Choice(list(PARTS)), help="Show this part alone, with all its entries.")
+@click.option("--principal", metavar="NAME", help="Show the evidence that one principal is advised from.")
 @click.option(
     "--forget",
     "subject",
@@ -122,14 +121,14 @@ def _show(found: Insights) -> None:
         table.add_row(each.part, *cells, plain(_TITLES[each.part], "dim"))
     screen.print(table)
     shared = "by all" if found.scope == "shared" else f"by each {found.scope}"
-    learned = f"\nlearned from {found.facts:,} facts, {shared}; what is {found.half_life_days:g} days old counts half"
+    learned = f"\nlearned from {found.facts:,} facts, {shared}; half-life {found.half_life_days:g} days"
     screen.print(plain(learned, "dim"))
     for part in found.parts:
         _show_items(_TITLES[part.part], part.items, _FEW, more=f"sealyard insights --part {part.part}")
     _show_risk(found)
-    _show_items("what skills are worth", found.skills, _FEW, more="sealyard insights --part skills")
+    _show_items("Skill effectiveness", found.skills, _FEW, more="sealyard insights --part skills")
     _show_migrations(found)
-    _show_items("tools that do not answer what they declare", found.conflicts, _FEW, more="sealyard insights --json")
+    _show_items("Outputs that differ from the declared schema", found.conflicts, _FEW, more="sealyard insights --json")
     for gone in found.forgotten[:_FEW]:
         screen.print(plain(f"forgotten on {_day(gone.at)}: {_name(gone)}", "dim"))
     if len(found.forgotten) > _FEW:
@@ -145,10 +144,10 @@ def _show_part(found: Insights, name: str) -> None:
     if name == "risk":
         _show_risk(found)
     if name == "skills":
-        _show_items("what skills are worth", found.skills, len(found.skills))
+        _show_items("Skill effectiveness", found.skills, len(found.skills))
         _show_migrations(found)
     if name == "shapes":
-        _show_items("tools that do not answer what they declare", found.conflicts, len(found.conflicts))
+        _show_items("Outputs that differ from the declared schema", found.conflicts, len(found.conflicts))
 
 
 def _summary(part: PartInsights) -> str:
@@ -180,7 +179,7 @@ def _show_items(title: str, items: Sequence[Insight], shown: int, *, more: str =
 def _show_risk(found: Insights) -> None:
     if not any(each.told for each in found.risk):
         return
-    screen.print(plain("\nwhat became of runs, by the risk that they were told", "bold"))
+    screen.print(plain("\nFailed runs by assessed risk", "bold"))
     table = columns("risk", "runs", "failed", "share", "expected")
     for each in found.risk:
         table.add_row(each.risk, f"{each.told:,}", f"{each.failed:,}", _share(each.share), _share(each.expected))

@@ -13,7 +13,7 @@ import msgspec
 from rich.text import Text
 
 from sealyard.access.unmatched import Unmatched
-from sealyard.catalog.prose import one_line
+from sealyard.catalog.text import one_line
 from sealyard.cli.command import CONFIG, JSON, load
 from sealyard.cli.gateway import with_yard
 from sealyard.cli.terminal import columns, day, plain, screen, warn, write_json

@@ -330,7 +330,7 @@ class LearningConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     scope: Literal["shared", "principal", "domain"] = "shared"
     """`shared`: principals learn from all. `principal`: each from itself. `domain`: from those of the same domain."""
     domain: Annotated[str, Meta(pattern=_DOMAIN)] | None = None
-    """The domain of principals without one. By default derived from the tools that they use."""
+    """The domain of principals without one of their own."""
     half_life_days: Annotated[float, Meta(ge=1, le=3_650)] = 30.0
     """An event this long ago counts half."""
     critical: Literal["warn", "ask", "refuse"] = "refuse"

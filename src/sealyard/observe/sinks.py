@@ -10,8 +10,7 @@ from functools import partial
 from typing import Any, Literal, cast
 
 from sealyard.broker.call import FinishedCall, OpenCall
-from sealyard.catalog import Snapshot
-from sealyard.catalog.observed import Observed
+from sealyard.catalog import DriftWatch, Snapshot
 from sealyard.errors import ApprovalRefused, LimitReached, PolicyRefused
 from sealyard.metrics.names import METRICS, OTHER
 from sealyard.metrics.otel import NoTracing, SpanHandle
@@ -437,7 +436,7 @@ class LiveSink(RunObserver):
 class ShapeSink(RunObserver):
     """Learns what tools answer that do not declare it."""
 
-    def __init__(self, observed: Observed, run: Run) -> None:
+    def __init__(self, observed: DriftWatch, run: Run) -> None:
         self._observed = observed
 
     def call_finished(self, call: FinishedCall) -> None:

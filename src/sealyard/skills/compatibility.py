@@ -8,10 +8,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from sealyard.catalog import Catalog, Snapshot
-from sealyard.catalog.parameters import parameters
-from sealyard.catalog.prose import plain
-from sealyard.catalog.recent import Recent
+from sealyard.catalog import Catalog, Recent, Snapshot
+from sealyard.catalog.stubs import parameters
+from sealyard.catalog.text import plain
 from sealyard.store import Store
 from sealyard.values import Skill, ToolNeed, ToolSpec
 from sealyard.versioning import Difficulty, Plan, make_plan

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from sealyard.catalog.prose import one_line
+from sealyard.catalog.text import one_line
 from sealyard.errors import InvalidSkill
 from sealyard.former import decode, spell
 from sealyard.skills.files import (

@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.catalog.prose import one_line, plain
-from sealyard.catalog.shapes import annotation, resolve, shape
+from sealyard.catalog.text import annotation, one_line, plain, resolve, shape
 from sealyard.skills.skill_md import frontmatter_text
 from sealyard.values import Skill, SkillExample
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from sealyard.catalog.prose import one_line
+from sealyard.catalog.text import one_line
 from sealyard.errors import InvalidSkill, UnknownSkill
 from sealyard.skills.files import files_digest, load_folder, read_file, replace_file, shown
 from sealyard.skills.folder import read_folder

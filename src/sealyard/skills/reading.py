@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from sealyard.catalog.prose import literal
-from sealyard.catalog.shapes import annotation
+from sealyard.catalog.text import annotation, literal
 from sealyard.code import Names, SkillRef, ToolRef, find_uses, parse
 from sealyard.errors import InvalidSkill
 from sealyard.skills.inputs import (

@@ -19,8 +19,7 @@ from sealyard.access.runner import Runner
 from sealyard.access.tools import Tools
 from sealyard.broker import Policy
 from sealyard.broker.call import FinishedCall, without_empty
-from sealyard.catalog import Snapshot
-from sealyard.catalog.arguments import check_arguments
+from sealyard.catalog import Snapshot, check_arguments
 from sealyard.errors import NotRecorded, UnknownTool
 from sealyard.observe.journal import AuditSink, JournalSink, TraceSink
 from sealyard.observe.recorder import Recorder, Run, RunObserver

@@ -13,8 +13,7 @@ import msgspec
 from sealyard.access.guards import Guards
 from sealyard.access.runner import Runner
 from sealyard.access.tools import Tools
-from sealyard.catalog import Snapshot
-from sealyard.catalog.recent import Recent
+from sealyard.catalog import Recent, Snapshot
 from sealyard.code import ToolRef
 from sealyard.config.settings import SkillsConfig
 from sealyard.discovery import Index

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from sealyard.catalog.prose import one_line
+from sealyard.catalog.text import one_line
 from sealyard.errors import InvalidSkill
 from sealyard.skills.files import is_folder_name, shown
 

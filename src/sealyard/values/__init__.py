@@ -283,7 +283,7 @@ class PrincipalScope(msgspec.Struct, frozen=True, kw_only=True):
     observe: bool = False
     """It may see the activity of all principals: their runs, metrics, alerts and the audit log."""
     domain: str | None = None
-    """What it works on, such as `data` or `code`. `None`: inferred from the tools that it uses."""
+    """What it works on, such as `data` or `code`."""
     weight: float = 1.0
     """Its share of run slots relative to others."""
 

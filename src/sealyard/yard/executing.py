@@ -12,8 +12,7 @@ import msgspec
 from sealyard.broker.call import OnProgress
 from sealyard.catalog import Snapshot
 from sealyard.errors import InvalidRequest, UnknownTool
-from sealyard.learning.guidance import Look
-from sealyard.learning.search_guide import SearchGuide
+from sealyard.learning import Look, SearchGuide
 from sealyard.observe.recorder import Run
 from sealyard.observe.results import conceal_outcome, preview_bytes, render, without_cut_values
 from sealyard.observe.visits import Visit

@@ -24,15 +24,13 @@ from sealyard.broker import Policy, Preset
 from sealyard.broker.approvals import Approvals
 from sealyard.broker.call import Broker, ToolServer
 from sealyard.broker.upstreams import Upstream
-from sealyard.catalog import Catalog
-from sealyard.catalog.observed import Observed
+from sealyard.catalog import Catalog, DriftWatch
 from sealyard.config import Config, SandboxConfig
 from sealyard.config.settings import PrivacyConfig
 from sealyard.discovery import Semantic, load_encoder
 from sealyard.errors import InvalidConfig
 from sealyard.former import ARGUMENT_DIGESTS
-from sealyard.learning.guidance import Guidance
-from sealyard.learning.known_skills import KnownSkills
+from sealyard.learning import Guidance, KnownSkills
 from sealyard.learning.overview import domain_of
 from sealyard.metrics import tokens
 from sealyard.metrics.otel import Tracing, open_tracing
@@ -128,7 +126,7 @@ async def open_yard(
             loading = asyncio.create_task(asyncio.to_thread(tokens.load))
             stack.push_async_callback(_abandon, loading)
         guards = await _open_guards(config, privacy, store, stack)
-        observed = Observed(catalog, store)
+        observed = DriftWatch(catalog, store)
         await observed.load()
         stack.push_async_callback(observed.close)
         tracing = None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from sealyard.access.guards import Guards
 from sealyard.access.runner import Runner
 from sealyard.access.tools import Tools
-from sealyard.learning.guidance import Guidance
+from sealyard.learning import Guidance
 from sealyard.observe.recorder import Recorder
 from sealyard.observe.sinks import Observer
 from sealyard.skills.service import Skills

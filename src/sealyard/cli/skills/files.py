@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from sealyard.catalog.prose import one_line
+from sealyard.catalog.text import one_line
 from sealyard.cli.command import CONFIG, JSON, LOCAL, load
 from sealyard.cli.gateway import with_yard
 from sealyard.cli.skills.shelf import NAMESPACE, find_skill

@@ -13,7 +13,6 @@ const TITLES = {
   risk: "Risk",
   skills: "Skills",
   resources: "Limits",
-  domains: "Domains",
 };
 const PARTS = [
   { label: "Part", wide: true },

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from tests.unit.learned_shapes import HALF_LIFE, TOOL, learn, schema_of, shape_of, spec
+from tests.unit.learning.learned_shapes import HALF_LIFE, TOOL, learn, schema_of, shape_of, spec
 
 from sealyard.catalog import Catalog, Snapshot, stub_files
-from sealyard.catalog.learned import LearnedShape
+from sealyard.catalog.answers import LearnedShape
 from sealyard.catalog.stubs import returns_text, signature
 from sealyard.learning.part import Viewer
 from sealyard.learning.shapes import Shapes, SteadyShapes

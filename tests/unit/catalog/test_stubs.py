@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealyard.catalog import Catalog, stub_files
-from sealyard.catalog.shapes import annotation, is_wrapped, shape
 from sealyard.catalog.stubs import parameter_notes, returns, signature
+from sealyard.catalog.text import annotation, is_wrapped, shape
 from sealyard.values import Definition, ToolSpec
 
 numbers = itertools.count()

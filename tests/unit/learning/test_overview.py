@@ -41,8 +41,7 @@ async def test_an_empty_journal_teaches_nothing(tmp_path: Path) -> None:
         found = await seen(store)
 
     assert [(each.part, each.learned, each.told, each.accuracy, each.items) for each in found.parts] == [
-        (part, 0, 0, None, ())
-        for part in ("ranking", "chains", "shapes", "failures", "risk", "skills", "resources", "domains")
+        (part, 0, 0, None, ()) for part in ("ranking", "chains", "shapes", "failures", "risk", "skills", "resources")
     ]
     assert found.risk == [
         RiskRecord(risk=risk, told=0, failed=0, share=None, expected=None)

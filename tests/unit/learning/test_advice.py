@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.failure_runs import IMPORT, cause_of, make_call, make_run, make_spec, make_view
+from tests.unit.learning.failure_runs import IMPORT, cause_of, make_call, make_run, make_spec, make_view
 
 from sealyard.catalog import Snapshot
 from sealyard.learning.failures import advice

@@ -4,7 +4,17 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.failure_runs import DAY, HALF_LIFE, IMPORT, World, cause_of, make_call, make_run, make_spec, make_view
+from tests.unit.learning.failure_runs import (
+    DAY,
+    HALF_LIFE,
+    IMPORT,
+    World,
+    cause_of,
+    make_call,
+    make_run,
+    make_spec,
+    make_view,
+)
 
 from sealyard.learning import causes
 from sealyard.learning.causes import prepare_cause

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sealyard.catalog.learned import LearnedShape
-from sealyard.learning.answers import prepare_answers
+from sealyard.catalog.answers import LearnedShape
 from sealyard.learning.part import Lesson, Viewer
-from sealyard.learning.shapes import Shapes
+from sealyard.learning.shapes import Shapes, prepare_answers
 from sealyard.values import CallEvidence, Executed, RunEvidence, ToolSpec
 
 TOOL = "mcp__db__list"

@@ -1,4 +1,4 @@
-"""Learned shapes of answers: what they say, that they hold no data, and that they stay small."""
+"""Records of answers: what their schemas say, that they hold no data, and that they stay small."""
 
 import random
 from typing import Any
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sealyard.versioning.shapes import Shape, add, merge
+from sealyard.catalog.answers import PLACES, Audience, Copying, Place, Reading, build_schema
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.floats(0, 1) | st.text(max_size=3),
@@ -21,21 +21,31 @@ VALUES = st.recursive(
 )
 
 
-def _shape(*values: object) -> Shape:
-    shape = Shape()
+def record_of(*values: object) -> dict[str, Place]:
+    """The places of some answers, each read alone."""
+    record: dict[str, Place] = {}
     for value in values:
-        shape = add(shape, value)
-    return shape
+        reading, copy = Reading(), Copying(3_000).copy(value)
+        reading.read(copy, copy)
+        for path, seen in reading.places.items():
+            if path in record or len(record) < PLACES:
+                record.setdefault(path, Place()).count(seen.kinds, 1.0, 1)
+    return record
+
+
+def schema_of(*values: object) -> dict[str, Any]:
+    """The exact schema of some answers."""
+    return build_schema(record_of(*values), Audience(sees_all=True), is_exact=True)
 
 
 def test_types_and_presence_are_merged_into_a_schema() -> None:
     """A key that was always there is required; integers among fractions are numbers."""
-    shape = _shape(
+    schema = schema_of(
         {"rows": [{"id": 1, "note": None}, {"id": 2, "note": "x", "paid": True}], "total": 3},
         {"rows": [], "total": 2.5},
     )
 
-    assert shape.to_schema() == {
+    assert schema == {
         "type": "object",
         "properties": {
             "rows": {
@@ -58,10 +68,10 @@ def test_types_and_presence_are_merged_into_a_schema() -> None:
 
 def test_presence_can_be_computed_from_the_counts() -> None:
     """How often a key was there, of how many objects."""
-    shape = _shape({"a": 1}, {"a": 1, "b": 2}, {}, None)
+    record = record_of({"a": 1}, {"a": 1, "b": 2}, {}, None)
 
-    assert (shape.count, shape.kinds) == (4, {"object": 3, "null": 1})
-    assert {key: field.count for key, field in shape.fields.items()} == {"a": 2, "b": 1}
+    assert {kind: each.weight for kind, each in record[""].kinds.items()} == {"object": 3, "null": 1}
+    assert {path: record[path].all_weight() for path in ("a", "b")} == {"a": 2, "b": 1}
 
 
 @pytest.mark.parametrize(
@@ -84,23 +94,23 @@ def test_presence_can_be_computed_from_the_counts() -> None:
 )
 def test_keys_that_look_like_data_are_not_kept(key: str) -> None:
     """Nothing of an answer is in its shape but types and names of fields. Source: DESIGN, goal 3."""
-    shape = _shape({"name": "Ada", key: 1})
+    record = record_of({"name": "Ada", key: 1})
 
-    assert shape.to_schema() == {
+    assert build_schema(record, Audience(sees_all=True), is_exact=True) == {
         "type": "object",
         "properties": {"name": {"type": "string"}},
         "required": ["name"],
         "additionalProperties": {"type": "integer"},
     }
-    assert not key or key not in msgspec.json.encode(shape).decode()
+    assert not key or key not in msgspec.json.encode(record).decode()
 
 
 @pytest.mark.parametrize(
-    "key", ["id", "@type", "$ref", "content-type", "startDate", "sha256", "xml:lang", "größe", "_id"]
+    "key", ["id", "@type", "$ref", "content-type", "startDate", "sha256", "xml:lang", "größe", "_id", "a.b"]
 )
 def test_keys_that_look_like_names_are_kept(key: str) -> None:
     """As servers write them."""
-    assert _shape({key: 1}).to_schema()["properties"] == {key: {"type": "integer"}}
+    assert schema_of({key: 1})["properties"] == {key: {"type": "integer"}}
 
 
 def test_an_object_with_very_many_keys_is_a_mapping() -> None:
@@ -108,28 +118,27 @@ def test_an_object_with_very_many_keys_is_a_mapping() -> None:
     rates = {"type": "object", "additionalProperties": {"type": "integer"}}
     names = [f"{one}{other}" for one in "abcdefghij" for other in "abcdefghij"]
 
-    assert _shape(dict.fromkeys(names, 1)).to_schema() == rates
-    assert _shape(*({name: 1} for name in names)).to_schema() == rates
-    assert _shape(*({name: 1} for name in names[:20])).to_schema() == rates
+    assert schema_of(dict.fromkeys(names, 1)) == rates
+    assert schema_of(*({name: 1} for name in names)) == rates
+    assert schema_of(*({name: 1} for name in names[:20])) == rates
 
 
 @settings(max_examples=60)
 @given(st.lists(VALUES, max_size=6))
 def test_all_that_was_seen_fits_the_schema(values: list[Any]) -> None:
     """Whatever it was."""
-    validator = jsonschema_rs.validator_for(_shape(*values).to_schema())
+    validator = jsonschema_rs.validator_for(schema_of(*values))
 
     assert [value for value in values if not validator.is_valid(value)] == []
 
 
 @settings(max_examples=60)
 @given(VALUES, VALUES, VALUES)
-def test_shapes_of_several_processes_can_be_merged_in_any_order(one: Any, two: Any, three: Any) -> None:
-    """Also when they were stored in between."""
-    first, second, third = (_shape(value) for value in (one, two, three))
-    stored = msgspec.json.decode(msgspec.json.encode(merge(first, second)), type=Shape)
+def test_the_order_of_answers_does_not_matter(one: Any, two: Any, three: Any) -> None:
+    """Nor does it matter that the record was stored in between."""
+    stored = msgspec.json.decode(msgspec.json.encode(record_of(one, two, three)), type=dict[str, Place])
 
-    assert merge(stored, third) == _shape(three, two, one) == merge(first, merge(third, second))
+    assert stored == record_of(three, two, one)
 
 
 def _nested(depth: int) -> Any:
@@ -151,29 +160,33 @@ HOSTILE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_answer_has_a_small_shape(name: str) -> None:
+def test_a_hostile_answer_has_a_small_record(name: str) -> None:
     """Its size and the work for it are bounded; it raises nothing."""
-    shape = _shape(HOSTILE[name], HOSTILE[name])
+    record = record_of(HOSTILE[name], HOSTILE[name])
 
-    assert shape.count == 2
-    assert len(msgspec.json.encode(shape)) < 100_000
-    assert len(msgspec.json.encode(shape.to_schema())) < 100_000
-
-
-def test_nothing_is_said_of_what_was_given_up() -> None:
-    """Not even by an answer that comes later: of the earlier ones it is not known."""
-    shape = add(Shape(count=1, kinds={"object": 1}, cut=True), {"a": 1})
-
-    assert shape.to_schema() == {"type": "object"}
+    assert record[""].all_weight() == 2
+    assert len(msgspec.json.encode(record)) < 100_000
+    assert len(msgspec.json.encode(schema_of(HOSTILE[name]))) < 100_000
 
 
-def test_many_different_answers_have_a_small_shape() -> None:
-    """Over time too: what is deepest is given up first, and what is given up is not guessed."""
-    source, shape = random.Random(5), Shape()
+def test_nothing_is_said_of_a_part_that_was_not_read() -> None:
+    """Not even by an answer that comes later: nothing is known of the earlier ones."""
+    deep: Any = {"a": 1}
+    for _ in range(8):
+        deep = [deep]
+    schema = schema_of(deep, [[[[[[[[{"a": 1}]]]]]]]])
+
+    for _ in range(8):
+        schema = schema["items"]
+    assert schema == {}
+
+
+def test_many_different_answers_have_a_small_record() -> None:
+    """Over time too: new places are not taken in when there are too many."""
+    source = random.Random(5)
     names = [f"{one}_{other}" for one in "abcdefghij" for other in "klmnop"]
-    for _ in range(600):
-        shape = add(shape, {source.choice(names): {source.choice(names): {source.choice(names): 1}}})
+    record = record_of(*({source.choice(names): {source.choice(names): {source.choice(names): 1}}} for _ in range(600)))
 
-    assert len(msgspec.json.encode(shape)) < 100_000
-    assert shape.kinds == {"object": 600}
-    assert True in {inner.cut for field in shape.fields.values() for inner in field.fields.values()}
+    assert len(record) == PLACES
+    assert len(msgspec.json.encode(record)) < 100_000
+    assert record[""].weight("object") == 600

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sealyard.catalog.arguments import check_arguments
-from sealyard.catalog.parameters import parameter_names
+from sealyard.catalog.stubs import parameter_names
 from sealyard.errors import InvalidArguments
 from sealyard.values import ToolSpec
 

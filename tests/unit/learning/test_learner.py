@@ -40,6 +40,8 @@ HALF_LIFE = 30 * 86_400.0
 BASE = 1_728_000_000.0
 PAY, MAIL, QUERY = "mcp__bank__pay", "mcp__mail__send_mail", "mcp__warehouse__sql_query"
 TOOLS = (PAY, MAIL, QUERY)
+DOMAINS = {"ann": "communication", "ben": "data"}
+"""As configured; the others have none."""
 FUNCTIONS = {PAY: "bank pay", MAIL: "mail send_mail", QUERY: "warehouse sql_query"}
 
 Entry = list[Fact | ExecutionRecord | CallRecord]
@@ -57,6 +59,7 @@ def search(at: int = 0, *, principal: str = "ann", found: Sequence[str] = TOOLS,
         query="pay a bill by mail",
         found=tuple(found),
         text_ranks=tuple(ranks),
+        domain=DOMAINS.get(principal, ""),
         **known,
     )
     used = [Used(at=BASE + at + 1, tool=tool, rank=1, seconds=1.0, **known) for tool in found[:1]]
@@ -111,6 +114,7 @@ def run(at: int = 0, *, principal: str = "ann", tools: Sequence[str] = (PAY, MAI
             tools=tuple(sorted(tools)),
             use_case="workflow",
             level="production",
+            domain=DOMAINS.get(principal, ""),
             assessed=Assessed(risk="medium", chance=0.25, **limits),
             **told,
         ),
@@ -443,23 +447,23 @@ async def test_part_that_breaks_neither_stops_nor_changes_the_others(
             assert [each.learned > 0 for each in learner.insights() if each.part == part] == [False]
 
 
-async def test_there_is_a_model_though_nobody_can_tell_what_a_principal_works_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It is the one of all; and the learning of others is not stopped by it."""
-
-    def fail(*given: Any, **named: Any) -> None:
-        raise ZeroDivisionError("broken")
-
-    monkeypatch.setattr(PARTS["domains"], "tell", fail)
+async def test_a_principal_without_a_domain_is_told_from_what_all_do(tmp_path: Path) -> None:
+    """One with a domain is told from what was done in it, and nothing of the others is learned there."""
     async with open_store(tmp_path / "s.db") as store:
         await record(store, week())
         learner = new(store, "domain")
-        with caplog.at_level(logging.CRITICAL, "sealyard.learning"):
-            await learner.once()
+        await learner.once()
 
-            assert learner.model_for("ann") is learner.models[""]
-            assert learner.model_for("ann", "data") is learner.models["data"]
+        assert set(learner.models) == {"", "communication", "data"}
+        assert learner.model_for("mal") is learner.model_for("zoe") is learner.models[""]
+        assert learner.model_for("ann") is learner.models["communication"]
+        assert learner.model_for("ann", "data") is learner.models["data"]
+        assert {name: model.chains.runs for name, model in learner.models.items()} == {
+            "": 30,
+            "communication": 10,
+            "data": 10,
+        }
+        assert [*learner.models["data"].chains.visits] == ["ben ben-visit"]
 
 
 @pytest.mark.parametrize(
@@ -469,7 +473,6 @@ async def test_there_is_a_model_though_nobody_can_tell_what_a_principal_works_on
         ("prepare_answers", ["shapes"]),
         ("prepare_cause", ["failures"]),
         ("code_print", ["code"]),
-        ("infer", ["domains"]),
     ],
 )
 async def test_run_that_cannot_be_prepared_for_one_part_is_learned_by_the_others(

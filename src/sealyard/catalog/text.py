@@ -1,27 +1,114 @@
-"""JSON Schema as text that a Python programmer reads: annotations, and the shapes of answers.
+"""Text that upstreams wrote, made safe to show: plain prose, Python literals, and JSON Schema as Python types.
 
-The schemas are hostile: everything here is bounded in depth, in steps and in length, and what is odd becomes `Any`.
+The input is hostile: everything is bounded in depth, in steps and in length, and a schema that is odd becomes `Any`.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sealyard.catalog.prose import literal, plain
 from sealyard.versioning.compare.schemas import lookup
 
-_HOPS = 16
-_STEPS = 400
-_DEPTH = 5
-_NESTED = 24
-_LITERAL_VALUES = 12
-_LITERAL_CHARACTERS = 40
-_ANNOTATION_CHARACTERS = 240
-_SHAPE_CHARACTERS = 600
-_SHAPE_KEYS = 40
+# All bounds keep a stub readable and the work on a hostile schema small. They were chosen, not measured.
+
+_KEPT = "\n\u200c\u200d"  # some scripts are not readable without the joiners
+_LITERAL_CHARACTERS = 200  # longest default value in a signature
+_LITERAL_ITEMS = 20  # items of a list or object in one
+_HOPS = 16  # references that lead from one to the next
+_STEPS = 400  # parts of a schema that are read
+_DEPTH = 5  # levels that are written
+_NESTED = 24  # alternatives inside alternatives
+_CHOICES = 12  # values of an enumeration that are written
+_CHOICE_CHARACTERS = 40  # characters of each
+_ANNOTATION_CHARACTERS = 240  # longer annotations become coarse
+_SHAPE_CHARACTERS = 600  # longer shapes are cut
+_SHAPE_KEYS = 40  # keys of one object
+_BREAKS = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _PLAIN = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 _PLAIN |= {name: name for name in ("str", "int", "float", "bool")}  # careless servers write Python's names
 _NOT_PLAIN = frozenset({"$ref", "const", "enum", "nullable"})
+
+# Prose and literals
+
+
+def plain(text: str, *, limit: int | None = None) -> str:
+    """`text` without characters that cannot be seen, such as those that reorder or hide what is around them.
+
+    Over `limit` characters it is cut, and the cut is marked with `…`.
+    """
+    cut = limit is not None and len(text) > limit
+    if cut:
+        text = text[:limit]
+    if not text.replace("\n", "").isprintable():
+        text = _BREAKS.sub("\n", text).expandtabs(4)
+        text = "".join(c if c in _KEPT or c.isprintable() else " " if c.isspace() else "" for c in text)
+    return text.rstrip() + "…" if cut else text.strip()
+
+
+def one_line(text: str, *, limit: int) -> str:
+    """The first line of `text` that says anything."""
+    head = plain(text[: 4 * limit]).partition("\n")[0]
+    return plain(" ".join(head.split()), limit=limit)
+
+
+def wrap(text: str, *, width: int, indent: str = "", hanging: str = "") -> list[str]:
+    """`text` as lines of at most `width` characters where spaces allow it; lines it has already stay apart."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        line = line.rstrip()
+        lead = indent + line[: len(line) - len(line.lstrip())]
+        line = line.lstrip()
+        further = lead + hanging
+        while len(lead) + len(line) > width:
+            room = max(width - len(lead), 1)
+            cut = line.rfind(" ", 0, room + 1)
+            cut = cut if cut > 0 else line.find(" ", room)
+            if cut < 0:
+                break
+            lines.append(lead + line[:cut].rstrip())
+            lead, line = further, line[cut:].lstrip()
+        lines.append(lead + line if line else "")
+    return lines
+
+
+def docstring_text(text: str) -> str:
+    """`text` as it may stand between triple double quotes, whatever is in it."""
+    return text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+
+
+def literal(value: object, *, depth: int = 4) -> str | None:
+    """JSON data as a Python literal on one line; `None` if it is none, or too long to be of use."""
+    match value:
+        case None | bool():
+            return repr(value)
+        case str():
+            if len(value) > _LITERAL_CHARACTERS:
+                return None
+            text = repr(value)
+            return text if '"' in text else f'"{text[1:-1]}"'
+        case int():
+            return repr(value) if value.bit_length() <= 256 else None
+        case float():
+            return repr(value) if value - value == 0 else None  # neither infinite nor NaN
+        case list() if depth and len(value) <= _LITERAL_ITEMS:
+            parts = [literal(item, depth=depth - 1) for item in value]
+            return _joined("[", parts, "]")
+        case dict() if depth and len(value) <= _LITERAL_ITEMS:
+            keys = [literal(key) for key in value]
+            parts = [literal(item, depth=depth - 1) for item in value.values()]
+            pairs = zip(keys, parts, strict=True)
+            return _joined("{", [f"{key}: {part}" if key and part else None for key, part in pairs], "}")
+    return None
+
+
+def _joined(left: str, parts: list[str | None], right: str) -> str | None:
+    known = [part for part in parts if part is not None]
+    text = left + ", ".join(known) + right
+    return text if len(known) == len(parts) and len(text) <= _LITERAL_CHARACTERS else None
+
+
+# Schemas as types
 
 
 def annotation(schema: object, root: dict[str, Any]) -> str:
@@ -176,7 +263,7 @@ class _Reading(ABC):
         whole = _with_parts({"allOf": parts}, self.root)
         if whole.get("properties"):
             return self.mapping(whole, depth)
-        texts = [self.of(part, depth) for part in parts[:_LITERAL_VALUES]]
+        texts = [self.of(part, depth) for part in parts[:_CHOICES]]
         return next((text for text in texts if text != "Any"), "Any")
 
 
@@ -192,8 +279,8 @@ class _Annotations(_Reading):
         return "dict[str, Any]"
 
     def choices(self, values: list[Any]) -> list[str]:
-        texts = [literal(value) if isinstance(value, str | int | None) else None for value in values[:_LITERAL_VALUES]]
-        if len(values) > _LITERAL_VALUES or any(not text or len(text) > _LITERAL_CHARACTERS for text in texts):
+        texts = [literal(value) if isinstance(value, str | int | None) else None for value in values[:_CHOICES]]
+        if len(values) > _CHOICES or any(not text or len(text) > _CHOICE_CHARACTERS for text in texts):
             return _kinds_of(values)
         return [text if text == "None" else f"Literal[{text}]" for text in texts if text]
 
@@ -235,7 +322,7 @@ class _Shapes(_Reading):
 
     def choices(self, values: list[Any]) -> list[str]:
         texts = [literal(value) for value in values[:7]]
-        if len(values) > 6 or any(not text or len(text) > _LITERAL_CHARACTERS for text in texts):
+        if len(values) > 6 or any(not text or len(text) > _CHOICE_CHARACTERS for text in texts):
             return _kinds_of(values)
         return [text for text in texts if text]
 
@@ -261,7 +348,7 @@ def _with_parts(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(parts, list) or not parts:
         return schema
     properties: dict[str, Any] = {}
-    for part in [*parts[:_LITERAL_VALUES], schema]:
+    for part in [*parts[:_CHOICES], schema]:
         more = resolve(part, root).get("properties")
         properties |= more if isinstance(more, dict) else {}
     return {**schema, "properties": properties}

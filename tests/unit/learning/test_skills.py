@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.job_cases import BLIND, HELD_OUT, TUNED, Job
+from tests.unit.learning.job_cases import BLIND, HELD_OUT, TUNED, Job
 
 from sealyard.learning.code import CodePrint, code_print
 from sealyard.learning.part import Lesson, Viewer

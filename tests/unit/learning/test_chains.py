@@ -201,23 +201,6 @@ def test_old_habits_fade() -> None:
     assert journal.followers("find") == [("count", 0.91)]
 
 
-def test_those_of_the_viewers_domain_come_first() -> None:
-    """Where two tools follow about as often, the one of what the viewer works on is meant."""
-    shop = view(FIND, spec("run_sql_query"), spec("send_mail_message"))
-    journal = Journal()
-    for tools in (["find", "send_mail_message"], ["find", "run_sql_query"]) * 2:
-        journal.run(*tools)
-
-    orders = {
-        domain: [name for name, _ in journal.followers("find", shop, domain=domain)]
-        for domain in ("data", "communication")
-    }
-    assert orders == {
-        "data": ["run_sql_query", "send_mail_message"],
-        "communication": ["send_mail_message", "run_sql_query"],
-    }
-
-
 # Flow and needs
 
 

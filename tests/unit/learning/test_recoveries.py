@@ -1,7 +1,7 @@
 """What an agent changed between a run that failed and the next that went well."""
 
 import pytest
-from tests.unit.failure_runs import IMPORT, cause_of, make_call, make_run
+from tests.unit.learning.failure_runs import IMPORT, cause_of, make_call, make_run
 
 from sealyard.learning.repairs import Edit, edits
 from sealyard.values import RunEvidence

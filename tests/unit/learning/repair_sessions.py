@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 
 import msgspec
-from tests.unit.failure_runs import make_call, make_run
+from tests.unit.learning.failure_runs import make_call, make_run
 
 from sealyard.values import CallEvidence, RunEvidence
 

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sealyard.catalog.arguments import check_arguments
-from sealyard.catalog.parameters import parameters
-from sealyard.catalog.stubs import stub_file
+from sealyard.catalog.stubs import parameters, stub_file
 from sealyard.errors import InvalidArguments
 from sealyard.learning.code import CodePrint, code_print
 from sealyard.learning.part import Lesson, Viewer

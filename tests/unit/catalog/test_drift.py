@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from sealyard.catalog import Catalog, Change
-from sealyard.catalog.observed import Observed
-from sealyard.catalog.watch import outline
+from sealyard.catalog.drift import DriftWatch, outline
 from sealyard.store import Store, open_store
 from sealyard.store.shapes import SeenShape
 from sealyard.values import Definition, ToolSpec
@@ -42,7 +41,7 @@ def current(catalog: Catalog) -> ToolSpec:
     return catalog.snapshot.tools["mcp__db__list"]
 
 
-async def answer(observed: Observed, catalog: Catalog, *answers: Any) -> None:
+async def answer(observed: DriftWatch, catalog: Catalog, *answers: Any) -> None:
     """Note answers one by one, and wait until each was looked at."""
     for each in answers:
         observed.note(current(catalog), each)
@@ -52,7 +51,7 @@ async def answer(observed: Observed, catalog: Catalog, *answers: Any) -> None:
 async def test_shape_is_learned_from_answers() -> None:
     """It says types and names, which of them are always there, and nothing of what was in them."""
     catalog = await listed()
-    observed = Observed(catalog)
+    observed = DriftWatch(catalog)
     assert observed.shape_of(current(catalog)) is None
     await answer(observed, catalog, OLD, {"rows": [], "total": 0, "note": "s3cret"})
 
@@ -71,7 +70,7 @@ async def test_field_that_is_gone_for_good_is_a_major_version(tmp_path: Path) ->
     """It was in ten answers of ten and is in none of the next ten; what took its place is guessed."""
     async with open_store(tmp_path / "store.db") as store:
         catalog = await listed(store)
-        observed = Observed(catalog, store)
+        observed = DriftWatch(catalog, store)
         told: list[Change] = []
         catalog.subscribe(lambda _, change: told.append(change))
         await answer(observed, catalog, *[OLD] * 10, *[NEW] * 9)
@@ -94,7 +93,7 @@ async def test_field_of_another_type_is_a_major_version(tmp_path: Path) -> None:
     """A number where there was text breaks whoever reads it."""
     async with open_store(tmp_path / "store.db") as store:
         catalog = await listed(store)
-        observed = Observed(catalog, store)
+        observed = DriftWatch(catalog, store)
         await answer(observed, catalog, *[{"id": 7}] * 10, *[{"id": "7"}] * 10)
 
         assert current(catalog).version == "2.0.0"
@@ -120,7 +119,7 @@ async def test_field_of_another_type_is_a_major_version(tmp_path: Path) -> None:
 async def test_what_proves_nothing_changes_nothing(answers: Sequence[Any]) -> None:
     """One odd answer, too few to be a habit, answers that vary, and answers without the part in question."""
     catalog = await listed()
-    await answer(Observed(catalog), catalog, *answers)
+    await answer(DriftWatch(catalog), catalog, *answers)
 
     assert current(catalog).version == "1.0.0"
 
@@ -128,7 +127,7 @@ async def test_what_proves_nothing_changes_nothing(answers: Sequence[Any]) -> No
 async def test_odd_answers_of_one_execution_prove_nothing() -> None:
     """A loop over things of another sort gets other answers; a second execution that does too makes it a change."""
     catalog = await listed()
-    observed = Observed(catalog)
+    observed = DriftWatch(catalog)
     for number, each in enumerate([OLD] * 12 + [NEW] * 25):
         observed.note(current(catalog), each, execution_id="first" if number < 12 else "second")
         await observed.settled()
@@ -144,7 +143,7 @@ async def test_alternating_answers_do_not_make_endless_versions(tmp_path: Path) 
     async with open_store(tmp_path / "store.db") as store:
         catalog = await listed(store)
         clock = Clock()
-        observed = Observed(catalog, store, clock=clock)
+        observed = DriftWatch(catalog, store, clock=clock)
         for _ in range(4):
             for each in (OLD, NEW):
                 await answer(observed, catalog, *[each] * 60)  # of which one in twenty is looked at, while all is well
@@ -159,7 +158,7 @@ async def test_answers_that_are_new_each_time_make_one_version_in_an_hour(tmp_pa
     async with open_store(tmp_path / "store.db") as store:
         catalog = await listed(store)
         clock = Clock()
-        observed = Observed(catalog, store, clock=clock)
+        observed = DriftWatch(catalog, store, clock=clock)
         for block in range(6):
             await answer(observed, catalog, *[{f"f{block}": 1}] * 12)
         assert current(catalog).version == "2.0.0"
@@ -172,7 +171,7 @@ async def test_answers_that_are_new_each_time_make_one_version_in_an_hour(tmp_pa
 async def test_declared_output_is_not_watched() -> None:
     """Its definition says what comes."""
     catalog = await listed(output_schema={"type": "object"})
-    observed = Observed(catalog)
+    observed = DriftWatch(catalog)
     await answer(observed, catalog, *[OLD] * 10, *[NEW] * 10)
 
     assert observed.shape_of(current(catalog)) is None
@@ -184,14 +183,14 @@ async def test_what_was_learned_outlives_the_process(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     async with open_store(path) as store:
         catalog = await listed(store)
-        observed = Observed(catalog, store)
+        observed = DriftWatch(catalog, store)
         await answer(observed, catalog, *[OLD] * 12)
         shape = observed.shape_of(current(catalog))
         await observed.close()
     async with open_store(path) as store:
         catalog = Catalog(store)
         await catalog.load(["db"])
-        observed = Observed(catalog, store)
+        observed = DriftWatch(catalog, store)
         assert await observed.find_shape(current(catalog)) == shape
         await observed.load()
         assert observed.shape_of(current(catalog)) == shape
@@ -208,7 +207,7 @@ async def test_what_was_learned_outlives_the_process(tmp_path: Path) -> None:
 async def test_change_of_words_keeps_what_was_learned() -> None:
     """A shape belongs to a major version; the next one starts anew."""
     catalog = await listed()
-    observed = Observed(catalog)
+    observed = DriftWatch(catalog)
     await answer(observed, catalog, OLD)
     shape = observed.shape_of(current(catalog))
     first = current(catalog)
@@ -226,7 +225,7 @@ async def test_change_of_words_keeps_what_was_learned() -> None:
 async def test_only_a_sample_of_the_answers_is_looked_at() -> None:
     """The first twenty, then one in twenty."""
     catalog = await listed()
-    observed = Observed(catalog)
+    observed = DriftWatch(catalog)
     for number in range(100):
         await answer(observed, catalog, {f"f{number:02}x": 1, "id": number})
 
@@ -239,7 +238,7 @@ async def test_only_a_sample_of_the_answers_is_looked_at() -> None:
 async def test_burst_of_answers_is_not_kept_in_memory() -> None:
     """What comes faster than it can be looked at is let go."""
     catalog = await listed()
-    observed = Observed(catalog)
+    observed = DriftWatch(catalog)
     names = [f"t{number}" for number in range(500)]
     await catalog.update("db", [Definition(name=name, input_schema={"type": "object"}) for name in names])
     specs = list(catalog.snapshot.tools.values())
@@ -258,11 +257,45 @@ def test_outline_holds_no_value() -> None:
     rows = [{"id": number, "ok": True, "at": 1.25, "gone": None} for number in range(100_000)]
 
     assert outline({"rows": rows, "deep": deep, "name": "Ada"}) == {
-        "rows": [{"id": 0, "ok": True, "at": 0.5, "gone": None}] * 10,
-        "deep": [[[[[[[[]]]]]]]],
+        "rows": [{"id": 0, "ok": True, "at": 0.5, "gone": None}] * 50,
+        "deep": [[[[[[["\0cut"]]]]]]],
         "name": "",
     }
-    assert outline({str(number): number for number in range(100_000)}) == {}
+    assert outline({str(number): number for number in range(100_000)}) == {f"\0key{key}": 0 for key in range(64)}
+
+
+EARLIER = (
+    '{"answers":12,"shape":{"count":12,"kinds":{"object":12},"fields":{"rows":{"count":12,"kinds":{"array":12},'
+    '"items":{"count":12,"kinds":{"object":12},"fields":{"id":{"count":12,"kinds":{"integer":12}},"user_name":'
+    '{"count":12,"kinds":{"string":12}}}}},"total":{"count":12,"kinds":{"integer":12}},"deep":{"count":12,"kinds":'
+    '{"object":12},"cut":true}}},"places":["","rows[]"],"fields":{"":{"kinds":["object"],"place":null,"seen":12},'
+    '"rows":{"kinds":["array"],"place":"","seen":12},"rows[]":{"kinds":["object"],"place":null,"seen":12},'
+    '"rows[].id":{"kinds":["number"],"place":"rows[]","seen":12},"rows[].user_name":{"kinds":["string"],"place":'
+    '"rows[]","seen":12},"total":{"kinds":["number"],"place":"","seen":12},"a.b":{"kinds":["number"],"place":"",'
+    '"seen":12}},"lost":["old=string"],"observed_at":5.0}'
+)
+"""A record as version 0.1.0 wrote it before answers were learned in one way."""
+
+
+async def test_records_of_an_earlier_version_still_count(tmp_path: Path) -> None:
+    """The habit is known, so that ten other answers are a change; the fields keep their types."""
+    async with open_store(tmp_path / "store.db") as store:
+        catalog = await listed(store)
+        seen = SeenShape(upstream="db", name="list", major=1, schema={}, state=EARLIER, answers=12, seen_at=1.0)
+        store.shapes.put(seen)
+        await store.flush()
+        observed = DriftWatch(catalog, store)
+        await observed.load()
+        shape = observed.shape_of(current(catalog))
+        await answer(observed, catalog, *[{**OLD, "a.b": 1}] * 12)
+        assert current(catalog).version == "1.0.0"
+        await answer(observed, catalog, *[NEW] * 10)
+
+        assert shape is not None
+        assert sorted(shape["required"]) == ["deep", "rows", "total"]
+        assert shape["properties"]["rows"]["items"]["properties"]["user_name"] == {"type": "string"}
+        assert shape["properties"]["deep"] == {}
+        assert current(catalog).version == "2.0.0"
 
 
 async def test_hostile_answers_are_worked_through(tmp_path: Path) -> None:
@@ -274,7 +307,7 @@ async def test_hostile_answers_are_worked_through(tmp_path: Path) -> None:
     hostile = [deep, wide, {"\ud800": 1, "": 2, "a.b[]": {"{}": 3}}, [], None, True, "x" * 1_000_000]
     async with open_store(tmp_path / "store.db") as store:
         catalog = await listed(store)
-        observed = Observed(catalog, store)
+        observed = DriftWatch(catalog, store)
         await answer(observed, catalog, *hostile, *hostile)
         await observed.close()
         await store.flush()
@@ -302,7 +335,7 @@ async def test_store_that_fails_costs_no_call(tmp_path: Path, caplog: pytest.Log
     """The change is not released, and noted answers go on."""
     async with open_store(tmp_path / "store.db") as store:
         catalog = await listed(store)
-        observed = Observed(catalog, store)
+        observed = DriftWatch(catalog, store)
         await answer(observed, catalog, *[OLD] * 12, *[NEW] * 9)
     await answer(observed, catalog, NEW)
 

@@ -7,13 +7,13 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.learned_shapes import HALF_LIFE, TOOL, learn, run, schema_of, shape_of, spec
+from tests.unit.learning.learned_shapes import HALF_LIFE, TOOL, learn, run, schema_of, shape_of, spec
 
 from benchmarks.learning.answers import KINDS, answer, declare
 from benchmarks.learning.shapes import fields_of
-from sealyard.learning.answers import PLACES, prepare_answers
+from sealyard.catalog.answers import PLACES
 from sealyard.learning.part import Insight, Lesson, Viewer
-from sealyard.learning.shapes import ALL_PLACES, TOOLS, Shapes
+from sealyard.learning.shapes import ALL_PLACES, TOOLS, Shapes, prepare_answers
 from sealyard.values import Hinted
 
 

@@ -2,8 +2,8 @@
 
 import msgspec
 import pytest
-from tests.unit.failure_runs import IMPORT, World, cause_of, make_call, make_run
-from tests.unit.repair_sessions import sessions
+from tests.unit.learning.failure_runs import IMPORT, World, cause_of, make_call, make_run
+from tests.unit.learning.repair_sessions import sessions
 
 Taught = set[tuple[str, str, str, str]]
 

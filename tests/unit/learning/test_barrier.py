@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import pytest
 
-from sealyard.learning.barrier import Barrier
+from sealyard.learning.guidance import Barrier
 
 
 class Clock:
