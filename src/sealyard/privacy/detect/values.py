@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from sealyard.privacy.detect.checks import WALLET, WALLET_FORM, is_ipv6, is_wallet
 from sealyard.privacy.detect.credentials import find_assigned, find_keys, is_random, kinds_of_characters
 from sealyard.privacy.detect.numbers import find_iban, find_numbers, find_registered, without
-from sealyard.privacy.detect.registers import REGISTERED_WORD
+from sealyard.privacy.detect.registers import REGISTERED_WORD, is_br_cnpj
 from sealyard.privacy.detect.screens import WORD, Runs
 from sealyard.privacy.span import Span, merge
 
@@ -52,6 +52,8 @@ def find_values(text: str) -> list[Span]:
         spans += _colons(plain)
     if ":/" in plain or ":\\/" in plain:
         spans += _urls(plain)
+    if "/" in plain and "-" in plain:
+        spans += _companies(plain)
     if "XX-" in plain or "**-" in plain:
         spans += (Span(*masked.span(), "ssn") for masked in _MASKED_SSN.finditer(plain))
     if "$" in plain:
@@ -326,6 +328,20 @@ def _has_key(plain: str, start: int, end: int) -> bool:
         if query["maybe"] and is_random(query["value"], least=16):
             return True
     return False
+
+
+_CNPJ_END = re.compile(r"/[A-Z0-9]{4}-[0-9]{2}(?![A-Za-z0-9])")
+_CNPJ = re.compile(r"(?<![A-Za-z0-9])[A-Z0-9]{2}\.[A-Z0-9]{3}\.[A-Z0-9]{3}/[A-Z0-9]{4}-[0-9]{2}")
+_CNPJ_HEAD = 10
+"""Characters before the slash."""
+
+
+def _companies(plain: str) -> Iterator[Span]:
+    """Brazilian tax numbers of companies, which may have letters among their digits."""
+    for end in _CNPJ_END.finditer(plain):
+        found = _CNPJ.match(plain, max(0, end.start() - _CNPJ_HEAD))
+        if found and is_br_cnpj(found[0]):
+            yield Span(*found.span(), "tax_id")
 
 
 _MASKED_SSN = re.compile(r"(?:XXX|\*{3})-(?:XX|\*{2})-[0-9]{4}(?![0-9])")
