@@ -31,8 +31,6 @@ TASKS = {
     "warm": "sealyard.offload.child:warm",
     "document": "sealyard.offload.documents:judge",
     "conceal": "sealyard.privacy.mirror:conceal",
-    "admit": "sealyard.privacy.mirror:admit",
-    "echoes": "sealyard.privacy.mirror:echoes",
     "find": "sealyard.privacy.mirror:find",
     "words": "sealyard.privacy.mirror:words",
     "answer": "sealyard.broker.offloaded:answer",

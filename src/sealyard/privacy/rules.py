@@ -16,9 +16,8 @@ from sealyard.offload import LARGE
 from sealyard.privacy.detect.encodings import EncodedValues
 from sealyard.privacy.detect.judge import LEAST_SEARCHED
 from sealyard.privacy.detect.scanner import Scanner, ScanRules
-from sealyard.privacy.reading.fields import is_described
-from sealyard.privacy.reading.names import read_name
-from sealyard.privacy.reading.records import NAMING, WRAPPING
+from sealyard.privacy.reading.fields import NAMING, WRAPPING, is_described
+from sealyard.privacy.reading.lexicon import read_name
 from sealyard.values import ToolSpec
 from sealyard.values.naming import tool_names
 

@@ -13,10 +13,19 @@ import msgspec
 
 from sealyard.errors import InvalidConfig
 from sealyard.privacy.detect.judge import Criteria, Finding, Judge, Verdict
-from sealyard.privacy.reading.fields import Field, Leaf, Value, gather, texts_of
+from sealyard.privacy.reading.fields import (
+    Container,
+    Field,
+    Leaf,
+    Treatments,
+    Value,
+    collect,
+    collect_all,
+    gather,
+    texts_of,
+)
+from sealyard.privacy.reading.lexicon import read_name
 from sealyard.privacy.reading.literals import PlacedFloat, PlacedInt, PlacedText
-from sealyard.privacy.reading.names import read_name
-from sealyard.privacy.reading.records import Container, Treatments, collect, collect_all
 from sealyard.privacy.reading.text import read_text
 from sealyard.privacy.span import TYPES, Detector, Span
 
