@@ -12,7 +12,6 @@ no real value there.
 
 import base64
 import binascii
-import html
 import re
 import zlib
 from bisect import bisect_right
@@ -25,7 +24,7 @@ from sealyard.privacy.detect.credentials import KEY
 from sealyard.privacy.detect.numbers import find_iban, find_registered
 from sealyard.privacy.detect.registers import REGISTERED_WORD
 from sealyard.privacy.detect.screens import WORD, Runs, encoded_runs, find_candidates
-from sealyard.privacy.reading.view import plain, rewritten, united, without_tokens
+from sealyard.privacy.reading.view import ESCAPES, decoded_bytes, plain, rewritten, united, without_tokens
 from sealyard.privacy.span import TOKEN, Span
 
 _DEPTH = 2
@@ -63,15 +62,6 @@ _FLAT = str.maketrans(dict.fromkeys("|,;:=\"'{}[]<>\t", " "))
 _CHECKED = frozenset({"credit_card", "iban", "ssn", "national_id", "tax_id"})
 """What is found in digits alone that were turned: any date read backwards could be a telephone number."""
 
-# Each begins with its sign: the engine then goes from one sign to the next.
-_PERCENT = re.compile(r"%[0-9A-Fa-f]{2}(?:%[0-9A-Fa-f]{2})*")
-_BACKSLASH = re.compile(
-    r"\\(?:x[0-9A-Fa-f]{2}(?:\\x[0-9A-Fa-f]{2})*|u(?:[0-9A-Fa-f]{4}(?:\\u[0-9A-Fa-f]{4})*|\{[0-9A-Fa-f]{1,6}\})"
-    r"|U[0-9A-Fa-f]{8}|[0-3][0-7]{2}(?:\\[0-3][0-7]{2})*|[\\/\"'abfnrtv](?:\\[\\/\"'abfnrtv])*)"
-)
-_SIGNS = str.maketrans("abfnrtv", "  \f\n\r\t ")
-_ENTITY = re.compile(r"&(?:#(?:[0-9]{1,7}|[xX][0-9A-Fa-f]{1,6})|[A-Za-z]{2,10});")
-_QUOTED = re.compile(r"=(?:[0-9A-Fa-f]{2}(?:=[0-9A-Fa-f]{2})*|\r?\n)")
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 _NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
 _PRINTABLE = bytes([9, 10, 13, *range(32, 127)])
@@ -240,13 +230,12 @@ def _unescaped_ways(text: str) -> list[str]:
     ways = [text]
     for _ in range(_DEPTH):
         for way in ways[:]:
-            signs = [each for each in _ESCAPES if each[0] in way]
             strong = way
-            for sign, pattern, decode in signs:
-                if sign != "=" and (view := rewritten(strong, pattern, decode)):
+            for sign in "%\\&":
+                if sign in way and (view := rewritten(strong, *ESCAPES[sign])):
                     strong = view.text
             ways.append(strong)
-            if "=" in way and (view := rewritten(way, _QUOTED, _unquoted)):
+            if "=" in way and (view := rewritten(way, *ESCAPES["="])):
                 ways.append(view.text)
         ways = list(dict.fromkeys(ways))
     if not text.isascii() and (view := plain(text)):
@@ -486,7 +475,7 @@ def _escaped(text: str) -> Iterator[_Reading]:
             blocks.append((start, text[start : line.end()]))
             start = line.end()
     for start, block in blocks:
-        views = [rewritten(block, pattern, decode) for sign, pattern, decode in _ESCAPES if sign in block]
+        views = [rewritten(block, *escape) for sign, escape in ESCAPES.items() if sign in block]
         views.append(plain(block))
         for view in views:
             if view is not None:
@@ -499,39 +488,6 @@ def _shifted(source: Callable[[int, int], tuple[int, int]], by: int) -> Callable
         return start + by, end + by
 
     return shifted
-
-
-def _decoded_bytes(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data.decode("latin-1")
-
-
-def _unescaped(run: str) -> str:
-    kind = run[1]
-    if kind == "x":
-        return _decoded_bytes(bytes.fromhex(run.replace("\\x", "")))
-    if kind == "u" and run[2] != "{":
-        return bytes.fromhex(run.replace("\\u", "")).decode("utf-16-be", "replace")
-    if kind in "uU":
-        code = int(run.strip("\\uU{}"), 16)
-        return chr(code) if code < 0x110000 else "\ufffd"
-    if kind.isdigit():
-        return _decoded_bytes(bytes(int(code, 8) for code in run.split("\\")[1:]))
-    return run[1::2].translate(_SIGNS)
-
-
-def _unquoted(run: str) -> str:
-    return "" if run.endswith("\n") else _decoded_bytes(bytes.fromhex(run.replace("=", "")))
-
-
-_ESCAPES: tuple[tuple[str, re.Pattern[str], Callable[[str], str]], ...] = (
-    ("%", _PERCENT, lambda run: _decoded_bytes(bytes.fromhex(run.replace("%", "")))),
-    ("\\", _BACKSLASH, _unescaped),
-    ("&", _ENTITY, html.unescape),
-    ("=", _QUOTED, _unquoted),
-)
 
 
 def _runs(text: str) -> Iterator[_Run]:
@@ -594,7 +550,7 @@ def _codes(run: str) -> Iterator[str]:
             continue
         if min(codes) < 9 or max(codes) >= 0x110000:
             continue
-        read = _decoded_bytes(bytes(codes)) if max(codes) < 256 else "".join(map(chr, codes))
+        read = decoded_bytes(bytes(codes)) if max(codes) < 256 else "".join(map(chr, codes))
         if not _NO_TEXT.search(read):
             yield read
 
