@@ -127,7 +127,7 @@ ESCAPES: dict[str, tuple[re.Pattern[str], Callable[[str], str]]] = {
 }
 """The escapes of URLs, programs, HTML and mail: the pattern of a run of them and its text, by their sign."""
 _ESCAPE = re.compile(f"{_PERCENT.pattern}|{_BACKSLASH.pattern}|(?:{_ENTITY.pattern})+|{_QUOTED.pattern}")
-"""Any of them. Entities in a row are one: what is written in them whole is covered whole, with the signs at its ends."""
+"""Any of them. Entities in a row are one: a value written in entities is covered with the signs at its ends."""
 
 
 def unescaped(text: str) -> View | None:
