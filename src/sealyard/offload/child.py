@@ -39,7 +39,7 @@ TASKS = {
     "read_skill": "sealyard.skills.offloaded:read",
     "rewrite": "sealyard.versioning.migrate.offloaded:rewrite",
 }
-"""Where each task is. Its module's `remember` takes in what the gateway tells of a memory, if it has any."""
+"""Where each task is. Its module's `remember` takes in what the gateway sends of a memory, if it has any."""
 
 _MEMORY_BYTES = 2 << 30
 """Of address space. A document of 32 MiB that is nothing but empty lists takes 1.2 GiB when it is read."""

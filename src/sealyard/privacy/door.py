@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _E = TypeVar("_E", bound=SealyardError)
 
-_TOLD_AT_ONCE = 5_000
+_SENT_AT_ONCE = 5_000
 """Values that a helper is sent in one message: a few milliseconds to encode."""
 _DECODED_BYTES = 256 << 10
 _DECODED_SIGNS = 20_000
@@ -37,7 +37,7 @@ _DECODED_SIGNS = 20_000
 _LONG_CHARACTERS = 1 << 14
 """A longer value is taken in by parts, and its token is made in a thread."""
 _TOKENS_AT_ONCE = 100
-"""That are made in one go: one or two milliseconds."""
+"""Tokens that are made in one go: one or two milliseconds."""
 
 
 class Door:
@@ -145,7 +145,7 @@ class Door:
         """For the helpers: what this guard has seen since."""
         if position is None:
             return self._described, b"", NOTHING_SEEN
-        seen, position = self._guard.seen_since(position, _TOLD_AT_ONCE)
+        seen, position = self._guard.seen_since(position, _SENT_AT_ONCE)
         return None, msgspec.json.encode(seen), position
 
     @staticmethod

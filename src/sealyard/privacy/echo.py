@@ -39,7 +39,7 @@ _SEED, _LATER_SEED = 4, 6
 _STRIDE = 3
 """Only every third place of a text is looked up: each stretch of `_SEED + _STRIDE - 1` characters has such a place."""
 _BESIDE_READ = 32
-"""Characters kept of what stands beside a value: enough to tell an echo by them, whatever signs are among them."""
+"""Characters kept of what stands beside a value: enough to recognise an echo, whatever signs are among them."""
 _BREAK = "\0\0"
 _FRAGMENT = 8
 """Characters that an echo in the call's own answer has at the least: eight letters in a row are hardly chance."""
@@ -63,7 +63,7 @@ _FEW = 8
 _OWN_CHARACTERS = 1 << 16
 """Of parts of values that code wrote itself. Each is looked for in all of them, in microseconds."""
 _SHORT_LEAF = 12
-"""Up to so many characters a leaf may be part of a value in pieces."""
+"""Characters. A leaf up to this length may be part of a value in pieces."""
 
 
 _CODED = re.compile(r"[A-Za-z0-9+/=_-]*", re.ASCII)
@@ -293,7 +293,7 @@ class Echoes:
         return digits >= 2 and length <= _SHORT_TEXT and size >= _DIGITS_FRAGMENT
 
     def _short(self, reading: Letters, breaks: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-        """What is too short for seeds: anywhere if it was glued to something, else where letters or digits end."""
+        """Values too short for seeds: anywhere if glued to something, else where letters or digits end."""
         text = reading.text
         for size, needles in list(self._needles.items()):  # a call in another thread may add some
             if len(needles) <= _FEW:
@@ -596,7 +596,7 @@ def _spread(texts: Sequence[str], indexes: Sequence[Echoes], own: OwnWords, add:
 
 
 def _near(text: str, number: int, count: int) -> str:
-    """What of code's own words stands beside a value; between two of them, from both ends."""
+    """The part of code's own words beside a value; between two values, from both ends."""
     if number == 0:
         return text[-_BESIDE_READ:]
     if number == count - 1:
@@ -655,7 +655,7 @@ def _is_in_one(reading: Letters, start: int, end: int, breaks: Sequence[int]) ->
 
 
 def _within_one(reading: Letters, at: int, before: int, after: int, breaks: Sequence[int]) -> tuple[int, int]:
-    """How many characters before and from `at` are in the same one of the strings that were joined at these offsets."""
+    """The numbers of characters before and from `at` that are in one of the strings joined at these offsets."""
     edges = reading.edges(breaks)
     own = bisect_right(edges, at)
     first = max(at - before, edges[own - 1]) if own else at - before

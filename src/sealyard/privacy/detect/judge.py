@@ -319,12 +319,12 @@ def _decide(field: Field) -> str:
         if certain not in _POSSIBLE:
             return certain
         for leaf in field.leaves:
-            if _is_possible(certain, _told(leaf[0])):
+            if _is_possible(certain, _as_evidence(leaf[0])):
                 return certain
         return ""
     leaves = field.leaves
     if isinstance(leaves, Cells):
-        values = _texts_told(leaves.texts)
+        values = _text_evidence(leaves.texts)
     elif not kind and len(leaves) == 1 and not field.meaning.is_number and not _has_space(leaves[0][0]):
         return ""  # most fields of a single record
     else:
@@ -345,25 +345,31 @@ def _applies(kind: str, value: Value) -> bool:
     return kind == "text" or len(str(abs(int(value)))) >= _MIN_DIGITS.get(kind, 4)
 
 
-def _texts_told(texts: list[str]) -> list[Value]:
+def _text_evidence(texts: list[str]) -> list[Value]:
     """The same for the cells of a table."""
     step = max(1, len(texts) // _SAMPLE)
-    found = [_told(text) for text in texts[::step] if not lexicon.is_blank(text)]
+    found = [_as_evidence(text) for text in texts[::step] if not lexicon.is_blank(text)]
     if not found and step > 1:
-        found = [_told(text) for text in texts if not lexicon.is_blank(text)]
+        found = [_as_evidence(text) for text in texts if not lexicon.is_blank(text)]
     return found
 
 
 def _values(leaves: list[Leaf]) -> list[Value]:
     """The values of a field without blanks: all of a short column, a spread sample of a long one."""
     step = max(1, len(leaves) // _SAMPLE)
-    found = [_told(leaf[0]) for leaf in leaves[::step] if not isinstance(leaf[0], str) or not lexicon.is_blank(leaf[0])]
+    found = [
+        _as_evidence(leaf[0])
+        for leaf in leaves[::step]
+        if not isinstance(leaf[0], str) or not lexicon.is_blank(leaf[0])
+    ]
     if not found and step > 1:
-        found = [_told(leaf[0]) for leaf in leaves if not isinstance(leaf[0], str) or not lexicon.is_blank(leaf[0])]
+        found = [
+            _as_evidence(leaf[0]) for leaf in leaves if not isinstance(leaf[0], str) or not lexicon.is_blank(leaf[0])
+        ]
     return found
 
 
-def _told(value: Value) -> Value:
+def _as_evidence(value: Value) -> Value:
     """The value as evidence: one with a token in it speaks for nothing, so that it is judged now as it was before."""
     return _CONCEALED if isinstance(value, str) and "__" in value and TOKEN.search(value) else value
 
@@ -444,7 +450,7 @@ def _organization(field: Field, values: list[Value]) -> str:
 
 
 def _address(field: Field, values: list[Value]) -> str:
-    """An address that is no one's on a network: it has words, or stands beside what is personal."""
+    """A postal address rather than one on a network: it has words, or stands beside what is personal."""
     texts = _texts(values)
     if not texts or field.parent is None:
         return ""

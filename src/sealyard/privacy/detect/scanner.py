@@ -44,7 +44,7 @@ _NAME_CHARACTERS = 64
 _MOST_NESTED = 6
 _IS_NAME = object()
 _APART = "\x00"
-"""Stands between the values of a column that are looked at together: it is no part of any structure."""
+"""Stands between the values of a column that are looked at together: no structure has it."""
 _TYPE_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
@@ -65,7 +65,7 @@ class Scanner:
     """Finds private values by rules that never change. Safe to share between threads.
 
     Raises:
-        InvalidConfig: A pattern is no regular expression, or a type is unknown.
+        InvalidConfig: A pattern is not a regular expression, or a type is unknown.
     """
 
     def __init__(self, rules: ScanRules = _RULES, detectors: Sequence[Detector] = ()) -> None:

@@ -353,7 +353,7 @@ class _Collector:
             if form == "keyed" and _is_keyed(each):
                 for key, value in each.items():
                     if read_name(key).may_be_private:
-                        self._child(field, key)  # it is no record's field, but what it says may be private itself
+                        self._child(field, key)  # not a field of a record, but the key itself may be private
                     self._take(value, field, index, key)
                 return
             if form == "wrapped":

@@ -14,7 +14,7 @@ from sealyard.privacy.reading.view import View, folded, unescaped
 
 SIGNS = re.compile(r"[\W_]+")
 _DEPTH = 2
-"""How often a text is unescaped: JSON in JSON, `%2541`."""
+"""Layers of escapes that are taken off: JSON in JSON, `%2541`."""
 _LEAST_BASE64 = 8
 _LEAST_HEX = 8
 """Characters. Fewer decode to less than the shortest fragment that is looked up."""
@@ -110,7 +110,7 @@ def _letters(read: View) -> _Source:
 
 
 def _encoded(text: str, views: Sequence[View], *, with_others: bool) -> Iterator[Letters]:
-    """What the text is as base64 and hex, beginning at any character, and as a list of character codes."""
+    """The text decoded from base64 and hex, beginning at any character, and from a list of character codes."""
     plain = text.encode("ascii", "ignore")
     data = plain.translate(_URL_ALPHABET, _NOT_BASE64_BYTES)
     if len(data) >= _LEAST_BASE64:
@@ -196,13 +196,13 @@ def _without_signs(text: str) -> str:
 
 
 def bytes_of(text: str) -> str:
-    """How UTF-8 bytes read that are taken for Latin-1: the same for text and value, and enough to compare."""
+    """The UTF-8 bytes of a text read as Latin-1: the same for text and value, and enough to compare."""
     return "" if text.isascii() else SIGNS.sub("", text.encode("utf-8", "replace").decode("latin-1").lower())
 
 
 @lru_cache(maxsize=1024)
 def encoded_alone(value: str) -> frozenset[str]:
-    """How base64 and hex say the value and nothing else."""
+    """The value alone in base64 and in hex."""
     data = value.encode("utf-8", "replace")
     encoded = binascii.b2a_base64(data, newline=False).decode().strip("=")
     return frozenset({data.hex(), data.hex().upper(), encoded})

@@ -1,4 +1,4 @@
-"""What words say: the name of a field about its values, and a single value about itself. The lists are data files.
+"""The meaning of words: of the name of a field, and of a single value. The lists of words are data files.
 
 A name is split at case, underscores, hyphens and spaces; accents are dropped. The longest phrase of `names.toml` at its
 end decides: words before it only name the owner (`customer_first_name`), and only words of a short list may follow
@@ -56,7 +56,7 @@ class Meaning(msgspec.Struct, frozen=True):
     is_role: bool = False
     """True if it names a person: what a `name` below it belongs to."""
     is_thing: bool = False
-    """True if it names something that is no person."""
+    """True if it names something other than a person."""
     is_number: bool = False
     """True if it only numbers its field: `k1`, `col_2`, `Unnamed: 3`."""
     may_be_private: bool = False
@@ -177,7 +177,7 @@ def _endings(word: str) -> tuple[str, ...]:
 
 
 def _fits(kind: str, after: list[str]) -> bool:
-    """A name is no longer one with just any word after it: `name_original`, `first_line`."""
+    """True if these words may follow: `name_original` and `first_line` are not names of persons."""
     if kind == "part?":
         return not after
     return kind != "name?" or all(
@@ -218,7 +218,7 @@ def _thing(word: str) -> bool:
 
 
 def _context(words: list[str]) -> Meaning:
-    """For a name that is no field of its own: whether it names a person or a thing."""
+    """The meaning of a name that matches no phrase: a person, a thing, or nothing."""
     while len(words) > 1 and (words[-1] in WORDS["neutral"] or words[-1].isdigit()):
         words = words[:-1]
     joined = "".join(words[-3:])
@@ -272,7 +272,7 @@ def _settle_name(before: list[str], words: list[str]) -> Meaning:
 # Headers of tables
 
 MOST_COLUMNS = 20_000
-"""A row with more cells is no header, nor a row of a table."""
+"""A row with more cells is neither a header nor a row of a table."""
 _LONGEST_HEADER = 60
 """Characters. A longer cell is text."""
 _DATA = re.compile(r"[-+$€£]?\d[\d.,:/\s%-]*|.*@.*|https?://.*", re.DOTALL)
@@ -337,7 +337,7 @@ _SHOWN = WORDS["addressing"] | {part for name in GIVEN_NAMES for part in _LETTER
 
 
 def is_blank(value: str) -> bool:
-    """True if the value says that there is none, or is a word of a short list rather than data."""
+    """True if the value stands for a missing one, or is a word of a short list rather than data."""
     if not value:
         return True
     if value[0].isspace() or value[-1].isspace():

@@ -26,7 +26,7 @@ _LOOKED_AT = 20
 _FEW_ROWS = 12
 """Rows that are put into the columns one by one: to turn them into columns first costs more."""
 _MOST_PADDED = 4
-"""How many times as many cells as there are may be made to give all rows of a run the same length."""
+"""Padding may make the cells of a run this many times as many, to give all rows the same length."""
 
 
 class Lines:
@@ -60,7 +60,7 @@ class Lines:
         return start, start + len(self.texts[index])
 
     def beginnings(self) -> list[int]:
-        """The numbers of the lines that may begin a table, as far as a line and the next one tell, in order."""
+        """The numbers of the lines that may begin a table, judged by a line and the next one, in order."""
         found: set[int] = set()
         texts = self.texts
         for delimiter in _DELIMITERS:
@@ -232,7 +232,7 @@ def _repeats(text: str, lines: Lines, index: int, delimiter: str, width: int) ->
 
 
 def _run(texts: list[str], index: int, delimiter: str) -> int:
-    """The number of the first line that is no row without quotation marks."""
+    """The number of the first line that is not a row, or has quotation marks."""
     for after in range(index, len(texts)):
         line = texts[after]
         if delimiter not in line or line.isspace() or _has_quoted(line, delimiter):
