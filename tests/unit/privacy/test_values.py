@@ -288,3 +288,18 @@ def test_repetition_of_anything_is_read_in_linear_time(unit: str) -> None:
     text = (unit * 150_000)[:150_000] + " ada@example.org"
 
     assert find_values(text)[-1].end == 150_016
+
+
+@pytest.mark.parametrize("value", ["12.ABC.345/01DE-35", "SK2022749619", "IE8D79739I", "ESB58378431", "6433435FT"])
+@pytest.mark.parametrize("frame", ["{}", "Invoice of {}, due now.", '{{"a": "{}"}}', "x/y-z {}/a-b"])
+def test_tax_numbers_with_letters_are_found_whole(value: str, frame: str) -> None:
+    """Their form and their check digits are enough, wherever they stand."""
+    text = frame.format(value)
+    start = text.index(value)
+
+    assert [(span.start, span.end) for span in find_values(text)] == [(start, start + len(value))]
+
+
+def test_tax_number_of_a_company_with_a_wrong_digit_is_left() -> None:
+    """The check digits count letters too."""
+    assert find_values("12.ABC.345/01DE-36") == []

@@ -3,7 +3,7 @@
 import pytest
 
 from sealyard.privacy.reading import read_name, split_name
-from sealyard.privacy.reading.names import Meaning
+from sealyard.privacy.reading.lexicon import Meaning
 
 
 @pytest.mark.parametrize(

@@ -323,11 +323,12 @@ async def test_a_helper_finds_what_was_handed_over_whatever_stands_beside_it(off
     sent = Sent()
     sent.add([(card, "credit_card")])
     guard.learn(Seen(handed=[[(card, "credit_card")]]))
+    answer = Answer(value=f"{padding}q{card}q")
     told = [
-        *await guard.door.admit_texts(SPEC, [f"{padding}q{card}q"], sent),
+        (await admit_answer(guard, SPEC, answer, sent, offload=offload, who="anna")).encoded,
         await guard.door.admit_text(f"{padding}q{card}q", sent=sent),
-        await guard.door.admit_echoes([padding, f"q{card}q"], sent=sent),
-        *await guard.door.admit_texts(SPEC, [f"{padding}q{card}q"], Sent()),
+        guard.admit_echoes([padding, f"q{card}q"], sent=sent),
+        (await admit_answer(guard, SPEC, answer, Sent(), offload=offload, who="anna")).encoded,
     ]
 
     assert [card in str(each) for each in told] == [False] * 4
@@ -372,9 +373,10 @@ async def test_a_helper_conceals_as_the_guard_itself_does(offload: Offload, mode
     text = "x " * 1_000 + "Ottoline wrote to ottoline7@quillhaven.org from 4111 1111 1111 1111."
 
     for value in (ROWS, text, {"rows": ROWS, "text": text}, "plain " * 1_000):
-        admitted = (await there.door.admit_texts(SPEC, [value], sent_of("ottoline3@quillhaven.org")))[0]
-        expected = here.admit(SPEC, value, sent=sent_of("ottoline3@quillhaven.org"))
-        assert admitted == here.conceal_admitted(SPEC, expected)
+        answer, sent = Answer(value=value), sent_of("ottoline3@quillhaven.org")
+        admitted = await admit_answer(there, SPEC, answer, sent, offload=offload, who="anna")
+        expected = admit(here, SPEC, answer, sent_of("ottoline3@quillhaven.org"))
+        assert (admitted.encoded, admitted.told) == (expected.encoded, expected.told)
         assert await there.door.conceal(value) == here.conceal(value)
         assert await there.door.admit_text(text) == here.admit_text(text)
     assert there.seen_since(NOTHING_SEEN, 10_000) == here.seen_since(NOTHING_SEEN, 10_000)
@@ -401,12 +403,13 @@ def test_any_text_is_concealed_by_a_helper_as_here(text: str) -> None:
 async def test_a_fresh_helper_is_told_what_the_session_has_seen(offload: Offload) -> None:
     """What was learned with one helper is known to the next."""
     guard = guard_of("strict", offload)
-    await guard.door.admit_texts(SPEC, [ROWS], Sent())
+    await admit_answer(guard, SPEC, Answer(value=ROWS), Sent(), offload=offload, who="anna")
     offload.retire()
 
-    shown = (await guard.door.admit_texts(SPEC, ["x " * 1_000 + "Ottoline"], Sent()))[0]
+    answer = Answer(value="x " * 1_000 + "Ottoline")
+    admitted = await admit_answer(guard, SPEC, answer, Sent(), offload=offload, who="anna")
 
-    assert shown.rpartition("x ")[2] == Tokens().token("person", "Ottoline")
+    assert admitted.answer.value.rpartition("x ")[2] == Tokens().token("person", "Ottoline")
 
 
 @with_helpers
@@ -414,9 +417,10 @@ async def test_nobody_can_write_a_stand_in(offload: Offload) -> None:
     """What an upstream sends in the form of a stand-in is not exchanged for anybody's token."""
     guard = guard_of("strict", offload)
     forged = [f"__PII_z{secrets.token_hex(15)}_{number:012x}__" for number in range(300)]
-    shown = (await guard.door.admit_texts(SPEC, [[*forged, "ottoline@quillhaven.org"]], Sent()))[0]
+    answer = Answer(value=[*forged, "ottoline@quillhaven.org"])
+    admitted = await admit_answer(guard, SPEC, answer, Sent(), offload=offload, who="anna")
 
-    assert shown == [
+    assert admitted.answer.value == [
         *(Tokens().token("literal", each) for each in forged),
         Tokens().token("email", "ottoline@quillhaven.org"),
     ]
