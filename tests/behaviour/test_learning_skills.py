@@ -17,9 +17,7 @@ from sealyard.learning.known_skills import SkillIndexing
 from sealyard.learning.part import Viewer
 from sealyard.learning.skills import Candidate, SkillIndex, job_print
 from sealyard.sandbox.policy.levels import DEFAULT
-from sealyard.skills.figures import analyze_skills
-from sealyard.skills.migration import migrate_skills
-from sealyard.skills.requests import SaveExample, SaveSkill, SkillSource
+from sealyard.skills import SaveExample, SaveSkill, SkillSource, analyze_skills, migrate_skills
 from sealyard.testing import FakeUpstream
 from sealyard.values import Definition, Skill, ToolAnnotations
 from sealyard.yard import ExecuteRequest, Yard, open_yard

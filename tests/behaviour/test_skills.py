@@ -12,8 +12,7 @@ from sealyard.config import Config, SkillsConfig
 from sealyard.config.settings import StoreConfig
 from sealyard.errors import InvalidSkill, SkillUnusable, UnknownSkill
 from sealyard.sandbox.policy.levels import DEFAULT
-from sealyard.skills.migration import migrate_skills
-from sealyard.skills.requests import SaveExample, SaveSkill, SkillSource
+from sealyard.skills import SaveExample, SaveSkill, SkillSource, migrate_skills
 from sealyard.testing import FakeUpstream
 from sealyard.values import Definition, Skill, ToolAnnotations
 from sealyard.yard import ExecuteRequest, Yard, open_yard

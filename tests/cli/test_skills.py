@@ -17,9 +17,7 @@ from typing import Any
 import pytest
 from tests import warm
 
-from sealyard.skills.archive import write_archive
-from sealyard.skills.folder import to_folder
-from sealyard.skills.signing import SigningKey
+from sealyard.skills.sharing import SigningKey, to_folder, write_archive
 from sealyard.values import Skill
 
 Done = subprocess.CompletedProcess[str]

@@ -18,7 +18,7 @@ from sealyard.serve.api import ENDPOINTS
 from sealyard.serve.api.declare import Endpoint, Events
 from sealyard.serve.api.paging import to_cursor
 from sealyard.serve.gate import COOKIE
-from sealyard.skills.requests import SaveSkill
+from sealyard.skills import SaveSkill
 from sealyard.testing import FakeUpstream
 
 JSON = {"content-type": "application/json"}

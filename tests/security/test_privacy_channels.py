@@ -25,9 +25,8 @@ from sealyard.metrics import exposition
 from sealyard.privacy import TOKEN
 from sealyard.sandbox.policy.levels import DEFAULT
 from sealyard.serve.mcp import build_server
-from sealyard.skills.figures import analyze_skills
-from sealyard.skills.folder import to_folder
-from sealyard.skills.requests import SaveSkill, SkillSource
+from sealyard.skills import SaveSkill, SkillSource, analyze_skills
+from sealyard.skills.sharing import to_folder
 from sealyard.testing import FakeUpstream
 from sealyard.values import SkillExample, ToolAnnotations, Trace, TraceCall
 from sealyard.yard import Yard, open_yard

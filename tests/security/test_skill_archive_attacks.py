@@ -21,10 +21,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sealyard.errors import InvalidSkill
-from sealyard.skills.archive import read_archive, write_archive
-from sealyard.skills.files import BYTES_MOST, SkillFolder, load_folder
-from sealyard.skills.signing import SigningKey
-from sealyard.skills.zip_entries import ENTRIES_MOST, UNPACKED_BYTES_MOST, read_zip
+from sealyard.skills.sharing import SigningKey, load_folder, read_archive, write_archive
+from sealyard.skills.sharing.archive import ENTRIES_MOST, UNPACKED_BYTES_MOST, read_zip
+from sealyard.skills.sharing.files import BYTES_MOST, SkillFolder
 
 ADVICE = (
     "Archives of skills are .zip files, as `sealyard skills export` writes them; unpack others and import the folder."

@@ -33,8 +33,7 @@ from sealyard.config import Config, SkillsConfig
 from sealyard.config.settings import HttpConfig, PrincipalEntry, StoreConfig
 from sealyard.errors import InvalidSkill, SkillUnusable, StoreError, UnknownSkill
 from sealyard.serve.texts import loaded_text
-from sealyard.skills.migration import migrate_skills
-from sealyard.skills.requests import SaveExample, SaveSkill, SkillSource
+from sealyard.skills import SaveExample, SaveSkill, SkillSource, migrate_skills
 from sealyard.testing import FakeUpstream
 from sealyard.values import Skill
 from sealyard.yard import ExecuteRequest, Yard, open_yard

@@ -16,10 +16,16 @@ from hypothesis import strategies as st
 from skills_ref import read_properties, validate
 
 from sealyard.errors import InvalidSkill
-from sealyard.skills import files as files_module
-from sealyard.skills.files import FILES_MOST, SkillFolder, files_digest, load_folder, manifest, write_folder
-from sealyard.skills.folder import ImportedSkill, folder_name, read_folder, to_folder
-from sealyard.skills.skill_md import FRONTMATTER_BYTES, read_frontmatter, read_skill_md
+from sealyard.skills.sharing import files as files_module
+from sealyard.skills.sharing import load_folder, read_folder, to_folder, write_folder
+from sealyard.skills.sharing.files import FILES_MOST, SkillFolder, files_digest, manifest
+from sealyard.skills.sharing.folder import (
+    FRONTMATTER_BYTES,
+    ImportedSkill,
+    folder_name,
+    read_frontmatter,
+    read_skill_md,
+)
 from sealyard.values import Skill, SkillExample, SkillNeed, ToolNeed, Trace, TraceCall
 
 CODE = "from servers.expenses import list_expenses\r\n\ndef monthly_total(user):\n    return 'é'\n"

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from sealyard.errors import InvalidSkill, UnknownSkill
-from sealyard.skills import market as market_module
-from sealyard.skills.files import SkillFolder, write_folder
-from sealyard.skills.folder import to_folder
-from sealyard.skills.market import Market, MarketEntry
+from sealyard.skills.sharing import Market, to_folder, write_folder
+from sealyard.skills.sharing import market as market_module
+from sealyard.skills.sharing.files import SkillFolder
+from sealyard.skills.sharing.market import MarketEntry
 from sealyard.values import Skill, ToolNeed
 
 

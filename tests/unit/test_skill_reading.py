@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealyard.errors import InvalidRequest, InvalidSkill
-from sealyard.skills.reading import Reading, read_skill, signature_of
+from sealyard.skills import signature_of
+from sealyard.skills.reading import Reading, read_skill
 from sealyard.skills.record import combined, effectiveness, judge, parse_duration
 from sealyard.store.skills import SkillRecord
 from sealyard.values import Skill, ToolNeed, ToolSpec

@@ -14,7 +14,7 @@ from sealyard.errors import SandboxBroken
 from sealyard.examples import demo_upstreams
 from sealyard.metrics import tokens
 from sealyard.serve.mcp import build_server, text_of
-from sealyard.skills.migration import migrate_skills
+from sealyard.skills import migrate_skills
 from sealyard.values import UpstreamConfig
 from sealyard.yard import open_yard
 

@@ -10,8 +10,8 @@ from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import errors, plain, screen, write
 from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest
+from sealyard.skills import migrate_skills as migrate
 from sealyard.skills.migration import MigratedSkill
-from sealyard.skills.migration import migrate_skills as migrate
 from sealyard.versioning.compare import matches
 from sealyard.yard import open_yard
 

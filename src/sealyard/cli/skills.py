@@ -37,7 +37,8 @@ from sealyard.config import Config
 from sealyard.errors import InvalidRequest
 from sealyard.learning.overview import DAY, learner_of
 from sealyard.learning.part import Viewer
-from sealyard.skills.figures import SkillCandidate, analyze_skills
+from sealyard.skills import analyze_skills
+from sealyard.skills.figures import SkillCandidate
 from sealyard.skills.record import parse_duration
 from sealyard.skills.requests import TestedSkill
 from sealyard.skills.shelf import principal_of

@@ -23,7 +23,8 @@ from sealyard.cli.skills_yard import (
 )
 from sealyard.cli.terminal import errors, plain, screen, visible
 from sealyard.errors import InvalidRequest
-from sealyard.skills.requests import SavedSkill, SaveSkill
+from sealyard.skills import SaveSkill
+from sealyard.skills.requests import SavedSkill
 from sealyard.values import Skill
 from sealyard.versioning.compare import matches
 from sealyard.yard import Yard

@@ -4,9 +4,9 @@ import time
 from collections.abc import Sequence
 
 from sealyard.cli.terminal import columns, plain, screen, write
-from sealyard.skills.compatibility import NeedCheck
+from sealyard.skills import signature_of
 from sealyard.skills.figures import SkillAnalysis, SkillFigures, SkillSummary
-from sealyard.skills.reading import signature_of
+from sealyard.skills.loader import NeedCheck
 from sealyard.skills.requests import FoundSkill, TestedSkill
 from sealyard.store import SkillRecord
 from sealyard.values import Skill

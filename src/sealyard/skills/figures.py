@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from sealyard.skills.compatibility import NeedCheck, worst
-from sealyard.skills.difficulty import KindRecord, by_kind, is_right
-from sealyard.skills.record import Judgement, combined, effectiveness, judge
+from sealyard.skills.loader import NeedCheck, worst
+from sealyard.skills.record import Judgement, KindRecord, by_kind, combined, effectiveness, is_right, judge
 from sealyard.skills.service import Skills
 from sealyard.store import MigrationRecord, SkillRecord
 from sealyard.values import Skill, SkillStatus

@@ -12,7 +12,7 @@ import msgspec
 
 from sealyard.catalog import Snapshot
 from sealyard.errors import HelperFailed, InvalidRequest, SkillUnusable, UnknownTool
-from sealyard.skills.difficulty import change_of, foreseen
+from sealyard.skills.record import change_of, foreseen
 from sealyard.skills.service import Skills
 from sealyard.skills.shelf import principal_of
 from sealyard.store import MigrationRecord

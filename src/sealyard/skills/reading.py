@@ -13,17 +13,20 @@ import msgspec
 from sealyard.catalog.prose import literal
 from sealyard.catalog.shapes import annotation
 from sealyard.errors import InvalidSkill
-from sealyard.skills.inputs import (
+from sealyard.skills.declarations import (
     Declared,
     Inputs,
+    Unreadable,
     agree,
     check_schema,
+    literal_of,
+    nullable,
     object_schema,
     read_inputs,
     read_output,
+    schema_of,
     script_inputs,
 )
-from sealyard.skills.types import Unreadable, literal_of, nullable, schema_of
 from sealyard.store import ShelfLimits
 from sealyard.values import Skill, SkillForm, ToolNeed, ToolSpec
 from sealyard.versioning.scopes import Names, Scope, parse

@@ -1,15 +1,21 @@
-"""Rates a skill by its uses: effectiveness, and whether it is exemplary or could be removed."""
+"""The track record of a skill: its effectiveness from its uses, and the difficulty of its next migration.
+
+The difficulty follows from the code and the change, corrected by the outcome of earlier migrations of the same kind. A
+kind is one set of steps and obstacles. Each principal and each namespace has a bounded weight.
+"""
 
 import re
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
 
 from sealyard.errors import InvalidRequest
-from sealyard.store import SkillRecord
+from sealyard.store import MigrationRecord, SkillRecord
 from sealyard.store.skills import UseShare
-from sealyard.values import SHARED
+from sealyard.values import SHARED, Skill
+from sealyard.versioning import Difficulty, Plan
 
 EXEMPLARY = 0.8
 WEAK = 0.3
@@ -17,7 +23,7 @@ WEAK = 0.3
 _RECENT_SECONDS = 7 * 86_400.0
 _HALF_REUSED = 3
 """A skill that this many executions used is half as well reused as one can be."""
-_MOST_OF_ONE = 3
+_USES_OF_ONE = 3
 """Uses of a shared skill that count of one principal: with more, one alone could make a skill exemplary for all."""
 
 _DURATION = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([a-z]+)\s*", re.ASCII | re.IGNORECASE)
@@ -32,6 +38,10 @@ _UNITS = {
 }
 
 Judgement = Literal["exemplary", "kept", "removable"]
+_MIGRATIONS_OF_ONE = 5
+"""Of the migrations of one namespace, and kind, those that count: the newest."""
+_MIGRATIONS_ENOUGH = 3
+_KINDS_SHOWN = 50
 
 
 def effectiveness(record: SkillRecord, *, now: float) -> float:
@@ -50,7 +60,7 @@ def counted(record: SkillRecord) -> tuple[int, float]:
     """The uses that count, and which share of the calls in them succeeded."""
     if record.namespace != SHARED or not record.shares:
         return record.uses, _success(record)
-    uses = [min(share.uses, _MOST_OF_ONE) for share in record.shares]
+    uses = [min(share.uses, _USES_OF_ONE) for share in record.shares]
     successes = sum(count * _success(share) for count, share in zip(uses, record.shares, strict=True))
     return sum(uses), successes / sum(uses)
 
@@ -122,3 +132,69 @@ def parse_duration(text: str) -> float:
     if found is None or unit is None:
         raise InvalidRequest(f"{text[:80]!r} is no length of time. Write it as 30days, 12h or '2 weeks'.")
     return float(found[1]) * unit
+
+
+# Migrations
+
+
+class KindRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """How migrations for one kind of change went."""
+
+    change: str
+    """Such as `rename_field+rename_parameter`; empty for those from before it was recorded."""
+    migrations: int
+    migrated: int
+    right: int
+    """Of which the difficulty was predicted as it turned out."""
+
+
+def change_of(plan: Plan) -> str:
+    """The kind of a change: the names of its steps and of what stands in the way, in one order."""
+    steps = {step.__struct_config__.tag for step in plan.steps}
+    obstacles = {f"no_answer_{obstacle.side}" for obstacle in plan.obstacles}
+    return "+".join(sorted(map(str, steps | obstacles))) or "none"
+
+
+def is_right(migration: MigrationRecord) -> bool:
+    """Whether what was predicted came true: only what was called mechanical should have been done."""
+    return (migration.predicted == "mechanical") == (migration.outcome == "migrated")
+
+
+def by_kind(migrations: Iterable[MigrationRecord]) -> tuple[KindRecord, ...]:
+    """The record of each kind of change, that with the most migrations first."""
+    found: dict[str, list[MigrationRecord]] = defaultdict(list)
+    for each in migrations:
+        found[each.change].append(each)
+    records = [
+        KindRecord(
+            change=change,
+            migrations=len(some),
+            migrated=sum(each.outcome == "migrated" for each in some),
+            right=sum(map(is_right, some)),
+        )
+        for change, some in found.items()
+    ]
+    return tuple(sorted(records, key=lambda each: (-each.migrations, each.change))[:_KINDS_SHOWN])
+
+
+def foreseen(predicted: Difficulty, skill: Skill, change: str, past: Sequence[MigrationRecord]) -> Difficulty:
+    """What the code says, unless nothing of the skill can prove new code, or such changes mostly failed so far.
+
+    `past` has the oldest first. A skill is proven by examples that passed and can be replayed.
+    """
+    if predicted != "mechanical":
+        return predicted
+    if not any(example.passed and example.trace is not None for example in skill.examples):
+        return "needs a look"
+    heard: dict[str, int] = defaultdict(int)
+    proven = failed = 0
+    for each in reversed(past):
+        if (
+            each.change == change
+            and each.outcome in ("migrated", "failed")
+            and heard[each.namespace] < _MIGRATIONS_OF_ONE
+        ):
+            heard[each.namespace] += 1
+            proven += each.outcome == "migrated"
+            failed += each.outcome == "failed"
+    return "needs a look" if failed + proven >= _MIGRATIONS_ENOUGH and failed > proven else "mechanical"

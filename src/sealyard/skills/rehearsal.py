@@ -1,19 +1,22 @@
-"""Runs a skill's example in the sandbox with recorded answers in the place of its tools.
+"""Runs of a skill's examples in the sandbox, with recorded answers in place of its tools.
 
-A replay reaches no upstream and no vault: its clock stands where it was recorded, and what the trace does not hold is
-refused. A first recording takes its answers from what the principal's runs were answered lately. Only a tool that says
-it changes nothing, and that the policy allows, is called for what is missing there.
+A replay reaches no upstream and no vault: its clock stands at the time of the recording, and a call that the trace does
+not hold is refused with what it does hold. A first recording takes its answers from recent runs of the principal. Only
+a tool that declares itself read-only, and that the policy allows, is called for an answer that is missing there.
 """
 
 import contextlib
+import difflib
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 
+from sealyard import errors
 from sealyard.access.guards import Guards
 from sealyard.access.runner import Runner
 from sealyard.access.tools import Tools
@@ -21,7 +24,8 @@ from sealyard.broker import Policy
 from sealyard.broker.call import FinishedCall, without_empty
 from sealyard.catalog import Snapshot
 from sealyard.catalog.arguments import check_arguments
-from sealyard.errors import NotRecorded, UnknownTool
+from sealyard.errors import NotRecorded, SealyardError, ToolFailed, UnknownTool
+from sealyard.former import FORMER_ERROR
 from sealyard.observe.journal import AuditSink, JournalSink, TraceSink
 from sealyard.observe.recorder import Recorder, Run, RunObserver
 from sealyard.observe.results import conceal_outcome
@@ -29,17 +33,163 @@ from sealyard.offload import Offload, decode
 from sealyard.privacy import Guard
 from sealyard.sandbox import ReplayClock, Sandbox
 from sealyard.sandbox.worker import OWN_CALLS
-from sealyard.skills.replay import Recordings, Replay, equal, replayed_error
-from sealyard.skills.session import Load, SkillSession
+from sealyard.skills.loader import Load, SkillSession
 from sealyard.store import Store
-from sealyard.values import Grant, Limits, Outcome, Skill, SkillExample, ToolSpec, Trace, TraceCall, Usage
+from sealyard.values import CallRecord, Grant, Limits, Outcome, Skill, SkillExample, ToolSpec, Trace, TraceCall, Usage
 from sealyard.versioning import Plan, translate_answer, translate_arguments
 
+_SHOWN_CHARACTERS = 300
+_TOLERANCE = 1e-9
+_CUT = "its answer of {:,} bytes was too large to be recorded"
+_FILES = "its answer came with files, which are not recorded"
+_FAILURES = {
+    name: kind
+    for name in errors.__all__
+    if isinstance(kind := getattr(errors, name), type) and issubclass(kind, SealyardError)
+}
+_FAILURES[FORMER_ERROR] = SealyardError
 _INLINE_BYTES = 1 << 20
 _TRACE_BYTES = 32 << 20
 _SEED = 1
 _PROBLEM_CHARACTERS = 1_000
-_SHOWN_CHARACTERS = 300
+
+
+# Recorded answers
+
+
+class Replay:
+    """Answers calls from one trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.calls = 0
+        self.problems: list[str] = []
+        """What was asked for and is not in the trace."""
+        self._answers: defaultdict[tuple[str, bytes], list[TraceCall]] = defaultdict(list)
+        for call in trace.calls:
+            self._answers[_key(call.tool, call.arguments)].append(call)
+        self._given: defaultdict[tuple[str, bytes], int] = defaultdict(int)
+
+    def answer(self, tool: str, arguments: dict[str, Any]) -> Any:
+        """The recorded answer to this call. What was asked more often than recorded gets the last answer again.
+
+        Raises:
+            NotRecorded: The trace has no such call.
+            SealyardError: The call failed when it was recorded; this is that error.
+        """
+        call = self.take(tool, arguments)
+        if call.error is not None:
+            raise replayed_error(call.error)
+        return call.answer
+
+    def has(self, tool: str, arguments: dict[str, Any]) -> bool:
+        """Whether the trace holds this call."""
+        return _key(tool, arguments) in self._answers
+
+    def take(self, tool: str, arguments: dict[str, Any]) -> TraceCall:
+        """The recorded call. Raises `NotRecorded`."""
+        self.calls += 1
+        key = _key(tool, arguments)
+        found = self._answers.get(key)
+        if not found:
+            raise self._missing(f"{tool} with {_shown(arguments)} is not in the recording. {self._nearest(tool)}")
+        call = found[min(self._given[key], len(found) - 1)]
+        self._given[key] += 1
+        if call.missing is not None:
+            raise self._missing(f"{tool} with {_shown(arguments)} was called, but {call.missing}.")
+        return call
+
+    def _missing(self, problem: str) -> NotRecorded:
+        self.problems.append(problem)
+        return NotRecorded(problem)
+
+    def _nearest(self, tool: str) -> str:
+        """What was recorded instead, in a sentence."""
+        same = [call for call in self.trace.calls if call.tool == tool]
+        if same:
+            return f"It holds {tool} with {_shown(same[0].arguments)}" + (
+                f" and {len(same) - 1} more." if len(same) > 1 else "."
+            )
+        tools = sorted({call.tool for call in self.trace.calls})
+        near = difflib.get_close_matches(tool, tools, n=3) or tools[:3]
+        return f"It holds calls of {', '.join(near)}." if near else "It holds no call at all."
+
+
+class Recordings:
+    """The calls of several executions, the newest first, as a source of answers for a first recording."""
+
+    def __init__(self, calls: Iterable[CallRecord]) -> None:
+        by_execution: dict[str, dict[tuple[str, bytes], list[CallRecord]]] = {}
+        for call in calls:
+            if isinstance(call.arguments, dict):
+                runs = by_execution.setdefault(call.execution_id, {})
+                runs.setdefault(_key(call.tool, call.arguments), []).append(call)
+        self._executions: Sequence[dict[tuple[str, bytes], list[CallRecord]]] = list(by_execution.values())
+        self._given: defaultdict[tuple[str, bytes], int] = defaultdict(int)
+
+    def find(self, tool: str, arguments: dict[str, Any]) -> TraceCall | None:
+        """What the newest execution that made this call was answered; None if none did.
+
+        Asked again, its next answer to the same call.
+        """
+        key = _key(tool, arguments)
+        found = next((run[key] for run in self._executions if key in run), None)
+        if found is None:
+            return None
+        call = found[min(self._given[key], len(found) - 1)]
+        self._given[key] += 1
+        missing = None
+        if call.error is None and call.answer is None and call.answer_bytes > len("null"):
+            missing = _CUT.format(call.answer_bytes)
+        elif _has_files(call.answer):
+            missing = _FILES
+        return TraceCall(
+            tool=call.tool,
+            version=call.version,
+            arguments=arguments,
+            answer=None if missing else call.answer,
+            error=call.error,
+            missing=missing,
+        )
+
+
+def replayed_error(recorded: str) -> SealyardError:
+    """The error that was recorded as `Type: message`."""
+    name, _, message = recorded.partition(": ")
+    return _FAILURES.get(name, ToolFailed)(message or recorded)
+
+
+def equal(expected: Any, value: Any) -> bool:
+    """Whether two JSON values are the same, but for the last digits of numbers."""
+    if isinstance(expected, bool) or isinstance(value, bool):
+        return expected is value
+    if isinstance(expected, int | float) and isinstance(value, int | float):
+        return expected == value or abs(expected - value) <= _TOLERANCE * max(abs(expected), abs(value))
+    if isinstance(expected, dict) and isinstance(value, dict):
+        return expected.keys() == value.keys() and all(equal(expected[key], value[key]) for key in expected)
+    if isinstance(expected, list) and isinstance(value, list):
+        return len(expected) == len(value) and all(map(equal, expected, value))
+    return bool(expected == value)
+
+
+def _key(tool: str, arguments: dict[str, Any]) -> tuple[str, bytes]:
+    return tool, msgspec.json.encode(arguments, order="sorted")
+
+
+def _has_files(answer: Any) -> bool:
+    waiting = [answer]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            if isinstance(each.get("file"), str) and each.keys() >= {"mime_type", "bytes"}:
+                return True
+            waiting += each.values()
+        elif isinstance(each, list):
+            waiting += each
+    return False
+
+
+# Runs
 
 
 class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):

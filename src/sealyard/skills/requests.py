@@ -1,12 +1,15 @@
-"""Requests about skills and the answers to them, as values."""
+"""Requests about skills and their answers as values, and the concealment of private values in them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from sealyard.skills.compatibility import State
+from sealyard.errors import InvalidSkill
+from sealyard.privacy import TOKEN, Guard
+from sealyard.skills.loader import State
 from sealyard.skills.rehearsal import Rehearsal
-from sealyard.values import Skill, SkillStatus
+from sealyard.values import Skill, SkillExample, SkillStatus, TraceCall
 from sealyard.versioning import Difficulty
 
 
@@ -96,3 +99,107 @@ class ServedFolder(msgspec.Struct, frozen=True, kw_only=True):
     """Such as `own/monthly-total`."""
     frontmatter: dict[str, Any]
     files: dict[str, bytes]
+
+
+# Concealment
+
+
+async def conceal_request(request: SaveSkill, guard: Guard) -> tuple[SaveSkill, list[str]]:
+    """The request with nothing private in it, and a word about each line that has changed by that."""
+    examples = [
+        msgspec.structs.replace(
+            each,
+            inputs=await _conceal_object(each.inputs, guard),
+            output=each.output if each.output is msgspec.UNSET else await _conceal(each.output, guard),
+        )
+        for each in request.examples
+    ]
+    told = {key: getattr(request, key) for key in ("code", "description", "inputs", "output")}
+    told["tags"] = list(request.tags)
+    try:
+        told = await conceal_texts(told, guard)
+    except RecursionError:
+        raise InvalidSkill("`inputs` or `output` is nested too deep. Use plain, shallow data.") from None
+    told["tags"] = tuple(told["tags"])
+    concealed = msgspec.structs.replace(request, examples=tuple(examples), **told)
+    lines = [number for number, line in enumerate(concealed.code.splitlines(), 1) if TOKEN.search(line)]
+    warnings = [
+        f"Line {number} holds a private value. It is kept as a token, which is good for this session only: make it an"
+        " input."
+        for number in lines[:5]
+    ]
+    return concealed, warnings
+
+
+async def conceal_examples(examples: Sequence[SkillExample], guard: Guard) -> list[SkillExample]:
+    """Examples that somebody else recorded, with nothing private in them."""
+
+    async def conceal(call: TraceCall) -> TraceCall:
+        return msgspec.structs.replace(
+            call,
+            arguments=await _conceal_object(call.arguments, guard),
+            answer=await _conceal(call.answer, guard),
+            error=await _conceal(call.error, guard),
+        )
+
+    concealed = []
+    for each in examples:
+        trace = each.trace
+        if trace is not None:
+            trace = msgspec.structs.replace(trace, calls=tuple([await conceal(call) for call in trace.calls]))
+        inputs = await _conceal_object(each.inputs, guard)
+        output, problem = await _conceal(each.output, guard), await _conceal(each.problem, guard)
+        concealed.append(msgspec.structs.replace(each, inputs=inputs, output=output, trace=trace, problem=problem))
+    return concealed
+
+
+async def _conceal(value: Any, guard: Guard) -> Any:
+    concealed = await guard.door.conceal(value)
+    # It is compressed and kept, so it is bounded: what was left as JSON can be read.
+    return msgspec.json.decode(concealed) if isinstance(concealed, msgspec.Raw) else concealed
+
+
+async def _conceal_object(value: dict[str, Any], guard: Guard) -> dict[str, Any]:
+    concealed = await _conceal(value, guard)
+    if not isinstance(concealed, dict):  # where code may hold values, one that is in pieces takes all around it along
+        raise InvalidSkill("An example spells out a private value. Use another one.")
+    return concealed
+
+
+async def conceal_skill(skill: Skill, guard: Guard) -> Skill:
+    """The skill with nothing private in its text: it may have been saved when less was concealed."""
+    told = {key: getattr(skill, key) for key in ("code", "description", "input_schema", "output_schema")}
+    told = await conceal_texts(told | {"tags": list(skill.tags)}, guard)
+    return msgspec.structs.replace(skill, **told | {"tags": tuple(told["tags"])})
+
+
+async def conceal_texts(value: Any, guard: Guard) -> Any:
+    """`value` with nothing private in its texts and numbers, each looked at alone.
+
+    Its keys are ours, or the names of inputs: they say nothing about what is below them.
+    """
+    texts: list[str | float] = []
+
+    def collect(item: Any) -> None:
+        if isinstance(item, str | int | float):
+            texts.append(item)
+        elif isinstance(item, dict):
+            for each in item.values():
+                collect(each)
+        elif isinstance(item, list):
+            for each in item:
+                collect(each)
+
+    collect(value)
+    concealed = iter(await guard.door.conceal_each(list(texts)))
+
+    def put_back(item: Any) -> Any:
+        if isinstance(item, str | int | float):
+            return next(concealed)
+        if isinstance(item, dict):
+            return {key: put_back(each) for key, each in item.items()}
+        if isinstance(item, list):
+            return [put_back(each) for each in item]
+        return item
+
+    return put_back(value)

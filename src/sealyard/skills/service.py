@@ -21,14 +21,10 @@ from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill, UnknownS
 from sealyard.observe.recorder import Recorder
 from sealyard.observe.sinks import Observer
 from sealyard.privacy import Guard
-from sealyard.skills.compatibility import Compatibility, NeedCheck
-from sealyard.skills.concealment import conceal_examples, conceal_request, conceal_skill, conceal_texts
-from sealyard.skills.difficulty import change_of, foreseen
-from sealyard.skills.folder import to_folder
-from sealyard.skills.inputs import check_json
-from sealyard.skills.loader import SkillLoading
+from sealyard.skills.declarations import check_json
+from sealyard.skills.loader import Compatibility, LoadedSkill, NeedCheck, SkillLoader, SkillSession
 from sealyard.skills.reading import Reading, read_skill, signature_of
-from sealyard.skills.record import combined, effectiveness
+from sealyard.skills.record import change_of, combined, effectiveness, foreseen
 from sealyard.skills.rehearsal import Rehearsals
 from sealyard.skills.requests import (
     FoundSkill,
@@ -38,10 +34,13 @@ from sealyard.skills.requests import (
     SkillCheck,
     SkillSource,
     TestedSkill,
+    conceal_examples,
+    conceal_request,
+    conceal_skill,
+    conceal_texts,
 )
-from sealyard.skills.session import LoadedSkill, SkillSession
+from sealyard.skills.sharing.folder import read_frontmatter, to_folder
 from sealyard.skills.shelf import Shelf, closure, namespace_of, namespaces_for, principal_of
-from sealyard.skills.skill_md import read_frontmatter
 from sealyard.store import MigrationRecord, SkillRecord, Store
 from sealyard.values import (
     SHARED,
@@ -90,7 +89,7 @@ class Skills:
         self.observer = observer
         self.shelf = Shelf(store.skills)
         self.compatibility = Compatibility(store, tools.catalog)
-        self.loading = SkillLoading(store, tools.catalog, self.shelf, self.compatibility)
+        self.loading = SkillLoader(store, tools.catalog, self.shelf, self.compatibility)
         self.rehearsals = Rehearsals(store=store, tools=tools, runner=runner, guards=guards, recorder=recorder)
         self._folders: Recent[tuple[str, str, str], ServedFolder] = Recent(_FOLDERS)
         self._indexes: dict[tuple[str, str, str], tuple[Index, dict[str, Skill]]] = {}

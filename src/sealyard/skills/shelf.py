@@ -1,7 +1,7 @@
-"""The shelf: which skills a principal sees, what may lie on it, and which version code gets that names a skill.
+"""The shelf: names, namespaces and limits of skills, and the version that an import gets.
 
-Each principal has a namespace of its own, in front of the one that all share. A name is found in the first of them that
-has a version which may be used.
+Each principal has a namespace of its own, searched before the shared one. A name resolves to the first namespace that
+has a usable version of it.
 """
 
 import asyncio
@@ -17,11 +17,10 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 import msgspec
 
 from sealyard.errors import InvalidSkill, SealyardError, SkillUnusable, UnknownSkill
-from sealyard.skills.interface import bump
 from sealyard.store import ShelfLimits
 from sealyard.store.skills import SkillTable
-from sealyard.values import SHARED, Skill, SkillExample, SkillNeed, SkillStatus
-from sealyard.versioning.compare import matches
+from sealyard.values import SHARED, Skill, SkillExample, SkillNeed, SkillStatus, ToolSpec
+from sealyard.versioning.compare import Severity, compare, matches
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _RESERVED = frozenset(("load", "servers", "shared", "skills"))
@@ -376,3 +375,33 @@ def _check_most(what: str, count: int, most: int, unit: str) -> None:
 def _quote(text: str) -> str:
     """The text as a literal of ASCII, so that what looks alike is told apart and nothing in it acts on a terminal."""
     return ascii(text if len(text) <= 80 else text[:79] + "…")
+
+
+# Versions
+
+
+def bump(after: Skill, before: Skill | None) -> Severity:
+    """Which part of the version the step from `before` to `after` raises, by the rules that hold for tools.
+
+    Without a version before it, all that the name once was is deleted: whoever calls that one breaks.
+    """
+    if before is None:
+        return "major"
+    names = [list(skill.input_schema.get("properties", ())) for skill in (before, after)]
+    if names[1][: len(names[0])] != names[0]:  # a skill is called by position too
+        return "major"
+    return compare(_as_tool(before), _as_tool(after)).bump
+
+
+def _as_tool(skill: Skill) -> ToolSpec:
+    return ToolSpec(
+        upstream="skills",
+        name=skill.name,
+        full_name=skill.name,
+        module="skills",
+        function=skill.name,
+        description=skill.description,
+        input_schema=skill.input_schema,
+        output_schema=skill.output_schema,
+        digest=skill.digest,
+    )

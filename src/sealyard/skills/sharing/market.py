@@ -12,8 +12,8 @@ import msgspec
 
 from sealyard.catalog.prose import one_line
 from sealyard.errors import InvalidSkill, UnknownSkill
-from sealyard.skills.files import files_digest, load_folder, read_file, replace_file, shown
-from sealyard.skills.folder import read_folder
+from sealyard.skills.sharing.files import files_digest, load_folder, read_file, replace_file, shown
+from sealyard.skills.sharing.folder import read_folder
 
 FOLDERS_MOST = 10_000
 _DEPTH = 3
