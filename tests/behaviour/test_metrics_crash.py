@@ -23,7 +23,7 @@ PRELUDE = """
 import asyncio, itertools, os, signal, sys
 from pathlib import Path
 from sealyard.store import open_store
-from sealyard.store.metrics import retention
+from sealyard.store.metrics import ledger
 from sealyard.values import CallRecord, Executed
 
 PATH = Path(sys.argv[1])
@@ -148,7 +148,7 @@ async def test_kill_inside_any_transaction_of_pruning_loses_no_sum(tmp_path: Pat
                 left[0] -= 1
                 await store.flush()
 
-            await retention.prune(write, BASE + DAY, BASE + DAY)
+            await ledger.prune(write, BASE + DAY, BASE + DAY)
             say("pruned")
             os.kill(os.getpid(), signal.SIGKILL)
 

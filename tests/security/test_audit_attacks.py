@@ -15,10 +15,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.store import Store, open_store
 from sealyard.store.audit import log as audit
-from sealyard.store.audit.export import export_audit
 from sealyard.store.audit.key import AuditKey, key_path
 from sealyard.store.audit.log import AuditHead, open_log, read_head
-from sealyard.store.audit.verification import verify_file, verify_store
+from sealyard.store.audit.verification import export_audit, verify_file, verify_store
 from sealyard.values import AuditEntry, ExecutionRecord
 
 CODE = "pay(amount=5)"

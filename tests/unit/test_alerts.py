@@ -28,7 +28,7 @@ from sealyard.observe.alerts import Alerting, find_down
 from sealyard.privacy.detect import Scanner, ScanRules
 from sealyard.store import Store, open_store
 from sealyard.store.audit import log as audit
-from sealyard.store.audit.monitor import AuditWatch, AuditWatched
+from sealyard.store.audit.verification import AuditWatch, AuditWatched
 from sealyard.values import AuditEntry, UpstreamStatus
 from sealyard.values.facts import Executed, Hidden, Searched, Used
 

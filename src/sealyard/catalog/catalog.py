@@ -20,7 +20,7 @@ from sealyard.catalog.recent import Recent
 from sealyard.catalog.snapshot import Snapshot
 from sealyard.errors import StoreError
 from sealyard.store import Release, Store
-from sealyard.store.releases import LastRelease
+from sealyard.store.tools import LastRelease
 from sealyard.values import Definition, ToolSpec
 from sealyard.versioning.compare import Comparison
 

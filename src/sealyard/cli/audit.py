@@ -22,9 +22,9 @@ from sealyard.config import load_config
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.store import open_store
 from sealyard.store.audit import AUDIT_KINDS, AuditHead, AuditVerification, export_audit, verify_file, verify_store
-from sealyard.store.audit.export import AuditExport
 from sealyard.store.audit.key import key_path, load_key, sync_folder
 from sealyard.store.audit.log import AuditSegment, open_log, read_entries, read_head, read_segments
+from sealyard.store.audit.verification import AuditExport
 from sealyard.store.database import take_over
 
 _PRINCIPAL = "local"

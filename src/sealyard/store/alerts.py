@@ -14,8 +14,8 @@ import msgspec
 
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.metrics.alerts import FAILED, RULES, Alert, Finding, Key, advance, is_due, resolve
+from sealyard.store.database import Reader
 from sealyard.store.gateways import is_alive
-from sealyard.store.reader import Reader
 from sealyard.store.writer import Writer
 
 _ROW_BYTES = 1024

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from sealyard.errors import InvalidRequest
+from sealyard.store.database import Reader
 from sealyard.store.gateways import is_alive
-from sealyard.store.reader import Reader
 from sealyard.store.writer import Writer
 from sealyard.values import Approval, Ask
 

@@ -1,10 +1,15 @@
-"""Connections to the database file, its migrations, and what an error of it means to the person who runs it."""
+"""Connections to the database file, its migrations, the thread that reads it, and advice for its errors."""
 
+import asyncio
 import os
 import sqlite3
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
+
+import msgspec
 
 from sealyard import former
 from sealyard.errors import StoreError
@@ -26,6 +31,8 @@ _ADVICE = {
     sqlite3.SQLITE_CANTOPEN: _PERMISSIONS,
     sqlite3.SQLITE_PERM: _PERMISSIONS,
 }
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 def connect(path: Path, *, on_former: Callable[[], None] | None = None) -> sqlite3.Connection:
@@ -105,3 +112,49 @@ def _migrate(connection: sqlite3.Connection) -> None:
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
     value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
     return value
+
+
+# Reading
+
+
+class Reader:
+    """Reads one query at a time. It never waits for the writer, nor the writer for it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._executor = ThreadPoolExecutor(1, "sealyard-store-reader")
+        self._connection: sqlite3.Connection | None = None
+        self._is_closed = False
+
+    async def read(
+        self, query: Callable[Concatenate[sqlite3.Connection, _P], _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        """What `query` returns for the connection and the arguments. Raises `StoreError` if it cannot be read."""
+        if self._is_closed:
+            raise StoreError(f"The store {str(self._path)!r} is closed. Open it again to read it.")
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, lambda: self._read(lambda c: query(c, *args, **kwargs)))
+
+    async def close(self) -> None:
+        """Let go of the store, after the queries that wait."""
+        self._is_closed = True
+        done = self._executor.submit(self._close)
+        self._executor.shutdown(wait=False)
+        await asyncio.shield(asyncio.wrap_future(done))  # who stops waiting must not keep it open
+
+    def _read(self, query: Callable[[sqlite3.Connection], _T]) -> _T:
+        try:
+            if self._connection is None:
+                self._connection = connect_reader(self._path)
+            return query(self._connection)
+        except sqlite3.Error as error:
+            raise explain(self._path, "read", error) from error
+        except msgspec.DecodeError as error:
+            raise StoreError(
+                f"The store {str(self._path)!r} holds a value that cannot be read: {error}."
+                " Use the version of sealyard that wrote it."
+            ) from error
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()

@@ -1,7 +1,12 @@
-"""Which gateways use a store, and what becomes of the executions of one that is gone.
+"""The gateways that have a store open, the executions of one that is gone, and the replacement of a store.
 
-Each holds a lock on a file of its own in `<store>.d` for as long as it lives; the kernel lets go of it when the process
-ends, however it ends. Whose lock can be taken is gone. Opening happens one at a time, under a lock in the same folder.
+Each gateway holds a lock on a file of its own in `<store>.d` for as long as it lives; the kernel releases the lock when
+the process ends, however it ends. A gateway whose lock can be taken is gone. Stores are opened one at a time, under a
+lock in the same folder.
+
+`replace` puts another database in the place of a store, wholly or not at all, whenever the process or the machine
+stops. It moves the old files into a folder beside the store and keeps a note in `<store>.d` meanwhile. Whoever opens or
+restores the store next finds the note and puts everything back first.
 """
 
 import fcntl
@@ -9,16 +14,19 @@ import logging
 import os
 import secrets
 import sqlite3
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from sealyard.errors import StoreError
 from sealyard.former import copy_beside
+from sealyard.store.audit.key import key_path, sync_folder
 from sealyard.store.database import BUSY_SECONDS, connect, explain, take_over
-from sealyard.store.replacement import roll_back
 
 _log = logging.getLogger(__name__)
 
@@ -147,3 +155,91 @@ def _lock(file: Path, held: ExitStack, *, wait_seconds: float = 0) -> bool:
             time.sleep(_POLL_SECONDS)
         else:
             return True
+
+
+# Replacing a store
+
+
+class _Note(msgspec.Struct, frozen=True):
+    """What was where before."""
+
+    folder: str
+    files: list[str]
+
+
+def replace(store: Path, staged: Path) -> Path | None:
+    """Put the database `staged`, and its audit key if it has one, in the place of a store. Both are on one disk.
+
+    The folder in which the replaced one is kept; None if there was none.
+
+    Raises:
+        OSError: It could not be done. The store is as it was, unless only the end of it could not be made durable.
+    """
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    kept = Path(tempfile.mkdtemp(prefix=f"{store.name}.replaced-{stamp}-", dir=store.parent))
+    try:
+        there = [path for path in _files(store) if path.exists()]
+        sync_folder(store.parent)
+        _write(_note_path(store), msgspec.json.encode(_Note(kept.name, [path.name for path in there])))
+        for path in there:
+            path.rename(kept / path.name)
+        sync_folder(kept)
+        for old, new in ((staged, store), (key_path(staged), key_path(store))):
+            if old.exists():
+                old.rename(new)
+        sync_folder(store.parent)
+        _note_path(store).unlink()  # now it is done
+        sync_folder(_note_path(store).parent)
+    except BaseException:
+        roll_back(store)
+        _remove_empty(kept)
+        raise
+    _remove_empty(kept)
+    return kept if there else None
+
+
+def roll_back(store: Path) -> None:
+    """Put back what an interrupted `replace` had moved away, if there was one. It may be interrupted itself.
+
+    Raises:
+        OSError: It could not be done yet.
+    """
+    try:
+        note = msgspec.json.decode(_note_path(store).read_bytes(), type=_Note)
+    except FileNotFoundError:
+        return
+    kept = store.with_name(note.folder)
+    for path in _files(store):
+        if path.name not in note.files:
+            path.unlink(missing_ok=True)  # it came with the new one
+        elif (kept / path.name).exists():
+            (kept / path.name).replace(path)
+    sync_folder(store.parent)
+    _note_path(store).unlink()
+    sync_folder(_note_path(store).parent)
+    _remove_empty(kept)
+
+
+def _files(store: Path) -> list[Path]:
+    """A store with what belongs to it. A write-ahead log of one must never meet the database of another."""
+    return [store, store.with_name(f"{store.name}-wal"), store.with_name(f"{store.name}-shm"), key_path(store)]
+
+
+def _remove_empty(folder: Path) -> None:
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def _note_path(store: Path) -> Path:
+    return store.with_name(f"{store.name}.d") / "replacing"
+
+
+def _write(path: Path, content: bytes) -> None:
+    """A file that is there whole or not at all."""
+    draft = path.with_name(f"{path.name}.new")
+    with draft.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.rename(path)
+    sync_folder(path.parent)

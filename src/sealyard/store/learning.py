@@ -13,8 +13,8 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from sealyard.errors import InvalidRequest
+from sealyard.store.database import Reader
 from sealyard.store.metrics.fold import END, decode_fact, snapshot
-from sealyard.store.reader import Reader
 from sealyard.store.rows import encode_context, storable, upsert
 from sealyard.store.writer import Writer
 from sealyard.values import (

@@ -7,21 +7,17 @@ its escape; code is kept byte for byte. A value that is too large, or that is no
 import hashlib
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, get_type_hints
 
 import msgspec
 
-from sealyard.errors import StoreError
-from sealyard.values import CallRecord, ExecutionRecord, Outcome, ToolSpec
+from sealyard.values import CallRecord, ExecutionRecord, Outcome
 
 CALL_VALUE_BYTES = 64 << 10
 """Longer arguments and answers are left out: agent code makes thousands of calls and must not fill the disk."""
-
-DEFINITIONS_KEPT = 10_000
-"""Per upstream: one that changes its tools without end must not fill the disk. Those seen last are kept."""
 
 CALL_COLUMNS = tuple(
     "execution_id number tool digest arguments answer error started_at seconds answer_bytes version upstream".split()
@@ -42,9 +38,9 @@ _FEW_BRACKETS = 200
 """Text with fewer is not nested too deeply to be read, which begins at about a thousand levels."""
 
 _T = TypeVar("_T")
+_S = TypeVar("_S", bound=msgspec.Struct)
 _ENCODER = msgspec.json.Encoder()
 _OUTCOMES = msgspec.json.Decoder(Outcome)
-_SPECS = msgspec.json.Decoder(ToolSpec)
 
 _EXECUTION = (
     "execution_id principal session code context started_at ended_at status outcome catalog_version background".split()
@@ -58,35 +54,63 @@ _CALLS = (
 )
 
 
-class SeenDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """One definition that a tool has or had."""
-
-    spec: ToolSpec
-    first_seen: float
-    """Seconds since the epoch."""
-    last_seen: float
+# Structs and statements
 
 
-class ChangedDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """A definition that took the place of another one."""
+class Columns(Generic[_S]):
+    """The fields of a struct as columns of the same names: one list for every statement about them.
 
-    upstream: str
-    name: str
-    before: str
-    """Their digests."""
-    after: str
-    changed_at: float
+    `json` fields are kept as JSON text. `read` has the SQL of a field that is read from something else than its column.
+    `left_out` fields have a column and are not read.
+    """
+
+    def __init__(
+        self,
+        struct: type[_S],
+        *,
+        json: Collection[str] = (),
+        read: Mapping[str, str] | None = None,
+        left_out: Collection[str] = (),
+    ) -> None:
+        hints = get_type_hints(struct)
+        self.names = tuple(name for name in struct.__struct_fields__ if name not in left_out)
+        self._struct = struct
+        self._read = read or {}
+        self._decoders = {name: msgspec.json.Decoder(hints[name]) for name in json}
+
+    def select(self, table: str) -> str:
+        """The statement that reads the fields of all rows; conditions follow."""
+        return f"SELECT {self.listed()} FROM {table}"  # noqa: S608 - our names
+
+    def listed(self, table: str = "") -> str:
+        """The columns for a `SELECT`, each with the name of its table if that is given."""
+        prefix = f"{table}." if table else ""
+        return ", ".join(self._read.get(name, prefix + name) for name in self.names)
+
+    def build(self, row: Sequence[Any]) -> _S:
+        """Build a struct from the columns of `listed`, in their order."""
+        found = dict(zip(self.names, row, strict=True))
+        for name, decoder in self._decoders.items():
+            if found[name] is not None:
+                found[name] = decoder.decode(found[name])
+        return self._struct(**found)
+
+    def values(self, record: _S, **instead: Any) -> dict[str, Any]:
+        """The columns of a record by name, as `named_insert` takes them; `instead` has those that differ from it."""
+        found = {name: getattr(record, name) for name in self.names if name not in instead}
+        for name, value in found.items():
+            if name in self._decoders:
+                found[name] = encode_json(value)
+            elif isinstance(value, str):
+                found[name] = storable(value)
+        return found | instead
 
 
-class ToolRow(msgspec.Struct, frozen=True):
-    """A tool as the tables keep it."""
-
-    name: str
-    digest: str
-    spec: str
-
-
-# Executions and calls
+def named_insert(table: str, names: Iterable[str]) -> str:
+    """The statement that inserts a row, given by a mapping with these names."""
+    names = tuple(names)
+    marks = ", ".join(f":{name}" for name in names)
+    return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608 - our names
 
 
 def insert(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence[Any]]) -> None:
@@ -117,6 +141,9 @@ def upsert(table: str, columns: str, *, key: str) -> str:
     names, keys = columns.split(", "), key.split(", ")
     changes = ", ".join(f"{name} = excluded.{name}" for name in names if name not in keys)
     return f"{_insertion(f'{table} ({columns})', len(names), 1)} ON CONFLICT ({key}) DO UPDATE SET {changes}"
+
+
+# Executions and calls
 
 
 def touch(connection: sqlite3.Connection, probes: Sequence[None]) -> None:
@@ -263,96 +290,6 @@ def _to_execution(row: Sequence[Any]) -> ExecutionRecord:
     found["outcome"] = None if found["outcome"] is None else _OUTCOMES.decode(found["outcome"])
     found["background"] = bool(found["background"])
     return ExecutionRecord(**found)
-
-
-# Tools
-
-
-def encode_tool(spec: ToolSpec) -> ToolRow:
-    """A tool for `write_tools`. Raises `StoreError` for a definition that is no JSON."""
-    text = encode_json(spec)
-    if text is None:
-        raise StoreError(f"The definition of {spec.full_name!r} cannot be stored: it is no JSON, or nested too deeply.")
-    return ToolRow(storable(spec.name), storable(spec.digest), text)
-
-
-def write_tools(connection: sqlite3.Connection, upstream: str, tools: Sequence[ToolRow], now: float) -> None:
-    """Make these the tools of an upstream, writing those that changed; what they were stays in the history."""
-    upstream = storable(upstream)
-    known = connection.execute("SELECT spec FROM tools WHERE upstream = ? ORDER BY position", (upstream,)).fetchall()
-    changed = [
-        (upstream, position, tool.digest, tool.spec)
-        for position, tool in enumerate(tools)
-        if position >= len(known) or known[position][0] != tool.spec
-    ]
-    connection.execute("DELETE FROM tools WHERE upstream = ? AND position >= ?", (upstream, len(tools)))
-    connection.executemany(upsert("tools", "upstream, position, digest, spec", key="upstream, position"), changed)
-    connection.executemany(
-        "INSERT INTO tool_definitions (upstream, name, digest, spec, first_seen, last_seen) VALUES (?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (upstream, name, digest) DO NOTHING",
-        [(upstream, tools[place].name, digest, spec, now, now) for _, place, digest, spec in changed],
-    )
-    connection.executemany(
-        "UPDATE tool_definitions SET last_seen = ? WHERE upstream = ? AND name = ? AND digest = ?",
-        [(now, upstream, tool.name, tool.digest) for tool in tools],
-    )
-    connection.execute(
-        "DELETE FROM tool_definitions WHERE upstream = ? AND last_seen < (SELECT last_seen FROM tool_definitions"
-        " WHERE upstream = ? ORDER BY last_seen DESC LIMIT 1 OFFSET ?)",
-        (upstream, upstream, DEFINITIONS_KEPT - 1),
-    )
-
-
-def delete_tools(connection: sqlite3.Connection, upstreams: Iterable[str]) -> None:
-    """Forget the tools of upstreams, but not their history."""
-    connection.executemany("DELETE FROM tools WHERE upstream = ?", [(storable(name),) for name in upstreams])
-
-
-def read_tools(connection: sqlite3.Connection) -> dict[str, list[ToolSpec]]:
-    """The tools of every upstream, in the order in which they were saved."""
-    found: dict[str, list[ToolSpec]] = {}
-    for upstream, spec in connection.execute("SELECT upstream, spec FROM tools ORDER BY upstream, position"):
-        found.setdefault(upstream, []).append(_SPECS.decode(spec))
-    return found
-
-
-def write_fingerprint(connection: sqlite3.Connection, upstream: str, fingerprint: str) -> None:
-    """Insert or replace how an upstream was reached."""
-    connection.execute(
-        upsert("upstreams", "upstream, fingerprint", key="upstream"),
-        (storable(upstream), fingerprint),
-    )
-
-
-def read_fingerprints(connection: sqlite3.Connection) -> dict[str, str]:
-    """How each upstream was reached."""
-    return dict(connection.execute("SELECT upstream, fingerprint FROM upstreams"))
-
-
-def read_definitions(connection: sqlite3.Connection, upstream: str, name: str) -> list[SeenDefinition]:
-    """Every definition that a tool ever had, the one seen last first."""
-    rows = connection.execute(
-        "SELECT spec, first_seen, last_seen FROM tool_definitions WHERE upstream = ? AND name = ?",
-        (storable(upstream), storable(name)),
-    )
-    found = [SeenDefinition(spec=_SPECS.decode(spec), first_seen=first, last_seen=last) for spec, first, last in rows]
-    # Sorted here: for an order by time SQLite would read all definitions of the upstream.
-    return sorted(found, key=lambda each: each.last_seen, reverse=True)
-
-
-def read_changes(connection: sqlite3.Connection, since: float) -> list[ChangedDefinition]:
-    """Definitions that took the place of another one of the same tool after `since`, the oldest first."""
-    found = connection.execute(
-        "SELECT upstream, name, digest, first_seen, (SELECT earlier.digest FROM tool_definitions AS earlier"
-        " WHERE earlier.upstream = later.upstream AND earlier.name = later.name"
-        " AND earlier.first_seen < later.first_seen ORDER BY earlier.first_seen DESC LIMIT 1) AS before"
-        " FROM tool_definitions AS later WHERE first_seen > ? AND before IS NOT NULL ORDER BY first_seen, name",
-        (since,),
-    )
-    return [
-        ChangedDefinition(upstream=upstream, name=name, after=after, changed_at=changed_at, before=before)
-        for upstream, name, after, changed_at, before in found
-    ]
 
 
 # Vectors

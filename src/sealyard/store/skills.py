@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from sealyard.errors import InvalidSkill, UnknownSkill
-from sealyard.store.reader import Reader
+from sealyard.store.database import Reader
 from sealyard.store.rows import storable, upsert
 from sealyard.store.writer import Writer
 from sealyard.values import Skill, SkillExample, SkillStatus, SkillUse

@@ -11,20 +11,19 @@ from typing import TypeVar
 
 import msgspec
 
-from sealyard.store import rows
+from sealyard.store import rows, tools
 from sealyard.store.alerts import AlertTable
 from sealyard.store.approvals import ApprovalTable
 from sealyard.store.audit import AUDIT_KINDS, AuditHead, AuditRow
 from sealyard.store.audit.log import AuditLog, read_entries, read_head
-from sealyard.store.idempotency import IdempotencyTable
+from sealyard.store.database import Reader
+from sealyard.store.journal import IdempotencyTable, TraceBudget, TraceTable
 from sealyard.store.learning import LearningTables
 from sealyard.store.metrics.ledger import MetricTables
 from sealyard.store.metrics.usage import UsageTable
-from sealyard.store.reader import Reader
-from sealyard.store.releases import Release, ReleaseTable, encode_release, write_releases
 from sealyard.store.shapes import ShapeTable
 from sealyard.store.skills import SkillTable
-from sealyard.store.traces import TraceBudget, TraceTable
+from sealyard.store.tools import Release, ReleaseTable
 from sealyard.store.vault import VaultTables
 from sealyard.store.writer import Write, Writer
 from sealyard.values import AuditEntry, CallRecord, ExecutionRecord, RecordStatus, ToolSpec
@@ -237,42 +236,38 @@ class Store:
         Raises:
             StoreError: It could not be written, or a definition is nested too deeply to be stored.
         """
-        encoded = await asyncio.to_thread(lambda: [rows.encode_tool(spec) for spec in specs])
-        history = await asyncio.to_thread(lambda: [encode_release(release) for release in releases])
+        encoded = await asyncio.to_thread(lambda: [tools.encode_tool(spec) for spec in specs])
+        history = await asyncio.to_thread(lambda: [tools.encode_release(release) for release in releases])
         written: list[bool] = []
         now = time.time()
 
         def write(connection: sqlite3.Connection) -> None:
-            written.append(write_releases(connection, upstream, history))
+            written.append(tools.write_releases(connection, upstream, history))
             if written[-1]:
-                rows.write_tools(connection, upstream, encoded, now)
+                tools.write_tools(connection, upstream, encoded, now)
 
         await self._write(write)
         return written[-1]
 
     async def load_tools(self) -> dict[str, list[ToolSpec]]:
         """The tools of every upstream as they were saved last, in the same order."""
-        return await self._reader.read(rows.read_tools)
+        return await self._reader.read(tools.read_tools)
 
     async def drop_tools(self, upstreams: Iterable[str]) -> None:
         """Forget the tools of these upstreams. The history of their definitions is kept."""
-        await self._write(partial(rows.delete_tools, upstreams=tuple(upstreams)))
+        await self._write(partial(tools.delete_tools, upstreams=tuple(upstreams)))
 
     async def save_fingerprint(self, upstream: str, fingerprint: str) -> None:
         """Remember how the upstream was reached that listed the saved tools, durably."""
-        await self._write(partial(rows.write_fingerprint, upstream=upstream, fingerprint=fingerprint))
+        await self._write(partial(tools.write_fingerprint, upstream=upstream, fingerprint=fingerprint))
 
     async def fingerprints(self) -> dict[str, str]:
         """How each upstream was reached when it listed its tools last."""
-        return await self._reader.read(rows.read_fingerprints)
+        return await self._reader.read(tools.read_fingerprints)
 
-    async def definitions(self, upstream: str, name: str) -> list[rows.SeenDefinition]:
-        """Every definition that a tool ever had, the one seen last first. `name` is the upstream's."""
-        return await self._reader.read(rows.read_definitions, upstream, name)
-
-    async def changes(self, *, since: float) -> list[rows.ChangedDefinition]:
+    async def changes(self, *, since: float) -> list[tools.ChangedDefinition]:
         """Definitions that took the place of another one of the same tool after that time, the oldest first."""
-        return await self._reader.read(rows.read_changes, since)
+        return await self._reader.read(tools.read_changes, since)
 
     # Vectors
 

@@ -16,8 +16,7 @@ import msgspec
 
 from sealyard.errors import StoreError, VaultError
 from sealyard.privacy.vault import SealedScope, SealedValue
-from sealyard.store.database import BUSY_SECONDS, explain
-from sealyard.store.reader import Reader
+from sealyard.store.database import BUSY_SECONDS, Reader, explain
 from sealyard.store.writer import Writer
 
 _T = TypeVar("_T")

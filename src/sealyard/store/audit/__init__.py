@@ -4,10 +4,8 @@
 """
 
 from sealyard.store.audit.chain import AuditVerification
-from sealyard.store.audit.export import export_audit
 from sealyard.store.audit.log import AUDIT_KINDS, AuditHead, AuditRow
-from sealyard.store.audit.monitor import AuditWatch
-from sealyard.store.audit.verification import verify_file, verify_store
+from sealyard.store.audit.verification import AuditWatch, export_audit, verify_file, verify_store
 
 __all__ = (
     "AUDIT_KINDS",

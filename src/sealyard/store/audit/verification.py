@@ -1,14 +1,18 @@
-"""Proves that an audit log, in its store or in an exported file, is as it was written.
+"""Proof that an audit log, in its store or in an exported file, is as it was written; and the export itself.
 
-What is proved: no entry was changed, removed, inserted or moved since the head was signed, as long as nobody else has
-the key. That a whole store was not put back to an older state is proved only by a head that was kept elsewhere. Of the
-journal the texts of code are compared with the digests in the log; the rest of it is no part of the evidence.
+The proof: nobody without the key changed, removed, inserted or moved an entry since the head was signed. Only a head
+that was kept elsewhere proves that the whole store was not put back to an older state. The texts of code in the journal
+are compared with the digests in the log; the rest of the journal is not part of the evidence.
+
+`AuditWatch` repeats what `verify_store` does, one part at a time: the rows of all segments, the open segment with the
+signed head, and each closed segment. It notices an older state only by its own memory: the head may not become shorter
+while it watches.
 """
 
 import hashlib
 import sqlite3
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -19,7 +23,7 @@ from sealyard.errors import InvalidRequest, StoreError
 from sealyard.former import decode
 from sealyard.store.audit.chain import AuditVerification, ChainCheck, Wrong
 from sealyard.store.audit.key import key_path, load_key
-from sealyard.store.audit.log import ENTRY, AuditHead, AuditSegment, open_log, read_head, read_segments
+from sealyard.store.audit.log import ENTRY, NO_SEGMENT, AuditHead, AuditSegment, open_log, read_head, read_segments
 from sealyard.store.schema import MIGRATIONS
 
 Progress = Callable[[int, int], None]
@@ -29,6 +33,7 @@ _LINE_BYTES = 16 << 20
 _PROGRESS_EVERY = 10_000
 _AUDIT_VERSION = 3
 """The schema that brought the log."""
+_NUMBER_MOST = (1 << 63) - 1
 
 
 class AuditFileHeader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -226,3 +231,176 @@ def _failed(error: Wrong | StoreError, check: ChainCheck | None) -> AuditVerific
     done = check.result() if check else AuditVerification()
     number = error.number if isinstance(error, Wrong) else None
     return msgspec.structs.replace(done, problem=str(error), first_wrong=number)
+
+
+# Export
+
+
+class AuditExport(msgspec.Struct, frozen=True, kw_only=True):
+    """What was exported."""
+
+    entries: int
+    segments: list[int]
+    """The closed ones, which are whole in the file."""
+    sha256: str
+
+
+def export_audit(
+    store: Path, stream: BinaryIO, *, segment: int | None = None, on_progress: Progress | None = None
+) -> AuditExport:
+    """Write the whole log, or one segment of it, as it is: whether it is right, `verify_file` says.
+
+    Raises:
+        InvalidRequest: There is no entry, no such segment, or its entries were removed.
+        StoreError: The store or its key cannot be read.
+    """
+    key = load_key(key_path(store))
+    digest = hashlib.sha256()
+    entries = 0
+
+    def write(line: msgspec.Struct) -> None:
+        encoded = msgspec.json.encode(line) + b"\n"
+        digest.update(encoded)
+        stream.write(encoded)
+
+    with open_log(store) as connection:
+        connection.text_factory = lambda text: text.decode(errors="backslashreplace")  # it may be no UTF-8
+        head = read_head(connection)
+        if head is None:
+            raise InvalidRequest("The audit log has no signed head: it is empty, or `sealyard audit verify` says why.")
+        public_key = key.public if key else head.public_key
+        header = _build_header(head, read_segments(connection), public_key, segment)
+        write(header)
+        last = _NUMBER_MOST if header.head else header.segments[-1].last_number
+        rows = connection.execute(
+            f"{ENTRY} NOT INDEXED WHERE number > ? AND number <= ? ORDER BY number", (header.after.last_number, last)
+        )
+        for row in rows:
+            write(AuditFileEntry(*row))
+            entries += 1
+            if on_progress and row[0] % _PROGRESS_EVERY == 0:
+                on_progress(row[0], min(last, head.number))
+    whole = [each.segment for each in header.segments if not each.removed_at_microseconds]
+    return AuditExport(entries=entries, segments=whole, sha256=digest.hexdigest())
+
+
+def _build_header(
+    head: AuditHead, segments: list[AuditSegment], public_key: str, segment: int | None
+) -> AuditFileHeader:
+    if segment is None:
+        return AuditFileHeader(public_key=public_key, after=NO_SEGMENT, segments=segments, head=head)
+    rows = {each.segment: each for each in (NO_SEGMENT, *segments)}
+    after, chosen = rows.get(segment - 1), rows.get(segment)
+    if after is None or chosen is NO_SEGMENT or (chosen and chosen.removed_at_microseconds):
+        raise InvalidRequest(f"There is no segment {segment}, or its entries were pruned. Name one that is there.")
+    if chosen is None:  # the one that is still written
+        return AuditFileHeader(public_key=public_key, after=after, segments=[], head=head)
+    return AuditFileHeader(public_key=public_key, after=after, segments=[chosen], head=None)
+
+
+# Continuous verification
+
+
+class AuditWatched(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the log."""
+
+    is_intact: bool | None = None
+    """None before the first round is over without a problem."""
+    first_wrong: int | None = None
+
+
+class AuditWatch:
+    """Watches one log. Call `step` in a thread, one at a time."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self._waiting: list[int] = []
+        """Closed segments that the round has still to check."""
+        self._last_number = 0
+        self.is_between_rounds = True
+        self.watched = AuditWatched()
+
+    def step(self) -> AuditWatched:
+        """Check the next part, which is at most one segment; begin a round if none is under way.
+
+        Raises:
+            StoreError: The store cannot be read. Nothing is known that was not known before.
+        """
+        self._store = self._store.resolve()  # the key lies beside the file, whatever links lead to it
+        try:
+            if self.is_between_rounds:
+                self.is_between_rounds = False
+                self._begin()
+            else:
+                self._check_segment(self._waiting.pop())
+        except Wrong as wrong:
+            self._end(AuditWatched(is_intact=False, first_wrong=wrong.number))
+        except InvalidRequest:  # the key is gone, and with it the proof
+            self._end(AuditWatched(is_intact=False))
+        except StoreError:
+            self._end(self.watched)
+            raise
+        if not self._waiting and not self.is_between_rounds:
+            self._end(AuditWatched(is_intact=True))
+        return self.watched
+
+    def _end(self, watched: AuditWatched) -> None:
+        self._waiting = []
+        self.is_between_rounds = True
+        self.watched = watched
+
+    def _begin(self) -> None:
+        with _open(self._store) as (connection, public_key):
+            check_schema(connection, connection.execute("PRAGMA user_version").fetchone()[0])
+            segments, head = read_segments(connection), read_head(connection)
+            last = head.number if head else 0
+            if last < self._last_number:
+                raise Wrong(last + 1, f"Entry {last + 1} is missing: there was an entry {self._last_number} before.")
+            self._last_number = last
+            before = NO_SEGMENT
+            for segment in segments:
+                if segment.segment != before.segment + 1:
+                    raise Wrong(before.last_number + 1, f"The row of segment {before.segment + 1} is missing.")
+                ChainCheck([segment], None, public_key=public_key, after=before, is_part=True)
+                before = segment
+            if segments:
+                check = ChainCheck(segments, head, public_key=public_key, after=before)
+                _follow(connection, check, before.last_number + 1, last)
+        if not segments:
+            found = verify_store(self._store)
+            if found.problem:
+                raise Wrong(found.first_wrong, found.problem)
+        # Popped from the end, so the newest first: they are what somebody would want to change.
+        self._waiting = [each.segment for each in segments if not each.removed_at_microseconds]
+
+    def _check_segment(self, number: int) -> None:
+        with _open(self._store) as (connection, public_key):
+            rows = {each.segment: each for each in read_segments(connection)}
+            segment, before = rows.get(number), rows.get(number - 1, NO_SEGMENT)
+            if segment is None or before.segment != number - 1:
+                raise Wrong(None, f"The row of segment {number} is missing.")
+            if not segment.removed_at_microseconds:  # meanwhile
+                check = ChainCheck([segment], None, public_key=public_key, after=before, is_part=True)
+                _follow(connection, check, segment.first_number, segment.last_number)
+
+
+@contextmanager
+def _open(store: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
+    """The log and its public key. Raises `Wrong` for what is not even of its type."""
+    key = load_key(key_path(store))
+    with open_log(store) as connection:
+        connection.text_factory = lambda data: data.decode(errors="surrogateescape")  # it may be no UTF-8
+        try:
+            yield connection, key.public if key else ""
+        except StoreError as error:
+            raise Wrong(None, str(error)) from error
+
+
+def _follow(connection: sqlite3.Connection, check: ChainCheck, first: int, last: int) -> None:
+    """Check the entries between two numbers, one more if there is one. Raises `Wrong`."""
+    codes = CodeCheck(connection)
+    query = f"{ENTRY} NOT INDEXED WHERE number BETWEEN ? AND ? ORDER BY number"
+    for row in connection.execute(query, (first, last)):
+        check.add(row)
+        codes.add(row)
+    check.finish()

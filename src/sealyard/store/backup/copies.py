@@ -20,20 +20,21 @@ from sealyard.errors import InvalidRequest, StoreError
 from sealyard.privacy.vault import KEY_FILE, KeyPlace
 from sealyard.store.audit import verify_store
 from sealyard.store.audit.key import key_path, sync_folder
-from sealyard.store.backup.inspection import Damaged, count_rows, inspect
 from sealyard.store.backup.tarball import (
     AUDIT_KEY,
     DATABASE,
+    Damaged,
     Manifest,
     OnProgress,
+    count_rows,
     describe,
+    inspect,
     open_archive,
     read_archive,
     write_archive,
 )
 from sealyard.store.database import connect_reader, explain, take_over
-from sealyard.store.gateways import keep_closed
-from sealyard.store.replacement import replace
+from sealyard.store.gateways import keep_closed, replace
 
 _PAGES = 2_000
 """Of the database, between two signs of progress."""

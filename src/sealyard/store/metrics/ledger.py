@@ -1,16 +1,21 @@
-"""What happened, as facts, and what it adds up to: for all time, for each day and for each hour.
+"""Facts and their sums: for all time, for each day and for each hour.
 
-Sums are behind the rows they are made of by as much as has not been folded yet; whoever reads gets both together. After
-an upgrade there may be very many such rows: then a reader gets the first of them, and the rest as they are folded.
+Sums lag behind their rows by what has not been folded yet; readers get both together. After an upgrade there may be
+very many unfolded rows: then a reader gets the first of them, and the rest as they are folded.
+
+Retention removes whole UTC days, and only rows that are in the sums.
 """
 
 import math
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+
+import msgspec
 
 from sealyard.errors import InvalidRequest
 from sealyard.metrics.sums import AnyFact, Sums
-from sealyard.store.metrics.derivation import derive
+from sealyard.store.database import Reader
+from sealyard.store.learning import remove_learned
 from sealyard.store.metrics.fold import (
     COLUMNS,
     DAY,
@@ -19,6 +24,7 @@ from sealyard.store.metrics.fold import (
     STREAMS,
     Marks,
     Span,
+    Stream,
     add_rows,
     decode_fact,
     fold,
@@ -28,10 +34,9 @@ from sealyard.store.metrics.fold import (
     read_sums,
     snapshot,
     write_facts,
+    write_mark,
 )
-from sealyard.store.metrics.rebuild import Rebuilt, rebuild
-from sealyard.store.metrics.retention import Pruned, prune
-from sealyard.store.reader import Reader
+from sealyard.store.metrics.rebuild import Rebuilt, derive, rebuild
 from sealyard.store.writer import Write, Writer
 from sealyard.values import Fact
 
@@ -44,6 +49,24 @@ there are more only after an upgrade or a restore."""
 
 _ROW_BYTES = 1024
 _STEPS = {"minute": 60, "hour": HOUR, "day": DAY}
+_REMOVED_ROWS = 500
+"""Are removed in one transaction: others write in between."""
+
+
+_Counts = tuple[int, ...]
+
+
+class Pruned(msgspec.Struct, frozen=True, kw_only=True):
+    """How many rows were removed."""
+
+    executions: int
+    calls: int
+    facts: int
+    codes: int
+    keys: int
+    """Of requests that are the same if they are made again."""
+    hours: int
+    """Sums of single hours."""
 
 
 class MetricTables:
@@ -251,3 +274,89 @@ def _pieces(start: float, end: float, marks: Marks) -> Iterator[tuple[Span | Non
             yield None, last, b
         elif a < b:
             yield None, a, b
+
+
+# Retention
+
+
+async def prune(write: Callable[[Write], Awaitable[None]], before: float, hours_before: float) -> Pruned:
+    """Remove what is of the days before these times. `write` commits."""
+    days, hours = int(max(before, 0.0)) // DAY * DAY, int(max(hours_before, 0.0)) // DAY * DAY
+    # First, in a transaction of its own: from now on nobody counts those days from their rows.
+    await write(lambda connection: _mark(connection, days, hours))
+
+    executions, codes = await _repeat(write, lambda connection: _remove_executions(connection, days))
+    (calls,) = await _repeat(write, lambda connection: _remove_rows(connection, "calls", days))
+    (facts,) = await _repeat(write, lambda connection: _remove_rows(connection, "facts", days))
+    (keys,) = await _repeat(write, lambda connection: _remove_keys(connection, days))
+    (gone,) = await _repeat(write, lambda connection: _remove_hours(connection, hours))
+    await write(lambda connection: remove_learned(connection, days))
+    return Pruned(executions=executions, calls=calls, facts=facts, codes=codes, keys=keys, hours=gone)
+
+
+async def _repeat(
+    write: Callable[[Write], Awaitable[None]], remove: Callable[[sqlite3.Connection], _Counts]
+) -> _Counts:
+    """Remove, a transaction at a time, until nothing is left; the sums of what `remove` returns."""
+    removed: list[_Counts] = []
+    sums: _Counts = ()
+    while True:
+        await write(lambda connection: removed.append(remove(connection)))
+        counts = removed[-1]  # what was tried before it was undone
+        sums = tuple(a + b for a, b in zip(sums, counts, strict=True)) if sums else counts
+        if not counts[0]:
+            return sums
+
+
+def _mark(connection: sqlite3.Connection, days: int, hours: int) -> None:
+    marks = read_marks(connection)
+    write_mark(connection, "days", max(marks.days, days))
+    write_mark(connection, "hours", max(marks.hours, hours))
+
+
+def _remove_executions(connection: sqlite3.Connection, days: int) -> tuple[int, int]:
+    """Executions that are over, and code that no other one has."""
+    found = connection.execute(
+        "SELECT execution_id, code_sha256 FROM executions WHERE started_at < ? AND status <> 'running' LIMIT ?",
+        (days, _REMOVED_ROWS),
+    ).fetchall()
+    connection.executemany("DELETE FROM executions WHERE execution_id = ?", [(each,) for each, _ in found])
+    codes = connection.executemany(
+        "DELETE FROM codes WHERE sha256 = ? AND NOT EXISTS (SELECT 1 FROM executions WHERE code_sha256 = sha256)",
+        [(code,) for code in {code for _, code in found}],
+    )
+    return len(found), max(0, codes.rowcount)
+
+
+def _remove_rows(connection: sqlite3.Connection, stream: Stream, days: int) -> tuple[int]:
+    """Rows of a stream that have been added to the sums and are of no running execution.
+
+    Not the highest: the next one would get its number, which has been added already.
+    """
+    number, at = COLUMNS[stream]
+    mark = getattr(read_marks(connection), stream)
+    rows = connection.execute(
+        f"DELETE FROM {stream} WHERE {number} IN (SELECT {number} FROM {stream}"  # noqa: S608
+        f" WHERE {at} < ? AND +{number} <= ? AND +{number} < (SELECT max({number}) FROM {stream})"
+        " AND execution_id NOT IN (SELECT execution_id FROM executions WHERE status = 'running') LIMIT ?)",
+        (days, mark, _REMOVED_ROWS),
+    )
+    return (rows.rowcount,)
+
+
+def _remove_keys(connection: sqlite3.Connection, days: int) -> tuple[int]:
+    rows = connection.execute(
+        "DELETE FROM idempotency_keys WHERE (principal, key) IN"
+        " (SELECT principal, key FROM idempotency_keys WHERE at < ? LIMIT ?)",
+        (days, _REMOVED_ROWS),
+    )
+    return (rows.rowcount,)
+
+
+def _remove_hours(connection: sqlite3.Connection, hours: int) -> tuple[int]:
+    rows = connection.execute(
+        "DELETE FROM metric_sums WHERE rowid IN"
+        " (SELECT rowid FROM metric_sums WHERE span = 'hour' AND start < ? LIMIT ?)",
+        (hours, _REMOVED_ROWS),
+    )
+    return (rows.rowcount,)

@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from sealyard.metrics.sums import OUTCOMES_FAILED, OUTCOMES_OUTSIDE, outcome_of
-from sealyard.store.reader import Reader
+from sealyard.store.database import Reader
 from sealyard.values import Executed, Saw, Searched
 
 _N = TypeVar("_N", int, float)

@@ -1,6 +1,9 @@
-"""Recorded calls, to be answered again without any upstream: the journal's, and the large answers that it leaves out.
+"""Recorded calls that can be answered again, and the keys by which a repeated request finds its execution.
 
-Large answers are kept compressed, within a budget of bytes and days; the oldest go first.
+An answer too large for the journal is kept compressed, within a budget of bytes and days; the oldest go first.
+
+A key is on disk, with the id of its execution, before that execution begins. The same key within a day finds the same
+execution: in this gateway, in another one of the same store, and after a crash.
 """
 
 import sqlite3
@@ -12,7 +15,7 @@ from functools import partial
 
 import msgspec
 
-from sealyard.store.reader import Reader
+from sealyard.store.database import Reader
 from sealyard.store.rows import CALL_COLUMNS, CALL_VALUE_BYTES, to_call, upsert
 from sealyard.store.writer import Writer
 from sealyard.values import CallRecord
@@ -31,6 +34,11 @@ _CALLS = (
     " LEFT JOIN trace_answers ON trace_answers.execution_id = calls.execution_id"
     " AND trace_answers.number = calls.number ORDER BY began DESC, calls.execution_id, calls.number LIMIT ?"
 )
+_KEY_SECONDS = 86_400.0
+_ROW_BYTES = 1024
+
+
+# Recorded calls
 
 
 class TraceBudget(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,3 +122,58 @@ def _read_calls(connection: sqlite3.Connection, principal: str, executions: int,
             call = msgspec.structs.replace(call, answer=msgspec.json.decode(zlib.decompress(packed)))
         found.append(call)
     return found
+
+
+# Keys of requests
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """What a key stands for."""
+
+    execution_id: str
+    request_sha256: str
+    is_new: bool
+    """Whether nobody had claimed it before."""
+
+
+class IdempotencyTable:
+    """The keys of one store, each principal's apart."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    async def claim(self, principal: str, key: str, *, request_sha256: str, execution_id: str) -> Claim:
+        """Let the key stand for this execution, durably, unless it stands for one; what holds then.
+
+        Raises:
+            StoreError: It could not be written. Then `release` it before anybody is told so.
+        """
+        held: list[Claim] = []
+        row = (principal, key, request_sha256, execution_id)
+        self._writer.put(partial(_claim, row=row, now=time.time(), held=held), _ROW_BYTES)
+        await self._writer.flush()
+        return held[-1]
+
+    def release(self, principal: str, key: str, execution_id: str) -> None:
+        """Nothing was begun for the key: it is free again. Only enqueues."""
+        self._writer.put(partial(_release, principal=principal, key=key, execution_id=execution_id), _ROW_BYTES)
+
+
+def _claim(connection: sqlite3.Connection, row: tuple[str, str, str, str], now: float, held: list[Claim]) -> None:
+    connection.execute("DELETE FROM idempotency_keys WHERE at < ?", (now - _KEY_SECONDS,))
+    connection.execute(
+        "INSERT INTO idempotency_keys (principal, key, request_sha256, execution_id, at) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (principal, key) DO NOTHING",
+        (*row, now),
+    )
+    request_sha256, execution_id = connection.execute(
+        "SELECT request_sha256, execution_id FROM idempotency_keys WHERE principal = ? AND key = ?", row[:2]
+    ).fetchone()
+    held.append(Claim(execution_id=execution_id, request_sha256=request_sha256, is_new=execution_id == row[3]))
+
+
+def _release(connection: sqlite3.Connection, principal: str, key: str, execution_id: str) -> None:
+    connection.execute(
+        "DELETE FROM idempotency_keys WHERE principal = ? AND key = ? AND execution_id = ?",
+        (principal, key, execution_id),
+    )

@@ -24,15 +24,14 @@ import pytest
 
 from sealyard.errors import InvalidRequest, StoreError
 from sealyard.privacy.vault import KeyPlace
-from sealyard.store import open_store
-from sealyard.store import replacement as replacing
+from sealyard.store import gateways, open_store
 from sealyard.store.audit.key import key_path
 from sealyard.store.audit.verification import verify_store
 from sealyard.store.backup.copies import check_backup, restore_backup, write_backup
 from sealyard.store.schema import MIGRATIONS
 from sealyard.values import AuditEntry, CallRecord, ExecutionRecord
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 
 Members = dict[str, tuple[tarfile.TarInfo, bytes]]
 
@@ -618,7 +617,7 @@ def _fail_at(number: int, how: Callable[[], None], patch: pytest.MonkeyPatch) ->
 
     for name in ("rename", "unlink"):
         patch.setattr(Path, name, counted(name, getattr(Path, name)))
-    patch.setattr(replacing, "sync_folder", counted("sync", replacing.sync_folder))
+    patch.setattr(gateways, "sync_folder", counted("sync", gateways.sync_folder))
     return done
 
 
@@ -655,7 +654,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import pytest
-from tests.unit.test_backup import _fail_at
+from tests.unit.store.test_backup import _fail_at
 from sealyard.store.backup.copies import restore_backup
 _fail_at(int(sys.argv[3]), lambda: os.kill(os.getpid(), signal.SIGKILL), pytest.MonkeyPatch())
 restore_backup(Path(sys.argv[1]), Path(sys.argv[2]))
